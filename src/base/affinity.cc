@@ -1,4 +1,4 @@
-// What the machine and the system say; core_plan.cc decides.
+// Reads facts from the machine and the system; core_plan.cc decides.
 
 #include "base/affinity.h"
 
@@ -24,7 +24,7 @@ namespace {
 constexpr int kMostCpus = 1 << 14;  // far above any kernel's limit today
 constexpr int kMostAncestors = 64;
 
-/// What the first apply() found; empty before.
+/// Affinity before the first apply(); empty before it.
 Cpus& cpus_before_binding() {
   static Cpus cpus;
   return cpus;
@@ -53,7 +53,7 @@ int parse_number(std::string_view text, std::string_view list) {
   return value;
 }
 
-/// The three facts about a process that /proc/PID/status tells us.
+/// Three facts about a process from /proc/PID/status.
 struct ProcessStatus {
   std::string name;
   int parent = 0;
@@ -145,7 +145,7 @@ size_t sockets_of(const std::vector<Cpus>& sockets, const Cpus& cpus) {
 Cpus inherited_cpus() {
   const CpuMask mask;
   if (sched_getaffinity(0, CpuMask::bytes(), mask.set) != 0) {
-    fail(ErrorKind::config, "cannot ask for this process's processors: {}", std::strerror(errno));
+    fail(ErrorKind::config, "cannot read this process's processors: {}", std::strerror(errno));
   }
   Cpus cpus;
   for (int cpu = 0; cpu < kMostCpus; ++cpu) {

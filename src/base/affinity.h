@@ -13,21 +13,21 @@ namespace trireme {
 /// Processors (hardware threads) as the system numbers them, ascending.
 using Cpus = std::vector<int>;
 
-/// "0-3,8" to {0, 1, 2, 3, 8}; Throws Error::data for other text. And back.
+/// "0-3,8" to {0, 1, 2, 3, 8}; Throws Error::data for other text. And the reverse.
 Cpus parse_cpu_list(std::string_view text);
 std::string format_cpu_list(const Cpus& cpus);
 
 /// Hardware threads of each physical core of this machine, in the order in which neighbours share caches and sockets.
 std::vector<Cpus> physical_cores();
-/// Hardware threads of each socket; empty where the system does not tell.
+/// Hardware threads of each socket; empty if the system does not report them.
 std::vector<Cpus> sockets();
-/// How many of the sockets have one of the processors.
+/// Number of sockets that have at least one of the processors.
 size_t sockets_of(const std::vector<Cpus>& sockets, const Cpus& cpus);
 /// Where the calling thread may run now.
 Cpus inherited_cpus();
-/// What the job was given on this host: the processors of the mpirun or MPI daemon that started this process, which it
-/// narrowed for each rank; where there is none among the ancestors (srun, a shell), inherited_cpus() before apply().
-/// `root`: where /proc is; another one in tests.
+/// The job's processors on this host: those of the mpirun or MPI daemon that started this process and bound each rank
+/// more narrowly; without one among the ancestors (srun, a shell), inherited_cpus() before apply(). `root`: where /proc
+/// is; tests use another.
 Cpus offered_cpus(const std::filesystem::path& root = "/");
 
 struct CoreRequest {
@@ -44,28 +44,27 @@ struct CoreRequest {
 /// Where a rank's threads run.
 struct CorePlan {
   int threads = 1;
-  Cpus cpus;                      ///< all of the rank's: for threads of other kinds
+  Cpus cpus;                      ///< all of the rank's, for its other threads
   std::vector<Cpus> thread_cpus;  ///< by compute thread; empty: as inherited
   Cpus exchange_cores;            ///< of the exchange thread; empty: as inherited
   std::string text;               ///< "cores 0-1, 2 threads, gradients are exchanged there too"
   std::vector<std::string> warnings;
 };
 
-/// Pure: cores as physical_cores() gives them. Offers that do not overlap are kept; where they do, the host's ranks
+/// Pure: cores as physical_cores() gives them. Offers that do not overlap are kept; if they overlap, the host's ranks
 /// split their union into equal numbers of physical cores. One compute thread per core, pinned to it; the exchange
-/// thread gets reserved cores, else the cores' second hardware threads, else shares. More ranks than cores, a quota
-/// below the cores, more threads than cores and a rank on several sockets are warnings. Throws Error::config when no
-/// core is left to compute on.
+/// thread gets reserved cores, else the cores' second hardware threads, else it shares the compute cores. More ranks
+/// than cores, a quota below the cores, more threads than cores and a rank on several sockets are warnings. Throws
+/// Error::config if no core is left for compute.
 CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request);
 
 /// Sets the number of OpenMP threads and binds them and the calling thread. Throws Error::config.
 void apply(const CorePlan& plan);
-/// The calling thread, and threads that it starts, run on these processors only. Throws Error::config naming them when
+/// Restricts the calling thread, and threads that it starts, to these processors. Throws Error::config naming them if
 /// the system refuses.
 void pin_this_thread(std::span<const int> cpus);
 
-/// While it lives, the calling thread runs where the process could run before apply() bound it: programs that it starts
-/// meanwhile inherit that.
+/// While it exists, the calling thread has the affinity from before apply(); programs that it starts inherit that.
 class AsBeforeBinding {
  public:
   AsBeforeBinding();

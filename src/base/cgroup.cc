@@ -25,7 +25,7 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// A mounted hierarchy: group `top` of it is seen at `point`.
+/// A mounted hierarchy: its group `top` is mounted at `point`.
 struct Mount {
   std::string top, point;
 };
@@ -80,7 +80,7 @@ std::optional<int64_t> read_integer(const fs::path& path) {
   return in >> value ? std::optional(value) : std::nullopt;  // version 2 writes "max" for no limit
 }
 
-/// The number behind `key` in a file of "key number" lines; 0 when there is none.
+/// The number after `key` in a file of "key number" lines; 0 if missing.
 int64_t read_count(const fs::path& path, const std::string& key) {
   std::ifstream in(path);
   int64_t value = 0;
@@ -109,7 +109,7 @@ CgroupLimits read_cgroup_limits(const fs::path& root) {
     if (in >> quota >> period) tighten_cpus(limits.cpus, quota, period);
     if (const auto bytes = read_integer(folder / "memory.max")) {
       tighten(limits.memory_bytes, *bytes);
-      // A group counts what happened in those below it.
+      // A group's count includes the groups below it.
       limits.oom_kills = std::max(limits.oom_kills, read_count(folder / "memory.events", "oom_kill"));
     }
   }

@@ -7,13 +7,13 @@
 namespace trireme {
 
 struct CgroupLimits {
-  double cpus = 0;           ///< processors' worth of time per second; 0: no limit
+  double cpus = 0;           ///< processor seconds per second; 0: no limit
   int64_t memory_bytes = 0;  ///< 0: no limit
-  int64_t oom_kills = 0;     ///< processes that the kernel has ended in the groups that limit memory, for want of it
+  int64_t oom_kills = 0;     ///< processes that the kernel's out-of-memory killer ended in these groups
 };
 
-/// The tightest limit on the way from this process's group to the top. What cannot be read (no cgroups, foreign mounts)
-/// limits nothing. `root`: where /proc and /sys are; another one in tests.
+/// The tightest limit between this process's group and the top. Unreadable groups (no cgroups, foreign mounts) set no
+/// limit. `root`: where /proc and /sys are; tests use another.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
 
 }  // namespace trireme

@@ -33,10 +33,10 @@ std::vector<Cpus> cores_in(const std::vector<Cpus>& cores, const Cpus& cpus) {
   return parts;
 }
 
-/// What one rank has.
+/// One rank's share.
 struct Share {
   std::vector<Cpus> cores;
-  size_t threads = 1;    ///< one per core that every rank of the host has, so that all ranks compute alike
+  size_t threads = 1;    ///< one per core of the smallest share on the host, so that all ranks have the same number
   bool crowded = false;  ///< other ranks compute on the same cores
 };
 
@@ -72,10 +72,10 @@ Cpus siblings_of(const std::vector<Cpus>& cores) {
   return cpus;
 }
 
-// More threads than processors only wait for each other; so many still end their step.
+// More threads than processors wait for each other; this many still finish their step.
 constexpr size_t kMostPerProcessor = 8, kLeastMost = 16;
 
-/// Threads that the quota pays for; a fraction of a core pays for none, but one must run.
+/// Threads that fit into the quota, at least one; a fraction of a core counts as none.
 size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std::string>& warnings) {
   if (request.quota <= 0) return threads;
   const double per_rank = request.quota / static_cast<double>(request.offered.size());
@@ -87,7 +87,7 @@ size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std:
   return paid;
 }
 
-/// " of socket 1", " of sockets 0-1"; nothing where there is one socket.
+/// " of socket 1", " of sockets 0-1"; empty if there is one socket.
 std::string on_sockets(const std::vector<Cpus>& sockets, const Cpus& cpus) {
   if (sockets.size() < 2) return "";
   Cpus numbers;
@@ -118,7 +118,7 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
   Share share = share_of(cores, request);
   const auto reserved = request.communicates ? static_cast<size_t>(request.communication_cores) : 0;
   require(!share.cores.empty(), ErrorKind::config,
-          "none of the processors {} that this rank may use is a core of this machine",
+          "this rank may use processors {}, but none of them is a core of this machine",
           format_cpu_list(request.offered[static_cast<size_t>(request.local_rank)]));
   require(share.threads > reserved, ErrorKind::config,
           "comm.cores {} leaves no core to compute on: each of the {} ranks on this host has {}; lower comm.cores or "
@@ -128,11 +128,11 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
   CorePlan plan;
   plan.cpus = united(share.cores);
   if (request.communication_cores > 0 && !request.communicates) {
-    plan.warnings.push_back(fmt::format("comm.cores {}: no core is kept, one rank has nobody to communicate with",
-                                        request.communication_cores));
+    plan.warnings.push_back(fmt::format(
+        "comm.cores {}: no core is reserved, because a single rank does not communicate", request.communication_cores));
   }
   if (share.crowded) {
-    plan.warnings.push_back(fmt::format("{} ranks on this host share {}: each computes slower than alone",
+    plan.warnings.push_back(fmt::format("{} ranks on this host share {}: each computes more slowly",
                                         request.offered.size(),
                                         count_text(cores_in(cores, united(request.offered)).size(), "physical core")));
   }
@@ -148,7 +148,7 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
     const size_t processors = united(request.offered).size(),
                  most = std::max(kLeastMost, kMostPerProcessor * processors);
     require(threads <= most, ErrorKind::config,
-            "launch.threads (--threads) is {}, and the ranks of this host have {}: at most {} are started; 0 takes one "
+            "launch.threads (--threads) is {}, but the ranks of this host have {}: at most {} are started; 0 uses one "
             "per physical core",
             threads, count_text(processors, "processor"), most);
   }
@@ -161,7 +161,7 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
   const Cpus siblings = siblings_of(share.cores), firsts = first_of(share.cores);
   const bool on_siblings = request.communicates && reserved == 0 && siblings.size() >= share.cores.size();
   if (!request.inherit) {
-    // As many threads as cores: one each. Fewer or more: the system moves them within the share.
+    // The same number of threads and cores: one each. Otherwise the system moves them within the share.
     for (size_t i = 0; i < threads; ++i) {
       plan.thread_cpus.push_back(threads == share.cores.size() ? Cpus{share.cores[i].front()} : firsts);
     }

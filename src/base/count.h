@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// "1 rank", "2 ranks", "0 processes", "3 batches", "4 entries". The noun may have words before it: "data rank".
+/// "1 rank", "2 ranks", "0 processes", "3 batches", "4 entries". The noun may have several words: "data rank".
 std::string count_text(std::string_view count, std::string_view noun);
 
 template <std::integral Number>

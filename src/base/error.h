@@ -1,7 +1,6 @@
 #pragma once
-// The one exception type for user and I/O faults. Broken invariants of our own use assert().
-// Wording: what failed, found, expected, where it came from, what to do; lower case, no "!". The logger adds rank and
-// host.
+// The one exception type for user and I/O faults. Broken invariants of our own use assert(). Wording: what failed,
+// found, expected, its source, what to do; lower case, no "!". The logger adds rank and host.
 
 #include <fmt/core.h>
 
@@ -12,11 +11,11 @@
 namespace trireme {
 
 enum class ErrorKind {
-  usage,     ///< flags or command wrong
-  config,    ///< option value, combination or file wrong
+  usage,     ///< wrong flags or command
+  config,    ///< wrong option value, combination or file
   mismatch,  ///< ranks do not form one job (world size, config, binary, parameters)
   io,        ///< file missing, unreadable, disk full
-  data,      ///< content of a data, tokenizer or model file wrong
+  data,      ///< wrong content of a data, tokenizer or model file
   shape,     ///< tensors do not fit an operator
   comm,      ///< communication failed
   peer,      ///< a peer was lost or hangs
@@ -27,7 +26,7 @@ enum class ErrorKind {
 
 class Error : public std::runtime_error {
  public:
-  /// The message holds text from outside: it is made printable here, once for all errors (base/printable.h).
+  /// Makes the message printable, since it contains text from outside (base/printable.h).
   Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const { return kind_; }
 

@@ -68,8 +68,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::write_at(size_t offset, std::span<const std::byte> bytes) {
-  // From here on the disk is waited for, so that a caller who counts pieces sees how fast it is; fsync tells its
-  // errors.
+  // Waits for the disk, so that a caller who counts pieces sees its speed; fsync reports its errors.
   constexpr size_t kLargePiece = size_t{1} << 20;
   size_t done = 0;
   while (done < bytes.size()) {
@@ -98,13 +97,13 @@ void AtomicFile::commit() {
 
 std::string read_text(const std::string& path, size_t max_bytes) {
   OpenedFile file(path, Accepts::pipes_too);
-  require(file.size() <= max_bytes, ErrorKind::data, "{} has {} bytes, at most {} are read here", path, file.size(),
+  require(file.size() <= max_bytes, ErrorKind::data, "{} has {} bytes, at most {} are supported", path, file.size(),
           max_bytes);
   std::string text;
   char buffer[1 << 16];
   while (const size_t n = file.read(buffer, sizeof buffer)) {  // not by size: pipes and /proc files have none
     text.append(buffer, n);
-    require(text.size() <= max_bytes, ErrorKind::data, "{} has more than the {} bytes that are read here", path,
+    require(text.size() <= max_bytes, ErrorKind::data, "{} has more than {} bytes, the most that are supported", path,
             max_bytes);
   }
   return text;
@@ -129,7 +128,7 @@ void sync_folder(const std::string& path) {
   require(folder >= 0, ErrorKind::io, "cannot open folder {}: {}", path, std::strerror(errno));
   const int reason = fsync(folder) == 0 ? 0 : errno;
   close(folder);
-  // Some network file systems have no fsync of folders; they order renames themselves.
+  // Some network file systems do not support fsync of folders; they order renames themselves.
   if (reason != 0 && reason != EINVAL)
     fail(ErrorKind::io, "cannot flush folder {} to disk: {}", path, std::strerror(reason));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Files: read-only maps, and writes that are seen whole or not at all.
+// Files: read-only maps, and atomic writes.
 
 #include <cstddef>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// Read-only memory map of a whole file. Throws Error::io. An empty file maps to an empty span.
+/// Read-only memory map of a complete file. Throws Error::io. An empty file maps to an empty span.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -28,7 +28,7 @@ class MappedFile {
 };
 
 /// A file that appears under its name only at commit(): written as NAME.tmp-<pid> in the same folder, fsync, rename,
-/// fsync of the folder. Dropped without commit(), the temporary file is removed. mode: who may read it. Throws
+/// fsync of the folder. Without commit() the destructor removes the temporary file. mode: its permissions. Throws
 /// Error::io naming path, bytes and the system's reason.
 class AtomicFile {
  public:
@@ -47,10 +47,9 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// Whole file as text, at most max_bytes. Throws Error::io.
+/// A complete file as text, at most max_bytes. Throws Error::io.
 std::string read_text(const std::string& path, size_t max_bytes = size_t{1} << 32);
-/// The same; empty where the file cannot be read to its end: what /proc tells of a process that ends meanwhile, for
-/// one.
+/// The same; empty if the file cannot be read to its end, for example a file in /proc of a process that has just ended.
 std::string read_text_if_there(const std::string& path);
 /// AtomicFile in one call.
 void write_text(const std::string& path, std::string_view text, unsigned mode = 0644);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
-/// Opening a folder makes a client of NFS ask whether what it remembers of it still holds.
+/// Opening a folder makes an NFS client revalidate what it has cached of it.
 void read_anew(const fs::path& folder) {
   if (folder.has_relative_path()) read_anew(folder.parent_path());
   std::error_code ignored;

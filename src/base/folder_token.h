@@ -1,6 +1,5 @@
 #pragma once
-// Whether a folder is the same one in several places: a file of a name that nobody had before is left in it and looked
-// for elsewhere.
+// Whether several hosts see the same folder: one creates a file with a unique name in it, the others look for it.
 
 #include <string>
 
@@ -8,17 +7,17 @@ namespace trireme {
 
 inline constexpr const char* kTokenPrefix = ".trireme-shared-";
 
-/// A name that no file has had.
+/// A unique file name.
 std::string token_name();
 /// Makes the empty file. Throws Error::io.
 void leave_token(const std::string& folder, const std::string& name);
-/// Whether the file appears within `seconds`: a network file system may tell of new files late, so the folder and its
-/// parents are read anew at each look.
+/// Whether the file appears within `seconds`: a network file system may show new files late, so each attempt reads the
+/// folder and its parents again.
 bool find_token(const std::string& folder, const std::string& name, double seconds);
-/// Removes it if it is there.
+/// Removes it if it exists.
 void take_token(const std::string& folder, const std::string& name);
 
-/// Seconds for find_token(): NFS asks its server again when a folder is opened, so that this is plenty.
+/// Seconds for find_token(): plenty, because NFS asks its server again when a folder is opened.
 constexpr double kTokenSeconds = 10;
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// XXH3, the checksum of every file that we write.
+// XXH3, the checksum of every file that Trireme writes.
 
 #include <cstddef>
 #include <cstdint>

@@ -7,10 +7,10 @@ namespace trireme {
 std::string host_name();
 /// Path of this program.
 std::string program_path();
-/// nullptr where it is not set.
+/// nullptr if it is not set.
 const char* environment_variable(const char* name);
 
-/// Which start of which kernel this is; "" where the system does not say.
+/// The kernel's boot id; "" if the system does not report it.
 std::string boot_id();
 
 }  // namespace trireme

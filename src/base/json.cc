@@ -23,7 +23,7 @@ std::string place(std::string_view text, size_t offset) {
   return fmt::format("line {}, column {}", line, column);
 }
 
-/// Builds the document from the parser's events. The library's own builder looks for every key among those before it,
+/// Builds the document from the parser's events. The library's own builder compares every key with those before it,
 /// which takes minutes for an object of 100,000.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
@@ -45,7 +45,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     count();
     if (!levels_.back().keys.insert(name).second)
-      fail(ErrorKind::data, "{}: key \"{}\" stands twice in one object", where_, name);
+      fail(ErrorKind::data, "{}: key \"{}\" appears twice in one object", where_, name);
     key_ = std::move(name);
     return true;
   }
@@ -64,10 +64,10 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   void count() {
     if (++values_ > kMostJsonValues)
-      fail(ErrorKind::data, "{}: more than {} keys and values, the most that are read", where_, kMostJsonValues);
+      fail(ErrorKind::data, "{}: more than {} keys and values, the most that are supported", where_, kMostJsonValues);
   }
 
-  /// Puts the value where it belongs; what is inside of a container that grows does not move until that is closed.
+  /// Adds the value to the open container; values inside a growing container do not move until it is closed.
   Json& put(Json value) {
     count();
     if (levels_.empty()) return root_ = std::move(value);

@@ -1,6 +1,6 @@
 #pragma once
-// JSON of files that we did not write: strict (duplicate keys, depth, trailing bytes are errors) and bounded. Corpora
-// use simdjson instead.
+// JSON of files from outside: strict (duplicate keys, depth, trailing bytes are errors) and bounded. Corpora use
+// simdjson instead.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -30,7 +30,7 @@ struct State {
     logger = std::make_shared<spdlog::logger>("trireme", std::move(console));
     logger->set_pattern("%^%v%$");
     logger->flush_on(spdlog::level::info);
-    // A full log disk or a closed terminal must never stop training.
+    // A full disk or a closed terminal must not stop training.
     logger->set_error_handler([](const std::string&) {});
   }
 };
@@ -46,7 +46,7 @@ constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 constexpr size_t kMostMessageBytes = size_t{64} << 10;  // tables and lists of whole jobs are below it
 
-/// A terminal that is gone is no error: nobody is there to see the line.
+/// A closed terminal is not an error.
 void write_to_terminal(std::string_view text) { static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size())); }
 
 size_t terminal_width() {

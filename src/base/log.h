@@ -1,7 +1,7 @@
 #pragma once
-// Levelled log. Rank 0 writes information to stderr's console; every rank writes warnings and errors, prefixed with its
-// name: host and rank once set_identity() was called, or what the thread's own identity says. Data that a user pipes
-// (samples, tables, JSON) goes to stdout and never through here.
+// Log with levels. Rank 0 writes information to stderr; every rank writes warnings and errors, prefixed with its name:
+// host and rank once set_identity() was called, or the thread's own identity. Data that a user pipes (samples, tables,
+// JSON) goes to stdout, not through here.
 
 #include <fmt/core.h>
 
@@ -15,17 +15,17 @@ enum class Level { debug, info, warning, error };
 
 /// Who writes a message.
 struct Identity {
-  int rank = 0;      ///< rank 0 writes what is said once for all ranks
-  std::string name;  ///< stands in brackets before the messages of every rank; empty: nothing does
+  int rank = 0;      ///< rank 0 writes messages that appear once for all ranks
+  std::string name;  ///< in brackets before the messages of every rank; empty: no prefix
 };
-/// Of all threads that have no identity of their own: "HOST RANK". Called before other threads log. A job of one rank
-/// needs no name and does not call this.
+/// For all threads without their own identity: "HOST RANK". Called before other threads log. A job of one rank needs no
+/// name and does not call this.
 void set_identity(int rank, int size, std::string_view host);
-/// Of the calling thread. A thread that a rank starts takes over its starter's: see ThreadIdentity.
+/// Of the calling thread. A thread that a rank starts gets its starter's: see ThreadIdentity.
 const Identity& identity();
 
-/// While it lives, the calling thread writes as `own`: for ranks that are threads of one process. Ends on the thread
-/// that made it, the inner one first.
+/// While it exists, the calling thread writes as `own`: for ranks that are threads of one process. Must be destroyed on
+/// the thread that made it, the inner one first.
 class ThreadIdentity {
  public:
   explicit ThreadIdentity(Identity own);
@@ -39,16 +39,16 @@ class ThreadIdentity {
 };
 
 void set_level(Level lowest);
-/// A line kept below the messages of a terminal (a progress bar), cut to its width; empty removes it. Does nothing
-/// where standard error is no terminal.
+/// A line kept below the messages of a terminal (a progress bar), cut to its width; empty removes it. Does nothing if
+/// standard error is not a terminal.
 void set_status(std::string_view line);
-/// True where set_status() shows something.
+/// True if set_status() shows something.
 bool has_status();
 /// Also append every message of this rank to the file. Throws Error::io.
 void add_file(std::string_view path);
 
-/// Every message that is shown also goes to `listener`, as it stands on the console, from the thread that writes it; it
-/// must neither wait nor log. Empty: to nobody from here on.
+/// Every shown message also goes to `listener`, as on the console, from the thread that writes it; the listener must
+/// neither wait nor log. Empty: removes the listener.
 void set_listener(std::function<void(std::string_view)> listener);
 /// The same for errors only, called before the error is shown. Called once, before other threads log.
 void set_error_listener(std::function<void(std::string_view)> listener);

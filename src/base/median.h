@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// The middle value, or the mean of the two in the middle. There must be one.
+/// The middle value, or the mean of the two in the middle. Needs at least one value.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t n = values.size();

@@ -1,5 +1,5 @@
 #pragma once
-// Enums whose values have names, for options, JSON and messages. The names stand beside the enum, once:
+// Enums whose values have names, for options, JSON and messages. The names are declared once, beside the enum:
 //   template <>
 //   struct Names<Place> {
 //     static constexpr Named<Place> kAll[] = {{"here", Place::here}, {"there", Place::there}};
@@ -33,7 +33,7 @@ constexpr std::string_view name_of(E value) {
   return "";
 }
 
-/// Nothing for a name that no value has.
+/// Empty for an unknown name.
 template <HasNames E>
 constexpr std::optional<E> value_named(std::string_view name) {
   for (const Named<E>& known : Names<E>::kAll) {

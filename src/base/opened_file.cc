@@ -40,7 +40,7 @@ struct stat stat_of(int fd, const std::string& path) {
 void require_kind(bool fits, int fd, const std::string& path, mode_t mode) {
   if (fits) return;
   close(fd);
-  fail(ErrorKind::io, "{} is {}, a file was expected", path, kind_of(mode));
+  fail(ErrorKind::io, "{} is {}, expected a file", path, kind_of(mode));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ OpenedFile::OpenedFile(const std::string& path, Accepts accepts)
 
 OpenedFile::~OpenedFile() { close(fd_); }
 
-/// Without one a read says 0, with one that has not written yet EAGAIN.
+/// Without a writer a read returns 0; with one that has not written yet, EAGAIN.
 void OpenedFile::wait_for_writer() {
   const auto end = std::chrono::steady_clock::now() + kWriterWait;
   while (true) {
@@ -74,7 +74,7 @@ void OpenedFile::wait_for_writer() {
     if (n == 1) first_ = byte;
     if (n == 1 || (n < 0 && errno == EAGAIN)) return;
     require(std::chrono::steady_clock::now() < end, ErrorKind::io,
-            "{} is a pipe into which no program writes; start the one that does, or name a file", path_);
+            "{} is a pipe without a writer; start the program that writes into it, or name a file", path_);
     std::this_thread::sleep_for(kWriterPause);
   }
 }
@@ -96,8 +96,8 @@ size_t OpenedFile::read(char* to, size_t size) {
 int open_for_writing(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
   if (fd < 0) {
-    // A pipe without a reader: there is no file either way.
-    require(errno != ENXIO, ErrorKind::io, "{} is a pipe or a device, a file was expected", path);
+    // A pipe without a reader: not a file either way.
+    require(errno != ENXIO, ErrorKind::io, "{} is a pipe or a device, expected a file", path);
     return fd;
   }
   const struct stat info = stat_of(fd, path);

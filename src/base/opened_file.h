@@ -1,5 +1,5 @@
 #pragma once
-// The one way in which files are opened: whatever stands under the name, opening and reading end.
+// The only way to open files: opening and reading never block forever, whatever the name refers to.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace trireme {
 
 enum class Accepts { regular, pipes_too };
 
-/// A file that is read. A folder, a device (but /dev/null, which is empty) or a socket in its place is an error, and so
-/// is a pipe, unless pipes are accepted: then one into which no program writes within two seconds is.
+/// A file to read. A folder, a socket or a device (except /dev/null, which is empty) is an error. So is a pipe, unless
+/// pipes are accepted; then only a pipe into which no program writes within two seconds is.
 class OpenedFile {
  public:
-  /// Throws Error::io: what could not be opened, or what stands there instead of a file.
+  /// Throws Error::io: the file cannot be opened, or is not a file.
   explicit OpenedFile(const std::string& path, Accepts accepts = Accepts::regular);
   OpenedFile(const OpenedFile&) = delete;
   OpenedFile& operator=(const OpenedFile&) = delete;
@@ -33,11 +33,11 @@ class OpenedFile {
   int fd_ = -1;
   bool regular_ = false;
   uint64_t size_ = 0;
-  std::optional<char> first_;  // read from a pipe while its writer was waited for
+  std::optional<char> first_;  // read from a pipe while waiting for its writer
 };
 
-/// open() with these flags and O_CLOEXEC for a file that is written; what is there already must be a regular file.
-/// Returns a descriptor, below 0 with errno as open() does; throws Error::io for what is no file.
+/// open() with these flags and O_CLOEXEC for a file to write; if it exists, it must be a regular file. Returns a
+/// descriptor, below 0 with errno as open() does; throws Error::io if it is not a file.
 int open_for_writing(const std::string& path, int flags);
 
 }  // namespace trireme

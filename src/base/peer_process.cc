@@ -37,11 +37,11 @@ PeerProcess::PeerProcess(std::vector<std::string> command) {
   if (error != 0) process_ = -1;
   const bool ready = error == 0 && read_line() == "ready";
   require(ready, ErrorKind::io, "cannot start {}: {}; `scripts/bootstrap --peers` installs it", name_,
-          error != 0 ? std::strerror(error) : "it did not get ready");
+          error != 0 ? std::strerror(error) : "it did not report that it is ready");
 }
 
 PeerProcess::~PeerProcess() {
-  std::fclose(to_);  // the end of its input ends it
+  std::fclose(to_);  // it ends at the end of its input
   std::fclose(from_);
   if (process_ > 0) waitpid(process_, nullptr, 0);
 }
@@ -61,7 +61,7 @@ PeerProcess::Result PeerProcess::measure() {
   Result result;
   unsigned long long tokens = 0, peak_rss = 0;
   const int fields = std::sscanf(line.c_str(), "%lf %llu %llu %lf", &result.seconds, &tokens, &peak_rss, &result.loss);
-  require(fields >= 2, ErrorKind::io, "{} answered \"{}\", seconds and tokens were expected", name_, line);
+  require(fields >= 2, ErrorKind::io, "{} answered \"{}\", expected seconds and tokens", name_, line);
   result.tokens = tokens;
   result.peak_rss = peak_rss;
   return result;

@@ -1,6 +1,6 @@
 #pragma once
-// Another program that measures the same work on request: one line in, one line out with seconds, tokens and, where it
-// says them, its peak memory in bytes and its loss.
+// Another program that measures the same work on request: one line in, one line out with seconds, tokens and, if it
+// reports them, its peak memory in bytes and its loss.
 
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace trireme {
 
 class PeerProcess {
  public:
-  /// Starts the program and waits until it prints "ready". Throws Error::io naming it when it does not.
+  /// Starts the program and waits until it prints "ready". Throws Error::io naming it if it does not.
   explicit PeerProcess(std::vector<std::string> command);
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
@@ -22,7 +22,7 @@ class PeerProcess {
     uint64_t tokens = 0, peak_rss = 0;
     double loss = 0;
   };
-  /// Throws Error::io when the program ends or answers something else.
+  /// Throws Error::io if the program ends or gives another answer.
   Result measure();
 
  private:

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// What a global stands for. Those of tensors' own modules only.
+/// The meaning of a global, for the modules of tensors only.
 enum class Meaning : uint8_t { dictionary, size, tensor, parameter, storage };
 struct Global {
   std::string_view module, name;
@@ -30,9 +30,9 @@ constexpr Global kGlobals[] = {
     {"torch", "BoolStorage", Meaning::storage, "BOOL"},
 };
 
-constexpr uint32_t kOpaque = std::numeric_limits<uint32_t>::max();  // place of a global that is none of these
+constexpr uint32_t kOpaque = std::numeric_limits<uint32_t>::max();  // place of any other global
 
-/// Opcodes that pickles of tensors do not have.
+/// Opcodes that do not occur in pickles of tensors.
 struct Refused {
   uint8_t code;
   const char* name;
@@ -100,7 +100,7 @@ class PickleReader {
   // ---- bytes
 
   std::span<const std::byte> take(size_t count) {
-    if (count > bytes_.size() - at_) bad("truncated: {} bytes were expected, {} are left", count, bytes_.size() - at_);
+    if (count > bytes_.size() - at_) bad("truncated: expected {} bytes, {} are left", count, bytes_.size() - at_);
     at_ += count;
     return bytes_.subspan(at_ - count, count);
   }
@@ -162,7 +162,7 @@ class PickleReader {
     out_.dicts_.emplace_back();
   }
   Index pop() {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) bad("takes a value from an empty stack");
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) bad("pops an empty stack");
     const Index value = stack_.back();
     stack_.pop_back();
     return value;
@@ -173,7 +173,7 @@ class PickleReader {
     return value;
   }
   std::vector<Index> pop_to_mark() {
-    if (marks_.empty()) bad("there is no mark");
+    if (marks_.empty()) bad("the mark is missing");
     const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<Index> items(first, stack_.end());
     stack_.erase(first, stack_.end());
@@ -192,7 +192,7 @@ class PickleReader {
   }
   uint64_t need_count(Index index, const char* what) const {
     const int64_t count = need(index, Kind::integer, what).integer;
-    if (count < 0) bad("{} is {}, it must not be negative", what, count);
+    if (count < 0) bad("{} is {}, expected at least 0", what, count);
     return static_cast<uint64_t>(count);
   }
 
@@ -205,7 +205,7 @@ class PickleReader {
         out_.root_ = pop();
         return false;
       case 0x80:
-        if (const uint64_t protocol = take_integer(1); protocol > 5) bad("protocol {}, 0 to 5 are known", protocol);
+        if (const uint64_t protocol = take_integer(1); protocol > 5) bad("protocol {}, supported are 0 to 5", protocol);
         return true;
       case 0x95:  // FRAME
         (void)take_integer(8);
@@ -322,15 +322,15 @@ class PickleReader {
 
   void recall(uint64_t name) {
     const auto found = memo_.find(name);
-    if (found == memo_.end()) bad("nothing was remembered as {}", name);
+    if (found == memo_.end()) bad("nothing is stored under memo {}", name);
     count_reference();
     stack_.push_back(found->second);
   }
 
-  /// What takes memory without a new value.
+  /// Memory without a new value.
   void count_reference() {
     if (++references_ > Pickle::kMaxReferences)
-      bad("remembers and recalls values more than {} times; no dictionary of tensors needs that",
+      bad("stores and reads memo values more than {} times; no dictionary of tensors needs that",
           Pickle::kMaxReferences);
   }
 
@@ -367,21 +367,21 @@ class PickleReader {
       make(Kind::global, kOpaque).text = name;
       return;
     }
-    bad("names the global {}.{}, which no dictionary of tensors needs; nothing of the file was run. Save the model's "
+    bad("names the global {}.{}, which no dictionary of tensors needs; no code of the file was run. Save the model's "
         "state_dict() alone, or convert it with save_file() of the safetensors package",
         module.substr(0, 100), name.substr(0, 100));
   }
 
-  /// ('storage', class, key, device, count) or, in old files, with None behind.
+  /// ('storage', class, key, device, count), in old files followed by None.
   void find_storage(Index id) {
     const auto& parts = out_.lists_[need(id, Kind::list, "a storage's description").place];
     if (parts.size() < 5 || parts.size() > 6) bad("a storage is described by {} values, expected 5", parts.size());
     if (parts.size() == 6) need(parts[5], Kind::none, "no view of another storage");
     if (need(parts[0], Kind::text, "the word storage").text != "storage") bad("the word storage is expected");
     const Value& named = need(parts[1], Kind::global, "a storage's class");
-    if (named.place == kOpaque) bad("{} is no class of storages that is known", named.text.substr(0, 100));
+    if (named.place == kOpaque) bad("{} is not a known class of storages", named.text.substr(0, 100));
     const Global& type = kGlobals[named.place];
-    if (type.meaning != Meaning::storage) bad("{}.{} is no class of storages", type.module, type.name);
+    if (type.meaning != Meaning::storage) bad("{}.{} is not a class of storages", type.module, type.name);
     const Pickle::Storage storage{type.dtype, need(parts[2], Kind::text, "a storage's key").text,
                                   need_count(parts[4], "a storage's size")};
     make(Kind::storage, out_.storages_.size());
@@ -410,7 +410,7 @@ class PickleReader {
     }
   }
 
-  // ---- objects of classes that are not known
+  // ---- objects of unknown classes
 
   bool is_object(Index value) const { return out_.values_[value].kind == Kind::object; }
   Index list_index(Index value) const { return need(value, Kind::list, "arguments"), value; }
@@ -420,13 +420,13 @@ class PickleReader {
     out_.objects_.push_back(object);
   }
 
-  /// Of an object; or attributes that an ordered dictionary carries: versions of modules.
+  /// Sets an object's attributes, or those of an ordered dictionary: versions of modules.
   void set_state(Index state) {
     const Index value = top();
     if (is_object(value)) {
       out_.objects_[out_.values_[value].place].state = state;
     } else {
-      need(value, Kind::dict, "attributes are only known of a dictionary; one");
+      need(value, Kind::dict, "attributes are supported for dictionaries only; one");
     }
   }
 
@@ -436,7 +436,7 @@ class PickleReader {
     make_object({.name = name, .arguments = list_index(arguments), .state = {}});
   }
 
-  /// What only pickles with objects have. Sets are lists, bytes are texts.
+  /// Opcodes of pickles with objects. Sets become lists, bytes become texts.
   bool use_opaque(uint8_t code) {
     switch (code) {
       case 0x81: {  // NEWOBJ
@@ -469,7 +469,7 @@ class PickleReader {
     }
   }
 
-  /// (storage, offset, shape, strides, ...): what follows concerns training.
+  /// (storage, offset, shape, strides, ...): the rest concerns training.
   void make_tensor(const std::vector<Index>& given) {
     if (given.size() < 4) bad("a tensor of {} arguments, expected at least 4", given.size());
     Pickle::Tensor tensor;
@@ -495,9 +495,9 @@ class PickleReader {
 
   [[noreturn]] void refuse(uint8_t code) const {
     for (const Refused& known : kRefused) {
-      if (known.code == code) bad("the opcode {} has no place in a dictionary of tensors", known.name);
+      if (known.code == code) bad("the opcode {} is unsupported in a dictionary of tensors", known.name);
     }
-    bad("0x{:02x} is no opcode", code);
+    bad("0x{:02x} is not an opcode", code);
   }
 
   Pickle& out_;

@@ -1,7 +1,7 @@
 #pragma once
-// What a pickle of dictionaries, numbers, texts and tensors says, read as data: nothing is imported, called or
-// executed. Opcodes and globals that such pickles have no use for are refused by their name; where objects of other
-// programs may stand among the data, their classes are names only. Source: CPython's pickletools.
+// Reads a pickle of dictionaries, numbers, texts and tensors as data: nothing is imported, called or executed. Opcodes
+// and globals that such pickles do not need are refused by name; if objects of other programs are allowed among the
+// data, their classes are names only. Source: CPython's pickletools.
 
 #include <cstdint>
 #include <optional>
@@ -25,13 +25,13 @@ class Pickle {
     global,   ///< a class or function, by its name only
     storage,  ///< the memory of tensors
     tensor,
-    object,  ///< of a class that is not known: what it was made from, never what it would be
+    object,  ///< of an unknown class: what it was made from, never the object itself
   };
-  /// What becomes of classes and functions that no dictionary of tensors needs.
+  /// Handling of classes and functions that no dictionary of tensors needs.
   enum class Classes : uint8_t { refused, opaque };
-  using Index = uint32_t;  ///< of a value; equal ones are one object
+  using Index = uint32_t;  ///< of a value; equal indices are the same object
 
-  /// Elements of a storage: where its bytes are is the container's business.
+  /// Elements of a storage; the container knows where its bytes are.
   struct Storage {
     std::string_view dtype;  ///< "F32", "BF16", ...
     std::string_view key;    ///< its name in the container
@@ -42,14 +42,14 @@ class Pickle {
     uint64_t offset = 0;  ///< elements
     std::vector<int64_t> shape, strides;
   };
-  /// The class or function by its name, without its module; what it would be called with; what would be set then.
+  /// The name of the class or function, without its module; its arguments; the attributes set afterwards.
   struct Object {
     std::string_view name;
     std::optional<Index> arguments, state;
   };
 
   /// Reads one pickle from the start of `bytes`; texts are views of it. `where` names the file in errors. Throws
-  /// Error::data. Memory is bounded by kMaxValues and kMaxReferences, whatever the bytes say.
+  /// Error::data. Memory is bounded by kMaxValues and kMaxReferences, whatever the bytes are.
   Pickle(std::span<const std::byte> bytes, std::string_view where, Classes classes = Classes::refused);
 
   size_t bytes() const { return bytes_; }  ///< of this pickle; another can follow
@@ -60,16 +60,16 @@ class Pickle {
   double real(Index value) const { return values_[value].real; }
   std::string_view text(Index value) const { return values_[value].text; }
   const std::vector<Index>& list(Index value) const { return lists_[values_[value].place]; }
-  /// In the order in which keys were set; a key that is set again stands twice.
+  /// In the order in which keys were set; a key that is set again appears twice.
   const std::vector<std::pair<Index, Index>>& dict(Index value) const { return dicts_[values_[value].place]; }
   const Storage& storage(Index value) const { return storages_[values_[value].place]; }
-  const std::vector<Storage>& storages() const { return storages_; }  ///< every one that was described
+  const std::vector<Storage>& storages() const { return storages_; }  ///< every storage described
   const Tensor& tensor(Index value) const { return tensors_[values_[value].place]; }
   const Object& object(Index value) const { return objects_[values_[value].place]; }
 
-  static constexpr size_t kMaxValues = 2'000'000;      ///< a tensor takes about 20: files of 100,000 tensors
-  static constexpr size_t kMaxReferences = 4'000'000;  ///< writers remember nearly every value
-  static constexpr size_t kMaxMarks = 1000;  ///< open at a time: what nests deeper is no dictionary of tensors
+  static constexpr size_t kMaxValues = 2'000'000;      ///< about 20 per tensor: files of 100,000 tensors
+  static constexpr size_t kMaxReferences = 4'000'000;  ///< writers memoize nearly every value
+  static constexpr size_t kMaxMarks = 1000;            ///< open at a time: no dictionary of tensors nests deeper
   static constexpr size_t kMaxDims = 8;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 

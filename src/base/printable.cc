@@ -78,7 +78,7 @@ void append_printable(std::string_view text, std::string& out) {
   }
 }
 
-/// The nearest place at or before `at` that is not within a character.
+/// The nearest character boundary at or before `at`.
 size_t boundary_before(std::string_view text, size_t at) {
   while (at > 0 && at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
   return at;
@@ -92,7 +92,7 @@ std::string printable(std::string_view text, size_t most_bytes) {
     append_printable(text, out);
     if (out.size() <= most_bytes) return out;
   }
-  // Three quarters of the beginning, the rest of the end; escapes can make each up to four times as long.
+  // Three quarters from the beginning, the rest from the end; escapes can make each up to four times as long.
   out.clear();
   const size_t last = most_bytes / 4, first = most_bytes - last;
   std::string head, tail;
@@ -100,7 +100,7 @@ std::string printable(std::string_view text, size_t most_bytes) {
   append_printable(text.substr(text.size() - std::min(text.size(), last)), tail);
   if (head.size() > first) head.resize(boundary_before(head, first));
   if (tail.size() > last) tail.erase(0, boundary_before(tail, tail.size() - last));
-  return fmt::format("{} ... ({} bytes in all, the middle is left out) ... {}", head, text.size(), tail);
+  return fmt::format("{} ... ({} bytes in total, middle omitted) ... {}", head, text.size(), tail);
 }
 
 }  // namespace trireme

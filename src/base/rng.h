@@ -1,6 +1,6 @@
 #pragma once
-// Counter-based random numbers: value = f(key, counter), no hidden state to save or to order. Philox4x32-10.
-// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"; constants from its table 2.
+// Counter-based random numbers: value = f(key, counter), without state to save or order. Philox4x32-10. Source: Salmon
+// et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"; constants from its table 2.
 
 #include <array>
 #include <cstdint>

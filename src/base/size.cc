@@ -44,7 +44,7 @@ int64_t checked_product(std::initializer_list<int64_t> factors, std::string_view
   int64_t product = 1;
   for (const int64_t factor : factors) {
     const bool over = factor < 0 || __builtin_mul_overflow(product, factor, &product);
-    require(!over, ErrorKind::config, "{}: {} is more than can be counted", what, fmt::join(factors, " x "));
+    require(!over, ErrorKind::config, "{}: {} overflows 64 bits", what, fmt::join(factors, " x "));
   }
   return product;
 }
@@ -56,8 +56,9 @@ uint64_t memory_limit() {
 
 void require_fits_memory(uint64_t bytes, std::string_view what, std::string_view remedy) {
   const uint64_t limit = memory_limit();
-  require(bytes <= limit, ErrorKind::config, "{} would need {:.2f} GB of memory, this process can have {:.2f} GB; {}",
-          what, static_cast<double>(bytes) / 1e9, static_cast<double>(limit) / 1e9, remedy);
+  require(bytes <= limit, ErrorKind::config,
+          "{} would need {:.2f} GB of memory, but this process can have {:.2f} GB; {}", what,
+          static_cast<double>(bytes) / 1e9, static_cast<double>(limit) / 1e9, remedy);
 }
 
 }  // namespace trireme

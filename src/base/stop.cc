@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::seconds kSameRequest{5};
 
-// A signal handler can reach nothing but globals.
+// A signal handler can only use globals.
 Request request;
 std::atomic<int> listener{-1};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<Time::rep>::is_always_lock_free);
@@ -49,7 +49,7 @@ const std::atomic<bool>& watch() {
 
 void install() {
   watch();
-  // A terminal that is closed is writes that fail, and nothing else.
+  // A closed terminal only makes writes fail.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Stop requests by signal (docs/design.md, decision 15): TERM, INT and USR1 ask for a stop. Signals within 5 s of the
-// first are the same request, since Slurm and `timeout` send TERM twice; USR1 never is a second one; any other later
-// signal leaves at once with code 75.
+// first are the same request, since Slurm and `timeout` send TERM twice; USR1 never counts as a second request; any
+// other later signal exits at once with code 75.
 
 #include <atomic>
 #include <chrono>
@@ -12,16 +12,16 @@ namespace trireme::stop {
 
 using Time = Clock::time_point;
 
-/// Whether a stop signal that comes this long after the first wants the end at once.
+/// Whether a stop signal this long after the first demands the end at once.
 bool leaves_at_once(int signal, std::chrono::nanoseconds after_first);
 
-/// The request that signals make together. What a handler needs: no call of it waits for anything.
+/// The request made by one or several signals. Usable in a handler: no call waits.
 class Request {
  public:
-  /// Takes a signal that came at `now`; true when the process shall leave at once.
+  /// Handles a signal at `now`; true if the process must exit at once.
   bool take(int signal, Time now);
   const std::atomic<bool>& made() const { return made_; }
-  int first_signal() const { return signal_; }  ///< 0 before one
+  int first_signal() const { return signal_; }  ///< 0 before the first
 
  private:
   std::atomic<Time::rep> first_{0};
@@ -29,17 +29,17 @@ class Request {
   std::atomic<bool> made_{false};
 };
 
-/// Makes TERM, INT and USR1 stop requests of this process; gives the flag that they set. For a command that ends its
-/// work, or what is left of it, in an orderly way.
+/// Makes TERM, INT and USR1 stop requests of this process; returns the flag that they set. For a command that ends its
+/// work, or the rest of it, in order.
 const std::atomic<bool>& watch();
-/// watch(), and lets a terminal that is closed end no process: writes to it fail. Call at the start of the program, and
-/// again after MPI's start-up, which installs some of its own.
+/// watch(), and makes writes to a closed terminal fail instead of ending the process. Call at the start of the program,
+/// and again after MPI's start-up, which installs some of its own.
 void install();
-/// True once a stop was asked for on this rank.
+/// True after a stop request on this rank.
 bool requested();
-/// Every later stop request of this process also writes a byte to this descriptor; -1: to none.
+/// Every later stop request of this process also writes a byte to this descriptor; -1: none.
 void tell(int descriptor);
-/// "SIGTERM", ... of the first request; "" before one.
+/// "SIGTERM", ... of the first request; "" before it.
 const char* reason();
 
 }  // namespace trireme::stop

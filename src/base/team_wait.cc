@@ -19,9 +19,9 @@ constexpr const char* kSpins = "10000";
 void wait_briefly(char** argv) {
   if (std::getenv(kSpinVariable) || std::getenv("OMP_WAIT_POLICY")) return;
   std::error_code error;
-  // Not /proc/self/exe itself, which would be the name of the process then.
+  // Not /proc/self/exe itself, which would become the name of the process.
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error || program.filename().string().starts_with("ld-")) return;  // a loader that was called by its name
+  if (error || program.filename().string().starts_with("ld-")) return;  // a loader called by name
   setenv(kSpinVariable, kSpins, 1);
   execv(program.c_str(), argv);
   unsetenv(kSpinVariable);
@@ -34,7 +34,7 @@ std::optional<double> seconds_without_processor(const std::filesystem::path& roo
   uint64_t sum = 0;
   bool told = false;
   for (; tasks != std::filesystem::directory_iterator(); tasks.increment(error)) {
-    // Nanoseconds on a processor, nanoseconds ready without one, times that it got one.
+    // Nanoseconds on a processor, nanoseconds ready without one, number of times that it got one.
     std::ifstream in(tasks->path() / "schedstat");
     uint64_t ran = 0, waited = 0;
     if (!(in >> ran >> waited)) continue;  // a thread may have ended meanwhile

@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-/// ASCII letters A to Z as a to z.
+/// Converts ASCII letters A to Z to lower case.
 std::string lower_case(std::string_view text);
 
-/// Insertions, deletions, replacements and swaps of neighbours that make b of a (optimal string alignment).
+/// Number of insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment).
 size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Of `candidates`, the one with the smallest edit distance to `word` ('-' equals '_'); empty if there are none.

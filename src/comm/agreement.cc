@@ -28,7 +28,7 @@ void together(Scalars& scalars, const std::function<void()>& body) {
   } catch (const std::bad_alloc&) {
     failure = "out of memory";
   } catch (const std::exception& e) {
-    failure = *e.what() ? e.what() : "unknown failure";
+    failure = *e.what() ? e.what() : "unknown error";
   }
   agree_on_success(scalars, failure, kind);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Errors that ranks have in common: every rank throws, one of them says why, and nobody waits for a rank that has
+// Errors that all ranks share: every rank throws, one of them logs the reason, and no rank waits for one that has
 // failed.
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// An error that all ranks throw at the same point. Process::run() logs it once and lets every rank leave in order.
+/// An error that all ranks throw at the same point. Process::run() logs it once and ends every rank in order.
 class CommonError : public Error {
  public:
   using Error::Error;
@@ -21,7 +21,7 @@ class CommonError : public Error {
 /// lowest rank that has one: its kind, its text, and "rank R on HOST: " before it unless that is rank 0.
 void agree_on_success(Scalars& scalars, const std::string& failure, ErrorKind kind = ErrorKind::io);
 
-/// Collective. body() on every rank, in which no rank may wait for another; what it throws is agreed on as above.
+/// Collective. Runs body() on every rank; no rank may wait for another in it. Its exceptions are agreed on as above.
 void together(Scalars& scalars, const std::function<void()>& body);
 
 }  // namespace trireme

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-// The thread may share its core with a compute thread, so it sleeps between looks once nothing has arrived for a while.
+// The thread may share its core with a compute thread, so it sleeps between polls once nothing has arrived for a while.
 constexpr int kLooks = 50;
 constexpr auto kFirstSleep = std::chrono::microseconds(10);
 constexpr auto kLongestSleep = std::chrono::microseconds(500);
@@ -31,7 +31,7 @@ class AsyncMessenger::Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { assert(!thread_.joinable()); }
 
-  /// Ends the thread; messages that are on their way are given up.
+  /// Ends the thread; abandons messages that are not done.
   void stop() {
     {
       const std::lock_guard lock(mutex_);
@@ -86,7 +86,7 @@ class AsyncMessenger::Worker {
     }
   }
 
-  /// Starts what was posted; waits for some where nothing is on its way, else for at most `patience`. False: stop.
+  /// Starts what was posted. Without active messages it waits for a post, else for at most `patience`. False: stop.
   bool take_starts(std::chrono::microseconds patience) {
     std::unique_lock lock(mutex_);
     const auto woken = [&] { return stop_ || !starts_.empty(); };
@@ -106,7 +106,7 @@ class AsyncMessenger::Worker {
     return true;
   }
 
-  /// True: something is done.
+  /// True: a message is done.
   bool look() {
     bool moved = false;
     for (auto& [ticket, handle] : on_their_way_) {
@@ -125,7 +125,7 @@ class AsyncMessenger::Worker {
 
   Heartbeat* heartbeat_;
   std::vector<int> cpus_;
-  std::vector<std::pair<Ticket, Handle>> on_their_way_;  ///< the thread's; after it has ended stop()'s
+  std::vector<std::pair<Ticket, Handle>> on_their_way_;  ///< used by the thread; after its end by stop()
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;

@@ -12,7 +12,7 @@ void reducible(std::string_view call, ConstView x) {
 
 void parts(std::string_view call, ConstView small, ConstView large, int parts) {
   require(small.dtype() == large.dtype() && large.count() == small.count() * parts, ErrorKind::shape,
-          "{}: got {} {} and {} {}, expected one type and {} times as many elements in the second", call,
+          "{}: got {} {} and {} {}, expected the same type and {} times the elements in the second", call,
           name_of(small.dtype()), small.shape().to_string(), name_of(large.dtype()), large.shape().to_string(), parts);
 }
 

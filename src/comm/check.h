@@ -1,6 +1,6 @@
 #pragma once
-// Argument checks that every communication backend shares. All throw Error::shape naming the call, what it got and what
-// it expected.
+// Argument checks that every communication backend shares. All throw Error::shape naming the call, its argument and the
+// expectation.
 
 #include <string_view>
 
@@ -10,9 +10,9 @@ namespace trireme::comm_check {
 
 /// f32, f64, i32 or i64.
 void reducible(std::string_view call, ConstView x);
-/// `parts` times as many elements in `large` as in `small`, of one type.
+/// `large` has `parts` times the elements of `small` and the same type.
 void parts(std::string_view call, ConstView small, ConstView large, int parts);
-/// From 0 to kMostTag, which every MPI takes.
+/// From 0 to kMostTag, which every MPI accepts.
 constexpr int kMostTag = 32767;
 void tag(std::string_view call, int tag);
 /// A rank of the group.

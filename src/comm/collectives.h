@@ -1,6 +1,6 @@
 #pragma once
-// The communication library's own blocking collectives, for `trireme bench comm`: what it makes of the network when
-// called as its users call it. Training goes through comm/communicator.h.
+// The communication library's own blocking collectives, for `trireme bench comm`: its use of the network when called
+// directly. Training goes through comm/communicator.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ enum class Element : uint8_t { i8, u8, i32, u32, i64, u64, f16, f32, f64, bf16 }
 
 size_t size_of(Element element);
 
-/// `count`: elements of one rank's part. With n ranks a whole is n parts: all_gather and gather receive a whole,
-/// reduce_scatter and scatter send one, all_to_all does both; the others move one part.
+/// `count`: elements of one rank's part. all_gather and gather receive n parts from n ranks, reduce_scatter and scatter
+/// send n parts, all_to_all does both; the others move one part.
 struct CollectiveCall {
   Collective collective = Collective::all_reduce;
   Element element = Element::f32;
@@ -39,13 +39,13 @@ class Collectives {
  public:
   virtual ~Collectives() = default;
   /// Returns when this rank's share is done. Both arrays are as long as the longer side of the collective. In place a
-  /// rank's input lies in `receive`: all_gather's and gather's as part `rank` of the whole, everything else at the
-  /// front. Results lie at the front of `receive`, except scatter's on the root in place, which stays where it is.
-  /// Throws Error::comm; Error::usage for more elements than the library can count.
+  /// rank's input is in `receive`: for all_gather and gather as part `rank`, else at the front. Results are at the
+  /// front of `receive`, except in-place scatter on the root, whose result stays where it is. Throws Error::comm;
+  /// Error::usage for more elements than the library can count.
   virtual void run(const CollectiveCall& call, void* send, void* receive) = 0;
 };
 
-/// Of the MPI library, over all ranks; MPI has been started. Throws Error::comm in a build without MPI.
+/// Of the MPI library, over all ranks; MPI must have been started. Throws Error::comm in a build without MPI.
 std::unique_ptr<Collectives> make_mpi_collectives();
 
 }  // namespace trireme

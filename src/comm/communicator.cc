@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-// Spinning for about the time of a message inside a host, then sleeping for a small part of what was waited: ranks may
-// share cores with compute threads.
+// Spins for about the time of a message inside a host, then sleeps for a small part of the time waited so far: ranks
+// may share cores with compute threads.
 constexpr int kSpins = 200, kSleepPart = 32;
 constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(5);
 
@@ -47,7 +47,7 @@ void Handle::wait(std::string_view what, std::chrono::duration<double> deadline,
     const Clock::duration waited = Clock::now() - start;
     if (waited > deadline) {
       abandon();
-      fail(ErrorKind::comm, "{}: no answer from the other ranks for {:.1f} s; see what the slowest rank is doing", what,
+      fail(ErrorKind::comm, "{}: no answer from the other ranks for {:.1f} s; check the slowest rank", what,
            std::chrono::duration<double>(waited).count());
     }
     std::this_thread::sleep_for(std::clamp(waited / kSleepPart, kShortestSleep, kLongestSleep));

@@ -1,5 +1,5 @@
 #pragma once
-// What every communication backend can do, and no more. Every call is asynchronous and gives a handle; wait() has a
+// The operations that every communication backend has. Every call is asynchronous and returns a handle; wait() has a
 // deadline. A communicator has one issuing thread, and every rank issues the same calls in the same order. Buffers stay
 // untouched until the handle is done.
 
@@ -18,25 +18,26 @@ class Heartbeat;
 
 enum class Reduction : uint8_t { sum, min, max };
 
-/// A started operation. Dropping a handle that is not done is a broken invariant, except while an exception unwinds.
+/// A started operation. Destroying a handle that is not done is a broken invariant, except while an exception unwinds.
 class Handle {
  public:
   struct Operation {
     virtual ~Operation() = default;
     virtual bool test() = 0;  ///< progresses; true once done
   };
-  Handle() = default;  ///< done already
+  Handle() = default;  ///< already done
   explicit Handle(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {}
   Handle(Handle&&) = default;
   Handle& operator=(Handle&& other) noexcept;
   ~Handle();
-  /// Progresses. Throws what the operation fails with (Error::comm, Error::peer); it is then given up, as by abandon().
+  /// Makes progress. Throws the operation's error (Error::comm, Error::peer); the operation is then abandoned, as by
+  /// abandon().
   bool test();
-  /// Returns once done. Throws as test(), and Error::comm naming `what` and the seconds waited after the deadline.
-  /// check: called while it waits; what it throws ends the wait.
+  /// Returns once done. Throws as test(), and after the deadline Error::comm naming `what` and the seconds waited.
+  /// check: called while it waits; an exception from it ends the wait.
   void wait(std::string_view what, std::chrono::duration<double> deadline = std::chrono::hours(24),
             const std::function<void()>& check = {});
-  /// After a failure that ends the job: gives the operation up. Its buffers must not be freed before the process ends.
+  /// After a failure that ends the job: abandons the operation. Its buffers must not be freed before the process ends.
   void abandon() { operation_.reset(); }
 
  private:
@@ -54,7 +55,7 @@ class Communicator {
   virtual Handle all_reduce(View x, Reduction) = 0;
   /// y = sum over ranks of their x's part `rank`: x [size * n], y [n]. Types as all_reduce.
   virtual Handle reduce_scatter(ConstView x, View y) = 0;
-  /// y = every rank's x behind each other: x [n], y [size * n]. Any type.
+  /// y = every rank's x concatenated: x [n], y [size * n]. Any type.
   virtual Handle all_gather(ConstView x, View y) = 0;
   virtual Handle broadcast(View x, int root) = 0;
   /// Part r of x goes to rank r; part r of y comes from rank r: x, y [size * n]. Any type.
@@ -65,8 +66,8 @@ class Communicator {
   /// Ranks that pass the same color form a communicator, ordered by key. Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  /// Whoever waits on this group says so there (comm/heartbeat.h); nullptr, the default: nowhere. Groups split from
-  /// this one are told apart.
+  /// Waits on this group are recorded there (comm/heartbeat.h); nullptr, the default: not recorded. Groups split from
+  /// this one need their own call.
   void report_to(Heartbeat* heartbeat) { heartbeat_ = heartbeat; }
   Heartbeat* heartbeat() const { return heartbeat_; }
 

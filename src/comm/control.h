@@ -1,9 +1,8 @@
 #pragma once
 // The control channel (docs/design.md, decision 14): a TCP connection from every rank to the hub on rank 0, beside the
-// data path and without MPI. It carries heartbeats, what each rank waits for, stop requests of a launcher and the news
-// of a lost rank; never tensor data. A heartbeat of about 150 bytes per rank goes each way, at most once a second.
-//
-// Connections that do not show the job's secret are dropped and change nothing.
+// data path and without MPI. It carries heartbeats, what each rank waits for, a launcher's stop requests and the loss
+// of a rank; never tensor data. A heartbeat of about 150 bytes per rank goes each way, at most once a second.
+// Connections without the job's secret are closed and have no effect.
 
 #include <functional>
 #include <memory>
@@ -21,10 +20,10 @@ namespace trireme {
 struct ControlOptions {
   double hang_timeout = 10;  ///< seconds
   bool one_host = true;      ///< all ranks are on this host: the channel stays on its loopback interface
-  std::string interface;     ///< else: the network interface of rank 0's host; empty: any
+  std::string interface;     ///< otherwise the network interface of rank 0's host; empty: any
   std::string secret;        ///< of the launcher that may join; empty: a new one
   /// Both run on the channel's thread, once, when a rank is lost. After on_loss() the hub makes sure that all others
-  /// have heard of it; leave() then ends the process.
+  /// have been informed; leave() then ends the process.
   std::function<void(const Loss&)> on_loss;
   std::function<void()> leave;
 };
@@ -34,14 +33,13 @@ class ControlHub {
  public:
   /// own: this rank's heartbeat; outlives the hub. Throws Error::comm, Error::config.
   ControlHub(int ranks, const std::string& host, const Heartbeat& own, ControlOptions options);
-  /// Tells the others that it leaves in order.
+  /// Announces to the others that this rank leaves in order.
   ~ControlHub();
-  /// Says so already now: what becomes of this rank is no loss to the others, and they watch nobody any more. From any
-  /// thread.
+  /// Announces it now: the end of this rank is then not a loss to the others, and they stop watching. From any thread.
   void dismiss();
   const std::string& secret() const;
   std::vector<std::string> addresses() const;
-  /// A launcher's; nothing before there is one.
+  /// A launcher's request; empty before one.
   std::optional<StopRequest> stop_request() const;
 
  private:
@@ -54,10 +52,10 @@ class ControlClient {
  public:
   static constexpr int kLauncher = -1;
   /// Tries the addresses until one accepts. own: as above; nullptr for a launcher. Throws Error::comm with the reason
-  /// for each address when none has accepted after limit_seconds.
+  /// for each address if none accepts within limit_seconds.
   ControlClient(const std::vector<std::string>& addresses, const std::string& secret, int rank, const std::string& host,
                 const Heartbeat* own, ControlOptions options, double limit_seconds = 30);
-  /// As the hub's.
+  /// As of the hub.
   ~ControlClient();
   /// Asks the job to stop at its next step boundary.
   void request_stop(const StopRequest& request);

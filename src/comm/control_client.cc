@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kTrySeconds = 2;  // for one address
 
-/// Says hello and waits for the welcome, whose host is the hub's. An empty socket and why if there is none.
+/// Sends hello and waits for the welcome, whose host is the hub's. Returns an empty socket and the reason if none
+/// arrives.
 Socket greet(const std::string& address, const std::string& hello, ControlStream& stream, std::string& hub_host,
              std::string& why) {
   Socket socket = connect_to(address, kTrySeconds, why);
@@ -49,7 +50,7 @@ class ControlClient::Loop {
   ~Loop() {
     thread_.stop();
     send({.kind = ControlKind::bye, .rank = rank_, .host = host_});
-    // Unread bytes at the close could take the bye away from the hub.
+    // Unread bytes at the close could discard the bye before the hub reads it.
     shutdown(socket_.fd(), SHUT_WR);
     std::string ignored;
     while (socket_.receive(ignored) == Socket::Arrival::bytes) {
@@ -124,7 +125,7 @@ class ControlClient::Loop {
 
   enum class News { none, beat, bye, loss };
 
-  /// What the hub says; of a loss hub_ tells, whoever is lost.
+  /// Handles the hub's messages; hub_ records a loss, whichever rank is lost.
   News read() {
     std::string bytes;
     const Socket::Arrival arrival = socket_.receive(bytes);
@@ -148,7 +149,7 @@ class ControlClient::Loop {
   }
 
   void end() {
-    // A hub that goes on after all must not take the others' leaving for their loss.
+    // A hub that resumes after all must not mistake the others' leaving for their loss.
     if (hub_.rank == 0)
       send({.kind = ControlKind::loss, .rank = 0, .state = hub_.last, .host = hub_.host, .text = hub_.reason});
     options_.on_loss(hub_);
@@ -166,7 +167,7 @@ class ControlClient::Loop {
   ControlOptions options_;
   Socket socket_;
   ControlStream stream_;
-  Loss hub_;                 ///< rank 0 as last heard of
+  Loss hub_;                 ///< last known state of rank 0
   Clock::time_point heard_;  ///< when that was
   std::mutex mutex_;         ///< of what is sent
   ControlThread thread_;

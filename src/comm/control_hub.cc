@@ -15,10 +15,10 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kStrangers = 64;         // connections that have not said hello; the oldest makes room
-constexpr double kHelloSeconds = 5;       // to say it
-constexpr double kLastNewsSeconds = 0.5;  // for all others to hear of a loss
-constexpr int kReadsPerTurn = 16;         // so that nobody who floods keeps the others from being heard
+constexpr size_t kStrangers = 64;         // connections without a hello; the oldest is closed first
+constexpr double kHelloSeconds = 5;       // to send it
+constexpr double kLastNewsSeconds = 0.5;  // for informing all others of a loss
+constexpr int kReadsPerTurn = 16;         // so that a flooding peer cannot block the others
 
 }  // namespace
 
@@ -104,7 +104,7 @@ class ControlHub::Loop {
     });
   }
 
-  /// The first member that is gone without a bye.
+  /// The first member that disconnected without a bye.
   std::optional<Loss> read_all(Clock::time_point now) {
     std::optional<Loss> loss;
     for (Connection& c : connections_) {
@@ -112,12 +112,12 @@ class ControlHub::Loop {
       }
       if (!c.open && c.rank > 0 && !loss) loss = liveness_.closed(c.rank, now);
     }
-    if (told_loss_) loss = told_loss_;  // whoever told it has left because of it
+    if (told_loss_) loss = told_loss_;  // the rank that reported it has left because of it
     std::erase_if(connections_, [](const Connection& c) { return !c.open; });
     return loss;
   }
 
-  /// False when there is nothing more to read for now.
+  /// False if there is nothing more to read for now.
   bool read(Connection& c, Clock::time_point now) {
     std::string bytes;
     const Socket::Arrival arrival = c.socket.receive(bytes);
@@ -131,7 +131,7 @@ class ControlHub::Loop {
         c.rank == kStranger ? greet(c, *message, now) : take(c, *message, now);
       }
     } catch (const Error&) {
-      c.open = false;  // a stranger, or a rank whose memory is broken
+      c.open = false;  // not a rank, or a rank whose memory is corrupt
     }
     return c.open;
   }
@@ -163,7 +163,7 @@ class ControlHub::Loop {
 
   void tell(const ControlMessage& message) {
     const std::string bytes = encode(message);
-    // A peer that takes nothing is judged by its own silence.
+    // A peer that reads nothing is judged by its own silence.
     for (const Connection& c : connections_) {
       if (c.rank != kStranger) c.socket.send(bytes);
     }
@@ -172,7 +172,7 @@ class ControlHub::Loop {
   void end(const Loss& loss) {
     tell({.kind = ControlKind::loss, .rank = loss.rank, .state = loss.last, .host = loss.host, .text = loss.reason});
     options_.on_loss(loss);
-    // To close a socket that holds unread bytes can take what was sent on it away from the receiver.
+    // Closing a socket with unread bytes can discard what was sent on it before the receiver reads it.
     for (const Connection& c : connections_) shutdown(c.socket.fd(), SHUT_WR);
     std::erase_if(connections_, [&](const Connection& c) { return c.rank == kStranger || c.rank == loss.rank; });
     for (const auto start = Clock::now(); !connections_.empty() && seconds_since(start) < kLastNewsSeconds;) {
@@ -195,7 +195,7 @@ class ControlHub::Loop {
   const std::vector<std::string> addresses_;
   Liveness liveness_;
   std::list<Connection> connections_;
-  std::optional<Loss> told_loss_;  ///< a client has given this rank up
+  std::optional<Loss> told_loss_;  ///< a client reported the loss of this rank
   mutable std::mutex mutex_;
   std::optional<StopRequest> stop_;
   std::once_flag dismissed_;

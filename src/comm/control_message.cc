@@ -1,5 +1,5 @@
-// A frame: "TRC1", u32 length of what follows, then the fields in the order of visit(), little-endian as every machine
-// this program runs on; texts as u16 length and bytes.
+// A frame: "TRC1", u32 length of what follows, then the fields in the order of visit(), little-endian as on every
+// machine that this program supports; texts as u16 length and bytes.
 
 #include "comm/control_message.h"
 
@@ -84,7 +84,8 @@ std::optional<ControlMessage> ControlStream::next() {
   if (buffer_.size() < kHead) return {};
   uint32_t length = 0;
   std::memcpy(&length, buffer_.data() + kMagic.size(), sizeof length);
-  require(length <= kLongest, ErrorKind::data, "a control message of {} bytes, at most {} are taken", length, kLongest);
+  require(length <= kLongest, ErrorKind::data, "a control message of {} bytes, at most {} are supported", length,
+          kLongest);
   if (buffer_.size() < kHead + length) return {};
   ControlMessage message = decode(std::string_view(buffer_).substr(kHead, length));
   buffer_.erase(0, kHead + length);

@@ -1,5 +1,5 @@
 #pragma once
-// What travels on the control channel: one small message layout for every kind, in frames of at most 4 KiB.
+// Messages of the control channel: one small layout for every kind, in frames of at most 4 KiB.
 
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 namespace trireme {
 
 enum class ControlKind : uint8_t {
-  hello,          ///< the first of a connection: rank (-1: a launcher), host, text = the secret
+  hello,          ///< the first message of a connection: rank (-1: a launcher), host, text = the secret
   welcome,        ///< the hub's answer
   beat,           ///< a rank's state
   loss,           ///< rank, host and last state of a lost rank, text = how it was noticed
@@ -26,14 +26,14 @@ struct ControlMessage {
   std::string host = {}, text = {};
 };
 
-/// Texts are cut where a frame would grow too long.
+/// Cuts texts if a frame would become too long.
 std::string encode(const ControlMessage& message);
 
-/// Messages out of a stream of bytes that arrive in any pieces.
+/// Extracts messages from a stream of bytes that arrives in arbitrary pieces.
 class ControlStream {
  public:
   void append(std::string_view bytes) { buffer_ += bytes; }
-  /// The next complete message. Throws Error::data for bytes that are none; the stream is of no use after that.
+  /// The next complete message. Throws Error::data for invalid bytes; the stream is unusable after that.
   std::optional<ControlMessage> next();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What both ends of the control channel share: a thread that takes no signals and a descriptor that wakes it.
+// Shared by both ends of the control channel: a thread that blocks all signals and a descriptor that wakes it.
 
 #include <poll.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ class ControlThread {
   }
   bool ending() const { return ending_; }
 
-  /// poll() on `items` until something arrives, wake() or the limit. Behind them stands the waking descriptor.
+  /// poll() on `items` until something arrives, wake() or the limit. Appends the waking descriptor to them.
   void wait(std::vector<pollfd>& items, double limit_seconds) const {
     items.push_back({wake_, POLLIN, 0});
     poll(items.data(), items.size(), static_cast<int>(limit_seconds * 1e3));

@@ -1,6 +1,6 @@
 #pragma once
-// How much processor time a rank spends on there being other ranks, by thread clocks: where many ranks share cores,
-// what one burns while it waits is what another one lacks.
+// The processor time that a rank spends on coordination with other ranks, by thread clocks: if many ranks share cores,
+// time that one burns while it waits is missing for another.
 
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@ enum class ThreadKind : uint8_t {
 
 /// Processor seconds; of one rank, or added up over several.
 struct CpuTimes {
-  double total = 0;    ///< of all threads of the process, those of libraries included
+  double total = 0;    ///< of all threads of the process, including libraries' threads
   double waiting = 0;  ///< of the main thread while it waited for other ranks
   double exchange = 0, control = 0;
 
@@ -45,10 +45,10 @@ class CpuAccount {
   CpuAccount(const CpuAccount&) = delete;
   CpuAccount& operator=(const CpuAccount&) = delete;
 
-  /// While it lives, the thread that made it counts as one of this kind, by whose name `top -H` and perf show it.
+  /// While it exists, the thread that made it counts as this kind; `top -H` and perf show the kind's name.
   class Thread {
    public:
-    /// account may be nullptr: nobody counts.
+    /// account may be nullptr: not counted.
     Thread(CpuAccount* account, ThreadKind kind);
     Thread(const Thread&) = delete;
     Thread& operator=(const Thread&) = delete;
@@ -56,7 +56,7 @@ class CpuAccount {
 
    private:
     CpuAccount* account_;
-    double before_ = 0;  ///< what the thread had used by then
+    double before_ = 0;  ///< what the thread had used before
     std::list<Thread*>::iterator place_;
     ThreadKind kind_;
     int clock_ = 0;
@@ -69,7 +69,7 @@ class CpuAccount {
  private:
   mutable std::mutex mutex_;
   std::list<Thread*> threads_;
-  std::array<double, 2> ended_{};  ///< of threads that are no more, by kind
+  std::array<double, 2> ended_{};  ///< of threads that have ended, by kind
   std::atomic<double> waiting_ = 0;
 };
 

@@ -14,7 +14,7 @@ struct half_t {
 inline float to_float(half_t x) {
   const uint32_t sign = uint32_t{x.bits & 0x8000u} << 16, magnitude = x.bits & 0x7FFFu;
   if (magnitude >= 0x7C00) return std::bit_cast<float>(sign | 0x7F800000u | (magnitude & 0x3FF) << 13);
-  // Scaling by 2^112 moves the exponent's bias and normalizes what is subnormal here.
+  // Scaling by 2^112 moves the exponent's bias and normalizes subnormal values.
   const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(uint32_t{239} << 23);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | sign);
 }

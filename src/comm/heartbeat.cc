@@ -13,18 +13,18 @@
 namespace trireme {
 namespace {
 
-// On a machine that is far too busy a thread may get less than a millisecond in a second. That it is ready is as good
-// as computing this much: more than those who judge take for none (comm/liveness.cc).
+// On an overloaded machine a thread may run for less than a millisecond per second. Being ready to run counts as this
+// much compute: more than comm/liveness.cc treats as none.
 constexpr double kReadySeconds = 2e-3;
 
-/// Runs, or waits for nothing but a processor.
+/// Whether the thread runs or is ready to run.
 bool is_ready(int thread) {
   try {
     const std::string stat = read_text(fmt::format("/proc/self/task/{}/stat", thread), 4096);
     const size_t name_end = stat.rfind(')');
     return name_end != std::string::npos && stat.compare(name_end, 3, ") R") == 0;
   } catch (const Error&) {
-    return false;  // no /proc: its processor time alone tells
+    return false;  // no /proc: its processor time alone decides
   }
 }
 
@@ -47,7 +47,7 @@ std::string describe(const RankState& state) {
   std::string text = state.phase == Phase::start  ? fmt::format("start-up after step {}", state.step)
                      : state.phase == Phase::step ? fmt::format("step {}", state.step + 1)
                                                   : fmt::format("{} after step {}", name_of(state.phase), state.step);
-  if (state.collective.empty()) return text + ", waiting for no other rank";
+  if (state.collective.empty()) return text + ", not waiting for another rank";
   text += fmt::format(", waiting for {}", state.collective);
   if (state.bytes > 0) text += fmt::format(" ({} bytes, {} done)", state.bytes, count_text(state.chunks, "chunk"));
   return text + fmt::format(" for {:.1f} s", state.seconds);

@@ -1,6 +1,6 @@
 #pragma once
-// What this rank is doing, for those who watch it (comm/control.h): the threads that train write it, the control
-// channel's thread reads it. A few relaxed stores per collective; a reader may see the fields of two instants.
+// What this rank is doing, for the control channel (comm/control.h): training threads write it, the channel's thread
+// reads it. Costs a few relaxed stores per collective; a reader may see fields of two instants.
 
 #include <atomic>
 #include <cstdint>
@@ -19,10 +19,10 @@ const char* name_of(Phase phase);
 struct RankState {
   Phase phase = Phase::start;  ///< start lasts until the attempt's first step has ended
   int64_t step = 0;            ///< steps done
-  uint64_t moves = 0;          ///< grows whenever anything has moved on
-  double cpu_seconds = 0;      ///< of the main thread: it grows while that computes, or would if it got a processor
+  uint64_t moves = 0;          ///< grows with any progress
+  double cpu_seconds = 0;      ///< of the main thread: grows while it computes or is ready to run
   std::string collective;      ///< what is waited for; empty: nothing
-  uint64_t bytes = 0;          ///< of that collective, this rank's part; 0: not known
+  uint64_t bytes = 0;          ///< of that collective, this rank's part; 0: unknown
   uint64_t chunks = 0;         ///< of it that are complete
   double seconds = 0;          ///< waited so far
 };
@@ -45,18 +45,18 @@ class Heartbeat {
     move();
   }
   void move() { moves_.fetch_add(1, std::memory_order_relaxed); }
-  /// So many more chunks of the awaited collective are complete.
+  /// This many more chunks of the awaited collective are complete.
   void chunks_done(uint64_t count) {
     chunks_.fetch_add(count, std::memory_order_relaxed);
     move();
   }
-  /// A collective that may go on beside computing begins: its chunks are counted from here.
+  /// A collective that may overlap with compute begins: counts its chunks from here.
   void begin_chunks() { chunks_.store(0, std::memory_order_relaxed); }
 
   RankState state() const;
-  /// That the main thread has waited for other ranks since construction. Main thread only.
+  /// Seconds that the main thread has waited for other ranks since construction. Main thread only.
   double waited_seconds() const { return waited_; }
-  /// What this rank's threads use.
+  /// Processor time of this rank's threads.
   CpuAccount& cpu() const { return cpu_; }
 
  private:
@@ -72,7 +72,7 @@ class Heartbeat {
   mutable std::atomic<int64_t> found_ready_ = 0;  ///< calls of state() that found the main thread ready to run
 };
 
-/// A phase within a scope; the one around it goes on after it.
+/// A phase within a scope; the enclosing phase resumes after it.
 class InPhase {
  public:
   InPhase(Heartbeat& moves, Phase phase) : moves_(moves), around_(moves.phase()) { moves_.enter(phase); }
@@ -85,10 +85,10 @@ class InPhase {
   Phase around_;
 };
 
-/// While it lives the main thread waits for a collective.
+/// While it exists the main thread waits for a collective.
 class Waiting {
  public:
-  /// heartbeat may be nullptr; `what` lives as long as the program.
+  /// heartbeat may be nullptr; `what` exists as long as the program.
   Waiting(Heartbeat* heartbeat, const char* what, uint64_t bytes);
   ~Waiting();
   Waiting(const Waiting&) = delete;

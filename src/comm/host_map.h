@@ -11,12 +11,12 @@ namespace trireme {
 
 class HostMap {
  public:
-  HostMap() = default;  ///< of no rank
-  /// host_of: by rank, any numbers that tell hosts apart.
+  HostMap() = default;  ///< without ranks
+  /// host_of: by rank, any numbers that distinguish hosts.
   explicit HostMap(std::span<const int> host_of);
   /// All ranks on one host.
   static HostMap one_host(int ranks);
-  /// Collective over `world`, of the ranks that `host`, a group of those on one host, comes from.
+  /// Collective over `world`. `host`: the group of this host's ranks.
   static HostMap gather(Communicator& world, Communicator& host);
 
   int ranks() const { return static_cast<int>(host_of_.size()); }
@@ -26,9 +26,9 @@ class HostMap {
   const std::vector<int>& ranks_on(int host) const { return ranks_on_[static_cast<size_t>(host)]; }
   int local_size(int rank) const { return static_cast<int>(ranks_on(host_of(rank)).size()); }
   int local_rank(int rank) const;  ///< among the ranks of its host
-  /// Of every host; 0 where hosts have different numbers of ranks.
+  /// Ranks on each host; 0 if hosts have different numbers of ranks.
   int ranks_per_host() const;
-  /// Of so many first ranks, and of ranks in this order, as groups of their own.
+  /// The map of a group of the first `ranks` ranks, or of the given ranks in this order.
   HostMap first(int ranks) const;
   HostMap of(std::span<const int> ranks) const;
 

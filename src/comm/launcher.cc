@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// Slurm numbers the batch script, the external and the interactive step from the top of 32 bits down.
+// Slurm's ids of the batch script, the external and the interactive step count down from the largest 32-bit number.
 constexpr int64_t kFirstSpecialStep = 0xFFFFFFF0;
 
 int64_t number(const Environment& environment, const char* variable, int64_t absent) {
@@ -29,7 +29,8 @@ bool in_slurm_step(const Environment& environment) {
   return environment("SLURM_PROCID") && number(environment, "SLURM_STEP_ID", kFirstSpecialStep) < kFirstSpecialStep;
 }
 
-/// torchrun, and what sets its variables; of one process it is no starter. LOCAL_RANK is nobody else's.
+/// torchrun, and programs that set its variables; with one process it does not count as a starter. Only it sets
+/// LOCAL_RANK.
 Launcher torch_launcher(const Environment& environment) {
   for (const char* variable : {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) {
     const char* text = environment(variable);
@@ -44,7 +45,7 @@ Launcher torch_launcher(const Environment& environment) {
 }  // namespace
 
 Launcher detect_launcher(const Environment& environment) {
-  // Innermost first: mpirun may itself run inside a Slurm step, never the other way round.
+  // Innermost first: mpirun may run inside a Slurm step, but not the other way round.
   struct Source {
     Launcher::Kind kind;
     const char *name, *size, *rank, *host_size;

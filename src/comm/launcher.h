@@ -1,5 +1,5 @@
 #pragma once
-// Who started this process, as far as its environment tells: pure text, no MPI.
+// Which launcher started this process, according to its environment: text only, no MPI.
 
 #include <functional>
 #include <string>
@@ -9,10 +9,10 @@ namespace trireme {
 struct Launcher {
   enum class Kind { none, open_mpi, pmi, mvapich, slurm, pmix, torch } kind = Kind::none;
   std::string name;      ///< "mpirun of Open MPI", ...; empty for none
-  std::string variable;  ///< the variable that told
-  int size = 0;          ///< processes of the job; 0: not told
-  int rank = -1;         ///< of this process; -1: not told
-  int host_size = 0;     ///< processes of the job on this host; 0: not told
+  std::string variable;  ///< the variable that shows it
+  int size = 0;          ///< processes of the job; 0: unknown
+  int rank = -1;         ///< of this process; -1: unknown
+  int host_size = 0;     ///< processes of the job on this host; 0: unknown
   bool connects = true;  ///< false: processes that cannot find each other: an srun step without PMI, torchrun's
 };
 
@@ -20,7 +20,7 @@ struct Launcher {
 using Environment = std::function<const char*(const char*)>;
 
 /// A Slurm allocation alone is not a job step: SLURM_NTASKS does not count, SLURM_STEP_ID with SLURM_PROCID does (but
-/// not those of the batch script or of an interactive shell). Throws Error::config for a size or rank that is no
+/// not those of the batch script or of an interactive shell). Throws Error::config for a size or rank that is not a
 /// number.
 Launcher detect_launcher(const Environment& environment);
 /// Of this process.

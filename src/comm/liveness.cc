@@ -7,9 +7,9 @@
 namespace trireme {
 namespace {
 
-// Start-up reads data and compiles kernels, a save waits for the disk: neither says how often it moves on.
+// Start-up reads data and compiles kernels, a save waits for the disk: neither reports its progress often.
 constexpr double kSlowPhaseSeconds = 120;
-// Of CPU time between two heartbeats; a blocked thread uses none at all, one that waits for a slow disk little.
+// CPU time between two heartbeats; a blocked thread uses none, one that waits for a slow disk little.
 constexpr double kComputes = 1e-3;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -47,7 +47,7 @@ void Liveness::heard(int rank, const RankState& state, Time now) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
   r.heard = now;
   if (state.moves != r.state.moves) r.moved = now;
-  // A thread that waits for others looks again and again, which is no computing.
+  // A thread that waits for others polls repeatedly, which is not compute.
   if (state.collective.empty() && state.cpu_seconds > r.state.cpu_seconds + kComputes) r.computed = now;
   r.state = state;
 }
@@ -87,7 +87,7 @@ std::optional<Loss> Liveness::stalled(Time now) const {
       limit = std::max(limit, duration(kSlowPhaseSeconds));
   }
   if (!awaited || now - last <= limit) return {};
-  // Who waits for nobody keeps the others waiting; if all wait, the one that is furthest behind does.
+  // A rank that waits for no other keeps the others waiting; if all wait, the one with the least progress does.
   const auto behind = [](const Rank& a, const Rank& b) {
     if (a.joined != b.joined) return a.joined;
     const auto key = [](const Rank& r) { return std::tuple(!r.state.collective.empty(), r.state.step, r.moved); };
@@ -95,7 +95,7 @@ std::optional<Loss> Liveness::stalled(Time now) const {
   };
   const auto culprit = std::min_element(ranks_.begin(), ranks_.end(), behind);
   return loss(static_cast<size_t>(culprit - ranks_.begin()),
-              fmt::format("nothing has moved on any rank for {:.1f} s", seconds(now - last)));
+              fmt::format("no rank has made progress for {:.1f} s", seconds(now - last)));
 }
 
 }  // namespace trireme

@@ -19,8 +19,8 @@ MeshShape nearest_that_fits(const MeshShape& wanted, int64_t ranks) {
 
 MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
   require(wanted.data >= 0 && wanted.tensor >= 1 && wanted.pipeline >= 1, ErrorKind::config,
-          "mesh {} x {} x {} (data x tensor x pipeline) has an axis below 1; data 0 stands for the rest", wanted.data,
-          wanted.tensor, wanted.pipeline);
+          "mesh {} x {} x {} (data x tensor x pipeline) has an axis below 1; data 0 means all remaining ranks",
+          wanted.data, wanted.tensor, wanted.pipeline);
   const int64_t others = wanted.tensor * wanted.pipeline;
   if (wanted.data == 0 && ranks % others == 0) {
     wanted.data = ranks / others;
@@ -30,7 +30,7 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
   const MeshShape fits = nearest_that_fits(wanted, ranks);
   const std::string needs = wanted.data > 0 ? count_text(wanted.data * others, "process")
                                             : fmt::format("a multiple of {}", count_text(others, "process"));
-  const std::string found = source.empty() ? "no launcher started any, so this one is alone"
+  const std::string found = source.empty() ? "no launcher started this process, so it is the only one"
                                            : fmt::format("the launcher started {} ({})", ranks, source);
   fail(ErrorKind::config,
        "mesh {} x {} x {} needs {} but {}; set --mesh.data {} --mesh.tensor {} "

@@ -1,6 +1,6 @@
 #pragma once
-// How ranks are arranged: data x tensor x pipeline. Tensor peers are neighbours (they talk most, on one host), then
-// data, then pipeline: rank = (stage * data + replica) * tensor + shard.
+// How ranks are arranged: data x tensor x pipeline. Tensor peers are neighbours (they communicate most, on one host),
+// then data, then pipeline: rank = (stage * data + replica) * tensor + shard.
 
 #include <memory>
 #include <string>
@@ -11,13 +11,13 @@
 namespace trireme {
 
 struct MeshShape {
-  int64_t data = 0, tensor = 1, pipeline = 1;  ///< data 0: all ranks that the other axes leave
-  std::vector<int64_t> stages{};  ///< layers of each pipeline stage, of several chunks of each part; empty: balanced
+  int64_t data = 0, tensor = 1, pipeline = 1;  ///< data 0: all ranks not used by the other axes
+  std::vector<int64_t> stages{};  ///< layers of each pipeline stage or, with chunks, of each part; empty: balanced
   int64_t chunks = 1;             ///< parts of the model that a stage has: the c-th is part c * pipeline + stage
 };
 
-/// The shape with `data` filled in. Throws Error::config with the arithmetic and the nearest shape that fits when the
-/// axes do not multiply to `ranks`; `source` says where that number came from ("SLURM_NTASKS").
+/// The shape with `data` filled in. Throws Error::config with the arithmetic and the nearest shape that fits if the
+/// axes do not multiply to `ranks`; `source` names the origin of that number ("SLURM_NTASKS").
 MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source);
 
 /// A rank's coordinates.
@@ -25,9 +25,9 @@ struct MeshPlace {
   int data = 0, tensor = 0, pipeline = 0;
 };
 MeshPlace place_of(const MeshShape& shape, int rank);
-/// Ranks that hold the same as `rank`, itself among them, by their place on the data axis.
+/// Ranks that hold the same as `rank`, including itself, by their place on the data axis.
 std::vector<int> replicas_of(const MeshShape& shape, int rank);
-/// "data 1, tensor 0, pipeline 2"; empty where ranks differ along data alone.
+/// "data 1, tensor 0, pipeline 2"; empty if ranks differ along data only.
 std::string describe_place(const MeshShape& shape, int rank);
 
 class Mesh {

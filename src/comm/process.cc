@@ -20,7 +20,7 @@ std::string started(const Launcher& launcher) {
                      launcher.size);
 }
 
-/// What is known to fail before MPI is asked; some libraries end the process instead of returning an error.
+/// Known failures, found before MPI starts; some libraries end the process instead of returning an error.
 void check_before_start(const Launcher& launcher) {
   if (launcher.size == 1) return;
   if (!mpi::built()) {
@@ -40,7 +40,7 @@ void check_before_start(const Launcher& launcher) {
 }
 
 void check_size(const Launcher& launcher, int size) {
-  // A starter that tells no size still tells ranks that a world of one cannot hold.
+  // A starter may report a rank without a size; a world of one cannot have rank 1.
   if ((launcher.size == 0 || launcher.size == size) && launcher.rank < size) return;
   const std::string who = launcher.size > 0 ? started(launcher) + " each see"
                                             : fmt::format("a process started by {} as rank {} ({}) sees", launcher.name,
@@ -83,7 +83,7 @@ void Process::start_mpi(const StartLimit& limit) {
     if (!small.empty() && local_size() > 1 && local_rank() == 0) log::warning("{}: {}", host_, small);
   } catch (...) {
     world_.reset();
-    mpi::finish();  // all ranks see the same sizes, so all of them come here
+    mpi::finish();  // all ranks see the same sizes, so all reach this line
     throw;
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// This process as one rank of a job: starts MPI where a launcher started us, does without it where none did, and makes
-// sure that N processes never train alone.
+// This process as one rank of a job: starts MPI if a launcher started it, runs without MPI otherwise, and makes sure
+// that N processes never train separately.
 
 #include <functional>
 #include <memory>
@@ -14,19 +14,19 @@
 
 namespace trireme {
 
-/// Rank and host in front of what this process logs from now on, before MPI has started; nothing where the launcher
-/// does not tell the rank. Process does so anyway.
+/// Prefixes log messages with rank and host before MPI has started, if the launcher's variables have the rank. Process
+/// does so anyway.
 void name_this_rank(const Launcher& launcher);
 
 class Process {
  public:
-  /// No launcher: a job of one, without MPI. Else MPI is started. Throws Error::mismatch when the launcher started
-  /// another number of processes than MPI sees (a build without MPI, an MPI of another family, a starter without PMI),
-  /// Error::comm when MPI lacks MPI_THREAD_MULTIPLE. Sets the log's identity in a job of several.
+  /// No launcher: a job of one, without MPI. Otherwise starts MPI. Throws Error::mismatch if the launcher started
+  /// another number of processes than MPI sees (a build without MPI, another MPI, a starter without PMI), Error::comm
+  /// if MPI lacks MPI_THREAD_MULTIPLE. Sets the log's identity in a job of several.
   Process();
-  /// limit: how long MPI's start may take; then this process leaves with code 76 (comm/start_watch.h).
+  /// limit: the longest start of MPI; after it this process exits with code 76 (comm/start_watch.h).
   explicit Process(const Launcher& launcher, const StartLimit& limit = {});
-  /// MPI_Finalize, except while an exception unwinds: peers may be waiting, and the launcher ends them.
+  /// MPI_Finalize, except while an exception unwinds: peers may wait, and the launcher ends them.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -41,12 +41,12 @@ class Process {
 
   /// Of the thread that made this object; others take world().split(0, rank()) first.
   Communicator& world() { return *world_; }
-  /// Of the thread that made this object. world() reports to it; other groups when told to.
+  /// Of the thread that made this object. world() reports to it, other groups after report_to().
   Heartbeat& heartbeat() { return heartbeat_; }
   const Heartbeat& heartbeat() const { return heartbeat_; }
 
-  /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
-  /// and every process leaves with its exit code. A CommonError (comm/agreement.h) is logged once.
+  /// Runs body(), whose return value all ranks agree on. In a job of several ranks an exception ends the job: it is
+  /// logged and every process exits with its code. A CommonError (comm/agreement.h) is logged once.
   int run(const std::function<int()>& body);
   /// Ends every process of the job at once. From any thread.
   [[noreturn]] void abort(int code) const;

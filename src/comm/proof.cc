@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kNamedRanks = 16;  // of a large job; the rest is counted
+constexpr size_t kNamedRanks = 16;  // of a large job; further ranks are only counted
 
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -29,7 +29,7 @@ std::string first_difference(const std::vector<std::string>& texts, int base, in
     const std::string_view left = i < a.size() ? a[i] : "", right = i < b.size() ? b[i] : "";
     if (left != right) return fmt::format("rank {} has \"{}\", rank {} has \"{}\"", base, left, other, right);
   }
-  return "they differ in line ends only";
+  return "they differ only in line ends";
 }
 
 std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts, const MeshShape& mesh) {
@@ -65,7 +65,7 @@ void prove_same_text(Scalars& scalars, std::string_view host, std::string_view t
   const std::vector<int> ranks = scalars.differing(xxh3(std::as_bytes(std::span(text))));
   if (ranks.empty()) return;
   const auto hosts = scalars.gather(host), texts = scalars.gather(text);
-  // Without a majority every rank is listed: rank 0 against the first that differs from it.
+  // Without a majority every rank is listed: compare rank 0 with the first that differs.
   const auto is_listed = [&](int r) { return std::ranges::find(ranks, r) != ranks.end(); };
   int base = 0, other = ranks[0];
   if (ranks.size() == texts.size()) {

@@ -16,7 +16,7 @@ void wait(Communicator& group, Handle handle, const char* what, size_t bytes) {
   handle.wait(what);
 }
 
-/// All ranks' values behind each other, in rank order.
+/// All ranks' values concatenated in rank order.
 template <class T>
 std::vector<T> all_values(Communicator& group, std::span<const T> own) {
   std::vector<T> all(own.size() * static_cast<size_t>(group.size()));

@@ -1,7 +1,7 @@
 #pragma once
-// Host values that ranks decide by: losses, norms, counts, flags, hashes, short texts. Every rank gets the same bits,
-// and sums are made in rank order, so they do not depend on the backend. Calls block; all ranks of the group make the
-// same ones in the same order.
+// Host values for decisions of all ranks: losses, norms, counts, flags, hashes, short texts. Every rank gets the same
+// bits, and sums are made in rank order, so they do not depend on the backend. Calls block; all ranks of the group make
+// the same calls in the same order.
 
 #include <cstdint>
 #include <span>
@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-/// Places of values that are not the one that most have, ascending; empty: all agree. When no value is held by more
-/// than half, nobody can say who is right: all are returned.
+/// Places of values that differ from the majority, ascending; empty: all agree. Without a majority of more than half,
+/// returns all places.
 std::vector<int> differing(const std::vector<uint64_t>& values);
 
 class Scalars {
@@ -37,10 +37,10 @@ class Scalars {
   /// True on every rank if true on any.
   bool any(bool value);
 
-  /// One entry per rank, lengths may differ.
+  /// One entry per rank; lengths may differ.
   std::vector<std::string> gather(std::string_view text);
   std::vector<uint64_t> gather_values(uint64_t value);
-  /// Every rank's values behind each other; all pass as many.
+  /// Every rank's values concatenated; all pass the same number.
   std::vector<double> gather(std::span<const double> values);
   /// differing() of every rank's value.
   std::vector<int> differing(uint64_t value);

@@ -10,10 +10,10 @@
 namespace trireme {
 namespace {
 
-// Seen: 4 MiB per rank of Open MPI's vader and 4.3 MB of UCX before the first message.
+// Measured: 4 MiB per rank of Open MPI's vader and 4.3 MB of UCX before the first message.
 constexpr uint64_t kBytesPerRank = uint64_t{8} << 20;
 
-/// Ranks on this host as the starter says; `most` where it does not.
+/// Ranks on this host according to the starter; `most` if unknown.
 int local_ranks(int most) {
   for (const char* variable : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"}) {
     const char* text = std::getenv(variable);

@@ -30,8 +30,8 @@ class Descriptor {
   int fd_;
 };
 
-/// Where others find a rank's memory, and the words that they find there: another process may have this number on
-/// another host, or in another container of this one.
+/// Where others find a rank's memory, and a key that it contains: on another host, or in another container, a different
+/// process may have the same id.
 struct Place {
   uint64_t process = 0, descriptor = 0, key = 0;
 };
@@ -45,7 +45,7 @@ std::vector<Place> exchange(Scalars& scalars, const Place& own) {
   return places;
 }
 
-/// Memory of `bytes`, all of it there: a page that cannot be had later would end the process.
+/// Memory of `bytes`, fully allocated: a page fault without free memory would end the process later.
 int make_memory(size_t bytes) {
   const int fd = memfd_create("trireme exchange", MFD_CLOEXEC);
   if (fd >= 0 && posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0) return fd;
@@ -78,7 +78,7 @@ std::optional<SharedRegion> SharedRegion::make(Communicator& group, size_t bytes
   const size_t rounded = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
   SharedRegion region(static_cast<size_t>(group.size()));
   const Descriptor own(make_memory(rounded));
-  region.parts_[rank] = map(own.get(), rounded, MAP_POPULATE);  // no page is found missing in a step
+  region.parts_[rank] = map(own.get(), rounded, MAP_POPULATE);  // no page faults in a step
   bool good = !region.parts_[rank].empty();
   Place place{static_cast<uint64_t>(getpid()), static_cast<uint64_t>(own.get()), random_key()};
   if (good) key_of(region.parts_[rank]) = place.key;
@@ -87,10 +87,10 @@ std::optional<SharedRegion> SharedRegion::make(Communicator& group, size_t bytes
     if (r == rank) continue;
     const Descriptor theirs(
         open(fmt::format("/proc/{}/fd/{}", places[r].process, places[r].descriptor).c_str(), O_RDWR | O_CLOEXEC));
-    region.parts_[r] = map(theirs.get(), rounded, 0);  // little of it is read here
+    region.parts_[r] = map(theirs.get(), rounded, 0);  // this rank reads little of it
     good = !region.parts_[r].empty() && key_of(region.parts_[r]) == places[r].key;
   }
-  if (scalars.any(!good)) return std::nullopt;  // everyone has looked at the keys
+  if (scalars.any(!good)) return std::nullopt;  // all ranks have compared the keys
   key_of(region.parts_[rank]) = 0;
   return region;
 }

@@ -13,7 +13,7 @@ void copy(ConstView from, View to) {
   if (from.data() != to.data() && from.bytes() > 0) std::memcpy(to.data(), from.data(), from.bytes());
 }
 
-/// A send or receive that waits for its other half.
+/// A send or receive that waits for its counterpart.
 struct Posted {
   int tag;
   ConstView source;

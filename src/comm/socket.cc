@@ -32,7 +32,7 @@ int port_of(const Socket& socket) {
                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// Hosts without IPv6 have no such sockets; a socket of it takes IPv4 connections too.
+/// An IPv6 socket accepts IPv4 connections, too; hosts without IPv6 have none.
 Socket bound_socket(bool loopback) {
   if (!loopback) {
     Socket v6(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -137,9 +137,10 @@ std::vector<std::string> addresses_of(const Socket& listener, bool loopback, con
     chosen ? addresses.push_back(text_of(*item->ifa_addr, port)) : others.push_back(item->ifa_name);
   }
   require(!addresses.empty(), ErrorKind::config,
-          "comm.interface: no interface {} with an address on this host; it has {}; set --comm.interface to the one "
+          "comm.interface: interface {} is missing or has no address on this host; it has {}; set --comm.interface to "
+          "the one "
           "that the other hosts reach",
-          interface.empty() ? "but loopback" : "\"" + interface + "\"", fmt::join(others, ", "));
+          interface.empty() ? "other than loopback" : "\"" + interface + "\"", fmt::join(others, ", "));
   return addresses;
 }
 
@@ -152,7 +153,7 @@ Socket connect_to(const std::string& address, double limit_seconds, std::string&
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   const std::string port = cut == std::string::npos ? "" : address.substr(cut + 1);
   if (const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); code != 0) {
-    why = fmt::format("\"{}\" is no address: {}", address, gai_strerror(code));
+    why = fmt::format("\"{}\" is not an address: {}", address, gai_strerror(code));
     return {};
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);

@@ -19,11 +19,10 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
 
-  /// True if all bytes went to the system at once. A peer that takes nothing for so long that they do not fit is not
-  /// waited for.
+  /// True if the system accepted all bytes at once. Does not wait for a peer whose buffers are full.
   bool send(std::string_view bytes) const;
   enum class Arrival { bytes, nothing, closed };
-  /// What has arrived, at most 4 KiB, appended to `out`.
+  /// Appends up to 4 KiB of received bytes to `out`.
   Arrival receive(std::string& out) const;
   /// Waits until bytes may be received; false after the limit.
   bool wait(double limit_seconds) const;
@@ -34,11 +33,11 @@ class Socket {
 
 /// Listens on a free port: of the loopback interface only, or of all interfaces. Throws Error::comm.
 Socket listen_on_free_port(bool loopback);
-/// The next connection; an empty socket if there is none.
+/// The next connection; an empty socket if none is waiting.
 Socket accept_from(const Socket& listener);
 /// "ADDRESS:PORT" ("[ADDRESS]:PORT" for IPv6) under which `listener` can be reached: on the loopback interface, on
 /// `interface`, or, if that is empty, on every interface but loopback. Throws Error::config for an interface that is
-/// not there or has no address, naming those that are.
+/// missing or has no address, naming the others.
 std::vector<std::string> addresses_of(const Socket& listener, bool loopback, const std::string& interface);
 /// Connects within the limit. An empty socket and the reason in `why` if that fails.
 Socket connect_to(const std::string& address, double limit_seconds, std::string& why);

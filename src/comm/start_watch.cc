@@ -22,11 +22,11 @@
 namespace trireme {
 namespace {
 
-constexpr double kFirstWord = 30;                     // seconds; the start of a large job takes some
-constexpr auto kLastWords = std::chrono::seconds(1);  // that the rank which speaks stays to be seen
+constexpr double kFirstWord = 30;                     // seconds; a large job needs some to start
+constexpr auto kLastWords = std::chrono::seconds(1);  // so that the reporting rank stays visible
 
-/// Nearest ancestor that is no rank: the starter, or its agent on this host. Shells between it and the rank have the
-/// rank's environment; what belongs to another user is not to be read, and no rank of ours.
+/// Nearest ancestor that is not a rank: the starter, or its agent on this host. Shells between it and the rank have the
+/// rank's environment; another user's process is unreadable and not a rank of this job.
 pid_t starter_process(const std::string& variable) {
   pid_t process = getppid();
   while (process > 1 &&
@@ -39,7 +39,7 @@ pid_t starter_process(const std::string& variable) {
   return process;
 }
 
-/// The same text in all ranks of a job on one host, another one in every other job.
+/// Equal in all ranks of a job on one host, different in every other job.
 std::string job_of(const Launcher& launcher) {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (const char* job = std::getenv(name)) return job;
@@ -74,8 +74,8 @@ std::string missing(const Arrivals& arrivals) {
   const size_t named = std::min(absent.size(), kNamed);
   const std::string rest = absent.size() > named ? fmt::format(" and {} more", absent.size() - named) : "";
   absent.resize(named);
-  return absent.size() == 1 ? fmt::format("rank {} has not: it has ended, or runs another program", absent[0])
-                            : fmt::format("ranks {}{} have not: they have ended, or run another program",
+  return absent.size() == 1 ? fmt::format("rank {} has not: it has ended or runs another program", absent[0])
+                            : fmt::format("ranks {}{} have not: they have ended or run another program",
                                           fmt::join(absent, ", "), rest);
 }
 
@@ -85,16 +85,15 @@ std::string describe(const Arrivals& arrivals, double seconds) {
   const auto here = static_cast<int>(arrivals.here.size());
   if (arrivals.host_ranks == 0) return fmt::format("waiting in MPI_Init for {:.0f} s", seconds);
   if (arrivals.host_ranks < arrivals.ranks) {
-    return fmt::format("waiting in MPI_Init for {:.0f} s: {} of this host's {} have come, {}", seconds, here,
+    return fmt::format("waiting in MPI_Init for {:.0f} s: {} of this host's {} have reached it, {}", seconds, here,
                        count_text(arrivals.host_ranks, "rank"),
-                       here < arrivals.host_ranks
-                           ? "the others have ended, or run another program"
-                           : "so ranks of another host have not, or no connection to them can be made");
+                       here < arrivals.host_ranks ? "the others have ended or run another program"
+                                                  : "so ranks of another host have not, or a connection to them fails");
   }
   if (here == arrivals.ranks)
-    return fmt::format("all {} have come to MPI_Init and have not found each other in {:.0f} s",
-                       count_text(here, "rank"), seconds);
-  return fmt::format("{} of {} have come to MPI_Init in {:.0f} s; {}", here, count_text(arrivals.ranks, "rank"),
+    return fmt::format("all {} have reached MPI_Init but have not connected in {:.0f} s", count_text(here, "rank"),
+                       seconds);
+  return fmt::format("{} of {} have reached MPI_Init in {:.0f} s; {}", here, count_text(arrivals.ranks, "rank"),
                      seconds, missing(arrivals));
 }
 
@@ -122,7 +121,7 @@ void StartWatch::announce() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.size() + 1 > sizeof address.sun_path) return;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading zero makes it abstract: no file
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading zero makes it abstract: not a file
   socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (socket_ >= 0 && bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) == 0) return;
@@ -152,7 +151,7 @@ void StartWatch::watch() {
   const double first = std::min(kFirstWord, limit_.seconds);
   if (ended_within(first)) return;
   if (first < limit_.seconds) {
-    if (speaks()) log::warning("{}; this goes on for {:.0f} s at most", describe(arrivals(), first), limit_.seconds);
+    if (speaks()) log::warning("{}; waiting for at most {:.0f} s", describe(arrivals(), first), limit_.seconds);
     if (ended_within(limit_.seconds - first)) return;
   }
   const int code = exit_code(ErrorKind::peer);
@@ -160,10 +159,11 @@ void StartWatch::watch() {
     if (ended_within(2 * std::chrono::duration<double>(kLastWords).count())) return;
     std::_Exit(code);
   }
-  const std::string slow = *limit_.option ? fmt::format("; if they are only slow, raise {}", limit_.option) : "";
-  log::error("{}; give all ranks the same command, on hosts that reach each other{}; leaving with code {}",
+  const std::string slow = *limit_.option ? fmt::format("; if they are slow, raise {}", limit_.option) : "";
+  log::error("{}; start the same command on all ranks, on hosts that reach each other{}; exiting with code {}",
              describe(arrivals(), limit_.seconds), slow, code);
-  if (ended_within(std::chrono::duration<double>(kLastWords).count())) return;  // ranks whose time ends later see it
+  if (ended_within(std::chrono::duration<double>(kLastWords).count()))
+    return;  // ranks whose limit ends later still see it
   std::_Exit(code);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// MPI's start waits for all ranks, for ever. This watch ends it: with how many of the ranks of this host have come.
+// MPI's start waits for all ranks forever. This watch ends it and reports how many ranks of this host have started.
 
 #include <condition_variable>
 #include <mutex>
@@ -13,21 +13,21 @@ namespace trireme {
 
 struct StartLimit {
   double seconds = 120;
-  const char* option = "";  ///< that sets it; empty: none does
+  const char* option = "";  ///< that sets it; empty: none
 };
 
-/// Who has come, as far as one host knows.
+/// Ranks that have reached MPI's start, as far as one host knows.
 struct Arrivals {
-  int ranks = 0, host_ranks = 0;  ///< of the job, and of it on this host; 0: not told
-  std::vector<int> here;          ///< ranks of this host that have come, ascending
+  int ranks = 0, host_ranks = 0;  ///< of the job, and on this host; 0: unknown
+  std::vector<int> here;          ///< ranks of this host that have arrived, ascending
 };
 
-/// "1 of 2 ranks have come to MPI_Init in 5 s; rank 1 has not: it has ended, or runs another program".
+/// "1 of 2 ranks have reached MPI_Init in 5 s; rank 1 has not: it has ended or runs another program".
 std::string describe(const Arrivals& arrivals, double seconds);
 
-/// From its making to its end this process is seen as come by the other ranks of its host: it holds an abstract socket
-/// whose name has the job and the rank, which vanishes with it. When the limit is over before the watch's end, the
-/// lowest rank that has come on each host says so, and all of them leave with code 76.
+/// While it exists, the other ranks of this host see that this rank has arrived: it holds an abstract socket named
+/// after the job and the rank. If the limit ends first, the lowest arrived rank of each host reports it, and all
+/// arrived ranks exit with code 76.
 class StartWatch {
  public:
   StartWatch(const Launcher& launcher, const StartLimit& limit);
@@ -44,7 +44,7 @@ class StartWatch {
 
   Launcher launcher_;
   StartLimit limit_;
-  std::string name_;  ///< of the sockets, the rank left out
+  std::string name_;  ///< of the sockets, without the rank
   int socket_ = -1;
   std::mutex mutex_;  // of ended_
   std::condition_variable changed_;

@@ -28,7 +28,7 @@ bool StatusClient::greet(std::string& why) {
   bytes_.clear();
   closed_ = false;
   const bool accepted = socket_.send(request_) && next(kAnswerSeconds) == "{\"accepted\":true}";
-  if (!accepted) why = closed_ ? "what answers there does not know this job" : "it does not answer";
+  if (!accepted) why = closed_ ? "the program there does not know this job" : "it does not answer";
   return accepted;
 }
 

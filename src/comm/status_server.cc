@@ -18,12 +18,12 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kConnections = 64;  // the oldest stranger makes room
+constexpr size_t kConnections = 64;  // the oldest unauthorized one is closed first
 constexpr size_t kLongestRequest = 4096;
-constexpr size_t kMostPending = size_t{1} << 20;    // bytes that one who reads slowly may be behind
-constexpr size_t kHistory = 50;                     // lines that an attach begins with,
-constexpr size_t kHistoryBytes = kMostPending / 4;  // and bytes of them
-constexpr double kRequestSeconds = 5;               // to show the secret
+constexpr size_t kMostPending = size_t{1} << 20;    // unread bytes of a slow reader
+constexpr size_t kHistory = 50;                     // lines sent at the start of an attach,
+constexpr size_t kHistoryBytes = kMostPending / 4;  // and their bytes
+constexpr double kRequestSeconds = 5;               // to send the secret
 constexpr double kTurnSeconds = 0.5;
 constexpr double kLastWordSeconds = 1;
 
@@ -65,7 +65,7 @@ class StatusServer::Loop {
         history_.pop_front();
       }
       fresh_.emplace_back(line);
-      if (fresh_.size() > kHistory) fresh_.pop_front();  // the thread does not get to run
+      if (fresh_.size() > kHistory) fresh_.pop_front();  // the thread gets no processor
     }
     thread_.wake();
   }
@@ -87,7 +87,7 @@ class StatusServer::Loop {
     bool open = true;
   };
 
-  /// None where the host has no other interface.
+  /// Empty if the host has no other interface.
   std::vector<std::string> outer_addresses() const {
     try {
       return addresses_of(listener_, false, options_.interface);
@@ -145,7 +145,7 @@ class StatusServer::Loop {
     std::string bytes;
     const Socket::Arrival arrival = c.socket.receive(bytes);
     if (arrival == Socket::Arrival::closed) c.open = false;
-    if (arrival != Socket::Arrival::bytes || c.place != Place::stranger) return;  // one question each
+    if (arrival != Socket::Arrival::bytes || c.place != Place::stranger) return;  // one request each
     c.request += bytes;
     if (const size_t end = c.request.find('\n'); end != std::string::npos) {
       answer(c, c.request.substr(0, end));
@@ -172,14 +172,14 @@ class StatusServer::Loop {
       } else if (what == "attach") {
         c.place = Place::follows;
         const std::lock_guard lock(mutex_);
-        // What is fresh follows with the news.
+        // Newer lines follow below.
         for (size_t i = 0; i + fresh_.size() < history_.size(); ++i) c.pending += line_of("line", history_[i]);
       } else {
         c.open = false;
       }
       if (told_end_ && c.place != Place::done) c.pending += last_word_;
     } catch (const std::exception&) {
-      c.open = false;  // no request of ours
+      c.open = false;  // not a valid request
     }
   }
 

@@ -1,13 +1,13 @@
 #pragma once
 // Answers `trireme status`, `stop` and `attach` from any terminal: a TCP port of rank 0, and of the launch around the
-// job. Whoever connects sends one line of JSON that shows the job's secret (checkpoint/run_control.h: where it stands)
-// and gets lines of JSON:
+// job. A client sends one line of JSON with the job's secret (from the file of checkpoint/run_control.h) and gets lines
+// of JSON:
 //   -> {"secret": ..., "do": "status" | "stop" | "attach", "now": false, "who": "ann on h1"}
 //   <- {"accepted": true}
 //   <- status: {"status": {...}}; attach: {"line": TEXT} for the last lines of the log and all that follow
-//   <- stop, attach: {"end": {...}} when the job has ended in order
-// It is beside the control channel (comm/control.h), so that nothing that happens here can be taken for a lost rank.
-// Strangers are dropped; who reads too slowly loses the connection; nobody is ever waited for.
+//   <- stop, attach: {"end": {...}} when the job has ended normally
+// It is separate from the control channel (comm/control.h), so that nothing here can be mistaken for a lost rank.
+// Connections without the secret and slow readers are closed; the server never waits for a client.
 
 #include <functional>
 #include <memory>
@@ -24,12 +24,12 @@ namespace trireme {
 
 struct StatusServerOptions {
   bool this_host_only = true;  ///< listens on the loopback interface
-  std::string interface;       ///< else: whose addresses are told; empty: of all
+  std::string interface;       ///< otherwise the interface whose addresses are published; empty: all
   std::string secret;          ///< empty: a new one
-  /// A JSON object: how the job is doing. Runs on the server's thread, as what follows does.
+  /// A JSON object: the job's state. This and the following functions run on the server's thread.
   std::function<std::string()> status;
-  /// A stop was asked for, by "trireme stop (ann on h1)"; again when one that was not `now` is followed by one that is.
-  /// True: leave() is called as soon as all who wait have been told the end.
+  /// A stop request by "trireme stop (ann on h1)"; called again if one without `now` is followed by one with it. True:
+  /// leave() is called as soon as all waiting clients have received the end.
   std::function<bool(const std::string& who, bool now)> on_stop;
   std::function<void()> leave;
   CpuAccount* cpu = nullptr;  ///< counts what its thread uses
@@ -39,16 +39,16 @@ class StatusServer {
  public:
   /// Throws Error::comm, Error::config.
   explicit StatusServer(StatusServerOptions options);
-  /// Closes every connection once what was to be sent is gone, at the latest after a second.
+  /// Closes every connection once its pending data is sent, at the latest after a second.
   ~StatusServer();
   const std::string& secret() const;
-  /// ADDRESS:PORT; the loopback interface's is the last.
+  /// ADDRESS:PORT; the loopback address is the last.
   std::vector<std::string> addresses() const;
-  /// A line of the log. From any thread.
+  /// Adds a line of the log. From any thread.
   void say(std::string_view line);
-  /// The last line that was said; empty before one.
+  /// The last line; empty before the first.
   std::string last_line() const;
-  /// The job's last word, a JSON object.
+  /// The job's final state, a JSON object.
   void end(std::string json);
 
  private:
@@ -59,9 +59,9 @@ class StatusServer {
 /// A request to a status server.
 class StatusClient {
  public:
-  /// request: a JSON object without line breaks. Throws Error::comm with the reason for each address that was tried.
+  /// request: a JSON object without line breaks. Throws Error::comm with the reason for each address tried.
   StatusClient(const std::vector<std::string>& addresses, const std::string& request);
-  /// The next line; nothing when none came within that time or the other end has closed.
+  /// The next line; empty if none arrived within that time or the other end has closed.
   std::optional<std::string> next(double seconds);
   bool closed() const { return closed_; }
 

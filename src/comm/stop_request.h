@@ -3,10 +3,10 @@
 
 namespace trireme {
 
-/// A wish that the job stops at its next step boundary.
+/// A request to stop the job at its next step boundary.
 struct StopRequest {
-  std::string why;             ///< for people: "trireme stop (ann on h1)"
-  bool stays_stopped = false;  ///< nobody shall queue the job again
+  std::string why;             ///< for messages: "trireme stop (ann on h1)"
+  bool stays_stopped = false;  ///< the job must not be queued again
   bool operator==(const StopRequest&) const = default;
 };
 

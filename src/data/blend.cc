@@ -18,8 +18,8 @@ constexpr double kSpare = 1.005;  // the choices do not follow the weights exact
 Blend::Blend(std::vector<double> weights, uint64_t samples) : weights_(std::move(weights)), samples_(samples) {
   double sum = 0;
   for (const double weight : weights_) {
-    require(weight >= 0 && std::isfinite(weight), ErrorKind::usage,
-            "{} is no weight of a data set; a number >= 0 was expected", weight);
+    require(weight >= 0 && std::isfinite(weight), ErrorKind::usage, "weight {} of a data set: expected a number >= 0",
+            weight);
     sum += weight;
   }
   require(sum > 0, ErrorKind::usage, "the weights of the data sets are all 0");

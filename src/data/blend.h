@@ -1,7 +1,6 @@
 #pragma once
-// Which of several data sets each sample is from, so that their shares follow the weights: sample i is from the set
-// with the largest weight * max(i, 1) - (samples taken from it so far), the first of equals; the rule of Megatron and
-// NeoX.
+// Chooses the data set of each sample so that their shares follow the weights: sample i is from the set with the
+// largest weight * max(i, 1) - (samples taken from it so far), the first of equals; the rule of Megatron and NeoX.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +10,7 @@ namespace trireme {
 
 class Blend {
  public:
-  /// Weights of which some are above 0; they are normalised. `samples`: how many at() will know. Throws Error::usage.
+  /// Weights, at least one above 0; they are normalised. `samples`: the range of at(). Throws Error::usage.
   Blend(std::vector<double> weights, uint64_t samples);
 
   struct Choice {
@@ -21,7 +20,7 @@ class Blend {
   /// index < samples. Walks from the nearest state kept, at most 1024 samples back.
   Choice at(uint64_t index) const;
 
-  /// What a set must have so that `samples` can be drawn: ceil(samples * weight * 1.005), as NeoX builds it.
+  /// Samples that a set must have so that `samples` can be drawn: ceil(samples * weight * 1.005), as NeoX builds it.
   uint64_t needed(size_t set) const;
 
  private:

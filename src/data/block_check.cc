@@ -13,10 +13,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are mapped as they are");
 
-/// Blocks that are read at open without verify: 64 MiB of a large file, all of a small one.
+/// Blocks read at open without verify: 64 MiB of a large file, all of a small one.
 constexpr uint64_t kSampledBlocks = 16;
 
-/// Evenly spaced, the first and the last among them.
+/// Evenly spaced, including the first and the last.
 std::set<uint64_t> blocks_to_check(uint64_t blocks, bool all) {
   const uint64_t count = all ? blocks : std::min(blocks, kSampledBlocks);
   std::set<uint64_t> chosen;
@@ -28,8 +28,8 @@ void check_hash(const std::string& path, std::span<const std::byte> part, const 
   const uint64_t found = xxh3(part), expected = sidecar.block_hashes[block];
   const uint64_t offset = block * sidecar.block_bytes;
   require(found == expected, ErrorKind::data,
-          "{}: bytes {} to {} have checksum {}, but {} says {}: the file was changed or damaged after it was prepared",
-          path, offset, offset + part.size(), hex64(found), sidecar_path(path), hex64(expected));
+          "{}: bytes {} to {} have checksum {}, but {} has {}: the file was changed or damaged after preparation", path,
+          offset, offset + part.size(), hex64(found), sidecar_path(path), hex64(expected));
 }
 
 uint16_t swapped(uint16_t id) { return static_cast<uint16_t>(id << 8 | id >> 8); }

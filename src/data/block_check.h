@@ -12,19 +12,19 @@
 
 namespace trireme {
 
-/// Called before each block that is read; ends the reading by what it throws. Empty: nothing is called.
+/// Called before each block; an exception from it ends the reading. Empty: not called.
 using BeforeBlock = std::function<void()>;
 
 struct BlockCheck {
   uint64_t width = 2;       ///< bytes of an id: 2 or 4
-  uint64_t vocabulary = 0;  ///< ids of the model; 0: the sidecar's, unchecked where there is none
-  bool all = false;         ///< every block, else 16 from the first to the last
+  uint64_t vocabulary = 0;  ///< ids of the model; 0: the sidecar's, unchecked without a sidecar
+  bool all = false;         ///< every block, otherwise 16 from the first to the last
   BeforeBlock before = {};
 };
 
-/// `bytes` is the content of the file at `path`, a whole number of ids. A block is what the sidecar says, 4 MiB without
-/// one. Returns the number of blocks that were read. Throws Error::data naming the first block that is wrong: another
-/// vocabulary than the model's, a checksum, an id that is not in the vocabulary.
+/// `bytes` is the content of the file at `path`, complete ids only. The sidecar gives the block size, 4 MiB without
+/// one. Returns the number of blocks read. Throws Error::data naming the first wrong block: another vocabulary than the
+/// model's, a wrong checksum, an id outside the vocabulary.
 uint64_t check_blocks(const std::string& path, std::span<const std::byte> bytes,
                       const std::optional<TokenSidecar>& sidecar, const BlockCheck& check);
 

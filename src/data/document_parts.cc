@@ -18,7 +18,7 @@ double read_share(std::string_view text, const std::string& split) {
   double share = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
   require(error == std::errc() && end == text.data() + text.size() && std::isfinite(share) && share >= 0,
-          ErrorKind::usage, "split \"{}\": \"{}\" is no number >= 0; shares look like \"969, 30, 1\"", split, text);
+          ErrorKind::usage, "split \"{}\": \"{}\" is not a number >= 0; write shares like \"969, 30, 1\"", split, text);
   return share;
 }
 
@@ -37,7 +37,7 @@ PartBorders part_borders(const std::string& split, uint64_t documents) {
     sum += shares[count++];
     at = end + 1;
   }
-  require(sum > 0, ErrorKind::usage, "split \"{}\" gives no part a share", split);
+  require(sum > 0, ErrorKind::usage, "split \"{}\" gives every part a share of 0", split);
   const auto total = static_cast<int64_t>(documents);
   std::array<int64_t, kParts + 1> borders{};
   for (size_t i = 0; i < kParts; ++i) {

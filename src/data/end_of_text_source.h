@@ -1,6 +1,6 @@
 #pragma once
-// Samples of any other source in which nothing is to be predicted from the token that ends a document: the next one
-// begins a document that has nothing to do with it. What GPT-NeoX and Megatron call eod_mask_loss.
+// Samples of another source without a target for the token that ends a document, because the next token begins an
+// unrelated document: GPT-NeoX's and Megatron's eod_mask_loss.
 
 #include <memory>
 
@@ -12,7 +12,7 @@ class EndOfTextSource final : public FileSource {
  public:
   EndOfTextSource(std::unique_ptr<FileSource> text, int32_t end) : text_(std::move(text)), end_(end) {}
 
-  /// The text's; the target of each token that is the end is -1.
+  /// The other source's sample; the target of each end token is -1.
   void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   bool counts_all() const override { return false; }
   uint64_t tokens() const override { return text_->tokens(); }

@@ -60,7 +60,7 @@ bool is_elf(std::string_view file) {
          one_or_two(4) && one_or_two(5) && byte_at(file, 6) == 1;
 }
 
-/// A message of Arrow's streaming format: a length, then a table that begins with a small offset.
+/// A message of Arrow's stream format: a length, then a table that begins with a small offset.
 bool is_arrow_stream(std::string_view file) {
   const auto length = number_at<uint32_t>(file, 4);
   return has(file, 0, "\xff\xff\xff\xff"sv) && length > 0 && length % 8 == 0 && length < file.size() &&
@@ -100,7 +100,7 @@ struct Literal {
   constexpr Literal(const char (&text)[size]) { std::copy_n(text, size, bytes); }
 };
 
-/// Whether a file begins with `magic`, all of it.
+/// Whether a file begins with the complete `magic`.
 template <Literal magic>
 bool begins(std::string_view file) {
   return file.starts_with(std::string_view(magic.bytes, sizeof magic.bytes - 1));
@@ -118,18 +118,18 @@ constexpr Known kKnown[] = {
     {"a 7z archive", begins<"7z\xbc\xaf\x27\x1c">, kUnpack},
     {"a rar archive", begins<"Rar!\x1a\x07">, kUnpack},
     {"a tar archive", is_tar, kUnpack},
-    {"a zip archive (PyTorch's files and .npz are such, too)", is_zip, kNotData},
+    {"a zip archive (as PyTorch's files and .npz are)", is_zip, kNotData},
     {"a safetensors file, which holds weights", is_safetensors, kNotData},
     {"a GGUF file, which holds a model", is_gguf, kNotData},
     {"an HDF5 file", begins<"\x89HDF\r\n\x1a\n">, kNotData},
     {"a Parquet file", is_parquet, kPrepare},
     {"an Arrow file", begins<"ARROW1\0\0">, "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
-    {"a stream of Arrow, as `datasets` keeps them", is_arrow_stream,
+    {"an Arrow stream, as `datasets` stores it", is_arrow_stream,
      "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
     {"an Avro file", is_avro, kNotData},
-    {"a database of SQLite", begins<"SQLite format 3\0">, kNotData},
-    {"the index of an indexed dataset of Megatron and NeoX", begins<"MMIDIDX\0\0">,
-     "name the dataset by its prefix, without .idx, where FILE.bin lies beside it"},
+    {"an SQLite database", begins<"SQLite format 3\0">, kNotData},
+    {"the index of a Megatron or NeoX indexed dataset", begins<"MMIDIDX\0\0">,
+     "name the dataset by its prefix, without .idx; FILE.bin must be beside it"},
     {"the index of an old indexed dataset of fairseq", begins<"TNTIDX\0\0">,
      "prepare the text again with `trireme prepare --format megatron`"},
     {"a program or library (ELF)", is_elf, kNotData},
@@ -138,15 +138,15 @@ constexpr Known kKnown[] = {
     {"a picture (GIF)", is_gif, kNotData},
     {"a RIFF file (sound or picture)", is_riff, kNotData},
     {"a PDF document", is_pdf, "write its text to a .txt file for `trireme prepare`"},
-    {"a vocabulary of SentencePiece", begins<"\n\x0e\n\x05<unk>">, kNotData},
-    {"a pickle of Python", is_pickle, kNotData},
+    {"a SentencePiece vocabulary", begins<"\n\x0e\n\x05<unk>">, kNotData},
+    {"a Python pickle", is_pickle, kNotData},
 };
 
 bool has_ending(const std::string& path, std::initializer_list<std::string_view> endings) {
   return std::ranges::any_of(endings, [&](std::string_view ending) { return path.ends_with(ending); });
 }
 
-/// Valid, without control characters but white space; a character that the end of `head` cuts may lack bytes.
+/// Valid UTF-8 without control characters except white space; the last character of `head` may be incomplete.
 bool is_printable(std::string_view head, bool cut) {
   const char* const end = head.data() + head.size();
   for (const char* p = head.data(); p < end;) {
@@ -162,13 +162,13 @@ FileSignature text_kind(std::string_view file) {
   const size_t first = std::min(file.find_first_not_of(" \t\r\n\xef\xbb\xbf"), file.size());
   const std::string_view text = file.substr(first);
   if (text.starts_with("version https://git-lfs"))
-    return {"a pointer of Git LFS", "get the file itself with `git lfs pull`"};
+    return {"a Git LFS pointer", "get the file itself with `git lfs pull`"};
   if (text.starts_with("<!DOCTYPE") || text.starts_with("<!doctype") || text.starts_with("<html"))
     return {"a web page", "download the file itself"};
   if (text.starts_with('{') || text.starts_with('['))
     return {"text (JSON)",
-            "`trireme prepare --input FILE.jsonl --tokenizer TOKENIZER --output FOLDER` makes token files "
-            "of a line per document"};
+            "`trireme prepare --input FILE.jsonl --tokenizer TOKENIZER --output FOLDER` makes token files, with one "
+            "document per line"};
   return {"text", kPrepare};
 }
 
@@ -188,7 +188,7 @@ bool is_utf16(std::string_view file) {
 }  // namespace
 
 bool looks_like_text(std::string_view file) {
-  constexpr size_t kFewest = 20, kDistinct = 6;  // of bytes: ids of 16 bits hit that by chance once in 10^8 files
+  constexpr size_t kFewest = 20, kDistinct = 6;  // of bytes: 16-bit ids match by chance once in 10^8 files
   if (file.size() < kFewest) return false;
   const std::string_view head = file.substr(0, kLookedAt);
   std::bitset<256> seen;

@@ -1,5 +1,5 @@
 #pragma once
-// Files of other kinds that are taken for token files: known by how they begin and are built.
+// Recognizes files of other kinds that are given as token files, by their first bytes and structure.
 
 #include <optional>
 #include <string>
@@ -9,14 +9,14 @@ namespace trireme {
 
 struct FileSignature {
   std::string what;  ///< with its article: "a gzip file"
-  std::string todo;  ///< what makes training data of it
+  std::string todo;  ///< how to make training data of it
 };
 
-/// What `file`, the content of the file at `path`, is; empty where nothing is known of it. Beside the first bytes, what
-/// follows them is looked at, so that ids of 16 bits are not taken for one of these.
+/// The kind of `file`, the content of the file at `path`; empty if unknown. Also checks the bytes after the first ones,
+/// so that 16-bit ids do not match.
 std::optional<FileSignature> signature_of(std::string_view file, const std::string& path);
 
-/// Text of UTF-8 without control characters, of more than a few characters.
+/// UTF-8 text without control characters, longer than a few characters.
 bool looks_like_text(std::string_view file);
 
 }  // namespace trireme

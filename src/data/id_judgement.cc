@@ -10,8 +10,8 @@ namespace trireme {
 namespace {
 
 constexpr size_t kWindows = 16, kWindowIds = size_t{32} << 10;
-constexpr size_t kFewestIds = 16;  // below, chance decides
-constexpr size_t kFewestSet = 8;   // ids that are not 0, all at even places or all at odd ones
+constexpr size_t kFewestIds = 16;  // fewer are not significant
+constexpr size_t kFewestSet = 8;   // nonzero ids, all at even or all at odd places
 constexpr const char* kNarrow =
     "write the ids as 16 bits: python3 -c \"import numpy; numpy.fromfile('FILE', '{}').astype('<u2').tofile('NEW')\"";
 
@@ -70,20 +70,20 @@ Halves halves_of(const std::vector<uint16_t>& ids) {
 
 bool is_64_bit(const Halves& h) { return h.pairs >= kFewestIds && h.zero_of_second == h.pairs / 2; }
 
-/// Every second id is 0, or tells a few multiples of 65536 between ids of all sizes.
+/// Every second id is 0, or one of a few multiples of 65536 between ids of all sizes.
 bool is_little_endian_wide(const Halves& h) {
   if (h.zero_high == h.pairs) return h.low.count() >= 3 && h.pairs - h.zero_low >= kFewestSet;
   return h.pairs >= 32 && h.small_high == h.pairs && h.wide_low * 4 >= h.pairs && h.low.count() * 4 >= h.pairs &&
          h.low.count() >= 24;
 }
 
-/// The high halves lie among the exponents of ordinary numbers, the low ones anywhere.
+/// The high halves are exponents of ordinary numbers, the low ones arbitrary.
 bool is_float(const Halves& h) {
   if (h.pairs < 32 || h.float_high != h.pairs || h.high.count() < 3) return false;
   return h.zero_low * 2 >= h.pairs || h.upper_low * 20 >= h.pairs;  // the first: of whole numbers as floats
 }
 
-/// f64: of each four ids the last is an exponent, the others lie anywhere.
+/// f64: of each four ids the last is an exponent, the others are arbitrary.
 bool is_double(const std::vector<uint16_t>& ids) {
   size_t numbers = 0, fitting = 0, upper = 0;
   IdSet tops;

@@ -1,5 +1,6 @@
 #pragma once
-// What a file of numbers is that nothing names: 16-bit ids, or numbers of another width, order of bytes or kind.
+// Guesses the content of a file of numbers without a header: 16-bit ids, or numbers of another width, byte order or
+// kind.
 
 #include <cstddef>
 #include <span>
@@ -8,15 +9,15 @@
 namespace trireme {
 
 struct IdJudgement {
-  std::string other;  ///< what it seems to be instead of little-endian 16-bit ids; empty: nothing speaks against it
-  std::string todo;   ///< what makes a token file of it
-  double zeros = 0;   ///< share of the looked-at ids that are 0
+  std::string other;        ///< what it seems to be instead of little-endian 16-bit ids; empty: seems to be ids
+  std::string todo;         ///< how to make a token file of it
+  double zeros = 0;         ///< share of zeros among the sampled ids
   bool ends_empty = false;  ///< the last window holds zeros only
 };
 
-/// Looks at up to 16 windows of 64 KiB, from the first to the last. Legal ids of any vocabulary, also of few distinct
-/// characters, constant ones and padded ones pass; of every second id 0, with three or more others between, it cannot
-/// be told from 32-bit ids and is taken for these.
+/// Samples up to 16 windows of 64 KiB, from the first to the last. Valid ids of any vocabulary pass, also few distinct,
+/// constant and padded ones. If every second id is 0, with three or more other ids between, they cannot be
+/// distinguished from 32-bit ids and are reported as such.
 IdJudgement judge_ids(std::span<const std::byte> bytes);
 
 }  // namespace trireme

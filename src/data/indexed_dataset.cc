@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "indexed datasets are 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9), kCachedMagic("TNTIDX\0\0", 8);
 constexpr size_t kBuffer = size_t{1} << 20;
 
-/// Front to back over the bytes of an index.
+/// Reads the bytes of an index in order.
 class IndexReader {
  public:
   IndexReader(std::span<const std::byte> bytes, const std::string& path) : bytes_(bytes), path_(path) {}
@@ -30,8 +30,8 @@ class IndexReader {
   }
   template <class T>
   std::vector<T> list(uint64_t count) {
-    require(count <= bytes_.size() / sizeof(T), ErrorKind::data, "{} is cut off: it claims {} entries and has {} bytes",
-            path_, count, bytes_.size());
+    require(count <= bytes_.size() / sizeof(T), ErrorKind::data,
+            "{} is truncated: it declares {} entries, but has {} bytes", path_, count, bytes_.size());
     std::vector<T> values(count);
     if (count > 0) std::memcpy(values.data(), take(count * sizeof(T)), count * sizeof(T));
     return values;
@@ -41,7 +41,7 @@ class IndexReader {
 
  private:
   const std::byte* take(size_t size) {
-    require(size <= bytes_.size(), ErrorKind::data, "{} is cut off", path_);
+    require(size <= bytes_.size(), ErrorKind::data, "{} is truncated", path_);
     const std::byte* at = bytes_.data();
     bytes_ = bytes_.subspan(size);
     return at;
@@ -52,7 +52,7 @@ class IndexReader {
 
 IndexedType read_type(uint64_t code, const std::string& path) {
   require(code == 4 || code == 8, ErrorKind::data,
-          "{}: ids are of dtype code {}; 4 (32-bit) and 8 (unsigned 16-bit) are read", path, code);
+          "{}: unsupported dtype code {}; supported are 4 (32-bit) and 8 (unsigned 16-bit)", path, code);
   return static_cast<IndexedType>(code);
 }
 
@@ -90,32 +90,32 @@ IndexedDataset::IndexedDataset(const std::string& prefix)
     : bin_(prefix + ".bin"), sidecar_(read_sidecar(prefix + ".bin")) {
   const std::string path = prefix + ".idx";
   const MappedFile index(path);
-  require_fits_memory(2 * index.bytes().size(), path, "is it whole? an index has 20 bytes for each sequence");
+  require_fits_memory(2 * index.bytes().size(), path, "is the file complete? an index has 20 bytes per sequence");
   if (index.text().starts_with(kMagic))
     read_mmap_index(index.bytes().subspan(kMagic.size()), path);
   else if (index.text().starts_with(kCachedMagic))
     read_cached_index(index.bytes().subspan(kCachedMagic.size()), path);
   else
-    fail(ErrorKind::data, "{} is no index: it begins neither with MMIDIDX nor with TNTIDX", path);
+    fail(ErrorKind::data, "{} is not an index: it begins neither with MMIDIDX nor with TNTIDX", path);
   check(path);
 }
 
 void IndexedDataset::read_mmap_index(std::span<const std::byte> bytes, const std::string& path) {
   IndexReader reader(bytes, path);
   const auto version = reader.number<uint64_t>();
-  require(version == 1, ErrorKind::data, "{}: version {}, 1 was expected", path, version);
+  require(version == 1, ErrorKind::data, "{}: version {}, expected 1", path, version);
   type_ = read_type(reader.number<uint8_t>(), path);
   const auto sequences = reader.number<uint64_t>(), documents = reader.number<uint64_t>();
   lengths_ = reader.list<int32_t>(sequences);
   const std::vector<int64_t> offsets = reader.list<int64_t>(sequences);
   documents_ = reader.list<int64_t>(documents);
-  // Behind it Megatron-core writes one mode per sequence for images; text files have none.
-  require(reader.left() == 0, ErrorKind::data, "{}: {} bytes behind the index; multimodal datasets are not read", path,
-          reader.left());
+  // Megatron-core appends one mode per sequence for images; text files have none.
+  require(reader.left() == 0, ErrorKind::data, "{}: {} bytes after the index; multimodal datasets are unsupported",
+          path, reader.left());
   for (size_t i = 0; i < lengths_.size(); ++i) {
     require(lengths_[i] >= 0, ErrorKind::data, "{}: sequence {} has length {}", path, i, lengths_[i]);
     require(offsets[i] == static_cast<int64_t>(tokens_ * width_of(type_)), ErrorKind::data,
-            "{}: sequence {} begins at byte {}, by the lengths before it at {}", path, i, offsets[i],
+            "{}: sequence {} begins at byte {}, but according to the lengths before it at {}", path, i, offsets[i],
             tokens_ * width_of(type_));
     begins_.push_back(tokens_);
     tokens_ += static_cast<uint64_t>(lengths_[i]);
@@ -127,22 +127,22 @@ void IndexedDataset::read_mmap_index(std::span<const std::byte> bytes, const std
 void IndexedDataset::read_cached_index(std::span<const std::byte> bytes, const std::string& path) {
   IndexReader reader(bytes, path);
   const auto version = reader.number<uint64_t>();
-  require(version == 1, ErrorKind::data, "{}: version {}, 1 was expected", path, version);
+  require(version == 1, ErrorKind::data, "{}: version {}, expected 1", path, version);
   type_ = read_type(reader.number<uint64_t>(), path);
   const auto width = reader.number<uint64_t>();
-  require(width == width_of(type_), ErrorKind::data, "{}: elements of {} bytes, their dtype has {}", path, width,
+  require(width == width_of(type_), ErrorKind::data, "{}: elements of {} bytes, but their dtype has {}", path, width,
           width_of(type_));
   const auto sequences = reader.number<uint64_t>(), sizes = reader.number<uint64_t>();
   const auto documents = reader.number<uint64_t>();
   require(sequences == sizes && sequences < UINT64_MAX, ErrorKind::data,
-          "{}: {} sequences with {} sizes; sequences of one dimension are read", path, sequences, sizes);
+          "{}: {} sequences with {} sizes; only one-dimensional sequences are supported", path, sequences, sizes);
   reader.list<int64_t>(sequences + 1);
   const std::vector<int64_t> offsets = reader.list<int64_t>(sequences + 1);
   const std::vector<int64_t> lengths = reader.list<int64_t>(sequences);
   documents_ = reader.list<int64_t>(documents);
   for (size_t i = 0; i < lengths.size(); ++i) {
     require(lengths[i] >= 0 && lengths[i] <= INT32_MAX && offsets[i] == static_cast<int64_t>(tokens_), ErrorKind::data,
-            "{}: sequence {} begins at id {} and has length {}, by the lengths before it it begins at {}", path, i,
+            "{}: sequence {} begins at id {} with length {}, but according to the lengths before it at {}", path, i,
             offsets[i], lengths[i], tokens_);
     lengths_.push_back(static_cast<int32_t>(lengths[i]));
     begins_.push_back(tokens_);
@@ -152,13 +152,13 @@ void IndexedDataset::read_cached_index(std::span<const std::byte> bytes, const s
 
 void IndexedDataset::check(const std::string& path) const {
   require(bin_.bytes().size() == tokens_ * width_of(type_), ErrorKind::data,
-          "{} has {} bytes, by {} it has {} ids of {} bytes", bin_.path(), bin_.bytes().size(), path, tokens_,
-          width_of(type_));
+          "{} has {} bytes, but according to {} it has {} ids of {} bytes", bin_.path(), bin_.bytes().size(), path,
+          tokens_, width_of(type_));
   require(!documents_.empty() && documents_.front() == 0 && documents_.back() == static_cast<int64_t>(lengths_.size()),
           ErrorKind::data, "{}: the document index does not go from 0 to {} sequences", path, lengths_.size());
   if (sidecar_) {
     require(element_bytes(*sidecar_) == width_of(type_) && sidecar_->tokens == tokens_, ErrorKind::data,
-            "{} says {} ids of type {}, {} says {} ids of {} bytes: one of them was cut or replaced",
+            "{} declares {} ids of type {}, but {} declares {} ids of {} bytes: one of them was truncated or replaced",
             sidecar_path(bin_.path()), sidecar_->tokens, sidecar_->dtype, path, tokens_, width_of(type_));
   }
   for (size_t i = 1; i < documents_.size(); ++i)
@@ -166,7 +166,7 @@ void IndexedDataset::check(const std::string& path) const {
 }
 
 std::vector<TokenId> IndexedDataset::sequence(uint64_t index) const {
-  require(index < sequences(), ErrorKind::data, "{} has {} sequences, number {} was asked for", bin_.path(),
+  require(index < sequences(), ErrorKind::data, "{} has {} sequences, but sequence {} was requested", bin_.path(),
           sequences(), index);
   std::vector<int32_t> ids(static_cast<size_t>(lengths_[index]));
   copy(index, 0, ids);

@@ -1,6 +1,6 @@
 #pragma once
-// The indexed datasets of Megatron and NeoX: PREFIX.bin holds ids back to back, PREFIX.idx says where sequences and
-// documents begin. Byte for byte their "mmap" form; the older "cached" form (TNTIDX) is read.
+// The indexed datasets of Megatron and NeoX: PREFIX.bin holds concatenated ids, PREFIX.idx the starts of sequences and
+// documents. Byte for byte their "mmap" form; the older "cached" form (TNTIDX) can be read.
 //
 //   offset 0  9 bytes "MMIDIDX\0\0" | u64 version 1 | u8 dtype code | u64 sequences S | u64 documents + 1 D
 //   34        S x i32 length in ids | S x i64 byte offset in .bin | D x i64 sequences before each document, and in all
@@ -22,23 +22,23 @@ namespace trireme {
 enum class IndexedType : uint8_t { i32 = 4, u16 = 8 };
 IndexedType indexed_type_for(uint64_t vocabulary);
 
-/// What an index says.
+/// The content of an index.
 struct IndexedLayout {
   IndexedType type = IndexedType::u16;
   std::vector<int32_t> lengths = {};     ///< ids of each sequence
   std::vector<int64_t> documents = {0};  ///< sequences before each document, and in all
 };
 
-/// Writes an index, seen whole or not at all. Throws Error::io.
+/// Writes an index atomically. Throws Error::io.
 void write_index(const std::string& path, const IndexedLayout& layout);
 
 uint64_t width_of(IndexedType type);
 
-/// Both files, memory mapped, and the sidecar PREFIX.bin.json where there is one.
+/// Both files, memory mapped, and the sidecar PREFIX.bin.json if it exists.
 class IndexedDataset {
  public:
-  /// Throws Error::io, Error::data naming what does not fit: magic, version, dtype, a cut-off index, offsets that are
-  /// not those of the lengths, a .bin of another size.
+  /// Throws Error::io, Error::data naming the fault: magic, version, dtype, a truncated index, offsets that contradict
+  /// the lengths, a .bin of another size.
   explicit IndexedDataset(const std::string& prefix);
 
   uint64_t sequences() const { return lengths_.size(); }
@@ -51,13 +51,13 @@ class IndexedDataset {
   std::vector<TokenId> sequence(uint64_t index) const;
   /// Place of a sequence's first id in the .bin file, counted in ids.
   uint64_t begin(uint64_t index) const { return begins_[index]; }
-  /// Ids of a sequence from `offset` on into `ids`; they must be there.
+  /// Reads ids of a sequence from `offset` on into `ids`; they must exist.
   void copy(uint64_t index, uint64_t offset, std::span<int32_t> ids) const;
   /// The .bin file.
   std::span<const std::byte> bytes() const { return bin_.bytes(); }
   const std::string& path() const { return bin_.path(); }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
-  /// Ids against the sidecar's checksums and the vocabulary, as check_blocks(); returns the blocks that were read.
+  /// Ids against the sidecar's checksums and the vocabulary, as check_blocks(); returns the number of blocks read.
   uint64_t check_ids(uint64_t vocabulary, bool all, const BeforeBlock& before = {}) const;
 
  private:

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Held while the files of an order are looked for and made. Where the file system has no locks every process makes
-/// them: each file appears whole, and all of them write the same.
+/// Held while the files of an order are checked and made. Without locks in the file system every process makes them:
+/// files appear atomically and are identical.
 class BuildLock {
  public:
   explicit BuildLock(std::string path) : path_(std::move(path)), fd_(open_for_writing(path_, O_RDWR | O_CREAT)) {
@@ -40,8 +40,8 @@ class BuildLock {
   int fd_;
 };
 
-/// The order, if its files are there, newer than the dataset, and of these documents: their names do not say which
-/// part of a split they are for.
+/// The order, if its files exist, are newer than the dataset, and are for these documents: their names do not contain
+/// the part of a split.
 std::unique_ptr<NeoxIndex> current_order(const std::string& stem, const std::string& prefix, uint64_t first,
                                          uint64_t last) {
   if (!has_neox_index(stem)) return nullptr;
@@ -72,14 +72,14 @@ std::vector<WeightedPrefix> parse_blend(const std::string& text) {
   const std::vector<std::string> words = words_of(text);
   if (words.size() == 1) return {{1, words[0]}};
   require(!words.empty() && words.size() % 2 == 0, ErrorKind::usage,
-          "data \"{}\" has {} words; one prefix, or weights and prefixes in turn, were expected", text, words.size());
+          "data \"{}\" has {} words; expected one prefix, or alternating weights and prefixes", text, words.size());
   std::vector<WeightedPrefix> sets;
   for (size_t i = 0; i < words.size(); i += 2) {
     WeightedPrefix set{0, words[i + 1], true};
     const char* const end = words[i].data() + words[i].size();
     const auto [rest, error] = std::from_chars(words[i].data(), end, set.weight);
     require(error == std::errc() && rest == end, ErrorKind::usage,
-            "data \"{}\": \"{}\" stands where a weight belongs; weights and prefixes come in turn", text, words[i]);
+            "data \"{}\": found \"{}\", expected a weight; alternate weights and prefixes", text, words[i]);
     sets.push_back(std::move(set));
   }
   return sets;
@@ -108,11 +108,11 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(set.data->lengths()[i]);
   set.tokens = ids;
-  require(
-      ids > options_.sequence, ErrorKind::data,
-      "{}: the documents for {} have {} tokens, one sample needs {}; lower batch.sequence, use more text or another "
-      "data.split",
-      set.data->path(), options_.part, ids, options_.sequence + 1);
+  require(ids > options_.sequence, ErrorKind::data,
+          "{}: the documents for {} have {} tokens, but one sample needs {}; lower batch.sequence, use more text or "
+          "another "
+          "data.split",
+          set.data->path(), options_.part, ids, options_.sequence + 1);
   const NeoxOrder order{.name = blended() ? fmt::format("{}_{}", options_.part, number) : options_.part,
                         .samples = blended() ? blend_.needed(number) : std::max<uint64_t>(options_.samples, 1),
                         .sequence = options_.sequence,
@@ -124,7 +124,7 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
   const BuildLock lock(stem + ".lock");
   set.order = current_order(stem, prefix, first, last);
   if (set.order) return set;  // another process made it meanwhile
-  log::info("making the order of samples {}", stem);
+  log::info("creating the sample order {}", stem);
   build_neox_index(stem, set.data->lengths(), first, last, order, options_.before);
   set.order = std::make_unique<NeoxIndex>(stem);
   return set;
@@ -138,7 +138,7 @@ void IndexedSource::fill(SampleStream, uint64_t index, std::span<int32_t> tokens
   auto copy = [&, place = begin.place, offset = begin.offset](std::span<int32_t> to) mutable {
     while (!to.empty()) {
       require(place < set.order->places() && set.order->document(place) < set.data->sequences(), ErrorKind::data,
-              "the order of samples of {} leads out of it; remove its .npy files to have them made again",
+              "the sample order of {} points outside the data; remove its .npy files to create them again",
               set.data->path());
       const uint64_t document = set.order->document(place);
       const auto length = static_cast<uint64_t>(set.data->lengths()[document]);

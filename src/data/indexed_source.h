@@ -1,5 +1,5 @@
 #pragma once
-// Samples of indexed datasets in NeoX's order, several of them blended by weight.
+// Samples of indexed datasets in NeoX's order, blended by weight.
 
 #include <array>
 #include <memory>
@@ -16,11 +16,11 @@ namespace trireme {
 struct WeightedPrefix {
   double weight = 1;
   std::string prefix;
-  bool weighted = false;  ///< the weight was given: also one set alone is a blend then, of which NeoX draws 0.5 % more
+  bool weighted = false;  ///< a weight was given: even a single set is then a blend, for which NeoX draws 0.5 % more
 };
 
-/// "PREFIX", or weights and prefixes in turn: "0.7 a_text_document 0.3 b_text_document"; blanks or commas between.
-/// Throws Error::usage.
+/// "PREFIX", or alternating weights and prefixes: "0.7 a_text_document 0.3 b_text_document", separated by blanks or
+/// commas. Throws Error::usage.
 std::vector<WeightedPrefix> parse_blend(const std::string& text);
 
 struct IndexedSourceOptions {
@@ -28,31 +28,31 @@ struct IndexedSourceOptions {
   std::string part =
       "train";           ///< train, valid or test: names the order's files; with `split`, which documents are read
   std::string split;     ///< "969, 30, 1"; empty: all documents
-  uint64_t samples = 0;  ///< as many as the run draws: the order depends on it, as in NeoX
+  uint64_t samples = 0;  ///< samples that the run draws: the order depends on it, as in NeoX
   uint64_t sequence = 0, seed = 0;
   std::string index_folder;  ///< for the order's files; empty: beside the datasets
   uint64_t vocabulary = 0;   ///< ids of the model
-  bool verify = false;       ///< check every block and id, else a sample of them
+  bool verify = false;       ///< check every block and id, otherwise a sample of them
   BeforeBlock before = {};   ///< also called before each file of the order is made
 };
 
 class IndexedSource final : public FileSource {
  public:
-  /// The order's files are made where they are missing or older than the dataset; of several processes that share the
-  /// folder one makes them and the others wait, so every host may have a folder of its own. Throws Error::io,
-  /// Error::data, Error::usage.
+  /// Makes the order's files if they are missing or older than the dataset. Of several processes that share the folder
+  /// one makes them and the others wait, so every host may have its own folder. Throws Error::io, Error::data,
+  /// Error::usage.
   explicit IndexedSource(IndexedSourceOptions options);
 
-  /// Both streams are the one order, from its beginning. A sample beyond its end is taken from the beginning again.
+  /// Both streams use the one order from its beginning. Samples beyond its end start again from the beginning.
   void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   uint64_t tokens() const override;
   std::string name() const override;
   std::vector<SourceFile> files(const BeforeBlock& before) const override;
   std::vector<std::string> index_files() const override;
-  /// Documents of a part of the split (0 to 2: train, valid, test) over all datasets; 0 where one of them has none, so
+  /// Documents of a part of the split (0 to 2: train, valid, test) over all datasets; 0 if one of them has none, so
   /// that this part is not read.
   uint64_t documents(size_t part) const;
-  /// Those where some dataset has none: nothing reads them.
+  /// Parts without documents in some dataset: not read.
   uint64_t unused_documents(size_t part) const;
 
  private:

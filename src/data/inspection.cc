@@ -19,7 +19,7 @@ Inspection inspect_indexed(const std::string& prefix, size_t ends) {
   const IndexedDataset dataset(prefix);
   Inspection found;
   found.path = dataset.path();
-  found.format = fmt::format("indexed dataset of Megatron and NeoX, {} ids",
+  found.format = fmt::format("Megatron and NeoX indexed dataset, {} ids",
                              dataset.type() == IndexedType::u16 ? "16-bit" : "32-bit");
   found.tokens = dataset.tokens();
   found.sequences = dataset.sequences();
@@ -98,11 +98,9 @@ Inspection inspect(const std::string& path, std::optional<TokenId> end_of_text, 
 
 std::string verify_tokens(const std::string& path) {
   const auto describe = [](uint64_t ids, const std::optional<TokenSidecar>& sidecar) {
-    return sidecar ? fmt::format("{} ids in {} blocks, as their checksums say", ids, sidecar->block_hashes.size())
-                   : fmt::format(
-                         "{} ids; there is no sidecar, so that only the size and what the ids look like could be "
-                         "checked",
-                         ids);
+    return sidecar
+               ? fmt::format("{} ids in {} blocks match their checksums", ids, sidecar->block_hashes.size())
+               : fmt::format("{} ids; without a sidecar only the size and the form of the ids could be checked", ids);
   };
   if (const std::string prefix = indexed_prefix(path); !prefix.empty()) {
     const IndexedDataset dataset(prefix);

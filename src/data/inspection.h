@@ -1,5 +1,5 @@
 #pragma once
-// What a file of tokens holds, whatever its format.
+// Describes the content of a token file of any format.
 
 #include <cstdint>
 #include <optional>
@@ -31,22 +31,22 @@ struct Inspection {
   std::string path, format;
   uint64_t tokens = 0;
   uint64_t sequences = 0;           ///< of an indexed dataset
-  LengthHistogram lengths;          ///< of documents; empty where nothing says where they end
+  LengthHistogram lengths;          ///< of documents; empty if their ends are unknown
   std::vector<TokenId> head, tail;  ///< first and last ids
   std::optional<TokenSidecar> sidecar;
 };
 
-/// path: a token file (FILE.bin), or an indexed dataset (its prefix, .bin or .idx). end_of_text: what ends the
+/// path: a token file (FILE.bin), or an indexed dataset (its prefix, .bin or .idx). end_of_text: the id that ends
 /// documents of a token file. Throws Error::io, Error::data.
 Inspection inspect(const std::string& path, std::optional<TokenId> end_of_text, size_t ends);
 
-/// The prefix of the indexed dataset that a path means; empty when it means none.
+/// The prefix of the indexed dataset at a path; empty if it is not one.
 std::string indexed_prefix(const std::string& path);
 
-/// tokenizer.json beside a file; empty when there is none.
+/// tokenizer.json beside a file; empty if missing.
 std::string tokenizer_beside(const std::string& path);
 
-/// Reads every byte and checks it: checksums, index, ids. Returns in words what could be checked. Throws Error::io,
+/// Reads and checks every byte: checksums, index, ids. Returns a description of the checks. Throws Error::io,
 /// Error::data for the first fault.
 std::string verify_tokens(const std::string& path);
 

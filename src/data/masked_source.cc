@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr uint32_t kMaskStream = 4;  // beside the streams of data/sampler.h and of fine-tuning's epochs
+constexpr uint32_t kMaskStream = 4;  // differs from the streams of data/sampler.h and of fine-tuning's epochs
 constexpr const char* kContinuation = "##";
 
 int32_t find_token(const Tokenizer& tokenizer, std::initializer_list<const char*> names) {
@@ -19,12 +19,12 @@ int32_t find_token(const Tokenizer& tokenizer, std::initializer_list<const char*
     if (const auto id = tokenizer.token_to_id(name)) return static_cast<int32_t>(*id);
   }
   fail(ErrorKind::config,
-       "the data's tokenizer has no {}, which a masked language model needs; prepare the data with a tokenizer of BERT "
+       "the data's tokenizer lacks {}, which a masked language model needs; prepare the data with a BERT tokenizer "
        "(`trireme prepare --tokenizer vocab.txt`)",
        *names.begin());
 }
 
-/// Tokens of a sample that are hidden or not together.
+/// Tokens of a sample that are hidden together or not at all.
 struct Piece {
   size_t first, count;
 };
@@ -75,8 +75,7 @@ Masking masking_of(const Tokenizer& tokenizer, double rate, bool whole_words) {
     any = any || continues[id];
   }
   require(!whole_words || any, ErrorKind::config,
-          "data.whole-words: no token of the data's tokenizer begins with {}, so what a word is cannot be told; it "
-          "needs a WordPiece vocabulary",
+          "data.whole-words needs a WordPiece vocabulary, but no token of the data's tokenizer begins with {}",
           kContinuation);
   if (whole_words) masking.continues = std::move(continues);
   return masking;
@@ -103,7 +102,7 @@ void MaskedSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> 
   for (size_t i = 0; i < pieces.size() && left > 0; ++i) {
     std::swap(pieces[i], pieces[i + random.below(pieces.size() - i)]);
     const Piece piece = pieces[i];
-    if (piece.count > left && !(none && i + 1 == pieces.size())) continue;  // too long; the last one must do
+    if (piece.count > left && !(none && i + 1 == pieces.size())) continue;  // too long, unless no other is left
     none = false;
     left -= std::min(left, piece.count);
     for (size_t place = piece.first; place < piece.first + piece.count; ++place) {

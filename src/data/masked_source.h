@@ -1,6 +1,6 @@
 #pragma once
-// Samples of a masked language model, made of any other samples: text between the tokenizer's opening and closing
-// token, some of whose tokens are hidden and to be found. Source: Devlin et al. 2019, section 3.1.
+// Samples of a masked language model, made from other samples: text between the tokenizer's opening and closing token,
+// with some tokens hidden as targets. Source: Devlin et al. 2019, section 3.1.
 
 #include <memory>
 
@@ -9,25 +9,25 @@
 
 namespace trireme {
 
-/// Which tokens are hidden, and what of the vocabulary that needs.
+/// Rules for hiding tokens, and the tables of the vocabulary that they need.
 struct Masking {
-  double rate = 0.15;  ///< share of a sample's tokens, special ones not counted
+  double rate = 0.15;  ///< share of a sample's tokens, without special ones
   int32_t opening = 0, closing = 0, mask = 0;
-  std::vector<char> special;      ///< by id: neither hidden nor put in place of another
-  std::vector<char> continues;    ///< by id: belongs to the word before it; empty: each token is hidden by itself
+  std::vector<char> special;      ///< by id: neither hidden nor used as a replacement
+  std::vector<char> continues;    ///< by id: continues the previous word; empty: each token is hidden individually
   std::vector<int32_t> ordinary;  ///< ids that are not special
 };
 
-/// [CLS], [SEP] and [MASK], or <s>, </s> and <mask>. Whole words are those of WordPiece ("##ing" goes on with a word).
+/// [CLS], [SEP] and [MASK], or <s>, </s> and <mask>. Whole words are those of WordPiece ("##ing" continues a word).
 /// Throws Error::config naming what the tokenizer lacks.
 Masking masking_of(const Tokenizer& tokenizer, double rate, bool whole_words);
 
 /// Tokens that a masked sample adds to its text.
 constexpr int64_t kMaskedEnds = 2;
 
-/// Of a sample's tokens as many are chosen as the rate says (rounded, at least one), or words until there are as many:
-/// 8 of 10 become the mask, 1 of 10 an ordinary token by chance, 1 stays; which, depends on (seed, stream, index)
-/// alone. Targets of all others are -1.
+/// Chooses the share `rate` of a sample's tokens (rounded, at least one), or words up to this number: 8 of 10 become
+/// the mask, 1 of 10 a random ordinary token, 1 stays. The choice depends only on (seed, stream, index). Targets of all
+/// other tokens are -1.
 class MaskedSource final : public FileSource {
  public:
   MaskedSource(std::unique_ptr<FileSource> text, Masking masking, uint64_t seed);

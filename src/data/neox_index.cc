@@ -19,8 +19,8 @@ constexpr const char* kDocuments = "_doc_idx.npy";
 constexpr const char* kSamples = "_sample_idx.npy";
 constexpr const char* kShuffle = "_shuffle_idx.npy";
 
-/// Two numbers for each sample and one pair more: the first size that needs i64, by NeoX's own test, which divides
-/// without rounding.
+/// Two numbers per sample and one more pair: the first size that needs i64, by NeoX's test, which divides without
+/// rounding.
 bool needs_wide_samples(uint64_t ids, uint64_t sequence) {
   const double samples = static_cast<double>(ids - 1) / static_cast<double>(sequence);
   return 2 * (samples + 1) >= static_cast<double>(INT32_MAX);
@@ -76,26 +76,24 @@ bool has_neox_index(const std::string& stem) {
 
 void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
                       const NeoxOrder& order, const BeforeBlock& before) {
-  require(order.sequence > 0, ErrorKind::usage, "the length of a sample is 0, at least 1 was expected");
+  require(order.sequence > 0, ErrorKind::usage, "the length of a sample is 0, expected at least 1");
   require(last <= lengths.size() && lengths.size() <= INT32_MAX, ErrorKind::data,
           "documents {} to {} of {} cannot be indexed", first, last, lengths.size());
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(lengths[i]);
-  require(last > first, ErrorKind::data, "the part \"{}\" has no documents under that split; give it a larger share",
+  require(last > first, ErrorKind::data, "the split gives the part \"{}\" no documents; give it a larger share",
           order.name);
-  require(ids > 0, ErrorKind::data,
-          "the part \"{}\" has only documents without an id, {} of them; give it a larger share", order.name,
-          last - first);
+  require(ids > 0, ErrorKind::data, "the part \"{}\" has no ids in its {}; give it a larger share", order.name,
+          count_text(last - first, "document"));
   const uint64_t most = static_cast<uint64_t>(INT64_MAX) / order.sequence;
   require(order.samples < most, ErrorKind::config,
-          "{} samples of {} ids are more than can be counted; lower run.steps or batch.global", order.samples,
-          order.sequence);
-  // One id more than the samples have: the last target.
+          "{} samples of {} ids overflow 64 bits; lower run.steps or batch.global", order.samples, order.sequence);
+  // One id more than in the samples: the last target.
   const uint64_t wanted = order.samples * order.sequence + 1;
   const uint64_t epochs = (wanted - 1) / ids + 1;
   require(epochs <= INT32_MAX / (last - first), ErrorKind::data,
-          "{} samples of {} ids would take {} times the {} of the part \"{}\" with {} ids, more than an order "
-          "can hold; use more text or fewer samples",
+          "{} samples of {} ids need {} passes over the {} of the part \"{}\" with {} ids, more than an order "
+          "supports; use more text or fewer samples",
           order.samples, order.sequence, epochs, count_text(last - first, "document"), order.name, ids);
   const uint64_t samples = (epochs * ids - 1) / order.sequence;
   require_fits_memory(epochs * (last - first) * sizeof(int32_t) + 2 * samples * sizeof(int64_t),
@@ -129,8 +127,7 @@ NeoxIndex::NeoxIndex(const std::string& stem)
     : documents_(stem + kDocuments), sample_(stem + kSamples), shuffle_(stem + kShuffle) {
   require(sample_.shape().size() == 2 && sample_.shape()[1] == 2 && sample_.shape()[0] == shuffle_.size() + 1,
           ErrorKind::data,
-          "{}{}, {} and {} do not belong together: {} samples begin in the second, the third orders {}; remove them "
-          "to have them made again",
+          "{}{}, {} and {} do not match: the second has {} samples, the third {}; remove them to create them again",
           stem, kDocuments, kSamples, kShuffle, sample_.shape().empty() ? 0 : sample_.shape()[0], shuffle_.size());
 }
 
@@ -145,8 +142,8 @@ bool NeoxIndex::covers(uint64_t first, uint64_t last) const {
 
 NeoxIndex::Begin NeoxIndex::begin(uint64_t index) const {
   const auto sample = static_cast<uint64_t>(shuffle_.at(index));
-  require(sample < shuffle_.size(), ErrorKind::data, "sample {} of the order is number {}, there are {}", index, sample,
-          shuffle_.size());
+  require(sample < shuffle_.size(), ErrorKind::data, "sample {} of the order has number {}, but only {} exist", index,
+          sample, shuffle_.size());
   return {static_cast<uint64_t>(sample_.at(2 * sample)), static_cast<uint64_t>(sample_.at(2 * sample + 1))};
 }
 

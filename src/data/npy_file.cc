@@ -53,17 +53,17 @@ constexpr std::string_view kAnyMagic("\x93NUMPY", 6);
 std::pair<std::string_view, size_t> description_of(std::string_view file, const std::string& path) {
   require(is_npy(file) && file.size() >= kPrefix, ErrorKind::data, "{} is not a .npy file", path);
   const int version = file[kAnyMagic.size()];
-  require(version >= 1 && version <= 3, ErrorKind::data, "{}: version {} of the .npy format; 1, 2 and 3 are read", path,
-          version);
+  require(version >= 1 && version <= 3, ErrorKind::data,
+          "{}: unsupported version {} of the .npy format; supported are 1, 2 and 3", path, version);
   uint32_t length = 0;
   const size_t prefix = kMagic.size() + (version == 1 ? sizeof(uint16_t) : sizeof(uint32_t));
-  require(file.size() >= prefix, ErrorKind::data, "{} is cut off in its header", path);
+  require(file.size() >= prefix, ErrorKind::data, "{} is truncated in its header", path);
   std::memcpy(&length, file.data() + kMagic.size(), prefix - kMagic.size());
-  require(file.size() - prefix >= length, ErrorKind::data, "{} is cut off in its header", path);
+  require(file.size() - prefix >= length, ErrorKind::data, "{} is truncated in its header", path);
   return {file.substr(prefix, length), prefix + length};
 }
 
-/// What stands behind 'key': in the header.
+/// The value after 'key': in the header.
 std::string_view value_of(std::string_view header, std::string_view key, const std::string& path) {
   const size_t at = header.find(fmt::format("'{}':", key));
   require(at != std::string_view::npos, ErrorKind::data, "{}: its header has no \"{}\"", path, key);
@@ -74,12 +74,13 @@ std::string_view value_of(std::string_view header, std::string_view key, const s
 
 std::vector<uint64_t> read_shape(std::string_view text, const std::string& path) {
   const size_t end = text.find(')');
-  require(text.starts_with("(") && end != std::string_view::npos, ErrorKind::data, "{}: its shape is no tuple", path);
+  require(text.starts_with("(") && end != std::string_view::npos, ErrorKind::data, "{}: its shape is not a tuple",
+          path);
   std::vector<uint64_t> shape;
   for (text = text.substr(1, end - 1); !text.empty();) {
     uint64_t dim = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), dim);
-    require(error == std::errc(), ErrorKind::data, "{}: its shape has \"{}\", a number was expected", path, text);
+    require(error == std::errc(), ErrorKind::data, "{}: its shape has \"{}\", expected a number", path, text);
     shape.push_back(dim);
     text.remove_prefix(static_cast<size_t>(rest - text.data()));
     text.remove_prefix(std::min(text.find_first_not_of(", "), text.size()));
@@ -116,19 +117,19 @@ NpyHeader read_npy_header(std::string_view file, const std::string& path) {
 
 NpyArray::NpyArray(const std::string& path) : file_(path) {
   NpyHeader header = read_npy_header(file_.text(), path);
-  require(!header.fortran, ErrorKind::data, "{} is in Fortran order, C order was expected", path);
+  require(!header.fortran, ErrorKind::data, "{} is in Fortran order, expected C order", path);
   const TypeName* type = nullptr;
   for (const TypeName& known : kTypes) {
     if (header.type == known.name) type = &known;
   }
-  require(type != nullptr, ErrorKind::data, "{}: its elements are '{}'; '<i4', '<u4' and '<i8' are read", path,
+  require(type != nullptr, ErrorKind::data, "{}: unsupported elements '{}'; supported are '<i4', '<u4' and '<i8'", path,
           header.type);
   type_ = type->type;
   shape_ = std::move(header.shape);
   data_ = file_.bytes().subspan(header.data);
   size_ = 1;
   for (const uint64_t dim : shape_) {
-    require(dim == 0 || size_ <= data_.size() / dim, ErrorKind::data, "{} is cut off: it has {} bytes of data", path,
+    require(dim == 0 || size_ <= data_.size() / dim, ErrorKind::data, "{} is truncated: it has {} bytes of data", path,
             data_.size());
     size_ *= dim;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// numpy's .npy files of integers in C order: written whole or not at all (as format 1.0), and mapped for reading.
+// numpy's .npy files of integers in C order: written atomically (as format 1.0), mapped for reading.
 
 #include <cstdint>
 #include <span>
@@ -11,9 +11,9 @@
 
 namespace trireme {
 
-/// What the beginning of a .npy file says.
+/// The header of a .npy file.
 struct NpyHeader {
-  std::string type;             ///< as numpy writes it, "<u2"
+  std::string type;             ///< in numpy's notation, "<u2"
   bool fortran = false;         ///< the first dimension is the dense one
   std::vector<uint64_t> shape;  ///< empty: a single element
   size_t data = 0;              ///< bytes before the first element
@@ -25,7 +25,7 @@ NpyHeader read_npy_header(std::string_view file, const std::string& path);
 
 enum class NpyType { i32, u32, i64 };
 
-/// Writes `values` as one dimension, or as rows of `columns` when that is not 0.
+/// Writes `values` as one dimension, or as rows of `columns` if that is not 0.
 void write_npy(const std::string& path, std::span<const int32_t> values, uint64_t columns = 0);
 void write_npy(const std::string& path, std::span<const uint32_t> values, uint64_t columns = 0);
 void write_npy(const std::string& path, std::span<const int64_t> values, uint64_t columns = 0);
@@ -34,7 +34,7 @@ void write_npy(const std::string& path, std::span<const int64_t> values, uint64_
 class NpyArray {
  public:
   NpyArray() = default;
-  /// Throws Error::io, Error::data (no .npy file of integers in C order, or one that was cut off).
+  /// Throws Error::io, Error::data (not a .npy file of integers in C order, or truncated).
   explicit NpyArray(const std::string& path);
 
   const std::vector<uint64_t>& shape() const { return shape_; }

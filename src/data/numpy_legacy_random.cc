@@ -7,7 +7,7 @@
 namespace trireme {
 
 NumpyRandomState::NumpyRandomState(uint64_t seed) {
-  require(seed <= UINT32_MAX, ErrorKind::usage, "seed {} is too large: numpy's RandomState takes 0 to {}", seed,
+  require(seed <= UINT32_MAX, ErrorKind::usage, "seed {} is too large: numpy's RandomState supports 0 to {}", seed,
           UINT32_MAX);
   state_[0] = static_cast<uint32_t>(seed);
   for (uint32_t i = 1; i < kWords; ++i) state_[i] = 1812433253u * (state_[i - 1] ^ state_[i - 1] >> 30) + i;

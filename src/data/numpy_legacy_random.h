@@ -1,5 +1,5 @@
 #pragma once
-// numpy.random.RandomState(seed), bit for bit: the order of Megatron's and NeoX's samples is made with it.
+// numpy.random.RandomState(seed), bit for bit: Megatron and NeoX use it for the order of samples.
 
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace trireme {
 /// Source: Matsumoto and Nishimura 1998, with the initialisation of 2002.
 class NumpyRandomState {
  public:
-  /// numpy takes seeds below 2^32. Throws Error::usage for larger ones.
+  /// Seeds are below 2^32. Throws Error::usage for larger ones.
   explicit NumpyRandomState(uint64_t seed);
 
   uint32_t next32();

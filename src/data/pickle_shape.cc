@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// How the argument of an instruction is written: its bytes, or where these come from.
+/// The encoding of an instruction's argument: its length, or how to find it.
 enum : int8_t { kUnknown = -1, kLine = -2, kTwoLines = -3, kSize1 = -4, kSize4 = -5, kSize8 = -6 };
 
 constexpr std::array<int8_t, 256> kArguments = [] {
@@ -37,7 +37,7 @@ uint64_t number(std::string_view rest, size_t bytes) {
   return value;
 }
 
-/// Bytes of an argument at the beginning of `rest`; npos where it does not fit.
+/// Bytes of an argument at the beginning of `rest`; npos if it does not fit.
 size_t argument_bytes(int8_t argument, std::string_view rest) {
   const auto sized = [&](size_t width) {
     const uint64_t size = number(rest, width);

@@ -15,7 +15,7 @@ void require_ids(const std::string& path, uint64_t first, std::span<const int32_
   for (size_t i = 0; i < ids.size() && vocabulary > 0; ++i)
     require(static_cast<uint32_t>(ids[i]) < vocabulary, ErrorKind::data,
             "{}: token {} is id {}, but the vocabulary has {} ids (0 to {}): the text was prepared with another "
-            "tokenizer than the model's, or the file is damaged; --data.verify looks at every id before the first step",
+            "tokenizer than the model's, or the file is damaged; --data.verify checks every id before the first step",
             path, first + i, static_cast<uint32_t>(ids[i]), vocabulary, vocabulary - 1);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Samples of a data set by their number: a sample is `sequence` tokens and, for each, the token that is to be predicted
-// there. Which text sample n holds depends on the data, the seed and n alone, so any number of ranks goes on where
-// another left off.
+// Samples of a data set by their number: a sample is `sequence` tokens and, for each, the token to predict. The text of
+// sample n depends only on the data, the seed and n, so any number of ranks can resume.
 
 #include <cstdint>
 #include <span>
@@ -13,7 +12,7 @@
 
 namespace trireme {
 
-/// A file of ids, and what tells it from a changed one.
+/// A file of ids, and the hash that reveals a change.
 struct SourceFile {
   std::string path;
   uint64_t bytes = 0, hash = 0;
@@ -25,7 +24,7 @@ class SampleSource {
   /// Sample `index` of a stream. tokens, targets: [sequence].
   virtual void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
                     std::span<int32_t> targets) const = 0;
-  /// Every token has a target; else those without one have -1.
+  /// Whether every token has a target; otherwise tokens without one have -1.
   virtual bool counts_all() const { return true; }
 };
 
@@ -41,18 +40,18 @@ class WindowSource final : public SampleSource {
   uint64_t seed_;
 };
 
-/// Throws Error::data naming the first of the ids, which are those from place `first` on of the file, that is not below
-/// the vocabulary (0: not known, nothing is checked).
+/// Throws Error::data naming the first id outside the vocabulary (0: unknown, not checked). The ids begin at place
+/// `first` of the file.
 void require_ids(const std::string& path, uint64_t first, std::span<const int32_t> ids, uint64_t vocabulary);
 
-/// What a run trains on: samples of files.
+/// The training data of a run: samples of files.
 class FileSource : public SampleSource {
  public:
   virtual uint64_t tokens() const = 0;   ///< ids that samples are cut from
-  virtual std::string name() const = 0;  ///< for people
-  /// Reads the files whose hash no sidecar knows.
+  virtual std::string name() const = 0;  ///< for messages
+  /// Reads files whose hash is not in a sidecar.
   virtual std::vector<SourceFile> files(const BeforeBlock& before) const = 0;
-  /// Files beside those, which decide what of them a sample holds.
+  /// Further files that determine the samples.
   virtual std::vector<std::string> index_files() const { return {}; }
 };
 
@@ -62,7 +61,7 @@ class TokenFileSource final : public FileSource {
   TokenFileSource(TokenDataset dataset, uint64_t seed)
       : dataset_(std::move(dataset)), windows_(dataset_.tokens(), seed), seed_(seed) {}
 
-  /// Throws Error::data naming an id beyond the vocabulary, which the blocks that were read at open did not have.
+  /// Throws Error::data naming an id outside the vocabulary that the blocks read at open did not contain.
   void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   uint64_t tokens() const override { return dataset_.size(); }
   std::string name() const override { return dataset_.path(); }

@@ -13,7 +13,7 @@ struct Part {
   int64_t first, count;
 };
 
-/// Part `index` of `total` cut into `parts`: contiguous, the first total % parts of them one longer.
+/// Part `index` of `total` split into `parts`: contiguous, the first total % parts are one longer.
 Part part_of(int64_t total, int64_t parts, int64_t index) {
   const int64_t base = total / parts, longer = total % parts;
   return {index * base + std::min(index, longer), base + (index < longer)};

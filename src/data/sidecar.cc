@@ -18,8 +18,8 @@ namespace {
 
 constexpr uint64_t kFormatVersion = 1;
 constexpr size_t kMostSidecarBytes = size_t{64} << 20;  // of 40 TB of tokens
-constexpr int64_t kMostTokens = INT64_MAX / 8;          // so that a file can hold them, whatever their width
-constexpr int64_t kMostVocabulary = int64_t{1} << 31;   // ids have 32 bits at most
+constexpr int64_t kMostTokens = INT64_MAX / 8;          // fits a file with any id width
+constexpr int64_t kMostVocabulary = int64_t{1} << 31;   // ids have at most 32 bits
 constexpr int64_t kMostBlockBytes = int64_t{1} << 40;
 
 const Json& member(const Json& object, const char* key, const std::string& path) {
@@ -30,7 +30,7 @@ const Json& member(const Json& object, const char* key, const std::string& path)
 
 uint64_t read_count(const Json& object, const char* key, int64_t most, const std::string& path) {
   const Json& value = member(object, key, path);
-  require(value.is_number_unsigned(), ErrorKind::data, "{}: \"{}\" is {}, a whole number >= 0 was expected", path, key,
+  require(value.is_number_unsigned(), ErrorKind::data, "{}: \"{}\" is {}, expected an integer >= 0", path, key,
           dump_json(value));
   return static_cast<uint64_t>(
       checked_size(value.get<uint64_t>(), uint64_t{0}, most, fmt::format("{}: \"{}\"", path, key)));
@@ -38,13 +38,13 @@ uint64_t read_count(const Json& object, const char* key, int64_t most, const std
 
 std::string read_string(const Json& object, const char* key, const std::string& path) {
   const Json& value = member(object, key, path);
-  require(value.is_string(), ErrorKind::data, "{}: \"{}\" is {}, a string was expected", path, key, dump_json(value));
+  require(value.is_string(), ErrorKind::data, "{}: \"{}\" is {}, expected a string", path, key, dump_json(value));
   return value.get<std::string>();
 }
 
 std::vector<uint64_t> read_hashes(const Json& object, const std::string& path) {
   const Json& list = member(object, "block_hashes", path);
-  require(list.is_array(), ErrorKind::data, "{}: \"block_hashes\" is no array", path);
+  require(list.is_array(), ErrorKind::data, "{}: \"block_hashes\" is not an array", path);
   std::vector<uint64_t> hashes;
   hashes.reserve(list.size());
   for (const Json& entry : list) {
@@ -52,7 +52,7 @@ std::vector<uint64_t> read_hashes(const Json& object, const std::string& path) {
     const std::string text = entry.is_string() ? entry.get<std::string>() : std::string();
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
     require(text.size() == 16 && error == std::errc() && end == text.data() + text.size(), ErrorKind::data,
-            "{}: block hash {} is {}, 16 hexadecimal digits were expected", path, hashes.size(), dump_json(entry));
+            "{}: block hash {} is {}, expected 16 hexadecimal digits", path, hashes.size(), dump_json(entry));
     hashes.push_back(hash);
   }
   return hashes;
@@ -63,7 +63,7 @@ std::vector<uint64_t> read_hashes(const Json& object, const std::string& path) {
 uint64_t element_bytes(const TokenSidecar& sidecar) {
   if (sidecar.dtype == "uint16") return 2;
   if (sidecar.dtype == "int32") return 4;
-  fail(ErrorKind::data, "token file dtype is \"{}\", \"uint16\" or \"int32\" was expected", sidecar.dtype);
+  fail(ErrorKind::data, "token file dtype is \"{}\", expected \"uint16\" or \"int32\"", sidecar.dtype);
 }
 
 std::string sidecar_path(const std::string& bin_path) { return bin_path + ".json"; }
@@ -74,7 +74,7 @@ std::optional<TokenSidecar> read_sidecar(const std::string& bin_path) {
   const Json object = read_json(path, kMostSidecarBytes);
   require(object.is_object(), ErrorKind::data, "{}: no JSON object", path);
   const uint64_t version = read_count(object, "format_version", INT64_MAX, path);
-  require(version == kFormatVersion, ErrorKind::data, "{}: format_version is {}, this build reads {}", path, version,
+  require(version == kFormatVersion, ErrorKind::data, "{}: format_version is {}, this build supports {}", path, version,
           kFormatVersion);
   TokenSidecar sidecar;
   sidecar.dtype = read_string(object, "dtype", path);
@@ -86,11 +86,11 @@ std::optional<TokenSidecar> read_sidecar(const std::string& bin_path) {
   sidecar.block_hashes = read_hashes(object, path);
   sidecar.split = read_string(object, "split", path);
   require(sidecar.block_bytes > 0 && sidecar.block_bytes % 4096 == 0, ErrorKind::data,
-          "{}: \"block_bytes\" is {}, a multiple of 4096 was expected", path, sidecar.block_bytes);
+          "{}: \"block_bytes\" is {}, expected a multiple of 4096", path, sidecar.block_bytes);
   const uint64_t bytes = sidecar.tokens * element_bytes(sidecar);
   const uint64_t blocks = bytes / sidecar.block_bytes + (bytes % sidecar.block_bytes != 0);
-  require(sidecar.block_hashes.size() == blocks, ErrorKind::data, "{}: {} block hashes, {} tokens have {} blocks", path,
-          sidecar.block_hashes.size(), sidecar.tokens, blocks);
+  require(sidecar.block_hashes.size() == blocks, ErrorKind::data, "{}: {} block hashes, but {} tokens have {} blocks",
+          path, sidecar.block_hashes.size(), sidecar.tokens, blocks);
   return sidecar;
 }
 
@@ -117,7 +117,7 @@ void BlockHasher::append(std::span<const std::byte> bytes) {
     const size_t take = std::min(bytes.size(), block_.size() - used_);
     const auto part = bytes.first(take);
     bytes = bytes.subspan(take);
-    if (take == block_.size()) {  // a whole block needs no copy
+    if (take == block_.size()) {  // a complete block needs no copy
       hashes_.push_back(xxh3(part));
       continue;
     }

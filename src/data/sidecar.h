@@ -1,5 +1,5 @@
 #pragma once
-// FILE.bin.json: what `trireme prepare` says about FILE.bin, the headerless token file beside it. One JSON object:
+// FILE.bin.json: `trireme prepare`'s description of FILE.bin, the headerless token file beside it. One JSON object:
 //
 //   format_version   1; a reader refuses a higher one
 //   dtype            "uint16" or "int32": the element of FILE.bin, little-endian
@@ -9,9 +9,8 @@
 //   tokenizer_hash   XXH3-64 of the tokenizer.json beside it, 16 hexadecimal digits; "" if there is none
 //   block_bytes      size of a checked block, a multiple of 4096; the last block may be shorter
 //   block_hashes     XXH3-64 of each block of FILE.bin in order, 16 hexadecimal digits each
-//   split            in words, the rule that put these documents here and not in the other file
-//
-// Unknown keys are ignored, so that a later writer may say more under the same version.
+//   split            the rule that put these documents here and not in the other file, as text
+// Unknown keys are ignored, so that a later writer may add keys under the same version.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,19 +40,19 @@ uint64_t element_bytes(const TokenSidecar& sidecar);
 /// FILE.bin.json of FILE.bin.
 std::string sidecar_path(const std::string& bin_path);
 
-/// Reads FILE.bin.json if it is there. Throws Error::io, Error::data (malformed, a key missing or of the wrong type, a
-/// higher version, a number of blocks that does not fit the number of tokens).
+/// Reads FILE.bin.json if it exists. Throws Error::io, Error::data (malformed, a key missing or of the wrong type, a
+/// higher version, a number of blocks that does not match the tokens).
 std::optional<TokenSidecar> read_sidecar(const std::string& bin_path);
 
-/// Writes FILE.bin.json, whole or not at all. Throws Error::io.
+/// Writes FILE.bin.json atomically. Throws Error::io.
 void write_sidecar(const std::string& bin_path, const TokenSidecar& sidecar);
 
-/// Block hashes of a file that is written from front to back.
+/// Block hashes of a file written sequentially.
 class BlockHasher {
  public:
   explicit BlockHasher(uint64_t block_bytes = kSidecarBlockBytes);
   void append(std::span<const std::byte> bytes);
-  /// Hashes of all blocks, the last and shorter one included. Appending ends here.
+  /// Hashes of all blocks, including the last, shorter one. No append() afterwards.
   std::vector<uint64_t> finish();
 
  private:

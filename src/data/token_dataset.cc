@@ -10,7 +10,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are mapped as they are");
 
-/// What a sidecar does not say must be seen in the file.
+/// Checks the file itself without a sidecar.
 TokenLayout layout_of(const MappedFile& file, const std::optional<TokenSidecar>& sidecar, bool trust) {
   require(!file.text().empty(), ErrorKind::data, "{} is empty; prepare the data again", file.path());
   return sidecar || trust ? trusted_tokens(file.text()) : identify_tokens(file.text(), file.path());
@@ -20,14 +20,16 @@ void check_size(const std::string& path, uint64_t bytes, const std::optional<Tok
   if (sidecar) {
     const std::string beside = sidecar_path(path);
     require(sidecar->dtype == "uint16", ErrorKind::data,
-            "{} says that {} holds {} elements; training reads uint16 token files", beside, path, sidecar->dtype);
+            "{}: the elements of {} are {}; training needs uint16 token files", beside, path, sidecar->dtype);
     require(bytes == sidecar->tokens * sizeof(uint16_t), ErrorKind::data,
-            "{} has {} bytes, but {} says {} tokens, which are {} bytes: one of them was cut or replaced; prepare the "
+            "{} has {} bytes, but {} declares {} tokens, which are {} bytes: one of them was truncated or replaced; "
+            "prepare the "
             "data again",
             path, bytes, beside, sidecar->tokens, sidecar->tokens * sizeof(uint16_t));
   }
   require(bytes % sizeof(uint16_t) == 0, ErrorKind::data,
-          "{} has {} bytes, an odd number, but tokens have two each: it was cut, or is not a token file", path, bytes);
+          "{} has {} bytes, an odd number, but tokens have two bytes each: it was truncated or is not a token file",
+          path, bytes);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kBare = "token file of nanoGPT, 16-bit ids";
-constexpr const char* kTrust = "if they are 16-bit ids, --data.trust takes them as such";
+constexpr const char* kBare = "nanoGPT token file, 16-bit ids";
+constexpr const char* kTrust = "if they are 16-bit ids, use --data.trust";
 
 /// A shard of llm.c: 256 numbers of 32 bits (magic, version, number of ids), then the ids.
 constexpr uint64_t kShardHeader = 256 * sizeof(int32_t);
@@ -22,14 +22,12 @@ TokenLayout npy_layout(std::string_view file, const std::string& path) {
   const NpyHeader header = read_npy_header(file, path);
   const char* kSave = "python3 -c \"import numpy; numpy.load('FILE').ravel().astype('<u2').tofile('NEW.bin')\"";
   require(header.shape.size() == 1, ErrorKind::data,
-          "{} is a .npy file of {} dimensions, and tokens have one; write them in a row: {}", path, header.shape.size(),
-          kSave);
+          "{} is a .npy file of {} dimensions, but tokens have one; flatten it: {}", path, header.shape.size(), kSave);
   require(header.type == "<u2" || header.type == "<i2", ErrorKind::data,
-          "{} is a .npy file of '{}', and tokens are 16-bit ids ('<u2'); write it as such: {}", path, header.type,
-          kSave);
+          "{} is a .npy file of '{}', but tokens are 16-bit ids ('<u2'); convert it: {}", path, header.type, kSave);
   const uint64_t bytes = file.size() - header.data;
   require(bytes / sizeof(uint16_t) == header.shape[0] && bytes % sizeof(uint16_t) == 0, ErrorKind::data,
-          "{}: its header says {} ids, but {} bytes follow it: it was cut or not written to its end", path,
+          "{}: its header declares {} ids, but {} bytes follow it: it was truncated or not written completely", path,
           header.shape[0], bytes);
   require(header.data % sizeof(uint16_t) == 0, ErrorKind::data, "{}: its ids begin at byte {}, an odd number", path,
           header.data);
@@ -42,7 +40,7 @@ int32_t word_of(std::string_view file, size_t index) {
   return word;
 }
 
-/// Whether the file begins as one of llm.c's: its magic, in either order of bytes, and a small version.
+/// Whether the file begins like an llm.c shard: its magic, in either byte order, and a small version.
 bool is_shard(std::string_view file, int32_t magic) {
   if (file.size() < 3 * sizeof(int32_t)) return false;
   const auto first = static_cast<uint32_t>(word_of(file, 0)), version = static_cast<uint32_t>(word_of(file, 1));
@@ -51,30 +49,30 @@ bool is_shard(std::string_view file, int32_t magic) {
 }
 
 TokenLayout shard_layout(std::string_view file, const std::string& path) {
-  require(
-      file.size() >= kShardHeader && word_of(file, 0) == kGpt2Shard && word_of(file, 1) == 1, ErrorKind::data,
-      "{} begins as a shard of llm.c, but its header is of another version, order of bytes or cut off; version 1 in "
-      "little-endian order is read",
-      path);
+  require(file.size() >= kShardHeader && word_of(file, 0) == kGpt2Shard && word_of(file, 1) == 1, ErrorKind::data,
+          "{} begins like an llm.c shard, but its header has another version or byte order or is truncated; only "
+          "version 1 in little-endian order is supported",
+          path);
   const auto ids = static_cast<uint32_t>(word_of(file, 2));
   const uint64_t bytes = file.size() - kShardHeader;
   require(bytes == uint64_t{ids} * sizeof(uint16_t), ErrorKind::data,
-          "{}: the header of this shard of llm.c says {} ids, but {} bytes follow it: it was cut or not written to its "
+          "{}: the header of this llm.c shard declares {} ids, but {} bytes follow it: it was truncated or not written "
+          "to its "
           "end",
           path, ids, bytes);
-  return {"shard of llm.c for GPT-2, 16-bit ids", kShardHeader, bytes};
+  return {"llm.c shard for GPT-2, 16-bit ids", kShardHeader, bytes};
 }
 
-/// Headers whose ids are read, and those of the same programs whose ids are not.
+/// Headers with supported ids, and headers of the same programs with unsupported ones.
 TokenLayout layout_of(std::string_view file, const std::string& path) {
   if (is_npy(file)) return npy_layout(file, path);
   if (is_shard(file, kGpt2Shard)) return shard_layout(file, path);
   require(!is_shard(file, kLlama3Shard), ErrorKind::data,
-          "{} is a shard of llm.c for Llama 3, of 32-bit ids, and training reads 16-bit ids; prepare the text with "
+          "{} is an llm.c shard for Llama 3 with 32-bit ids, but training needs 16-bit ids; prepare the text with "
           "--format megatron",
           path);
   require(!is_shard(file, kEvaluationShard), ErrorKind::data,
-          "{} is llm.c's file of multiple-choice questions, not one of training data; name a shard of tokens", path);
+          "{} is an llm.c file of multiple-choice questions, not training data; name a shard of tokens", path);
   if (const auto known = signature_of(file, path))
     fail(ErrorKind::data, "{} is {}, not a token file: {}", path, known->what, known->todo);
   return {kBare, 0, file.size()};
@@ -88,13 +86,13 @@ std::string with_path(std::string todo, const std::string& path) {
 void judge(std::string_view file, const TokenLayout& layout, const std::string& path) {
   const IdJudgement judged = judge_ids(std::as_bytes(std::span(file.data() + layout.offset, layout.bytes)));
   require(judged.other.empty() || layout.offset > 0, ErrorKind::data,
-          "{} has no sidecar, and what it holds looks like {}; {}; {}", path, judged.other,
-          with_path(judged.todo, path), kTrust);
+          "{} has no sidecar, and its content looks like {}; {}; {}", path, judged.other, with_path(judged.todo, path),
+          kTrust);
   constexpr double kMany = 0.5;  // real texts have an id 0 rarely
   if (judged.zeros > kMany)
     log::write_once(log::Level::warning,
-                    fmt::format("{}: {:.0f} % of the ids that were looked at are 0{}", path, 100 * judged.zeros,
-                                judged.ends_empty ? ", and so is its end: was it written to its end?" : ""));
+                    fmt::format("{}: {:.0f} % of the sampled ids are 0{}", path, 100 * judged.zeros,
+                                judged.ends_empty ? ", and its end is all zeros: was it written completely?" : ""));
 }
 
 }  // namespace

@@ -25,15 +25,15 @@ void penalize(std::span<float> logits, const std::vector<uint8_t>& in_text, doub
   }
 }
 
-/// Throws Error::data where no id is left to draw.
+/// Throws Error::data if no id is left to draw.
 void require_some_left(const std::vector<TokenId>& never, int64_t vocabulary) {
   std::vector<TokenId> ids = never;
   std::ranges::sort(ids);
   const auto from = std::ranges::unique(ids).begin();
   const int64_t known = std::ranges::count_if(ids.begin(), from, [&](TokenId id) { return id < vocabulary; });
   require(known < vocabulary, ErrorKind::data,
-          "none of the model's {} ids may be drawn: its tokenizer has no token for any of them, or the settings "
-          "suppress all",
+          "none of the model's {} ids may be drawn: its tokenizer has no token for them, or the settings suppress all "
+          "of them",
           vocabulary);
 }
 
@@ -77,14 +77,14 @@ std::span<float> Generator::next_logits(std::span<const TokenId> tokens, int64_t
 void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& options, uint64_t sample,
                     const std::function<bool(TokenId)>& on_token) {
   options.sampling.validate();
-  require(!prompt.empty(), ErrorKind::usage, "the prompt has no tokens; give at least one character");
+  require(!prompt.empty(), ErrorKind::usage, "the prompt is empty; give at least one character");
   for (const TokenId id : prompt) {
     require(id < static_cast<uint64_t>(spec_.vocabulary), ErrorKind::data,
-            "the prompt has token {}, the model's vocabulary ends at {}: its tokenizer is another one", id,
-            spec_.vocabulary - 1);
+            "the prompt has token {}, but the model's vocabulary ends at {}: the prompt's tokenizer is not the model's",
+            id, spec_.vocabulary - 1);
   }
   require(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0, ErrorKind::usage,
-          "--repetition-penalty is {}, it must be above 0", options.repetition_penalty);
+          "--repetition-penalty is {}, expected a number above 0", options.repetition_penalty);
   require_some_left(options.never, spec_.vocabulary);
   const bool penalizes = options.repetition_penalty != 1;
   in_text_.assign(penalizes ? static_cast<size_t>(spec_.vocabulary) : 0, 0);
@@ -96,7 +96,7 @@ void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& opti
   const auto context = static_cast<size_t>(spec_.context);
   int64_t past = 0;
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    if (window.size() > context) {  // positions shift, so nothing cached stays valid
+    if (window.size() > context) {  // positions shift, so the cache is invalid
       window.erase(window.begin(), window.end() - static_cast<std::ptrdiff_t>(context));
       past = 0;
     }

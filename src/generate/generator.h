@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-/// Tokens that end a text: one, some or none.
+/// Tokens that end a text: none, one or several.
 class StopTokens {
  public:
   StopTokens() = default;
@@ -29,25 +29,25 @@ struct GenerateOptions {
   SamplingOptions sampling;
   int64_t max_new_tokens = 100;
   uint64_t seed = 1337;
-  StopTokens stop_at;               ///< end here; the token itself is not reported
-  std::vector<TokenId> never = {};  ///< ids that are never drawn: no token has them
-  /// Above 0: positive logits of tokens that the text has are divided by it, negative ones multiplied (CTRL, Keskar et
-  /// al. 2019).
+  StopTokens stop_at;               ///< end a text; the token itself is not reported
+  std::vector<TokenId> never = {};  ///< ids that are never drawn: they have no token
+  /// Above 0: divides positive logits of tokens in the text by it and multiplies negative ones (CTRL, Keskar et al.
+  /// 2019).
   double repetition_penalty = 1.0;
 };
 
 class Generator {
  public:
-  /// Borrows ops, the weights behind views and the mesh. dtype: of the weights. mesh: whose tensor and pipeline ranks
-  /// hold the model between them; then every call is collective, and all get the same tokens. nullptr: this rank has
-  /// all of it. weights: where data ranks share what they hold of it, too; nullptr: they do not.
+  /// Borrows ops, the weights behind views and the mesh. dtype: of the weights. mesh: its tensor and pipeline ranks
+  /// hold the model together; every call is then collective, and all get the same tokens; nullptr: this rank holds the
+  /// complete model. weights: for weights sharded over data ranks, else nullptr.
   Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh = nullptr,
             WeightSource* weights = nullptr);
 
-  /// Continues `prompt` (at least one id, all below the vocabulary; only its last `context` ids are seen). `sample`
-  /// tells draws of the same seed apart: token i of a sample is a pure function of (weights, prompt, seed, sample).
-  /// on_token returning false ends early. Past the model's context the window slides by one per token, which has no
-  /// cache and costs a whole window each.
+  /// Continues `prompt` (at least one id, all in the vocabulary; only its last `context` ids are used). `sample`
+  /// separates draws of the same seed: token i of a sample is a pure function of (weights, prompt, seed, sample).
+  /// on_token returning false ends early. Past the model's context the window slides by one per token, without a cache,
+  /// which costs a complete window each.
   void run(std::span<const TokenId> prompt, const GenerateOptions& options, uint64_t sample,
            const std::function<bool(TokenId)>& on_token);
 
@@ -62,7 +62,7 @@ class Generator {
   int32_t past_ = 0;
   std::vector<int32_t> tokens_, positions_, offsets_;  // on the host
   std::vector<float> read_logits_;
-  std::vector<uint8_t> in_text_;  // by id, where repetition has a penalty
+  std::vector<uint8_t> in_text_;  // by id, if repetition has a penalty
   std::vector<uint32_t> order_;
 };
 

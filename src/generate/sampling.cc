@@ -14,7 +14,7 @@ TokenId largest(std::span<const float> logits) {
   return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
 }
 
-/// Ids of the k largest logits and of all that equal the k-th, in id order.
+/// Ids of the k largest logits and of all equal to the k-th, in id order.
 void keep_top_k(std::span<const float> logits, int64_t k, std::vector<uint32_t>& order) {
   if (k <= 0 || k >= static_cast<int64_t>(order.size())) return;
   const auto by_logit = [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; };
@@ -24,7 +24,7 @@ void keep_top_k(std::span<const float> logits, int64_t k, std::vector<uint32_t>&
   std::erase_if(order, [&](uint32_t id) { return logits[id] < threshold; });
 }
 
-/// Cuts a list sorted by falling probability after the first one that reaches the total p.
+/// Truncates a list sorted by descending probability after the first entry that reaches the total p.
 void keep_top_p(const std::vector<double>& weights, double total, double p, std::vector<uint32_t>& order) {
   double sum = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -40,9 +40,9 @@ void keep_top_p(const std::vector<double>& weights, double total, double p, std:
 
 void SamplingOptions::validate() const {
   require(std::isfinite(temperature) && temperature >= 0, ErrorKind::usage,
-          "--temperature is {}, it must be above 0, or 0 for the most probable token", temperature);
-  require(top_k >= 0, ErrorKind::usage, "--top-k is {}, it must be at least 1, or 0 for all tokens", top_k);
-  require(top_p > 0 && top_p <= 1, ErrorKind::usage, "--top-p is {}, it must be above 0 and at most 1", top_p);
+          "--temperature is {}, expected a number above 0, or 0 for the most probable token", temperature);
+  require(top_k >= 0, ErrorKind::usage, "--top-k is {}, expected at least 1, or 0 for all tokens", top_k);
+  require(top_p > 0 && top_p <= 1, ErrorKind::usage, "--top-p is {}, expected a number above 0 and at most 1", top_p);
 }
 
 TokenId choose_token(std::span<const float> logits, const SamplingOptions& options, double uniform,
@@ -72,7 +72,7 @@ TokenId choose_token(std::span<const float> logits, const SamplingOptions& optio
     if (left < 0) return id;
     if (own > 0) last = id;
   }
-  return last;  // rounding left a crumb
+  return last;  // because of rounding
 }
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 namespace trireme::hub {
 namespace {
 
-/// What a page of a login, a proxy or another server tells by.
+/// Describes the answer of a login page, a proxy or another server.
 std::string kind_of_answer(const Answer& answer) {
   const std::string type = answer.header("content-type");
   return type.starts_with("text/html") ? "a web page (text/html)" : type.empty() ? "something else" : type;
@@ -20,13 +20,13 @@ std::string kind_of_answer(const Answer& answer) {
 
 [[noreturn]] void refuse_answer(const Answer& answer, const std::string& lacks) {
   fail(ErrorKind::data,
-       "{} answers with {} {}: that is no Hugging Face hub; is a login page or a proxy in between? HF_ENDPOINT names "
+       "{} answers with {} {}: it is not a Hugging Face hub; is a login page or a proxy in between? HF_ENDPOINT names "
        "the "
        "hub",
        answer.url.shown(), kind_of_answer(answer), lacks);
 }
 
-/// ETag without quotes and the mark of a weak one.
+/// ETag without quotes and weak mark.
 std::string plain_tag(std::string tag) {
   if (tag.starts_with("W/")) tag.erase(0, 2);
   std::erase(tag, '"');
@@ -39,7 +39,7 @@ uint64_t size_of(const Answer& answer) {
   uint64_t bytes = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || bytes > (uint64_t{1} << 50))
-    refuse_answer(answer, "and does not say how large the file is");
+    refuse_answer(answer, "without the file's size");
   return bytes;
 }
 
@@ -55,22 +55,21 @@ void require_success(const Answer& answer, const Settings& settings, const Repos
   if (status == 403 || code == "GatedRepo") {
     throw NotThere(
         ErrorKind::io,
-        fmt::format("the hub does not let {} read {} ({}{}): accept the conditions of the {} at {}{}",
-                    settings.token.empty() ? "anybody without a token" : "the owner of the token", what, status, said,
-                    kind, page, settings.token.empty() ? " and give a token (HF_TOKEN)" : " as the token's owner"));
+        fmt::format("the hub refuses {} access to {} ({}{}): accept the conditions of the {} at {}{}",
+                    settings.token.empty() ? "users without a token" : "the token's owner", what, status, said, kind,
+                    page, settings.token.empty() ? " and give a token (HF_TOKEN)" : " as the token's owner"));
   }
   if (code == "RevisionNotFound" || code == "EntryNotFound")
     throw NotThere(ErrorKind::io, fmt::format("{} has no {} ({}{})", page, what, status, said));
   if (status == 401 && !settings.token.empty())
-    throw NotThere(ErrorKind::io,
-                   fmt::format("the hub does not know the token (401), or it may not read {}; HF_TOKEN or "
-                               "the file HF_TOKEN_PATH has it",
-                               what));
+    throw NotThere(ErrorKind::io, fmt::format("the hub does not accept the token (401), or the token gives no access "
+                                              "to {}; it is in HF_TOKEN or the file HF_TOKEN_PATH",
+                                              what));
   if (status == 401 || status == 404)
-    throw NotThere(ErrorKind::io,
-                   fmt::format("the hub has no {} {} that {} may read ({}{})", kind, repository.name,
-                               settings.token.empty() ? "anybody without a token (HF_TOKEN)" : "the owner of the token",
-                               status, said));
+    throw NotThere(
+        ErrorKind::io,
+        fmt::format("the {} {} is missing on the hub, or {} cannot read it ({}{})", kind, repository.name,
+                    settings.token.empty() ? "users without a token (HF_TOKEN)" : "the token's owner", status, said));
   throw Unreachable(ErrorKind::io, fmt::format("{} answers with status {}{}", answer.url.shown(), status, said));
 }
 
@@ -87,7 +86,7 @@ Listing list_files(Http& http, const Settings& settings, const Repository& repos
   if (sha == json.end() || !sha->is_string() || siblings == json.end() || !siblings->is_array())
     refuse_answer(answer, "that lists no files");
   listing.commit = sha->get<std::string>();
-  require(is_commit(listing.commit), ErrorKind::data, "{} names the commit \"{}\", 40 hexadecimal digits were expected",
+  require(is_commit(listing.commit), ErrorKind::data, "{} names the commit \"{}\", expected 40 hexadecimal digits",
           answer.url.shown(), listing.commit);
   for (const Json& sibling : *siblings) {
     const auto name = sibling.is_object() ? sibling.find("rfilename") : sibling.end();
@@ -95,8 +94,8 @@ Listing list_files(Http& http, const Settings& settings, const Repository& repos
       refuse_answer(answer, "that lists no files");
     listing.files.push_back(name->get<std::string>());
     require(is_safe_path(listing.files.back()), ErrorKind::data,
-            "{} lists the file \"{}\", which would not stay inside the cache; nothing of it is fetched",
-            answer.url.shown(), listing.files.back());
+            "{} lists the file \"{}\", whose path would leave the cache; nothing is fetched", answer.url.shown(),
+            listing.files.back());
   }
   std::ranges::sort(listing.files);
   return listing;
@@ -113,11 +112,11 @@ RemoteFile ask_for_file(Http& http, const Settings& settings, const Repository& 
   if (answer.status / 100 != 3) require_success(answer, settings, repository, path);
   const std::string linked = answer.header("x-linked-etag");
   RemoteFile file{path, plain_tag(linked.empty() ? answer.header("etag") : linked), size_of(answer)};
-  if (answer.header("x-repo-commit").empty()) refuse_answer(answer, "and names no commit");
-  require(answer.header("x-repo-commit") == commit, ErrorKind::data, "{} is of the commit {}, not of {}",
+  if (answer.header("x-repo-commit").empty()) refuse_answer(answer, "without a commit");
+  require(answer.header("x-repo-commit") == commit, ErrorKind::data, "{} belongs to commit {}, expected {}",
           answer.url.shown(), answer.header("x-repo-commit"), commit);
   require(Digest::is_name(file.hash), ErrorKind::data,
-          "{} has the tag \"{}\", neither a SHA-256 nor a SHA-1 of Git: its contents could not be checked",
+          "{} has the tag \"{}\", which is not a SHA-256 or Git SHA-1: its contents cannot be verified",
           answer.url.shown(), file.hash);
   return file;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The hub's two questions: which files a revision has, and what one of them is.
+// The two requests to the hub: the files of a revision, and the properties of a file.
 
 #include <cstdint>
 #include <string>
@@ -22,24 +22,24 @@ struct RemoteFile {
   uint64_t bytes = 0;
 };
 
-/// The hub has no repository or revision of that name, or not for us.
+/// The repository or revision is missing on the hub, or not accessible.
 class NotThere : public Error {
  public:
   using Error::Error;
 };
 
-/// Throws NotThere, Unreachable, Error::data for an answer that is none of a hub, or for a list with an unsafe path.
+/// Throws NotThere, Unreachable, Error::data if the answer is not a hub's or lists an unsafe path.
 Listing list_files(Http& http, const Settings& settings, const Repository& repository, const std::string& revision);
 
 /// Throws as list_files() does.
 RemoteFile ask_for_file(Http& http, const Settings& settings, const Repository& repository, const std::string& commit,
                         const std::string& path);
 
-/// Where the file's bytes are asked for.
+/// The URL of the file's bytes.
 Url file_url(const Settings& settings, const Repository& repository, const std::string& commit,
              const std::string& path);
 
-/// Throws NotThere, Unreachable for an answer without success.
+/// Throws NotThere or Unreachable unless the answer is a success.
 void require_success(const Answer& answer, const Settings& settings, const Repository& repository,
                      const std::string& what);
 

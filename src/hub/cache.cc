@@ -23,7 +23,7 @@ constexpr size_t kMostRefBytes = 256;
 void make_cache_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  require(!error, ErrorKind::io, "cannot create {}: {}; HF_HOME or HF_HUB_CACHE names another place for the cache",
+  require(!error, ErrorKind::io, "cannot create {}: {}; set HF_HOME or HF_HUB_CACHE to another place for the cache",
           path, error.message());
 }
 
@@ -41,7 +41,7 @@ std::optional<std::string> Cache::commit(const std::string& revision) const {
   if (!fs::is_regular_file(path, unreadable)) return std::nullopt;
   std::string text = read_text(path, kMostRefBytes);
   while (text.ends_with('\n') || text.ends_with(' ')) text.pop_back();
-  if (!is_commit(text)) return std::nullopt;  // not written by a hub's program
+  if (!is_commit(text)) return std::nullopt;  // not written by a hub program
   return text;
 }
 

@@ -2,7 +2,7 @@
 // The hub's cache on disk, as huggingface_hub lays it out:
 //   models--OWNER--NAME/blobs/HASH            contents; HASH.incomplete while they are fetched
 //                       snapshots/COMMIT/FILE  links ../../blobs/HASH
-//                       refs/REVISION          the commit that a branch or tag meant when it was last asked for
+//                       refs/REVISION          the commit of a branch or tag at the last request
 //   .locks/models--OWNER--NAME/HASH.lock       held while a blob is fetched
 
 #include <optional>
@@ -24,24 +24,24 @@ class Cache {
   std::string snapshot(const std::string& commit) const { return folder_ + "/snapshots/" + commit; }
   std::string lock(const std::string& hash) const;
 
-  /// What refs/REVISION says, or the revision itself where it is a commit; nothing where it was never fetched.
+  /// The content of refs/REVISION, or the revision itself if it is a commit; empty if it was never fetched.
   std::optional<std::string> commit(const std::string& revision) const;
-  /// Paths of the snapshot's files that can be read, sorted.
+  /// Paths of the snapshot's readable files, sorted.
   std::vector<std::string> files(const std::string& commit) const;
 
-  /// Makes snapshots/COMMIT/FILE link to the blob, in place of what is there. Throws Error::io.
+  /// Makes snapshots/COMMIT/FILE a link to the blob, replacing an existing entry. Throws Error::io.
   void link(const std::string& commit, const std::string& file, const std::string& hash) const;
-  /// Writes refs/REVISION, unless that is the commit itself. Throws Error::io.
+  /// Writes refs/REVISION unless the revision is the commit itself. Throws Error::io.
   void set_commit(const std::string& revision, const std::string& commit) const;
 
  private:
   std::string root_, name_, folder_;
 };
 
-/// Names of the repositories of a kind that the cache has a snapshot of, sorted.
+/// Names of the repositories of a kind with a snapshot in the cache, sorted.
 std::vector<std::string> cached_names(const std::string& root, Kind kind);
 
-/// makes the folder and those above it. Throws Error::io naming the variables that move the cache.
+/// Makes the folder and its parents. Throws Error::io naming the variables that move the cache.
 void make_cache_folder(const std::string& path);
 
 }  // namespace trireme::hub

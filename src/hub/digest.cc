@@ -16,10 +16,10 @@ bool Digest::is_name(std::string_view text) {
 }
 
 Digest::Digest(std::string_view name, uint64_t size) : context_(EVP_MD_CTX_new()) {
-  require(is_name(name), ErrorKind::data, "\"{}\" is neither a SHA-256 nor a SHA-1 of Git", name);
+  require(is_name(name), ErrorKind::data, "\"{}\" is not a SHA-256 or Git SHA-1", name);
   const bool large = name.size() == 64;
   require(context_ && EVP_DigestInit_ex(context_.get(), large ? EVP_sha256() : EVP_sha1(), nullptr) == 1, ErrorKind::io,
-          "OpenSSL computes no {} here (is it in FIPS mode?): what is fetched could not be checked",
+          "OpenSSL does not support {} here (FIPS mode?): fetched files could not be verified",
           large ? "SHA-256" : "SHA-1");
   if (large) return;
   const std::string header = fmt::format("blob {}", size);

@@ -32,7 +32,7 @@ uint64_t size_on_disk(const std::string& path) {
   return none ? 0 : bytes;
 }
 
-/// "bytes FROM-TO/TOTAL" of a part; false where that is not what it says.
+/// Reads "bytes FROM-TO/TOTAL" of a part; false for another format.
 bool read_range(const std::string& text, uint64_t& from, uint64_t& total) {
   const char* const end = text.data() + text.size();
   if (!text.starts_with("bytes ")) return false;
@@ -43,7 +43,7 @@ bool read_range(const std::string& text, uint64_t& from, uint64_t& total) {
   return second == std::errc() && last == end;
 }
 
-/// The file HASH.incomplete, which grows from attempt to attempt.
+/// The file HASH.incomplete, which grows over attempts.
 class PartialFile final : public Receiver {
  public:
   PartialFile(std::string path, const RemoteFile& file, Meter& meter)
@@ -65,16 +65,16 @@ class PartialFile final : public Receiver {
     if (answer.status == 206) {
       const std::string range = answer.header("content-range");
       const bool good = read_range(range, from, total) && from == have_;
-      require(good, ErrorKind::data, "{} was asked for the bytes from {} on and answers \"{}\"", answer.url.shown(),
-              have_, range);
+      require(good, ErrorKind::data, "{} was asked for bytes from {} on but answers \"{}\"", answer.url.shown(), have_,
+              range);
     } else {
-      if (have_ > 0) restart();  // it knows no ranges
+      if (have_ > 0) restart();  // it does not support ranges
       const std::string length = answer.header("content-length");
-      if (length.empty()) return;  // counted as they come
+      if (length.empty()) return;  // counted on arrival
       std::from_chars(length.data(), length.data() + length.size(), total);
     }
-    require(total == file_.bytes, ErrorKind::data, "{}: {} bytes, but the hub announced {}", answer.url.shown(), total,
-            file_.bytes);
+    require(total == file_.bytes, ErrorKind::data, "{}: {} bytes, expected {} as announced by the hub",
+            answer.url.shown(), total, file_.bytes);
   }
 
   void take(std::span<const std::byte> bytes) override {
@@ -83,9 +83,8 @@ class PartialFile final : public Receiver {
     while (!bytes.empty()) {
       const ssize_t written = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(have_));
       if (written < 0 && errno == EINTR) continue;
-      require(written > 0, ErrorKind::io,
-              "cannot write {} after {}: {}; what has come stays there, and the same command goes on with it", path_,
-              human_bytes(have_), std::strerror(errno));
+      require(written > 0, ErrorKind::io, "cannot write {} after {}: {}; the same command resumes from these bytes",
+              path_, human_bytes(have_), std::strerror(errno));
       have_ += static_cast<uint64_t>(written);
       meter_.add(static_cast<uint64_t>(written));
       bytes = bytes.subspan(static_cast<size_t>(written));
@@ -97,7 +96,7 @@ class PartialFile final : public Receiver {
   void restart() {
     meter_.take_back(have_);
     have_ = 0;
-    require(ftruncate(fd_, 0) == 0, ErrorKind::io, "cannot cut {}: {}", path_, std::strerror(errno));
+    require(ftruncate(fd_, 0) == 0, ErrorKind::io, "cannot truncate {}: {}", path_, std::strerror(errno));
   }
 
   std::string hash() const {
@@ -105,7 +104,8 @@ class PartialFile final : public Receiver {
     std::vector<std::byte> buffer(std::min<uint64_t>(kReadBytes, std::max<uint64_t>(file_.bytes, 1)));
     for (uint64_t at = 0; at < have_;) {
       const ssize_t got = pread(fd_, buffer.data(), buffer.size(), static_cast<off_t>(at));
-      require(got > 0, ErrorKind::io, "cannot read {}: {}", path_, got < 0 ? std::strerror(errno) : "it ends early");
+      require(got > 0, ErrorKind::io, "cannot read {}: {}", path_,
+              got < 0 ? std::strerror(errno) : "unexpected end of file");
       digest.add(std::span(buffer).first(static_cast<size_t>(got)));
       at += static_cast<uint64_t>(got);
     }
@@ -126,11 +126,11 @@ class PartialFile final : public Receiver {
   uint64_t have_ = 0;
 };
 
-/// All bytes of the file, whatever they are.
+/// Fetches all bytes of the file without checking them.
 void fill(const Transfer& transfer, const Url& url, const RemoteFile& file, PartialFile& partial) {
   for (bool anew = false; !partial.whole();) {
     const Answer answer = transfer.http.get(url, partial);
-    if (answer.status == 416 && !anew) {  // it has less than was begun with
+    if (answer.status == 416 && !anew) {  // it is shorter than the bytes fetched before
       partial.restart();
       anew = true;
       continue;
@@ -162,17 +162,17 @@ void download(const Transfer& transfer, const std::string& commit, const RemoteF
   for (int wrong = 0;;) {
     PartialFile partial(incomplete, file, meter);
     const uint64_t begun = partial.have();
-    if (begun > 0) log::info_all("{}: going on after {} of {}", file.path, human_bytes(begun), human_bytes(file.bytes));
+    if (begun > 0) log::info_all("{}: resuming after {} of {}", file.path, human_bytes(begun), human_bytes(file.bytes));
     fill(transfer, url, file, partial);
     const std::string hash = partial.hash();
     if (hash == file.hash) return partial.publish(blob);
     partial.restart();
     fs::remove(incomplete, none);
-    if (begun == 0) ++wrong;  // what was there before may have been anything
+    if (begun == 0) ++wrong;  // bytes of an earlier attempt may be wrong
     require(wrong < 2, ErrorKind::data,
-            "{}: the contents have the hash {}, the hub announced {}; fetched twice, nothing of it is kept",
-            url.shown(), hash, file.hash);
-    log::warning("{}: the contents have the hash {}, the hub announced {}; fetching it again", file.path, hash,
+            "{}: the contents have the hash {}, but the hub announced {}; fetched twice, both discarded", url.shown(),
+            hash, file.hash);
+    log::warning("{}: the contents have the hash {}, but the hub announced {}; fetching it again", file.path, hash,
                  file.hash);
   }
 }

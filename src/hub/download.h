@@ -1,5 +1,6 @@
 #pragma once
-// One file of the hub into the cache: what was begun is gone on with, and only contents of the right hash get the name.
+// Fetches one file of the hub into the cache: resumes partial downloads and publishes only contents with the right
+// hash.
 
 #include <functional>
 
@@ -9,7 +10,7 @@
 
 namespace trireme::hub {
 
-/// What a fetch works with.
+/// The tools of a fetch.
 struct Transfer {
   const Settings& settings;
   Http& http;
@@ -17,12 +18,12 @@ struct Transfer {
   const Repository& repository;
 };
 
-/// Bytes of the file that are not in the cache yet.
+/// Bytes of the file that are missing in the cache.
 uint64_t missing_bytes(const Cache& cache, const RemoteFile& file);
 
-/// Makes blobs/HASH, unless it is there. `waiting` is called while another process fetches the same (FileLock). Throws
-/// Unreachable, NotThere, Error::io (no space: what has come stays and is gone on with), Error::data where size or hash
-/// are not those that were announced, twice.
+/// Makes blobs/HASH unless it exists. `waiting` is called while another process fetches the same file (FileLock).
+/// Throws Unreachable, NotThere, Error::io (no space: the next call resumes), Error::data if size or hash differ twice
+/// from the announced ones.
 void download(const Transfer& transfer, const std::string& commit, const RemoteFile& file, Meter& meter,
               const std::function<void()>& waiting);
 

@@ -21,22 +21,22 @@ namespace fs = std::filesystem;
 constexpr size_t kMostNamed = 12;
 constexpr uint64_t kSpareBytes = uint64_t{16} << 20;  // links, references and the folders' own blocks
 
-/// Before anything is fetched of what does not fit.
+/// Checks the space before anything is fetched.
 void require_space(const std::string& folder, const std::string& name, uint64_t bytes) {
   struct statvfs system {};
   if (bytes == 0 || statvfs(folder.c_str(), &system) != 0) return;
   const uint64_t space = uint64_t{system.f_bavail} * system.f_frsize;
   require(bytes + kSpareBytes <= space, ErrorKind::io,
-          "{} needs {} more in {}, which has {} free; make room, or let HF_HUB_CACHE name a folder with more", name,
+          "{} needs {} more in {}, which has {} free; free some space, or set HF_HUB_CACHE to a folder with more", name,
           human_bytes(bytes + kSpareBytes), folder, human_bytes(space));
 }
 
-/// Says once that another process is waited for.
+/// Logs once that it waits for another process.
 class Patience {
  public:
   Patience(std::string what, const Alive& alive) : what_(std::move(what)), alive_(alive) {}
   void operator()() {
-    if (!said_) log::info_all("{}: another process of this host fetches it; waiting", what_);
+    if (!said_) log::info_all("{}: waiting for another process on this host that fetches it", what_);
     said_ = true;
     alive_();
   }
@@ -75,7 +75,7 @@ class Fetch {
     Files shown = listing.files;
     const size_t hidden = shown.size() > kMostNamed ? shown.size() - kMostNamed : 0;
     shown.resize(shown.size() - hidden);
-    fail(ErrorKind::io, "the {} {} of the hub has no {}; it has {}{}", name_of(repository_.kind), repository_.name,
+    fail(ErrorKind::io, "the {} {} on the hub has no {}; it has {}{}", name_of(repository_.kind), repository_.name,
          selection.what(), shown.empty() ? "no files" : fmt::format("{}", fmt::join(shown, ", ")),
          hidden > 0 ? fmt::format(" and {} more", hidden) : "");
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Files of a repository into the cache, and what of it is there already.
+// Fetches files of a repository into the cache, and finds those already there.
 
 #include <functional>
 #include <optional>
@@ -12,21 +12,20 @@
 namespace trireme::hub {
 
 struct Snapshot {
-  std::string folder;  ///< of the cache, with the files below it
+  std::string folder;  ///< in the cache, with the files below it
   std::string commit;
-  Files files;  ///< those that were asked for
+  Files files;  ///< the requested files
 };
 
-/// Called about once a second while something is waited for or fetched; may throw to end it.
+/// Called about once a second while waiting or fetching; may throw to end it.
 using Alive = std::function<void()>;
 
-/// The snapshot of the cache that `revision` means, when it has all that is asked for. Asks nobody.
+/// The cached snapshot of `revision`, if it has all requested files. Does not use the network.
 std::optional<Snapshot> find_snapshot(const Settings& settings, const Repository& repository,
                                       const std::string& revision, const Selection& selection);
 
-/// Asks the hub what `revision` is now and brings what of it is missing. One process of a host does, the others wait
-/// for it with one line. Throws Unreachable, NotThere, Error::io, Error::data; Error::config where HF_HUB_OFFLINE is
-/// set.
+/// Asks the hub for the commit of `revision` and fetches the missing files. One process per host does so; the others
+/// log one line and wait. Throws Unreachable, NotThere, Error::io, Error::data; Error::config if HF_HUB_OFFLINE is set.
 Snapshot fetch(const Settings& settings, const Repository& repository, const std::string& revision,
                const Selection& selection, const Alive& alive);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(100);
 
-/// Whether the open file is still the one of that name: others may have removed it before it was locked.
+/// Whether the open file still has that name: others may have removed it before it was locked.
 bool is_named(int fd, const std::string& path) {
   struct stat open_one {};
   struct stat named {};
@@ -26,7 +26,7 @@ bool is_named(int fd, const std::string& path) {
          open_one.st_dev == named.st_dev;
 }
 
-/// A descriptor that holds the lock, or -1: somebody else does.
+/// A descriptor that holds the lock, or -1 if another process does.
 int try_lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
   require(fd >= 0, ErrorKind::io, "cannot create the lock {}: {}", path, std::strerror(errno));
@@ -48,7 +48,7 @@ int try_lock(const std::string& path) {
 FileLock::FileLock(const std::string& path, const std::function<void()>& waiting) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  require(!error, ErrorKind::io, "cannot create {}: {}; HF_HOME or HF_HUB_CACHE names another place for the cache",
+  require(!error, ErrorKind::io, "cannot create {}: {}; set HF_HOME or HF_HUB_CACHE to another place for the cache",
           std::filesystem::path(path).parent_path().string(), error.message());
   while ((fd_ = try_lock(path)) < 0) {
     waiting();

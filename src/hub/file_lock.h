@@ -1,16 +1,16 @@
 #pragma once
-// Locks between processes as huggingface_hub has them: flock() on a file of .locks/ in the cache.
+// Locks between processes, compatible with huggingface_hub: flock() on a file of .locks/ in the cache.
 
 #include <functional>
 #include <string>
 
 namespace trireme::hub {
 
-/// Held while it lives; the system lets go of it when its process ends, however that happens.
+/// Held while it exists; the system releases it when its process ends, however that happens.
 class FileLock {
  public:
-  /// Waits until nobody else holds it; `waiting` is called at once when somebody does and then every 100 ms, and may
-  /// throw. Makes the folders above. Throws Error::io, also where the file system has no such locks.
+  /// Waits for the lock; while another process holds it, calls `waiting` at once and then every 100 ms; `waiting` may
+  /// throw. Makes the parent folders. Throws Error::io, also if the file system does not support such locks.
   FileLock(const std::string& path, const std::function<void()>& waiting);
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -24,10 +24,10 @@ namespace {
 
 constexpr int kAttempts = 5;
 constexpr int kMostRedirects = 10;
-constexpr double kLongestWait = 300;  // seconds; a hub that asks for more is not waited for
+constexpr double kLongestWait = 300;  // seconds; does not wait longer for a hub
 constexpr size_t kMostText = size_t{64} << 20;
 
-/// Where distributions keep the certificates of authorities; the library knows only those of the one it was built on.
+/// Where distributions keep the certificates of authorities; the library only knows the place of its own distribution.
 std::string system_certificates() {
   for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                            "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
@@ -37,7 +37,7 @@ std::string system_certificates() {
   return "";
 }
 
-/// Another attempt may do better.
+/// Whether another attempt may succeed.
 bool is_passing(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
@@ -61,7 +61,7 @@ bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/// Seconds that the answer asks to wait; a number or a date.
+/// Seconds that the answer asks to wait, given as a number or a date.
 std::optional<double> retry_after(const Answer& answer) {
   const std::string text = answer.header("retry-after");
   if (text.empty()) return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<double> retry_after(const Answer& answer) {
   return std::max(std::difftime(date, std::time(nullptr)), 0.0);
 }
 
-/// The n-th wait, with a part by chance: the nodes of a cluster come back one after the other.
+/// The n-th wait, partly random, so that the nodes of a cluster return one after the other.
 double backoff(double first, int failures) {
   thread_local std::minstd_rand random{std::random_device{}()};
   return first * std::ldexp(1.0, failures - 1) * (1 + 0.25 * std::generate_canonical<double, 16>(random));
@@ -86,22 +86,22 @@ std::string Answer::header(const std::string& name) const {
   return found == headers.end() ? "" : found->second;
 }
 
-/// One exchange as the library's callbacks see it.
+/// One exchange, for the library's callbacks.
 struct Http::Attempt {
   Http* http = nullptr;
   Receiver* receiver = nullptr;
   Answer answer;
-  bool begun = false;          ///< the receiver heard of it
+  bool begun = false;          ///< the receiver was informed
   bool moved = false;          ///< and took bytes
-  std::exception_ptr failure;  ///< from a function of ours
-  std::string reason;          ///< why it failed and may be repeated; empty: it did not
+  std::exception_ptr failure;  ///< from a callback
+  std::string reason;          ///< why it failed, if it may be repeated; else empty
   std::array<char, CURL_ERROR_SIZE> text{};
 
   static size_t on_header(char* data, size_t, size_t size, void* self) {
     auto& answer = static_cast<Attempt*>(self)->answer;
     std::string_view line(data, size);
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.remove_suffix(1);
-    if (line.starts_with("HTTP/")) {  // also a proxy's, before the one that counts
+    if (line.starts_with("HTTP/")) {  // also of a proxy, before the final one
       answer.headers.clear();
       return size;
     }
@@ -136,7 +136,7 @@ struct Http::Attempt {
     }
   }
 
-  /// Tells the receiver, once, that its answer is there.
+  /// Informs the receiver, once, that its answer has arrived.
   void begin() {
     if (receiver == nullptr || begun) return;
     long status = 0;
@@ -175,7 +175,7 @@ Http::~Http() { curl_easy_cleanup(curl_); }
 
 void Http::configure(bool head, const Url& url, Attempt& attempt) {
   const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(curl_, option, value); };
-  curl_easy_reset(curl_);  // connections stay
+  curl_easy_reset(curl_);  // keeps connections
   set(CURLOPT_URL, url.text().c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, 0L);
@@ -186,7 +186,7 @@ void Http::configure(bool head, const Url& url, Attempt& attempt) {
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stalled_seconds));
   if (!certificates_.empty()) set(CURLOPT_CAINFO, certificates_.c_str());
-  if (url.scheme == "http") set(CURLOPT_PROXY, "");  // this host's own: what is in clear stays here
+  if (url.scheme == "http") set(CURLOPT_PROXY, "");  // this host only: unencrypted data must not leave it
   set(CURLOPT_ERRORBUFFER, attempt.text.data());
   set(CURLOPT_HEADERFUNCTION, &Attempt::on_header);
   set(CURLOPT_HEADERDATA, &attempt);
@@ -199,7 +199,7 @@ void Http::configure(bool head, const Url& url, Attempt& attempt) {
 
 Answer Http::exchange(bool head, const Url& url, Receiver* receiver, Attempt& attempt) {
   require(url.may_be_asked(), ErrorKind::data,
-          "{} is neither https nor on this host: nothing is asked for without encryption", url.shown());
+          "{} is neither https nor on this host: Trireme sends no unencrypted requests", url.shown());
   attempt.http = this;
   attempt.receiver = receiver;
   attempt.answer = {};
@@ -208,7 +208,7 @@ Answer Http::exchange(bool head, const Url& url, Receiver* receiver, Attempt& at
   attempt.failure = nullptr;
   attempt.reason.clear();
   configure(head, url, attempt);
-  // Sizes and ranges are those of the file, not of something compressed.
+  // Sizes and ranges refer to the file, not to a compressed form.
   curl_slist* lines = curl_slist_append(nullptr, "Accept-Encoding: identity");
   const uint64_t from = receiver == nullptr ? 0 : receiver->have();
   if (from > 0) lines = curl_slist_append(lines, fmt::format("Range: bytes={}-", from).c_str());
@@ -223,11 +223,10 @@ Answer Http::exchange(bool head, const Url& url, Receiver* receiver, Attempt& at
   if (is_passing(code)) {
     attempt.reason = text;
   } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE) {
-    throw Unreachable(
-        ErrorKind::io,
-        fmt::format("{} cannot be trusted: {}; SSL_CERT_FILE names the certificates of the authorities to "
-                    "trust (now {}), which the package ca-certificates brings",
-                    url.shown(), text, certificates_.empty() ? "none" : certificates_));
+    throw Unreachable(ErrorKind::io,
+                      fmt::format("{} is not trusted: {}; set SSL_CERT_FILE to the certificates of trusted authorities "
+                                  "(now {}), which the package ca-certificates installs",
+                                  url.shown(), text, certificates_.empty() ? "none" : certificates_));
   } else if (code != CURLE_OK) {
     throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}", url.shown(), text));
   }
@@ -236,7 +235,7 @@ Answer Http::exchange(bool head, const Url& url, Receiver* receiver, Attempt& at
   attempt.answer.status = static_cast<int>(status);
   reached_ = reached_ || status > 0;
   if (code == CURLE_OK && is_passing(attempt.answer.status)) attempt.reason = fmt::format("status {}", status);
-  if (attempt.reason.empty()) attempt.begin();  // a file without bytes
+  if (attempt.reason.empty()) attempt.begin();  // an empty file
   return attempt.answer;
 }
 
@@ -246,7 +245,7 @@ Answer Http::follow(bool head, const Url& url, Receiver* receiver, Attempt& atte
     Answer answer = exchange(head, at, receiver, attempt);
     if (!attempt.reason.empty() || !is_redirect(answer.status)) return answer;
     const std::string location = answer.header("location");
-    require(!location.empty(), ErrorKind::data, "{} redirects to nowhere", at.shown());
+    require(!location.empty(), ErrorKind::data, "{} redirects without a target", at.shown());
     Url next = redirected(at, location);
     require(next.may_be_asked(), ErrorKind::data,
             "{} redirects to {}, which is neither https nor on this host; nothing is fetched from there", at.shown(),
@@ -272,20 +271,20 @@ Answer Http::send(bool head, const Url& url, Receiver* receiver) {
     Attempt attempt;
     Answer answer = follow(head, url, receiver, attempt);
     if (attempt.reason.empty() && attempt.begun && !receiver->whole())
-      attempt.reason = "the connection ended before the file did";
+      attempt.reason = "the connection ended before the end of the file";
     if (attempt.reason.empty()) return answer;
     failures = attempt.moved ? 1 : failures + 1;
     const std::optional<double> asked = retry_after(answer);
-    // A machine without a network is not kept waiting; one that has lost it for a moment is.
+    // Does not wait if the network was never reached, only if it was lost.
     const int most = reached_ || attempt.answer.status > 0 ? kAttempts : settings_.first_attempts;
     if (failures >= most)
       throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}{}", url.shown(), attempt.reason,
                                                    most > 1 ? fmt::format(" ({} attempts)", most) : ""));
     const double seconds = asked.value_or(backoff(settings_.first_wait, failures));
     if (seconds > kLongestWait)
-      throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}, and it asks to come back in {:.0f} s",
+      throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}, and it asks to retry after {:.0f} s",
                                                    url.shown(), attempt.reason, seconds));
-    log::info_all("{}: {}; trying again in {:.1f} s{}", url.shown(), attempt.reason, seconds,
+    log::info_all("{}: {}; retrying in {:.1f} s{}", url.shown(), attempt.reason, seconds,
                   attempt.moved ? "" : fmt::format(" (attempt {} of {})", failures + 1, most));
     wait(seconds);
   }

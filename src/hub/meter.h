@@ -1,6 +1,6 @@
 #pragma once
-// How far a fetch is: a line below the messages of a terminal, elsewhere a line every ten seconds, with rate and time
-// left.
+// Progress of a fetch: on a terminal a line below the messages, elsewhere a line every ten seconds, with rate and
+// remaining time.
 
 #include <cstdint>
 #include <string>
@@ -11,18 +11,18 @@ namespace trireme::hub {
 
 class Meter {
  public:
-  /// `total`: bytes that are still to come.
+  /// `total`: remaining bytes.
   Meter(std::string name, uint64_t total);
   ~Meter();
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
   void set_file(std::string file) { file_ = std::move(file); }
-  /// Bytes that have come.
+  /// Bytes received.
   void add(uint64_t bytes);
-  /// A file begins anew: so many of its bytes have to come again.
+  /// A file starts again: this many of its bytes must be fetched again.
   void take_back(uint64_t bytes) { total_ += bytes; }
-  /// Shows the line when it is time to; called now and then.
+  /// Shows the line if it is due; call it repeatedly.
   void show();
   /// "gpt2 model.safetensors: 1.0 MB of 4.0 MB (25 %), 3.3 MB/s, 1 s left"
   std::string line() const;

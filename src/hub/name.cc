@@ -42,8 +42,8 @@ std::string Repository::path() const { return (kind == Kind::model ? "" : "datas
 
 Repository checked_repository(Kind kind, std::string_view name) {
   require(is_name(name), ErrorKind::usage,
-          "\"{}\" is not a name on the Hugging Face hub: NAME or OWNER/NAME of letters, digits, '-', '_' and '.' was "
-          "expected, as in EleutherAI/pythia-160m",
+          "\"{}\" is not a name on the Hugging Face hub: expected NAME or OWNER/NAME of letters, digits, '-', '_' and "
+          "'.', as in EleutherAI/pythia-160m",
           name);
   return {kind, std::string(name)};
 }
@@ -89,7 +89,7 @@ bool is_safe_path(std::string_view path) {
 
 void require_revision(std::string_view revision) {
   require(is_safe_path(revision) && revision.size() <= 255, ErrorKind::usage,
-          "\"{}\" is not a revision: a branch, a tag or a commit was expected", revision);
+          "\"{}\" is not a revision: expected a branch, a tag or a commit", revision);
 }
 
 bool is_commit(std::string_view text) {

@@ -1,5 +1,5 @@
 #pragma once
-// Names of the Hugging Face hub, and which of the names that come from outside may become paths.
+// Names of the Hugging Face hub, and checks of outside names that become paths.
 
 #include <cstdint>
 #include <string>
@@ -17,36 +17,36 @@ struct Repository {
   Kind kind = Kind::model;
   std::string name;  ///< "gpt2", "EleutherAI/pythia-160m"
 
-  /// Of the cache: "models--EleutherAI--pythia-160m".
+  /// Folder in the cache: "models--EleutherAI--pythia-160m".
   std::string folder() const;
-  /// Behind the endpoint: "" and "datasets/" before the name.
+  /// After the endpoint: "" or "datasets/", then the name.
   std::string path() const;
   bool operator==(const Repository&) const = default;
 };
 
-/// Throws Error::usage for what is no name of the hub: one or two parts of letters, digits, '-', '_' and '.', which
-/// neither begin nor end with '-' or '.' nor hold "--" or "..".
+/// Throws Error::usage unless it is a name of the hub: one or two parts of letters, digits, '-', '_' and '.', which
+/// neither begin nor end with '-' or '.' nor contain "--" or "..".
 Repository checked_repository(Kind kind, std::string_view name);
 
-/// Whether the path could be meant as a name on the hub: "gpt2", "facebook/opt-125m", also behind "models/", and with
-/// "@REVISION" behind it. One whose first part is a folder here, or which ends like a file that is read, is not.
+/// Whether the path can be a name on the hub: "gpt2", "facebook/opt-125m", also after "models/" and with "@REVISION" at
+/// the end. Not if its first part is a local folder or it ends like a readable file.
 bool looks_like_name(std::string_view path);
-/// The name that such a path means: without "models/" and "@REVISION".
+/// The name in such a path: without "models/" and "@REVISION".
 std::string name_in(std::string_view path);
-/// What stands behind the '@', as huggingface_hub writes it in hf://NAME@REVISION; "main" where there is none. Throws
-/// Error::usage as require_revision().
+/// The part after the '@', as in huggingface_hub's hf://NAME@REVISION; "main" if missing. Throws Error::usage as
+/// require_revision().
 std::string revision_in(std::string_view path);
 inline constexpr const char* kMainRevision = "main";
 
-/// Whether a name from the hub's list of files can be a path below a folder: relative, no part empty, "." or "..", no
+/// Whether a name from the hub's list of files is a safe path below a folder: relative, no part empty, "." or "..", no
 /// control characters or backslashes.
 bool is_safe_path(std::string_view path);
-/// Branch, tag or commit; the same rule, at most 255 bytes. Throws Error::usage.
+/// Requires a branch, tag or commit by the same rule, at most 255 bytes. Throws Error::usage.
 void require_revision(std::string_view revision);
-/// Forty hexadecimal digits in small letters.
+/// Forty lower-case hexadecimal digits.
 bool is_commit(std::string_view text);
 
-/// As part of a URL's path; '/' stays unless `whole`, which makes one part of all of it.
+/// Escapes a part of a URL's path; '/' stays unless `whole`, which makes a single part.
 std::string url_encoded(std::string_view text, bool whole = false);
 
 }  // namespace trireme::hub

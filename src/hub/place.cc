@@ -26,7 +26,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, unreadable);
 }
 
-/// What is there with all that is asked for, or what the hub has.
+/// The cached snapshot with all requested files, or the hub's.
 struct Looked {
   std::optional<Snapshot> snapshot;
   std::string why_not;
@@ -35,7 +35,7 @@ struct Looked {
 Looked ask(const Settings& settings, const Repository& repository, const std::string& revision,
            const Selection& selection, const Alive& alive) {
   try {
-    if (settings.offline) return {std::nullopt, "HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked"};
+    if (settings.offline) return {std::nullopt, "HF_HUB_OFFLINE is set, so the Hugging Face hub is not used"};
     return {fetch(settings, repository, revision, selection, alive), ""};
   } catch (const Unreachable& e) {
     return {std::nullopt, e.what()};
@@ -53,7 +53,7 @@ Looked look(const Settings& settings, const Repository& repository, const std::s
   return ask(settings, repository, revision, selection, alive);
 }
 
-/// A model with a tokenizer; without one only where the hub has none or cannot be asked.
+/// A model with a tokenizer; without one only if the hub has none or is unreachable.
 class CompleteModel final : public Selection {
  public:
   Files first(const Files& all) const override { return model_.first(all); }
@@ -106,7 +106,7 @@ Place place_of(const std::string& given, const Selection& wanted, const Selectio
   return {looked.snapshot->folder, ""};
 }
 
-/// "OWNER/NAME@REVISION/PATTERN" in its parts.
+/// The parts of "OWNER/NAME@REVISION/PATTERN".
 struct DataWords {
   std::string name, revision = kMainRevision;
   std::optional<std::string> pattern;
@@ -128,7 +128,7 @@ DataWords split_data(const std::string& given) {
   return words;
 }
 
-/// The name of a part of the data by its file's name: "train", "validation" or "test"; "" where it tells none.
+/// The split named in a file's name: "train", "validation" or "test"; "" if none.
 std::string split_of(const std::string& file) {
   const std::string name = fs::path(file).filename().string();
   for (const auto& [word, split] :
@@ -139,7 +139,7 @@ std::string split_of(const std::string& file) {
   return "";
 }
 
-/// What `prepare` reads of a data set when nothing more is said: its texts for training.
+/// Files that `prepare` reads by default: the texts for training.
 class TrainingData final : public Selection {
  public:
   explicit TrainingData(std::string name) : name_(std::move(name)) {}
@@ -154,7 +154,7 @@ class TrainingData final : public Selection {
       if (split != "train") others.insert(split.empty() ? file : split);
     }
     if (train.size() < files.size())
-      log::info("{}: taking its {} for training, not {}; {}/PATTERN names others", name_,
+      log::info("{}: using its {} for training, not {}; select others with {}/PATTERN", name_,
                 count_text(train.size(), "file"), fmt::join(others, ", "), name_);
     return train;
   }
@@ -191,14 +191,14 @@ std::string advice(const Settings& settings, const Repository& repository, const
   std::string option = repository.kind == Kind::model ? "" : " --dataset";
   if (revision != kMainRevision) option += " --revision " + revision;
   return fmt::format(
-      "; {}by hand: `trireme fetch {}{}` where there is a connection, and its folder {}/{} copied to here",
+      "; {}run `trireme fetch {}{}` on a connected machine and copy its folder {}/{} to this one",
       close.empty() ? "" : fmt::format("the nearest {} in the cache is {}; ", name_of(repository.kind), close),
       repository.name, option, settings.cache, repository.folder());
 }
 
 Place place_of_model(const std::string& given, const Alive& alive) {
   if (exists(given + "/config.json") && looks_like_name(given) && given.find('.') != 0)
-    log::info("{} is the folder of that name here, not a model of the hub", given);
+    log::info("{} is the local folder of that name, not a model of the hub", given);
   return place_of(given, CompleteModel(), ModelSelection(), alive);
 }
 
@@ -227,7 +227,7 @@ std::vector<std::string> still_to_fetch(const Named& named, const Settings& sett
     if (is_only_a_name(given) && !find_snapshot(settings, {Kind::model, name_in(given)}, revision_in(given), selection))
       missing.push_back(given);
   };
-  if (settings.offline)  // as place_of_model() does where nobody can be asked
+  if (settings.offline)  // as place_of_model() does if the hub is unreachable
     look_for(named.model, ModelSelection());
   else
     look_for(named.model, CompleteModel());
@@ -255,7 +255,7 @@ PlaceOfData place_of_data(const std::string& given, const Alive& alive) {
   const Repository repository = checked_repository(Kind::dataset, name);
   std::unique_ptr<Selection> selection = std::make_unique<TrainingData>(name);
   if (words.pattern) selection = std::make_unique<GlobSelection>(Files{*words.pattern});
-  // Only the hub knows which files there are, and so whether all of them are here.
+  // Only the hub knows which files exist, and so whether all of them are cached.
   Looked looked = ask(settings, repository, words.revision, *selection, alive);
   if (!looked.snapshot) {
     looked.snapshot = find_snapshot(settings, repository, words.revision, *selection);

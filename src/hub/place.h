@@ -1,6 +1,6 @@
 #pragma once
-// A model, a tokenizer or a data set where a user gives a path: what is here wins, then what the cache has, then the
-// hub is asked.
+// Finds a model, a tokenizer or a data set that a user names by a path: locally first, then in the cache, then on the
+// hub.
 
 #include <string>
 #include <vector>
@@ -10,46 +10,45 @@
 namespace trireme::hub {
 
 struct Place {
-  std::string path;     ///< to read: the given one, or one in the cache
-  std::string why_not;  ///< nothing is there: the reason, as a sentence behind "; "
+  std::string path;     ///< to read: the given path, or one in the cache
+  std::string why_not;  ///< if nothing was found: the reason, as a clause after "; "
 };
 
-/// `given` is returned as it is where something is there, or where it can be no name of the hub. A folder that could be
-/// meant for the hub's model is named once.
+/// Returns `given` if it exists or cannot be a name of the hub. Logs once if a local folder hides a model of the hub.
 Place place_of_model(
     const std::string& given, const Alive& alive = [] {});
 Place place_of_tokenizer(
     const std::string& given, const Alive& alive = [] {});
 
-/// Folder with the files of the task ("mrpc") below it: of the data set nyu-mll/glue, or of glue, as it was called.
+/// Folder with the files of the task ("mrpc") below it: of the data set nyu-mll/glue, or of glue, its former name.
 Place place_of_glue(
     const std::string& task, const Alive& alive = [] {});
 
 /// Files of a data set: "OWNER/NAME", or "OWNER/NAME/PATTERN" for some of them; "OWNER/NAME@REVISION" and
-/// "OWNER/NAME@REVISION/PATTERN", whose revision has no '/' unless it begins with "refs/" and two parts follow. Of the
-/// first form those for training, where their names tell train, validation and test apart, which a line says.
+/// "OWNER/NAME@REVISION/PATTERN", whose revision has no '/' unless it begins with "refs/" and two parts follow. The
+/// first form selects those for training if the names distinguish train, validation and test; a log line says so.
 struct PlaceOfData {
   Files files;  ///< paths to read
   std::string why_not;
 };
-/// Throws Error::usage where the data set has several folders to choose from, naming them.
+/// Throws Error::usage if the data set has several folders to choose from, naming them.
 PlaceOfData place_of_data(
     const std::string& given, const Alive& alive = [] {});
 
-/// What of a run is given by names.
+/// Inputs of a run given by name.
 struct Named {
-  std::string model = {}, tokenizer = {}, glue_task = {};  ///< empty: not asked for
+  std::string model = {}, tokenizer = {}, glue_task = {};  ///< empty: not requested
   bool operator==(const Named&) const = default;
 };
-/// Those that are neither here nor in the cache.
+/// Those that are neither local nor in the cache.
 std::vector<std::string> still_to_fetch(const Named& named);
 std::vector<std::string> still_to_fetch(const Named& named, const Settings& settings);
 
-/// Whether something would have to be fetched: a name of the hub under which nothing lies here.
+/// Whether something must be fetched: a name of the hub without a local file or folder.
 bool is_only_a_name(const std::string& given);
 
-/// "glue/mrpc" or "glue" as the repository that has it, with the pattern of the files; else the name itself with no
-/// pattern; each with the revision that stands behind an '@'.
+/// "glue/mrpc" or "glue" as its repository with the pattern of the files; else the name itself without a pattern; each
+/// with the revision after an '@'.
 struct NamedData {
   Repository repository;
   Files patterns;
@@ -57,7 +56,7 @@ struct NamedData {
 };
 NamedData named_data(const std::string& given);
 
-/// Behind an error about a name: the nearest one in the cache, and how to bring the files by hand.
+/// Appended to an error about a name: the nearest one in the cache, and how to copy the files by hand.
 std::string advice(const Settings& settings, const Repository& repository, const std::string& revision = kMainRevision);
 
 }  // namespace trireme::hub

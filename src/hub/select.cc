@@ -30,13 +30,13 @@ constexpr const char* kModelFiles[] = {"config.json", "generation_config.json"};
 
 bool has(const Files& files, const std::string& name) { return std::ranges::binary_search(files, name); }
 
-/// The form of the weights that is read; empty: none.
+/// The format of the weights to read; empty: none.
 std::string weights_of(const Files& files) {
   const auto found = std::ranges::find_if(kWeights, [&](const char* name) { return has(files, name); });
   return found == std::end(kWeights) ? "" : *found;
 }
 
-/// Files that an index names, beside it.
+/// Files that an index names, in its folder.
 Files parts_of(const std::string& folder, const std::string& index) {
   const std::string path = folder + "/" + index;
   const Json json = read_json(path);
@@ -45,7 +45,7 @@ Files parts_of(const std::string& folder, const std::string& index) {
   std::set<std::string> names;
   for (const auto& [tensor, file] : map->items()) {
     require(file.is_string() && is_safe_path(file.get<std::string>()), ErrorKind::data,
-            "{}: the tensor {} lies in {}, no file beside it", path, tensor, dump_valid_json(file));
+            "{}: the tensor {} is in {}, which is not a file beside it", path, tensor, dump_valid_json(file));
     names.insert(file.get<std::string>());
   }
   return {names.begin(), names.end()};
@@ -75,7 +75,7 @@ Files ModelSelection::then(const Files& all, const std::string& folder) const {
   if (!weights.ends_with(".index.json")) return {};
   const Files parts = parts_of(folder, weights);
   for (const std::string& part : parts)
-    require(has(all, part), ErrorKind::data, "{}/{} names {}, which the hub does not have", folder, weights, part);
+    require(has(all, part), ErrorKind::data, "{}/{} names {}, which is missing on the hub", folder, weights, part);
   return parts;
 }
 
@@ -136,7 +136,7 @@ bool DataSelection::whole(const Files& here, const std::string&) const {
 }
 
 bool has_all_parts(const Files& files) {
-  std::map<std::string, std::pair<size_t, size_t>> groups;  // by name with the number cut out: parts, parts there
+  std::map<std::string, std::pair<size_t, size_t>> groups;  // by name without the number: parts, existing parts
   for (const std::string& file : files) {
     const size_t of = file.rfind("-of-");
     if (of == file.npos || of < 6 || file[of - 6] != '-') continue;

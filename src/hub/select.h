@@ -1,5 +1,5 @@
 #pragma once
-// Which files of a repository are wanted, by their names, and whether those that are there are enough.
+// Selects the needed files of a repository by name, and checks whether the existing ones suffice.
 
 #include <span>
 #include <string>
@@ -9,16 +9,16 @@ namespace trireme::hub {
 
 using Files = std::vector<std::string>;  ///< relative paths, sorted
 
-/// What is looked for in a repository.
+/// Files to look for in a repository.
 class Selection {
  public:
   virtual ~Selection() = default;
-  /// Of all files; what() is what the error for none of them names.
+  /// Selects from all files; the error for an empty selection contains what().
   virtual Files first(const Files& all) const = 0;
   virtual std::string what() const = 0;
-  /// What files in `folder`, which has first(), say that is needed besides.
+  /// Further files needed according to the files in `folder`, which has first().
   virtual Files then(const Files& all, const std::string& folder) const;
-  /// Whether a snapshot with these files has what is needed.
+  /// Whether a snapshot with these files is sufficient.
   virtual bool whole(const Files& here, const std::string& folder) const = 0;
 };
 
@@ -39,7 +39,7 @@ class TokenizerSelection final : public Selection {
   bool whole(const Files& here, const std::string& folder) const override;
 };
 
-/// Files that one of the patterns matches; '*' also matches '/'.
+/// Files that match one of the patterns; '*' also matches '/'.
 class GlobSelection final : public Selection {
  public:
   explicit GlobSelection(Files patterns) : patterns_(std::move(patterns)) {}
@@ -51,7 +51,7 @@ class GlobSelection final : public Selection {
   Files patterns_;
 };
 
-/// Texts of a data set: the Parquet files; where there are none the jsonl files, else the texts (also compressed).
+/// Texts of a data set: the Parquet files, else the jsonl files, else the text files (also compressed).
 class DataSelection final : public Selection {
  public:
   Files first(const Files& all) const override;
@@ -59,7 +59,7 @@ class DataSelection final : public Selection {
   bool whole(const Files& here, const std::string& folder) const override;
 };
 
-/// Whether files that are numbered as parts of a whole (NAME-00000-of-00007.END) are there with all others of them.
+/// Whether every set of numbered parts (NAME-00000-of-00007.END) is complete.
 bool has_all_parts(const Files& files);
 
 }  // namespace trireme::hub

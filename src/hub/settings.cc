@@ -29,7 +29,7 @@ bool is_true(std::string text) {
   return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
 }
 
-/// "~/x" as shells and Python take it.
+/// Expands "~/x" as shells and Python do.
 std::string expanded(std::string path, const std::string& home) {
   if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home);
   return path;
@@ -49,11 +49,11 @@ std::string read_token(const Environment& environment, const std::string& home, 
     std::error_code unreadable;
     if (fs::is_regular_file(path, unreadable)) token = trimmed(read_text(path, kMostTokenBytes));
   }
-  // It becomes a line of a request: nothing in it may end that line.
+  // It becomes a line of a request, so it must not contain line breaks.
   const bool plain = std::ranges::all_of(token, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
   require(plain, ErrorKind::config,
-          "the token of the Hugging Face hub (HF_TOKEN or its file) has blanks or control "
-          "characters in it; it was expected to be one word like hf_...");
+          "the token of the Hugging Face hub (HF_TOKEN or its file) contains blanks or control characters; expected "
+          "one word like hf_...");
   return token;
 }
 
@@ -70,9 +70,9 @@ int seconds(const Environment& environment, const char* name, int otherwise) {
 std::string checked_endpoint(std::string text) {
   while (text.ends_with('/')) text.pop_back();
   const Url url = parse_url(text);
-  require(url.query.empty(), ErrorKind::config, "HF_ENDPOINT {} has a query; https://HOST was expected", url.shown());
+  require(url.query.empty(), ErrorKind::config, "HF_ENDPOINT {} has a query; expected https://HOST", url.shown());
   require(url.may_be_asked(), ErrorKind::config,
-          "HF_ENDPOINT is {}; an https URL was expected (http is for a hub on this host only)", url.shown());
+          "HF_ENDPOINT is {}; expected an https URL (http is for a hub on this host only)", url.shown());
   return text;
 }
 
@@ -84,7 +84,7 @@ Settings read_settings(const Environment& environment) {
   if (folder.empty()) {
     const std::string base = value_of(environment, {"XDG_CACHE_HOME"});
     require(!base.empty() || !home.empty(), ErrorKind::config,
-            "neither HF_HOME nor HOME is set: nobody knows where models and data sets are kept; set HF_HOME");
+            "neither HF_HOME nor HOME is set: cannot locate the cache of models and data sets; set HF_HOME");
     folder = (base.empty() ? home + "/.cache" : base) + "/huggingface";
   }
   Settings settings;

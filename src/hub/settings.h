@@ -1,5 +1,5 @@
 #pragma once
-// The variables that Hugging Face's own programs are set with, so that both work on the same cache with the same hub.
+// The environment variables of Hugging Face's programs, so that both use the same cache and hub.
 
 #include <functional>
 #include <span>
@@ -15,24 +15,24 @@ struct Settings {
   std::string
       certificates;  ///< file of authorities: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE; empty: the system's
   int connect_seconds = 10;  ///< HF_HUB_ETAG_TIMEOUT
-  int first_attempts = 2;    ///< until some server has answered; five from then on
-  int stalled_seconds = 10;  ///< HF_HUB_DOWNLOAD_TIMEOUT: without a byte for so long a transfer is begun anew
+  int first_attempts = 2;    ///< until a server has answered; five after that
+  int stalled_seconds = 10;  ///< HF_HUB_DOWNLOAD_TIMEOUT: restarts a transfer without a byte for this long
   double first_wait = 1;     ///< seconds before the second attempt; doubles with each
 };
 
-/// Variables that say how to reach the hub and its cache: a launcher passes them on to all hosts.
+/// Variables for reaching the hub and its cache; a launcher passes them to all hosts.
 std::span<const char* const> passed_variables();
 
-/// nullptr for a variable that is not set.
+/// Returns nullptr for an unset variable.
 using Environment = std::function<const char*(const char*)>;
 
-/// Throws Error::config for an endpoint that is no https URL (http is for this host only), a time that is no number of
-/// seconds, or where neither HF_HOME nor HOME tells where the cache is.
+/// Throws Error::config for an endpoint that is not an https URL (http is for this host only), a time that is not a
+/// number of seconds, or if neither HF_HOME nor HOME is set.
 Settings read_settings(const Environment& environment);
-/// Of this process.
+/// From this process's environment.
 Settings read_settings();
-/// Of this process, for a name that may be a mistyped path: one attempt, and unless HF_HUB_ETAG_TIMEOUT is set 3 s to
-/// connect.
+/// From this process's environment, for a name that may be a mistyped path: one attempt, and 3 s to connect unless
+/// HF_HUB_ETAG_TIMEOUT is set.
 Settings settings_for_names();
 
 }  // namespace trireme::hub

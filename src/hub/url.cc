@@ -65,7 +65,7 @@ Url parse_url(std::string_view text) {
     good = (url.scheme == "https" || url.scheme == "http") && split_authority(rest.substr(0, end), url);
     split_target(rest.substr(end), url);
   }
-  require(good, ErrorKind::data, "\"{}\" is no URL of a hub; https://HOST/... was expected",
+  require(good, ErrorKind::data, "\"{}\" is not a URL of a hub; expected https://HOST/...",
           text.substr(0, text.find_first_of("?@")));
   return url;
 }
@@ -76,7 +76,7 @@ Url redirected(const Url& base, std::string_view location) {
   if (location.starts_with("//")) return parse_url(base.scheme + ":" + std::string(location));
   Url url = base;
   const bool clean = std::ranges::none_of(location, [](unsigned char c) { return c <= 0x20 || c == 0x7F; });
-  require(clean && !location.empty(), ErrorKind::data, "{} redirects to \"{}\", which is no URL", base.shown(),
+  require(clean && !location.empty(), ErrorKind::data, "{} redirects to \"{}\", which is not a URL", base.shown(),
           location);
   if (location.starts_with('/')) {
     split_target(location, url);

@@ -1,5 +1,5 @@
 #pragma once
-// What of a URL decides where a request goes and who may see the token.
+// The parts of a URL that decide where a request goes and who may see the token.
 
 #include <string>
 #include <string_view>
@@ -7,11 +7,11 @@
 namespace trireme::hub {
 
 struct Url {
-  std::string scheme, host, port;  ///< small letters; port: "443" or "80" where none is given
+  std::string scheme, host, port;  ///< lower case; port: "443" or "80" by default
   std::string path, query;         ///< path begins with '/'; query without '?'
 
   std::string text() const;
-  /// Without user, password, query and fragment, which may hold secrets: as messages show it.
+  /// For messages: without user, password, query and fragment, which may contain secrets.
   std::string shown() const;
   bool same_origin(const Url& other) const {
     return scheme == other.scheme && host == other.host && port == other.port;
@@ -21,9 +21,9 @@ struct Url {
   bool may_be_asked() const { return scheme == "https" || (scheme == "http" && is_this_host()); }
 };
 
-/// Throws Error::data for what is no absolute http or https URL; one that names a user is none.
+/// Throws Error::data unless it is an absolute http or https URL without a user.
 Url parse_url(std::string_view text);
-/// Where a Location header of an answer from `base` leads. Throws Error::data.
+/// The target of a Location header in an answer from `base`. Throws Error::data.
 Url redirected(const Url& base, std::string_view location);
 
 }  // namespace trireme::hub

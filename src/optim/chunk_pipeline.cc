@@ -9,10 +9,10 @@
 namespace trireme {
 namespace {
 
-// Sent and not yet there, per peer: what hides one message's round trip behind others.
+// In flight per peer: enough to hide one message's round trip behind others.
 constexpr int64_t kBytesOnTheirWay = 4 << 20;
 constexpr int64_t kFewestSlots = 4, kMostSlots = 128;
-// Of all slots together. Up to 64 ranks that share memory, in chunks of 256 KiB, stay below it.
+// For all slots together. Up to 64 ranks that share memory, in chunks of 256 KiB, stay below it.
 constexpr size_t kMostBufferBytes = 64 << 20;
 constexpr int64_t kChunkMultiple = 32;  // elements: rows of buffers begin on a 64-byte line even as bf16
 
@@ -23,8 +23,8 @@ int64_t slot_count(int64_t longest, DType wire, int ranks) {
 
 using Route = ChunkPipeline::Route;
 
-/// Buffers of a slot, in chunks: Slot::reduced, and for each rank those of contributions and of sums. In shared memory
-/// one for each rank, its own one for the sum.
+/// Buffers of a slot, in chunks: Slot::reduced, and for each rank one for contributions and one for sums. In shared
+/// memory one for each rank; this rank's one is for the sum.
 int64_t chunks_per_slot(const Route& route) {
   const int64_t ranks = route.ranks;
   switch (route.exchange) {
@@ -58,7 +58,7 @@ View empty_message() { return {nullptr, DType::u8, Shape{0}}; }
 /// The first n elements.
 View part(View x, int64_t n) { return x.rows_slice(0, n); }
 
-/// Looks no further than the first that is not: one look moves everything, and each costs.
+/// Stops at the first that is not done: one test makes progress on everything, and each costs time.
 bool all_done(std::vector<Handle>& handles) {
   return std::ranges::all_of(handles, [](Handle& handle) { return handle.test(); });
 }
@@ -90,7 +90,7 @@ ChunkPipeline::ChunkPipeline(View array, Communicator& group, Ops& ops, Context&
   if (route_.one_host && ops.device().is_host() && group.rank() == 0) {
     log::info(
         "the ranks of this host cannot map each other's memory (containers that hide processes?): gradients travel as "
-        "messages, which takes longer");
+        "messages, which is slower");
   }
   route_.one_host = false;
   buffers_ = Arena(bytes_for(route_, longest), ops.device());
@@ -126,8 +126,8 @@ void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, const Route& route, i
   if (shares(route)) take(slot.gathered);
 }
 
-/// Of every slot a row for each rank: what it is to add, in its own one what it has added up. Where sums are there
-/// already, the own one alone.
+/// Per slot a row for each rank with its contribution; this rank's row has the sum. If the sums exist already, this row
+/// only.
 void ChunkPipeline::share_buffers(int64_t longest) {
   const int own = group_.rank(), ranks = group_.size();
   const size_t bytes = row_bytes(route_.wire, longest);
@@ -149,7 +149,7 @@ void ChunkPipeline::share_buffers(int64_t longest) {
   }
 }
 
-/// In an order that spreads the load: everyone begins with the next rank.
+/// In an order that spreads the load: every rank begins with the next one.
 template <class Do>
 void ChunkPipeline::for_peers(Do action) {
   const int size = group_.size(), rank = group_.rank();
@@ -170,7 +170,7 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
   slot.chunk = chunk;
   slot.phase = Slot::Phase::summing;
   const int64_t own = chunk.length(group_.rank());
-  // Without contributions an empty message in their place says that the slot of the sum may be written again.
+  // Without contributions an empty message announces that the slot of the sum may be overwritten.
   const bool contributes = reduces(route_);
   const auto contribution = [&](View x, int64_t n) { return contributes ? payload(part(x, n)) : empty_message(); };
   for_peers([&](int peer) {
@@ -178,7 +178,7 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
     const int64_t n = chunk.length(peer);
     if (own > 0) slot.arrivals[p] = group_.receive(contribution(slot.contributions[p], own), peer, kContribution);
     slot.awaited[p] = n > 0 && (shared_ || shares(route_));
-    // Posted before anyone can send it, so that it never waits in a buffer of MPI's.
+    // Posted before any rank can send, so that a message never waits in MPI's buffers.
     if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(payload(part(slot.gathered[p], n)), peer, kSum);
   });
   const auto out = [&](int peer) { return part(slot.outgoing[static_cast<size_t>(peer)], chunk.length(peer)); };
@@ -186,7 +186,7 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
     if (chunk.length(peer) == 0) return;
     send(slot.sends[static_cast<size_t>(peer)], contributes ? out(peer) : empty_message(), peer, kContribution);
   };
-  const bool at_once = ops_.device().is_host();  // what is rounded is there
+  const bool at_once = ops_.device().is_host();  // rounded values are available at once
   for_peers([&](int peer) {
     const int64_t n = chunk.length(peer);
     if (n > 0 && contributes) ops_.wire_cast(context_, array_.rows_slice(chunk.begin(peer), n), out(peer));
@@ -199,7 +199,7 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
 
 bool ChunkPipeline::advance() {
   bool moved = false;
-  bool in_order = true;  // sums leave in the order in which their receives were posted
+  bool in_order = true;  // sends sums in the order in which their receives were posted
   for (size_t i = ended_; i < started_; ++i) {
     Slot& slot = slots_[i % slots_.size()];
     if (slot.phase == Slot::Phase::summing && in_order && all_done(slot.arrivals)) {
@@ -213,7 +213,7 @@ bool ChunkPipeline::advance() {
   return moved;
 }
 
-/// Every contribution is here: adds them in rank order and, where everyone is to have the sum, sends it.
+/// All contributions have arrived: adds them in rank order and, if every rank gets the sum, sends it.
 void ChunkPipeline::sum(Slot& slot) {
   slot.phase = Slot::Phase::gathering;
   ++summed_;
@@ -222,7 +222,7 @@ void ChunkPipeline::sum(Slot& slot) {
   std::atomic_thread_fence(std::memory_order_acquire);
   const View sum = part(slot.reduced, n), own = array_.rows_slice(slot.chunk.begin(group_.rank()), n);
   if (reduces(route_)) {
-    terms_.assign(slot.contributions.size(), {});  // the own one stays so
+    terms_.assign(slot.contributions.size(), {});  // this rank's entry stays empty
     for_peers(
         [&](int peer) { terms_[static_cast<size_t>(peer)] = part(slot.contributions[static_cast<size_t>(peer)], n); });
     ops_.sum_contributions(context_, terms_, own, sum);
@@ -231,11 +231,11 @@ void ChunkPipeline::sum(Slot& slot) {
   }
   context_.stream->finish();
   if (!shared_ && !shares(route_)) return;
-  const View told = shares(route_) ? sum : empty_message();  // a row of shared memory may be written again
+  const View told = shares(route_) ? sum : empty_message();  // a row of shared memory may be overwritten
   for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], told, peer, kSum); });
 }
 
-/// Takes over the sums that have arrived. Idle once everything has, and everything sent has left. True: something did.
+/// Stores the sums that have arrived. Idle once all have arrived and all sends are done. True: progress.
 bool ChunkPipeline::gather(Slot& slot) {
   bool moved = false, complete = true;
   for_peers([&](int peer) {

@@ -1,11 +1,10 @@
 #pragma once
-// Chunks of an array on their way between ranks, a few at a time: round, send to owners, add in rank order, round and,
-// where everyone is to have the sums, send to everyone (optim/reducer.h). Never blocks; the caller keeps calling
-// advance(). Each step alone, too: sums that stay with their owners, and their way to everyone.
-//
-// Ranks of one host read each other's rounded values where they lie (comm/shared_region.h): the messages are the same,
-// but empty. A rank overwrites what it wrote for another one once that one's sum has been told, and its own sum once
-// the others' contributions to the chunk that comes into the same slot have been told: they end a chunk before.
+// Moves chunks of an array between ranks, a few at a time: round, send to owners, add in rank order, round and, if all
+// ranks get the sums, send to all (optim/reducer.h). Never blocks; the caller keeps calling advance(). Also does each
+// half alone: sums that stay with their owners, and sums sent to all. Ranks of one host read each other's rounded
+// values in place (comm/shared_region.h): the messages are the same, but empty. A rank overwrites its contribution for
+// another rank once that rank has announced its sum, and its own sum once the others have announced their contributions
+// to the next chunk of the same slot, which implies that they have finished the previous one.
 
 #include <array>
 #include <optional>
@@ -19,34 +18,34 @@
 
 namespace trireme {
 
-/// What a chunk's ranks do: add up at the owners, tell everyone the sums too, or tell sums that the owners have
-/// already.
+/// What ranks do with a chunk: sum at the owners, also send the sums to all, or only send the owners' existing sums.
 enum class Exchange : uint8_t { reduce, reduce_and_share, share };
 
 class ChunkPipeline {
  public:
-  /// What decides how large the buffers are.
+  /// Determines the size of the buffers.
   struct Route {
     int ranks = 1;
     DType wire = DType::bf16;
     Exchange exchange = Exchange::reduce_and_share;
-    bool one_host = false;  ///< all ranks are on this host: they share memory where the system lets them
+    bool one_host = false;  ///< all ranks are on this host: they share memory if the system allows it
   };
-  /// Collective. Borrows everything but the route; the calling thread of all other functions is the group's issuing
-  /// thread, which works on context's stream. array: [n] f32. `longest`: most elements that a chunk has per rank.
+  /// Collective. Borrows everything except the route; the thread that calls all other functions is the group's issuing
+  /// thread and works on context's stream. array: [n] f32. `longest`: most elements that a chunk has per rank.
   ChunkPipeline(View array, Communicator& group, Ops& ops, Context& context, const Route& route, int64_t longest);
-  /// Memory for chunks on their way.
+  /// Memory for chunks in flight.
   static size_t bytes_for(const Route& route, int64_t longest);
-  /// Most elements of a chunk of at most `bytes`: fewer where the buffers of many ranks would else exceed 64 MiB.
+  /// Most elements of a chunk of at most `bytes`: fewer if the buffers of many ranks would exceed 64 MiB.
   static int64_t chunk_limit(const Route& route, size_t bytes);
 
   bool full() const { return started_ - ended_ == slots_.size() || started_ - summed_ == most_summing_; }
   bool empty() const { return started_ == ended_; }
-  /// Not while full(). Every rank starts the same chunks in the same order, when their elements are complete.
+  /// Must not be called while full(). Every rank starts the same chunks in the same order, once their elements are
+  /// complete.
   void start(const StripeChunk& chunk);
-  /// Does what has become possible. True: something has.
+  /// Makes progress where possible. True: something moved.
   bool advance();
-  /// After a failure: gives the operations up. This object must stay until the process ends, because MPI may still
+  /// After a failure: abandons the operations. This object must stay until the process ends, because MPI may still
   /// write into its buffers.
   void abandon();
 
@@ -61,10 +60,10 @@ class ChunkPipeline {
     StripeChunk chunk;
     View reduced;
     std::vector<View> outgoing, contributions;
-    std::vector<View> gathered;           ///< unused where the sums stay with their owners
+    std::vector<View> gathered;           ///< unused if the sums stay with their owners
     std::vector<Handle> sends, arrivals;  ///< of contributions
     std::vector<Handle> sum_sends, sum_arrivals;
-    std::vector<char> awaited;  ///< the peer has not told its sum yet, or it has not been taken over
+    std::vector<char> awaited;  ///< the peer's sum has not arrived yet or is not stored yet
 
     auto all_handles() { return std::array{&sends, &arrivals, &sum_sends, &sum_arrivals}; }
     auto all_views() { return std::array{&outgoing, &contributions, &gathered}; }
@@ -74,7 +73,7 @@ class ChunkPipeline {
   void share_buffers(int64_t longest);
   template <class Do>
   void for_peers(Do action);
-  /// What a message about x carries.
+  /// The payload of a message about x.
   View payload(View x) const;
   void send(Handle& handle, View x, int peer, int tag);
   void sum(Slot& slot);
@@ -88,9 +87,9 @@ class ChunkPipeline {
   std::optional<SharedRegion> shared_;  ///< none: messages carry the values
   Arena buffers_;
   std::vector<Slot> slots_;
-  std::vector<ConstView> terms_;                 ///< of the sum that is made
-  size_t most_summing_;                          ///< chunks whose contributions are on their way
-  size_t started_ = 0, summed_ = 0, ended_ = 0;  ///< chunk i lives in slot i modulo their number
+  std::vector<ConstView> terms_;                 ///< of the current sum
+  size_t most_summing_;                          ///< chunks whose contributions are in flight
+  size_t started_ = 0, summed_ = 0, ended_ = 0;  ///< chunk i uses slot i modulo the number of slots
   uint64_t bytes_sent_ = 0;
 };
 

@@ -13,7 +13,7 @@ constexpr size_t kStripesOnTheirWay = 4;  // hides one stripe's round trip behin
 constexpr int kTag = 3;
 constexpr const char* kWhat = "the weights of their owners";
 
-/// Operations of one stripe: ended in order, given up where an error ends the job.
+/// Operations of one stripe: finished in order, abandoned if an error ends the job.
 struct StripeTransfer {
   std::vector<Handle> handles;
 
@@ -26,8 +26,8 @@ struct StripeTransfer {
 
 Gatherer::Gatherer(Communicator& group, const Ownership& ownership, std::function<void()> check)
     : group_(group), ownership_(ownership), check_(std::move(check)) {
-  require(group.size() == ownership.ranks(), ErrorKind::shape, "a gatherer got {} owners for a group of {} ranks",
-          ownership.ranks(), group.size());
+  require(group.size() == ownership.ranks(), ErrorKind::shape,
+          "a gatherer got an ownership of {} ranks, but its group has {}", ownership.ranks(), group.size());
 }
 
 void Gatherer::gather(View flat, ParameterRange range) {

@@ -1,5 +1,5 @@
 #pragma once
-// Gives everyone what each rank owns of a flat array: weights whose owners updated them, in the array's own type.
+// Sends what each rank owns of a flat array to all ranks: weights that their owners updated, in the array's type.
 
 #include <functional>
 
@@ -10,13 +10,13 @@ namespace trireme {
 
 class Gatherer {
  public:
-  /// Borrows both; the calling thread of gather() is the group's issuing thread. check: called while it waits; what it
-  /// throws ends gather().
+  /// Borrows both; the calling thread of gather() is the group's issuing thread. check: called while it waits; an
+  /// exception from it ends gather().
   Gatherer(Communicator& group, const Ownership& ownership, std::function<void()> check = {});
-  /// Collective. Every rank's owned elements of `flat`, an array of any type over what the ownership divides, reach all
-  /// ranks; nothing is copied on the way. Throws Error::comm, Error::peer.
+  /// Collective. Sends every rank's owned elements of `flat` to all ranks, without copies; `flat` has any type and the
+  /// elements that the ownership divides. Throws Error::comm, Error::peer.
   void gather(View flat) { gather(flat, {0, flat.count()}); }
-  /// The same of a range of it.
+  /// The same for a range of it.
   void gather(View flat, ParameterRange range);
   uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction
 

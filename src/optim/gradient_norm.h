@@ -1,6 +1,6 @@
 #pragma once
-// The squared norm of the whole gradient, of which each data rank computes the values of the chunks that it owns. Added
-// in table order they give the same bits whatever the number of ranks.
+// The squared norm of the complete gradient. Each data rank computes the values of the chunks that it owns; added in
+// table order they give the same bits for any number of ranks.
 
 #include <functional>
 #include <optional>
@@ -18,18 +18,18 @@ class GradientNorm {
   /// ownership: of the table's flat elements.
   GradientNorm(const ParameterTable& table, const Ownership& ownership);
 
-  /// Rank `rank`'s values, in table order; as many on every rank, the last ones may be unused. Valid until the next
-  /// call. summed(first, count): the gradient of elements that the rank owns.
+  /// Values of rank `rank`, in table order; the same number on every rank, the last ones may be unused. Valid until the
+  /// next call. summed(first, count): the gradient of elements that the rank owns.
   std::span<const double> values_of(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops,
                                     Context& context);
-  /// Values that each rank has; others may have more, then all are to give so many.
+  /// Number of values of this rank; if others have more, all must send that number.
   size_t values_per_rank() const { return values_.size(); }
   void pad_to(size_t values_per_rank) { values_.resize(values_per_rank); }
   /// Of each parameter in table order, f64. of_rank(r): rank r's values.
   std::vector<double> squares(const std::function<std::span<const double>(int)>& of_rank) const;
 
  private:
-  /// Chunks of one parameter, side by side, of one owner.
+  /// Adjacent chunks of one parameter with one owner.
   struct Part {
     int64_t begin = 0, count = 0;  ///< elements
     int64_t chunks() const { return (count + kNormChunk - 1) / kNormChunk; }
@@ -37,30 +37,30 @@ class GradientNorm {
   std::vector<std::vector<Part>> parts_;         ///< by owner
   std::vector<std::vector<size_t>> parameters_;  ///< owners of each parameter's chunks
   std::vector<double> values_;
-  Arena arena_;  ///< of the values where operators write them; made by the first use
+  Arena arena_;  ///< for the values that operators write; allocated at first use
   View written_;
 };
 
-/// The squared norm of a gradient that is spread over a mesh: every value counts once. What all tensor ranks hold alike
-/// counts on the first one, a tied matrix on the first stage; per parameter, then over parameters in the whole model's
-/// table order.
+/// The squared norm of a gradient spread over a mesh: every value counts once. Parameters that all tensor ranks hold
+/// count on the first one, a tied matrix on the first stage. Sums per parameter, then over parameters in the table
+/// order of the complete model.
 class MeshNorm {
  public:
-  /// of: the whole model. ownership_of: of one rank's table.
+  /// of: the complete model. ownership_of: for one rank's table.
   MeshNorm(const ParameterTable& of, const MeshShape& mesh,
            const std::function<Ownership(const ParameterTable&)>& ownership_of);
 
-  /// Most values that a rank has: all send so many.
+  /// The largest number of values of a rank: all send this number.
   size_t values_per_rank() const { return values_per_rank_; }
   /// values: of all ranks of the mesh, in rank order.
   double squared(std::span<const double> values) const;
 
  private:
-  /// One (stage, tensor rank) and its data ranks.
+  /// One pair (stage, tensor rank) and its data ranks.
   struct Place {
     GradientNorm norm;
     int first_rank;
-    std::vector<std::optional<size_t>> counted;  ///< by parameter of its table: index in the whole model's
+    std::vector<std::optional<size_t>> counted;  ///< by parameter of its table: index in the complete model's table
   };
   MeshShape mesh_;
   size_t parameters_ = 0, values_per_rank_ = 0;

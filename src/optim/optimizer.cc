@@ -11,21 +11,21 @@
 namespace trireme {
 namespace {
 
-/// The embedding's gradient comes last, and few of its rows are touched.
+/// The embedding's gradient is last, and few of its rows are nonzero.
 SparseRows embedding_rows(const ParameterTable& table) {
   if (!table.layout().part.embedding) return {};
   const Parameter& matrix = table.find("embedding.token.weight");
   return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1], matrix.offset};
 }
 
-/// Whether another stage holds the tied matrix, too.
+/// Whether another stage also holds the tied matrix.
 bool is_tied_across(const ParameterTable& table) {
   const ModelPart& part = table.layout().part;
   return table.spec().tied_head && part.embedding != part.head;
 }
 
 SumsAt sums_of(const ParameterTable& table, const OptimizerOptions& options) {
-  // Stages that hold a tied matrix each add each other's sum, and own other elements of it.
+  // Two stages that hold a tied matrix add each other's sums, and own different elements of it.
   if (options.shard == ShardChoice::none || is_tied_across(table)) return SumsAt::everyone;
   return options.shard_group == ShardGroup::host ? SumsAt::owners_of_hosts : SumsAt::owners;
 }
@@ -45,7 +45,7 @@ View f32_gradients(const TrainingState& state, const Communicator& group) {
           "an optimizer needs a training state with gradients and moments");
   if (state.gradients().dtype() == DType::f32) return state.gradients();
   require(group.size() == 1, ErrorKind::config,
-          "gradients of {} cannot be exchanged between {} ranks; the reference operators train on one rank",
+          "cannot exchange gradients of type {} between {} ranks; the reference operators train on one rank only",
           name_of(state.gradients().dtype()), group.size());
   return {};
 }
@@ -59,7 +59,7 @@ float correction(float beta, int64_t t) {
 
 }  // namespace
 
-/// Pieces of about one chunk; whole values of the norm.
+/// Pieces of about one chunk; complete values of the norm.
 Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
   const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
   return {norm_borders(table), ranks, elements(options.bucket_bytes),
@@ -139,8 +139,8 @@ void Optimizer::finish_reduction() {
   times_.wire_bytes += last.wire_bytes;
 }
 
-/// On the exchange's thread: owned elements of a range of the flat array go to their sums. The embedding's gradient of
-/// a tied matrix, which lies behind all others, is added to the head's.
+/// On the exchange's thread: moves owned elements of a range of the flat array to their sums. Adds the embedding's
+/// gradient of a tied matrix, which is last in the array, to the head's.
 void Optimizer::add_to_sums(Context& context, ParameterRange range) {
   const bool second = range.begin >= table_.flat_count();
   const int64_t offset = second ? table_.flat_count() - table_.tied_matrix().begin : 0;
@@ -153,8 +153,8 @@ void Optimizer::add_to_sums(Context& context, ParameterRange range) {
   release(slice(state_.gradients(), range.begin, range.end - range.begin));
 }
 
-/// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
-/// Where two stages hold the matrix, each sends its sum to the other.
+/// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, after all others. If
+/// two stages hold the matrix, each sends its sum to the other.
 void Optimizer::add_tied_sum(Context& context) {
   if ((!table_.tied() && !other_stage_) || state_.shares_gradients()) return;
   const Parameter& matrix = table_.find("embedding.token.weight");

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// Each piece as `change` gives it; stripes of which nothing is left go.
+/// Applies `change` to each piece; removes empty stripes.
 template <class Change>
 std::vector<Stripe> changed(const std::vector<Stripe>& stripes, Change change) {
   std::vector<Stripe> out;
@@ -77,7 +77,7 @@ std::vector<int64_t> norm_borders(int64_t count) {
 }
 
 Ownership::Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece) : ranks_(ranks) {
-  int owner = 0;  // of the next piece: goes on over buckets, so that small ones do not all fall to the first rank
+  int owner = 0;  // of the next piece: continues over buckets, so that small ones do not all go to the first rank
   for (size_t at = 0; at + 1 < borders.size();) {
     size_t bucket_end = at + 1;
     while (bucket_end + 1 < borders.size() && borders[bucket_end] - borders[at] < bucket) ++bucket_end;

@@ -1,7 +1,7 @@
 #pragma once
 // Which rank of a group owns which elements of a flat array, and which elements travel together: pure arithmetic, the
-// same on every rank. Gradients are summed at their owners (optim/reducer.h), who hold whole values of the gradient
-// norm and whose elements everyone gets (optim/gatherer.h).
+// same on every rank. Gradients are summed at their owners (optim/reducer.h), which hold complete values of the
+// gradient norm and send their elements to all ranks (optim/gatherer.h).
 
 #include <cstdint>
 #include <span>
@@ -11,13 +11,13 @@
 
 namespace trireme {
 
-/// Pieces that lie side by side, one per rank: piece r belongs to rank r and may be empty.
+/// Adjacent pieces, one per rank: piece r belongs to rank r and may be empty.
 struct Stripe {
   std::vector<ParameterRange> pieces;
   int64_t ready_end = 0;  ///< it starts once elements [0, ready_end) are ready: the end of its bucket
   int64_t longest() const;
-  ParameterRange range() const;            ///< of all pieces; it has some
-  bool meets(ParameterRange range) const;  ///< has elements of it
+  ParameterRange range() const;            ///< of all pieces; at least one is not empty
+  bool meets(ParameterRange range) const;  ///< overlaps it
 };
 
 /// One chunk: elements [first, first + limit) of every piece of a stripe, which it borrows.
@@ -32,16 +32,17 @@ struct StripeChunk {
 /// Chunks in the order in which they start. Borrows the stripes.
 std::vector<StripeChunk> chunks_of(const std::vector<Stripe>& stripes, int64_t limit);
 
-/// First elements of what one value of the squared norm covers (Ops::squared_norms), ascending; last: the end of all.
+/// First elements of the chunks that one value of the squared norm covers (Ops::squared_norms), ascending; the last
+/// entry is the end.
 std::vector<int64_t> norm_borders(const ParameterTable& table);
-/// The same of one array of so many elements.
+/// The same for one array of `count` elements.
 std::vector<int64_t> norm_borders(int64_t count);
 
 /// The array's last part as [count, width], of which most rows are zero on every rank: an embedding's gradient. Only
-/// rows that some rank has touched travel, which leaves the bits of the sum as they are.
+/// rows that are nonzero on a rank travel, which does not change the bits of the sum.
 struct SparseRows {
   int64_t begin = 0;  ///< its first element
-  int64_t count = 0;  ///< 0: there is no such part
+  int64_t count = 0;  ///< 0: no such part
   int64_t width = 0;
   int64_t matrix = 0;  ///< the owner of element matrix + i owns element begin + i
 };
@@ -49,20 +50,19 @@ struct SparseRows {
 class Ownership {
  public:
   Ownership() = default;
-  /// Pieces consist of whole parts between `borders` (ascending, from 0). Buckets: the least number of elements that
-  /// start together. A piece has about `piece` elements, fewer where the ranks would not get equal shares.
+  /// Pieces consist of complete parts between `borders` (ascending, from 0). Buckets: the least number of elements that
+  /// start together. A piece has about `piece` elements, fewer if the ranks would get unequal shares.
   Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece);
-  /// Of stripes as they are.
+  /// From given stripes.
   Ownership(int ranks, std::vector<Stripe> stripes) : ranks_(ranks), stripes_(std::move(stripes)) {}
 
   int ranks() const { return ranks_; }
   const std::vector<Stripe>& stripes() const { return stripes_; }
   /// A rank's elements, ascending.
   std::vector<ParameterRange> owned_by(int rank) const;
-  /// Stripes of what lies before element `end`.
+  /// Stripes of the elements before `end`.
   std::vector<Stripe> before(int64_t end) const;
-  /// Stripes of the rows that `touched` marks (optim/touched_rows.h), packed at rows.begin: their elements' owners keep
-  /// them.
+  /// Stripes of the rows that `touched` marks (optim/touched_rows.h), packed at rows.begin; elements keep their owners.
   std::vector<Stripe> packed(const SparseRows& rows, std::span<const int64_t> touched) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPiece = 8192;          // elements of a thread at a time: 32 KiB, in its first-level cache
+constexpr int64_t kPiece = 8192;          // elements per thread at a time: 32 KiB, fits the first-level cache
 constexpr int64_t kWorthATeam = 1 << 16;  // below, waking threads costs more than they save
 
 /// Elements [first, first + values.size()) of a box's array.
@@ -19,7 +19,7 @@ uint64_t run_hash(uint64_t key, const Box& whole, const Box& box, int64_t first,
   uint64_t sum = 0;
   for (size_t done = 0; done < values.size();) {
     const Shape index = index_at(box, first + static_cast<int64_t>(done));
-    // To the end of what lies in one piece in the whole tensor, too: all rest of it, or of a row.
+    // To the end of the run that is also contiguous in the complete tensor: the rest of it, or of a row.
     const bool whole_rows = box.row_width() == whole.row_width();
     const size_t left = values.size() - done;
     const size_t length = whole_rows ? left : std::min(left, static_cast<size_t>(box.end(last) - index[last]));
@@ -29,8 +29,8 @@ uint64_t run_hash(uint64_t key, const Box& whole, const Box& box, int64_t first,
   return sum;
 }
 
-/// Of flat elements [first, first + count), which are elements [at, at + count) of the box: of their masters where this
-/// rank has them.
+/// Hash of flat elements [first, first + count), which are elements [at, at + count) of the box: of their master values
+/// if this rank has them.
 uint64_t piece_hash(const TrainingState& state, int64_t first, int64_t count, uint64_t key, const Box& whole,
                     const Box& box, int64_t at) {
   const View weights = state.weights().rows_slice(first, count);

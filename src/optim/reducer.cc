@@ -18,16 +18,17 @@
 namespace trireme {
 namespace {
 
-// The thread may share its core with a compute thread, so it sleeps between looks once nothing has arrived for a while.
+// The thread may share its core with a compute thread, so it sleeps between polls once nothing has arrived for a while.
 constexpr auto kPatience = std::chrono::microseconds(30);
-constexpr auto kPatienceAtTheEnd = std::chrono::milliseconds(2);  // nobody computes any more
-// Each sleep is a small part of the time in which nothing moved, so that ranks which share cores and wait long for each
-// other look less often: at 1 ms, 16 ranks on 2 cores spent 4 % of their processor time on the exchange, half of it so.
+constexpr auto kPatienceAtTheEnd = std::chrono::milliseconds(2);  // backward has ended
+// Each sleep is a small part of the time in which nothing moved, so that ranks that share cores poll less often while
+// they wait long: at 1 ms, 16 ranks on 2 cores spent 4 % of their processor time on the exchange, with this rule half
+// as much.
 constexpr auto kShortestSleep = std::chrono::microseconds(20);
 constexpr auto kLongestSleep = std::chrono::milliseconds(5);
 constexpr int kSleepPart = 32;
 
-/// What lies before the sparse rows travels as it is.
+/// The stripes before the sparse rows.
 std::vector<Stripe> dense_stripes(const Ownership& ownership, const SparseRows& rows) {
   return rows.count > 0 ? ownership.before(rows.begin) : ownership.stripes();
 }
@@ -43,7 +44,7 @@ int64_t longest_chunk(const Ownership& ownership, const ReductionStage& stage) {
   return std::min(longest, ChunkPipeline::chunk_limit(stage.route, stage.chunk_bytes));
 }
 
-/// What one stage moves of some stripes. stripe_of: by chunk, the number of its stripe among them.
+/// The turns of one stage for some stripes. stripe_of: by chunk, the number of its stripe among them.
 struct Turns {
   std::vector<Stripe> stripes;
   std::vector<StripeChunk> chunks;
@@ -75,7 +76,7 @@ size_t map_bytes(const SparseRows& rows) {
 
 }  // namespace
 
-/// The thread and everything that it touches.
+/// The thread and its state.
 class Reducer::Worker {
  public:
   Worker(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options)
@@ -98,7 +99,7 @@ class Reducer::Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { assert(!thread_.joinable()); }
 
-  /// Ends the thread, in the middle of a step by failing. False: it has failed, now or before.
+  /// Ends the thread; in the middle of a step the thread fails. False: it has failed, now or before.
   bool stop() {
     {
       const std::lock_guard lock(mutex_);
@@ -164,13 +165,13 @@ class Reducer::Worker {
   const ExchangeTimes& times() const { return times_; }
 
  private:
-  /// How long nothing has moved, and what was ready when it was looked for.
+  /// A time without progress, and what was ready when it began.
   struct Quiet {
     Clock::time_point since = Clock::now();
     int64_t ready_end = 0;
   };
 
-  /// Elements that are complete once the event has been reached.
+  /// Elements that are complete after the event.
   struct Issued {
     int64_t end = 0;
     Event event;
@@ -178,13 +179,13 @@ class Reducer::Worker {
 
   int64_t size() const { return gradients_.count(); }
 
-  /// Under the mutex: what the device has completed is ready.
+  /// Under the mutex: marks what the device has completed as ready.
   void take_over() {
     for (; !issued_.empty() && issued_.front().event.reached(); issued_.pop_front()) ready_end_ = issued_.front().end;
     some_issued_ = !issued_.empty();
   }
 
-  /// Returns once elements [0, end) of a step are complete, or the thread shall end.
+  /// Returns once elements [0, end) of a step are complete, or the thread must end.
   void wait_until_complete(int64_t end) {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -222,7 +223,7 @@ class Reducer::Worker {
           dense(of, worker.dense_, limit) {}
     const ReductionStage definition;
     const int64_t limit;
-    const std::unique_ptr<Communicator> own_group;  ///< nullptr: the only stage uses the whole group
+    const std::unique_ptr<Communicator> own_group;  ///< nullptr: the only stage uses the complete group
     ChunkPipeline pipeline;
     const Turns dense;
   };
@@ -252,7 +253,7 @@ class Reducer::Worker {
     return bytes;
   }
 
-  /// False when the thread shall end.
+  /// False if the thread must end.
   bool wait_for_step() {
     wait_until_complete(dense_.empty() ? size() : dense_.front().ready_end);
     return !stop_;
@@ -296,7 +297,7 @@ class Reducer::Worker {
     moved_on();
   }
 
-  /// True: something has moved.
+  /// True: progress.
   bool advance(StageRun& stage, const StageRun* before) {
     bool moved = false;
     for (; stage.next < stage.turns.chunks.size() && !stage.pipeline.full(); ++stage.next) {
@@ -326,8 +327,8 @@ class Reducer::Worker {
     done_.notify_all();
   }
 
-  /// The rows that any rank has touched, brought together. Where the sums stay with their owners, other elements of
-  /// them are undefined.
+  /// Packs and exchanges the rows that any rank has touched. If the sums stay with their owners, other ranks' elements
+  /// of them are undefined.
   void run_rows() {
     const SparseRows& rows = options_.rows;
     wait_until_ready(size());
@@ -357,7 +358,7 @@ class Reducer::Worker {
     stream_->copy(own, map_);
   }
 
-  /// Nothing has moved: looks again at once, or after a while.
+  /// Without progress: polls again at once, or after a while.
   void rest(const Quiet& quiet) {
     const Clock::duration patience = hurry_ ? Clock::duration(kPatienceAtTheEnd) : Clock::duration(kPatience);
     const Clock::duration idle = Clock::now() - quiet.since;
@@ -377,7 +378,7 @@ class Reducer::Worker {
   }
 
   void check_stop() const {
-    if (stop_) fail(ErrorKind::comm, "the gradient exchange was given up in the middle of a step");
+    if (stop_) fail(ErrorKind::comm, "the gradient exchange was aborted in the middle of a step");
   }
 
   View gradients_;
@@ -396,11 +397,11 @@ class Reducer::Worker {
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::atomic<int64_t> ready_end_ = 0;  // changed under the mutex, looked at without it
+  std::atomic<int64_t> ready_end_ = 0;                                    // changed under the mutex, read without it
   std::atomic<bool> hurry_ = false, stop_ = false, some_issued_ = false;  // likewise
   std::deque<Issued> issued_;                                             // not complete yet, in ascending order
   bool busy_ = false;
-  size_t summed_ = 0;  ///< of dense_, told of; the thread alone changes it
+  size_t summed_ = 0;  ///< of dense_, as reported; only the thread changes it
   std::exception_ptr error_;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -41,7 +41,7 @@ struct ReductionStage {
   ChunkPipeline::Route route;
   size_t chunk_bytes = 0;
 
-  /// A stripe's turns, without those in which nothing travels.
+  /// A stripe's turns, without empty ones.
   std::vector<Stripe> turns(const Stripe& stripe) const;
 };
 

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 double inverse_sqrt_rate(const RateSchedule& schedule, double step) {
-  constexpr double kTimescale = 10000;  // transformers', where there is no warm-up
+  constexpr double kTimescale = 10000;  // the value of transformers without a warm-up
   const double timescale = schedule.timescale > 0      ? schedule.timescale
                            : schedule.warmup_steps > 0 ? schedule.warmup_steps
                                                        : kTimescale;
@@ -29,7 +29,7 @@ double nanogpt_rate(const RateSchedule& schedule, double step) {
   return minimum + 0.5 * (1.0 + std::cos(std::numbers::pi * phase)) * (peak - minimum);
 }
 
-/// In NeoX's order of operations, so that the rates are its own to the last bit.
+/// In NeoX's order of operations, so that the rates are equal to the last bit.
 double neox_rate(const RateSchedule& schedule, double step) {
   const double warmup = schedule.warmup_steps;
   if (warmup > 0 && step <= warmup) return schedule.peak * std::max(1.0, step) / warmup;

@@ -10,16 +10,16 @@ namespace trireme {
 struct RateSchedule {
   RateCourse course = RateCourse::cosine;
   double peak = 6e-4;
-  double minimum = 6e-5;         ///< where the decay ends and stays
+  double minimum = 6e-5;         ///< rate at the end of the decay and after it
   double warmup_steps = 0;       ///< W
   int64_t decay_steps = 0;       ///< D: step at which the decay reaches the minimum
   bool warms_from_zero = false;  ///< nanogpt: the first step of a warm-up trains with rate 0
   ScheduleForm form = ScheduleForm::nanogpt;
   double power = 1;      ///< of polynomial
   double restarts = 1;   ///< of cosine_with_restarts
-  double timescale = 0;  ///< of inverse_sqrt; 0: W, or 10000 where that is 0
+  double timescale = 0;  ///< of inverse_sqrt; 0: W, or 10000 if W is 0
 
-  /// What learning_rate() counts: updates that were applied, or steps, skipped ones included.
+  /// What learning_rate() counts: applied updates, or steps including skipped ones.
   bool counts_updates() const { return form == ScheduleForm::neox; }
 };
 
@@ -31,8 +31,8 @@ struct RateSchedule {
 ///   cosine:   minimum + (peak - minimum) (1 + cos(pi (s - W) / (D - W))) / 2
 ///   cosine_with_restarts: the same of the fraction of restarts (s - W) / (D - W)
 ///   polynomial: minimum + (peak - minimum) ((D - s) / (D - W))^power
-/// but inverse_sqrt, which has no end: from W on peak / sqrt((s - W + timescale) / timescale), never below the minimum.
-/// Source: the schedule of nanoGPT; Loshchilov & Hutter 2017, eq. 5; the last three as transformers has them.
+/// except inverse_sqrt, which has no end: from W on peak / sqrt((s - W + timescale) / timescale), never below the
+/// minimum. Source: the schedule of nanoGPT; Loshchilov & Hutter 2017, eq. 5; the last three as transformers has them.
 ///
 /// Form neox, with W of any fraction:
 ///   0 < W, s <= W: peak max(1, s) / W, so that the first two are equal; with W < 1 the first is above the peak

@@ -72,12 +72,12 @@ class SharedWeights::Worker {
   struct Task {
     ParameterRange weights;
     bool gathers = false;  ///< else they are released
-    Event issued{};        ///< after this: owners' updates, the last layer that read them
+    Event issued{};        ///< must follow this: owners' updates, the last layer that read them
   };
 
   // Under the mutex.
   std::vector<Layer>::iterator find(ParameterRange range) { return std::ranges::find(layers_, range, &Layer::weights); }
-  /// Orders what is not there.
+  /// Requests missing weights.
   Layer& look_up(ParameterRange range) {
     const auto found = find(range);
     if (found != layers_.end()) return *found;
@@ -104,7 +104,7 @@ class SharedWeights::Worker {
     }
   }
 
-  /// False: the thread shall end.
+  /// False: the thread must end.
   bool next_task(Task& task) {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
@@ -115,7 +115,7 @@ class SharedWeights::Worker {
   }
 
   void check_stop() const {
-    if (stop_) fail(ErrorKind::comm, "the weights of the next layer were given up");
+    if (stop_) fail(ErrorKind::comm, "the exchange of weights was aborted");
   }
 
   void gather(ParameterRange range) {
@@ -142,7 +142,7 @@ class SharedWeights::Worker {
   mutable std::mutex mutex_;
   std::condition_variable wake_, arrived_;
   std::deque<Task> tasks_;
-  std::vector<Layer> layers_;  ///< that are there or on their way
+  std::vector<Layer> layers_;  ///< present or in flight
   uint64_t bytes_sent_ = 0;
   std::atomic<bool> stop_ = false;
   std::exception_ptr error_;

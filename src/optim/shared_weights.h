@@ -1,7 +1,7 @@
 #pragma once
-// Weights that data ranks share (optim.shard parameters): each keeps those that it owns, and everyone gets a layer's
-// from their owners when the layer computes. The next layer's come meanwhile, on a thread of their own; what no layer
-// reads any more is released.
+// Weights sharded over data ranks (optim.shard parameters): each rank keeps those that it owns and gets a layer's other
+// weights from their owners when the layer computes. A separate thread fetches the next layer's weights meanwhile;
+// weights that no layer needs any more are released.
 
 #include <memory>
 #include <vector>
@@ -14,7 +14,7 @@ namespace trireme {
 
 class SharedWeights final : public WeightSource {
  public:
-  /// Borrows everything; `group`, the data ranks, from now on belongs to the thread. state: shares its weights.
+  /// Borrows everything; `group`, the data ranks, belongs to the thread from now on. state: its weights are sharded.
   /// cpus: where the thread runs; empty: where its creator does.
   SharedWeights(const TrainingState& state, Communicator& group, Ownership ownership, Device& device,
                 std::vector<int> cpus);
@@ -22,7 +22,7 @@ class SharedWeights final : public WeightSource {
   SharedWeights(const SharedWeights&) = delete;
   SharedWeights& operator=(const SharedWeights&) = delete;
 
-  /// Collective over the group, as what follows it. Throws what failed on the thread (Error::comm, Error::peer); after
+  /// Collective over the group, as the following functions. Throws the thread's error (Error::comm, Error::peer); after
   /// that the job must end.
   void need(ParameterRange range, ParameterRange next) override;
   void done(ParameterRange range) override;

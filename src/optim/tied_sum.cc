@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;  // elements that travel at a time
+constexpr int64_t kPiece = int64_t{1} << 20;  // elements per message
 constexpr const char* kWhat = "the other stage's sum of the tied matrix";
 
 }  // namespace

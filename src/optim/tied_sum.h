@@ -1,6 +1,6 @@
 #pragma once
-// A matrix that two pipeline stages hold, because the head is tied to the embedding: each has summed its own gradient
-// of it over its data ranks.
+// Adds the gradients of a matrix that two pipeline stages hold because the head is tied to the embedding. Each stage
+// has summed its own gradient over its data ranks.
 
 #include "comm/communicator.h"
 #include "ops/ops.h"
@@ -13,14 +13,14 @@ class TiedSum {
   TiedSum(Communicator& pair, Ops& ops);
   static size_t buffer_bytes();
 
-  /// own += the other stage's: the same bits on both. own: [count] f32.
+  /// own += the other stage's sum: the same bits on both. own: [count] f32.
   void add_other(Context& context, View own);
 
  private:
   Communicator& pair_;
   Ops& ops_;
   Arena arena_;
-  View piece_;  ///< of the other stage's
+  View piece_;  ///< a part of the other stage's sum
 };
 
 }  // namespace trireme

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlock = 4096;          // elements a thread makes at a time: 16 KiB of f32, half an L1 cache
+constexpr int64_t kBlock = 4096;          // elements per thread at a time: 16 KiB of f32, half an L1 cache
 constexpr int64_t kWorthATeam = 1 << 16;  // below, waking threads costs more than they save
 
 int64_t count_of(std::span<const ParameterRange> ranges) {
@@ -25,7 +25,7 @@ int64_t count_of(std::span<const ParameterRange> ranges) {
 
 DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Takes the arrays from arenas that measure or that hold them. passing: of what has memory for a part at a time.
+/// Takes the arrays from arenas that measure or hold them. passing: arrays with memory for a part at a time.
 struct Arrays {
   View weights, remainder, gradients, sums, moment1, moment2;
   Arrays(Arena& arena, Arena& passing, const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
@@ -40,7 +40,7 @@ struct Arrays {
   }
 };
 
-/// Elements of the range that are not of `owned` (ascending).
+/// Elements of the range that are not in `owned` (ascending).
 int64_t count_of_others(const ParameterRange& range, std::span<const ParameterRange> owned) {
   int64_t count = range.end - range.begin;
   for (const ParameterRange& own : owned)
@@ -48,7 +48,7 @@ int64_t count_of_others(const ParameterRange& range, std::span<const ParameterRa
   return count;
 }
 
-/// The most elements of groups that follow each other, `so_many` of them; those of `owned` do not count.
+/// The most elements of `so_many` consecutive groups, without those in `owned`.
 int64_t most_in_turn(std::span<const ParameterRange> groups, size_t so_many,
                      std::span<const ParameterRange> owned = {}) {
   int64_t most = 0;
@@ -61,8 +61,8 @@ int64_t most_in_turn(std::span<const ParameterRange> groups, size_t so_many,
   return most;
 }
 
-/// What passing arrays hold at a time. Gradients: those that a layer writes and those of the layer before, which are
-/// exchanged. Weights: the owned ones, and those of others for two layers: one that computes, one that comes.
+/// What passing arrays hold at a time. Gradients: those that a layer writes and those of the layer before, being
+/// exchanged. Weights: the owned ones, and those of others for two layers: the one that computes and the next.
 size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
   constexpr size_t kInTurn = 2;
   size_t bytes = 0;
@@ -85,7 +85,7 @@ void join(std::span<const bf16_t> high, std::span<const int16_t> low, float* out
     out[i] = std::bit_cast<float>((uint32_t{upper[i].bits} << 16) + static_cast<uint32_t>(int32_t{lower[i]}));
 }
 
-/// What the nearest bf16 values leave of values.
+/// The remainders of values after rounding to bf16.
 void split(const float* values, std::span<int16_t> low) {
   for (size_t i = 0; i < low.size(); ++i) {
     uint32_t bits;
@@ -112,7 +112,7 @@ void store_run(TrainingState& state, int64_t first, const float* values, int64_t
   }
 }
 
-/// Sets those of elements [first, first + n) of the flat weights that this rank keeps.
+/// Sets elements [first, first + n) of the flat weights, as far as this rank keeps them.
 void store(TrainingState& state, int64_t first, const float* values, int64_t n) {
   if (!state.shares_weights()) return store_run(state, first, values, n);
   state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t) {
@@ -136,7 +136,7 @@ void draw(const Parameter& parameter, uint64_t key, int64_t first, int64_t n, fl
   }
 }
 
-/// In pieces, none of which takes much memory where they are copied.
+/// In pieces, so that copies need little memory.
 void zero(View array) {
   constexpr int64_t kPiece = int64_t{1} << 24;
   if (!array.device() && !array.empty()) std::memset(array.data(), 0, array.bytes());

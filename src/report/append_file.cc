@@ -19,7 +19,7 @@ AppendFile::~AppendFile() {
 }
 
 void AppendFile::open_file() {
-  std::error_code ignored;  // the open below says what is wrong
+  std::error_code ignored;  // the open below reports the error
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   fd_ = open_for_writing(path_, O_RDWR | O_CREAT | O_APPEND);
   require(fd_ >= 0, ErrorKind::io, "cannot open {}: {}", path_, std::strerror(errno));

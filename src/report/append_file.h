@@ -1,6 +1,6 @@
 #pragma once
-// A file that only grows, by whole records: a write that fails halfway (disk full) is cut off again, so that the file
-// stays readable and the next write may succeed.
+// A file that only grows, by complete records: a partial write (disk full) is truncated, so that the file stays
+// readable and the next write may succeed.
 
 #include <cstdint>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace trireme {
 
-/// A log goes on in a new file when it has reached this size, and so many older ones are kept: two million records of a
-/// run, in at most 600 MB.
+/// A log continues in a new file at this size and keeps this number of older ones: two million records of a run, in at
+/// most 600 MB.
 constexpr uint64_t kLogBytes = uint64_t{64} << 20;
 constexpr int kOlderLogs = 8;
 
 class AppendFile {
  public:
-  /// Opens nothing yet: the first append() does, and creates the folder.
+  /// Does not open the file yet: the first append() does, and creates the folder.
   explicit AppendFile(std::string path) : path_(std::move(path)) {}
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
@@ -23,10 +23,10 @@ class AppendFile {
 
   /// Appends all of `record` or nothing. Throws Error::io naming the path and the system's reason; may be called again.
   void append(std::string_view record);
-  /// Bytes in the file; 0 when it is not there.
+  /// Bytes in the file; 0 if it is missing.
   uint64_t size() const;
-  /// PATH becomes PATH.1, what was that PATH.2, and so on; the last of kOlderLogs is deleted. Where the file system
-  /// does not let them be renamed the file just goes on.
+  /// PATH becomes PATH.1, PATH.1 becomes PATH.2, and so on; the last of kOlderLogs is deleted. If the file system
+  /// cannot rename them, the file continues to grow.
   void rotate();
   const std::string& path() const { return path_; }
 
@@ -37,7 +37,7 @@ class AppendFile {
   int fd_ = -1;
 };
 
-/// Where rotate() puts what was in `path`; 1 is the newest.
+/// Name of an older file of `path`; 1 is the newest.
 std::string older_log(const std::string& path, int number);
 
 /// Seconds since 1970.

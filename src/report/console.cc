@@ -41,7 +41,7 @@ class ConsoleSink : public Sink {
   int64_t steps_ = 0;
 };
 
-/// "90.3T": three digits before the point at most.
+/// "90.3T": at most three digits before the point.
 std::string with_prefix(double value) {
   constexpr const char* kPrefixes[] = {"", "K", "M", "G", "T", "P"};
   size_t thousands = 0;

@@ -81,7 +81,7 @@ double seconds_run(const RunLog& log) {
   return seconds;
 }
 
-/// "matthews correlation" of matthews_correlation; MNLI's second set is called by its name.
+/// "matthews correlation" for matthews_correlation; MNLI's second set gets its name.
 std::string title_of(std::string name) {
   const bool mismatched = name.ends_with("_mm");
   if (mismatched) name.resize(name.size() - 3);
@@ -151,7 +151,7 @@ Chart loss_chart(const RunLog& log) {
   return chart;
 }
 
-/// One of each measure of the task, over the evaluations.
+/// One chart per measure of the task, over the evaluations.
 std::string measure_charts(const RunLog& log) {
   std::string out;
   if (log.evaluations.empty()) return out;
@@ -220,7 +220,7 @@ std::string attempts_table(const RunLog& log) {
   for (const AttemptLog& attempt : log.attempts) {
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", date_text(attempt.started),
                        duration_text(attempt.ended - attempt.started), attempt.first_step,
-                       attempt.state.empty() ? "did not end by itself" : escape_html(attempt.state));
+                       attempt.state.empty() ? "ended without a status" : escape_html(attempt.state));
   }
   return out + "</table>\n";
 }

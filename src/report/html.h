@@ -1,5 +1,5 @@
 #pragma once
-// One self-contained page about a run: no scripts, no external files; light or dark as the reader's system is.
+// One self-contained page about a run: no scripts, no external files; light or dark like the reader's system.
 
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What the page is made of.
+/// The contents of the page.
 struct HtmlReport {
   std::string title;
   RunLog log;

@@ -33,7 +33,7 @@ class JsonlSink : public Sink {
     record["loss_unit"] = name_of(attempt.unit);
     record["facts"] = Json::object();
     for (const auto& [name, value] : attempt.facts) record["facts"][name] = value;
-    // A killed attempt may have left half a line behind: a line break closes it, readers skip what is no JSON.
+    // A killed attempt may have left a partial line: a line break closes it, readers skip lines that are not JSON.
     end(record, ends_within_a_line(file_.path()) ? "\n" : "");
   }
   void step(const Metrics& m) override {

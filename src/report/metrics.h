@@ -1,6 +1,6 @@
 #pragma once
-// What a run reports: plain records that the trainer fills and the sinks write. Numbers are global (over all ranks)
-// unless a comment says otherwise.
+// The records of a run: the trainer fills them, the sinks write them. Numbers are global (over all ranks) unless a
+// comment says otherwise.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// What a loss is a mean of.
+/// The unit that a loss is averaged over.
 enum class LossUnit : uint8_t {
   token,         ///< cross-entropy of tokens, nats: perplexity = exp of it
   row,           ///< cross-entropy of classes, nats
@@ -28,56 +28,56 @@ struct Metrics {
   double loss = 0;   ///< training loss of step `step`, mean over its valid tokens; NaN and Inf become null in JSON
   double learning_rate = 0;               ///< as used by step `step`
   double gradient_norm = 0;               ///< before clipping, of step `step`
-  double tokens_per_second = 0;           ///< over the interval, evaluations and snapshots left out
-  double ms_per_step = 0;                 ///< wall time, mean over the interval, evaluations and snapshots left out
+  double tokens_per_second = 0;           ///< over the interval, without evaluations and snapshots
+  double ms_per_step = 0;                 ///< wall time, mean over the interval, without evaluations and snapshots
   double exposed_share = 0;               ///< 0-1: part of the interval that rank 0 spent waiting for communication
   double mfu = 0;                         ///< 0-1: model FLOP/s divided by the ranks' summed peak
   uint64_t samples = 0;                   ///< samples consumed since step 0
   uint64_t tokens = 0;                    ///< tokens consumed since step 0
   int64_t skipped = 0;                    ///< steps skipped since step 0: not finite, or a spike
-  std::optional<double> perplexity = {};  ///< exp(loss), where the loss is one of tokens
-  uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: not known)
+  std::optional<double> perplexity = {};  ///< exp(loss), if the loss is per token
+  uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: unknown)
   double samples_per_second = 0;          ///< as tokens_per_second
-  double flops_per_second = 0;            ///< likewise, of the model's arithmetic, all ranks together
-  double flops_per_device = 0;            ///< the same of one rank
-  double interval_loss = 0;               ///< mean over the interval's steps that were not skipped; NaN: none was
-  int64_t interval_skipped = 0;           ///< steps of the interval that were skipped
-  int64_t interval_not_finite = 0;        ///< those of them whose loss or gradients were not finite
-  double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
+  double flops_per_second = 0;            ///< likewise, the model's arithmetic, all ranks together
+  double flops_per_device = 0;            ///< the same for one rank
+  double interval_loss = 0;         ///< mean over the interval's steps that were not skipped; NaN: all were skipped
+  int64_t interval_skipped = 0;     ///< steps of the interval that were skipped
+  int64_t interval_not_finite = 0;  ///< those of them whose loss or gradients were not finite
+  double updates_per_second = 0;    ///< steps per second over the interval, as tokens_per_second
 };
 
 /// Result of one evaluation at a step.
 struct EvaluationMetrics {
   int64_t step = 0;
   std::optional<double> train_loss;       ///< on fixed windows of the training tokens
-  std::optional<double> validation_loss;  ///< of unit `unit`; the sinks add perplexity = exp of one of tokens
-  double seconds = 0;                     ///< what the evaluation took
-  bool best = false;                      ///< the best so far: by its validation loss, or what the run goes by
+  std::optional<double> validation_loss;  ///< of unit `unit`; the sinks add perplexity = exp(loss) if it is per token
+  double seconds = 0;                     ///< duration of the evaluation
+  bool best = false;                      ///< the best so far: by its validation loss, or by the run's metric
   LossUnit unit = LossUnit::token;
-  std::optional<double> epoch = {};  ///< epochs done, where rows make epochs
+  std::optional<double> epoch = {};  ///< epochs done, if rows make epochs
   NamedValues values = {};           ///< the task's measures, in their order
 };
 
 /// The test after the last step.
 struct TestMetrics {
   int64_t step = 0;
-  double loss = 0;  ///< mean over tokens, nats; the sinks add perplexity = exp of it
+  double loss = 0;  ///< mean over tokens, nats; the sinks add perplexity = exp(loss)
   double seconds = 0;
 };
 
-/// A snapshot was published, or is whole on the hosts' own disks.
+/// A snapshot was published, or is complete on the hosts' own disks.
 struct CheckpointEvent {
   enum class Place : uint8_t { run_folder, local_disks, copied /* from local disks into the run folder */ };
 
   int64_t step = 0;
   std::string path;
-  double seconds = 0;           ///< from its begin to its publication
+  double seconds = 0;           ///< from its start to its publication
   bool best = false;            ///< RUN/best names it now
   std::string parameters = {};  ///< hash of the weights, the same for the same weights on any number of ranks
   Place place = Place::run_folder;
 };
 
-/// Text that the model wrote.
+/// Text that the model generated.
 struct SampleText {
   int64_t step = 0;
   std::string prompt, text;  ///< any bytes; the sinks replace invalid UTF-8

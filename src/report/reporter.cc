@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kBarInterval = 0.1;  // seconds: smooth to the eye, nothing to the step
+constexpr double kBarInterval = 0.1;  // seconds: looks smooth, costs a step nothing
 
 struct GuardedSink {
   std::unique_ptr<Sink> sink;
@@ -30,7 +30,7 @@ struct Reporter::Implementation {
   Clock::time_point started = Clock::now(), drawn = started - std::chrono::hours(1), spoken = started;
   double most_silence = 0;
 
-  /// Whether it is time for a line without a record; from here on the time counts anew.
+  /// Whether a line without a record is due; restarts the time.
   bool is_silent() {
     if (most_silence <= 0 || seconds_since(spoken) < most_silence) return false;
     spoken = Clock::now();
@@ -46,7 +46,7 @@ struct Reporter::Implementation {
       } catch (const std::exception& e) {
         if (guarded.warned) continue;
         guarded.warned = true;
-        log::warning("{}: training goes on without it; writes are tried again without another warning", e.what());
+        log::warning("{}: training continues without it; later writes are tried without another warning", e.what());
       }
     }
   }

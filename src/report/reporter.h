@@ -1,8 +1,8 @@
 #pragma once
-// Everything that a run says about itself while it trains: an aligned console line per interval, RUN/metrics.jsonl,
-// TensorBoard event files in RUN/tensorboard, and on a terminal a progress bar with the time left.
-// A sink that cannot be written (disk full, folder gone, terminal closed) gives one warning, and later records are
-// tried again; nothing here throws and nothing stops training.
+// Reports a run while it trains: an aligned console line per interval, RUN/metrics.jsonl, TensorBoard event files in
+// RUN/tensorboard, and on a terminal a progress bar with the remaining time. A sink that cannot be written (disk full,
+// folder gone, terminal closed) causes one warning, and later records are tried again; nothing here throws or stops
+// training.
 
 #include <cstdint>
 #include <memory>
@@ -18,23 +18,23 @@ struct ReporterOptions {
   bool jsonl = true;
   bool tensorboard = true;
   bool is_rank0 = true;    ///< on other ranks every call does nothing
-  bool neox_form = false;  ///< the console's steps as GPT-NeoX writes them
+  bool neox_form = false;  ///< the console's steps in GPT-NeoX's format
   LossUnit unit = LossUnit::token;
   double most_silence = 0;  ///< seconds after which progress() writes a line; 0: never
 };
 
 class Reporter {
  public:
-  /// Starts the report of an attempt that goes on after `first_step` steps done (0: a new run) and ends at `steps`.
-  /// Appends to the files of earlier attempts: records of later steps in them are superseded, readers drop them.
-  /// Ignores SIGPIPE for the process, so that a closed terminal is a failed write and no more.
+  /// Starts the report of an attempt that begins after `first_step` steps (0: a new run) and ends at `steps`. Appends
+  /// to the files of earlier attempts: their records of later steps are superseded, and readers drop them. Ignores
+  /// SIGPIPE for the process, so that a closed terminal is only a failed write.
   Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts);
   ~Reporter();
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
-  /// Moves the progress bar, at most ten times per second, or writes a line where nothing was written for the options'
-  /// most_silence; call it every step. `loss` is shown if finite.
+  /// Moves the progress bar, at most ten times per second, or writes a line after the options' most_silence without
+  /// output; call it every step. `loss` is shown if finite.
   void progress(int64_t step, double loss);
   void step(const Metrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);

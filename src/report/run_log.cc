@@ -19,7 +19,7 @@ double number(const Json& record, const char* key) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-/// Drops what an earlier attempt said of steps after `step`.
+/// Drops an earlier attempt's records of steps after `step`.
 template <class Records>
 void drop_after(Records& records, int64_t step) {
   std::erase_if(records, [&](const auto& record) { return record.step > step; });
@@ -32,7 +32,7 @@ void read_start(const Json& record, RunLog& log) {
   RunFacts facts;
   for (const auto& [name, value] : record.at("facts").items()) facts.emplace_back(name, value.get<std::string>());
   log.total_steps = record.at("steps").get<int64_t>();
-  const std::string unit = record.value("loss_unit", "");  // logs of the first releases are of tokens
+  const std::string unit = record.value("loss_unit", "");  // logs of the first releases have losses per token
   log.unit = LossUnit::token;
   for (const LossUnit other : {LossUnit::row, LossUnit::squared_error}) {
     if (unit == name_of(other)) log.unit = other;
@@ -60,7 +60,7 @@ Metrics read_step(const Json& record) {
   m.tokens = record.at("tokens").get<uint64_t>();
   m.skipped = record.at("skipped").get<int64_t>();
   if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
-  // Logs of the first releases have none of these.
+  // Missing in logs of the first releases.
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
   if (record.contains("ups")) m.updates_per_second = number(record, "ups");
   if (record.contains("samples_per_second")) m.samples_per_second = number(record, "samples_per_second");
@@ -107,7 +107,7 @@ void read_record(const Json& record, RunLog& log) {
   log.attempts.back().ended = number(record, "time");
 }
 
-/// How many records the file had.
+/// Returns the number of records in the file.
 size_t read_file(const std::string& path, RunLog& log) {
   const MappedFile file(path);
   size_t records = 0;
@@ -120,7 +120,7 @@ size_t read_file(const std::string& path, RunLog& log) {
       ++records;
     } catch (const Error&) {
       ++log.bad_lines;
-    } catch (const Json::exception&) {  // JSON, but no record of ours
+    } catch (const Json::exception&) {  // JSON, but not a run's record
       ++log.bad_lines;
     }
   }
@@ -136,7 +136,7 @@ RunLog read_run_log(const std::string& path) {
     if (std::filesystem::exists(older_log(path, older))) records += read_file(older_log(path, older), log);
   }
   records += read_file(path, log);
-  require(records > 0, ErrorKind::data, "{} holds no record of a run ({} that are none)", path,
+  require(records > 0, ErrorKind::data, "{} holds no records of a run ({} in other formats)", path,
           count_text(log.bad_lines, "line"));
   return log;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// metrics.jsonl read back: what a run reported, over all its attempts.
+// Reads metrics.jsonl: a run's records over all its attempts.
 
 #include <string>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace trireme {
 
-/// One attempt: the process started after `first_step` steps and said `state` at the end (empty: it did not get to).
+/// One attempt: the process started after `first_step` steps and reported `state` at its end (empty: it did not).
 struct AttemptLog {
   int64_t first_step = 0;
-  int64_t last_step = 0;          ///< newest step that it spoke of
+  int64_t last_step = 0;          ///< newest step in its records
   double started = 0, ended = 0;  ///< Unix seconds of its first and last record
   std::string state;
 };
@@ -26,11 +26,11 @@ struct RunLog {
   RunFacts facts;  ///< of the last attempt
   LossUnit unit = LossUnit::token;
   int64_t total_steps = 0;  ///< step at which the run ends
-  size_t bad_lines = 0;     ///< lines that are no record (a killed process leaves at most one)
+  size_t bad_lines = 0;     ///< lines that are not records (a killed process leaves at most one)
 };
 
-/// Reads the file and the older ones that it was rotated to. Records of steps that a later attempt did again are
-/// dropped. Throws Error::io if it cannot be read, Error::data if it holds no record at all.
+/// Reads the file and its older ones. Drops records of steps that a later attempt repeated. Throws Error::io if it
+/// cannot be read, Error::data if it has no records.
 RunLog read_run_log(const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// Where a run's records go. A sink may throw Error::io at any record; the reporter warns once and goes on.
+// Destinations of a run's records. A sink may throw Error::io at any record; the reporter warns once and continues.
 
 #include <memory>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Start of one attempt of a run.
+/// The start of one attempt of a run.
 struct AttemptStart {
   int64_t first_step = 0;  ///< steps done before it
   int64_t steps = 0;       ///< step at which the run ends
@@ -31,15 +31,15 @@ class Sink {
   virtual void finish(std::string_view state, int64_t step) = 0;
 };
 
-/// Lines through the log: aligned ones, or a step's as GPT-NeoX writes it.
+/// Lines through the log: aligned, or steps in GPT-NeoX's format.
 enum class StepForm : uint8_t { native, neox };
 std::unique_ptr<Sink> make_console_sink(StepForm form = StepForm::native);
 /// One JSON object per line, appended: {"record": start|step|evaluation|test|checkpoint|sample|finish, "time": Unix
 /// seconds,
 /// ...} with the field names of metrics.h. The file rotates at `bytes`.
 std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, uint64_t bytes = kLogBytes);
-/// An event file per attempt in `folder`, scalars only, and another one whenever the last has `bytes`; of those of an
-/// attempt the last kOlderLogs + 1 are kept.
+/// An event file per attempt in `folder`, scalars only, and a new one whenever the last has `bytes`; keeps the last
+/// kOlderLogs + 1 files of an attempt.
 std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder, uint64_t bytes = kLogBytes);
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  /// Never empty: a single value gets room around it.
+  /// Never empty: a single value gets a margin.
   void widen() {
     if (low > high) low = 0, high = 1;
     if (low == high) {
@@ -147,7 +147,7 @@ std::vector<double> round_ticks(double low, double high, int count) {
   for (const double factor : {5.0, 2.0, 1.0}) {
     if (factor * power >= rough * 0.999) step = factor * power;
   }
-  std::vector<double> ticks;  // + 0.0: no -0 among them
+  std::vector<double> ticks;  // + 0.0: turns -0 into 0
   for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) ticks.push_back(i * step + 0.0);
   return ticks;
 }

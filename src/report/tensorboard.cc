@@ -103,8 +103,8 @@ class TensorboardSink : public Sink {
     scalar(m.step, "test/perplexity", std::exp(m.loss));
     flush();
   }
-  void checkpoint(const CheckpointEvent&) override {}  // no scalar in it
-  void sample(const SampleText&) override {}           // nor here
+  void checkpoint(const CheckpointEvent&) override {}  // has no scalar
+  void sample(const SampleText&) override {}           // has no scalar
   void finish(std::string_view, int64_t) override {}
 
  private:
@@ -115,15 +115,15 @@ class TensorboardSink : public Sink {
   void scalar(int64_t step, std::string_view tag, double value) {
     records_ += tfrecord(scalar_event(unix_time(), step, tag, static_cast<float>(value)));
   }
-  /// Writes the records of one call together. Records that cannot be written are dropped, but for the file's head:
-  /// without it the file is not readable, so it stays in front until it is written.
+  /// Writes the records of one call together. Drops records that cannot be written, except the file's head: without it
+  /// the file is unreadable, so it stays first until it is written.
   void flush() {
     const std::string records = std::exchange(records_, {});
     if (file_->size() >= bytes_) begin_part();
     file_->append(pending_ + records);
     pending_.clear();
   }
-  /// TensorBoard reads a file to its end before it goes on to the next name, so the full one keeps its name.
+  /// TensorBoard reads a file to its end before the next name, so the full file keeps its name.
   void begin_part() {
     file_ = std::make_unique<AppendFile>(part(++parts_));
     pending_ = tfrecord(version_event(unix_time()));

@@ -18,7 +18,7 @@ std::string tfrecord(std::string_view bytes);
 std::string version_event(double wall_time);
 /// Event {wall_time, step, summary {value {tag, simple_value}}}.
 std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
-/// Event {wall_time, step, session_log {status START}}: what earlier files say of this and later steps is superseded.
+/// Event {wall_time, step, session_log {status START}}: supersedes earlier files' records of this and later steps.
 std::string session_start_event(double wall_time, int64_t step);
 
 }  // namespace trireme

@@ -16,7 +16,7 @@ namespace trireme {
 namespace {
 constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
 constexpr size_t kHugePage = size_t{2} << 20;
-/// The whole pages inside a tensor; both ends are equal where there are none.
+/// The complete pages inside a tensor; both ends are equal if there are none.
 std::pair<std::byte*, std::byte*> pages_of(View tensor) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(tensor.data()), end = begin + tensor.bytes();
@@ -54,13 +54,13 @@ View Arena::take(DType dtype, Shape shape) {
   const bool over = bytes / size_of(dtype) != static_cast<size_t>(shape.count()) || shape.count() < 0 ||
                     __builtin_add_overflow(used_, bytes, &end) || end > SIZE_MAX / 2;
   require(!over, ErrorKind::config,
-          "tensors of {} and {} bytes are more than can be counted; use a smaller model, micro-batch or sequence",
-          used_, bytes);
+          "tensors of {} and {} bytes overflow 64 bits; use a smaller model, micro-batch or sequence", used_, bytes);
   used_ = (end + kAlignment - 1) / kAlignment * kAlignment;
   peak_ = std::max(peak_, used_);
   if (measuring()) return {nullptr, dtype, shape};
   if (used_ > capacity_) {
-    std::fprintf(stderr, "arena of %zu bytes asked for %zu: the plan and the step disagree\n", capacity_, used_);
+    std::fprintf(stderr, "an arena of %zu bytes got a request for %zu: the plan and the step disagree\n", capacity_,
+                 used_);
     std::abort();
   }
   return {base_ + offset, dtype, shape, device_->is_host() ? nullptr : device_};

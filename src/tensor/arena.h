@@ -14,21 +14,20 @@ class Arena {
  public:
   /// Measures only: take() returns views without memory.
   Arena() = default;
-  /// Owns `bytes` of zeroed, 2 MiB aligned memory. Throws Error::io with the number when memory is short.
+  /// Owns `bytes` of zeroed, 2 MiB aligned memory. Throws Error::io with the number if memory is insufficient.
   explicit Arena(size_t bytes, Device& device = host_device()) : Arena(bytes, bytes, device) {}
-  /// The same for tensors of which only parts hold values at a time: at most `held` bytes, the others are released.
+  /// The same for tensors of which only parts hold values at a time: at most `held` bytes; other memory is released.
   Arena(size_t bytes, size_t held, Device& device);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();
 
-  /// Next tensor, 64-byte aligned. Taking more than was planned is a broken invariant (assert in debug, abort in
-  /// release).
+  /// Next tensor, 64-byte aligned. Taking more than planned is a broken invariant (assert in debug, abort in release).
   View take(DType dtype, Shape shape);
-  /// On the host: small pages for a tensor of which few parts hold values at a time: what only holds zeros takes no
+  /// On the host: small pages for a tensor of which few parts hold values at a time: parts with zeros only take no
   /// memory.
   static void set_sparse(View tensor);
-  /// Position to return to with release(): scratch is a stack.
+  /// The position for release(): scratch is a stack.
   size_t mark() const { return used_; }
   void release(size_t mark) { used_ = mark; }
 
@@ -47,10 +46,10 @@ class Arena {
 /// Device::release() of a tensor's memory.
 void release(View tensor);
 
-/// Zeroes a tensor of a host's arena by giving its memory back to the system, which hands out zeros again.
+/// Zeroes a tensor of a host's arena by returning its memory to the system, which provides zeros again.
 void give_back(View tensor);
 
-/// Returns scratch to where it was at construction.
+/// Restores scratch to its position at construction.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

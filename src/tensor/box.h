@@ -24,7 +24,7 @@ struct Box {
 
 Box whole_box(const Shape& shape);
 
-/// What two boxes of one tensor have in common; empty where that is nothing.
+/// The intersection of two boxes of one tensor; may be empty.
 Box overlap(const Box& a, const Box& b);
 
 /// Place in the box's array of the element at `index` of the tensor, and the inverse.
@@ -36,7 +36,7 @@ Shape index_at(const Box& box, int64_t offset);
 template <class Run>
 void for_each_run(const Box& part, const Box& a, const Box& b, Run run) {
   if (part.empty()) return;
-  int along = part.dims() - 1;  // the dim that runs lie along; those behind it are whole in both
+  int along = part.dims() - 1;  // the dim of the runs; later dims are complete in both
   int64_t length = part.count[along];
   while (along > 0 && part.count[along] == a.count[along] && part.count[along] == b.count[along])
     length *= part.count[--along];

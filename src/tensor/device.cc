@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Work has run when it was issued.
+/// Work runs when it is issued.
 class HostStream final : public DeviceStream {
  public:
   Event record() override { return {}; }
@@ -26,9 +26,9 @@ class Host final : public Device {
   std::string_view name() const override { return "host"; }
   bool is_host() const override { return true; }
 
-  /// Transparent huge pages are asked for.
+  /// Requests transparent huge pages.
   std::byte* allocate(size_t bytes) override {
-    // Reserve one huge page more than needed to find an aligned start, then give back both ends.
+    // Reserves one huge page more than needed to find an aligned start, then returns both ends.
     void* raw =
         mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(raw != MAP_FAILED, ErrorKind::io,
@@ -38,7 +38,7 @@ class Host final : public Device {
     const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
     if (head > 0) munmap(start, head);
     if (head < kHugePage) munmap(start + head + bytes, kHugePage - head);
-    madvise(start + head, bytes, MADV_HUGEPAGE);  // advice only: without it the memory works, slower
+    madvise(start + head, bytes, MADV_HUGEPAGE);  // advice only: without it the memory is slower
     return start + head;
   }
   void free(std::byte* memory, size_t bytes) override { munmap(memory, bytes); }
@@ -65,7 +65,8 @@ Device& host_device() {
 
 namespace detail {
 void refuse_host_access(const Device& device) {
-  fail(ErrorKind::shape, "a tensor of device {} is read or written on the host; copy it there first", device.name());
+  fail(ErrorKind::shape, "a tensor of device {} cannot be read or written on the host; copy it there first",
+       device.name());
 }
 }  // namespace detail
 

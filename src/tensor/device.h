@@ -1,6 +1,6 @@
 #pragma once
-// What tensors live on and operators run on. The host is one device; on others, memory is reached by operators,
-// communicators and copies alone, and work runs later, in the order in which it was issued to a stream.
+// Devices hold tensors and run operators. The host is one device; on others, only operators, communicators and copies
+// can access memory, and work runs later, in the order in which it was issued to a stream.
 
 #include <cstddef>
 #include <memory>
@@ -18,16 +18,16 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;  ///< "host"
-  /// Whether a program may read and write the memory itself.
+  /// Whether the program can read and write the memory directly.
   virtual bool is_host() const { return false; }
-  /// Zeroed and aligned to 2 MiB. Throws Error::io with the number when memory is short.
+  /// Zeroed and aligned to 2 MiB. Throws Error::io with the number if memory is insufficient.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void free(std::byte* memory, size_t bytes) = 0;
-  /// Gives the whole pages inside back. What they held is lost; what is written there has memory again.
+  /// Returns the complete pages inside to the system. Their contents are lost; later writes get memory again.
   virtual void release(std::byte* memory, size_t bytes) = 0;
-  /// The stream of everything that has none of its own.
+  /// The default stream.
   virtual DeviceStream& stream() = 0;
-  /// One more: for a thread whose work runs beside.
+  /// Another stream, for a thread with concurrent work.
   virtual std::unique_ptr<DeviceStream> make_stream() = 0;
 };
 
@@ -43,7 +43,7 @@ class Event {
   Event() = default;
   bool reached() const { return !state_ || state_->reached(); }
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  /// Returns once all work before it has run. Throws what that failed with.
+  /// Returns once all work before it has run. Throws the error of that work.
   void wait() const {
     if (state_) state_->wait();
   }
@@ -52,13 +52,13 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-/// Any thread may issue work; what two threads issue has no order.
+/// Any thread may issue work; the order between two threads is undefined.
 class DeviceStream {
  public:
   virtual ~DeviceStream() = default;
   virtual Event record() = 0;
-  /// to = from, as many bytes, in order with the stream's work. Either may lie on the host: a source there may change
-  /// once this has returned, a destination there holds the values once it has.
+  /// to = from, the same number of bytes, in order with the stream's work. Either may be on the host: a source there
+  /// may change after the return, a destination there holds the values after the return.
   virtual void copy(ConstView from, View to) = 0;
   /// Returns once all work so far has run.
   void finish() { record().wait(); }
@@ -66,8 +66,8 @@ class DeviceStream {
 
 Device& host_device();
 
-/// The bytes of a tensor where the program may read them: the tensor itself on the host, else a copy, made in order
-/// with the work of its device's stream.
+/// The bytes of a tensor, readable by the program: the tensor itself on the host, else a copy, made in order with the
+/// work of its device's stream.
 class HostBytes {
  public:
   explicit HostBytes(ConstView x) : view_(x) {
@@ -98,7 +98,7 @@ class HostValues {
   HostBytes bytes_;
 };
 
-/// The same for all new values, which reach the tensor when this ends.
+/// The same for new values of all elements, which are copied to the tensor at its end.
 template <class T>
 class HostWriter {
  public:

@@ -27,7 +27,7 @@ class Shape {
     for (int i = 0; i < dims_; ++i) n *= sizes_[i];
     return n;
   }
-  /// The same with another size of one dim.
+  /// The same shape with another size of one dim.
   constexpr Shape with(int dim, int64_t size) const {
     assert(dim >= 0 && dim < dims_);
     Shape shape = *this;
@@ -47,7 +47,7 @@ namespace detail {
 [[noreturn]] void refuse_host_access(const Device& device);
 }
 
-/// Where the elements lie goes with a view: what is cut from it lies there, too.
+/// A view knows the device of its elements; views cut from it are on the same device.
 template <bool kConst>
 class BasicView {
  public:
@@ -68,7 +68,7 @@ class BasicView {
       : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()), device_(other.device()) {}
 
   bool empty() const { return data_ == nullptr; }
-  Pointer data() const { return data_; }      ///< on another device than the host an address that nobody may follow
+  Pointer data() const { return data_; }      ///< on another device than the host: do not dereference
   Device* device() const { return device_; }  ///< none: the host
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
@@ -77,7 +77,7 @@ class BasicView {
   int64_t count() const { return empty() ? 0 : shape_.count(); }
   size_t bytes() const { return static_cast<size_t>(count()) * size_of(dtype_); }
 
-  /// Typed pointer; the type must be the view's. Throws Error::shape where the elements do not lie on the host.
+  /// Typed pointer; the type must be the view's. Throws Error::shape if the elements are not on the host.
   template <class T>
   auto as() const {
     assert(DTypeOf<T>::value == dtype_);

@@ -74,7 +74,8 @@ int AddedTokenMatcher::longest(std::string_view text, size_t at) const {
   const uint8_t first = static_cast<uint8_t>(text[at]);
   const uint8_t second = at + 1 < text.size() ? static_cast<uint8_t>(text[at + 1]) : 0;
   if (!first_two_bytes_[size_t{first} << 8 | second]) return -1;
-  // The patterns that begin with the text's next bytes, one byte more at a time; those that end there come first.
+  // Narrows the patterns to those that begin with the text's next bytes, one byte at a time; those that end there are
+  // first.
   const auto begin = patterns_.begin();
   auto low = begin + by_first_byte_[first], high = begin + by_first_byte_[first + size_t{1}];
   int found = -1;
@@ -101,7 +102,7 @@ AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t f
     const size_t length = patterns_[static_cast<size_t>(index)].size();
     size_t begin = at, end = at + length;
     if ((token.special && !specials) || (token.single_word && !stands_alone(text, begin, end))) {
-      at += length - 1;  // its bytes are not looked at again
+      at += length - 1;  // does not read its bytes again
       continue;
     }
     if (token.left_strip) begin = strip_left(text, begin, from);

@@ -1,5 +1,5 @@
 #pragma once
-// Tokens that are found in the text as they are written, before the pre-tokenizer cuts it.
+// Finds tokens that are written literally in the text, before the pre-tokenizer cuts it.
 
 #include <array>
 #include <cstdint>
@@ -14,26 +14,26 @@ namespace trireme {
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  bool single_word = false;                      ///< only where no word character stands beside it
-  bool left_strip = false, right_strip = false;  ///< takes the white space beside it along
-  bool normalized = true;                        ///< looked for in the normalized text, normalized itself
+  bool single_word = false;                      ///< only between characters that are not word characters
+  bool left_strip = false, right_strip = false;  ///< also removes the white space beside it
+  bool normalized = true;                        ///< searched in the normalized text, in normalized form
   bool special = false;
 };
 
-/// Finds tokens from left to right, at each place the longest one.
+/// Finds tokens from left to right, the longest one at each place.
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;
-  /// `patterns[i]` is what is looked for, `tokens[i]` what it stands for; empty patterns are left out.
+  /// `patterns[i]` is the text of `tokens[i]`; empty patterns are skipped.
   AddedTokenMatcher(std::vector<std::string> patterns, std::vector<AddedToken> tokens);
 
   struct Match {
-    size_t begin, end;  ///< white space that is taken along included
+    size_t begin, end;  ///< including removed white space
     TokenId id;
-    size_t next;  ///< where the next one is looked for: tokens in white space that this one takes along are found, too
+    size_t next;  ///< start of the next search: also finds tokens inside the removed white space
   };
-  /// First match at or after `at` (`next` of the last one), which takes along nothing before `from` (its end).
-  /// begin == npos: there is none. specials false: special tokens are plain text.
+  /// First match at or after `at` (`next` of the last match) that removes nothing before `from` (the end of the last
+  /// match). begin == npos: none. specials false: special tokens are plain text.
   Match find(std::string_view text, size_t from, size_t at, bool specials) const;
   bool empty(bool specials) const { return specials ? tokens_.empty() : !has_plain_; }
 

@@ -33,7 +33,7 @@ bool decode_base64(std::string_view text, std::string& out) {
   const size_t before = out.size();
   out.resize(before + text.size() / 4 * 3);
   char* to = out.data() + before;
-  int32_t wrong = 0;  // negative where a character was no digit
+  int32_t wrong = 0;  // negative after a character that is not a digit
   const auto value = [&](size_t at) { return static_cast<int32_t>(kDigits[static_cast<uint8_t>(text[at])]); };
   const auto four = [&](int32_t a, int32_t b, int32_t c, int32_t d) {
     wrong |= a | b | c | d;

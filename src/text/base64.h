@@ -5,9 +5,9 @@
 
 namespace trireme {
 
-/// Bytes of standard base64 with padding; nothing if the text is not that.
+/// Decodes standard base64 with padding; empty for other text.
 std::optional<std::string> decode_base64(std::string_view text);
-/// Appends them to `out` and returns true; appends nothing, and returns false, if the text is not that.
+/// Appends the bytes to `out` and returns true; for other text appends nothing and returns false.
 bool decode_base64(std::string_view text, std::string& out);
 
 }  // namespace trireme

@@ -12,7 +12,7 @@ struct BertOptions {
   bool clean, chinese, strip_accents, lower_case;
 };
 
-/// The blocks that BERT takes for Chinese: CJK ideographs and their extensions, compatibility forms.
+/// The blocks that BERT treats as Chinese: CJK ideographs and their extensions, compatibility forms.
 bool is_chinese(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
          (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
@@ -47,7 +47,7 @@ class BertNormalizer final : public Normalizer {
         ++p;
         continue;
       }
-      const char* stop = p;  // a run of other characters: nothing in it depends on what is around
+      const char* stop = p;  // a run of other characters, independent of their context
       while (stop < end && static_cast<uint8_t>(*stop) >= 0x80) ++stop;
       append_run(std::string_view(p, static_cast<size_t>(stop - p)), out);
       p = stop;

@@ -1,5 +1,5 @@
 #pragma once
-// The normalizer of BERT: clean text, spaces around CJK characters, accents off, lower case; each can be off.
+// The normalizer of BERT: clean text, spaces around CJK characters, accents removed, lower case; each can be off.
 
 #include "text/normalizer.h"
 

@@ -11,8 +11,8 @@ namespace trireme {
 
 namespace {
 
-constexpr size_t kBatch = 64;                     // pieces whose cache lines are on their way at the same time
-constexpr size_t kMergedFirst = size_t{1} << 18;  // bytes: as many as are merged while paths are made ready
+constexpr size_t kBatch = 64;                     // pieces whose cache lines are prefetched at the same time
+constexpr size_t kMergedFirst = size_t{1} << 18;  // bytes merged before paths are built
 
 }  // namespace
 
@@ -23,7 +23,7 @@ struct BpeModel::Scratch final : ModelScratch {
   };
   PieceCache cache;
   Pending pending[kBatch];
-  TokenId ids[(kBatch + 1) * PieceCache::kInlineIds];  // find() always writes all of its places
+  TokenId ids[(kBatch + 1) * PieceCache::kInlineIds];  // find() always writes all entries
   std::string spelling;
   std::vector<TokenId> symbols;
   MergeScratch merge;
@@ -61,7 +61,7 @@ void BpeModel::encode_cut(std::string_view text, const CutPlan& plan, ModelScrat
                           std::vector<TokenId>& out) const {
   auto& own = static_cast<Scratch&>(scratch);
   const char* const end = text.data() + text.size();
-  // Cut a batch first and look it up afterwards: the cache lines come while the next pieces are cut.
+  // Cuts a batch first and looks it up afterwards: the cache lines arrive while the next pieces are cut.
   const auto put_off = [&own, end](size_t index, std::string_view piece) {
     Scratch::Pending& pending = own.pending[index];
     pending.piece = piece;
@@ -89,7 +89,7 @@ void BpeModel::encode_cut(std::string_view text, const CutPlan& plan, ModelScrat
 }
 
 void BpeModel::encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const {
-  size_t ids = 0;  // in scratch.ids, given to `out` when a longer piece or the end of the batch comes
+  size_t ids = 0;  // in scratch.ids, moved to `out` at a longer piece or the end of the batch
   const auto give = [&] { out.insert(out.end(), scratch.ids, scratch.ids + std::exchange(ids, 0)); };
   for (size_t i = 0; i < pieces; ++i) {
     const Scratch::Pending& pending = scratch.pending[i];
@@ -199,7 +199,7 @@ void BpeModel::add_unknown(std::string_view unit, std::vector<TokenId>& symbols,
     return;
   }
   require(options_.unknown.has_value(), ErrorKind::data,
-          "the text has \"{}\", which is not in the tokenizer's vocabulary, and the tokenizer has no unknown token",
+          "the text has \"{}\", which is missing in the tokenizer's vocabulary, and the tokenizer has no unknown token",
           unit);
   if (pending && !options_.fuse_unknown) symbols.push_back(*options_.unknown);
   pending = true;

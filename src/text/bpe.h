@@ -18,10 +18,10 @@ namespace trireme {
 struct BpeOptions {
   bool bytes = false;          ///< pieces are raw bytes; the vocabulary spells them in GPT-2's byte alphabet
   bool byte_fallback = false;  ///< an unknown character becomes its bytes, tokens <0x00> ... <0xFF>
-  bool fuse_unknown = false;   ///< neighbouring unknown characters become one unknown token
-  bool ignore_merges = false;  ///< a piece that is a token is that token, whatever the merges say
+  bool fuse_unknown = false;   ///< adjacent unknown characters become one unknown token
+  bool ignore_merges = false;  ///< a piece that is a token becomes that token, regardless of merges
   std::optional<TokenId> unknown;
-  std::string continuing_prefix, word_suffix;  ///< written on characters that do not begin, that end a piece
+  std::string continuing_prefix, word_suffix;  ///< for characters that do not begin a piece; for those that end one
 };
 
 class BpeModel final : public TokenModel {
@@ -34,24 +34,24 @@ class BpeModel final : public TokenModel {
   const MergeTable& merges() const { return merges_; }
   bool is_per_character() const override;
 
-  /// Ids of text cut by a plan: the same as encode() on each piece, without the calls between.
+  /// Ids of text cut by a plan: the same as encode() on each piece, without a call per piece.
   void encode_cut(std::string_view text, const CutPlan& plan, ModelScratch& scratch, std::vector<TokenId>& out) const;
 
  private:
   struct Scratch;
   static constexpr TokenId kMissing = UINT32_MAX;
 
-  /// Finds the ids of a piece and remembers them.
+  /// Finds the ids of a piece and caches them.
   void append_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
-  /// As merging does. False, and nothing: by merging alone.
+  /// The same result as merging. False, without a result: only merging can do it.
   bool append_by_paths(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const;
   void append_other(std::string_view piece, const PieceCache::Place& place, Scratch& scratch,
                     std::vector<TokenId>& out) const;
   void first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
   void add_unknown(std::string_view unit, std::vector<TokenId>& symbols, bool& pending) const;
-  /// The token that a piece is, of a model that ignores merges then. `spelling` is working memory.
+  /// The token equal to a piece, for a model that ignores merges then. `spelling` is working memory.
   std::optional<TokenId> whole_piece(std::string_view piece, std::string& spelling) const;
 
   Vocabulary vocabulary_;
@@ -59,9 +59,9 @@ class BpeModel final : public TokenModel {
   BpeOptions options_;
   std::array<TokenId, 256> byte_ids_;      // byte mode: id of each byte
   std::array<TokenId, 256> fallback_ids_;  // ids of <0x00> ... <0xFF>
-  bool all_bytes_ = true;                  // byte mode: no byte is missing
+  bool all_bytes_ = true;                  // byte mode: every byte has a token
   mutable std::once_flag paths_once_;
-  mutable std::optional<TokenPaths> paths_;  // once so many bytes were merged; none: too many tokens
+  mutable std::optional<TokenPaths> paths_;  // built after some bytes were merged; none: too many tokens
 };
 
 }  // namespace trireme

@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kNone = MergeTable::kNone;
 constexpr uint32_t kEnd = UINT32_MAX;
 
-// Up to here scanning all pairs for the lowest rank beats a heap: almost every word of a natural text is shorter.
+// Up to this size scanning all pairs for the lowest rank beats a heap: almost every word of natural text is shorter.
 constexpr size_t kShort = 48;
 
 uint32_t rank_of(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
@@ -47,7 +47,7 @@ void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols, size_t
 }
 
 /// A linked list of symbols and a heap of (rank, position); an entry whose rank is no longer its pair's is stale.
-/// s.lengths: how many symbols became each one.
+/// s.lengths: number of symbols merged into each one.
 void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& s, size_t least = 1) {
   const size_t n = symbols.size();
   assert(n < kEnd);
@@ -118,11 +118,12 @@ void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, Merg
 
 namespace {
 
-constexpr int kMostRetries = 64;  // in text and in repetitions of short strings it is one or two
+constexpr int kMostRetries = 64;  // one or two in text and in repetitions of short strings
 
-/// Two neighbours can stand in a result if their symbols alone become them. A word's result is any sequence of tokens
-/// of which this is true for all neighbours: as long as no merge has gone over the border between two of them, the
-/// merges on both sides are those of the two alone, in the same order, so that none ever goes over it.
+/// Two tokens can be adjacent in a result if merging only their symbols gives these two. A word's result is any
+/// sequence of tokens for which this holds for all adjacent pairs: as long as no merge has crossed the border between
+/// two of them, the merges on both sides are the same as for the two alone, in the same order, so that none ever
+/// crosses it.
 bool can_be_neighbours(const MergeTable& merges, TokenId left, TokenId right, MergeScratch& scratch) {
   merge_symbols(merges, scratch.joint, scratch);
   return scratch.joint.size() == 2 && scratch.joint[0] == left && scratch.joint[1] == right;
@@ -133,11 +134,11 @@ bool can_be_neighbours(const MergeTable& merges, TokenId left, TokenId right, Me
 void merge_in_windows(const MergeTable& merges, size_t count, const ReadSymbols& read, MergeScratch& scratch,
                       std::vector<TokenId>& out, size_t window) {
   const size_t before = out.size();
-  std::vector<uint32_t> taken, lengths;  // of the tokens in `out`, those of a window at least; of the window's
-  size_t begin = 0, end = 0;             // of the window
-  size_t failed_at = 0;                  // where no window could begin
+  std::vector<uint32_t> taken, lengths;  // of the tokens in `out`, at least of a window; of the window's tokens
+  size_t begin = 0, end = 0;             // start and end of the window
+  size_t failed_at = 0;                  // no window could begin here
   int retries = 0;
-  const auto enlarge = [&] {  // what is far away counts too much
+  const auto enlarge = [&] {  // distant symbols have too much influence
     window = std::min(count, 8 * window);
     out.resize(before);
     taken.clear();
@@ -162,7 +163,7 @@ void merge_in_windows(const MergeTable& merges, size_t count, const ReadSymbols&
         continue;
       }
     }
-    // What stands behind the window may change its last tokens.
+    // Symbols after the window may change its last tokens.
     const size_t kept_to = end == count ? count : end - window / 8;
     if (taken.size() > window) taken.erase(taken.begin(), taken.end() - static_cast<ptrdiff_t>(window));
     for (size_t i = 0; i < lengths.size() && (i == 0 || begin + lengths[i] <= kept_to); ++i) {

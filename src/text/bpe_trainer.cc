@@ -29,7 +29,7 @@ class Trainer {
       Candidate top = queue_.top();
       queue_.pop();
       Pair& pair = pairs_[top.index];
-      if (top.count != pair.count) {  // it lost occurrences since it was queued
+      if (top.count != pair.count) {  // it has lost occurrences since it was queued
         top.count = pair.count;
         if (top.count > 0) queue_.push(top);
         continue;
@@ -45,7 +45,7 @@ class Trainer {
   struct Pair {
     TokenId left, right;
     int64_t count = 0;
-    bool listed = false;          // has its merge; it can come back when a later merge spells an older token
+    bool listed = false;          // has its merge; the pair can reappear when a later merge spells an older token
     std::vector<uint32_t> words;  // that may hold the pair
   };
   struct Candidate {
@@ -188,9 +188,9 @@ class Trainer {
 BpeDescription train_bpe(const PieceCounter& counts, const BpeTraining& training) {
   const size_t least = kBytes + training.special_tokens.size();
   require(training.vocabulary_size >= least, ErrorKind::usage,
-          "a vocabulary of {} tokens cannot hold the 256 bytes and {} special tokens; ask for {} or more",
+          "a vocabulary of {} tokens is too small for the 256 bytes and {} special tokens; use at least {}",
           training.vocabulary_size, training.special_tokens.size(), least);
-  require(counts.total() > 0, ErrorKind::data, "there is no text to train a tokenizer on");
+  require(counts.total() > 0, ErrorKind::data, "the text to train a tokenizer is empty");
   return Trainer(counts, training).run();
 }
 

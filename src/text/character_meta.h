@@ -1,5 +1,5 @@
 #pragma once
-// meta.pkl: what nanoGPT's data/shakespeare_char/prepare.py keeps of a character vocabulary, {vocab_size, itos, stoi}.
+// meta.pkl: a character vocabulary of nanoGPT's data/shakespeare_char/prepare.py, {vocab_size, itos, stoi}.
 
 #include <memory>
 #include <string>
@@ -10,8 +10,8 @@ namespace trireme {
 
 constexpr const char* kCharacterMeta = "meta.pkl";
 
-/// The tokenizer of a meta.pkl, which is read as data. Throws Error::io, Error::data: other contents, ids with gaps, or
-/// texts that are not one character each.
+/// The tokenizer of a meta.pkl, which is read as data, not executed. Throws Error::io, Error::data: other contents, ids
+/// with gaps, or texts that are not single characters.
 std::unique_ptr<Tokenizer> read_character_meta(const std::string& path);
 
 }  // namespace trireme

@@ -7,13 +7,13 @@
 namespace trireme {
 namespace {
 
-/// From `first` to the next run all code points have this category.
+/// The category of all code points from `first` to the next run.
 struct CategoryRun {
   char32_t first;
   std::string_view name;
 };
 
-// Planes 4 to 13, without any character; looking at them would be two thirds of the work.
+// Skips planes 4 to 13, which have no characters: they would be two thirds of the work.
 constexpr char32_t kEmptyPlanes = 0x40000, kEmptyPlanesEnd = 0xE0000;
 
 const std::vector<CategoryRun>& category_runs() {

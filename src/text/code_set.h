@@ -1,6 +1,6 @@
 #pragma once
-// Sets of code points: what the classes of a regular expression stand for. kInvalidCode counts as a code point without
-// properties, so the sets that say what is not in them have it.
+// Sets of code points, for the classes of a regular expression. kInvalidCode counts as a code point without properties,
+// so negated sets contain it.
 
 #include <optional>
 #include <string_view>
@@ -21,7 +21,7 @@ class CodeSet {
   CodeSet(char32_t first, char32_t last) : ranges_{{first, last}} {}
   /// Ranges in any order.
   explicit CodeSet(std::vector<Range> ranges);
-  /// A general category, such as "L" or "Lu"; nothing for other names.
+  /// A general category, such as "L" or "Lu"; empty for other names.
   static std::optional<CodeSet> category(std::string_view name);
 
   void add(const CodeSet& other);
@@ -39,7 +39,7 @@ class CodeSet {
 
 /// \s
 CodeSet white_space();
-/// \w, as Oniguruma has it: `alone` with a few numbers that it lacks inside of [...].
+/// Oniguruma's \w; `alone`: with a few numbers that it lacks inside [...].
 CodeSet word_characters(bool alone);
 
 }  // namespace trireme

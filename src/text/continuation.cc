@@ -14,7 +14,7 @@ std::string Continuation::new_part(std::string text) {
   const auto differs = std::mismatch(text.begin(), text.end(), expected.begin(), expected.end()).first;
   const auto same = static_cast<size_t>(differs - text.begin());
   at_ += same;
-  if (same < text.size()) known_.resize(at_);  // from here on all of it is new
+  if (same < text.size()) known_.resize(at_);  // everything after this is new
   text.erase(0, same);
   return text;
 }

@@ -1,18 +1,17 @@
 #pragma once
-// The text that new ids add to a prompt, while they come.
+// The text that new ids add to a prompt, incrementally.
 
 #include "text/tokenizer.h"
 
 namespace trireme {
 
-/// All that feed() and finish() return, joined, is decode(prompt and new ids) without what it has in common with
-/// decode(prompt) at its beginning. So the first new word keeps the space before it, which decoding it alone would
-/// drop.
+/// The joined results of feed() and finish() are decode(prompt and new ids) without its common prefix with
+/// decode(prompt). So the first new word keeps the space before it, which decoding it alone would drop.
 class Continuation {
  public:
-  /// Borrows the tokenizer. Throws Error::data for an id that has no token.
+  /// Borrows the tokenizer. Throws Error::data for an id without a token.
   Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt);
-  /// As TextStream's.
+  /// As in TextStream.
   std::string feed(TokenId id) { return new_part(stream_->feed(id)); }
   std::string finish() { return new_part(stream_->finish()); }
 
@@ -20,7 +19,7 @@ class Continuation {
   std::string new_part(std::string text);
 
   std::string known_;  // decode(prompt)
-  size_t at_ = 0;      // bytes of it that the text has so far
+  size_t at_ = 0;      // bytes of it that the text has repeated so far
   std::unique_ptr<TextStream> stream_;
 };
 

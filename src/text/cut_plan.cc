@@ -16,7 +16,7 @@ const std::shared_ptr<const Cutter>& gpt2_cutter() {
 }
 
 bool CutPlan::cuts_before_space() const {
-  // No stage has a match over the cut, or sees what is behind it; and one of them has a piece end there.
+  // No stage has a match across the cut or looks past it, and a piece of one stage ends there.
   return std::all_of(kBefore.begin(), kBefore.end(), [&](char before) {
     const auto ends = [&](const Stage& stage) { return stage.cutter->always_matches(static_cast<uint8_t>(before)); };
     const auto apart = [&](const Stage& stage) {

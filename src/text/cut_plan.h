@@ -1,6 +1,6 @@
 #pragma once
-// How text is cut into pieces by tables alone: cutters one after another, each of which cuts the pieces of the one
-// before. The whole way from text to pieces without a call per piece.
+// Cuts text into pieces by tables only: a sequence of cutters, each of which cuts the pieces of the previous one,
+// without a call per piece.
 
 #include <memory>
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace trireme {
 
-/// GPT-2's pattern, which the element ByteLevel stands for.
+/// GPT-2's pattern, used by the element ByteLevel.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-/// Its tables. An invalid byte is a character that is neither letter, number nor white space.
+/// Its tables. An invalid byte counts as a character that is neither letter, number nor white space.
 const std::shared_ptr<const Cutter>& gpt2_cutter();
 
 class CutPlan {
  public:
   struct Stage {
     std::shared_ptr<const Cutter> cutter;
-    bool keep_matches = true, keep_others = true;  ///< what becomes pieces; the other goes away
+    bool keep_matches = true, keep_others = true;  ///< which parts become pieces; other parts are dropped
   };
   void add(Stage stage) { stages_.push_back(std::move(stage)); }
 
-  /// From here on pieces are read as bytes in GPT-2's spelling (Cutter::Text::spelled).
+  /// Later cutters read pieces as bytes in GPT-2's spelling (Cutter::Text::spelled).
   void spell() { spelled_ = true; }
   bool spelled() const { return spelled_; }
   Cutter::Text text() const { return spelled_ ? Cutter::Text::spelled : Cutter::Text::utf8; }
@@ -34,7 +34,7 @@ class CutPlan {
   /// on both sides as uncut text.
   bool cuts_before_space() const;
 
-  /// The one cutter of a plan of which every part becomes a piece; nullptr: there are more, or parts go away.
+  /// The only cutter of a plan if every part becomes a piece; nullptr: several cutters, or dropped parts.
   const Cutter* only_cutter() const {
     const bool only = stages_.size() == 1 && stages_[0].keep_matches && stages_[0].keep_others;
     return only ? stages_[0].cutter.get() : nullptr;

@@ -12,10 +12,10 @@ namespace trireme {
 
 namespace {
 
-// Patterns in use take some dozen of each.
+// Common patterns need some dozens of each.
 constexpr size_t kMostInstructions = 2000, kMostStates = 1000, kMostClasses = 63, kMostPairs = 10000;
 
-/// A step of the expression: take a character of a set, look at the next one, go on at two places, or end.
+/// An instruction: consume a character of a set, look at the next one, continue at two places, or end.
 struct Instruction {
   enum class Op : uint8_t { take, look, fork, match };
   Op op = Op::match;
@@ -27,7 +27,7 @@ struct Instruction {
 using Op = Instruction::Op;
 using Kind = PatternTree::Kind;
 
-/// The tree as instructions, made from its end.
+/// The tree as instructions, generated from its end.
 class Program {
  public:
   explicit Program(const PatternTree& tree) : start_(emit(tree, add({}))) {}
@@ -58,7 +58,7 @@ class Program {
         return add({Op::look, false, index_of(tree.set), next, 0});
       case Kind::next_out:
         return add({Op::look, true, index_of(tree.set), next, 0});
-      case Kind::at_end:  // where the next character is not any
+      case Kind::at_end:  // matches if no character follows
         return add({Op::look, true, index_of(CodeSet(0, kInvalidCode)), next, 0});
       case Kind::sequence:
         for (auto part = tree.parts.rbegin(); part != tree.parts.rend(); ++part) next = emit(*part, next);
@@ -130,8 +130,8 @@ struct Partition {
 
 }  // namespace
 
-/// Follows all ways through the program at the same time, the preferred ones first: the ordered list of ways that are
-/// left is a state. A way that has ended makes those behind it pointless.
+/// Follows all paths through the program at the same time, preferred ones first: the ordered list of live paths is a
+/// state. A path that has ended makes those after it irrelevant.
 class CutterCompiler {
  public:
   CutterCompiler(Cutter& cutter, const Program& program, const Partition& partition)
@@ -152,7 +152,7 @@ class CutterCompiler {
     check_linear();
   }
 
-  /// Once the bytes have their classes.
+  /// Called after the bytes have classes.
   void find_skips() {
     const auto columns = size_t{1} << cutter_.columns_shift_;
     for (size_t state = 0; state < ways_.size(); ++state) {
@@ -174,7 +174,7 @@ class CutterCompiler {
     return entry->second;
   }
 
-  /// Follows a way up to the characters that it takes. Returns true when it can end here.
+  /// Follows a path up to the characters that it consumes. Returns true if it can end here.
   bool follow(uint32_t at, unsigned column) {
     if (seen_[at]) return false;
     seen_[at] = true;
@@ -224,9 +224,9 @@ class CutterCompiler {
             entry >> Cutter::kRowShift >> cutter_.columns_shift_};
   }
 
-  /// States from which text can be read on and on without a match.
+  /// States from which an unlimited text can be read without a match.
   std::vector<bool> find_endless() const {
-    // What cannot: states all of whose ways without a match lead to such states.
+    // Other states: those whose paths without a match all lead to such states.
     std::vector<bool> endless(ways_.size(), true);
     for (bool changed = true; changed;) {
       changed = false;
@@ -243,8 +243,8 @@ class CutterCompiler {
     return endless;
   }
 
-  /// Text that was read past a match has to be read again. That is linear if the search that begins at the match takes
-  /// the text that the first one read in vain, but for a bounded rest: both go through it side by side here.
+  /// Text read past a match must be read again. This is linear if the search that begins at the match consumes the text
+  /// that the first search read in vain, except for a bounded rest: simulates both in parallel.
   void check_linear() const {
     const std::vector<bool> endless = find_endless();
     const auto refuse = [] {
@@ -258,7 +258,7 @@ class CutterCompiler {
     std::map<Pair, std::vector<std::pair<Pair, bool>>> edges;  // true: the second search has a match there
     std::vector<Pair> todo;
     const auto meet = [&](const Step& vain, const Step& again, std::vector<std::pair<Pair, bool>>* from) {
-      if (vain.stop || !endless[vain.state]) return;  // what is read in vain from here on is bounded
+      if (vain.stop || !endless[vain.state]) return;  // text read in vain from here is bounded
       if (again.stop) refuse();
       const Pair pair{vain.state, again.state};
       if (from) from->emplace_back(pair, again.match);
@@ -281,7 +281,7 @@ class CutterCompiler {
       }
       edges[pair] = std::move(from);
     }
-    // No way round on which the second search has no match either: what can be taken away from the back is no cycle.
+    // The second search must match on every cycle: edges that can be removed from the end do not form one.
     for (bool changed = true; changed;) {
       changed = false;
       for (auto pair = edges.begin(); pair != edges.end();) {
@@ -294,7 +294,7 @@ class CutterCompiler {
     if (!edges.empty()) refuse();
   }
 
-  /// What comes in long runs.
+  /// Characters that occur in long runs.
   uint32_t skip_of(size_t state) const {
     const auto stays = [&](unsigned first, unsigned last) {
       for (unsigned byte = first; byte <= last; ++byte) {
@@ -312,7 +312,7 @@ class CutterCompiler {
   Cutter& cutter_;
   const Program& program_;
   const std::vector<std::vector<bool>>& members_;
-  std::vector<Ways> ways_;  // of each state
+  std::vector<Ways> ways_;  // per state
   std::map<Ways, size_t> numbers_;
   std::vector<bool> seen_;
   std::vector<uint32_t> taking_;
@@ -320,7 +320,7 @@ class CutterCompiler {
 
 Cutter::Cutter(std::string_view pattern, Text text) {
   const PatternTree tree = parse_pattern(pattern);
-  if (matches_nothing(tree)) throw NotForTables("matches of no character");
+  if (matches_nothing(tree)) throw NotForTables("matches without a character");
   const Program program(tree);
   const Partition partition(program.sets());
   CutterCompiler compiler(*this, program, partition);
@@ -350,10 +350,10 @@ void Cutter::fill_pairs() {
   }
 }
 
-/// Classes of all code points, blocks that are the same stored once.
+/// Classes of all code points; equal blocks are stored once.
 void Cutter::fill_blocks(const std::vector<std::pair<char32_t, uint8_t>>& runs) {
   std::map<std::array<uint8_t, kBlock>, uint16_t> known;
-  std::array<int, kMostClasses + 1> of_one_class{};  // number of such a block, plus one
+  std::array<int, kMostClasses + 1> of_one_class{};  // number of that block, plus one
   size_t run = 0;
   for (char32_t code = 0; code <= kInvalidCode; code += kBlock) {
     while (run + 1 < runs.size() && runs[run + 1].first <= code) ++run;

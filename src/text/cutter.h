@@ -1,7 +1,7 @@
 #pragma once
-// A regular expression as tables: finds the matches that a backtracking engine finds (at each place those of the first
-// alternative, and of the most or fewest repetitions, with which the rest matches), reading each character once or
-// twice. One row per state, one column per class of characters that the expression tells apart.
+// A regular expression as tables: finds the same matches as a backtracking engine (at each place the first alternative,
+// and the most or fewest repetitions, with which the rest matches), reading each character once or twice. One row per
+// state, one column per class of characters that the expression distinguishes.
 
 #include <array>
 #include <bit>
@@ -18,32 +18,32 @@ namespace trireme {
 
 class Cutter {
  public:
-  /// What the expression is matched with.
+  /// The text that the expression is matched with.
   enum class Text : uint8_t {
-    utf8,          ///< no match goes over an invalid byte: it is the end of a text
+    utf8,          ///< no match crosses an invalid byte: it is the end of a text
     lenient_utf8,  ///< an invalid byte is a character without properties
-    spelled        ///< bytes, each of them as the letter of GPT-2's byte alphabet that spells it
+    spelled        ///< bytes, each as its letter of GPT-2's byte alphabet
   };
 
-  /// Throws NotForTables (pattern_tree.h) for an expression that tables cannot do.
+  /// Throws NotForTables (pattern_tree.h) for an expression that tables cannot express.
   Cutter(std::string_view pattern, Text text);
 
-  /// End of the match that begins at p < end; nullptr: none does.
+  /// End of the match that begins at p < end; nullptr: none.
   const char* match(const char* p, const char* end) const;
 
   struct Part {
     const char* end;
     bool matched;
   };
-  /// The part that begins at p < end: a match, or all the text up to the next match.
+  /// The part that begins at p < end: a match, or the text up to the next match.
   [[gnu::always_inline]] Part next(const char* p, const char* end) const {
     if (const char* const stop = match(p, end)) return {stop, true};
     return {gap(p, end), false};
   }
 
   size_t states() const { return states_; }
-  /// True if a search that has read the first of two bytes goes no further, and has the matches that it has where the
-  /// text ends between them. Of ASCII characters, or of any bytes where they are spelled.
+  /// True if a search that has read the first of two bytes stops there, with the same matches as if the text ended
+  /// between them. For ASCII characters, or for any spelled bytes.
   bool ends_between(uint8_t before, uint8_t after) const;
   /// True if a match begins at every such byte.
   bool always_matches(uint8_t byte) const;
@@ -51,10 +51,10 @@ class Cutter {
  private:
   friend class CutterCompiler;
 
-  // An entry is the row of the next state and what is known when the character is seen.
+  // An entry is the row of the next state and flags known at the character.
   static constexpr uint32_t kMatch = 1;  // a match ends before it
-  static constexpr uint32_t kStop = 2;   // no match goes on
-  // The next state stays itself, with a match before every character, over
+  static constexpr uint32_t kStop = 2;   // no match continues
+  // The next state repeats itself, with a match before every character, for
   static constexpr uint32_t kSkipLetters = 4;  // a-z and A-Z
   static constexpr uint32_t kSkipLower = 8;    // a-z
   static constexpr uint32_t kSkipUpper = 16;   // A-Z
@@ -62,7 +62,7 @@ class Cutter {
   static constexpr uint32_t kSkips = kSkipLetters | kSkipLower | kSkipUpper | kSkipSpaces;
   static constexpr int kRowShift = 6;
   static constexpr uint8_t kDecode = 255;  // in byte_classes_: the character has more bytes
-  static constexpr size_t kBlock = 64;     // code points that differ in the last byte of their UTF-8 alone
+  static constexpr size_t kBlock = 64;     // code points that differ only in the last byte of their UTF-8
 
   struct Character {
     unsigned column;
@@ -72,7 +72,7 @@ class Cutter {
     const unsigned column = byte_classes_[static_cast<uint8_t>(*p)];
     return column != kDecode ? Character{column, 1} : decode(p, end);
   }
-  /// Most text has its characters of two or three bytes in runs, with others behind them.
+  /// In most text characters of two or three bytes occur in runs, followed by others.
   Character decode(const char* p, const char* end) const {
     const auto byte = [p](int i) { return static_cast<uint8_t>(p[i]); };
     const auto column = [&](unsigned block, uint8_t last) { return classes_[blocks_[block] * kBlock + (last & 63)]; };
@@ -89,7 +89,7 @@ class Cutter {
   Character decode_any(const char* p, const char* end) const;
   unsigned class_of(char32_t code) const { return classes_[blocks_[code / kBlock] * kBlock + code % kBlock]; }
 
-  /// Over bytes from `first` to `last`, with `fold` set in them, as far as eight at a time go.
+  /// Skips bytes from `first` to `last`, with `fold` set in them, eight at a time.
   template <uint8_t first, uint8_t last, uint8_t fold>
   static const char* skip(const char* p, const char* end) {
     constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;
@@ -118,7 +118,7 @@ class Cutter {
   int columns_shift_ = 0;
   unsigned end_ = 0, invalid_ = 0;  // columns of the end of the text and of an invalid byte
   std::array<uint8_t, 256> byte_classes_{};
-  // Of the first two bytes of a match the entry of the second, kStop where they are to be read one by one: most pieces
+  // For the first two bytes of a match: the entry of the second, or kStop if they must be read one by one. Most pieces
   // begin with a space and a letter. pair_classes_ are byte_classes_ with the end's column for kDecode.
   std::array<uint8_t, 256> pair_classes_{};
   std::vector<uint32_t> pairs_;
@@ -160,8 +160,7 @@ class Cutter {
       bytes = next.bytes;
     }
     if ((entry & (kStop | kMatch)) == (kStop | kMatch)) {
-      // A branch, not a choice of values: the processor guesses it and begins with the next piece before the tables
-      // have been read.
+      // A branch, not a select: the processor predicts it and begins the next piece before the tables have been read.
       asm volatile("");
       return p;
     }

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// Takes back the spaces that English writes nowhere.
+/// Removes spaces that English does not use.
 void clean_up(std::string& token) {
   static constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -24,13 +24,12 @@ void clean_up(std::string& token) {
   for (const auto& [from, to] : kPairs) replace_all(token, from, to);
 }
 
-/// A decoder that needs each token as a whole, and its index.
+/// A decoder that needs each complete token and its index.
 std::unique_ptr<TokenSink> rewriting(TokenSink& next, RewriteStage::Rewrite rewrite) {
   return std::make_unique<RewriteStage>(next, std::move(rewrite));
 }
 
-/// Tokens spelled in GPT-2's byte alphabet become their bytes, all in one; a token with other characters stays as it
-/// is.
+/// Tokens spelled in GPT-2's byte alphabet become their bytes, joined; a token with other characters stays unchanged.
 class ByteLevelDecoder final : public Decoder {
  public:
   std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
@@ -86,7 +85,7 @@ class Fuse final : public Decoder {
   };
 };
 
-/// Continuing pieces lose their prefix, all others get a space before them.
+/// Continuing pieces lose their prefix; all others get a space before them.
 class WordPieceDecoder final : public Decoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
@@ -120,7 +119,7 @@ class MetaspaceDecoder final : public Decoder {
   MetaspaceOptions options_;
 };
 
-/// The suffix that ends words becomes a space, at the end nothing.
+/// The suffix that ends words becomes a space; at the end it is removed.
 class SuffixDecoder final : public Decoder {
  public:
   explicit SuffixDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -129,7 +128,7 @@ class SuffixDecoder final : public Decoder {
   }
 
  private:
-  /// The last token is known when no other follows: each waits for the next one.
+  /// Delays each token until the next one, because the last token is special.
   class Stage final : public TokenStage {
    public:
     Stage(TokenSink& next, const std::string& suffix) : TokenStage(next), suffix_(suffix) {}
@@ -163,7 +162,7 @@ class SuffixDecoder final : public Decoder {
   std::string suffix_;
 };
 
-/// <0xE2> becomes the byte; bytes that follow each other become one token.
+/// <0xE2> becomes the byte; adjacent bytes become one token.
 class ByteFallbackDecoder final : public Decoder {
  public:
   std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
@@ -244,7 +243,7 @@ class StripDecoder final : public Decoder {
   uint64_t start_, stop_;
 };
 
-/// Of equal tokens that follow each other one is left; padding goes, the delimiter of words becomes a space.
+/// Keeps one of adjacent equal tokens; removes padding; the delimiter of words becomes a space.
 class CtcDecoder final : public Decoder {
  public:
   CtcDecoder(std::string padding, std::string delimiter, bool cleanup)
@@ -298,7 +297,7 @@ class SequenceDecoder final : public Decoder {
     return chain;
   }
   bool is_per_token() const override {
-    bool joined = false;  // tokens are then no longer those that were given
+    bool joined = false;  // tokens then differ from the given ones
     for (const auto& part : parts_) {
       if (!part->is_per_token() || (joined && !dynamic_cast<const Fuse*>(part.get()))) return false;
       joined = joined || part->joins();
@@ -342,7 +341,7 @@ std::unique_ptr<Decoder> make_sequence(const JsonObject& element) {
   return std::make_unique<SequenceDecoder>(std::move(parts));
 }
 
-/// A string that must not be empty: replacing it would not end.
+/// A string that must not be empty: replacing it would never end.
 std::string read_text(const JsonObject& element, std::string_view key, std::string_view otherwise) {
   std::string text = element.string(key, otherwise);
   require(!text.empty(), ErrorKind::data, "{}: \"{}\" is empty", element.place(), key);
@@ -386,7 +385,7 @@ std::unique_ptr<Decoder> make_decoder(const JsonObject& element) {
     if (type == "Fuse") return std::make_unique<Fuse>();
     return std::make_unique<ByteFallbackDecoder>();
   }
-  fail(ErrorKind::data, "{}: the decoder \"{}\" is not implemented", element.place(), type);
+  fail(ErrorKind::data, "{}: unsupported decoder \"{}\"", element.place(), type);
 }
 
 }  // namespace trireme

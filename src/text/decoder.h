@@ -1,5 +1,5 @@
 #pragma once
-// Decoders turn tokens back into text, one token after the other. Built from the "decoder" element of tokenizer.json.
+// Decoders turn tokens back into text, token by token. Built from the "decoder" element of tokenizer.json.
 
 #include <memory>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Takes the tokens of a text in order, the text of each in any number of parts.
+/// Receives the tokens of a text in order, each in any number of parts.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
@@ -18,7 +18,7 @@ class TokenSink {
   virtual void end() = 0;  ///< no token follows
 };
 
-/// Bytes of the tokens that were given so far, against which what is made of them is measured.
+/// Bytes of the tokens so far; the length of the result is compared with them.
 struct GivenBytes {
   size_t bytes = 0;
   std::string_view where;  ///< names the file in errors
@@ -28,21 +28,21 @@ struct GivenBytes {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Rewrites the tokens of one text. What no later token can change is handed to `next` at once, the rest at the
-  /// latest by end(); joined without a separator, that is the text. Borrows this decoder, `next` and `given`. Its calls
-  /// throw Error::data when the text would grow beyond the limit.
+  /// Rewrites the tokens of one text. Passes final text to `next` at once, the rest at end() at the latest; joined
+  /// without a separator it is the text. Borrows this decoder, `next` and `given`. Its calls throw Error::data if the
+  /// text would exceed the limit.
   virtual std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes& given) const = 0;
-  /// True if the result is each token's own result, one after the other: it can then be computed once per token.
+  /// True if the result is the concatenation of each token's result, which can then be computed once per token.
   virtual bool is_per_token() const { return false; }
-  /// True if several tokens may become one, which decoders after this one then see as such.
+  /// True if several tokens may become one for later decoders.
   virtual bool joins() const { return false; }
-  /// True if a token's text may be longer than the token: whether one is too long is then known before any text is.
+  /// True if a token's text may be longer than the token; a token can then exceed the limit before any text exists.
   virtual bool may_grow() const { return true; }
 };
 
-/// Throws Error::data, naming it, for an element that is not implemented.
+/// Throws Error::data naming an unsupported element.
 std::unique_ptr<Decoder> make_decoder(const JsonObject& element);
-/// What files without a decoder mean: tokens with a space between.
+/// For files without a decoder: joins tokens with spaces.
 std::unique_ptr<Decoder> make_spaced_decoder();
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-/// From `at` to the next quote, backslash or control character, or to the end.
+/// Text from `at` to the next quote, backslash or control character, or to the end.
 size_t find_string_end(std::string_view text, size_t at) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;
   const auto zero_bytes = [](uint64_t word) { return (word - kOnes) & ~word & kHigh; };
@@ -50,7 +50,7 @@ char JsonCursor::peek() {
 }
 
 void JsonCursor::take(char c) {
-  if (peek() != c || at_ == text_.size()) refuse("another character was expected");
+  if (peek() != c || at_ == text_.size()) refuse("an unexpected character");
   ++at_;
 }
 
@@ -123,7 +123,7 @@ bool JsonCursor::at_number() {
 }
 
 std::string_view JsonCursor::number() {
-  if (!at_number()) refuse("a number was expected");
+  if (!at_number()) refuse("not a number");
   const size_t begin = at_;
   const auto digits = [&] {
     const size_t before = at_;
@@ -172,7 +172,7 @@ std::string_view JsonCursor::skip() {
     while (at_ < text_.size() && !is_space(text_[at_]) &&
            std::string_view(",]}").find(text_[at_]) == std::string_view::npos)
       ++at_;
-    if (at_ == begin) refuse("a value was expected");
+    if (at_ == begin) refuse("a missing value");
   }
   return text_.substr(begin, at_ - begin);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Reads JSON once, from left to right, without a tree: for the members of tokenizer files that have 100,000 entries.
+// Reads JSON once, from left to right, without a tree, for members of tokenizer files with 100,000 entries.
 
 #include <stdexcept>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// The text is not what the reader asked for, or no JSON.
+/// The text is not JSON, or not the requested type.
 struct JsonSyntax : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -17,12 +17,12 @@ class JsonCursor {
   /// `text` is valid UTF-8 and outlives the cursor.
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
-  /// First byte of what comes next, white space left out; '\0' at the end.
+  /// First byte of the next item after white space; '\0' at the end.
   char peek();
-  /// Takes one character of the syntax. Throws JsonSyntax for another one.
+  /// Consumes one character of the syntax. Throws JsonSyntax for another one.
   void take(char c);
-  /// For the members of an object or the items of an array, behind whose opening bracket the cursor stands: true if
-  /// there is a next one; false, behind the `closing` bracket.
+  /// Iterates over the members of an object or the items of an array, with the cursor after the opening bracket: true
+  /// if there is a next one; false after the `closing` bracket.
   bool next(char closing, bool& first);
 
   /// A string; valid until the next call.
@@ -33,7 +33,7 @@ class JsonCursor {
   bool at_number();
   /// The text of a number.
   std::string_view number();
-  /// Leaves a value out and returns its text. Its brackets are counted, its syntax is otherwise not checked.
+  /// Skips a value and returns its text. Counts brackets, does not check the syntax otherwise.
   std::string_view skip();
 
   size_t position() const { return at_; }

@@ -57,7 +57,7 @@ const JsonNode* JsonNode::find(std::string_view key) const {
   const JsonNode* found = nullptr;
   for (const auto& [name, value] : members) {
     if (name != key) continue;
-    require(found == nullptr, ErrorKind::data, "key \"{}\" stands twice in one object", key);
+    require(found == nullptr, ErrorKind::data, "key \"{}\" appears twice in one object", key);
     found = &value;
   }
   return found && !found->is_null() ? found : nullptr;
@@ -73,7 +73,7 @@ JsonNode parse_json_node(std::string_view text, std::string_view where) {
 }
 
 JsonObject::JsonObject(const JsonNode& node, std::string place) : node_(&node), place_(std::move(place)) {
-  require(node.is_object(), ErrorKind::data, "{}: a JSON object was expected", place_);
+  require(node.is_object(), ErrorKind::data, "{}: expected a JSON object", place_);
 }
 
 const JsonNode& JsonObject::required(std::string_view key) const {
@@ -106,7 +106,7 @@ bool JsonObject::boolean(std::string_view key, bool otherwise) const { return ha
 
 uint64_t JsonObject::count(std::string_view key) const {
   const JsonNode& node = required(key);
-  if (!node.is_integer() || node.integer < 0) wrong_type(key, "a whole number >= 0");
+  if (!node.is_integer() || node.integer < 0) wrong_type(key, "an integer >= 0");
   return static_cast<uint64_t>(node.integer);
 }
 
@@ -131,8 +131,8 @@ std::string JsonObject::place_of(std::string_view key, size_t index) const {
 
 void JsonObject::allow_only(std::initializer_list<std::string_view> keys) const {
   for (const auto& [name, value] : node_->members) {
-    require(std::find(keys.begin(), keys.end(), name) != keys.end(), ErrorKind::data,
-            "{}: \"{}\" is not implemented here; nothing was ignored", place_, name);
+    require(std::find(keys.begin(), keys.end(), name) != keys.end(), ErrorKind::data, "{}: unsupported key \"{}\"",
+            place_, name);
   }
 }
 

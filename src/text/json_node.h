@@ -1,6 +1,6 @@
 #pragma once
-// A JSON tree for tokenizer files: they hold objects of 100,000 keys, whose order matters, next to small option
-// objects, whose unknown keys must be refused. Every reader names the file and the place in its errors.
+// A JSON tree for tokenizer files: they have objects of 100,000 keys, whose order matters, and small option objects,
+// whose unknown keys must be errors. Every error names the file and the place.
 
 #include <cstdint>
 #include <initializer_list>
@@ -29,7 +29,7 @@ class JsonNode {
   bool is_number() const { return kind == Kind::integer || kind == Kind::number; }
   bool is_array() const { return kind == Kind::array; }
   bool is_object() const { return kind == Kind::object; }
-  /// Member of that name, or nullptr if it is absent or null. Throws Error::data if it is there twice.
+  /// Member of that name, or nullptr if it is missing or null. Throws Error::data if it appears twice.
   const JsonNode* find(std::string_view key) const;
 };
 
@@ -41,16 +41,16 @@ struct JsonNode::Member {
 /// Parses JSON. Throws Error::data naming `where`.
 JsonNode parse_json_node(std::string_view text, std::string_view where);
 
-/// One object of a file with the words that its errors begin with: "tokenizer.json: normalizer.normalizers[1]".
+/// One object of a file with the prefix of its errors: "tokenizer.json: normalizer.normalizers[1]".
 class JsonObject {
  public:
-  /// Throws Error::data if `node` is no object.
+  /// Throws Error::data if `node` is not an object.
   JsonObject(const JsonNode& node, std::string place);
 
   const std::string& place() const { return place_; }
   const JsonNode& node() const { return *node_; }
 
-  /// The members below are required unless a default is given; null counts as absent. A wrong type throws Error::data.
+  /// The members below are required unless a default is given; null counts as missing. A wrong type throws Error::data.
   std::string string(std::string_view key) const;
   std::string string(std::string_view key, std::string_view otherwise) const;
   bool boolean(std::string_view key) const;
@@ -60,11 +60,11 @@ class JsonObject {
   JsonObject object(std::string_view key) const;
   const std::vector<JsonNode>& array(std::string_view key) const;
   bool has(std::string_view key) const { return node_->find(key) != nullptr; }
-  /// Place of a member, for its own errors.
+  /// Place of a member, for errors.
   std::string place_of(std::string_view key) const;
   std::string place_of(std::string_view key, size_t index) const;
 
-  /// Throws Error::data, naming it, for a member that is not listed: what is not implemented is never skipped.
+  /// Throws Error::data naming a member that is not listed: unsupported members are never ignored.
   void allow_only(std::initializer_list<std::string_view> keys) const;
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMostLineBytes = size_t{64} << 20;  // as for one document
 
-/// A stream in blocks, as UTF-8.
+/// Reads a stream in blocks, as UTF-8.
 class TextBlocks {
  public:
   TextBlocks(std::FILE* in, const std::string& where, const LineCodecOptions& options)
@@ -54,7 +54,7 @@ class TextBlocks {
   std::vector<char> raw_ = std::vector<char>(size_t{64} << 10);
 };
 
-/// Calls line(text, number) for each line. A final \n does not begin another line.
+/// Calls line(text, number) for each line. A final \n does not begin a new line.
 void for_each_line(std::FILE* in, const std::string& where, const LineCodecOptions& options,
                    const std::function<void(std::string_view, size_t)>& line) {
   TextBlocks blocks(in, where, options);
@@ -67,7 +67,7 @@ void for_each_line(std::FILE* in, const std::string& where, const LineCodecOptio
     text.erase(0, begin);
     searched = text.size();
     require(text.size() <= kMostLineBytes, ErrorKind::data,
-            "{}, line {}: longer than {} bytes, the most for one line; `trireme prepare` encodes longer texts", where,
+            "{}, line {}: longer than {} bytes, the limit of a line; use `trireme prepare` for longer texts", where,
             number, kMostLineBytes);
   }
   if (!text.empty()) line(text, number);
@@ -124,11 +124,11 @@ void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, s
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     const std::string place = fmt::format("{}, line {}", where, number);
     const JsonNode list = parse_json_node(line, place);
-    require(list.is_array(), ErrorKind::data, "{}: a JSON array of ids was expected", place);
+    require(list.is_array(), ErrorKind::data, "{}: expected a JSON array of ids", place);
     ids.clear();
     for (const JsonNode& id : list.items) {
       require(id.is_integer() && id.integer >= 0 && id.integer <= UINT32_MAX, ErrorKind::data,
-              "{}: ids must be whole numbers >= 0", place);
+              "{}: ids must be integers >= 0", place);
       ids.push_back(static_cast<TokenId>(id.integer));
     }
     write_all(out, tokenizer.decode(ids, options.skip_special_tokens) + "\n");

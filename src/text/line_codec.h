@@ -1,5 +1,5 @@
 #pragma once
-// Encoding and decoding line by line: what `trireme tokenizer encode` and `decode` do.
+// Encoding and decoding line by line, for `trireme tokenizer encode` and `decode`.
 
 #include <cstdio>
 #include <string>
@@ -9,15 +9,15 @@
 namespace trireme {
 
 struct LineCodecOptions {
-  bool json_lines = false;  ///< each line is {"text": ..., "text_pair": ...}, the second may be absent
+  bool json_lines = false;  ///< each line is {"text": ..., "text_pair": ...}, the second is optional
   bool skip_special_tokens = false;
   EncodeOptions encode;
-  std::string encoding;  ///< of the text, as known_encoding() gives it; empty: UTF-8
-  bool judges = true;    ///< where it is empty: text that is evidently not UTF-8 is refused
+  std::string encoding;  ///< of the text, as from known_encoding(); empty: UTF-8
+  bool judges = true;    ///< if empty: refuses text that is evidently not UTF-8
 };
 
-/// Writes one JSON array of ids per line. A line ends with \n, which is not part of the text; the last one need not.
-/// Throws Error::data naming `where` and the line, Error::io.
+/// Writes one JSON array of ids per line. A line ends with \n, which is not part of the text; optional for the last
+/// line. Throws Error::data naming `where` and the line, Error::io.
 void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
                   const std::string& where);
 

@@ -59,8 +59,7 @@ MetaspaceOptions read_metaspace(const JsonObject& element) {
   else if (scheme == "never")
     options.prepend = Prepend::never;
   else
-    require(scheme == "always", ErrorKind::data, "{}: the prepend_scheme \"{}\" is not implemented", element.place(),
-            scheme);
+    require(scheme == "always", ErrorKind::data, "{}: unsupported prepend_scheme \"{}\"", element.place(), scheme);
   return options;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// SentencePiece's way with spaces: each becomes a visible character that begins the word after it.
+// SentencePiece's treatment of spaces: each becomes a visible character that begins the next word.
 
 #include <string>
 
@@ -14,7 +14,7 @@ struct MetaspaceOptions {
   bool split = true;
 };
 
-/// Of a pre-tokenizer or decoder element. Throws Error::data.
+/// From a pre-tokenizer or decoder element. Throws Error::data.
 MetaspaceOptions read_metaspace(const JsonObject& element);
 
 std::unique_ptr<PreTokenizer> make_metaspace(const JsonObject& element);

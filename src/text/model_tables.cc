@@ -21,19 +21,19 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Reads with a cursor over a member's text; what is no JSON is an error of the file.
+/// Reads a member's text with a cursor; invalid JSON is an error of the file.
 template <class Read>
 void read_all(std::string_view text, const std::string& place, Read read) {
-  require(is_utf8(text), ErrorKind::data, "{}: not valid JSON: bytes that are no UTF-8", place);
+  require(is_utf8(text), ErrorKind::data, "{}: not valid JSON: bytes that are not UTF-8", place);
   JsonCursor cursor(text);
   try {
     read(cursor);
   } catch (const JsonSyntax& error) {
-    fail(ErrorKind::data, "{}: not valid JSON at its byte {}: {}", place, cursor.position(), error.what());
+    fail(ErrorKind::data, "{}: not valid JSON at byte {}: {}", place, cursor.position(), error.what());
   }
 }
 
-/// Upper bound of the entries of a list, from the bytes of its text: memory for them is reserved.
+/// Upper bound of the entries of a list, from the bytes of its text, for reserving memory.
 size_t most_entries(std::string_view text, size_t least_bytes) {
   return std::min<size_t>(text.size() / least_bytes, Vocabulary::kLargestId);
 }
@@ -44,8 +44,7 @@ TokenId read_id(JsonCursor& cursor, std::string_view token, const std::string& p
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
   require(
       !digits.empty() && error == std::errc() && stop == digits.data() + digits.size() && id <= Vocabulary::kLargestId,
-      ErrorKind::data, "{}: the id of \"{}\" must be a whole number from 0 to {}", place, token,
-      Vocabulary::kLargestId);
+      ErrorKind::data, "{}: the id of \"{}\" must be an integer from 0 to {}", place, token, Vocabulary::kLargestId);
   return id;
 }
 
@@ -79,7 +78,7 @@ TokenizerText split_tokenizer_text(std::string_view json) {
       }
     }
   } catch (const JsonSyntax&) {
-    parts = {};  // what it is no JSON for is said by who reads the frame
+    parts = {};  // the reader of the frame reports the invalid JSON
     copied = 0;
   }
   parts.frame.append(json, copied);
@@ -105,7 +104,7 @@ ScoredVocabulary read_scored_vocabulary(std::string_view text, const JsonObject&
   if (text.empty()) return result;
   result.vocabulary.reserve(most_entries(text, 16));
   const auto place = [&] { return model.place_of("vocab", result.scores.size()); };
-  const auto refuse = [&] { fail(ErrorKind::data, "{}: [token, score] was expected", place()); };
+  const auto refuse = [&] { fail(ErrorKind::data, "{}: expected [token, score]", place()); };
   read_all(text, model.place_of("vocab"), [&](JsonCursor& cursor) {
     cursor.take('[');
     for (bool first = true; cursor.next(']', first);) {
@@ -113,7 +112,7 @@ ScoredVocabulary read_scored_vocabulary(std::string_view text, const JsonObject&
       cursor.take('[');
       if (cursor.peek() != '"') refuse();
       require(result.scores.size() <= Vocabulary::kLargestId, ErrorKind::data,
-              "{}: more than {} tokens, the most that are read", model.place(), Vocabulary::kLargestId);
+              "{}: more than {} tokens, the most that are supported", model.place(), Vocabulary::kLargestId);
       result.vocabulary.add(cursor.string(), static_cast<TokenId>(result.scores.size()), model.place());
       if (cursor.peek() != ',') refuse();
       cursor.take(',');
@@ -137,13 +136,13 @@ std::string MergeCollector::place() const { return fmt::format("{}[{}]", place_,
 
 TokenId MergeCollector::id_of(std::string_view token, std::string_view left, std::string_view right) const {
   const std::optional<TokenId> id = vocabulary_.find(token);
-  require(id.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is not in the vocabulary", place(), left, right,
-          token);
+  require(id.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is missing in the vocabulary", place(), left,
+          right, token);
   return *id;
 }
 
-/// Files list their merges in the order of what they give, so that it is mostly the token of the merge before, or the
-/// one behind that.
+/// Files list merges in the order of their results, so a result is mostly the token of the previous merge or the one
+/// after it.
 TokenId MergeCollector::merged_id(std::string_view left, std::string_view rest, std::string_view right) {
   for (const TokenId guess : {last_, last_ + 1}) {
     const std::string_view token = vocabulary_.token(guess).value_or(std::string_view());
@@ -156,7 +155,7 @@ TokenId MergeCollector::merged_id(std::string_view left, std::string_view rest, 
 void MergeCollector::add(std::string_view left, std::string_view right) {
   const TokenId left_id = id_of(left, left, right), right_id = id_of(right, left, right);
   last_ = merged_id(left, right.substr(std::min(right.size(), prefix_bytes_)), right);
-  require(table_.add(left_id, right_id, rank_, last_), ErrorKind::data, "{}: merge \"{} {}\" stands twice", place(),
+  require(table_.add(left_id, right_id, rank_, last_), ErrorKind::data, "{}: merge \"{} {}\" appears twice", place(),
           left, right);
   ++rank_;
 }
@@ -176,17 +175,16 @@ void MergeCollector::add_joined(std::string_view text) {
     }
     cuts = possible;
   }
-  require(cuts.size() == 1, ErrorKind::data, "{}: \"{}\", two tokens with one space between were expected", place(),
-          text);
+  require(cuts.size() == 1, ErrorKind::data, "{}: \"{}\", expected two tokens separated by one space", place(), text);
   add(text.substr(0, cuts[0]), text.substr(cuts[0] + 1));
 }
 
 MergeTable read_merges(std::string_view text, const JsonObject& model, const Vocabulary& vocabulary,
                        size_t prefix_bytes) {
-  // An empty object is how some writers spell "no merges".
+  // Some writers use an empty object for "no merges".
   const bool is_empty_object = text.starts_with('{') && text.find_first_not_of(" \t\r\n", 1) == text.size() - 1;
   if (is_empty_object) return MergeTable();
-  (void)model.array("merges");  // it is there, and a list
+  (void)model.array("merges");  // it exists and is a list
   MergeCollector merges(vocabulary, most_entries(text, 24), prefix_bytes, model.place_of("merges"));
   const auto refuse = [&] { fail(ErrorKind::data, "{}: a merge must be \"a b\" or [\"a\", \"b\"]", merges.place()); };
   read_all(text, model.place_of("merges"), [&](JsonCursor& cursor) {

@@ -1,6 +1,6 @@
 #pragma once
-// The vocabulary and the merges of a model: what of tokenizer.json has hundreds of thousands of entries. They are read
-// straight from the text; everything else is a tree of a few kilobytes.
+// The vocabulary and the merges of a model: the parts of tokenizer.json with hundreds of thousands of entries. They are
+// read directly from the text; everything else is a tree of a few kilobytes.
 
 #include <string>
 #include <string_view>
@@ -12,32 +12,32 @@
 
 namespace trireme {
 
-/// tokenizer.json in its parts.
+/// The parts of tokenizer.json.
 struct TokenizerText {
-  std::string frame;               ///< the file, where the model's "vocab" and "merges" are empty lists or objects
-  std::string_view vocab, merges;  ///< their text; empty: not there, or neither a list nor an object
+  std::string frame;               ///< the file, with empty lists or objects for the model's "vocab" and "merges"
+  std::string_view vocab, merges;  ///< their text; empty: missing, or neither a list nor an object
 };
-/// Text that is no JSON is all frame: who reads that says what is wrong.
+/// Text that is not JSON becomes the frame, whose reader reports the error.
 TokenizerText split_tokenizer_text(std::string_view json);
 
 /// {"token": id, ...}. `place` begins the errors.
 Vocabulary read_vocabulary(std::string_view text, const std::string& place);
 
-/// [["token", score], ...], as a Unigram model has it; the id is the place in the list.
+/// [["token", score], ...] of a Unigram model; the id is the index in the list.
 struct ScoredVocabulary {
   Vocabulary vocabulary;
   std::vector<double> scores;
 };
 ScoredVocabulary read_scored_vocabulary(std::string_view text, const JsonObject& model);
 
-/// Collects merges in the order of their ranks. Throws Error::data for tokens that are not in the vocabulary and for a
-/// merge that stands twice.
+/// Collects merges in the order of their ranks. Throws Error::data for tokens missing in the vocabulary and for a
+/// repeated merge.
 class MergeCollector {
  public:
-  /// The second token of a merge begins with a prefix of so many bytes, which the merged token has not.
+  /// The second token of a merge begins with a prefix of this many bytes, which the merged token lacks.
   MergeCollector(const Vocabulary& vocabulary, size_t expected, size_t prefix_bytes, std::string place);
   void add(std::string_view left, std::string_view right);
-  /// "a b", of older files. Tokens may hold spaces themselves: then the one cut counts whose three tokens exist.
+  /// "a b", in older files. Tokens may contain spaces: the cut whose three tokens exist is then used.
   void add_joined(std::string_view text);
   MergeTable take() { return std::move(table_); }
   std::string place() const;  ///< of the next merge
@@ -52,7 +52,7 @@ class MergeCollector {
   size_t prefix_bytes_;
   std::string place_;
   uint32_t rank_ = 0;
-  TokenId last_ = 0;  // what the last merge gave
+  TokenId last_ = 0;  // the result of the last merge
   std::string joined_;
 };
 

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Text is normalized in steps, each of which ends before an ASCII character: that begins anew, whatever came before it.
+// Normalizes text in steps that end before an ASCII character, which does not depend on the text before it.
 constexpr size_t kStep = size_t{64} << 10;
 
 void append_valid(std::string_view valid, bool compose, bool compatible, std::string& out) {

@@ -37,7 +37,7 @@ class NormalFormNormalizer final : public Normalizer {
   bool compose_, compatible_;
 };
 
-/// A function of single characters: what each becomes is appended to the output.
+/// A function of single characters, whose results are appended to the output.
 class CharacterNormalizer final : public Normalizer {
  public:
   using Map = std::function<void(char32_t, std::string&)>;
@@ -69,7 +69,7 @@ class Strip final : public Normalizer {
   bool keeps(std::string_view) const override { return false; }
   void apply(std::string& text, const TextLimit&) const override {
     const char* const data = text.data();
-    size_t begin = text.size(), end = 0, at = 0;  // of what is not white space
+    size_t begin = text.size(), end = 0, at = 0;  // of the text without outer white space
     while (at < text.size()) {
       const Decoded next = decode_utf8(data + at, data + text.size());
       if (!(char_table()[next.code] & kSpace)) {
@@ -123,7 +123,7 @@ class SequenceNormalizer final : public Normalizer {
   void apply(std::string& text, const TextLimit& limit) const override {
     for (const auto& part : parts_) {
       part->apply(text, limit);
-      limit.check(text.size());  // of those that add a little each
+      limit.check(text.size());  // for a chain of small additions
     }
   }
   bool cuts_before_space() const override {
@@ -134,7 +134,7 @@ class SequenceNormalizer final : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> parts_;
 };
 
-/// The Nmt normalizer: control characters go away, odd spaces become plain ones.
+/// The Nmt normalizer: removes control characters, replaces unusual spaces by plain ones.
 void map_nmt(char32_t c, std::string& out) {
   const bool control = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
   if (control) return;
@@ -188,7 +188,7 @@ std::unique_ptr<Normalizer> make_normalizer(const JsonObject& element) {
     element.allow_only({"type", "strip_left", "strip_right"});
     return std::make_unique<Strip>(element.boolean("strip_left"), element.boolean("strip_right"));
   }
-  fail(ErrorKind::data, "{}: the normalizer \"{}\" is not implemented", element.place(), type);
+  fail(ErrorKind::data, "{}: unsupported normalizer \"{}\"", element.place(), type);
 }
 
 }  // namespace trireme

@@ -13,15 +13,15 @@ namespace trireme {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Throws Error::data when the text would grow beyond the limit.
+  /// Throws Error::data if the text would exceed the limit.
   virtual void apply(std::string& text, const TextLimit& limit) const = 0;
-  /// True if apply() would surely leave the text as it is: spares its copy.
+  /// True if apply() would certainly not change the text, which saves its copy.
   virtual bool keeps(std::string_view text) const = 0;
   /// True if text cut between an ASCII letter or digit and the ASCII white space after it normalizes to the same text.
   virtual bool cuts_before_space() const { return false; }
 };
 
-/// Throws Error::data, naming it, for an element that is not implemented.
+/// Throws Error::data naming an unsupported element.
 std::unique_ptr<Normalizer> make_normalizer(const JsonObject& element);
 
 }  // namespace trireme

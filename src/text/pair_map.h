@@ -22,7 +22,7 @@ class PairMap {
     }
   }
   void prefetch(TokenId left, TokenId right) const { __builtin_prefetch(&slots_[home(key_of(left, right))]); }
-  /// Adds the pair with a value other than kNone; returns false, and changes nothing, if it is there already.
+  /// Adds the pair with a value other than kNone; returns false and changes nothing if it already exists.
   bool add(TokenId left, TokenId right, uint64_t value);
   size_t size() const { return count_; }
   /// Calls visit(left, right, value) for all pairs, in no order.

@@ -21,8 +21,7 @@ CodeSet set_of(std::initializer_list<const char*> categories) {
   return set;
 }
 
-/// Adds the characters that (?i) takes for equal. Only ASCII letters have been looked at: two of them have a third
-/// form.
+/// Adds the characters that (?i) treats as equal. Supports ASCII letters only, two of which have a third form.
 CodeSet without_case(const CodeSet& set) {
   CodeSet result = set;
   for (const CodeSet::Range& range : set.ranges()) {
@@ -37,7 +36,7 @@ CodeSet without_case(const CodeSet& set) {
   return result;
 }
 
-/// Characters with which a match of the tree can begin. The tree takes at least one.
+/// Characters with which a match of the tree can begin. The tree must consume at least one.
 CodeSet first_of(const PatternTree& tree) {
   switch (tree.kind) {
     case Kind::set:
@@ -83,14 +82,14 @@ class Parser {
   char32_t character() {
     if (done()) throw NotForTables("no end");
     const Decoded next = decode_utf8(text_.data() + at_, text_.data() + text_.size());
-    if (next.code == kInvalidCode) throw NotForTables("bytes that are no UTF-8");
+    if (next.code == kInvalidCode) throw NotForTables("bytes that are not UTF-8");
     at_ += next.length;
     return next.code;
   }
 
-  /// `last`: nothing follows it in the whole expression.
+  /// `last`: it ends the expression.
   PatternTree choice(bool fold, bool last) {
-    if (++depth_ > kMostDepth) throw NotForTables("groups that are too deep");
+    if (++depth_ > kMostDepth) throw NotForTables("groups nested too deeply");
     PatternTree tree;
     tree.kind = Kind::choice;
     do tree.parts.push_back(sequence(fold, last));
@@ -102,7 +101,7 @@ class Parser {
 
   PatternTree sequence(bool fold, bool last) {
     PatternTree tree;
-    std::vector<size_t> possessive;  // parts that are
+    std::vector<size_t> possessive;  // indices of possessive parts
     while (!done() && !next_is("|") && !next_is(")")) {
       if (take("$")) {
         const bool at_end = !possessive.empty() && possessive.back() + 1 == tree.parts.size() &&
@@ -123,7 +122,7 @@ class Parser {
     return tree;
   }
 
-  /// $ stands before a line break or at the end. Behind all line breaks that there are it is the latter.
+  /// $ matches before a line break or at the end. After all line breaks only the end is possible.
   static PatternTree end_of_line() {
     PatternTree tree;
     tree.kind = Kind::next_out;
@@ -132,13 +131,13 @@ class Parser {
   }
 
   PatternTree end_of_text(bool last, const char* word) const {
-    if (!last || !(done() || next_is("|"))) throw NotForTables(fmt::format("a {} with more behind it", word));
+    if (!last || !(done() || next_is("|"))) throw NotForTables(fmt::format("a {} with more after it", word));
     PatternTree tree;
     tree.kind = Kind::at_end;
     return tree;
   }
 
-  /// X++ is X+ if what follows cannot match after fewer of them: it never fails, or cannot begin with one.
+  /// X++ is X+ if the following part cannot match after fewer repetitions: it never fails, or cannot begin with X.
   static void check_possessive(const PatternTree& sequence, size_t index, bool last) {
     const auto refuse = [] { throw NotForTables("a possessive repetition that is not the same as a greedy one"); };
     const PatternTree& part = sequence.parts[index];
@@ -184,7 +183,7 @@ class Parser {
     if (take("?i:"))
       fold = true;
     else if (next_is("?<=") || next_is("?<!"))
-      throw NotForTables("a look at what stands before");
+      throw NotForTables("a lookbehind");
     else if (!take("?:") && (next_is("?") || next_is("*")))
       throw NotForTables(fmt::format("a group ({}", text_.substr(at_, 2)));
     PatternTree tree = choice(fold, false);
@@ -196,12 +195,12 @@ class Parser {
     PatternTree tree = choice(fold, false);
     if (!take(")")) throw NotForTables("a ( without )");
     while (tree.kind == Kind::sequence && tree.parts.size() == 1) tree = PatternTree(std::move(tree.parts[0]));
-    if (tree.kind != Kind::set) throw NotForTables("a look at more than the next character");
+    if (tree.kind != Kind::set) throw NotForTables("a lookahead of more than one character");
     tree.kind = in ? Kind::next_in : Kind::next_out;
     return tree;
   }
 
-  /// Reads ? * + {2,3} behind a part; true: it is possessive.
+  /// Reads ? * + {2,3} after a part; true: it is possessive.
   bool repetition(PatternTree& part) {
     unsigned least = 0, most = PatternTree::kNoLimit;
     if (take("?")) {
@@ -212,7 +211,7 @@ class Parser {
       if (!next_is("{") || !bounds(least, most)) return false;
     }
     if (part.kind == Kind::next_in || part.kind == Kind::next_out || matches_nothing(part))
-      throw NotForTables("a repetition of what can match nothing");
+      throw NotForTables("a repetition of a part that can be empty");
     PatternTree tree;
     tree.kind = Kind::repeat;
     tree.least = least;
@@ -233,10 +232,10 @@ class Parser {
     most = least;
     if (take(",") && !number(most)) most = PatternTree::kNoLimit;
     if (!has_least || !take("}")) {
-      // An engine reads these as they stand, or has its own rules for them.
+      // Engines read these literally or by their own rules.
       throw NotForTables(fmt::format("the repetition {}", text_.substr(start, 8)));
     }
-    if (least > most || most == 0) throw NotForTables("a repetition of no times");
+    if (least > most || most == 0) throw NotForTables("a repetition of zero times");
     return true;
   }
 
@@ -250,7 +249,7 @@ class Parser {
     return true;
   }
 
-  /// Behind the backslash.
+  /// After the backslash.
   CodeSet escape(bool fold, bool in_class) {
     const char32_t c = character();
     switch (c) {
@@ -272,7 +271,7 @@ class Parser {
         return set_of({"Nd"}).complement();
       case 'S':
       case 'W':
-        if (in_class) throw NotForTables(fmt::format("\\{} inside of [...]", static_cast<char>(c)));
+        if (in_class) throw NotForTables(fmt::format("\\{} inside [...]", static_cast<char>(c)));
         return (c == 'S' ? white_space() : word_characters(true)).complement();
       case 'p':
       case 'P':
@@ -315,13 +314,13 @@ class Parser {
         break;
       if (value >= kInvalidCode) throw NotForTables("a code point beyond Unicode");
     }
-    if (digits == 0 || (braces && !take("}"))) throw NotForTables("an \\x without its digits");
+    if (digits == 0 || (braces && !take("}"))) throw NotForTables("an \\x without digits");
     return {value, value};
   }
 
-  /// Behind the [. Sets inside of the set are joined to it.
+  /// After the [. Nested sets are joined to the set.
   CodeSet char_class(bool fold) {
-    if (++depth_ > kMostDepth) throw NotForTables("sets that are too deep");
+    if (++depth_ > kMostDepth) throw NotForTables("sets nested too deeply");
     const bool negated = take("^");
     CodeSet set;
     for (bool first = true; first || !next_is("]"); first = false) {
@@ -337,7 +336,7 @@ class Parser {
         const CodeSet end = next_is("[") ? CodeSet() : class_item(fold);
         if (!one || end.ranges().size() != 1 || end.ranges()[0].first != end.ranges()[0].last ||
             end.ranges()[0].first < item.ranges()[0].first)
-          throw NotForTables("a - in [...] that is no range");
+          throw NotForTables("a - in [...] that is not a range");
         item = CodeSet(item.ranges()[0].first, end.ranges()[0].first);
       }
       set.add(folded(item, fold && item.ranges().size() == 1));
@@ -349,7 +348,7 @@ class Parser {
 
   CodeSet class_item(bool fold) {
     if (take("\\")) {
-      // A range's ends are folded with it, behind the range.
+      // The ends of a range are folded with it, after the range.
       const bool plain = next_is("x");
       return escape(fold && !plain, true);
     }

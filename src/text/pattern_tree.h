@@ -1,6 +1,6 @@
 #pragma once
 // The part of regular expression syntax that can become tables, as a tree: characters and classes, alternatives,
-// groups, repetitions, and a look at the one character that follows.
+// groups, repetitions, and lookahead of one character.
 
 #include <memory>
 #include <stdexcept>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// What an expression has that tables cannot do; what() completes "it has ...".
+/// An expression has a part that tables cannot express; what() completes "it has ...".
 struct NotForTables : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -20,11 +20,11 @@ struct PatternTree {
   enum class Kind : uint8_t {
     set,       ///< one character of `set`
     sequence,  ///< `parts` one after another
-    choice,    ///< the first of `parts` with which all the rest matches
+    choice,    ///< the first of `parts` with which the rest matches
     repeat,    ///< parts[0] `least` to `most` times, as often as possible, or, `lazy`, as rarely as possible
-    next_in,   ///< matches nothing, where the next character is in `set`
-    next_out,  ///< where it is not in `set`, or the text ends
-    at_end,    ///< where the text ends
+    next_in,   ///< matches the empty text if the next character is in `set`
+    next_out,  ///< the same if it is not in `set` or the text ends
+    at_end,    ///< the same at the end of the text
   };
   static constexpr unsigned kNoLimit = UINT32_MAX;
 
@@ -35,11 +35,10 @@ struct PatternTree {
   bool lazy = false;
 };
 
-/// Reads an expression as PCRE2 does behind Regex. Throws NotForTables for what is not in this part of the syntax, and
-/// for what is not valid.
+/// Reads an expression as Regex's PCRE2 does. Throws NotForTables for unsupported or invalid syntax.
 PatternTree parse_pattern(std::string_view pattern);
 
-/// True if it can match without taking a character.
+/// True if it can match the empty text.
 bool matches_nothing(const PatternTree& tree);
 
 }  // namespace trireme

@@ -75,7 +75,7 @@ bool PieceCache::append(std::string_view piece, std::vector<TokenId>& out) {
 
 std::span<const TokenId> PieceCache::find_more(std::string_view piece, const Place& place) const {
   if (piece.size() > kInlineBytes) return find_long(piece);
-  const ShortEntry& entry = lines_[line_of(place.hash)].entries[0];  // where find() has put it
+  const ShortEntry& entry = lines_[line_of(place.hash)].entries[0];  // find() puts it there
   if (entry.count > 0 || entry.ids[2] != pools_ || !entry.is(piece, place)) return {};
   return {pool_.data() + entry.ids[0], entry.ids[1]};
 }

@@ -1,8 +1,7 @@
 #pragma once
-// A cache from whole pieces to their ids, private to one thread. Text repeats: in English nine pieces of ten are among
-// the first thousands, so one probe here replaces all merging. Fixed size; new pieces push out those that were seen
-// once, and a piece that is found moves to the front of its line, where nearly all are found from then on: a processor
-// that guesses so is right.
+// A cache from pieces to their ids, private to one thread. Text repeats: in English nine of ten pieces are among the
+// first thousands, so one probe replaces all merging. Fixed size; new pieces replace those that were seen once. A found
+// piece moves to the front of its line, where nearly all later lookups find it, as the processor then predicts.
 
 #include <array>
 #include <cstdint>
@@ -21,37 +20,38 @@ class PieceCache {
  public:
   PieceCache();
 
-  /// Where a piece is looked for: computed ahead, so that the memory is there when find() asks for it.
+  /// The place of a piece, computed ahead, so that its memory is prefetched when find() needs it.
   struct Place {
-    uint64_t low, high;  // the bytes of a piece of up to 16, zeros behind them
+    uint64_t low, high;  // the bytes of a piece of up to 16, padded with zeros
     uint64_t hash;       // of these
   };
-  /// `readable`: bytes that may be read from piece.data() on, at least piece.size(); 16 or more are the fast way.
+  /// `readable`: bytes that may be read from piece.data() on, at least piece.size(); 16 or more are faster.
   Place place(std::string_view piece, size_t readable) const;
   void prefetch(const Place& place) const { __builtin_prefetch(&lines_[line_of(place.hash)]); }
 
-  /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number; 0: find_more() may know it.
+  /// Writes the ids of a cached short piece to out[0..kInlineIds) and returns their number; 0: try find_more().
   size_t find(std::string_view piece, const Place& place, TokenId* out);
-  /// Ids of a piece that is too long, or has too many ids, for find(); empty: not known. Valid until the next insert().
+  /// Ids of a piece that is too long, or has too many ids, for find(); empty: not cached. Valid until the next
+  /// insert().
   std::span<const TokenId> find_more(std::string_view piece, const Place& place) const;
-  /// Both in one: appends the ids of a known piece to `out` and returns true.
+  /// Both together: appends the ids of a cached piece to `out` and returns true.
   bool append(std::string_view piece, std::vector<TokenId>& out);
 
-  /// Remembers the ids of a piece. Pieces over kLongestPiece bytes are not kept.
+  /// Caches the ids of a piece, unless it has more than kLongestPiece bytes.
   void insert(std::string_view piece, std::span<const TokenId> ids);
 
   static constexpr size_t kLongestPiece = 255;
-  static constexpr size_t kInlineIds = 3;  // ids of a piece that lies in the table itself
+  static constexpr size_t kInlineIds = 3;  // ids of a piece stored in the table itself
 
  private:
-  // Pieces of up to 16 bytes lie in the table itself, two to a cache line, with up to 3 ids.
+  // Pieces of up to 16 bytes are stored in the table itself, two per cache line, with up to 3 ids.
   static constexpr size_t kInlineBytes = 16;
   static constexpr int kFewBits = 11, kManyBits = 17, kLongBits = 14;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
   struct ShortEntry {
     uint64_t low, high;
-    TokenId ids[kInlineIds];  // or where more than so many begin in pool_, their number and pools_
+    TokenId ids[kInlineIds];  // if more: their start in pool_, their number and pools_
     uint16_t bytes, count;    // bytes 0: free; count 0: the ids are in pool_
     bool is(std::string_view piece, const Place& place) const {
       return ((low ^ place.low) | (high ^ place.high) | (bytes ^ piece.size())) == 0;
@@ -82,13 +82,13 @@ class PieceCache {
   }
   size_t line_of(uint64_t hash) const { return hash >> line_shift_; }
 
-  // Begins small, as most caches see few pieces, and grows once to its full size.
+  // Starts small, because most caches see few pieces, and grows once to its full size.
   ZeroTable<Line> lines_{size_t{1} << kFewBits, TablePages::small};
   int line_shift_ = 64 - kFewBits;
   size_t inserted_ = 0;
   ZeroTable<LongLine> long_{size_t{1} << kLongBits, TablePages::small};
   std::vector<uint32_t> pool_;
-  uint32_t pools_ = 0;  // how often pool_ was begun anew
+  uint32_t pools_ = 0;  // number of times that pool_ was restarted
 };
 
 inline PieceCache::Place PieceCache::place(std::string_view piece, size_t readable) const {

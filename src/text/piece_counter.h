@@ -1,5 +1,5 @@
 #pragma once
-// How often each piece (a word of GPT-2's pattern) stands in a text: all that BPE training needs to know of it.
+// Counts the pieces (words of GPT-2's pattern) of a text, which is all that BPE training needs.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ class PieceCounter {
     std::string_view piece;
     uint64_t count;
   };
-  /// All pieces, in the order of their bytes: the same for any order of adding. Valid until the next change.
+  /// All pieces in the order of their bytes, independent of the order of adding. Valid until the next change.
   std::vector<Entry> sorted() const;
   uint64_t total() const { return total_; }  ///< pieces, repeats included
 

@@ -13,7 +13,7 @@ DelimiterBehavior read_behavior(const JsonObject& element, std::string_view othe
   if (name == "MergedWithPrevious") return DelimiterBehavior::merged_with_previous;
   if (name == "MergedWithNext") return DelimiterBehavior::merged_with_next;
   if (name == "Contiguous") return DelimiterBehavior::contiguous;
-  fail(ErrorKind::data, "{}: the behavior \"{}\" is not implemented", element.place(), name);
+  fail(ErrorKind::data, "{}: unsupported behavior \"{}\"", element.place(), name);
 }
 
 void DelimiterSplitter::give(size_t begin, size_t end) {
@@ -21,7 +21,7 @@ void DelimiterSplitter::give(size_t begin, size_t end) {
 }
 
 void DelimiterSplitter::part(size_t begin, size_t end, bool delimiter) {
-  bool join = false;  // with what is held back
+  bool join = false;  // with the pending text
   switch (behavior_) {
     case DelimiterBehavior::removed:
       if (!delimiter) give(begin, end);

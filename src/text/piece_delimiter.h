@@ -1,5 +1,5 @@
 #pragma once
-// What happens to the delimiters between pieces: the "behavior" of tokenizer.json.
+// Treatment of the delimiters between pieces: the "behavior" of tokenizer.json.
 
 #include <optional>
 #include <string_view>
@@ -11,10 +11,10 @@ namespace trireme {
 
 enum class DelimiterBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Reads "behavior". Throws Error::data for one that is not known.
+/// Reads "behavior". Throws Error::data for an unknown one.
 DelimiterBehavior read_behavior(const JsonObject& element, std::string_view otherwise);
 
-/// Takes the parts of one text in order, each a delimiter or not, and gives pieces on.
+/// Receives the parts of one text in order, each a delimiter or not, and passes on pieces.
 class DelimiterSplitter {
  public:
   DelimiterSplitter(std::string_view text, bool at_start, DelimiterBehavior behavior, PieceSink& sink)
@@ -22,7 +22,7 @@ class DelimiterSplitter {
 
   /// An empty delimiter still cuts.
   void part(size_t begin, size_t end, bool delimiter);
-  /// Gives on what is still held back.
+  /// Passes on the pending text.
   void finish();
 
  private:

@@ -14,8 +14,8 @@ namespace trireme {
 
 namespace {
 
-constexpr size_t kCopiedBytes = 16;   // that decoding copies of a token at once
-constexpr size_t kBytesPerToken = 5;  // room at first: English has 4 to 4.5
+constexpr size_t kCopiedBytes = 16;   // of a token, copied at once by decoding
+constexpr size_t kBytesPerToken = 5;  // initial reserve: English has 4 to 4.5
 
 }  // namespace
 
@@ -45,8 +45,8 @@ struct PipelineTokenizer::Scratch {
   std::thread::id last_user;
 };
 
-/// A scratch that nobody else uses, given back at the end of the call. A thread gets the one that it had: it lies in
-/// its core's own cache, and two threads that took each other's with every few documents lost 8 % of their time.
+/// A scratch for one call, returned at its end. A thread gets the one it had before, which is in its core's own cache:
+/// two threads that swapped theirs every few documents lost 8 % of their time.
 class PipelineTokenizer::Lease {
  public:
   explicit Lease(const PipelineTokenizer& owner) : owner_(owner) {
@@ -133,7 +133,7 @@ void PipelineTokenizer::add_tokens(std::string_view where) {
     tokens_.add(token.content, token.id, where);
     if (special_.size() <= token.id) special_.resize(size_t{token.id} + 1);
     special_[token.id] = token.special;
-    // A token that holds a cutting place, or takes the white space after it along, would be cut in two.
+    // A token that contains a place to cut, or removes the white space after it, would be split.
     for (size_t i = 1; i < token.content.size(); ++i)
       cuts_before_space_ = cuts_before_space_ && !is_cut(token.content, i);
     cuts_before_space_ = cuts_before_space_ && !token.right_strip;
@@ -154,11 +154,11 @@ void PipelineTokenizer::add_tokens(std::string_view where) {
   normalized_ = AddedTokenMatcher(std::move(normalized_patterns), std::move(normalized_tokens));
 }
 
-/// Ids that templates and padding add must be tokens too.
+/// Ids that templates and padding add must be tokens, too.
 void PipelineTokenizer::check_fixed_ids(std::string_view where) const {
   const auto check = [&](TokenId id, const char* what) {
-    require(id < tokens_.id_limit(), ErrorKind::data, "{}: the {} adds id {}, the vocabulary has {} ids", where, what,
-            id, tokens_.id_limit());
+    require(id < tokens_.id_limit(), ErrorKind::data, "{}: the {} adds id {}, but the vocabulary has {} ids", where,
+            what, id, tokens_.id_limit());
   };
   for (const auto* parts : {&parts_.post_processor.single, &parts_.post_processor.pair}) {
     for (const TemplatePart& part : *parts) {
@@ -168,11 +168,11 @@ void PipelineTokenizer::check_fixed_ids(std::string_view where) const {
   if (parts_.padding) check(parts_.padding->id, "padding");
 }
 
-/// Texts of all tokens, where the decoder works token by token.
+/// Texts of all tokens, if the decoder works token by token.
 struct PipelineTokenizer::DecodedTokens {
-  std::string text;              // by id, one after the other
-  std::vector<uint32_t> starts;  // where each begins, and the last ends
-  /// Of a token that is short and not special once more in one place, which one look at memory brings.
+  std::string text;              // by id, concatenated
+  std::vector<uint32_t> starts;  // starts of the texts, and the end of the last
+  /// A short token that is not special, stored a second time in one place, so that one memory access suffices.
   struct ShortText {
     static constexpr size_t kMost = 15;
     char bytes[kMost] = {};
@@ -207,7 +207,7 @@ const PipelineTokenizer::DecodedTokens& PipelineTokenizer::decoded_tokens() cons
     tokens->starts.reserve(tokens_.id_limit() + 1);
     tokens->short_texts.resize(tokens_.id_limit());
     JoinedText joined(tokens->text);
-    GivenBytes present{0, where_};  // of the token alone: none may hide behind the others
+    GivenBytes present{0, where_};  // of this token only: the limit holds for each one
     const std::unique_ptr<TokenSink> decoder = parts_.decoder->stage(joined, present);
     size_t given = 0;  // of all tokens so far
     for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
@@ -324,7 +324,7 @@ Encoding PipelineTokenizer::finish(std::vector<TokenId>& first, std::vector<Toke
 
 std::string_view PipelineTokenizer::token_or_fail(TokenId id) const {
   const std::optional<std::string_view> token = tokens_.token(id);
-  require(token.has_value(), ErrorKind::data, "id {} is not in the tokenizer's vocabulary of {} ids", id,
+  require(token.has_value(), ErrorKind::data, "id {} is outside the tokenizer's vocabulary of {} ids", id,
           tokens_.id_limit());
   return *token;
 }
@@ -402,13 +402,13 @@ std::string PipelineTokenizer::decode_per_token(std::span<const TokenId> ids, Is
     make_room(0);
     const auto* const known = id < tokens.short_texts.size() ? &tokens.short_texts[id] : nullptr;
     if (known && known->size > 0) {
-      // Always so many bytes, which is one instruction; the next token writes over what was too much.
+      // Always copies this many bytes, in one instruction; the next token overwrites the excess.
       static_assert(sizeof *known == kCopiedBytes && offsetof(DecodedTokens::ShortText, bytes) == 0);
       std::memcpy(text.data() + used, known, kCopiedBytes);
       used += known->size;
       continue;
     }
-    // An id without a token has no bytes, and is looked at again; so has a token of none.
+    // An id without a token, or with an empty one, has no bytes and takes the slow path.
     const std::string_view part = id < tokens_.id_limit() ? tokens[id] : std::string_view();
     if (part.empty()) (void)token_or_fail(id);
     if (is_left_out(id)) continue;

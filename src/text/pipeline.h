@@ -22,24 +22,24 @@ class BpeModel;
 
 struct PipelineParts {
   std::vector<AddedToken> added;
-  std::unique_ptr<Normalizer> normalizer;       ///< none: text stays as it is
+  std::unique_ptr<Normalizer> normalizer;       ///< none: text is unchanged
   std::unique_ptr<PreTokenizer> pre_tokenizer;  ///< none: the text is one piece
-  std::optional<CutPlan> plan;                  ///< what the pre-tokenizer does, for a model that takes plans
+  std::optional<CutPlan> plan;                  ///< the pre-tokenizer as a plan, for a model that supports plans
   std::unique_ptr<TokenModel> model;
   std::unique_ptr<Decoder> decoder;
   PostProcessor post_processor;
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
   std::string json;
-  std::function<std::string(const TokenModel&)> write_json;  ///< set: makes `json` when it is asked for
+  std::function<std::string(const TokenModel&)> write_json;  ///< set: creates `json` on demand
 };
 
-/// The tokens of a model and those that are added to them.
+/// The tokens of a model and the added tokens.
 class TokenNames {
  public:
   TokenNames() = default;
   explicit TokenNames(const Vocabulary& model) : model_(&model) {}
-  /// Throws Error::data for a token or an id that stands for another in either.
+  /// Throws Error::data for a token or an id that contradicts either.
   void add(std::string_view token, TokenId id, std::string_view where);
   std::optional<TokenId> find(std::string_view token) const;
   std::optional<std::string_view> token(TokenId id) const;
@@ -47,12 +47,12 @@ class TokenNames {
 
  private:
   const Vocabulary* model_ = nullptr;
-  Vocabulary added_;  // what the model has not
+  Vocabulary added_;  // tokens that are not the model's
 };
 
 class PipelineTokenizer final : public Tokenizer {
  public:
-  /// Throws Error::data when an added token contradicts the vocabulary. `where` names the file.
+  /// Throws Error::data if an added token contradicts the vocabulary. `where` names the file.
   PipelineTokenizer(PipelineParts parts, std::string_view where);
   ~PipelineTokenizer() override;
 
@@ -94,7 +94,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   PipelineParts parts_;
   std::string where_;
-  const BpeModel* planned_ = nullptr;  // the model, where it cuts text by the plan
+  const BpeModel* planned_ = nullptr;  // the model, if it cuts text by the plan
   AddedTokenMatcher raw_, normalized_;
   TokenNames tokens_;
   std::vector<bool> special_;
@@ -102,10 +102,10 @@ class PipelineTokenizer final : public Tokenizer {
   bool cuts_before_space_ = false, cuts_anywhere_ = false;
 
   mutable std::once_flag json_once_, decoded_once_;
-  mutable std::string json_;                        // where it is made later
-  mutable std::unique_ptr<DecodedTokens> decoded_;  // likewise: who encodes needs none
+  mutable std::string json_;                        // if created later
+  mutable std::unique_ptr<DecodedTokens> decoded_;  // likewise: encoding does not need it
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;  // one per thread that ever encoded at the same time
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;  // one per thread that has encoded concurrently
 };
 
 }  // namespace trireme

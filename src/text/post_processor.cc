@@ -22,7 +22,7 @@ std::vector<TokenId> special_ids(const JsonObject& processor, const std::string&
   std::vector<TokenId> ids;
   const JsonObject special = specials.object(name);
   for (const JsonNode& id : special.array("ids")) {
-    require(id.is_integer() && id.integer >= 0, ErrorKind::data, "{}: ids must be whole numbers >= 0", special.place());
+    require(id.is_integer() && id.integer >= 0, ErrorKind::data, "{}: ids must be integers >= 0", special.place());
     ids.push_back(static_cast<TokenId>(id.integer));
   }
   return ids;
@@ -40,13 +40,13 @@ std::vector<TemplatePart> read_template(const JsonObject& processor, std::string
     TemplatePart part;
     const std::string id = body.string("id");
     if (is_sequence) {
-      require(id == "A" || id == "B", ErrorKind::data, "{}: sequence \"{}\", A or B was expected", body.place(), id);
+      require(id == "A" || id == "B", ErrorKind::data, "{}: sequence \"{}\", expected A or B", body.place(), id);
       part.sequence = id == "B";
     } else {
       part.ids = special_ids(processor, id);
     }
     const uint64_t type = body.count("type_id");
-    require(type < 256, ErrorKind::data, "{}: type_id is {}, at most 255 is possible", body.place(), type);
+    require(type < 256, ErrorKind::data, "{}: type_id is {}, expected at most 255", body.place(), type);
     part.type = static_cast<uint8_t>(type);
     parts.push_back(std::move(part));
   }
@@ -79,7 +79,7 @@ PostProcessor make_roberta_processing(const JsonObject& element) {
   return result;
 }
 
-/// ByteLevel concerns offsets only, so a sequence is the one other processor in it.
+/// ByteLevel only changes offsets, so a sequence equals the one other processor in it.
 PostProcessor make_sequence(const JsonObject& element) {
   element.allow_only({"type", "processors"});
   PostProcessor result;
@@ -88,7 +88,7 @@ PostProcessor make_sequence(const JsonObject& element) {
   for (size_t i = 0; i < items.size(); ++i) {
     const JsonObject item(items[i], element.place_of("processors", i));
     if (item.string("type") == "ByteLevel") continue;
-    require(!found, ErrorKind::data, "{}: a second template in one Sequence is not implemented", item.place());
+    require(!found, ErrorKind::data, "{}: a second template in one Sequence is unsupported", item.place());
     result = make_post_processor(item);
     found = true;
   }
@@ -97,8 +97,8 @@ PostProcessor make_sequence(const JsonObject& element) {
 
 bool read_left(const JsonObject& element) {
   const std::string direction = element.string("direction", "Right");
-  require(direction == "Right" || direction == "Left", ErrorKind::data,
-          "{}: direction \"{}\", Left or Right was expected", element.place(), direction);
+  require(direction == "Right" || direction == "Left", ErrorKind::data, "{}: direction \"{}\", expected Left or Right",
+          element.place(), direction);
   return direction == "Left";
 }
 
@@ -149,7 +149,7 @@ void Truncation::apply(size_t added, std::vector<TokenId>& first, std::vector<To
     return shorten(*second, n2);
   }
   if (strategy == Strategy::longest_first) {
-    // The longer one gives way until both are equal; then they share the room, the odd id going to the longer one.
+    // Shortens the longer one until both are equal; then they share the length, and the longer one gets the odd id.
     const bool swapped = n1 > n2;
     if (swapped) std::swap(n1, n2);
     n2 = n1 > room ? n1 : std::max(n1, room - n1);
@@ -163,9 +163,9 @@ void Truncation::apply(size_t added, std::vector<TokenId>& first, std::vector<To
     return;
   }
   std::vector<TokenId>* target = strategy == Strategy::only_first ? &first : second;
-  require(target != nullptr, ErrorKind::data, "truncation is of the second text only, and there is none");
+  require(target != nullptr, ErrorKind::data, "truncation applies to the second text only, which is missing");
   const size_t excess = n1 + n2 - room;
-  require(target->size() > excess, ErrorKind::data, "truncation to {} ids would leave nothing of the {} text", length,
+  require(target->size() > excess, ErrorKind::data, "truncation to {} ids would remove the complete {} text", length,
           strategy == Strategy::only_first ? "first" : "second");
   shorten(*target, target->size() - excess);
 }
@@ -187,7 +187,7 @@ PostProcessor make_post_processor(const JsonObject& element) {
   if (type == "BertProcessing") return make_bert_processing(element);
   if (type == "RobertaProcessing") return make_roberta_processing(element);
   if (type == "Sequence") return make_sequence(element);
-  fail(ErrorKind::data, "{}: the post-processor \"{}\" is not implemented", element.place(), type);
+  fail(ErrorKind::data, "{}: unsupported post-processor \"{}\"", element.place(), type);
 }
 
 Truncation make_truncation(const JsonObject& element) {
@@ -201,8 +201,8 @@ Truncation make_truncation(const JsonObject& element) {
   else if (strategy == "OnlySecond")
     result.strategy = Truncation::Strategy::only_second;
   else
-    require(strategy == "LongestFirst", ErrorKind::data, "{}: the truncation strategy \"{}\" is not implemented",
-            element.place(), strategy);
+    require(strategy == "LongestFirst", ErrorKind::data, "{}: unsupported truncation strategy \"{}\"", element.place(),
+            strategy);
   return result;
 }
 
@@ -216,19 +216,19 @@ Padding make_padding(const JsonObject& element) {
     body.allow_only({"Fixed"});
     result.length = body.count("Fixed");
   } else {
-    require(strategy->text == "BatchLongest", ErrorKind::data, "{}: the padding strategy \"{}\" is not implemented",
+    require(strategy->text == "BatchLongest", ErrorKind::data, "{}: unsupported padding strategy \"{}\"",
             element.place(), strategy->text);
   }
   result.multiple = std::max<uint64_t>(1, element.count("pad_to_multiple_of", 1));
   require(result.multiple <= (1u << 20) && result.length <= (1u << 20), ErrorKind::data,
-          "{}: padding to {} ids or a multiple of {} is beyond the 1048576 that are possible", element.place(),
-          result.length, result.multiple);
+          "{}: padding to {} ids or a multiple of {} exceeds the limit of 1048576", element.place(), result.length,
+          result.multiple);
   result.left = read_left(element);
   const uint64_t id = element.count("pad_id");
-  require(id <= UINT32_MAX, ErrorKind::data, "{}: pad_id is {}, no id is so large", element.place(), id);
+  require(id <= UINT32_MAX, ErrorKind::data, "{}: pad_id is {}, expected a 32-bit number", element.place(), id);
   result.id = static_cast<TokenId>(id);
   const uint64_t type = element.count("pad_type_id", 0);
-  require(type < 256, ErrorKind::data, "{}: pad_type_id is {}, at most 255 is possible", element.place(), type);
+  require(type < 256, ErrorKind::data, "{}: pad_type_id is {}, expected at most 255", element.place(), type);
   result.type = static_cast<uint8_t>(type);
   return result;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What surrounds encoded text: templates such as [CLS] A [SEP], truncation and padding.
+// Processes encoded text: templates such as [CLS] A [SEP], truncation and padding.
 
 #include <optional>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// One place of a template: a sequence (0: the first, 1: the second) or fixed special ids.
+/// One element of a template: a sequence (0: the first, 1: the second) or fixed special ids.
 struct TemplatePart {
   int sequence = -1;  ///< -1: special ids
   std::vector<TokenId> ids;
@@ -28,16 +28,16 @@ struct PostProcessor {
 
 struct Truncation {
   enum class Strategy {
-    longest_first,  ///< of tokenizer.json: texts that both must give way share the room, an odd id goes to the longer
-    longest_one_by_one,  ///< the longer text loses an id until both fit; of equal ones the second
+    longest_first,  ///< tokenizer.json: texts that are both too long share the length, the longer one gets the odd id
+    longest_one_by_one,  ///< the longer text loses one id at a time until both fit; the second if they are equal
     only_first,
     only_second
   };
-  size_t length = 0;  ///< of the whole, special ids included
+  size_t length = 0;  ///< of the complete result, including special ids
   Strategy strategy = Strategy::longest_first;
   bool left = false;  ///< drops ids at the beginning
 
-  /// Shortens the texts so that with `added` ids they fit. Throws Error::data when the strategy cannot.
+  /// Shortens the texts so that they fit with `added` ids. Throws Error::data if the strategy cannot.
   void apply(size_t added, std::vector<TokenId>& first, std::vector<TokenId>* second) const;
 };
 

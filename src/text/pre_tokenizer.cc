@@ -19,7 +19,7 @@ std::string describe_tables(std::string_view pattern, const Cutter& cutter) {
   return fmt::format("{}: tables of {} states", pattern, cutter.states());
 }
 
-/// A prefix space, GPT-2's pattern, and bytes spelled in its alphabet: each of the three can be off.
+/// A prefix space, GPT-2's pattern, and bytes spelled in its alphabet; each can be off.
 class ByteLevel final : public PreTokenizer {
  public:
   ByteLevel(bool prefix_space, bool pattern, bool spell)
@@ -66,12 +66,12 @@ class ByteLevel final : public PreTokenizer {
   std::shared_ptr<const Cutter> cutter_;  // null: the text is one piece
 };
 
-/// A regular expression by tables where they can do it, otherwise by PCRE2; or a string.
+/// A regular expression, by tables if possible, otherwise by PCRE2; or a string.
 struct SplitPattern {
   std::string expression, literal;  // one of them is empty
   std::shared_ptr<const Cutter> cutter;
   std::optional<Regex> regex;
-  std::string refusal;  // what keeps the expression from tables
+  std::string refusal;  // why tables cannot express it
 };
 
 SplitPattern compile_pattern(std::string expression, const std::string& place) {
@@ -96,7 +96,7 @@ SplitPattern read_split_pattern(const JsonObject& element) {
   return pattern;
 }
 
-/// Matches of a pattern are delimiters, or, inverted, what lies between them.
+/// Matches of a pattern are delimiters or, if inverted, the text between them is.
 class PatternSplit final : public PreTokenizer {
  public:
   PatternSplit(SplitPattern pattern, DelimiterBehavior behavior, bool invert)
@@ -156,7 +156,7 @@ class PatternSplit final : public PreTokenizer {
   bool invert_;
 };
 
-/// Words and runs of other characters; white space goes away: \w+|[^\w\s]+.
+/// Words and runs of other characters, without white space: \w+|[^\w\s]+.
 class Whitespace final : public PreTokenizer {
  public:
   void split(std::string_view text, bool at_start, PieceSink& sink) const override {
@@ -188,7 +188,7 @@ class Whitespace final : public PreTokenizer {
   }
 };
 
-/// White space goes away, each punctuation character is a piece of its own.
+/// Removes white space; each punctuation character is a separate piece.
 class BertSplit final : public PreTokenizer {
  public:
   void split(std::string_view text, bool at_start, PieceSink& sink) const override {
@@ -223,7 +223,7 @@ class SequencePreTokenizer final : public PreTokenizer {
     if (parts_.empty()) return sink.piece(text, at_start);
     Stage(*this, 0, sink).piece(text, at_start);
   }
-  /// The first one sees the cut; the others see pieces that it made the same on both sides.
+  /// The first one sees the cut; the others see its pieces, which are the same on both sides.
   bool cuts_before_space() const override {
     if (parts_.empty()) return false;
     for (const auto& part : parts_) {
@@ -239,7 +239,7 @@ class SequencePreTokenizer final : public PreTokenizer {
   }
 
  private:
-  /// Takes pieces for part number `index` and gives its pieces to the next one.
+  /// Receives pieces for part number `index` and passes its pieces to the next one.
   class Stage final : public PieceSink {
    public:
     Stage(const SequencePreTokenizer& owner, size_t index, PieceSink& sink)
@@ -263,7 +263,7 @@ char32_t read_character(const JsonObject& element, std::string_view key) {
   const std::string text = element.string(key);
   const Decoded first = text.empty() ? Decoded{kInvalidCode, 0} : decode_utf8(text.data(), text.data() + text.size());
   require(first.code != kInvalidCode && first.length == text.size(), ErrorKind::data,
-          "{}: \"{}\" is \"{}\", one character was expected", element.place(), key, text);
+          "{}: \"{}\" is \"{}\", expected one character", element.place(), key, text);
   return first.code;
 }
 
@@ -282,7 +282,7 @@ PreTokenizerResult make_sequence(const JsonObject& element, bool raw_bytes_possi
   return {std::make_unique<SequencePreTokenizer>(std::move(parts)), raw_bytes};
 }
 
-/// Characters of some kind are delimiters: the elements that stand for a pattern of one set.
+/// Characters of a kind are delimiters: elements equal to a pattern of one set.
 std::unique_ptr<PreTokenizer> make_by_character(const JsonObject& element, const std::string& type) {
   const auto make = [&](std::string set, DelimiterBehavior behavior) {
     if (behavior == DelimiterBehavior::contiguous) {  // runs of them, each run one delimiter
@@ -336,8 +336,7 @@ PreTokenizerResult make_pre_tokenizer(const JsonObject& element, bool raw_bytes_
     return {std::make_unique<BertSplit>(), false};
   }
   std::unique_ptr<PreTokenizer> by_character = make_by_character(element, type);
-  require(by_character != nullptr, ErrorKind::data, "{}: the pre-tokenizer \"{}\" is not implemented", element.place(),
-          type);
+  require(by_character != nullptr, ErrorKind::data, "{}: unsupported pre-tokenizer \"{}\"", element.place(), type);
   return {std::move(by_character), false};
 }
 

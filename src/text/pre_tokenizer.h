@@ -12,11 +12,11 @@
 
 namespace trireme {
 
-/// Takes pieces as they are cut. A piece may live only until the call returns.
+/// Receives pieces as they are cut. A piece is valid until the call returns.
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
-  /// at_start: the piece begins where the whole input begins.
+  /// at_start: the piece is at the start of the complete input.
   virtual void piece(std::string_view text, bool at_start) = 0;
 };
 
@@ -27,20 +27,20 @@ class PreTokenizer {
   /// True if text that is cut between an ASCII letter or digit and the ASCII white space after it gives the same pieces
   /// on both sides as uncut text.
   virtual bool cuts_before_space() const { return false; }
-  /// Appends what it does to a plan of tables; false: tables cannot do it, and the plan is of no use.
+  /// Appends its work to a plan of tables; false: tables cannot express it, and the plan is unusable.
   virtual bool plan(CutPlan&) const { return false; }
-  /// Appends a line for each of its steps: how it cuts.
+  /// Appends a line for each of its steps.
   virtual void describe(std::vector<std::string>& lines) const = 0;
 };
 
-/// What the pre-tokenizer asks of the model.
+/// The pre-tokenizer and its requirements for the model.
 struct PreTokenizerResult {
   std::unique_ptr<PreTokenizer> pre_tokenizer;
   bool raw_bytes = false;  ///< it ends with ByteLevel: pieces are raw bytes and the model reads GPT-2's byte alphabet
 };
 
-/// raw_bytes_possible: the model can take raw bytes (BPE); otherwise ByteLevel spells them out. Throws Error::data,
-/// naming it, for an element that is not implemented.
+/// raw_bytes_possible: the model supports raw bytes (BPE); otherwise ByteLevel spells them. Throws Error::data naming
+/// an unsupported element.
 PreTokenizerResult make_pre_tokenizer(const JsonObject& element, bool raw_bytes_possible);
 
 }  // namespace trireme

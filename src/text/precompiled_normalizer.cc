@@ -20,16 +20,17 @@ class CharsMap {
  public:
   CharsMap(std::string blob, const std::string& where) {
     uint32_t trie_bytes = 0;
-    require(blob.size() >= sizeof trie_bytes, ErrorKind::data, "{}: the table is cut off", where);
+    require(blob.size() >= sizeof trie_bytes, ErrorKind::data, "{}: the table is truncated", where);
     std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
     require(trie_bytes % 4 == 0 && trie_bytes > 0 && trie_bytes <= blob.size() - sizeof trie_bytes, ErrorKind::data,
-            "{}: the table claims a trie of {} bytes and has {}", where, trie_bytes, blob.size() - sizeof trie_bytes);
+            "{}: the table declares a trie of {} bytes, but has {}", where, trie_bytes,
+            blob.size() - sizeof trie_bytes);
     units_.resize(trie_bytes / 4);
     std::memcpy(units_.data(), blob.data() + sizeof trie_bytes, trie_bytes);
     replacements_ = blob.substr(sizeof trie_bytes + trie_bytes);
   }
 
-  /// Replacement of the shortest entry that begins `text`.
+  /// Replacement of the shortest entry that is a prefix of `text`.
   std::optional<std::string_view> find(std::string_view text) const {
     size_t node = offset(units_[0]);
     for (const char c : text) {
@@ -117,7 +118,7 @@ class PrecompiledNormalizer final : public Normalizer {
 std::unique_ptr<Normalizer> make_precompiled_normalizer(const JsonObject& element) {
   element.allow_only({"type", "precompiled_charsmap"});
   std::optional<std::string> blob = decode_base64(element.string("precompiled_charsmap"));
-  require(blob.has_value(), ErrorKind::data, "{}: \"precompiled_charsmap\" is no base64", element.place());
+  require(blob.has_value(), ErrorKind::data, "{}: \"precompiled_charsmap\" is not base64", element.place());
   return std::make_unique<PrecompiledNormalizer>(CharsMap(std::move(*blob), element.place()));
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// SentencePiece's precompiled normalization table, as T5 and XLM-R files carry it.
+// SentencePiece's precompiled normalization table, as in files of T5 and XLM-R.
 
 #include "text/normalizer.h"
 

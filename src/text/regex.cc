@@ -13,14 +13,14 @@
 namespace trireme {
 namespace {
 
-/// Oniguruma's word characters, inside of [...]; circled letters are among them. Alone, \w has a few numbers more.
+/// Oniguruma's word characters inside [...], including circled letters. Alone, \w has a few more numbers.
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kWordAlone = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr std::string_view kNoHexDigits = R"(\x{0}-\/:-@G-`g-\x{10ffff})";
 
-/// Whether PCRE2 knows \p{...} of this text.
+/// Whether PCRE2 supports \p{...} with this text.
 bool is_property(const std::string& name) {
   const std::string pattern = "\\p{" + name + "}";
   int error = 0;
@@ -31,7 +31,7 @@ bool is_property(const std::string& name) {
   return code != nullptr;
 }
 
-/// The characters of `set`, as they are written inside of [...].
+/// The characters of `set`, as written inside [...].
 std::string written(const CodeSet& set) {
   std::string text;
   for (const CodeSet::Range& range : set.ranges())
@@ -40,14 +40,14 @@ std::string written(const CodeSet& set) {
   return text;
 }
 
-/// Those of everything else.
+/// All characters outside `set`.
 std::string written_complement(CodeSet set) {
   set.add({kInvalidCode, kInvalidCode});
   return written(set.complement());
 }
 
-/// A pattern as Oniguruma reads it, in PCRE2's words: what both have under one name and mean otherwise is written out.
-/// Sets of sets, which PCRE2 would read as plain characters, are refused.
+/// Translates an Oniguruma pattern for PCRE2: rewrites constructs that mean something else in PCRE2. Refuses nested
+/// sets, which PCRE2 would read as plain characters.
 class PatternWriter {
  public:
   PatternWriter(std::string_view pattern, std::string_view where) : pattern_(pattern), where_(where) {}
@@ -87,7 +87,7 @@ class PatternWriter {
     }
   }
 
-  /// (?m) of Oniguruma lets . match line breaks.
+  /// Oniguruma's (?m) lets . match line breaks.
   void flags() {
     const size_t end = pattern_.find_first_not_of("imx-", at_ + 1);
     if (end >= pattern_.size() || (pattern_[end] != ':' && pattern_[end] != ')')) return;
@@ -97,17 +97,17 @@ class PatternWriter {
   void class_character() {
     const char c = pattern_[at_++];
     require(c != '[' && (c != '&' || !next_is("&")), ErrorKind::data,
-            "{}: the pattern {} has sets inside of sets, which is not implemented", where_, pattern_);
+            "{}: the pattern {} has nested sets, which are unsupported", where_, pattern_);
     out_.push_back(c);
     in_class_ = c != ']';
   }
 
-  /// A set, where one stands alone with brackets of its own.
+  /// A set; outside brackets with its own brackets.
   void set(std::string_view inside, bool negated = false) {
     out_.append(in_class_ ? "" : negated ? "[^" : "[").append(inside).append(in_class_ ? "" : "]");
   }
 
-  /// Behind the backslash.
+  /// After the backslash.
   void escape() {
     if (at_ == pattern_.size()) return out_.push_back('\\');
     const char c = pattern_[at_++];
@@ -133,7 +133,8 @@ class PatternWriter {
     at_ += 4;
   }
 
-  /// PCRE2's \p{Han} also has what is used with Han characters, such as 、; here a script is what belongs to it alone.
+  /// PCRE2's \p{Han} also contains characters used with Han, such as 、; here a script contains only its own
+  /// characters.
   void property(bool negated) {
     negated = take("^") != negated;
     const size_t end = std::min(pattern_.find('}', at_), pattern_.size());
@@ -160,7 +161,7 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-/// Memory of one match; one per thread and pattern would be faster, this is the slow path already.
+/// Memory of one match; one per thread and pattern would be faster, but this is the slow path.
 struct MatchData {
   explicit MatchData(const pcre2_code* code) : data(pcre2_match_data_create_from_pattern(code, nullptr)) {}
   MatchData(const MatchData&) = delete;
@@ -169,13 +170,13 @@ struct MatchData {
   pcre2_match_data* data;
 };
 
-// Patterns in use have some hundred bytes, are some kilobytes when compiled, and match a few characters.
+// Common patterns have some hundred bytes, some kilobytes when compiled, and match a few characters.
 constexpr size_t kMostPatternBytes = size_t{1} << 14, kMostCodeBytes = size_t{1} << 18;
 constexpr uint32_t kMostLeastMatch = 4096;
-constexpr uint32_t kMostHeapKib = 1 << 17;  // for backtracking where the JIT's stack is too small
+constexpr uint32_t kMostHeapKib = 1 << 17;  // for backtracking if the JIT's stack is too small
 
-// Processor time that the patterns of a thread may take for the text that it gives them. They are ten times as fast and
-// more; a short text is not worth the look at the clock. Of what text before did not need only so much is left over.
+// Processor time allowed for a thread's patterns, by the bytes of its text. Patterns are usually more than ten times
+// faster; short texts do not check the clock. Only this much unused time carries over to later text.
 constexpr double kFreeSeconds = 2, kSecondsPerByte = 2e-6;
 constexpr size_t kTimedBytes = 1024;
 constexpr uint64_t kFindsPerLook = 64;
@@ -191,8 +192,8 @@ double thread_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// Limits of one call. Places where a match may begin are tried some at a time, because each of them can cost as much
-/// as the text is long.
+/// Limits of one call. Tries the possible starts of a match some at a time, because each can take time proportional to
+/// the text.
 struct MatchLimits {
   MatchLimits() : context(pcre2_match_context_create(nullptr)) { pcre2_set_heap_limit(context, kMostHeapKib); }
   MatchLimits(const MatchLimits&) = delete;
@@ -205,19 +206,18 @@ size_t places_per_call(size_t bytes) {
   return std::clamp<size_t>((size_t{1} << 24) / std::max<size_t>(bytes, 1), 16, 4096);
 }
 
-/// Throws unless the pattern is small enough to be compiled for the processor and to match text at all.
+/// Throws unless the compiled pattern and its shortest match are small enough.
 void check_code(const pcre2_code* code, std::string_view pattern, std::string_view where) {
   size_t bytes = 0;
   uint32_t least = 0;
   pcre2_pattern_info(code, PCRE2_INFO_SIZE, &bytes);
   pcre2_pattern_info(code, PCRE2_INFO_MINLENGTH, &least);
   require(bytes <= kMostCodeBytes, ErrorKind::data,
-          "{}: the pattern {} takes {} bytes when compiled, at most {} are "
-          "done; its repetitions multiply",
-          where, pattern, bytes, kMostCodeBytes);
+          "{}: the pattern {} has {} bytes when compiled, at most {} are supported; its repetitions multiply", where,
+          pattern, bytes, kMostCodeBytes);
   require(least <= kMostLeastMatch, ErrorKind::data,
-          "{}: the pattern {} matches no text of less than {} characters, at most {} are done", where, pattern, least,
-          kMostLeastMatch);
+          "{}: the pattern {} only matches texts of at least {} characters, at most {} are supported", where, pattern,
+          least, kMostLeastMatch);
 }
 
 }  // namespace
@@ -228,8 +228,8 @@ struct Regex::Code {
 };
 
 Regex::Regex(std::string_view pattern, std::string_view where) : code_(std::make_unique<Code>()), where_(where) {
-  require(pattern.size() <= kMostPatternBytes, ErrorKind::data, "{}: a pattern of {} bytes, at most {} are read", where,
-          pattern.size(), kMostPatternBytes);
+  require(pattern.size() <= kMostPatternBytes, ErrorKind::data, "{}: a pattern of {} bytes, at most {} are supported",
+          where, pattern.size(), kMostPatternBytes);
   const std::string text = PatternWriter(pattern, where).write();
   int error = 0;
   PCRE2_SIZE at = 0;
@@ -238,7 +238,7 @@ Regex::Regex(std::string_view pattern, std::string_view where) : code_(std::make
   require(code_->code != nullptr, ErrorKind::data, "{}: the pattern {} is not valid at character {}: {}", where,
           pattern, at, message_of(error));
   check_code(code_->code, pattern, where);
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // without it the same matches are found, only slower
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // optional: only makes matching faster
 }
 
 Regex::~Regex() = default;
@@ -266,7 +266,8 @@ void Regex::Search::look_at_clock() {
   if (account.used <= account.granted) return;
   const double used = std::exchange(account, {}).used;
   fail(ErrorKind::data,
-       "{}: a pattern of the tokenizer is too slow: {:.1f} s of computing, {:.1f} MB/s are the least; simplify it",
+       "{}: a pattern of the tokenizer is too slow: {:.1f} s of processor time, below the minimum of {:.1f} MB/s; "
+       "simplify it",
        regex_.where_, used, 1e-6 / kSecondsPerByte);
 }
 
@@ -291,7 +292,7 @@ bool Regex::Search::next(size_t from, Match& match) {
     if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = run(PCRE2_NO_JIT);
     if (count > 0) break;
     require(count == PCRE2_ERROR_NOMATCH, ErrorKind::data,
-            "{}: a pattern of the tokenizer gave up at byte {} of a text: {}", regex_.where_, from, message_of(count));
+            "{}: a pattern of the tokenizer failed at byte {} of a text: {}", regex_.where_, from, message_of(count));
     if (last == text_.size()) return false;
     from = last + 1;
     while (from < text_.size() && (static_cast<uint8_t>(text_[from]) & 0xC0) == 0x80) ++from;

@@ -1,7 +1,7 @@
 #pragma once
 // Regular expressions of tokenizer.json, run by PCRE2 with Unicode classes. They are written for Oniguruma (with Ruby's
-// syntax); where PCRE2 reads the same words otherwise, the pattern is rewritten: \s is White_Space, \w has marks, ^ and
-// $ are borders of lines, \p{Han} is the script alone.
+// syntax); constructs with another meaning in PCRE2 are rewritten: \s is White_Space, \w has marks, ^ and $ are borders
+// of lines, \p{Han} is the script alone.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace trireme {
 
 class Regex {
  public:
-  /// Throws Error::data naming `where` and the position for a pattern that is not valid, or one that is too large.
+  /// Throws Error::data naming `where` and the position for a pattern that is invalid or too large.
   Regex(std::string_view pattern, std::string_view where);
   ~Regex();
   Regex(Regex&&) noexcept;
@@ -22,15 +22,15 @@ class Regex {
   struct Match {
     size_t begin, end;
   };
-  /// Goes through one text, valid UTF-8 that outlives it.
+  /// Iterates over one text, valid UTF-8 that outlives it.
   class Search {
    public:
     Search(const Regex& regex, std::string_view text);
     Search(const Search&) = delete;
     Search& operator=(const Search&) = delete;
     ~Search();
-    /// First match at or after `from`; false if there is none. Throws Error::data when the engine gives up, or when the
-    /// patterns of this thread take more than two seconds and two more for each megabyte of text.
+    /// First match at or after `from`; false if none. Throws Error::data if the engine fails, or if the patterns of
+    /// this thread take more than two seconds plus two more per megabyte of text.
     bool next(size_t from, Match& match);
 
    private:
@@ -50,7 +50,8 @@ class Regex {
   std::string where_;
 };
 
-/// Calls match(begin, end) for each match in valid UTF-8, empty ones among them, but not where the one before ended.
+/// Calls match(begin, end) for each match in valid UTF-8, including empty ones, except at the end of the previous
+/// match.
 template <class Call>
 void for_each_match(const Regex& regex, std::string_view text, Call match) {
   if (text.empty()) return;

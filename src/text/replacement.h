@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Pattern of an element: a string as it stands, or a regular expression. Throws Error::data.
+/// Pattern of an element: a literal string or a regular expression. Throws Error::data.
 struct TextPattern {
   std::string literal;
   std::optional<Regex> regex;  ///< set: the literal is not used
@@ -19,11 +19,11 @@ TextPattern read_pattern(const JsonObject& element);
 
 class Replacement {
  public:
-  /// Reads "pattern" and "content" of the element and allows nothing else.
+  /// Reads "pattern" and "content" of the element; other members are errors.
   explicit Replacement(const JsonObject& element);
-  /// Replaces every match. Throws Error::data when the text would grow beyond the limit.
+  /// Replaces every match. Throws Error::data if the text would exceed the limit.
   void apply(std::string& text, const TextLimit& limit) const;
-  /// What is replaced; null: the matches of a regular expression.
+  /// The literal to replace; null: a regular expression is replaced.
   const std::string* literal() const { return pattern_.regex ? nullptr : &pattern_.literal; }
   const std::string& content() const { return content_; }
 

@@ -23,7 +23,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 
 bool is_control(uint8_t c) { return (c < 32 && (c < 9 || c > 13) && c != 27) || c == 127; }
 
-/// Bytes by their place in words of two or four, NULs among them.
+/// Counts bytes, and NULs among them, by their position in words of two or four.
 struct Places {
   std::array<uint64_t, 4> zero{};
   uint64_t each = 0;
@@ -40,7 +40,7 @@ unsigned unit_at(std::string_view head, size_t at, bool little) {
   return little ? byte(head[at]) | byte(head[at + 1]) << 8 : byte(head[at]) << 8 | byte(head[at + 1]);
 }
 
-/// No unit is a control character, and halves of pairs follow each other: said of nearly all.
+/// Nearly all units are not control characters, and surrogates are paired.
 bool is_utf16(std::string_view head, bool little) {
   size_t wrong = 0, units = 0;
   for (size_t at = 0; at + 1 < head.size(); at += 2, ++units) {
@@ -73,7 +73,7 @@ void EncodingJudge::add(std::string_view text) {
     joined += text;
     text = joined;
   }
-  // A character that the end cuts waits for its rest.
+  // Keeps an incomplete character at the end for the next block.
   size_t cut = text.size();
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
     const uint8_t c = byte(text[text.size() - back]);
@@ -136,7 +136,7 @@ std::optional<OtherEncoding> EncodingJudge::wide() const {
     return found("UTF-32LE", 0);
   if (head.starts_with(std::string_view("\0\0\xFE\xFF", kMark)) && is_utf32(head.substr(kMark), false))
     return found("UTF-32BE", 0);
-  // A mark before ASCII is two bytes of something else: each unit would be a rare ideograph.
+  // A mark before ASCII is not UTF-16: each unit would be a rare ideograph.
   const auto printable = std::ranges::count_if(head, [](char c) { return c >= 32 || (c >= 9 && c <= 13); });
   if (printable * 10 >= static_cast<ptrdiff_t>(head.size()) * 9) return std::nullopt;
   if (head.starts_with("\xFF\xFE") && is_utf16(head.substr(2), true)) return found("UTF-16LE", 0);
@@ -159,17 +159,17 @@ std::optional<OtherEncoding> EncodingJudge::verdict(bool at_end) const {
   if (bytes_ + carry_.size() >= kHead || at_end) {
     if (auto found = wide()) return found;
   }
-  constexpr uint64_t kFewest = 3, kEnough = 256;  // bytes: one or two may be a fault in UTF-8
-  constexpr uint64_t kSparse = 20000;             // bytes of which one is not UTF-8: a fault here and there
+  constexpr uint64_t kFewest = 3, kEnough = 256;  // bytes: one or two may be faults in UTF-8
+  constexpr uint64_t kSparse = 20000;             // bytes per byte that is not UTF-8: occasional faults
   const bool evident = invalid_ >= kFewest && invalid_ * kSparse >= bytes_ && valid_ * 2 <= invalid_ &&
                        controls_ == 0 && letters_ * 10 >= invalid_ * 9 && (!of_lines_ || bad_lines_ * 10 >= lines_ + 1);
   if (!evident || (!at_end && invalid_ < kEnough)) return std::nullopt;
   OtherEncoding found{"", first_invalid_, invalid_, bytes_};
-  if (near_ * 2 >= invalid_) {  // those of Latin alphabets stand between its other letters
+  if (near_ * 2 >= invalid_) {  // in Latin alphabets they are between other letters
     found.name = windows_ > 0 ? "windows-1252" : "ISO-8859-1";
     return found;
   }
-  if (invalid_ * 10 < bytes_) return std::nullopt;  // texts in other alphabets hold little else
+  if (invalid_ * 10 < bytes_) return std::nullopt;  // texts in other alphabets have few others
   if ((upper_ + lower_) * 10 >= invalid_ * 9)       // words of another alphabet: Cyrillic ones are mostly small letters
     found.name = lower_ > 3 * upper_ ? "windows-1251" : upper_ > 3 * lower_ ? "KOI8-R" : "";
   return found;
@@ -178,7 +178,7 @@ std::optional<OtherEncoding> EncodingJudge::verdict(bool at_end) const {
 std::string explain(const OtherEncoding& found, const std::string& name) {
   const bool wide = found.name.starts_with("UTF-");
   return fmt::format(
-      "{}: from byte {} on it is not UTF-8: {} ({} of the first {} bytes {}); {}, or take the bytes as they are "
+      "{}: not UTF-8 from byte {} on: {} ({} of the first {} bytes {}); {}, or use the bytes unchanged "
       "with --encoding utf-8",
       name, found.offset,
       found.name.empty() ? "it seems to be text in another encoding" : "it seems to be text in " + found.name,
@@ -196,7 +196,7 @@ std::string known_encoding(const std::string& name) {
       std::ranges::all_of(plain, [](char c) { return std::isalnum(byte(c)) || c == '-' || c == '_' || c == '.'; });
   const iconv_t state = fits ? iconv_open("UTF-8", plain.c_str()) : reinterpret_cast<iconv_t>(-1);
   require(state != reinterpret_cast<iconv_t>(-1), ErrorKind::usage,
-          "--encoding {}: this system knows no such encoding; `iconv --list` shows the names (UTF-16, windows-1252, "
+          "--encoding {}: unknown to this system; `iconv --list` shows the names (UTF-16, windows-1252, "
           "ISO-8859-1, GB18030, ...)",
           name);
   iconv_close(state);
@@ -205,8 +205,7 @@ std::string known_encoding(const std::string& name) {
 
 Transcoder::Transcoder(const std::string& encoding, std::string where)
     : state_(iconv_open("UTF-8", encoding.c_str())), encoding_(encoding), where_(std::move(where)) {
-  require(state_ != reinterpret_cast<void*>(-1), ErrorKind::usage, "--encoding {}: this system does not know it",
-          encoding);
+  require(state_ != reinterpret_cast<void*>(-1), ErrorKind::usage, "--encoding {}: unknown to this system", encoding);
 }
 
 Transcoder::~Transcoder() { iconv_close(state_); }
@@ -229,11 +228,12 @@ void Transcoder::convert(std::string_view text, bool at_end, std::string& out) {
     if (reason == E2BIG) continue;
     require(reason == EINVAL, ErrorKind::data, "{}: byte {} is not {}; name another encoding with --encoding", where_,
             done_, encoding_);
-    require(!at_end, ErrorKind::data, "{}: it ends within a character of {}, at byte {}", where_, encoding_, done_);
+    require(!at_end, ErrorKind::data, "{}: the text ends within a character of {}, at byte {}", where_, encoding_,
+            done_);
     break;
   }
   rest_.erase(0, rest_.size() - left);
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // names with an order of bytes leave the mark in
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // names with a byte order keep the mark
   if (!began_ && out.size() > begin) {
     began_ = true;
     if (std::string_view(out).substr(begin).starts_with(kMark)) out.erase(begin, kMark.size());

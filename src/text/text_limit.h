@@ -1,5 +1,5 @@
 #pragma once
-// How much longer the rules of a tokenizer file may make a text: a chain of replacements multiplies.
+// Limits how much the rules of a tokenizer file may lengthen a text: a chain of replacements multiplies.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,7 +17,7 @@ class TextLimit {
         most_(kFree + std::min(kTimes * text_bytes, std::max(kLarge, 4 * text_bytes))),
         where_(where) {}
 
-  /// Throws Error::data when the rules have made `bytes` of the text and that is too much.
+  /// Throws Error::data if the rules have lengthened the text to `bytes`, beyond the limit.
   void check(size_t bytes) const {
     if (bytes > most_) refuse();
   }
@@ -28,7 +28,7 @@ class TextLimit {
 
   [[noreturn]] void refuse() const {
     fail(ErrorKind::data,
-         "{}: its normalizer or decoder makes more than {} bytes of a text of {}, the most that is done; its "
+         "{}: its normalizer or decoder makes more than {} bytes from a text of {}, the limit; its "
          "replacements multiply",
          where_, most_, given_);
   }

@@ -64,32 +64,31 @@ std::string preset_names() {
   return names;
 }
 
-/// No cutting pattern consists of these alone.
+/// No valid pattern consists only of these.
 bool looks_like_a_name(const std::string& pattern) {
   return std::all_of(pattern.begin(), pattern.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   });
 }
 
-/// The preset that the option or the file's name names; nullptr: the option is a pattern of its own.
+/// The preset named by the option or the file; nullptr: the option is a pattern.
 const Preset* choose_preset(const std::string& path, const std::string& pattern) {
   if (!pattern.empty()) {
     const Preset* preset = find_preset(pattern);
     require(preset || !looks_like_a_name(pattern), ErrorKind::usage,
-            "--pattern is {}; {} or a regular expression was expected", pattern, preset_names());
+            "--pattern is {}; expected {} or a regular expression", pattern, preset_names());
     return preset;
   }
   const std::filesystem::path file(path);
   const Preset* preset = find_preset(file.stem().string());
   if (!preset && file.extension() == ".model") preset = find_preset("llama3");  // Llama 3 writes its ranks so
   require(preset != nullptr, ErrorKind::usage,
-          "{} does not say how text is cut; name it with --pattern: {} or a regular expression", path, preset_names());
+          "the pattern of {} is unknown; set --pattern to {} or a regular expression", path, preset_names());
   log::info("{}: text is cut by the pattern of {}", path, preset->name);
   return preset;
 }
 
-/// A pattern of tiktoken's engine in the words of tokenizer.json's: there ^ and $ are borders of the text, not of
-/// lines.
+/// Translates a tiktoken pattern for tokenizer.json: in tiktoken ^ and $ are borders of the text, not of lines.
 std::string with_borders_of_text(std::string_view pattern) {
   std::string out;
   bool in_class = false;
@@ -108,12 +107,12 @@ std::string with_borders_of_text(std::string_view pattern) {
   return out;
 }
 
-constexpr size_t kInPlace = 64;          // more than a string has without memory of its own, whose text moves with it
-constexpr size_t kMostTokenBytes = 512;  // every way to cut one is looked at; those in use have up to 128
+constexpr size_t kInPlace = 64;          // more than a string's inline buffer, whose text moves with it
+constexpr size_t kMostTokenBytes = 512;  // all ways to cut one are tried; common tokens have up to 128
 
 /// Tokens' bytes and their ranks, by rank.
 struct Ranks {
-  std::string bytes;  ///< of all of them, one after the other
+  std::string bytes;  ///< of all tokens, concatenated
   std::vector<std::string_view> tokens;
   std::vector<TokenId> ids;
 
@@ -137,7 +136,7 @@ struct Ranks {
 
 Ranks read_ranks(std::string_view text, const std::string& path) {
   Ranks ranks;
-  constexpr size_t kLeastLine = 7;  // "QQ== 0\n"; what is reserved and not used is never touched
+  constexpr size_t kLeastLine = 7;  // "QQ== 0\n"; unused reserved memory is never touched
   const auto lines = std::min<size_t>(text.size() / kLeastLine + 1, size_t{Vocabulary::kLargestId} + 1);
   ranks.tokens.reserve(lines);
   ranks.ids.reserve(lines);
@@ -152,7 +151,7 @@ Ranks read_ranks(std::string_view text, const std::string& path) {
     if (line.empty()) continue;
     const size_t space = line.find(' ');
     TokenId rank = 0;
-    const size_t begin = ranks.bytes.size();  // which have room for all
+    const size_t begin = ranks.bytes.size();  // has room for all
     bool good = space != std::string_view::npos && decode_base64(line.substr(0, space), ranks.bytes);
     const size_t bytes = ranks.bytes.size() - begin;
     if (good) {
@@ -160,13 +159,12 @@ Ranks read_ranks(std::string_view text, const std::string& path) {
       good = bytes > 0 && bytes <= kMostTokenBytes && error == std::errc() && stop == line.data() + line.size() &&
              rank <= Vocabulary::kLargestId;
     }
-    require(good, ErrorKind::data,
-            "{}, line {}: a token of up to {} bytes in base64, a space and its rank were expected", path, number,
-            kMostTokenBytes);
+    require(good, ErrorKind::data, "{}, line {}: expected a token of up to {} bytes in base64, a space and its rank",
+            path, number, kMostTokenBytes);
     ranks.tokens.emplace_back(ranks.bytes.data() + begin, bytes);
     ranks.ids.push_back(rank);
     require(ranks.ids.size() <= Vocabulary::kLargestId, ErrorKind::data,
-            "{} has more than {} tokens, the most that are read", path, Vocabulary::kLargestId);
+            "{} has more than {} tokens, the most that are supported", path, Vocabulary::kLargestId);
   }
   ranks.sort();
   return ranks;
@@ -230,8 +228,8 @@ void add_preset_specials(BpeDescription& tokenizer, const Preset& preset, const 
         is_taken ? ranks.tokens[static_cast<size_t>(taken - ranks.ids.begin())] : std::string_view(special.content);
     if (by != special.content)
       fail(ErrorKind::data,
-           "{}: the pattern {} gives \"{}\" the id {}, which is \"{}\" in this file; the file is probably another "
-           "one's, name that with --pattern: {} or a regular expression",
+           "{}: the pattern {} gives \"{}\" the id {}, which is \"{}\" in this file; the file probably belongs to "
+           "another pattern: set --pattern to {} or a regular expression",
            path, preset.name, special.content, special.id, spell_bytes(by), preset_names());
     add_special(tokenizer, special.content, special.id);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// tiktoken rank files: a token in base64 and its rank on each line. The rank is the id, and of two neighbours that
-// together are a token the pair of lowest rank is merged first.
+// tiktoken rank files: a token in base64 and its rank on each line. The rank is the id; of adjacent pairs that form a
+// token the one of lowest rank is merged first.
 
 #include <memory>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-/// True if the text looks like such a file.
+/// True if the text looks like a rank file.
 bool is_tiktoken(std::string_view text);
 
-/// pattern: see TokenizerLoadOptions; empty: by the file's name. Throws Error::data, Error::usage when the pattern is
-/// not known.
+/// pattern: see TokenizerLoadOptions; empty: by the file's name. Throws Error::data, Error::usage if the pattern is
+/// unknown.
 std::unique_ptr<Tokenizer> load_tiktoken(std::string_view text, const std::string& path, const std::string& pattern);
 
 }  // namespace trireme

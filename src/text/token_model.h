@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Working memory and caches of one thread; made by the model that uses it.
+/// Working memory and caches of one thread; created by the model that uses it.
 class ModelScratch {
  public:
   virtual ~ModelScratch() = default;
@@ -19,10 +19,10 @@ class TokenModel {
  public:
   virtual ~TokenModel() = default;
   virtual std::unique_ptr<ModelScratch> make_scratch() const = 0;
-  /// Appends the ids of a piece. Throws Error::data for text that the model cannot express.
+  /// Appends the ids of a piece. Throws Error::data for text that the model cannot encode.
   virtual void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
-  /// True if each character of a piece is encoded by itself.
+  /// True if each character of a piece is encoded separately.
   virtual bool is_per_character() const { return false; }
 };
 

@@ -15,7 +15,7 @@ constexpr uint32_t kNone = UINT32_MAX;
 template <bool from_end>
 class Side {
  public:
-  /// Of two tokens the one with the smaller key is the smaller one; of equal keys the texts decide.
+  /// Orders tokens by key, then by text.
   static uint64_t key_of(std::string_view token) {
     uint64_t key = 0;
     const size_t bytes = std::min<size_t>(token.size(), 8);
@@ -43,12 +43,12 @@ struct Keyed {
   uint32_t index;
 };
 
-/// Digit by digit from the lowest one: of some hundred thousand keys a quarter of the time that comparing takes.
+/// Radix sort from the lowest digit: for some hundred thousand keys a quarter of the time of a comparison sort.
 void sort_by_key(std::vector<Keyed>& list) {
   constexpr int kDigitBits = 11, kDigits = 6;
   constexpr size_t kValues = size_t{1} << kDigitBits;
   const auto digit = [](uint64_t key, int number) { return key >> (number * kDigitBits) & (kValues - 1); };
-  std::vector<std::array<uint32_t, kValues>> places(kDigits);  // how many have a value, then where they go
+  std::vector<std::array<uint32_t, kValues>> places(kDigits);  // counts per value, then their places
   for (const Keyed& entry : list) {
     for (int number = 0; number < kDigits; ++number) ++places[static_cast<size_t>(number)][digit(entry.key, number)];
   }
@@ -61,8 +61,8 @@ void sort_by_key(std::vector<Keyed>& list) {
   }
 }
 
-/// Of each token the longest other one that is a part of it on this side: in order, each follows the one that it begins
-/// with, with nothing between but others that begin with that.
+/// For each token the longest other one that is a part of it on this side. In sorted order each token follows the one
+/// it begins with; between them are only others that begin with it.
 template <bool from_end>
 std::vector<uint32_t> longest_parts(const std::vector<std::string_view>& tokens) {
   using Tokens = Side<from_end>;

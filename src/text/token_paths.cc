@@ -25,7 +25,7 @@ TokenPaths::TokenPaths(const Vocabulary& vocabulary, const MergeTable& merges, c
 bool TokenPaths::append(std::string_view word, Memory& memory, std::vector<TokenId>& out) const {
   const size_t before = out.size();
   memory.dead.assign(word.size() / kWordBits + 1, 0);
-  size_t place = 0, below = SIZE_MAX;  // tokens of fewer bytes than this are tried
+  size_t place = 0, below = SIZE_MAX;  // only tries tokens of fewer bytes
   while (place < word.size() && !memory.disordered) {
     if (append_one(word.substr(place), place, below, memory, out, out.size() == before)) {
       place += memory.splits[out.back()].bytes;
@@ -43,7 +43,7 @@ bool TokenPaths::append(std::string_view word, Memory& memory, std::vector<Token
   return !memory.disordered;
 }
 
-/// The next token, of fewer than `below` bytes; `rest` of the word begins at `place`. False: there is none.
+/// The next token, of fewer than `below` bytes; `rest` of the word begins at `place`. False: none.
 bool TokenPaths::append_one(std::string_view rest, size_t place, size_t below, Memory& memory,
                             std::vector<TokenId>& out, bool first) const {
   std::vector<Memory::Candidate>& candidates = memory.candidates;
@@ -108,7 +108,7 @@ bool TokenPaths::judge(TokenId left, TokenId right, const Memory& memory) const 
   if (merges_.find(left, right) != MergeTable::kNone) return false;
   while (true) {
     const Split &a = memory.splits[left], &b = memory.splits[right];
-    const bool undo_left = a.order > b.order;  // of equal merges the left one is made first
+    const bool undo_left = a.order > b.order;  // the left one of equal merges comes first
     const uint32_t undone = undo_left ? a.order : b.order;
     if (undone == kByteOrder) return true;
     if (undo_left)

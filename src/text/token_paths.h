@@ -1,13 +1,11 @@
 #pragma once
-// The tokens of a word of bytes without making its merges one by one. The longest token that the text goes on with is
-// tried first, and whether it may follow the one before is asked of these two alone: what every two neighbours may be,
-// all may be (bpe_merges.cc says why). Each beginning of a word has one such sequence of tokens at most, so a place
-// from which nothing went on is not tried again. Time is linear in the word.
-//
-// Two neighbours may be if no merge goes over their border while they come to be from their bytes. This is read
-// backwards: the last merge of the two is undone, and the pair that was at the border until then would have been merged
-// before it if its rank is lower, and so on until two bytes are left. It needs that a merge comes after those of its
-// parts, as training makes them; where it does not, append() says so.
+// Finds the tokens of a word of bytes without applying its merges one by one. Tries the longest token at the next place
+// first and checks only whether it may follow the previous token: if all adjacent pairs are valid, the sequence is
+// (bpe_merges.cc explains why). Each prefix of a word has at most one such sequence, so a place from which no token
+// fits is not tried again. Time is linear in the word. A pair is valid if no merge crosses its border while the two are
+// built from their bytes. This is checked backwards: undo the last merge of the two; if the pair at the border until
+// then has a lower rank, it would have been merged first; repeat until two bytes are left. This requires every merge to
+// come after those of its parts, as training makes them; otherwise append() returns false.
 
 #include <array>
 #include <cstdint>
@@ -22,11 +20,10 @@
 namespace trireme {
 
 class TokenPaths {
-  /// The last merge of a token that its bytes become.
+  /// The last merge that builds a token from its bytes.
   struct Split {
     TokenId left, right;
-    uint32_t
-        order;  ///< of merges; kByteOrder: a single byte, kNever: its bytes become something else; 0: not known yet
+    uint32_t order;  ///< of merges; kByteOrder: a single byte, kNever: its bytes become other tokens; 0: not known yet
     uint32_t bytes;
   };
 
@@ -43,18 +40,18 @@ class TokenPaths {
       size_t bytes;
     };
     ZeroTable<Split> splits;     // by token
-    ZeroTable<uint64_t> judged;  // pairs and what was found of them
-    bool disordered = false;     // a merge came before one of its parts'
+    ZeroTable<uint64_t> judged;  // pairs and their validity
+    bool disordered = false;     // a merge precedes one of its parts' merges
     MergeScratch merge;
     std::vector<Candidate> candidates;
-    std::vector<uint64_t> dead;  // a bit for each place of a word
+    std::vector<uint64_t> dead;  // one bit per place of a word
   };
 
-  /// byte_ids: of every byte, whose tokens the vocabulary spells in the alphabet of bytes. Borrows all three.
+  /// byte_ids: ids of all bytes, whose tokens the vocabulary spells in the byte alphabet. Borrows all three.
   TokenPaths(const Vocabulary& vocabulary, const MergeTable& merges, const std::array<TokenId, 256>& byte_ids);
 
-  /// Appends what merge_symbols() makes of the word's bytes to `out`. False, with `out` as it was: the merges are out
-  /// of order.
+  /// Appends the result of merge_symbols() for the word's bytes to `out`. False, with `out` unchanged: the merges are
+  /// out of order.
   bool append(std::string_view word, Memory& memory, std::vector<TokenId>& out) const;
 
  private:
@@ -72,7 +69,7 @@ class TokenPaths {
   const MergeTable& merges_;
   const std::array<TokenId, 256>& byte_ids_;
   TokenPrefixes prefixes_;
-  std::array<std::string_view, 256> letters_;  // how the vocabulary spells each byte
+  std::array<std::string_view, 256> letters_;  // the vocabulary's spelling of each byte
 };
 
 }  // namespace trireme

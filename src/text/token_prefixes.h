@@ -1,5 +1,5 @@
 #pragma once
-// The tokens that a text begins with.
+// Finds the tokens that a text begins with.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace trireme {
 
-/// All beginnings of tokens by what they are made of, and not by the node of a tree that they lead to: where to look
-/// for a longer one is known before the shorter one is found, so that a processor waits for the memory of all at once.
+/// Stores all prefixes of tokens by their bytes, not as nodes of a tree: the place of a longer one is known before the
+/// shorter one is found, so that the processor can load all of them at once.
 class TokenPrefixes {
  public:
-  /// Of the tokens that are spelled in the alphabet of bytes, which are the tokens of their bytes.
+  /// From the tokens spelled in the byte alphabet, as tokens of their bytes.
   explicit TokenPrefixes(const Vocabulary& vocabulary);
-  static constexpr size_t kMostBytes = size_t{4} << 20;  // of a vocabulary; one of 200,000 tokens has 1.5 million
+  static constexpr size_t kMostBytes = size_t{4} << 20;  // of a vocabulary; 200,000 tokens have 1.5 million
 
-  /// Calls found(token, bytes) for each token of two bytes or more that the text begins with, the shortest first. Of
-  /// more than kExact bytes it may be another token: whoever takes it compares. So may it where the number of bytes is
-  /// not the token's.
+  /// Calls found(token, bytes) for each token of two bytes or more that the text begins with, the shortest first. For
+  /// more than kExact bytes it may be another token, so the caller must compare. The same holds if the number of bytes
+  /// differs from the token's.
   template <class Found>
   void find(std::string_view text, Found found) const {
     Key key;
@@ -37,7 +37,7 @@ class TokenPrefixes {
 
  private:
   static constexpr uint64_t kFree = 0;
-  /// Of a beginning: its bytes and a number for how many they are, and of a longer one a hash.
+  /// Key of a prefix: its bytes and their number; for a longer one a hash.
   struct Key {
     uint64_t value = 0, bytes = 0;
     void add(char byte, size_t at) {
@@ -53,7 +53,7 @@ class TokenPrefixes {
     }
   };
 
-  /// Of the key, or the free one where it belongs.
+  /// Slot of the key, or the free one for it.
   size_t slot_of(uint64_t key) const {
     size_t slot = (key ^ key >> 32) * 0xD6E8FEB86659FD93 >> shift_;
     while (keys_[slot] != key && keys_[slot] != kFree) slot = (slot + 1) & (keys_.size() - 1);
@@ -63,7 +63,7 @@ class TokenPrefixes {
   void grow();
 
   ZeroTable<uint64_t> keys_;
-  ZeroTable<uint32_t> tokens_;  // of the same slot: the token plus one; 0: a beginning only
+  ZeroTable<uint32_t> tokens_;  // by slot: the token plus one; 0: only a prefix
   int shift_;
   size_t used_ = 0;
 };

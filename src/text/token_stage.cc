@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-/// Bytes at the end of `text` that begin `literal` and may become all of it.
+/// Bytes at the end of `text` that may be the beginning of `literal`.
 size_t begun(std::string_view text, std::string_view literal) {
   for (size_t length = std::min(text.size(), literal.size() - 1); length > 0; --length) {
     if (text.ends_with(literal.substr(0, length))) return length;

@@ -1,5 +1,5 @@
 #pragma once
-// What decoders are made of: stages that take tokens as a whole or in parts and hand them on.
+// Parts of decoders: stages that receive tokens, complete or in parts, and pass them on.
 
 #include <functional>
 #include <string>
@@ -11,7 +11,7 @@ namespace trireme {
 
 void replace_all(std::string& text, std::string_view from, std::string_view to);
 
-/// Hands everything on as it comes.
+/// Passes everything on unchanged.
 class TokenStage : public TokenSink {
  public:
   explicit TokenStage(TokenSink& next) : next_(next) {}
@@ -30,7 +30,7 @@ class TokenStage : public TokenSink {
   TokenSink& next_;
 };
 
-/// Sees each token when it is complete.
+/// Receives each complete token.
 class WholeTokenStage : public TokenStage {
  public:
   using TokenStage::TokenStage;
@@ -41,7 +41,7 @@ class WholeTokenStage : public TokenStage {
   }
 
  protected:
-  /// May change the text on the way to hand_on().
+  /// May change the text before hand_on().
   virtual void token(std::string& text, size_t index) = 0;
 
  private:
@@ -49,7 +49,7 @@ class WholeTokenStage : public TokenStage {
   size_t index_ = 0;
 };
 
-/// Rewrites each token on its own: rewrite(text, index).
+/// Rewrites each token separately: rewrite(text, index).
 class RewriteStage final : public WholeTokenStage {
  public:
   using Rewrite = std::function<void(std::string&, size_t)>;
@@ -65,8 +65,8 @@ class RewriteStage final : public WholeTokenStage {
   Rewrite rewrite_;
 };
 
-/// Replaces a literal in each token, the first token's by another text than that of all others. Of a token's text only
-/// what may be the beginning of the literal waits.
+/// Replaces a literal in each token, with a different replacement for the first token. Only delays text that may be the
+/// beginning of the literal.
 class LiteralStage final : public TokenStage {
  public:
   /// `from` is not empty. Borrows `given`.
@@ -78,11 +78,11 @@ class LiteralStage final : public TokenStage {
   std::string from_, to_in_first_, to_;
   const GivenBytes& given_;
   std::string waiting_;
-  size_t made_ = 0;  // bytes of the present token
+  size_t made_ = 0;  // bytes of the current token
   bool first_ = true;
 };
 
-/// Takes up to `start` and `stop` of one text off both ends of each token.
+/// Strips up to `start` and `stop` copies of a text from the ends of each token.
 class StripStage final : public TokenStage {
  public:
   StripStage(TokenSink& next, std::string content, uint64_t start, uint64_t stop);
@@ -94,7 +94,7 @@ class StripStage final : public TokenStage {
 
   std::string content_;
   uint64_t start_, stop_;
-  size_t held_;  // bytes at the end that may still be taken off
+  size_t held_;  // bytes at the end that may still be stripped
   uint64_t stripped_ = 0;
   bool at_start_ = true;
   std::string waiting_;

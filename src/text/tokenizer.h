@@ -1,5 +1,5 @@
 #pragma once
-// Text to ids and back. One interface; each tokenizer file format has a loader that builds one.
+// Converts text to ids and back. One interface; each tokenizer file format has its loader.
 
 #include <cstdint>
 #include <functional>
@@ -15,13 +15,13 @@ namespace trireme {
 using TokenId = uint32_t;
 
 struct EncodeOptions {
-  /// Template (e.g. [CLS] ... [SEP]) is applied and special tokens written in the text are recognised. Off: they are
-  /// plain text; added tokens that are not special still match.
+  /// Applies the template (e.g. [CLS] ... [SEP]) and recognizes special tokens written in the text. Off: they are plain
+  /// text; added tokens that are not special still match.
   bool special_tokens = true;
-  /// Longest result, template included; 0: what the tokenizer's file says. Of a pair the longer text gives way one id
-  /// at a time, of equal ones the second: BERT's own rule, which differs from that of tokenizer.json by an odd id.
+  /// Longest result, including the template; 0: from the tokenizer's file. In a pair the longer text loses one id at a
+  /// time, the second if they are equal: BERT's rule, which differs from that of tokenizer.json by an odd id.
   size_t max_length = 0;
-  bool padding = true;  ///< ids that the tokenizer's file adds up to a length; off: none
+  bool padding = true;  ///< pads to a length as the tokenizer's file specifies; off: never
 };
 
 struct Encoding {
@@ -29,14 +29,14 @@ struct Encoding {
   std::vector<uint8_t> types;  ///< segment of each id; empty: all 0
 };
 
-/// Ids become text one by one. All that feed() and finish() return, joined, is decode() of all the ids.
+/// Decodes ids one by one. The joined results of feed() and finish() are decode() of all ids.
 class TextStream {
  public:
   virtual ~TextStream() = default;
-  /// What no later id can change of the text, and was not returned before: whole UTF-8 characters and invalid bytes.
-  /// Throws Error::data for an id that has no token.
+  /// New text that no later id can change: complete UTF-8 characters and invalid bytes. Throws Error::data for an id
+  /// without a token.
   virtual std::string feed(TokenId id) = 0;
-  /// The rest; no id follows.
+  /// The rest of the text; no id follows.
   virtual std::string finish() = 0;
 };
 
@@ -46,57 +46,55 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual Encoding encode(std::string_view text, const EncodeOptions& = {}) const = 0;
   virtual Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& = {}) const = 0;
-  /// Appends the ids of plain text (no template, no special tokens) to `out`: the path of `prepare`, no allocation per
-  /// token.
+  /// Appends the ids of plain text (no template, no special tokens) to `out`: used by `prepare`, without allocations
+  /// per token.
   virtual void encode_plain(std::string_view text, std::vector<TokenId>& out) const = 0;
-  /// Bytes of the ids; unknown ids throw Error::data. Invalid UTF-8 comes out as it went in where the model is
-  /// byte-level.
+  /// Bytes of the ids; unknown ids throw Error::data. A byte-level model preserves invalid UTF-8.
   virtual std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const = 0;
 
-  /// decode() while the ids come; borrows the tokenizer.
+  /// Incremental decode(); borrows the tokenizer.
   virtual std::unique_ptr<TextStream> stream(bool skip_special_tokens = false) const = 0;
 
-  virtual size_t vocabulary_size() const = 0;  ///< largest id + 1, added tokens included
+  virtual size_t vocabulary_size() const = 0;  ///< largest id + 1, including added tokens
   virtual std::optional<TokenId> token_to_id(std::string_view token) const = 0;
-  virtual std::string id_to_token(TokenId id) const = 0;  ///< as written in the vocabulary
-  virtual bool has_token(TokenId id) const = 0;           ///< false: a hole, or beyond the vocabulary
-  virtual std::optional<TokenId> end_of_text()
-      const = 0;  ///< what separates documents; none for character vocabularies
+  virtual std::string id_to_token(TokenId id) const = 0;   ///< as written in the vocabulary
+  virtual bool has_token(TokenId id) const = 0;            ///< false: a gap, or beyond the vocabulary
+  virtual std::optional<TokenId> end_of_text() const = 0;  ///< separates documents; none for character vocabularies
   virtual const std::string& json()
       const = 0;  ///< the tokenizer.json text that reproduces this tokenizer: stored with data and checkpoints
-  /// First place at or after `near` (> 0) where text can be cut so that encode_plain() of both sides is encode_plain()
-  /// of the whole: lets several threads share one long text. text.size() if there is none.
+  /// First place at or after `near` (> 0) where text can be cut so that encode_plain() of both sides equals
+  /// encode_plain() of the complete text, for encoding one long text with several threads. text.size() if none.
   virtual size_t cut(std::string_view text, [[maybe_unused]] size_t near) const { return text.size(); }
-  /// How text is cut into the pieces that the model encodes: a line for each step, none where all of it is one piece.
+  /// Describes how text is cut into pieces for the model: one line per step, none if the text is one piece.
   virtual std::vector<std::string> cutting() const = 0;
   uint64_t hash() const;  ///< XXH3 of json()
 };
 
-/// What some file formats leave open.
+/// Options for facts missing in some file formats.
 struct TokenizerLoadOptions {
   enum class LowerCase { automatic, on, off };
-  /// vocab.txt: automatic is do_lower_case of a tokenizer_config.json beside it, else on exactly when the vocabulary
-  /// has no upper-case letter outside of [brackets]; the choice is logged.
+  /// vocab.txt: automatic is do_lower_case of a tokenizer_config.json beside it; without one, on if the vocabulary has
+  /// no upper-case letter outside [brackets]. Logs the choice.
   LowerCase lower_case = LowerCase::automatic;
   /// tiktoken rank files: a preset (gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3) or a regular
   /// expression; empty: by the file's name.
   std::string pattern;
-  /// Merges of a vocabulary of GPT-2's form; empty: those beside it.
+  /// Merges of a vocabulary in GPT-2's format; empty: those beside it.
   std::string merges;
 };
 
-/// In place of a path: bytes as ids, 512 of them, as NeoX's tokenizer of that name; id 0 ends documents.
+/// Instead of a path: bytes as ids, with 512 ids, like NeoX's tokenizer of that name; id 0 ends documents.
 constexpr const char* kCharLevelTokenizer = "CharLevelTokenizer";
 
-/// `given`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, a vocabulary of GPT-2's form with its merges beside
-/// it (X-vocab.json and X-merges.txt, encoder.json and vocab.bpe) or named, or a folder that holds one of these; or a
+/// `given`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, a vocabulary in GPT-2's format with its merges
+/// beside it (X-vocab.json and X-merges.txt, encoder.json and vocab.bpe) or named, or a folder with one of these; or a
 /// name of the Hugging Face hub (hub/place.h). Throws Error::io, Error::data, Error::usage.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options = {});
-/// Does load_tokenizer() find its files in that folder?
+/// Whether load_tokenizer() finds its files in that folder.
 bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where);
-/// What separates documents, under the names that the known families give it; nullptr: none is there. find: the id of
-/// the token with that text.
+/// The token that separates documents, by the names of the known families; nullptr: none. find: the id of the token
+/// with that text.
 const char* end_of_text_name(const std::function<std::optional<TokenId>(const char*)>& find);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// Tokenizers from text or tables that are given away, for the loaders of file formats.
+// Builds tokenizers from text or tables that they take over, for the loaders of file formats.
 
 #include <memory>
 #include <string>
@@ -19,11 +19,11 @@ struct BpeTables {
   MergeTable merges;
 };
 
-/// The tokenizer of a description whose vocabulary and merges are in tables; its own are empty. What
-/// write_tokenizer_json() writes of both is written when it is asked for.
+/// The tokenizer of a description whose vocabulary and merges are in tables; its own are empty. The tokenizer.json of
+/// both is written on demand.
 std::unique_ptr<Tokenizer> tokenizer_from_tables(BpeDescription frame, BpeTables tables, std::string_view where);
 
-/// The tokenizer of a description; its vocabulary and merges are moved to tables.
+/// The tokenizer of a description; moves its vocabulary and merges to tables.
 std::unique_ptr<Tokenizer> tokenizer_from_description(BpeDescription description, std::string_view where);
 
 }  // namespace trireme

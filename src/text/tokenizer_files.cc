@@ -1,4 +1,4 @@
-// load_tokenizer(): which files make a tokenizer, and the older formats rewritten as tokenizer.json.
+// load_tokenizer(): finds the files of a tokenizer and rewrites older formats as tokenizer.json.
 
 #include <algorithm>
 #include <filesystem>
@@ -22,14 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// About twice what the largest tokenizer.json in use has.
+/// About twice the size of the largest tokenizer.json in use.
 constexpr size_t kMostFileBytes = size_t{64} << 20;
 
 std::string read_tokenizer_file(const std::string& path) { return read_text(path, kMostFileBytes); }
 
 std::vector<std::pair<std::string, TokenId>> read_vocab_json(const std::string& path) {
   const std::string text = read_tokenizer_file(path);
-  require(JsonCursor(text).peek() == '{', ErrorKind::data, "{}: an object of tokens and ids was expected", path);
+  require(JsonCursor(text).peek() == '{', ErrorKind::data, "{}: expected an object of tokens and ids", path);
   const Vocabulary vocabulary = read_vocabulary(text, path);
   std::vector<std::pair<std::string, TokenId>> entries;
   entries.reserve(vocabulary.count());
@@ -53,11 +53,11 @@ std::vector<std::pair<std::string, std::string>> read_merges_txt(const std::stri
     const size_t space = line.find(' ');
     require(space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
                 line.find(' ', space + 1) == std::string_view::npos,
-            ErrorKind::data, "{}, line {}: \"{}\", two tokens with one space between were expected", path, line_number,
+            ErrorKind::data, "{}, line {}: \"{}\", expected two tokens separated by one space", path, line_number,
             line);
     merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     require(merges.size() <= Vocabulary::kLargestId, ErrorKind::data,
-            "{} has more than {} merges, the most that are read", path, Vocabulary::kLargestId);
+            "{} has more than {} merges, the most that are supported", path, Vocabulary::kLargestId);
   }
   return merges;
 }
@@ -68,11 +68,11 @@ AddedToken special_token(const std::string& content, TokenId id) {
   token.content = content;
   token.normalized = false;
   token.special = true;
-  token.left_strip = content == "<mask>";  // stands for a word, so it takes the space before it, as RoBERTa's does
+  token.left_strip = content == "<mask>";  // replaces a word, so it removes the space before it, like RoBERTa's
   return token;
 }
 
-/// The special tokens that vocabularies of this kind have: GPT-2's one, or the five of fairseq (OPT, RoBERTa).
+/// The special tokens of vocabularies of this kind: GPT-2's one, or the five of fairseq (OPT, RoBERTa).
 std::vector<AddedToken> find_special_tokens(const std::vector<std::pair<std::string, TokenId>>& vocabulary) {
   std::vector<AddedToken> added;
   for (const auto& [token, id] : vocabulary) {
@@ -83,7 +83,7 @@ std::vector<AddedToken> find_special_tokens(const std::vector<std::pair<std::str
   return added;
 }
 
-/// The token that tokenizer_config.json beside the files wants before every text: OPT's </s>.
+/// The token that tokenizer_config.json puts before every text: OPT's </s>.
 std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<AddedToken>& added) {
   const fs::path path = folder / "tokenizer_config.json";
   if (!fs::exists(path)) return std::nullopt;
@@ -94,7 +94,7 @@ std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<A
   const std::string name =
       node && node->is_object() ? config.object("bos_token").string("content") : config.string("bos_token");
   const auto it = std::find_if(added.begin(), added.end(), [&](const AddedToken& t) { return t.content == name; });
-  require(it != added.end(), ErrorKind::data, "{}: bos_token \"{}\" is not in the vocabulary", path.string(), name);
+  require(it != added.end(), ErrorKind::data, "{}: bos_token \"{}\" is missing in the vocabulary", path.string(), name);
   return *it;
 }
 
@@ -107,7 +107,7 @@ std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& vocab, const fs
   return tokenizer_from_description(std::move(tokenizer), fmt::format("{} with {}", vocab.string(), merges.string()));
 }
 
-/// The merges that lie beside a vocabulary: X-merges.txt for X-vocab.json, vocab.bpe for encoder.json.
+/// The merges beside a vocabulary: X-merges.txt for X-vocab.json, vocab.bpe for encoder.json.
 std::optional<fs::path> merges_beside(const fs::path& vocabulary) {
   const fs::path folder = vocabulary.parent_path();
   const std::string name = vocabulary.filename().string();
@@ -121,7 +121,7 @@ std::optional<fs::path> merges_beside(const fs::path& vocabulary) {
   return std::nullopt;
 }
 
-/// The text without white space at its end, as Unicode has it.
+/// The text without Unicode white space at its end.
 std::string_view trimmed_end(std::string_view text) {
   size_t end = 0;
   for (const char *p = text.data(), *const stop = p + text.size(); p < stop;) {
@@ -132,9 +132,9 @@ std::string_view trimmed_end(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// A token per line, as Hugging Face's tokenizers library reads them (BertTokenizer of transformers does, too, from
-/// version 5 on; earlier ones kept blanks at the end of a line): lines end with \n alone, white space at the end of one
-/// is not part of the token, a line without any other is the empty token.
+/// One token per line, read like Hugging Face's tokenizers library (and BertTokenizer of transformers from version 5
+/// on; earlier ones kept blanks at the end of a line): only \n ends lines, white space at the end of a line is not part
+/// of the token, a blank line is the empty token.
 std::vector<std::string> read_lines(const std::string& path) {
   const std::string text = read_tokenizer_file(path);
   std::vector<std::string> lines;
@@ -148,7 +148,7 @@ std::vector<std::string> read_lines(const std::string& path) {
     });
     lines.emplace_back(trimmed_end(line));
     require(lines.size() <= Vocabulary::kLargestId, ErrorKind::data,
-            "{} has more than {} lines, the most ids that are read", path, Vocabulary::kLargestId);
+            "{} has more than {} lines, the most ids that are supported", path, Vocabulary::kLargestId);
     at = end + 1;
   }
   return lines;
@@ -169,13 +169,13 @@ bool has_upper_case(const std::vector<std::string>& tokens) {
   });
 }
 
-/// vocab.txt does not say whether it is cased.
+/// vocab.txt does not state whether it is cased.
 bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tokens,
                        TokenizerLoadOptions::LowerCase choice) {
   using LowerCase = TokenizerLoadOptions::LowerCase;
   if (choice != LowerCase::automatic) {
     const bool lower = choice == LowerCase::on;
-    log::info("{}: lower case {}, as --lower-case says", path.string(), lower ? "on" : "off");
+    log::info("{}: lower case {}, from --lower-case", path.string(), lower ? "on" : "off");
     return lower;
   }
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
@@ -184,7 +184,7 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
     const JsonObject config(root, config_path.string());
     if (config.has("do_lower_case")) {
       const bool lower = config.boolean("do_lower_case");
-      log::info("{}: lower case {}, as {} says", path.string(), lower ? "on" : "off", config_path.string());
+      log::info("{}: lower case {}, from {}", path.string(), lower ? "on" : "off", config_path.string());
       return lower;
     }
   }
@@ -194,15 +194,15 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
   return lower;
 }
 
-/// Options for files of another kind would do nothing.
+/// Options for files of another kind would have no effect.
 void refuse_options(const TokenizerLoadOptions& options, const std::string& path, bool pattern = true,
                     bool lower_case = true, bool merges = true) {
   require(!merges || options.merges.empty(), ErrorKind::usage,
-          "--merges belongs to a vocabulary of GPT-2's form (vocab.json), and {} is not one; leave it out", path);
+          "--merges needs a vocabulary in GPT-2's format (vocab.json), but {} is not one; omit --merges", path);
   require(!pattern || options.pattern.empty(), ErrorKind::usage,
-          "--pattern says how text is cut for a file of tiktoken ranks, and {} is none; leave it out", path);
+          "--pattern needs a tiktoken rank file, but {} is not one; omit --pattern", path);
   require(!lower_case || options.lower_case == TokenizerLoadOptions::LowerCase::automatic, ErrorKind::usage,
-          "--lower-case is for a vocab.txt, and {} is none; leave it out", path);
+          "--lower-case needs a vocab.txt, but {} is not one; omit --lower-case", path);
 }
 
 std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerLoadOptions& options) {
@@ -212,7 +212,7 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerL
   return tokenizer_from_text(bert_tokenizer_json(tokens, lower, path.string()), path.string());
 }
 
-/// The vocabulary of that folder for which merges lie beside it: vocab.json, encoder.json, or the only one of another
+/// The vocabulary in that folder that has merges beside it: vocab.json, encoder.json, or the only one with another
 /// name.
 std::optional<fs::path> vocabulary_with_merges(const fs::path& folder) {
   for (const char* name : {"vocab.json", "encoder.json"}) {
@@ -226,18 +226,18 @@ std::optional<fs::path> vocabulary_with_merges(const fs::path& folder) {
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
-/// The merges that are named, or those beside it.
+/// The named merges, or those beside it.
 std::unique_ptr<Tokenizer> load_vocabulary(const fs::path& vocabulary, const TokenizerLoadOptions& options) {
   refuse_options(options, vocabulary.string(), true, true, false);
   if (!options.merges.empty()) {
-    require(fs::exists(options.merges), ErrorKind::io, "no merges {}: those of the vocabulary {}", options.merges,
+    require(fs::exists(options.merges), ErrorKind::io, "merges file {} of the vocabulary {} is missing", options.merges,
             vocabulary.string());
     return load_vocab_and_merges(vocabulary, options.merges);
   }
   const std::optional<fs::path> merges = merges_beside(vocabulary);
   require(merges.has_value(), ErrorKind::io,
-          "{} needs merges.txt or vocab.bpe beside it, under its own name (X-merges.txt for X-vocab.json); --merges "
-          "FILE names one that lies elsewhere",
+          "{} needs merges.txt or vocab.bpe beside it, under its own name (X-merges.txt for X-vocab.json); or set "
+          "--merges FILE",
           vocabulary.string());
   return load_vocab_and_merges(vocabulary, *merges);
 }
@@ -251,8 +251,8 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
   if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
   if (fs::exists(folder / kCharacterMeta)) return load_tokenizer((folder / kCharacterMeta).string(), options);
   fail(ErrorKind::io,
-       "{} has no tokenizer: neither tokenizer.json, nor vocab.json or encoder.json with merges.txt or vocab.bpe, nor "
-       "vocab.txt, nor nanoGPT's meta.pkl",
+       "the tokenizer is missing in {}: expected tokenizer.json, vocab.json or encoder.json with merges.txt or "
+       "vocab.bpe, vocab.txt, or nanoGPT's meta.pkl",
        folder.string());
 }
 
@@ -265,7 +265,7 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
       path, why_not);
 }
 
-/// Is it an object of ids, as vocab.json and encoder.json are? tokenizer.json begins with other members.
+/// Whether it is an object of ids, like vocab.json and encoder.json; tokenizer.json begins with other members.
 bool is_vocabulary(std::string_view text) {
   const auto skip_blank = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
   const auto take = [&](char wanted) {
@@ -309,8 +309,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const Tokeni
   const std::string name = file.filename().string();
   if (is_vocabulary(text) || name == "vocab.json" || name == "encoder.json") return load_vocabulary(file, options);
   require(!text.starts_with("#version"), ErrorKind::usage,
-          "{} holds the merges of a vocabulary; name the vocabulary (--tokenizer X-vocab.json), and this by --merges "
-          "where it has another name",
+          "{} contains the merges of a vocabulary; name the vocabulary (--tokenizer X-vocab.json), and this file with "
+          "--merges unless it is X-merges.txt",
           path);
   if (file.extension() == ".txt") return load_vocab_txt(file, options);
   if (file.extension() == ".tiktoken" || is_tiktoken(text)) {

@@ -1,4 +1,4 @@
-// tokenizer.json of Hugging Face tokenizers, element by element. What is not implemented is an error that names it.
+// Hugging Face's tokenizer.json, element by element. Unsupported elements are errors that name them.
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ constexpr size_t kMostAddedTokens = 1 << 18;  // tokenizers in use have up to so
 
 TokenId read_id(const JsonNode& node, std::string_view token, const std::string& place) {
   require(node.is_integer() && node.integer >= 0 && node.integer <= Vocabulary::kLargestId, ErrorKind::data,
-          "{}: the id of \"{}\" must be a whole number from 0 to {}", place, token, Vocabulary::kLargestId);
+          "{}: the id of \"{}\" must be an integer from 0 to {}", place, token, Vocabulary::kLargestId);
   return static_cast<TokenId>(node.integer);
 }
 
@@ -26,19 +26,19 @@ std::optional<TokenId> read_unknown(const JsonObject& model, const Vocabulary& v
   if (!model.has("unk_token")) return std::nullopt;
   const std::string token = model.string("unk_token");
   const std::optional<TokenId> id = vocabulary.find(token);
-  require(id.has_value(), ErrorKind::data, "{}: the unknown token \"{}\" is not in the vocabulary", model.place(),
+  require(id.has_value(), ErrorKind::data, "{}: the unknown token \"{}\" is missing in the vocabulary", model.place(),
           token);
   return id;
 }
 
-/// Where the entries of the model come from: the text, or tables.
+/// The source of the model's entries: the text, or tables.
 struct ModelSource {
   TokenizerText text;
   std::optional<BpeTables> tables;
 };
 
 Vocabulary vocabulary_of(const JsonObject& model, const TokenizerText& text) {
-  (void)model.object("vocab");  // it is there, and an object
+  (void)model.object("vocab");  // it exists and is an object
   return read_vocabulary(text.vocab, model.place_of("vocab"));
 }
 
@@ -47,7 +47,7 @@ std::unique_ptr<TokenModel> read_bpe(const JsonObject& model, ModelSource& sourc
                     "byte_fallback", "ignore_merges", "vocab", "merges"});
   const JsonNode* dropout = model.node().find("dropout");
   require(!dropout || (dropout->is_number() && dropout->number == 0), ErrorKind::data,
-          "{}: \"dropout\" other than 0 is not implemented: ids would be random", model.place());
+          "{}: \"dropout\" other than 0 is unsupported: ids would be random", model.place());
   BpeTables tables;
   if (source.tables)
     tables = std::move(*source.tables);
@@ -81,33 +81,33 @@ std::unique_ptr<TokenModel> read_wordpiece(const JsonObject& model, const Tokeni
 std::unique_ptr<TokenModel> read_word_level(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_token", "vocab"});
   Vocabulary vocabulary = vocabulary_of(model, text);
-  // Files that have no unknown token name one all the same.
+  // Files without an unknown token also name one.
   const std::optional<TokenId> unknown = vocabulary.find(model.string("unk_token", ""));
   return std::make_unique<WordLevelModel>(std::move(vocabulary), unknown);
 }
 
 std::unique_ptr<TokenModel> read_unigram(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_id", "byte_fallback", "vocab"});
-  (void)model.array("vocab");  // it is there, and a list
+  (void)model.array("vocab");  // it exists and is a list
   auto [vocabulary, scores] = read_scored_vocabulary(text.vocab, model);
   UnigramOptions options;
   options.byte_fallback = model.boolean("byte_fallback", false);
   if (model.has("unk_id")) {
     const uint64_t unknown = model.count("unk_id");
-    require(unknown < scores.size(), ErrorKind::data, "{}: \"unk_id\" is {}, the vocabulary has {} tokens",
+    require(unknown < scores.size(), ErrorKind::data, "{}: \"unk_id\" is {}, but the vocabulary has {} tokens",
             model.place(), unknown, scores.size());
     options.unknown = static_cast<TokenId>(unknown);
   }
   return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), options);
 }
 
-/// Older files do not name their model; its options do.
+/// Older files do not name their model; its options show it.
 std::string model_type(const JsonObject& model) {
   if (model.has("type")) return model.string("type");
   if (model.has("merges")) return "BPE";
   if (model.has("max_input_chars_per_word")) return "WordPiece";
   if (model.has("unk_id")) return "Unigram";
-  fail(ErrorKind::data, "{}: no \"type\", and no option tells which model it is", model.place());
+  fail(ErrorKind::data, "{}: \"type\" is missing, and no option shows the kind of model", model.place());
 }
 
 std::unique_ptr<TokenModel> read_model(const JsonObject& model, ModelSource& source, bool raw_bytes) {
@@ -116,7 +116,7 @@ std::unique_ptr<TokenModel> read_model(const JsonObject& model, ModelSource& sou
   if (type == "WordPiece") return read_wordpiece(model, source.text);
   if (type == "Unigram") return read_unigram(model, source.text);
   if (type == "WordLevel") return read_word_level(model, source.text);
-  fail(ErrorKind::data, "{}: the model \"{}\" is not implemented", model.place(), type);
+  fail(ErrorKind::data, "{}: unsupported model \"{}\"", model.place(), type);
 }
 
 std::vector<AddedToken> read_added(const JsonObject& file) {
@@ -124,7 +124,7 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
   if (!file.has("added_tokens")) return added;
   const auto& items = file.array("added_tokens");
   require(items.size() <= kMostAddedTokens, ErrorKind::data,
-          "{}: {} added tokens, at most {} are read; put tokens that need no rule of their own into the vocabulary",
+          "{}: {} added tokens, at most {} are supported; move tokens without special rules to the vocabulary",
           file.place(), items.size(), kMostAddedTokens);
   for (size_t i = 0; i < items.size(); ++i) {
     const JsonObject item(items[i], file.place_of("added_tokens", i));
@@ -143,14 +143,14 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
   return added;
 }
 
-/// All but the text or the tables, from the frame.
+/// All parts from the frame, without the vocabulary and merges.
 PipelineParts read_parts(std::string_view frame, ModelSource source, std::string_view where) {
   const JsonNode root = parse_json_node(frame, where);
   const JsonObject file(root, std::string(where));
   file.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
   const std::string version = file.string("version", "1.0");
-  require(version == "1.0", ErrorKind::data, "{}: version \"{}\", \"1.0\" was expected", where, version);
+  require(version == "1.0", ErrorKind::data, "{}: version \"{}\", expected \"1.0\"", where, version);
   const JsonObject model = file.object("model");
   PipelineParts parts;
   parts.added = read_added(file);
@@ -175,7 +175,7 @@ PipelineParts read_parts(std::string_view frame, ModelSource source, std::string
   return parts;
 }
 
-/// The description that the tables were read from.
+/// The description from which the tables were read.
 std::string write_from_tables(BpeDescription frame, const BpeModel& model) {
   const Vocabulary& vocabulary = model.vocabulary();
   for (TokenId id = 0; id < vocabulary.id_limit(); ++id) {

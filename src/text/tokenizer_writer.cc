@@ -13,12 +13,12 @@
 namespace trireme {
 namespace {
 
-/// A JSON string. Vocabularies are written by hand: they are larger than an ordered JSON object can be built quickly.
+/// Writes a JSON string. Vocabularies are written directly: an ordered JSON object of this size is slow to build.
 std::string quoted(const std::string& text) {
   try {
     return dump_valid_json(Json(text));
   } catch (const nlohmann::json::type_error&) {
-    fail(ErrorKind::data, "a token is no valid UTF-8, so tokenizer.json cannot hold it");
+    fail(ErrorKind::data, "a token is not valid UTF-8, so tokenizer.json cannot contain it");
   }
 }
 
@@ -47,7 +47,7 @@ Json byte_level_json() {
   return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
 }
 
-/// Pieces by a pattern of their own, then bytes.
+/// Pieces by the given pattern, then bytes.
 Json pattern_json(const std::string& pattern) {
   Json bytes = byte_level_json();
   bytes["use_regex"] = false;
@@ -103,7 +103,7 @@ std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool low
   Json added = Json::array();
   std::optional<TokenId> separator, begin;
   bool has_unknown = false;
-  std::unordered_map<std::string_view, size_t> last;  // line of a word; of several the last counts
+  std::unordered_map<std::string_view, size_t> last;  // line of a word; the last of several counts
   for (size_t i = 0; i < tokens.size(); ++i) last[tokens[i]] = i;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string& text = tokens[i];
@@ -157,9 +157,8 @@ std::string character_tokenizer_json(const std::vector<char32_t>& characters, bo
   BpeDescription tokenizer;
   tokenizer.byte_level = false;
   for (const char32_t code : characters) {
-    require(
-        code != kInvalidCode, ErrorKind::data,
-        "a character vocabulary needs valid UTF-8, and the text has bytes that are not; use a byte-level tokenizer");
+    require(code != kInvalidCode, ErrorKind::data,
+            "a character vocabulary needs valid UTF-8, but the text has other bytes; use a byte-level tokenizer");
     std::string text;
     append_utf8(code, text);
     tokenizer.vocabulary.emplace_back(std::move(text), static_cast<TokenId>(tokenizer.vocabulary.size()));

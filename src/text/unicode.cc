@@ -12,7 +12,7 @@ bool is_white_space(char32_t c) {
          c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-/// The joiners, and the circled letters, which are symbols by category but alphabetic.
+/// The joiners and the circled letters, which are symbols by category but alphabetic.
 bool is_extra_word_char(char32_t c) {
   return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);

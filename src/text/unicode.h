@@ -1,6 +1,6 @@
 #pragma once
-// UTF-8 and the few character classes that tokenizers ask about. Bytes that are no valid UTF-8 are kept: each one reads
-// as a code point of its own that is in no class.
+// UTF-8 and the character classes that tokenizers need. Bytes that are not valid UTF-8 are kept: each one reads as a
+// code point without a class.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// What an invalid byte reads as: beyond Unicode, so no table and no vocabulary has it.
+/// The code point of an invalid byte: beyond Unicode, so no table and no vocabulary has it.
 constexpr char32_t kInvalidCode = 0x110000;
 
 struct Decoded {
@@ -39,7 +39,7 @@ inline Decoded decode_utf8(const char* p, const char* end) {
 /// Appends the UTF-8 form of a valid code point.
 void append_utf8(char32_t code, std::string& out);
 
-/// Length of the longest prefix that does not end within a character; bytes that begin none count as they stand.
+/// Length of the longest prefix that does not end within a character; invalid bytes count individually.
 size_t whole_characters(std::string_view text);
 
 /// Code points in text; each invalid byte counts as one.
@@ -66,15 +66,15 @@ void for_each_valid_run(std::string_view text, Part part) {
 enum CharClass : uint8_t {
   kLetter = 1,       ///< general category L*
   kNumber = 2,       ///< N*
-  kSpace = 4,        ///< property White_Space, what \s is in the patterns of tokenizers
+  kSpace = 4,        ///< property White_Space, \s in the patterns of tokenizers
   kPunctuation = 8,  ///< P*
-  kWord = 16,        ///< what \w is: letters, marks, decimal and letter numbers, connectors, joiners
+  kWord = 16,        ///< \w: letters, marks, decimal and letter numbers, connectors, joiners
   kMark = 32,        ///< M*
   kNonspacing = 64,  ///< Mn
-  kOther = 128,      ///< C*, but for unassigned code points
+  kOther = 128,      ///< C*, except unassigned code points
 };
 
-/// Class bits of all code points, kInvalidCode included (no bits).
+/// Class bits of all code points, including kInvalidCode (no bits).
 class CharTable {
  public:
   CharTable();
@@ -90,7 +90,7 @@ const CharTable& char_table();
 /// True for a letter that has a lower-case form. (The double-struck R of mathematics has none.)
 bool is_upper_case(char32_t code);
 
-/// ASCII punctuation, symbols such as $ included, and category P*.
+/// ASCII punctuation including symbols such as $, and category P*.
 inline bool is_punctuation(char32_t code) {
   if (code < 0x80)
     return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||

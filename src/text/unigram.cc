@@ -13,11 +13,11 @@
 namespace trireme {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // an unknown character scores so much below the rarest token
+constexpr double kUnknownPenalty = 10;  // an unknown character scores this much below the rarest token
 
 /// Hugging Face's JSON reader rounds a number twice: its digits as a whole number, then divided by a power of ten.
-/// Which of several equally good ways wins, in a run of one character, hangs on these last bits. The digits are the
-/// fewest that give the number, as the files have them.
+/// These last bits decide between equally good paths in a run of one character. Uses the fewest digits that give the
+/// number, like the files.
 double read_in_two_steps(double score) {
   char text[40];
   const auto [end, error] = std::to_chars(text, text + sizeof text - 1, score, std::chars_format::scientific);
@@ -41,9 +41,9 @@ double read_in_two_steps(double score) {
 }  // namespace
 
 struct UnigramModel::Scratch final : ModelScratch {
-  struct Best {  // way to the end of a prefix of the piece
+  struct Best {  // best path to the end of a prefix of the piece
     double score = 0;
-    size_t begin = SIZE_MAX;  // of its last token; SIZE_MAX: no way yet
+    size_t begin = SIZE_MAX;  // of its last token; SIZE_MAX: no path yet
     TokenId id = kNone;
   };
   PieceCache cache;
@@ -153,7 +153,7 @@ void UnigramModel::append_ids(std::string_view piece, Scratch& scratch) const {
 }
 
 void UnigramModel::append_unknown(std::string_view text, std::vector<TokenId>& ids) const {
-  // Unknown characters side by side can spell a token, which is then taken.
+  // Adjacent unknown characters can spell a token, which is then used.
   if (const std::optional<TokenId> whole = vocabulary_.find(text)) return ids.push_back(*whole);
   const auto fallback = [this](char byte) { return fallback_ids_[static_cast<uint8_t>(byte)]; };
   if (options_.byte_fallback &&
@@ -162,7 +162,7 @@ void UnigramModel::append_unknown(std::string_view text, std::vector<TokenId>& i
     return;
   }
   require(options_.unknown.has_value(), ErrorKind::data,
-          "the text has \"{}\", which is not in the tokenizer's vocabulary, and the tokenizer has no unknown token",
+          "the text has \"{}\", which is missing in the tokenizer's vocabulary, and the tokenizer has no unknown token",
           text);
   ids.push_back(*options_.unknown);
 }

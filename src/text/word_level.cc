@@ -7,7 +7,7 @@ namespace trireme {
 void WordLevelModel::encode(std::string_view piece, ModelScratch&, std::vector<TokenId>& out) const {
   const std::optional<TokenId> id = vocabulary_.find(piece);
   require(id || unknown_, ErrorKind::data,
-          "the text has \"{}\", which is not in the tokenizer's vocabulary, and the tokenizer has no unknown token",
+          "the text has \"{}\", which is missing in the tokenizer's vocabulary, and the tokenizer has no unknown token",
           piece);
   out.push_back(id ? *id : *unknown_);
 }

@@ -7,7 +7,7 @@ namespace trireme {
 
 class WordLevelModel final : public TokenModel {
  public:
-  /// No unknown token: a piece that is no token throws Error::data.
+  /// Without an unknown token a piece that is not a token throws Error::data.
   WordLevelModel(Vocabulary vocabulary, std::optional<TokenId> unknown)
       : vocabulary_(std::move(vocabulary)), unknown_(unknown) {}
 

@@ -8,7 +8,8 @@ namespace trireme {
 namespace {
 
 constexpr TokenId kNoToken = UINT32_MAX;
-constexpr TokenId kWordStart = 0, kWordRest = 1;  // roots of the tree: all tokens, and those with the prefix, less it
+constexpr TokenId kWordStart = 0,
+                  kWordRest = 1;  // roots of the tree: all tokens, and those with the prefix, without it
 
 bool goes_on_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 

@@ -1,6 +1,6 @@
 #pragma once
-// WordPiece: a word is cut greedily into the longest tokens, those after the first one written with a prefix; a word
-// that cannot be cut is the unknown token. Source: Wu et al. 2016, section 4.1, as BERT uses it.
+// WordPiece: cuts a word greedily into the longest tokens, with a prefix on those after the first; a word that cannot
+// be cut is the unknown token. Source: Wu et al. 2016, section 4.1, as BERT uses it.
 
 #include <string>
 
@@ -27,7 +27,7 @@ class WordPieceModel final : public TokenModel {
   struct Scratch;
   void encode_uncached(std::string_view piece, Scratch& scratch) const;
   void add_to_tree(TokenId root, std::string_view bytes, TokenId id);
-  /// Bytes of the longest token that `text` begins with and that ends where a character does, and its id; 0: none.
+  /// Bytes and id of the longest token that is a prefix of `text` and ends at a character boundary; 0: none.
   size_t longest_match(TokenId root, std::string_view text, TokenId& id) const;
 
   Vocabulary vocabulary_;

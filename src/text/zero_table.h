@@ -1,5 +1,5 @@
 #pragma once
-// A table of entries that begin as zeros, in pages that the system gives when they are first touched.
+// A table of zero entries, in pages that the system allocates at first access.
 
 #include <cstddef>
 #include <memory>
@@ -8,8 +8,7 @@
 
 namespace trireme {
 
-/// Who touches all of a table in no order wants pages that are large where the system has them: each is asked for once,
-/// and few of them are to be found again.
+/// Random access to a complete table is faster with large pages: fewer page faults and fewer TLB entries.
 enum class TablePages { small, large };
 
 class ZeroPages {

@@ -126,7 +126,7 @@ TEST(CorePlan, MoreRanksThanCoresIsAWarningWithTheNumbers) {
   EXPECT_EQ(plan.threads, 1);
   EXPECT_EQ(plan.text, "core 0, 1 thread, gradients are exchanged there too");
   ASSERT_EQ(plan.warnings.size(), 1u);
-  EXPECT_EQ(plan.warnings[0], "3 ranks on this host share 2 physical cores: each computes slower than alone");
+  EXPECT_EQ(plan.warnings[0], "3 ranks on this host share 2 physical cores: each computes more slowly");
 }
 
 TEST(CorePlan, AQuotaBelowTheCoresLimitsThreads) {
@@ -157,7 +157,7 @@ TEST(CorePlan, ThreadsThatNoMachineHasAreRefused) {
   r.threads = 33;
   EXPECT_ERROR(
       plan_cores(machine(4), r), ErrorKind::config,
-      "launch.threads (--threads) is 33, and the ranks of this host have 4 processors: at most 32 are started");
+      "launch.threads (--threads) is 33, but the ranks of this host have 4 processors: at most 32 are started");
   r.threads = 32;
   EXPECT_EQ(plan_cores(machine(4), r).threads, 32);
 }
@@ -168,7 +168,7 @@ TEST(CorePlan, ACommunicationCoreIsNotKeptForOneRankAndThatIsSaid) {
   const CorePlan plan = plan_cores(machine(4), r);
   EXPECT_EQ(plan.threads, 4);
   ASSERT_EQ(plan.warnings.size(), 1u);
-  EXPECT_EQ(plan.warnings[0], "comm.cores 1: no core is kept, one rank has nobody to communicate with");
+  EXPECT_EQ(plan.warnings[0], "comm.cores 1: no core is reserved, because a single rank does not communicate");
 }
 
 TEST(CorePlan, InheritKeepsTheLaunchersBinding) {
@@ -184,7 +184,7 @@ TEST(CorePlan, InheritKeepsTheLaunchersBinding) {
 
 TEST(CorePlan, ProcessorsOutsideTheMachineAreAnError) {
   EXPECT_EQ(config_error(machine(2), request(0, 1, {9})),
-            "none of the processors 9 that this rank may use is a core of this machine");
+            "this rank may use processors 9, but none of them is a core of this machine");
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ TEST(Json, KeepsLargeIntegersAndDoubles) {
 
 TEST(Json, RefusesTheSameKeyTwiceInOneObject) {
   EXPECT_ERROR(parse_json(R"({"x":{"a":1,"b":2,"a":3}})", "file.json"), ErrorKind::data,
-               "file.json: key \"a\" stands twice in one object");
+               "file.json: key \"a\" appears twice in one object");
   EXPECT_NO_THROW(parse_json(R"({"x":{"a":1},"y":{"a":1},"a":2})", "t")) << "in different objects";
-  EXPECT_ERROR(parse_json(R"({"a":[{"a":1}],"a":2})", "t"), ErrorKind::data, "key \"a\" stands twice");
+  EXPECT_ERROR(parse_json(R"({"a":[{"a":1}],"a":2})", "t"), ErrorKind::data, "key \"a\" appears twice");
 }
 
 TEST(Json, SaysWhereTheTextIsWrong) {
@@ -74,7 +74,7 @@ TEST(Json, ReadsFilesUpToALimit) {
   TemporaryFolder folder;
   write_text(folder / "f.json", R"({"a":1})");
   EXPECT_EQ(read_json(folder / "f.json")["a"], 1);
-  EXPECT_ERROR(read_json(folder / "f.json", 3), ErrorKind::data, "at most 3 are read here");
+  EXPECT_ERROR(read_json(folder / "f.json", 3), ErrorKind::data, "at most 3 are supported");
   EXPECT_ERROR(read_json(folder / "absent"), ErrorKind::io, "No such file");
 }
 

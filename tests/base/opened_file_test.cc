@@ -17,14 +17,14 @@ namespace {
 TEST(OpenedFile, APipeInPlaceOfAFileIsNamedAtOnce) {
   TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "p").c_str(), 0600), 0);
-  EXPECT_ERROR(OpenedFile(folder / "p"), ErrorKind::io, "/p is a pipe, a file was expected");
-  EXPECT_ERROR(MappedFile(folder / "p"), ErrorKind::io, "/p is a pipe, a file was expected");
+  EXPECT_ERROR(OpenedFile(folder / "p"), ErrorKind::io, "/p is a pipe, expected a file");
+  EXPECT_ERROR(MappedFile(folder / "p"), ErrorKind::io, "/p is a pipe, expected a file");
 }
 
 TEST(OpenedFile, APipeIntoWhichNobodyWritesIsGivenUp) {
   TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "p").c_str(), 0600), 0);
-  EXPECT_ERROR(read_text(folder / "p"), ErrorKind::io, "/p is a pipe into which no program writes");
+  EXPECT_ERROR(read_text(folder / "p"), ErrorKind::io, "/p is a pipe without a writer");
 }
 
 TEST(OpenedFile, APipeThatIsWrittenIsReadToItsEnd) {
@@ -46,16 +46,16 @@ TEST(OpenedFile, APipeThatIsWrittenIsReadToItsEnd) {
 
 TEST(OpenedFile, DevicesFoldersAndSocketsAreNoFiles) {
   TemporaryFolder folder;
-  EXPECT_ERROR(read_text("/dev/zero"), ErrorKind::io, "/dev/zero is a device, a file was expected");
-  EXPECT_ERROR(MappedFile("/dev/zero"), ErrorKind::io, "/dev/zero is a device, a file was expected");
-  EXPECT_ERROR(read_text(folder.path()), ErrorKind::io, "is a folder, a file was expected");
+  EXPECT_ERROR(read_text("/dev/zero"), ErrorKind::io, "/dev/zero is a device, expected a file");
+  EXPECT_ERROR(MappedFile("/dev/zero"), ErrorKind::io, "/dev/zero is a device, expected a file");
+  EXPECT_ERROR(read_text(folder.path()), ErrorKind::io, "is a folder, expected a file");
   EXPECT_EQ(read_text("/dev/null"), "") << "the usual name of nothing";
 }
 
 TEST(OpenedFile, ForWritingTheSame) {
   TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "p").c_str(), 0600), 0);
-  EXPECT_ERROR(open_for_writing(folder / "p", O_RDWR | O_CREAT), ErrorKind::io, "is a pipe, a file was expected");
+  EXPECT_ERROR(open_for_writing(folder / "p", O_RDWR | O_CREAT), ErrorKind::io, "is a pipe, expected a file");
   EXPECT_ERROR(open_for_writing(folder / "p", O_WRONLY | O_APPEND), ErrorKind::io, "is a pipe");
   const int fd = open_for_writing(folder / "new", O_RDWR | O_CREAT);
   EXPECT_GE(fd, 0);

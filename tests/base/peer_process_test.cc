@@ -38,9 +38,9 @@ TEST(PeerProcess, HasAllCoresWhenThisProcessIsBoundToOne) {
 
 TEST(PeerProcess, ThatDoesNotStartOrAnswerIsNamed) {
   EXPECT_ERROR(PeerProcess({"/no/such/program"}), ErrorKind::io, "cannot start /no/such/program");
-  EXPECT_ERROR(shell("echo none"), ErrorKind::io, "it did not get ready");
+  EXPECT_ERROR(shell("echo none"), ErrorKind::io, "it did not report that it is ready");
   PeerProcess peer = shell("echo ready; read line; echo broken");
-  EXPECT_ERROR(peer.measure(), ErrorKind::io, "answered \"broken\", seconds and tokens were expected");
+  EXPECT_ERROR(peer.measure(), ErrorKind::io, "answered \"broken\", expected seconds and tokens");
 }
 
 }  // namespace

@@ -19,14 +19,14 @@ TEST(Size, ProductsThatOverflowAreNamedWithTheirFactors) {
   EXPECT_EQ(checked_product({3, 0, 5}, "x"), 0);
   EXPECT_EQ(checked_product({1 << 30, 1 << 30}, "x"), int64_t{1} << 60);
   EXPECT_ERROR(checked_product({int64_t{1} << 40, 1 << 30}, "run.steps x batch.global"), ErrorKind::config,
-               "run.steps x batch.global: 1099511627776 x 1073741824 is more than can be counted");
+               "run.steps x batch.global: 1099511627776 x 1073741824 overflows 64 bits");
 }
 
 TEST(Size, MoreThanTheMemoryIsNamedWithBothNumbers) {
   EXPECT_GT(memory_limit(), uint64_t{1} << 20);
   EXPECT_NO_THROW(require_fits_memory(1, "x", "y"));
   EXPECT_ERROR(require_fits_memory(uint64_t{1} << 62, "the order of samples", "lower run.steps"), ErrorKind::config,
-               "the order of samples would need 4611686018.43 GB of memory, this process can have ");
+               "the order of samples would need 4611686018.43 GB of memory, but this process can have ");
 }
 
 }  // namespace

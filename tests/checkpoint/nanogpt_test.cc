@@ -153,10 +153,9 @@ TEST(ModelFolder, FilesOfOtherFormatsAreCalledByTheirName) {
   EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io,
                "absent: expected a run folder (`trireme train` makes one)");
   setenv("HF_HUB_OFFLINE", "1", 1);
-  EXPECT_ERROR(
-      open_model("no-such-gpt2"), ErrorKind::io,
-      "HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand: `trireme fetch no-such-gpt2` where "
-      "there is a connection, and its folder ");
+  EXPECT_ERROR(open_model("no-such-gpt2"), ErrorKind::io,
+               "HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run `trireme fetch no-such-gpt2` on a "
+               "connected machine and copy its folder ");
 }
 
 TEST(TorchFolder, EveryContainerGivesTheSameModel) {

@@ -232,7 +232,7 @@ TEST(TorchValue, ObjectsAreOpaqueAndNothingIsCalled) {
   EXPECT_ERROR(archive_of(folder, "ca\nb\n)R")->root().at("x").tensor(), ErrorKind::data, "x is no tensor");
   EXPECT_ERROR(archive_of(folder, "ctorch._utils\n_rebuild_tensor_v2\n((" + pickle_text("storage") + "ca\nMyStorage\n" +
                                       pickle_text("0") + pickle_text("cpu") + "K\x01tQK\x00)(t\x89)tR"),
-               ErrorKind::data, "MyStorage is no class of storages that is known");
+               ErrorKind::data, "MyStorage is not a known class of storages");
 }
 
 }  // namespace

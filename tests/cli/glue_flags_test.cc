@@ -205,7 +205,7 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
   EXPECT_ERROR(read({"--per_device_max_tokens", "64", "--pad_to_max_length"}), ErrorKind::usage,
                "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
   EXPECT_ERROR(read({"--resume_from_checkpoint", "False"}), ErrorKind::config, "use --overwrite-output-dir");
-  EXPECT_ERROR(read({}, "squad"), ErrorKind::usage, "no task \"squad\" in GLUE");
+  EXPECT_ERROR(read({}, "squad"), ErrorKind::usage, "\"squad\" is not a GLUE task");
   EXPECT_ERROR(read({"--optim.clip", "2"}), ErrorKind::usage,
                "--optim.clip cannot be given to glue: run_glue's arguments decide about it; use --max-grad-norm");
   EXPECT_ERROR(read({"--optim.decay-all", "true"}), ErrorKind::usage, "; `trireme glue --help` lists them");

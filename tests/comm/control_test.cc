@@ -215,7 +215,7 @@ TEST_F(Control, AnUnreachableHubIsAnErrorWithTheReasonOfEachAddress) {
   EXPECT_ERROR(ControlClient({"127.0.0.1:1", "nowhere"}, "s", 3, "node3", &heartbeat_, first_.options(), 0),
                ErrorKind::comm,
                "rank 3 on node3 cannot reach rank 0's control channel at 127.0.0.1:1 (Connection refused), nowhere "
-               "(\"nowhere\" is no address");
+               "(\"nowhere\" is not an address");
   ControlHub hub(2, "node0", heartbeat_, hub_ending_.options());
   EXPECT_ERROR(ControlClient(hub.addresses(), "guessed", 1, "node1", &heartbeat_, first_.options(), 0), ErrorKind::comm,
                "it does not accept this job's secret");
@@ -226,7 +226,7 @@ TEST_F(Control, AnInterfaceThatIsNotThereIsAnErrorWithThoseThatAre) {
   options.one_host = false;
   options.interface = "none0";
   EXPECT_ERROR(ControlHub(2, "node0", heartbeat_, options), ErrorKind::config,
-               "comm.interface: no interface \"none0\" with an address on this host; it has ");
+               "comm.interface: interface \"none0\" is missing or has no address on this host; it has ");
   options.interface = "lo";
   const ControlHub hub(2, "node0", heartbeat_, options);
   EXPECT_THAT(hub.addresses().at(0), ::testing::StartsWith("127.0.0.1:"));

@@ -65,7 +65,7 @@ TEST_F(LivenessRules, NameTheOneWhoKeepsTheOthersWaiting) {
   const auto loss = liveness_.judge(at(11));
   ASSERT_TRUE(loss);
   EXPECT_EQ(loss->rank, 1);
-  EXPECT_THAT(loss->reason, HasSubstr("nothing has moved on any rank for 11.0 s"));
+  EXPECT_THAT(loss->reason, HasSubstr("no rank has made progress for 11.0 s"));
 }
 
 TEST_F(LivenessRules, LetARankComputeForAnyTime) {

@@ -40,7 +40,7 @@ TEST(Mesh, AnErrorShowsTheArithmeticAndAShapeThatFits) {
 
 TEST(Mesh, AnAxisBelowOneIsRefused) {
   EXPECT_EQ(message_of({1, 0, 1}, 1),
-            "mesh 1 x 0 x 1 (data x tensor x pipeline) has an axis below 1; data 0 stands for the rest");
+            "mesh 1 x 0 x 1 (data x tensor x pipeline) has an axis below 1; data 0 means all remaining ranks");
 }
 
 }  // namespace

@@ -16,12 +16,11 @@ namespace {
 
 TEST(StartWatch, OnOneHostTellsWhoHasNotCome) {
   EXPECT_EQ(describe({.ranks = 2, .host_ranks = 2, .here = {0}}, 5),
-            "1 of 2 ranks have come to MPI_Init in 5 s; rank 1 has not: it has ended, or runs another program");
-  EXPECT_EQ(
-      describe({.ranks = 4, .host_ranks = 4, .here = {1, 3}}, 120),
-      "2 of 4 ranks have come to MPI_Init in 120 s; ranks 0, 2 have not: they have ended, or run another program");
+            "1 of 2 ranks have reached MPI_Init in 5 s; rank 1 has not: it has ended or runs another program");
+  EXPECT_EQ(describe({.ranks = 4, .host_ranks = 4, .here = {1, 3}}, 120),
+            "2 of 4 ranks have reached MPI_Init in 120 s; ranks 0, 2 have not: they have ended or run another program");
   EXPECT_EQ(describe({.ranks = 2, .host_ranks = 2, .here = {0, 1}}, 5),
-            "all 2 ranks have come to MPI_Init and have not found each other in 5 s");
+            "all 2 ranks have reached MPI_Init but have not connected in 5 s");
   EXPECT_NE(describe({.ranks = 40, .host_ranks = 40, .here = {0}}, 5)
                 .find("ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "
                       "12, 13, 14, 15, 16 and 23 more have not"),
@@ -29,12 +28,14 @@ TEST(StartWatch, OnOneHostTellsWhoHasNotCome) {
 }
 
 TEST(StartWatch, OfSeveralHostsTellsThisOne) {
-  EXPECT_EQ(describe({.ranks = 8, .host_ranks = 4, .here = {4, 5, 6}}, 5),
-            "waiting in MPI_Init for 5 s: 3 of this host's 4 ranks have come, the others have ended, or run another "
-            "program");
-  EXPECT_EQ(describe({.ranks = 8, .host_ranks = 2, .here = {2, 3}}, 5),
-            "waiting in MPI_Init for 5 s: 2 of this host's 2 ranks have come, so ranks of another host have not, or no "
-            "connection to them can be made");
+  EXPECT_EQ(
+      describe({.ranks = 8, .host_ranks = 4, .here = {4, 5, 6}}, 5),
+      "waiting in MPI_Init for 5 s: 3 of this host's 4 ranks have reached it, the others have ended or run another "
+      "program");
+  EXPECT_EQ(
+      describe({.ranks = 8, .host_ranks = 2, .here = {2, 3}}, 5),
+      "waiting in MPI_Init for 5 s: 2 of this host's 2 ranks have reached it, so ranks of another host have not, or a "
+      "connection to them fails");
   EXPECT_EQ(describe({.ranks = 8, .host_ranks = 0, .here = {}}, 5), "waiting in MPI_Init for 5 s");
 }
 
@@ -70,9 +71,9 @@ TEST(StartWatch, EndsTheWaitAndCountsTheRanksOfItsJobOnly) {
   const auto [text, code] = start_alone(launcher, job.c_str());
   EXPECT_EQ(code, 76);
   EXPECT_NE(text.find(to_line({.kind = RankRecord::Kind::arrived}) + "\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("error: 2 of 3 ranks have come to MPI_Init in 0 s; rank 1 has not: it has ended, or runs another "
-                      "program; give all ranks the same command, on hosts that reach each other; if they are only "
-                      "slow, raise --run.start-timeout; leaving with code 76"),
+  EXPECT_NE(text.find("error: 2 of 3 ranks have reached MPI_Init in 0 s; rank 1 has not: it has ended or runs another "
+                      "program; start the same command on all ranks, on hosts that reach each other; if they are "
+                      "slow, raise --run.start-timeout; exiting with code 76"),
             std::string::npos)
       << text;
   EXPECT_NE(start_alone(launcher, (job + "-other").c_str()).first.find("error: 1 of 3 ranks"), std::string::npos);

@@ -57,7 +57,7 @@ TEST_F(Attends, NobodyWithoutTheSecret) {
   const StatusServer server(options());
   for (const std::string& wrong : {std::string(), std::string("0123"), std::string(64, '0')}) {
     EXPECT_ERROR(StatusClient(server.addresses(), request(wrong, "stop")), ErrorKind::comm,
-                 "what answers there does not know this job");
+                 "the program there does not know this job");
   }
   for (const char* bytes : {"GET / HTTP/1.1", "{", "[1]", R"({"secret": 7, "do": []})"}) {
     EXPECT_ERROR(StatusClient(server.addresses(), bytes), ErrorKind::comm, "does not know this job");

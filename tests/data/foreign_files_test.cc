@@ -159,21 +159,20 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
       {"zip", raw("PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\5\0\0\0\5\0\0\0\5\0\0\0a.txt") + text, "is a zip archive"},
       {"tar", tar, "is a tar archive"},
       {"pickle of protocol 2", raw("\x80\2}q\0X\4\0\0\0stoiq\1}q\2(X\1\0\0\0aq\3K\0X\1\0\0\0bq\4K\1us."),
-       "is a pickle of Python"},
+       "is a Python pickle"},
       {"pickle of protocol 4", raw("\x80\4\x95\x1a\0\0\0\0\0\0\0}\x94\x8c\nvocab_size\x94M\x01\x02s."),
-       "is a pickle of Python"},
+       "is a Python pickle"},
       {"old file of PyTorch",
        raw("\x80\2\x8a\nl\xfc\x9c"
            "F\xf9 j\xa8P\x19.\x80\2M\xe9\3."),
-       "is a pickle of Python"},
+       "is a Python pickle"},
       {"safetensors", safetensors, "is a safetensors file"},
       {"gguf", raw("GGUF\3\0\0\0\1\0\0\0\0\0\0\0"), "is a GGUF file"},
       {"hdf5", "\x89HDF\r\n\x1a\n" + text, "is an HDF5 file"},
       {"parquet", "PAR1" + text + "PAR1", "is a Parquet file"},
       {"arrow", raw("ARROW1\0\0") + text, "is an Arrow file"},
-      {"stream of arrow", raw("\xff\xff\xff\xff\x10\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0\6\0") + text,
-       "is a stream of Arrow"},
-      {"sqlite", raw("SQLite format 3\0") + text, "is a database of SQLite"},
+      {"stream of arrow", raw("\xff\xff\xff\xff\x10\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0\6\0") + text, "is an Arrow stream"},
+      {"sqlite", raw("SQLite format 3\0") + text, "is an SQLite database"},
       {"elf",
        raw("\x7f"
            "ELF\2\1\1\0\0\0\0\0\0\0\0\0"),
@@ -181,8 +180,8 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
       {"png", "\x89PNG\r\n\x1a\n" + text, "is a picture (PNG)"},
       {"jpeg", raw("\xff\xd8\xff\xe0\0\x10JFIF") + text, "is a picture (JPEG)"},
       {"pdf", "%PDF-1.5\n" + text, "is a PDF document"},
-      {"idx", raw("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"), "is the index of an indexed dataset"},
-      {"sentencepiece", raw("\n\x0e\n\5<unk>\x15\0\0\0\0\x18\2") + text, "is a vocabulary of SentencePiece"},
+      {"idx", raw("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"), "is the index of a Megatron or NeoX indexed dataset"},
+      {"sentencepiece", raw("\n\x0e\n\5<unk>\x15\0\0\0\0\x18\2") + text, "is a SentencePiece vocabulary"},
       {"text", text, "is text, not a token file: `trireme prepare"},
       {"json", json, "is text (JSON)"},
       {"Chinese text",
@@ -190,7 +189,7 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
        "is text"},
       {"UTF-16 text", utf16, "is text in UTF-16"},
       {"pointer of Git LFS", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n",
-       "is a pointer of Git LFS"},
+       "is a Git LFS pointer"},
       {"web page", "<!DOCTYPE html><html><body>404 not found</body></html>\n", "is a web page"},
   };
   for (const ForeignCase& c : cases) {
@@ -240,7 +239,7 @@ TEST_F(ForeignFiles, HeadersThatAreKnownAreRead) {
       {"npy", npy("<u2", "(3000,)", data), "NumPy's .npy"},
       {"npy of version 2", npy("<u2", "(3000,)", data, 2), "NumPy's .npy"},
       {"npy of int16", npy("<i2", "(3000,)", data), "NumPy's .npy"},
-      {"llm.c", shard(20240520, 1, 3000, data), "shard of llm.c"},
+      {"llm.c", shard(20240520, 1, 3000, data), "llm.c shard"},
   };
   for (const ForeignCase& c : cases) {
     const TokenDataset read(write("train.bin", c.bytes), 50257, true);
@@ -252,16 +251,16 @@ TEST_F(ForeignFiles, HeadersThatAreKnownAreRead) {
 TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
   const std::string data = bytes_of(as<uint16_t>(text_ids(3000, 50257)));
   const std::vector<ForeignCase> cases{
-      {"i4", npy("<i4", "(1500,)", data), "is a .npy file of '<i4', and tokens are 16-bit ids ('<u2')"},
+      {"i4", npy("<i4", "(1500,)", data), "is a .npy file of '<i4', but tokens are 16-bit ids ('<u2')"},
       {"i8", npy("<i8", "(750,)", data), "is a .npy file of '<i8'"},
       {"f4", npy("<f4", "(1500,)", data), "is a .npy file of '<f4'"},
       {"big-endian", npy(">u2", "(3000,)", data), "is a .npy file of '>u2'"},
-      {"matrix", npy("<u2", "(30, 100)", data), "is a .npy file of 2 dimensions, and tokens have one"},
-      {"cut", npy("<u2", "(4000,)", data), "its header says 4000 ids, but 6000 bytes follow it"},
-      {"llm.c cut", shard(20240520, 1, 4000, data), "says 4000 ids, but 6000 bytes follow it"},
-      {"llm.c version", shard(20240520, 2, 3000, data), "its header is of another version"},
-      {"llm.c big-endian", swapped(shard(20240520, 1, 3000, data), 4), "order of bytes"},
-      {"llm.c Llama 3", shard(20240801, 7, 1500, data), "is a shard of llm.c for Llama 3, of 32-bit ids"},
+      {"matrix", npy("<u2", "(30, 100)", data), "is a .npy file of 2 dimensions, but tokens have one"},
+      {"cut", npy("<u2", "(4000,)", data), "its header declares 4000 ids, but 6000 bytes follow it"},
+      {"llm.c cut", shard(20240520, 1, 4000, data), "declares 4000 ids, but 6000 bytes follow it"},
+      {"llm.c version", shard(20240520, 2, 3000, data), "its header has another version"},
+      {"llm.c big-endian", swapped(shard(20240520, 1, 3000, data), 4), "byte order"},
+      {"llm.c Llama 3", shard(20240801, 7, 1500, data), "is an llm.c shard for Llama 3 with 32-bit ids"},
       {"llm.c evaluation", shard(20240522, 1, 100, data), "multiple-choice questions"},
   };
   for (const ForeignCase& c : cases) EXPECT_THAT(refusal("train.bin", c.bytes), HasSubstr(c.said)) << c.name;
@@ -347,7 +346,7 @@ TEST_F(ForeignFiles, RandomLegalFilesOfEverySizeAreLeftAlone) {
 TEST_F(ForeignFiles, MostlyZerosGiveAWarning) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(refusal("train.bin", std::string(200000, '\0')), "");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("100 % of the ids that were looked at are 0"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("100 % of the sampled ids are 0"));
 }
 
 TEST_F(ForeignFiles, IdsOutsideOfTheVocabularyAreCounted) {

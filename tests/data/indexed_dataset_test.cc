@@ -87,18 +87,18 @@ TEST_F(Indexed, RefusesWhatDoesNotFit) {
     write_text(prefix_ + ".idx", bad);
     return error();
   };
-  EXPECT_THAT(with(0, 'X'), HasSubstr("is no index"));
-  EXPECT_THAT(with(9, 2), HasSubstr("version 2, 1 was expected"));
+  EXPECT_THAT(with(0, 'X'), HasSubstr("is not an index"));
+  EXPECT_THAT(with(9, 2), HasSubstr("version 2, expected 1"));
   EXPECT_THAT(with(17, 5), HasSubstr("dtype code 5"));
-  EXPECT_THAT(with(34, 4), HasSubstr("sequence 1 begins at byte 6, by the lengths before it at 8"));
-  EXPECT_THAT(with(25, 0x7f), HasSubstr("is cut off: it claims"));
+  EXPECT_THAT(with(34, 4), HasSubstr("sequence 1 begins at byte 6, but according to the lengths before it at 8"));
+  EXPECT_THAT(with(25, 0x7f), HasSubstr("is truncated: it declares"));
   EXPECT_THAT(with(good.size() - 8, 1), HasSubstr("the document index does not go from 0 to 2"));
   for (size_t size = 9; size < good.size(); ++size) {
     write_text(prefix_ + ".idx", good.substr(0, size));
-    EXPECT_THAT(error(), HasSubstr("is cut off")) << size;
+    EXPECT_THAT(error(), HasSubstr("is truncated")) << size;
   }
   write_text(prefix_ + ".idx", good + "mm");
-  EXPECT_THAT(error(), HasSubstr("2 bytes behind the index"));
+  EXPECT_THAT(error(), HasSubstr("2 bytes after the index"));
   write_text(prefix_ + ".idx", good);
   write_text(prefix_ + ".bin", "odd");
   EXPECT_THAT(error(), HasSubstr("has 3 bytes"));

@@ -32,7 +32,7 @@ TEST(Blend, ChoosesAsMegatronDoes) {
   EXPECT_EQ(crc(samples), 0x551ec670);
   EXPECT_EQ(blend.needed(0), 2513u);
   EXPECT_ERROR(Blend({0, 0}, 1), ErrorKind::usage, "the weights of the data sets are all 0");
-  EXPECT_ERROR(Blend({1, -1}, 1), ErrorKind::usage, "-1 is no weight");
+  EXPECT_ERROR(Blend({1, -1}, 1), ErrorKind::usage, "weight -1 of a data set: expected a number >= 0");
 }
 
 TEST(ParseBlend, TakesOnePrefixOrWeightsInTurn) {
@@ -44,8 +44,9 @@ TEST(ParseBlend, TakesOnePrefixOrWeightsInTurn) {
   EXPECT_FALSE(parse_blend("a/x")[0].weighted);
   ASSERT_EQ(parse_blend("1 a/x").size(), 1u);
   EXPECT_TRUE(parse_blend("1 a/x")[0].weighted) << "one path of train_data_paths";
-  EXPECT_ERROR(parse_blend("a b c"), ErrorKind::usage, "has 3 words; one prefix, or weights and prefixes in turn");
-  EXPECT_ERROR(parse_blend("a 0.5 b 0.5"), ErrorKind::usage, "\"a\" stands where a weight belongs");
+  EXPECT_ERROR(parse_blend("a b c"), ErrorKind::usage,
+               "has 3 words; expected one prefix, or alternating weights and prefixes");
+  EXPECT_ERROR(parse_blend("a 0.5 b 0.5"), ErrorKind::usage, "found \"a\", expected a weight; alternate");
 }
 
 class IndexedSamples : public testing::Test {
@@ -241,10 +242,11 @@ TEST_F(IndexedSamples, OfTooLittleTextAreRefused) {
   options.sequence = 50;
   options.split = "999,1";
   options.part = "valid";
-  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data, "the documents for valid have 0 tokens, one sample needs 51");
+  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data,
+               "the documents for valid have 0 tokens, but one sample needs 51");
   const std::vector<int32_t> one = {1};
   EXPECT_ERROR(build_neox_index(folder_ / "y", one, 0, 1, {"train", 1'000'000, 4096, 0}), ErrorKind::data,
-               "1000000 samples of 4096 ids would take 4096000001 times the 1 document of the part \"train\"");
+               "1000000 samples of 4096 ids need 4096000001 passes over the 1 document of the part \"train\"");
 }
 
 TEST_F(IndexedSamples, WithIdsThatTheModelLacksAreRefused) {

@@ -165,9 +165,9 @@ TEST_F(MaskedSourceTest, HidesAtLeastOneTokenOfTheShortestText) {
 
 TEST_F(MaskedSourceTest, SaysWhatATokenizerLacks) {
   EXPECT_ERROR(masking_of(*tokenizer("[PAD]\n[UNK]\n[CLS]\n[SEP]\n"), 0.15, false), ErrorKind::config,
-               "the data's tokenizer has no [MASK], which a masked language model needs");
+               "the data's tokenizer lacks [MASK], which a masked language model needs");
   EXPECT_ERROR(masking_of(*tokenizer("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", "p"), 0.15, true), ErrorKind::config,
-               "data.whole-words: no token of the data's tokenizer begins with ##");
+               "data.whole-words needs a WordPiece vocabulary, but no token of the data's tokenizer begins with ##");
 }
 
 }  // namespace

@@ -79,15 +79,16 @@ TEST(Parquet, WithoutRowsHasNone) {
 
 TEST(Parquet, OfOtherFormsIsRefusedByTheirNames) {
   EXPECT_ERROR(read_all(sample("brotli")), ErrorKind::data,
-               "is compressed with Brotli; snappy, gzip and zstd are read");
-  EXPECT_ERROR(read_all(sample("delta")), ErrorKind::data,
-               "column \"text\" is encoded as DELTA_BYTE_ARRAY; plain values and dictionaries are read");
+               "uses the unsupported compression Brotli; supported are snappy, gzip and zstd");
+  EXPECT_ERROR(
+      read_all(sample("delta")), ErrorKind::data,
+      "column \"text\" has the unsupported encoding DELTA_BYTE_ARRAY; supported are plain values and dictionaries");
   EXPECT_ERROR(read_all(sample("nested")), ErrorKind::data,
-               "column \"words\" holds lists or structures, which is not read");
+               "column \"words\" has lists or structures, which is unsupported; supported are");
   const ParquetFile file(sample("nested"));
   EXPECT_EQ(file.describe(), "text (byte_array), words (list or structure), both (list or structure)");
   EXPECT_ERROR(open_parquet(sample("nested"), {"both"}), ErrorKind::data,
-               "column \"both\" holds lists or structures, strings were expected");
+               "column \"both\" has lists or structures, expected strings");
 }
 
 TEST(Parquet, ThatIsDamagedNeverCrashesAndHurtsNobody) {
@@ -121,7 +122,7 @@ TEST(Parquet, OfAnotherChecksumIsRefused) {
   const ParquetPage page = read_page_header(file.file.bytes().subspan(static_cast<size_t>(chunk.first_page)), "x");
   bytes[static_cast<size_t>(chunk.first_page) + page.header_bytes + 9] ^= 4;
   write_text(folder / "x.parquet", bytes);
-  EXPECT_ERROR(read_all(folder / "x.parquet"), ErrorKind::data, "column \"text\" has a page of another checksum");
+  EXPECT_ERROR(read_all(folder / "x.parquet"), ErrorKind::data, "column \"text\" has a page with a wrong checksum");
 }
 
 TEST(Snappy, TakesCopiesThatOverlapAndRefusesWhatIsWrong) {

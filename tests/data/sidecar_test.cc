@@ -75,17 +75,17 @@ TEST_F(Sidecar, NamesTheMissingKey) {
 
 TEST_F(Sidecar, RefusesAHigherVersion) {
   EXPECT_THAT(error_of(written_with("\"format_version\": 1", "\"format_version\": 2")),
-              testing::HasSubstr("format_version is 2, this build reads 1"));
+              testing::HasSubstr("format_version is 2, this build supports 1"));
 }
 
 TEST_F(Sidecar, RefusesAWrongNumberOfBlocks) {
   EXPECT_THAT(error_of(written_with("\"tokens\": 3", "\"tokens\": 5000")),
-              testing::HasSubstr("1 block hashes, 5000 tokens have 3 blocks"));
+              testing::HasSubstr("1 block hashes, but 5000 tokens have 3 blocks"));
 }
 
 TEST_F(Sidecar, RefusesWrongTypes) {
   EXPECT_THAT(error_of(written_with("\"tokens\": 3", "\"tokens\": -3")),
-              testing::HasSubstr("\"tokens\" is -3, a whole number >= 0 was expected"));
+              testing::HasSubstr("\"tokens\" is -3, expected an integer >= 0"));
   EXPECT_THAT(error_of(written_with("fedcba9876543210", "xedcba9876543210")), testing::HasSubstr("block hash 0"));
   EXPECT_THAT(error_of(written_with("\"uint16\"", "\"float\"")), testing::HasSubstr("dtype is \"float\""));
   EXPECT_THAT(error_of(written_with("\"block_bytes\": 4096", "\"block_bytes\": 0")),

@@ -80,7 +80,7 @@ TEST_F(TokenDatasetTest, RefusesAFileThatItsSidecarDoesNotFit) {
   write_with_sidecar(sequence(5000, 100), 100);
   write(sequence(4999, 100));
   EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "has 9998 bytes, but");
-  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "says 5000 tokens, which are 10000 bytes");
+  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "declares 5000 tokens, which are 10000 bytes");
 }
 
 TEST_F(TokenDatasetTest, RefusesElementsThatAreNotUint16) {
@@ -91,7 +91,7 @@ TEST_F(TokenDatasetTest, RefusesElementsThatAreNotUint16) {
   sidecar.vocabulary = 100;
   sidecar.block_hashes = {0};
   write_sidecar(path_, sidecar);
-  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "holds int32 elements; training reads uint16");
+  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "are int32; training needs uint16");
 }
 
 TEST_F(TokenDatasetTest, RefusesDataOfALargerVocabularyThanTheModels) {

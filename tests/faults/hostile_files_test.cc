@@ -65,7 +65,7 @@ TEST_F(HostileFiles, ALineOfHundredsOfMegabytesIsNamedWithTheOptionThatTakesIt) 
   malloc_trim(0);
   const std::string tokenizer = make_tokenizer();
   const std::string expected =
-      ", line 1: the line is longer than 64 MiB, the most that one document may have; raise it "
+      ", line 1: the line is longer than 64 MiB, the limit of one document; raise it "
       "with --max-document MIB";
   for (const std::string& input : {gz, zst}) {
     EXPECT_THAT(refusal(1, prepare(input, tokenizer)), HasSubstr(input + expected));
@@ -113,7 +113,7 @@ TEST_F(HostileFiles, PipesAndDevicesInPlaceOfFilesAreNamed) {
   replaced(tokenizer, prepare(write("a.txt", "some text"), tokenizer));
   replaced(path("a.txt"), prepare(path("a.txt"), tokenizer));
   fs::create_symlink("/dev/zero", path("zero.txt"));
-  EXPECT_THAT(refusal(1, prepare(path("zero.txt"), tokenizer)), HasSubstr("is a device, a file was expected"));
+  EXPECT_THAT(refusal(1, prepare(path("zero.txt"), tokenizer)), HasSubstr("is a device, expected a file"));
   EXPECT_THAT(refusal(1, prepare(path("a.txt"), "/dev/zero")), HasSubstr("/dev/zero is a device"));
 }
 

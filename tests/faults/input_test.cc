@@ -60,7 +60,7 @@ TEST_F(WrongInput, ConfigurationsAreRefusedWithFileAndLine) {
   }
   fs::resize_file(path("a.yaml"), uint64_t{1} << 30);
   EXPECT_THAT(refusal(2, {"train", path("a.yaml"), "--run.dir", path("run")}),
-              HasSubstr("a.yaml has 1073741824 bytes, at most 1048576 are read here"));
+              HasSubstr("a.yaml has 1073741824 bytes, at most 1048576 are supported"));
   EXPECT_FALSE(fs::exists(path("run"))) << "nothing is touched";
 }
 
@@ -68,9 +68,12 @@ TEST_F(WrongInput, OptionsThatDoNotFitEachOtherAreRefusedWithThoseThatWould) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--model.heads", "3"}, "does not divide model.width"},
       {{"--model.heads", "3"}, "heads that do: 1, 2, 4, 8, 16, 32"},
-      {{"--mesh.tensor", "3"}, "mesh rest x 3 x 1 needs a multiple of 3 processes but no launcher started any"},
-      {{"--mesh.pipeline", "5"}, "mesh rest x 1 x 5 needs a multiple of 5 processes but no launcher started any"},
-      {{"--mesh.data", "2"}, "mesh 2 x 1 x 1 needs 2 processes but no launcher started any, so this one is alone"},
+      {{"--mesh.tensor", "3"},
+       "mesh rest x 3 x 1 needs a multiple of 3 processes but no launcher started this process"},
+      {{"--mesh.pipeline", "5"},
+       "mesh rest x 1 x 5 needs a multiple of 5 processes but no launcher started this process"},
+      {{"--mesh.data", "2"},
+       "mesh 2 x 1 x 1 needs 2 processes but no launcher started this process, so it is the only one"},
       {{"--batch.micro", "13"}, "batch.micro"},
       {{"--batch.micro", "5"}, "batch.micro"},
       {{"--batch.sequence", "17"}, "batch.sequence"},
@@ -154,9 +157,9 @@ TEST_F(WrongInput, TokenizersThatContradictThemselvesAreRefusedWithTheName) {
   ASSERT_NE(good.find(no_unknown), std::string::npos);
   unknown.replace(good.find(no_unknown), no_unknown.size(), "\"unk_token\": \"<none>\"");
   const std::pair<std::string, const char*> cases[] = {
-      {with(merge), "stands twice"},
-      {with("\"zz yy\""), "\"zz\" is not in the vocabulary"},
-      {unknown, "the unknown token \"<none>\" is not in the vocabulary"},
+      {with(merge), "appears twice"},
+      {with("\"zz yy\""), "\"zz\" is missing in the vocabulary"},
+      {unknown, "the unknown token \"<none>\" is missing in the vocabulary"},
       {good.substr(0, good.size() / 2), "tokenizer.json"},
   };
   for (const auto& [text, message] : cases) {

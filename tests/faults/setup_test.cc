@@ -96,8 +96,8 @@ TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
     }
     EXPECT_EQ(count_of(outcome.output, "error: "), 1) << outcome.output;
     EXPECT_THAT(outcome.output,
-                HasSubstr("error: 2 of 3 ranks have come to MPI_Init in 3 s; rank 1 has not: it has ended, "
-                          "or runs another program; give all ranks the same command"));
+                HasSubstr("error: 2 of 3 ranks have reached MPI_Init in 3 s; rank 1 has not: it has ended "
+                          "or runs another program; start the same command on all ranks"));
     EXPECT_FALSE(std::filesystem::exists(path("run"))) << "nothing is touched";
   }
 }

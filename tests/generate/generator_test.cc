@@ -219,14 +219,15 @@ TEST(Generator, ARepetitionPenaltyMakesTokensOfTheTextLessProbable) {
     text.push_back(id);
   }
   options.repetition_penalty = 0;
-  EXPECT_ERROR(model.generate({1}, options), ErrorKind::usage, "--repetition-penalty is 0, it must be above 0");
+  EXPECT_ERROR(model.generate({1}, options), ErrorKind::usage, "--repetition-penalty is 0, expected a number above 0");
 }
 
 TEST(Generator, RefusesAnEmptyPromptAndForeignTokens) {
   Model<float> model;
-  EXPECT_ERROR(model.generate({}, kGreedy), ErrorKind::usage, "the prompt has no tokens");
-  EXPECT_ERROR(model.generate({2, 13}, kGreedy), ErrorKind::data,
-               "the prompt has token 13, the model's vocabulary ends at 12: its tokenizer is another one");
+  EXPECT_ERROR(model.generate({}, kGreedy), ErrorKind::usage, "the prompt is empty");
+  EXPECT_ERROR(
+      model.generate({2, 13}, kGreedy), ErrorKind::data,
+      "the prompt has token 13, but the model's vocabulary ends at 12: the prompt's tokenizer is not the model's");
 }
 
 TEST(Generator, WritesTheSameOnADeviceThatTheProgramDoesNotReach) {

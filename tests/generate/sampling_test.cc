@@ -93,10 +93,10 @@ std::string message_of(const SamplingOptions& options) {
 
 TEST(SamplingOptions, RefuseValuesOutOfRangeByName) {
   EXPECT_EQ(message_of({.temperature = -1}),
-            "--temperature is -1, it must be above 0, or 0 for the most probable token");
+            "--temperature is -1, expected a number above 0, or 0 for the most probable token");
   EXPECT_EQ(message_of({.temperature = 0}), "");
-  EXPECT_EQ(message_of({.top_k = -1}), "--top-k is -1, it must be at least 1, or 0 for all tokens");
-  EXPECT_EQ(message_of({.top_p = 1.5}), "--top-p is 1.5, it must be above 0 and at most 1");
+  EXPECT_EQ(message_of({.top_k = -1}), "--top-k is -1, expected at least 1, or 0 for all tokens");
+  EXPECT_EQ(message_of({.top_p = 1.5}), "--top-p is 1.5, expected a number above 0 and at most 1");
   EXPECT_EQ(message_of({}), "");
 }
 

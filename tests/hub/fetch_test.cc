@@ -122,7 +122,7 @@ TEST_F(Fetching, RefusesContentsOfAnotherHash) {
   other[1000] ^= 1;
   hub_.trick_elsewhere([&](const WebRequest&) { return WebReply{200, {}, other}; });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::data,
-               fmt::format("the contents have the hash {}, the hub announced {}; fetched twice, nothing of it is kept",
+               fmt::format("the contents have the hash {}, but the hub announced {}; fetched twice, both discarded",
                            hub_hash(other, true), hub_hash(weights_, true)));
   EXPECT_FALSE(fs::exists(blob(weights_, true) + ".incomplete"));
   expect_unpublished();
@@ -140,9 +140,10 @@ TEST_F(Fetching, RefusesSmallContentsOfAnotherHashToo) {
 TEST_F(Fetching, RefusesAnotherSize) {
   hub_.trick_elsewhere([&](const WebRequest&) { return WebReply{200, {}, weights_ + "more"}; });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::data,
-               fmt::format("{} bytes, but the hub announced {}", weights_.size() + 4, weights_.size()));
+               fmt::format("{} bytes, expected {} as announced by the hub", weights_.size() + 4, weights_.size()));
   hub_.trick_elsewhere([&](const WebRequest&) { return WebReply{200, {}, "less"}; });
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, fmt::format("4 bytes, but the hub announced {}", weights_.size()));
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data,
+               fmt::format("4 bytes, expected {} as announced by the hub", weights_.size()));
   expect_unpublished();
 }
 
@@ -154,7 +155,7 @@ TEST_F(Fetching, RefusesARangeThatWasNotAskedFor) {
                     {{"Content-Range", fmt::format("bytes 5-{}/{}", weights_.size() - 1, weights_.size())}},
                     weights_.substr(5)};
   });
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "was asked for the bytes from 100000 on and answers \"bytes 5-");
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "was asked for bytes from 100000 on but answers \"bytes 5-");
   expect_unpublished();
 }
 
@@ -168,7 +169,7 @@ TEST_F(Fetching, ComesBackWhenARateIsLimited) {
   fetch_gpt2();
   EXPECT_GE(seconds_since(start), 0.6);
   hub_.trick([](const WebRequest&) { return WebReply{429, {{"Retry-After", "86400"}}, ""}; });
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "status 429, and it asks to come back in 86400 s");
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "status 429, and it asks to retry after 86400 s");
   hub_.trick([](const WebRequest&) { return WebReply{503, {}, ""}; });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "status 503 (5 attempts)");
 }
@@ -217,10 +218,12 @@ TEST_F(Fetching, AsksForATokenOrForConditions) {
   hub_.trick([](const WebRequest&) {
     return WebReply{401, {{"X-Error-Message", "Invalid username or password."}}, ""};
   });
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io,
-               "the hub has no model gpt2 that anybody without a token (HF_TOKEN) may read (401: Invalid");
+  EXPECT_ERROR(
+      fetch_gpt2(), ErrorKind::io,
+      "the model gpt2 is missing on the hub, or users without a token (HF_TOKEN) cannot read it (401: Invalid");
   settings_.token = "hf_secret";
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "the hub does not know the token (401), or it may not read gpt2");
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io,
+               "the hub does not accept the token (401), or the token gives no access to gpt2");
   hub_.trick([](const WebRequest&) { return WebReply{403, {{"X-Error-Code", "GatedRepo"}}, ""}; });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::io,
                "accept the conditions of the model at " + settings_.endpoint + "/gpt2 as the token's owner");
@@ -232,10 +235,10 @@ TEST_F(Fetching, AsksForATokenOrForConditions) {
 TEST_F(Fetching, SaysWhichRevisionOrFileIsMissing) {
   EXPECT_ERROR(fetch(settings_, gpt2_, "v9", ModelSelection(), [] {}), ErrorKind::io, "/gpt2 has no revision v9 (404)");
   EXPECT_ERROR(fetch(settings_, gpt2_, "main", GlobSelection({"*.gguf"}), [] {}), ErrorKind::io,
-               "the model gpt2 of the hub has no file that matches *.gguf; it has README.md, config.json, ");
+               "the model gpt2 on the hub has no file that matches *.gguf; it has README.md, config.json, ");
   hub_.add("models/empty", "README.md", "");
   EXPECT_ERROR(fetch(settings_, {Kind::model, "empty"}, "main", ModelSelection(), [] {}), ErrorKind::io,
-               "the model empty of the hub has no config.json and weights (model.safetensors or pytorch_model.bin); it "
+               "the model empty on the hub has no config.json and weights (model.safetensors or pytorch_model.bin); it "
                "has README.md");
 }
 
@@ -244,24 +247,24 @@ TEST_F(Fetching, RecognisesPagesThatAreNoHub) {
     return WebReply{200, {{"Content-Type", "text/html"}}, "<html>Please log in</html>"};
   });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::data,
-               "answers with a web page (text/html) in place of its list of files: that is no Hugging Face hub");
+               "answers with a web page (text/html) in place of its list of files: it is not a Hugging Face hub");
   hub_.trick([](const WebRequest& request) -> std::optional<WebReply> {
     if (request.path.starts_with("/api/")) return std::nullopt;
     return WebReply{200, {{"Content-Type", "text/html"}, {"ETag", "\"1\""}}, "<html>Please log in</html>"};
   });
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "answers with a web page (text/html) and names no commit");
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "answers with a web page (text/html) without a commit");
   hub_.trick([](const WebRequest& request) -> std::optional<WebReply> {
     if (request.path.starts_with("/api/")) return std::nullopt;
     return WebReply{200, {{"ETag", "\"md5\""}, {"X-Repo-Commit", FakeHub::kCommit}}, "x"};
   });
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "has the tag \"md5\", neither a SHA-256 nor a SHA-1 of Git");
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "has the tag \"md5\", which is not a SHA-256 or Git SHA-1");
 }
 
 TEST_F(Fetching, StaysInsideTheCacheWhateverTheHubLists) {
   hub_.add("models/evil", "config.json", "{}");
   hub_.add("models/evil", "../../../evil", "x");
   EXPECT_ERROR(fetch(settings_, {Kind::model, "evil"}, "main", GlobSelection({"*"}), [] {}), ErrorKind::data,
-               "lists the file \"../../../evil\", which would not stay inside the cache");
+               "lists the file \"../../../evil\", whose path would leave the cache");
   hub_.trick([](const WebRequest&) {
     return WebReply{200, {{"Content-Type", "application/json"}}, R"({"sha": "../../x", "siblings": []})"};
   });
@@ -272,7 +275,7 @@ TEST_F(Fetching, StaysInsideTheCacheWhateverTheHubLists) {
 
 TEST_F(Fetching, TrustsNoUnknownCertificate) {
   settings_.certificates.clear();
-  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "cannot be trusted: SSL certificate problem");
+  EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "is not trusted: SSL certificate problem");
 }
 
 TEST_F(Fetching, SaysThatNobodyAnswers) {
@@ -311,7 +314,8 @@ TEST_F(Fetching, OfTwoProcessesOneFetchesAndTheOtherWaits) {
   EXPECT_EQ(good, 4);
   EXPECT_EQ(gets_elsewhere(), 1u);
   size_t waits = 0;
-  for (size_t at = 0; (at = said.find("gpt2: another process of this host fetches it; waiting", at)) != said.npos; ++at)
+  for (size_t at = 0;
+       (at = said.find("gpt2: waiting for another process on this host that fetches it", at)) != said.npos; ++at)
     ++waits;
   EXPECT_EQ(waits, 3u) << said;
 }
@@ -351,8 +355,7 @@ TEST_F(Fetching, SaysThatTheDiskIsTooSmallBeforeAndWhileItFills) {
     return std::nullopt;
   });
   const auto fetch_small = [&] { return fetch(settings_, {Kind::model, "small"}, "main", ModelSelection(), [] {}); };
-  EXPECT_ERROR(fetch_small(), ErrorKind::io,
-               "No space left on device; what has come stays there, and the same command goes on");
+  EXPECT_ERROR(fetch_small(), ErrorKind::io, "No space left on device; the same command resumes from these bytes");
   fs::remove(filler);
   hub_.trick_elsewhere(nullptr);
   EXPECT_EQ(fs::file_size(fetch_small().folder + "/model.safetensors"), 500'000u);

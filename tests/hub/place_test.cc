@@ -54,7 +54,7 @@ TEST_F(Places, OfAModelAreTheFolderThenTheCacheThenTheHub) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(place_of_model("gpt2").path, "gpt2");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("gpt2 is the folder of that name here, not a model of the hub"));
+              HasSubstr("gpt2 is the local folder of that name, not a model of the hub"));
   EXPECT_EQ(requests(), asked);
 }
 
@@ -72,15 +72,16 @@ TEST_F(Places, OfUnknownNamesTellTheNearestAndHowToBringFilesByHand) {
   const Place unknown = place_of_model("gpt3");
   EXPECT_EQ(
       unknown.why_not,
-      fmt::format("; the hub has no model gpt3 that anybody without a token (HF_TOKEN) may read (401: Invalid username "
-                  "or password.); the nearest model in the cache is gpt2; by hand: `trireme fetch gpt3` where there is "
-                  "a connection, and its folder {0}/hub/models--gpt3 copied to here",
-                  folder_.path()));
+      fmt::format(
+          "; the model gpt3 is missing on the hub, or users without a token (HF_TOKEN) cannot read it (401: Invalid "
+          "username or password.); the nearest model in the cache is gpt2; run `trireme fetch gpt3` on a "
+          "connected machine and copy its folder {0}/hub/models--gpt3 to this one",
+          folder_.path()));
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_THAT(
       place_of_model("gpt2-xl").why_not,
       HasSubstr(
-          "; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; the nearest model in the cache is gpt2;"));
+          "; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; the nearest model in the cache is gpt2;"));
   EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
 }
 
@@ -117,7 +118,7 @@ TEST_F(Places, OfARevisionAreThoseOfItsCommit) {
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_EQ(place_of_model("gpt2@" + commit).path, snapshot("models--gpt2"));
   EXPECT_EQ(place_of_tokenizer("gpt2@" + commit).path, snapshot("models--gpt2"));
-  EXPECT_THAT(place_of_model("gpt2@step1000").why_not, HasSubstr("`trireme fetch gpt2 --revision step1000` where"));
+  EXPECT_THAT(place_of_model("gpt2@step1000").why_not, HasSubstr("run `trireme fetch gpt2 --revision step1000` on"));
   unsetenv("HF_HUB_OFFLINE");
   EXPECT_THAT(place_of_model("gpt2@step1000").why_not, HasSubstr("revision step1000"));
   EXPECT_EQ(place_of_data("some/texts@" + commit + "/data/validation-*").files.size(), 1u);
@@ -141,15 +142,15 @@ TEST_F(Places, OfDataAreItsFilesForTraining) {
   const std::string folder = snapshot("datasets--some--texts");
   testing::internal::CaptureStderr();
   EXPECT_EQ(place_of_data("some/texts").files, Files{folder + "/data/train-00000-of-00001.parquet"});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("some/texts: taking its 1 file for training, not validation; some/texts/PATTERN names others"));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("some/texts: using its 1 file for training, not validation; select others with some/texts/PATTERN"));
   EXPECT_EQ(place_of_data("some/texts/data/validation-*").files,
             Files{folder + "/data/validation-00000-of-00001.parquet"});
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_EQ(place_of_data("some/texts").files.size(), 1u);
-  EXPECT_THAT(
-      place_of_data("some/text").why_not,
-      HasSubstr("the nearest data set in the cache is some/texts; by hand: `trireme fetch some/text --dataset`"));
+  EXPECT_THAT(place_of_data("some/text").why_not,
+              HasSubstr("the nearest data set in the cache is some/texts; run `trireme fetch some/text --dataset`"));
   unsetenv("HF_HUB_OFFLINE");
   hub_.add("datasets/some/more", "one/train.parquet", "1");
   hub_.add("datasets/some/more", "two/train.parquet", "2");

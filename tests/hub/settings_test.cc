@@ -51,9 +51,9 @@ TEST(HubSettings, TakeHttpsAndThisHostOnly) {
   for (const char* here : {"http://localhost:8080", "http://127.0.0.1", "http://[::1]:80"})
     EXPECT_EQ(settings_of({{"HOME", "/h"}, {"HF_ENDPOINT", here}}).endpoint, here);
   for (const char* there : {"http://mirror.example", "http://127.0.0.1.example", "http://10.0.0.1"})
-    EXPECT_ERROR(settings_of({{"HOME", "/h"}, {"HF_ENDPOINT", there}}), ErrorKind::config, "an https URL was expected");
+    EXPECT_ERROR(settings_of({{"HOME", "/h"}, {"HF_ENDPOINT", there}}), ErrorKind::config, "expected an https URL");
   for (const char* bad : {"mirror.example", "ftp://x", "file:///etc", "https://user:password@x", "https://"})
-    EXPECT_ERROR(settings_of({{"HOME", "/h"}, {"HF_ENDPOINT", bad}}), ErrorKind::data, "is no URL of a hub");
+    EXPECT_ERROR(settings_of({{"HOME", "/h"}, {"HF_ENDPOINT", bad}}), ErrorKind::data, "is not a URL of a hub");
 }
 
 TEST(HubSettings, KnowOfflineAndTimes) {
@@ -73,8 +73,8 @@ TEST(HubUrl, LeadsWhereARedirectSays) {
   EXPECT_EQ(redirected(base, "https://cdn.example:8443/c?y").text(), "https://cdn.example:8443/c?y");
   EXPECT_EQ(redirected(base, "//cdn.example/c").text(), "https://cdn.example/c");
   EXPECT_EQ(redirected(base, "/c?to=https://x").host, "hub.example");
-  EXPECT_ERROR(redirected(base, "file:///etc/passwd"), ErrorKind::data, "is no URL");
-  EXPECT_ERROR(redirected(base, "/a\r\nb"), ErrorKind::data, "which is no URL");
+  EXPECT_ERROR(redirected(base, "file:///etc/passwd"), ErrorKind::data, "is not a URL");
+  EXPECT_ERROR(redirected(base, "/a\r\nb"), ErrorKind::data, "which is not a URL");
 }
 
 TEST(HubUrl, ShowsNoSecrets) {

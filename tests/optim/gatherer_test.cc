@@ -39,7 +39,8 @@ TEST(Gatherer, EveryoneGetsWhatEachRankOwnsInAnyType) {
 TEST(Gatherer, NeedsAsManyOwnersAsRanks) {
   const auto group = make_single();
   const Ownership ownership(std::vector<int64_t>{0, 10}, 2, 10, 10);
-  EXPECT_ERROR(Gatherer(*group, ownership), ErrorKind::shape, "a gatherer got 2 owners for a group of 1 ranks");
+  EXPECT_ERROR(Gatherer(*group, ownership), ErrorKind::shape,
+               "a gatherer got an ownership of 2 ranks, but its group has 1");
 }
 
 }  // namespace

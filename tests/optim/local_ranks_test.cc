@@ -108,7 +108,7 @@ TEST(ReducerOnLocalRanks, RanksThatCannotShareMemorySaySoAndExchangeMessages) {
   log::set_listener({});
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("the ranks of this host cannot map each other's memory (containers that hide processes?): "
-                          "gradients travel as messages, which takes longer"),
+                          "gradients travel as messages, which is slower"),
             std::string::npos)
       << lines[0];
 }

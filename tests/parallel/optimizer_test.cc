@@ -138,8 +138,8 @@ TEST(OptimizerOnReferenceOperators, TrainsOnOneRankOnly) {
     FAIL() << "expected an error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);
-    EXPECT_EQ(e.what(), fmt::format("gradients of f64 cannot be exchanged between {} ranks; the reference operators "
-                                    "train on one rank",
+    EXPECT_EQ(e.what(), fmt::format("cannot exchange gradients of type f64 between {} ranks; the reference operators "
+                                    "train on one rank only",
                                     test_process().size()));
   }
 }

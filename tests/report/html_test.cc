@@ -49,7 +49,7 @@ TEST(Html, ShowsCurvesFactsAttemptsAndSamples) {
   EXPECT_THAT(page, HasSubstr("<th>model</th><td>4 layers &amp; more</td>"));
   EXPECT_THAT(page, HasSubstr("<th>tokens seen</th><td>204,800</td>"));
   EXPECT_THAT(page, HasSubstr("<b>104 / 120</b>"));
-  EXPECT_THAT(page, HasSubstr("did not end by itself"));
+  EXPECT_THAT(page, HasSubstr("ended without a status"));
   EXPECT_THAT(page, HasSubstr(">resumed</text>"));
 }
 

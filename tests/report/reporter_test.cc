@@ -153,7 +153,7 @@ TEST(Reporter, AFolderThatCannotBeWrittenGivesOneWarningPerSink) {
   }
   const std::string console = testing::internal::GetCapturedStderr();
   EXPECT_EQ(occurrences(console, "warning: cannot open"), 2u) << console;
-  EXPECT_EQ(occurrences(console, "metrics.jsonl: Not a directory: training goes on without it"), 1u) << console;
+  EXPECT_EQ(occurrences(console, "metrics.jsonl: Not a directory: training continues without it"), 1u) << console;
   EXPECT_EQ(occurrences(console, "| loss"), 4u) << console;
 }
 
@@ -199,7 +199,7 @@ TEST(RunLog, AFileWithoutRecordsIsAnError) {
   const TemporaryFolder folder;
   write_text(folder / "metrics.jsonl", "hello\n{\"loss\": 1}\n");
   EXPECT_ERROR(read_run_log(folder / "metrics.jsonl"), ErrorKind::data,
-               "holds no record of a run (2 lines that are none)");
+               "holds no records of a run (2 lines in other formats)");
   EXPECT_ERROR(read_run_log(folder / "absent"), ErrorKind::io, "cannot open");
 }
 

@@ -88,7 +88,7 @@ TEST_F(BenchTokenize, TakesAPatternForAFileOfRanks) {
                                     "--input", folder_ / "text.txt", "--repeats",   "1"};
   const Outcome refused = bench(words);
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("does not say how text is cut; name it with --pattern"));
+  EXPECT_THAT(refused.output, HasSubstr("is unknown; set --pattern to"));
   words.insert(words.end(), {"--pattern", "gpt2"});
   const Outcome outcome = bench(words);
   EXPECT_EQ(outcome.code, 0) << outcome.output;

@@ -66,7 +66,7 @@ TEST_F(ByName, FetchRefusesWhatItCannotHaveInOneLine) {
   const Outcome unknown = trireme({"fetch", "tiny/gpt3"});
   EXPECT_EQ(unknown.code, 1);
   EXPECT_THAT(unknown.output,
-              HasSubstr("the nearest model in the cache is tiny/gpt2; by hand: `trireme fetch tiny/gpt3` where"));
+              HasSubstr("the nearest model in the cache is tiny/gpt2; run `trireme fetch tiny/gpt3` on"));
   const Outcome outside = trireme({"fetch", "../x"});
   EXPECT_EQ(outside.code, 2);
   EXPECT_THAT(outside.output, HasSubstr("\"../x\" is not a name on the Hugging Face hub"));
@@ -106,7 +106,7 @@ TEST_F(ByName, FetchThatIsKilledIsGoneOnWith) {
   ASSERT_EQ(fs::file_size(incomplete), 1'000'000u);
   const Outcome again = trireme({"fetch", "tiny/slow"});
   EXPECT_EQ(again.code, 0) << again.output;
-  EXPECT_THAT(again.output, HasSubstr("model.safetensors: going on after 1.0 MB of 3.0 MB"));
+  EXPECT_THAT(again.output, HasSubstr("model.safetensors: resuming after 1.0 MB of 3.0 MB"));
   EXPECT_EQ(hub_.elsewhere().requests().back().header("range"), "bytes=1000000-");
   EXPECT_EQ(read_text(snapshot("models--tiny--slow") + "/model.safetensors"), weights);
 }
@@ -126,7 +126,7 @@ TEST_F(ByName, TwoProcessesThatFetchTheSameAtOnceTakeItOnce) {
   const Outcome one = first.finish(), other = second.finish();
   EXPECT_EQ(one.code, 0) << one.output;
   EXPECT_EQ(other.code, 0) << other.output;
-  EXPECT_THAT(other.output, HasSubstr("tiny/slow: another process of this host fetches it; waiting"));
+  EXPECT_THAT(other.output, HasSubstr("tiny/slow: waiting for another process on this host that fetches it"));
   EXPECT_THAT(other.output, Not(HasSubstr("fetching")));
   for (const Outcome* outcome : {&one, &other})
     EXPECT_THAT(outcome->output, HasSubstr(snapshot("models--tiny--slow") + "\n"));
@@ -168,7 +168,7 @@ TEST_F(ByName, AFolderOfThatNameWins) {
       fmt::format("cd '{}' && exec '{}' export --model local --output out", folder(), trireme_path());
   const Outcome outcome = run({"sh", "-c", command}, environment());
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("local is the folder of that name here, not a model of the hub"));
+  EXPECT_THAT(outcome.output, HasSubstr("local is the local folder of that name, not a model of the hub"));
   EXPECT_TRUE(hub_.hub().requests().empty());
 }
 
@@ -195,9 +195,8 @@ TEST_F(ByName, GlueTakesModelAndRowsAndOneRankOfTheHostFetches) {
   std::ranges::replace(other, path("out"), path("other"));
   const Outcome refused = run(mpirun_command(2, other), offline);
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(
-      refused.output,
-      HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand"));
+  EXPECT_THAT(refused.output,
+              HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run"));
 }
 
 TEST_F(ByName, GlueTakesTheRevisionThatRunGluesFlagNames) {

@@ -212,7 +212,7 @@ TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
   };
   EXPECT_THAT(refused({"--data.train", "0.5 a 0.5 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
   EXPECT_THAT(refused({"--data.train", "1 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
-  EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("weights and prefixes in turn, were expected"));
+  EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("alternating weights and prefixes"));
   EXPECT_THAT(refused({"--data.split", "9,1"}), HasSubstr("data.train \"train.bin\" is a token file"));
   EXPECT_THAT(refused({"--data.train", "a", "--data.split", "9,1", "--data.validation", "b"}),
               HasSubstr("data.validation names others; give one of them"));

@@ -61,7 +61,7 @@ TEST_F(PrepareRuns, TakesPipesAndArchivesAsItTakesFiles) {
   write_text(folder_ / "b.tar.gz", gzip(tar_of({{"x/a.jsonl.zst", zstd(lines_)}, {"notes.md", "-"}})));
   const Outcome archive = run(prepare(folder_ / "b.tar.gz", "archive"));
   ASSERT_EQ(archive.code, 0) << archive.output;
-  EXPECT_THAT(archive.output, HasSubstr("1 of its files are neither text nor jsonl and were not read"));
+  EXPECT_THAT(archive.output, HasSubstr("skipped 1 of its files, which are neither text nor jsonl"));
   EXPECT_EQ(train("archive"), train("plain"));
 
   const auto piped = [&](const std::string& output, const std::string& flags) {
@@ -126,7 +126,8 @@ TEST_F(PrepareRuns, RefusesFlagsThatCannotApply) {
     EXPECT_EQ(outcome.code, 2) << outcome.output;
     return outcome.output;
   };
-  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}), HasSubstr("--val-fraction is 1.5, a number from 0"));
+  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}),
+              HasSubstr("--val-fraction is 1.5, a number from 0"));
   EXPECT_THAT(refusal("a.txt", {"--val-fraction", "0.1", "--train-fraction", "0.9"}),
               HasSubstr("--train-fraction and --val-fraction say the same"));
   EXPECT_THAT(refusal("a.txt", {"--order", "openwebtext"}), HasSubstr("--order is for several documents, and "));
@@ -207,7 +208,7 @@ TEST_F(PrepareRuns, LargeInputInLittleMemoryAlsoWhenKilled) {
 
   const Outcome outcome = run(command);
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("going on where an earlier run was stopped"));
+  EXPECT_THAT(outcome.output, HasSubstr("resuming where an earlier run stopped"));
   const auto documents = static_cast<size_t>(std::count(lines_.begin(), lines_.end(), '\n')) * repeats;
   if (kMemoryCounts) {
     EXPECT_LT(outcome.peak_rss, 100'000'000 + 32 * documents);
@@ -248,7 +249,7 @@ TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
     }
     const Outcome outcome = run(command);
     ASSERT_EQ(outcome.code, 0) << outcome.output;
-    EXPECT_EQ(outcome.output.find("going on where") == std::string::npos, restarted) << outcome.output;
+    EXPECT_EQ(outcome.output.find("resuming where") == std::string::npos, restarted) << outcome.output;
     results.push_back(train("large") + read_text(folder_ / "large/val.bin"));
   }
   EXPECT_EQ(results[0], results[1]);
@@ -273,7 +274,7 @@ TEST_F(PrepareRuns, KilledWhileBothFilesGrowItGoesOnToTheSameBytes) {
   const Outcome second = run(command("killed")), whole = run(command("whole"));
   ASSERT_EQ(second.code, 0) << second.output;
   ASSERT_EQ(whole.code, 0) << whole.output;
-  EXPECT_THAT(second.output, HasSubstr("going on where an earlier run was stopped"));
+  EXPECT_THAT(second.output, HasSubstr("resuming where an earlier run stopped"));
   for (const char* name : {"train.bin", "val.bin", "train.bin.json", "val.bin.json"})
     EXPECT_TRUE(read_text(folder_ / (std::string("killed/") + name)) ==
                 read_text(folder_ / (std::string("whole/") + name)))
@@ -293,11 +294,11 @@ TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
   terminate_twice(stopped);
   const Outcome first = stopped.finish();
   EXPECT_EQ(first.code, 75) << first.output;
-  EXPECT_THAT(first.output, HasSubstr("stopped before the end; the same command goes on from there"));
+  EXPECT_THAT(first.output, HasSubstr("stopped before the end; the same command resumes from there"));
   EXPECT_FALSE(fs::exists(folder_ / "x_text_document.bin"));
   const Outcome second = run(command);
   ASSERT_EQ(second.code, 0) << second.output;
-  EXPECT_THAT(second.output, HasSubstr("going on where"));
+  EXPECT_THAT(second.output, HasSubstr("resuming where"));
   ASSERT_EQ(run(prepare(folder_ / "a.jsonl", "once")).code, 0);
   const std::string once = train("once");
   const MappedFile large(folder_ / "x_text_document.bin");

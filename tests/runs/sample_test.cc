@@ -234,9 +234,10 @@ TEST_F(Sample, OneCandidateIsGreedy) {
 }
 
 TEST_F(Sample, RefusesWhatItCannotDo) {
-  expect_refused({"--temperature", "-1"}, 2, "--temperature is -1, it must be above 0, or 0 for the most probable");
-  expect_refused({"--top-p", "1.5"}, 2, "--top-p is 1.5, it must be above 0 and at most 1");
-  expect_refused({"--top-k", "-1"}, 2, "--top-k is -1, it must be at least 1, or 0 for all tokens");
+  expect_refused({"--temperature", "-1"}, 2,
+                 "--temperature is -1, expected a number above 0, or 0 for the most probable");
+  expect_refused({"--top-p", "1.5"}, 2, "--top-p is 1.5, expected a number above 0 and at most 1");
+  expect_refused({"--top-k", "-1"}, 2, "--top-k is -1, expected at least 1, or 0 for all tokens");
   expect_refused({"--num-samples", "0"}, 2, "--num-samples");
   expect_refused({"--unknown", "1"}, 2, "--unknown");
   expect_refused({"--prompt", "a", "--prompt-file", "b"}, 2, "--prompt and --prompt-file were both given; use one");

@@ -32,7 +32,7 @@ TEST(TokenizerShow, SaysHowTextIsCut) {
   EXPECT_THAT(tables.output, HasSubstr(path + ": 258 ids\ntext is cut into pieces by\n  [a-z]+|.: tables of "));
   const Outcome engine = tokenizer({"show", "--tokenizer", path, "--pattern", "(?<=a)b|."});
   EXPECT_EQ(engine.code, 0);
-  EXPECT_THAT(engine.output, HasSubstr("  (?<=a)b|.: PCRE2, because it has a look at what stands before\n"));
+  EXPECT_THAT(engine.output, HasSubstr("  (?<=a)b|.: PCRE2, because it has a lookbehind\n"));
 }
 
 TEST(TokenizerEncode, OneWordOf20MegabytesTakesNoMoreThanItselfAndItsIds) {

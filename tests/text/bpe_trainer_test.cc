@@ -130,7 +130,7 @@ TEST(BpeTrainer, RefusesTooSmallVocabulariesAndNoText) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "a vocabulary of 256 tokens cannot hold the 256 bytes and 1 special tokens; ask for 257 or more");
+                 "a vocabulary of 256 tokens is too small for the 256 bytes and 1 special tokens; use at least 257");
   }
   EXPECT_THROW(train("", 300), Error);
 }

@@ -63,9 +63,9 @@ TEST(CharacterMeta, RefusesWhatIsNotAVocabularyOfCharacters) {
     write_text(path, bytes);
     EXPECT_ERROR(read_character_meta(path), ErrorKind::data, expected);
   };
-  refuses(kGap, "the ids of \"itos\" do not go from 0 to 1 without gaps");
-  refuses(kWords, "itos has \"bc\", and only vocabularies of single characters are read");
-  refuses(kSize, "vocab_size is 9, and itos has 2 characters");
+  refuses(kGap, "the ids of \"itos\" are not 0 to 1 without gaps");
+  refuses(kWords, "itos has \"bc\", but only vocabularies of single characters are supported");
+  refuses(kSize, "vocab_size is 9, but itos has 2 characters");
   refuses(kList, "expected nanoGPT's {\"vocab_size\": N");
   refuses(kMeta.substr(0, 40), "meta.pkl");
 }

@@ -267,18 +267,18 @@ std::string refusal(const char* pattern) {
 }
 
 TEST(Cutter, SaysWhatTablesCannotDo) {
-  EXPECT_EQ(refusal("(?<=a)b"), "a look at what stands before");
-  EXPECT_EQ(refusal("a(?!bc)"), "a look at more than the next character");
+  EXPECT_EQ(refusal("(?<=a)b"), "a lookbehind");
+  EXPECT_EQ(refusal("a(?!bc)"), "a lookahead of more than one character");
   EXPECT_EQ(refusal("(a)\\1"), "an escape of another kind");
   EXPECT_EQ(refusal("(?>a+)b"), "a group (?>");
   EXPECT_EQ(refusal("\\p{Han}+"), "the property Han");
   EXPECT_EQ(refusal("[\\p{L}&&[a-z]]"), "&& inside of [...]");
-  EXPECT_EQ(refusal("a*"), "matches of no character");
+  EXPECT_EQ(refusal("a*"), "matches without a character");
   EXPECT_EQ(refusal("a++[ab]"), "a possessive repetition that is not the same as a greedy one");
   EXPECT_EQ(refusal("\\s+$"), "a repetition that can end without a match, which takes quadratic time");
   EXPECT_EQ(refusal("a*b|a"), "a repetition that can end without a match, which takes quadratic time");
   EXPECT_EQ(refusal("^a"), "a ^");
-  EXPECT_EQ(refusal("a\\zb"), "a \\z with more behind it");
+  EXPECT_EQ(refusal("a\\zb"), "a \\z with more after it");
   EXPECT_EQ(refusal("(?i:é)"), "(?i) over characters beyond ASCII");
   EXPECT_EQ(refusal("(((a{200}){200}){200})"), "too many steps: its repetitions multiply");
 }

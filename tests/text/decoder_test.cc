@@ -171,7 +171,7 @@ TEST(TextStream, GivesTextAsSoonAsItIsCertain) {
 TEST(TextStream, RefusesAnIdWithoutAToken) {
   const auto tokenizer = with_decoder("null");
   EXPECT_ERROR(tokenizer->stream()->feed(999), ErrorKind::data,
-               "id 999 is not in the tokenizer's vocabulary of 38 ids");
+               "id 999 is outside the tokenizer's vocabulary of 38 ids");
 }
 
 TEST(Continuation, KeepsTheSpaceBeforeTheFirstNewWord) {

@@ -53,9 +53,9 @@ TEST(LineCodec, ReadsJsonLinesAndPairs) {
 
 TEST(LineCodec, ReadsIdsAndWritesText) {
   EXPECT_EQ(run(decode_lines, "[0, 1]\n[]\n[2]"), "ab\n\nc\n");
-  EXPECT_EQ(run(decode_lines, "[0, -1]"), "in, line 1: ids must be whole numbers >= 0");
-  EXPECT_EQ(run(decode_lines, "{}"), "in, line 1: a JSON array of ids was expected");
-  EXPECT_EQ(run(decode_lines, "[7]"), "id 7 is not in the tokenizer's vocabulary of 3 ids");
+  EXPECT_EQ(run(decode_lines, "[0, -1]"), "in, line 1: ids must be integers >= 0");
+  EXPECT_EQ(run(decode_lines, "{}"), "in, line 1: expected a JSON array of ids");
+  EXPECT_EQ(run(decode_lines, "[7]"), "id 7 is outside the tokenizer's vocabulary of 3 ids");
 }
 
 }  // namespace

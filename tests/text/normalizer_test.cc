@@ -63,7 +63,7 @@ TEST(Normalizer, ReplacementsThatMultiplyAreStoppedWhereTheyBegin) {
       R"({"type": "Sequence", "normalizers": [)" + replace + "," + replace + "," + replace + "," + replace + "]}";
   EXPECT_EQ(normalize(replace, "bab").size(), 102u) << "a single one is what the file says";
   EXPECT_ERROR(normalize(chain, std::string(200'000, 'a')), ErrorKind::data,
-               "bytes of a text of 200000, the most that is done; its replacements multiply");
+               "bytes from a text of 200000, the limit; its replacements multiply");
   const std::string pattern = R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": ")" + many + R"("})";
   EXPECT_ERROR(normalize(pattern, std::string(200'000, 'a')), ErrorKind::data, "replacements multiply");
 }
@@ -80,13 +80,13 @@ TEST(Normalizer, PatternsThatTakeTooLongAreStopped) {
     return R"({"type": "Replace", "pattern": {"Regex": ")" + pattern + R"("}, "content": "b"})";
   };
   EXPECT_ERROR(normalize(replace("(a{1000}){1000}"), "x"), ErrorKind::data,
-               "matches no text of less than 65535 characters, at most 4096 are done");
-  EXPECT_ERROR(normalize(replace("(a|aa)+$"), std::string(100'000, 'a') + "b"), ErrorKind::data, "gave up at byte 0");
+               "matches texts of at least 65535 characters, at most 4096 are supported");
+  EXPECT_ERROR(normalize(replace("(a|aa)+$"), std::string(100'000, 'a') + "b"), ErrorKind::data, "failed at byte 0");
   EXPECT_ERROR(normalize(replace("a*b*a*[cd]"), std::string(200'000, 'a')), ErrorKind::data,
                "a pattern of the tokenizer is too slow");                                             // "quadratic"
   EXPECT_ERROR(normalize(replace("((a{1,200}b){1,200}c){1,200}"), "x"), ErrorKind::data, "pattern");  // "large code"
   EXPECT_ERROR(normalize(replace(std::string(20'000, 'a')), "x"), ErrorKind::data,
-               "a pattern of 20000 bytes, at most 16384 are read");
+               "a pattern of 20000 bytes, at most 16384 are supported");
   EXPECT_EQ(normalize(replace("a{2}"), "caa" + std::string(5000, ' ') + "aa"), "cb" + std::string(5000, ' ') + "b")
       << "matches far from each other";
 }
@@ -96,7 +96,7 @@ TEST(Normalizer, RefusesPatternsThatItWouldMisread) {
     normalize(R"({"type": "Replace", "pattern": {"Regex": "[a&&[^b]]"}, "content": ""})", "x");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "test: pattern: the pattern [a&&[^b]] has sets inside of sets, which is not implemented");
+    EXPECT_STREQ(e.what(), "test: pattern: the pattern [a&&[^b]] has nested sets, which are unsupported");
   }
   EXPECT_THROW(normalize(R"({"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""})", "x"), Error);
 }

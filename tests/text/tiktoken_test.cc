@@ -13,8 +13,8 @@ using testing::HasSubstr;
 TEST(Tiktoken, AMistypedPatternIsNoRegularExpression) {
   const std::string ranks = "YQ== 0\nYg== 1\n";
   EXPECT_ERROR(load_tiktoken(ranks, "a.tiktoken", "o200k"), ErrorKind::usage,
-               "--pattern is o200k; gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3 or a regular "
-               "expression was expected");
+               "--pattern is o200k; expected gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3 or a regular "
+               "expression");
   EXPECT_THAT(load_tiktoken(ranks, "a.tiktoken", "gpt2")->json(), HasSubstr("<|endoftext|>"));
   EXPECT_THAT(load_tiktoken(ranks, "a.tiktoken", "a|b")->json(), HasSubstr("a|b"));
 }
@@ -22,7 +22,7 @@ TEST(Tiktoken, AMistypedPatternIsNoRegularExpression) {
 TEST(Tiktoken, APresetWhoseSpecialTokenHasATakenIdIsNamed) {
   EXPECT_ERROR(load_tiktoken("YQ== 0\nYg== 50256\n", "a.tiktoken", "gpt2"), ErrorKind::data,
                "a.tiktoken: the pattern gpt2 gives \"<|endoftext|>\" the id 50256, which is \"b\" in this file; the "
-               "file is probably another one's");
+               "file probably belongs to another pattern");
 }
 
 }  // namespace

@@ -40,16 +40,16 @@ TEST_F(VocabTxt, LettersSayWhetherItIsCased) {
 TEST_F(VocabTxt, TheFileBesideItDecidesBeforeTheLetters) {
   write_text(folder_ / "tokenizer_config.json", "{\"do_lower_case\": true}");
   EXPECT_EQ(ids(kCased, LowerCase::automatic), std::vector<TokenId>{1});
-  EXPECT_THAT(said_, HasSubstr("lower case on, as "));
-  EXPECT_THAT(said_, HasSubstr("tokenizer_config.json says"));
+  EXPECT_THAT(said_, HasSubstr("lower case on, from "));
+  EXPECT_THAT(said_, HasSubstr("tokenizer_config.json"));
   EXPECT_EQ(ids(kCased, LowerCase::off), std::vector<TokenId>{2});
 }
 
 TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
   EXPECT_EQ(ids(kUncased, LowerCase::off), std::vector<TokenId>{0});
-  EXPECT_THAT(said_, HasSubstr("lower case off, as --lower-case says"));
+  EXPECT_THAT(said_, HasSubstr("lower case off, from --lower-case"));
   EXPECT_EQ(ids(kCased, LowerCase::on), std::vector<TokenId>{1});
-  EXPECT_THAT(said_, HasSubstr("lower case on, as --lower-case says"));
+  EXPECT_THAT(said_, HasSubstr("lower case on, from --lower-case"));
 }
 
 /// What the tokenizers library of Hugging Face reads of the same bytes (WordPiece.read_file, 0.23): token and id.
@@ -119,9 +119,8 @@ TEST(TokenizerNames, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
       load_tokenizer("no-such-tokenizer"), ErrorKind::io,
       "no tokenizer no-such-tokenizer: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that "
       "holds one or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output "
-      "FOLDER` makes one from text; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand: `trireme "
-      "fetch "
-      "no-such-tokenizer` where there is a connection, and its folder ");
+      "FOLDER` makes one from text; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run `trireme "
+      "fetch no-such-tokenizer` on a connected machine and copy its folder ");
 }
 
 TEST(VocabularyAndMerges, MayHaveAnyNames) {
@@ -135,7 +134,7 @@ TEST(VocabularyAndMerges, MayHaveAnyNames) {
   EXPECT_EQ(ids, (std::vector<TokenId>{2, 1}));
   options.merges = folder / "none.txt";
   EXPECT_ERROR(load_tokenizer(folder / "gpt2-vocab.json", options), ErrorKind::io,
-               "no merges " + (folder / "none.txt") + ": those of the vocabulary " + (folder / "gpt2-vocab.json"));
+               "merges file " + (folder / "none.txt") + " of the vocabulary " + (folder / "gpt2-vocab.json"));
 }
 
 TEST(VocabularyAndMerges, AreFoundBesideEachOther) {
@@ -159,7 +158,7 @@ TEST(VocabularyAndMerges, AreFoundBesideEachOther) {
       EXPECT_EQ(ids, (std::vector<TokenId>{2, 1})) << given;
     }
     EXPECT_TRUE(holds_tokenizer(folder.path()));
-    EXPECT_ERROR(load_tokenizer(folder / partner), ErrorKind::usage, "holds the merges of a vocabulary; name the");
+    EXPECT_ERROR(load_tokenizer(folder / partner), ErrorKind::usage, "contains the merges of a vocabulary; name the");
   }
 }
 
@@ -170,7 +169,7 @@ TEST(VocabularyAndMerges, AFolderWithSeveralOfThemDoesNotSayWhich) {
     write_text(folder / (std::string(name) + "-merges.txt"), "");
   }
   EXPECT_FALSE(holds_tokenizer(folder.path()));
-  EXPECT_ERROR(load_tokenizer(folder.path()), ErrorKind::io, "has no tokenizer");
+  EXPECT_ERROR(load_tokenizer(folder.path()), ErrorKind::io, "the tokenizer is missing in ");
 }
 
 TEST(VocabularyAndMerges, MergesBelongToAVocabulary) {
@@ -183,7 +182,7 @@ TEST(VocabularyAndMerges, MergesBelongToAVocabulary) {
   merges.merges = folder / "m.txt";
   for (const char* name : {"tokenizer.json", "bert.txt", "x.tiktoken", ""})
     EXPECT_ERROR(load_tokenizer(folder / name, merges), ErrorKind::usage,
-                 "--merges belongs to a vocabulary of GPT-2's form (vocab.json), and ");
+                 "--merges needs a vocabulary in GPT-2's format (vocab.json), but ");
 }
 
 TEST(LoadOptions, AreRefusedWhereTheyWouldDoNothing) {
@@ -198,12 +197,12 @@ TEST(LoadOptions, AreRefusedWhereTheyWouldDoNothing) {
   lower.lower_case = TokenizerLoadOptions::LowerCase::on;
   for (const char* name : {"tokenizer.json", "vocab.json", "bert.txt", ""}) {
     EXPECT_ERROR(load_tokenizer(folder / name, pattern), ErrorKind::usage,
-                 "--pattern says how text is cut for a file of tiktoken ranks, and ");
+                 "--pattern needs a tiktoken rank file, but ");
   }
   for (const char* name : {"tokenizer.json", "vocab.json", "x.tiktoken", ""})
-    EXPECT_ERROR(load_tokenizer(folder / name, lower), ErrorKind::usage, "--lower-case is for a vocab.txt, and ");
+    EXPECT_ERROR(load_tokenizer(folder / name, lower), ErrorKind::usage, "--lower-case needs a vocab.txt, but ");
   EXPECT_ERROR(load_tokenizer(kCharLevelTokenizer, lower), ErrorKind::usage,
-               "CharLevelTokenizer is none; leave it out");
+               "CharLevelTokenizer is not one; omit --lower-case");
 }
 
 TEST(CharLevel, BytesAreIds) {

@@ -23,7 +23,7 @@ TEST(ApartDevice, RefusesTheHost) {
   const View x = memory.take(DType::f32, {4, 3});
   for (const View& view : {x, x.rows_slice(1, 2), x.reshape({12}), x.first_as({2})})
     EXPECT_ERROR(view.as<float>(), ErrorKind::shape,
-                 "a tensor of device apart is read or written on the host; copy it there first");
+                 "a tensor of device apart cannot be read or written on the host; copy it there first");
   EXPECT_EXIT(static_cast<volatile char*>(x.data())[0] = 1, testing::KilledBySignal(SIGSEGV), "");
   const auto ops = make_cpu_ops();
   Context context;

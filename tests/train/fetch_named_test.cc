@@ -54,7 +54,7 @@ TEST_F(FetchNamed, OneRankOfEachHostFetchesAndTheOthersWaitWithALine) {
   log::set_listener({});
   EXPECT_THAT(text, testing::HasSubstr("[rank 1] waiting until another rank of h1 has fetched gpt2"));
   EXPECT_THAT(text, testing::HasSubstr("[rank 3] waiting until another rank of h2 has fetched gpt2"));
-  EXPECT_THAT(text, testing::HasSubstr("] gpt2: another process of this host fetches it; waiting"))
+  EXPECT_THAT(text, testing::HasSubstr("] gpt2: waiting for another process on this host that fetches it"))
       << "the hosts share the cache here";
   EXPECT_EQ(gets_elsewhere(), 1u);
 }

@@ -15,7 +15,7 @@ namespace trireme {
 namespace local {
 namespace {
 
-constexpr int kMostTag = 32'767;  // what every MPI has at least (MPI_TAG_UB)
+constexpr int kMostTag = 32'767;  // the least that MPI guarantees (MPI_TAG_UB)
 
 std::string_view name_of(Reduction reduction) {
   return reduction == Reduction::sum ? "sum" : reduction == Reduction::min ? "min" : "max";
@@ -43,7 +43,7 @@ void reduce(const Meeting& meeting, int members, int64_t first, Reduction reduct
       return reduce(meeting, members, first, y.count(), reduction, y.as<double>());
     case DType::i32:
       return reduce(meeting, members, first, y.count(), reduction, y.as<int32_t>());
-    default:  // comm_check::reducible has seen to it
+    default:  // comm_check::reducible excludes others
       return reduce(meeting, members, first, y.count(), reduction, y.as<int64_t>());
   }
 }
@@ -60,7 +60,7 @@ using Finish = std::function<void(const Meeting&)>;
 /// One rank's side of a meeting.
 class Side final : public Handle::Operation {
  public:
-  /// `taken_back`: called under the lock when this rank gives up what nobody has answered.
+  /// `taken_back`: called under the lock when this rank abandons an operation that no rank has matched.
   Side(std::shared_ptr<Group> group, std::shared_ptr<Meeting> meeting, int rank, size_t index, const Terms& terms,
        Clock::duration delay, Finish finish, std::function<void()> taken_back)
       : group_(std::move(group)),
@@ -117,7 +117,7 @@ class Member final : public LocalCommunicator {
   ~Member() override {
     const std::lock_guard lock(group_->world->mutex);
     group_->left[static_cast<size_t>(rank_)] = 1;
-    if (std::uncaught_exceptions() > 0) group_->revoke(rank_, "it gave the group up while an error was on its way");
+    if (std::uncaught_exceptions() > 0) group_->revoke(rank_, "it left the group because of an exception");
   }
 
   int rank() const override { return rank_; }
@@ -223,7 +223,7 @@ class Member final : public LocalCommunicator {
     return delay ? Clock::duration(delay({group_->world_rank(rank_), call, number})) : Clock::duration::zero();
   }
 
-  /// `met`: where the caller wants to know it.
+  /// `met`: set if the caller needs it.
   Handle collective(const Terms& terms, ConstView given, Finish finish, std::shared_ptr<Meeting>* met = nullptr) {
     const int64_t number = collectives_++;
     const Clock::duration delay = delay_of(terms.call);
@@ -271,7 +271,7 @@ class Member final : public LocalCommunicator {
   const std::shared_ptr<Group> group_;
   const int rank_;
   std::vector<int> all_;  ///< every rank
-  // Of the one issuing thread, and so not guarded: the thread sanitizer finds a second one.
+  // Used by the one issuing thread only, so not guarded: the thread sanitizer finds a second one.
   int64_t collectives_ = 0, calls_ = 0;
   Counted counted_;
 };

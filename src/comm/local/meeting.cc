@@ -29,8 +29,8 @@ void Meeting::come(size_t index, const Terms& terms, ConstView given, bool copie
     if (places_[i].state == Place::State::awaited || fit(places_[i].terms, terms)) continue;
     fault_ = fmt::format("{} called {} but {} called {}; {}", group_.name(members_[i]), places_[i].terms.describe(),
                          group_.name(members_[index]), terms.describe(),
-                         kind_ == Kind::message ? "both sides of a message name one type and length"
-                                                : "every rank issues the same calls in the same order");
+                         kind_ == Kind::message ? "both sides of a message must name the same type and length"
+                                                : "every rank must issue the same calls in the same order");
   }
   place.state = Place::State::here;
   ++come_;
@@ -61,7 +61,7 @@ std::optional<Clock::time_point> Meeting::settled(size_t index, const Terms& own
   for (size_t i = 0; i < places_.size(); ++i) {
     const bool left = group_.left[static_cast<size_t>(members_[i])] != 0;
     if (places_[i].state == Place::State::gone) {
-      throw LostMember(fmt::format("{}: {} has given it up", own.describe(), group_.name(members_[i])));
+      throw LostMember(fmt::format("{}: {} has abandoned it", own.describe(), group_.name(members_[i])));
     }
     if (places_[i].state == Place::State::awaited && left) {
       throw LostMember(fmt::format("{}: {} has left the group", own.describe(), group_.name(members_[i])));
@@ -110,8 +110,8 @@ std::string Group::name(int rank) const { return fmt::format("rank {} on {}", wo
 void Group::check(const Terms& call) const {
   for (const Group* group = this; group; group = group->parent.get()) {
     if (group->loss.empty()) continue;
-    throw LostMember(fmt::format("{}: {}; this group has ended, make another one of the ranks that are left",
-                                 call.describe(), group->loss));
+    throw LostMember(fmt::format("{}: {}; this group has ended, make a new one of the remaining ranks", call.describe(),
+                                 group->loss));
   }
 }
 

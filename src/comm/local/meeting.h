@@ -1,7 +1,7 @@
 #pragma once
-// What local ranks share, inside comm/local: the world, its groups, and the meetings at which data changes hands. All
-// of it is guarded by the world's one mutex, so that no two groups can lock each other out; contributions that have
-// been taken are constant and are read without it.
+// State shared by local ranks, inside comm/local: the world, its groups, and the meetings that exchange data. The
+// world's one mutex guards all of it, so that groups cannot deadlock; contributions are constant once taken and are
+// read without it.
 
 #include <cstddef>
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace trireme::local {
 
-/// Counts itself among LocalOptions::live.
+/// Counted by LocalOptions::live.
 class Counted {
  public:
   explicit Counted(std::shared_ptr<std::atomic<int64_t>> live) : live_(std::move(live)) {
@@ -37,11 +37,11 @@ struct World {
   std::vector<uint64_t> looks;  ///< calls of test() by each rank
 };
 
-/// What the ranks that meet must agree on.
+/// Must be equal on all ranks that meet.
 struct Terms {
   std::string_view call;
   DType dtype = DType::u8;
-  int64_t count = 0;             ///< elements of the argument that has one length everywhere
+  int64_t count = 0;             ///< elements of the argument whose length all ranks share
   std::string_view detail = {};  ///< "sum", ...
   int root = -1;                 ///< -1: none
 
@@ -57,20 +57,20 @@ class Meeting {
   /// `members`: ranks of the group that it needs; a message: {sender, receiver}.
   Meeting(Group& group, Kind kind, std::vector<int> members);
 
-  /// Member `index` has come and gives the view's data, which stays as it is until settled(index). `copies`: it gives a
+  /// Member `index` arrives and gives the view's data, which stays unchanged until settled(index). `copies`: it gives a
   /// copy instead and is settled at once.
   void come(size_t index, const Terms& terms, ConstView given, bool copies);
-  /// Member `index` will not wait for the end. False: that leaves nothing to meet for.
+  /// Member `index` will not wait for the end. False: no member is left.
   bool give_up(size_t index);
-  /// Takes what was given if all have come and, with progress_in_test, looked.
+  /// Takes the contributions if all have arrived and, with progress_in_test, polled.
   void advance();
-  /// Since when member `index` could be done; nothing: not yet. Throws Error::comm where terms do not fit, LostMember
-  /// when someone who has not come never will; `own`: what this member called.
+  /// Since when member `index` could be done; empty: not yet. Throws Error::comm if terms differ, LostMember if a
+  /// missing member will never arrive; `own`: this member's call.
   std::optional<Clock::time_point> settled(size_t index, const Terms& own) const;
   bool awaits(size_t index) const { return places_[index].state == Place::State::awaited; }
   bool complete() const { return come_ == members_.size(); }
 
-  /// What member `index` gave; once settled.
+  /// The contribution of member `index`; once settled.
   const std::vector<std::byte>& contribution(size_t index) const { return places_[index].taken; }
 
   std::map<int, std::shared_ptr<Group>> parts;  ///< of a split, by color
@@ -82,7 +82,7 @@ class Meeting {
     ConstView given;
     std::vector<std::byte> taken;
     std::optional<Clock::time_point> settled;
-    uint64_t looks = 0;  ///< of its rank when the last one came
+    uint64_t looks = 0;  ///< of its rank when the last member arrived
   };
   bool fit(const Terms& a, const Terms& b) const;
   bool all_here() const;
@@ -116,8 +116,8 @@ struct Group {
   const std::shared_ptr<Group> parent;
   const std::vector<int> world_ranks;
   std::vector<char> left;                                          ///< by rank
-  std::string loss;                                                ///< why it is revoked; empty: it is not
-  std::map<int64_t, std::shared_ptr<Meeting>> collectives;         ///< to which some have still to come, by number
+  std::string loss;                                                ///< why it is revoked; empty: not revoked
+  std::map<int64_t, std::shared_ptr<Meeting>> collectives;         ///< whose members have not all arrived, by number
   using Route = std::tuple<int, int, int>;                         ///< sender, receiver, tag
   std::map<Route, std::deque<std::shared_ptr<Meeting>>> messages;  ///< of which one half is posted, oldest first
   Counted counted;

@@ -1,6 +1,6 @@
 #pragma once
-// The one door to the MPI library. Built with MPI these functions are in mpi_*.cc; without it absent.cc raises, so that
-// nobody else asks which build this is.
+// The only access to the MPI library. With MPI these functions are in mpi_*.cc; without it absent.cc raises, so that no
+// other code depends on the build.
 
 #include <memory>
 #include <string>
@@ -15,9 +15,9 @@ bool built();
 std::string library();
 /// Whether this binary was built with Open MPI.
 bool is_open_mpi();
-/// MPI_Init_thread with MPI_THREAD_MULTIPLE. Once per process. Throws Error::comm when the library gives a lower level.
+/// MPI_Init_thread with MPI_THREAD_MULTIPLE. Once per process. Throws Error::comm if the library gives a lower level.
 void start();
-/// MPI_Finalize. Every communicator must be gone.
+/// MPI_Finalize. Every communicator must have been destroyed.
 void finish();
 /// Ends every process of the job with this code.
 [[noreturn]] void abort(int code);

@@ -34,7 +34,7 @@ MPI_Datatype type_of(Element element) {
     case Element::f64:
       return MPI_DOUBLE;
     default:
-      return MPI_UINT16_T;  // MPI has neither f16 nor bf16; their reductions are ours
+      return MPI_UINT16_T;  // MPI has neither f16 nor bf16; Trireme defines their reductions
   }
 }
 
@@ -157,7 +157,7 @@ class MpiCollectives final : public Collectives {
     if (call.op == ReduceOp::avg) divide(call.element, result, count, size_);
   }
 
-  /// Elements do not depend on each other: as many calls as an int's range asks for.
+  /// Elements are independent: splits into calls whose counts fit an int.
   void run_in_pieces(const CollectiveCall& call, char* send, char* receive) const {
     const auto width = static_cast<int64_t>(size_of(call.element));
     int64_t first = 0;

@@ -1,5 +1,5 @@
 // Communicator over MPI's non-blocking calls. A call of more elements than an int counts is cut into several requests;
-// where the parts of several ranks lie in one array, a resized type strides over what the other requests carry.
+// if one array has the parts of several ranks, a resized type skips the elements of the other requests.
 
 #include "comm/mpi/mpi_communicator.h"
 
@@ -29,7 +29,7 @@ MPI_Datatype type_of(DType dtype) {
       return MPI_INT16_T;
     case DType::u8:
       return MPI_UINT8_T;
-    default:  // bf16, f16 and u16 are only ever moved
+    default:  // bf16, f16 and u16 are only moved
       return MPI_UINT16_T;
   }
 }
@@ -61,7 +61,7 @@ class Requests final : public Handle::Operation {
   std::vector<MPI_Status> statuses_;  ///< which request failed, and why
 };
 
-/// `count` elements that begin again every `stride` elements.
+/// `count` elements, repeated every `stride` elements.
 class StridedType {
  public:
   StridedType(MPI_Datatype element, int count, int64_t stride, size_t element_bytes) {
@@ -142,7 +142,7 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  /// A sum of arrays that are zero but in their rank's place.
+  /// A sum of arrays that are zero except in their rank's place.
   Handle gather_by_reduction(ConstView x, View y) {
     auto* const bytes = static_cast<std::byte*>(y.data());
     std::memset(bytes, 0, y.bytes());

@@ -39,7 +39,7 @@ std::string library() {
   int length = 0;
   if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown MPI";
   std::string version(text, static_cast<size_t>(length));
-  version = version.substr(0, version.find_first_of(",\n"));  // the rest is how and when it was packaged
+  version = version.substr(0, version.find_first_of(",\n"));  // the rest describes its package
   if (version.starts_with("MPICH")) version = "MPICH " + version.substr(version.find_last_of(" \t") + 1);
   return version;
 }
@@ -53,7 +53,7 @@ bool is_open_mpi() {
 }
 
 void start() {
-  // Gradients travel on a thread of their own while the main thread reduces scalars.
+  // Gradients travel on their own thread while the main thread reduces scalars.
   int given = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -66,8 +66,8 @@ void start() {
 void finish() { check(MPI_Finalize(), "MPI_Finalize"); }
 
 void abort(int code) {
-  // MPICH's launcher then ends all processes and itself at once; what it has read from them but not passed on is lost,
-  // and with it the message that says why the job ends.
+  // MPICH's launcher then ends all processes and itself at once and loses output that it has read but not printed, such
+  // as the reason for the job's end.
   std::this_thread::sleep_for(kTimeToPassOn);
   MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);

@@ -22,21 +22,21 @@ std::optional<size_t> column_of(const TextTable& table, const std::string& name)
 
 size_t need_column(const TextTable& table, const std::string& name) {
   const auto column = column_of(table, name);
-  require(column.has_value(), ErrorKind::data, "{}: no column \"{}\"; it has {}", table.path, name,
+  require(column.has_value(), ErrorKind::data, "{}: column \"{}\" is missing; it has {}", table.path, name,
           fmt::join(table.columns, ", "));
-  require(table.unusable[*column] == 0, ErrorKind::data, "{} row {}: \"{}\" is missing or no text or number",
+  require(table.unusable[*column] == 0, ErrorKind::data, "{} row {}: \"{}\" is missing or neither text nor number",
           table.path, table.unusable[*column], name);
   return *column;
 }
 
-/// Names that number rows, whatever the values look like.
+/// Column names of row numbers, whatever the values are.
 bool names_rows(std::string_view column) {
   static constexpr const char* kNames[] = {"", "idx", "id", "index", "guid", "uid", "row", "row_id", "unnamed: 0"};
   const std::string name = lower_case(column);
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-/// The texts of a row where none were asked for, and what was not taken for one.
+/// The text columns if none were requested, and the columns not used as text.
 struct TextColumns {
   std::vector<std::string> texts, others;
 };
@@ -67,18 +67,16 @@ TextColumns find_texts(const TextTable& table, const CustomFiles& files) {
   return found;
 }
 
-/// Columns that were found, not asked for, hold text.
+/// The columns found automatically.
 void check_texts(const TextTable& table, const CustomFiles& files, const TextColumns& columns) {
   require(table.columns.size() > 1 || column_of(table, files.label) == std::nullopt, ErrorKind::data,
-          "{}: no column beside \"{}\"", table.path, files.label);
-  require(!columns.texts.empty(), ErrorKind::data,
-          "{}: no column holds text: {}; name the one that is meant with --text-columns", table.path,
-          fmt::join(columns.others, ", "));
+          "{}: \"{}\" is the only column; a text column is missing", table.path, files.label);
+  require(!columns.texts.empty(), ErrorKind::data, "{}: text columns are missing: {}; select one with --text-columns",
+          table.path, fmt::join(columns.others, ", "));
   for (const std::string& name : columns.texts) {
     require(name != files.label, ErrorKind::usage, "--text-columns and --label-column both name \"{}\"", name);
     require(!files.texts.empty() || table.text[need_column(table, name)], ErrorKind::data,
-            "{}: the column \"{}\" holds numbers, text was expected; name the texts with --text-columns", table.path,
-            name);
+            "{}: column \"{}\" has numbers, expected text; select the texts with --text-columns", table.path, name);
   }
 }
 
@@ -98,7 +96,7 @@ std::string in_words(const TextColumns& columns, const GlueTask& task, const std
   return text;
 }
 
-/// Classes that may have been meant as numbers.
+/// Warns of classes that may be meant as numbers.
 std::string doubt_of(const GlueTask& task, const TextTable& table, const std::string& label) {
   if (task.regression() || !std::ranges::all_of(task.labels, is_number_text)) return {};
   const bool written_as_text = !table.numeric[*column_of(table, label)];
@@ -106,19 +104,18 @@ std::string doubt_of(const GlueTask& task, const TextTable& table, const std::st
       std::ranges::any_of(task.labels, [](const std::string& text) { return text.find('.') != std::string::npos; });
   if (written_as_text && point)
     return fmt::format(
-        "{}: labels like \"{}\" are written as text, so that they are {} classes; write them without quotes "
-        "to have numbers predicted (regression)",
-        table.path, task.labels.back(), task.labels.size());
-  constexpr size_t kMany = 20;  // no task of whole numbers that are classes has that many on so few rows
+        "{}: labels like \"{}\" are text, so they are {} classes; write them without quotes for regression", table.path,
+        task.labels.back(), task.labels.size());
+  constexpr size_t kMany = 20;  // tasks with integer classes do not have that many on so few rows
   if (task.labels.size() >= kMany && task.labels.size() * 4 >= table.rows.size())
     return fmt::format(
-        "{}: {} rows have {} distinct whole numbers as labels, which are classes; write them with a point "
-        "(\"{}.0\") to have numbers predicted (regression)",
+        "{}: {} rows have {} distinct integers as labels, which are classes; write them with a point (\"{}.0\") for "
+        "regression",
         table.path, table.rows.size(), task.labels.size(), task.labels.back());
   return {};
 }
 
-/// What is to be learned, by the training file (or, without one, the validation file).
+/// The task, according to the training file (or, without one, the validation file).
 GlueTask describe(const TextTable& table, const CustomFiles& files, const std::vector<std::string>& texts) {
   GlueTask task;
   task.name = "None";
@@ -160,13 +157,13 @@ GlueSet rows_of(const TextTable& table, const GlueTask& task, bool labelled) {
     const auto& row = table.rows[i];
     GlueRow out{row[first], pairs ? row[second] : std::string(), -1};
     if (labelled && task.regression()) {
-      require(table.numeric[label], ErrorKind::data, "{}: labels are no numbers, those of the training file are",
+      require(table.numeric[label], ErrorKind::data, "{}: labels are not numbers, but those of the training file are",
               table.path);
       out.label = std::stod(row[label]);
     } else if (labelled) {
       const auto id = ids.find(row[label]);
-      require(id != ids.end(), ErrorKind::data, "{} row {}: the training file has no label \"{}\"", table.path, i + 1,
-              row[label]);
+      require(id != ids.end(), ErrorKind::data, "{} row {}: label \"{}\" does not occur in the training file",
+              table.path, i + 1, row[label]);
       out.label = id->second;
     }
     set.rows.push_back(std::move(out));
@@ -178,7 +175,7 @@ GlueSet rows_of(const TextTable& table, const GlueTask& task, bool labelled) {
 
 CustomData read_custom(const CustomFiles& files) {
   const std::string& describes = files.train.empty() ? files.validation : files.train;
-  require(!describes.empty(), ErrorKind::usage, "data of your own needs --train-file or --validation-file: its labels");
+  require(!describes.empty(), ErrorKind::usage, "your own data needs --train-file or --validation-file: its labels");
   CustomData data;
   const auto read = [&](const std::string& path) { return read_text_table(path, files.separator, files.encoding); };
   const TextTable first = read(describes);

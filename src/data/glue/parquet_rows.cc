@@ -29,7 +29,7 @@ std::vector<std::string> files_of_split(const std::string& folder, const std::st
   return files;
 }
 
-/// MNLI, AX and MRPC have other names there than in the original files.
+/// The hub's column names of MNLI, AX and MRPC differ from those of the original files.
 std::pair<std::string, std::string> column_names(const GlueTask& task) {
   if (task.name == "mnli" || task.name == "ax") return {"premise", "hypothesis"};
   if (task.name == "mrpc") return {"sentence1", "sentence2"};
@@ -38,7 +38,8 @@ std::pair<std::string, std::string> column_names(const GlueTask& task) {
 
 ParquetColumn open_column(const ParquetFile& file, const std::string& name) {
   const ParquetColumnFacts* facts = file.find(name);
-  require(facts != nullptr, ErrorKind::data, "{}: no column \"{}\"; it has {}", file.path(), name, file.describe());
+  require(facts != nullptr, ErrorKind::data, "{}: column \"{}\" is missing; it has {}", file.path(), name,
+          file.describe());
   return {file, *facts};
 }
 
@@ -66,7 +67,7 @@ void read_file(const GlueTask& task, const std::string& path, bool labelled, Glu
   const auto text_of = [&](ParquetColumn& column, std::string& to) {
     column.next(cell);
     if (!cell.text) return false;
-    require(cell.text->size() <= kMostRowBytes, ErrorKind::data, "{}: a text of {} bytes, a row has at most {}", path,
+    require(cell.text->size() <= kMostRowBytes, ErrorKind::data, "{}: a text of {} bytes, expected at most {}", path,
             cell.text->size(), kMostRowBytes);
     to = *cell.text;
     return true;

@@ -1,5 +1,5 @@
 #pragma once
-// How many rows the published files of GLUE have.
+// Numbers of rows in the published files of GLUE.
 
 #include <cstdint>
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// Of a set by its name ("mrpc", "mnli-mm"), rows that lack a field left out; nothing where there is no such file.
-/// Source: the tables of Wang et al. 2018 and of the files that the authors distribute.
+/// For a set by its name ("mrpc", "mnli-mm"), without rows that lack a field; empty if the file does not exist. Source:
+/// the tables of Wang et al. 2018 and of the files that the authors distribute.
 std::optional<int64_t> published_rows(std::string_view set, GlueSplit split);
 
 }  // namespace trireme

@@ -31,7 +31,7 @@ Fields split_tabs(std::string_view line) {
   return fields;
 }
 
-/// Lines of a text; the last may lack its end.
+/// Lines of a text; the last may lack its line end.
 class Lines {
  public:
   Lines(std::string_view text, const std::string& path) : rest_(text), path_(path) {
@@ -45,7 +45,7 @@ class Lines {
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     ++number_;
     require(line.size() <= kMostRowBytes, ErrorKind::data,
-            "{} line {}: {} bytes, a row has at most {}; is it a file of tab-separated rows?", path_, number_,
+            "{} line {}: {} bytes, expected at most {}; is it a file of tab-separated rows?", path_, number_,
             line.size(), kMostRowBytes);
     return true;
   }
@@ -57,7 +57,7 @@ class Lines {
   int64_t number_ = 0;
 };
 
-/// Where a file has what of a row.
+/// Positions of a row's fields in a file.
 struct Columns {
   std::optional<size_t> first, second, label;
 };
@@ -66,7 +66,7 @@ Columns find_columns(const Fields& header, const GlueTask& task, bool labelled, 
   const auto find = [&](const std::string& name) -> std::optional<size_t> {
     if (name.empty()) return std::nullopt;
     const auto at = std::ranges::find(header, name);
-    require(at != header.end(), ErrorKind::data, "{}: no column \"{}\"; its header has {}", path, name,
+    require(at != header.end(), ErrorKind::data, "{}: column \"{}\" is missing; its header has {}", path, name,
             fmt::join(header, ", "));
     return static_cast<size_t>(at - header.begin());
   };
@@ -90,7 +90,7 @@ double read_label(const GlueTask& task, std::string_view text, const std::string
   return value;
 }
 
-/// `keep`: of the fields of a row, whether it belongs to the set.
+/// `keep`: whether a row with these fields belongs to the set.
 template <class Keep>
 GlueSet read_rows(const GlueTask& task, const std::string& name, const std::string& path, bool labelled, Keep keep) {
   const MappedFile file(path);
@@ -130,11 +130,11 @@ std::string task_folder(const GlueTask& task, const std::string& folder) {
     if (fs::is_directory(fs::path(folder) / name)) return (fs::path(folder) / name).string();
   }
   require(fs::is_directory(folder), ErrorKind::io,
-          "no folder {}; give the folder that holds the GLUE tasks ({}, ...) or the task's own", folder, task.folder);
+          "folder {} is missing; give the folder of the GLUE tasks ({}, ...) or the task's own", folder, task.folder);
   return folder;
 }
 
-/// A set of a split: its original file, its name, and what the hub's files begin with.
+/// A set of a split: its original file, its name, and the prefix of the hub's files.
 struct SetFiles {
   std::string file, set, parquet;
 };
@@ -150,7 +150,7 @@ std::vector<SetFiles> files_of(const GlueTask& task, GlueSplit split) {
   return {{stem + ".tsv", task.name, parquet}};
 }
 
-/// MRPC as Microsoft publishes it: the rows of dev_ids.tsv are the validation set.
+/// MRPC in Microsoft's files: the rows of dev_ids.tsv are the validation set.
 GlueSet read_original_mrpc(const GlueTask& task, const std::string& folder, GlueSplit split) {
   std::string ids = folder + "/dev_ids.tsv";
   if (!fs::exists(ids)) ids = folder + "/mrpc_dev_ids.tsv";
@@ -174,7 +174,7 @@ std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, 
   const std::string own = task_folder(task, folder);
   const bool has_its_name = own != folder || fs::path(folder).filename() == task.folder;
   require(task.name != "ax" || split == GlueSplit::test, ErrorKind::usage,
-          "the task ax has no labels: it can only be predicted, with a model that was fine-tuned on mnli");
+          "the task ax has no labels: it can only be predicted, with a model fine-tuned on mnli");
   const bool labelled = split != GlueSplit::test;
   std::vector<GlueSet> sets;
   for (const auto& [name, set, parquet] : files_of(task, split)) {
@@ -195,8 +195,8 @@ std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, 
       continue;
     }
     require(fs::exists(path), ErrorKind::io,
-            "no file {}{}, nor {}-*.parquet beside it; give the folder of the GLUE files with --data-dir, or leave it "
-            "away: then they are fetched",
+            "{}{} and {}-*.parquet beside it are missing; give the folder of the GLUE files with --data-dir, or omit "
+            "it to fetch them",
             path, has_its_name ? "" : fmt::format(" or {}/{}/{}", folder, task.folder, name), parquet);
     sets.push_back(read_rows(task, set, path, labelled, [](const Fields&) { return true; }));
   }

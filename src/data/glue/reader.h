@@ -1,5 +1,5 @@
 #pragma once
-// Rows of the GLUE tasks from their original files, and rows of one's own from csv and json files.
+// Rows of the GLUE tasks from their original files, and of user data from csv and json files.
 
 #include <string>
 #include <vector>
@@ -11,12 +11,12 @@ namespace trireme {
 
 struct GlueRow {
   std::string first, second;  ///< second: empty for single sentences
-  double label = -1;          ///< class, or the number to predict; -1 where the file has none
+  double label = -1;          ///< class, or the number to predict; -1 if the file has none
 };
 
 enum class GlueSplit : uint8_t { train, validation, test };
 
-/// One file's rows. MNLI has two of a validation and of a test split.
+/// One file's rows. MNLI has two files for validation and for test.
 struct GlueSet {
   std::string name;  ///< of the task, "mnli-mm" for the mismatched one
   std::string path;
@@ -26,16 +26,16 @@ struct GlueSet {
 
 /// `folder`: that of all tasks (with MRPC, CoLA, ... in it) or the task's own. Tab-separated without quoting, columns
 /// found by the header (CoLA's train and dev files have none), a byte order mark skipped, rows that lack a field
-/// dropped. MRPC without train.tsv is cut from msr_paraphrase_train.txt and dev_ids.tsv. Where a file is not there, the
-/// hub's Parquet files of that split are read (parquet_rows.h). Throws Error::io naming the file that is missing,
-/// Error::data with file and line.
+/// dropped. MRPC without train.tsv is made from msr_paraphrase_train.txt and dev_ids.tsv. If a file is missing, reads
+/// the hub's Parquet files of that split (parquet_rows.h). Throws Error::io naming the missing file, Error::data with
+/// file and line.
 std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, GlueSplit split);
 
-/// Files of one's own: .csv (quoted as RFC 4180), .tsv or .json (an object per line, or an array of objects, as the
-/// file or as its member "data"). Texts are the columns that are asked for; else sentence1 and sentence2; else the
-/// first one or two that are not the label, hold text, not numbers, and are not called as ids of rows are (idx, id,
-/// guid). Labels of the training file that are all numbers, some of them with a point, mean regression; else its sorted
-/// distinct labels are the classes.
+/// User data: .csv (quoted as in RFC 4180), .tsv or .json (an object per line, or an array of objects, as the file or
+/// as its member "data"). Texts are the requested columns; else sentence1 and sentence2; else the first one or two
+/// columns that are not the label, have text and not numbers, and are not named like row ids (idx, id, guid). If the
+/// training file's labels are all numbers, some with a point, the task is regression; otherwise its sorted distinct
+/// labels are the classes.
 struct CustomFiles {
   std::string train, validation, test;  ///< empty: none
   std::vector<std::string> texts = {};  ///< one column or two; empty: as above
@@ -44,12 +44,12 @@ struct CustomFiles {
   InputEncoding encoding = {};
 };
 struct CustomData {
-  GlueTask task;  ///< named "None": what the outputs are called
+  GlueTask task;  ///< named "None", which names the outputs
   std::vector<GlueSet> train, validation, test;
-  std::string columns;  ///< in words, which are used for what and which are not
-  std::string doubt;    ///< what of the labels may not be meant so; empty: nothing
+  std::string columns;  ///< for the log: the use of each column
+  std::string doubt;    ///< a warning about the labels; empty: none
 };
-/// Throws Error::io, Error::data with file and row; Error::usage where there is no training or validation file.
+/// Throws Error::io, Error::data with file and row; Error::usage without a training or validation file.
 CustomData read_custom(const CustomFiles& files);
 
 }  // namespace trireme

@@ -14,13 +14,13 @@ namespace {
 
 constexpr size_t kMostJsonBytes = size_t{256} << 20;
 
-/// What stands for a value that is missing.
+/// Placeholder of a missing value.
 bool is_blank(const std::string& text) {
   static constexpr const char* kBlank[] = {"", "NA", "N/A", "nan", "NaN", "null", "None", "NULL"};
   return std::ranges::find(kBlank, text) != std::end(kBlank);
 }
 
-/// Records of a csv text, quotes taken off.
+/// Records of a csv text, without quotes.
 class Csv {
  public:
   Csv(std::string_view text, const std::string& path, char separator)
@@ -36,12 +36,12 @@ class Csv {
       record.push_back(field());
       bytes += record.back().size();
       require(record.size() <= kMostColumns && bytes <= kMostRowBytes, ErrorKind::data,
-              "{} record {}: more than {} fields or {} bytes, the most of a row; is a quote missing?", path_, number_,
+              "{} record {}: more than {} fields or {} bytes, the limits of a row; is a quote missing?", path_, number_,
               kMostColumns, kMostRowBytes);
     } while (take(separator_));
     take('\r');
     require(at_ >= text_.size() || take('\n'), ErrorKind::data,
-            "{} record {}: text after a closing quote; a quote inside a quoted field is written twice", path_, number_);
+            "{} record {}: text after a closing quote; write a quote inside a quoted field twice", path_, number_);
     return true;
   }
   int64_t number() const { return number_; }
@@ -52,7 +52,7 @@ class Csv {
     ++at_;
     return true;
   }
-  /// Between tabs a quote is a character of the text where it does not enclose a field.
+  /// In tab-separated files a quote that does not enclose a field is a character of the text.
   bool is_quoted() const {
     if (separator_ != '\t') return true;
     if (at_ >= text_.size() || text_[at_] != '"') return false;
@@ -69,7 +69,7 @@ class Csv {
   std::string field() {
     if (is_quoted() && take('"')) return quoted();
     const size_t end = std::min(text_.find_first_of(ends_, at_), text_.size());
-    require(end - at_ <= kMostRowBytes, ErrorKind::data, "{} record {}: a field of {} bytes, a row has at most {}",
+    require(end - at_ <= kMostRowBytes, ErrorKind::data, "{} record {}: a field of {} bytes, expected at most {}",
             path_, number_, end - at_, kMostRowBytes);
     std::string value(text_.substr(at_, end - at_));
     at_ = end;
@@ -97,7 +97,7 @@ class Csv {
   int64_t number_ = 0;
 };
 
-/// A header of one column that other separators would make several.
+/// Finds a header of one column that other separators would split.
 void check_separator(const std::string& path, const std::vector<std::string>& columns, char separator) {
   static constexpr std::pair<char, const char*> kOthers[] = {
       {',', "comma"}, {';', "semicolon"}, {'\t', "tab"}, {'|', "pipe"}};
@@ -105,7 +105,7 @@ void check_separator(const std::string& path, const std::vector<std::string>& co
   for (const auto& [other, name] : kOthers) {
     if (other == separator || columns[0].find(other) == std::string::npos) continue;
     fail(ErrorKind::data,
-         "{}: its header is one column, \"{}\", and its fields seem to be separated by a {}; say --csv-separator {}",
+         "{}: its header is one column, \"{}\", but its fields seem to be separated by a {}; use --csv-separator {}",
          path, columns[0], name, name);
   }
 }
@@ -124,8 +124,8 @@ TextTable read_csv(std::string_view text, const std::string& path, char separato
   check_separator(path, table.columns, separator);
   for (std::vector<std::string> record; csv.next(record);) {
     if (record.size() == 1 && record[0].empty()) continue;  // a blank line
-    require(record.size() == table.columns.size(), ErrorKind::data, "{} record {}: {} fields, the header has {}", path,
-            csv.number(), record.size(), table.columns.size());
+    require(record.size() == table.columns.size(), ErrorKind::data, "{} record {}: {} fields, but the header has {}",
+            path, csv.number(), record.size(), table.columns.size());
     table.rows.push_back(record);
   }
   for (size_t c = 0; c < table.columns.size(); ++c)
@@ -139,8 +139,8 @@ void add_object(TextTable& table, const Json& object, size_t row) {
   require(object.is_object(), ErrorKind::data, "{} row {}: {}, expected an object", table.path, row,
           object.type_name());
   if (table.columns.empty()) {
-    require(object.size() <= kMostColumns, ErrorKind::data, "{} row {}: {} members, at most {} are read", table.path,
-            row, object.size(), kMostColumns);
+    require(object.size() <= kMostColumns, ErrorKind::data, "{} row {}: {} members, at most {} are supported",
+            table.path, row, object.size(), kMostColumns);
     for (const auto& item : object.items()) table.columns.push_back(item.key());
     table.numeric.assign(table.columns.size(), 1);
     table.text.assign(table.columns.size(), 0);
@@ -173,7 +173,7 @@ TextTable read_json_table(std::string_view text, const std::string& path) {
       const std::string_view line = text.substr(at, end - at);
       at = end + 1;
       ++row;
-      require(line.size() <= kMostRowBytes, ErrorKind::data, "{} row {}: {} bytes, a row has at most {}", path, row,
+      require(line.size() <= kMostRowBytes, ErrorKind::data, "{} row {}: {} bytes, expected at most {}", path, row,
               line.size(), kMostRowBytes);
       if (line.find_first_not_of(" \t\r") != std::string_view::npos)
         add_object(table, parse_json(line, fmt::format("{} row {}", path, row)), row);
@@ -181,7 +181,7 @@ TextTable read_json_table(std::string_view text, const std::string& path) {
     return table;
   }
   require(text.size() <= kMostJsonBytes, ErrorKind::data,
-          "{} has {} bytes in one JSON text, at most {} are read; write an object per line", path, text.size(),
+          "{} has {} bytes in one JSON text, at most {} are supported; write one object per line", path, text.size(),
           kMostJsonBytes);
   Json json = parse_json(text, path);
   if (json.is_object() && json.contains("data") && json["data"].is_array()) json = Json(json["data"]);
@@ -203,7 +203,7 @@ bool is_number_text(const std::string& text) {
 TextTable read_text_table(const std::string& path, char separator, const InputEncoding& encoding) {
   const bool tabs = path.ends_with(".tsv"), csv = tabs || path.ends_with(".csv");
   require(csv || path.ends_with(".json") || path.ends_with(".jsonl"), ErrorKind::usage,
-          "{}: data files are .csv or .json (also .tsv and .jsonl)", path);
+          "{}: unsupported file type; data files are .csv or .json (also .tsv and .jsonl)", path);
   const MappedFile file(path);
   const std::string text = as_utf8(std::string(file.text()), encoding.name, encoding.judges, path);
   TextTable table = csv ? read_csv(text, path,

@@ -60,7 +60,7 @@ const GlueTask& glue_task(std::string_view name) {
     if (task.name == plain) return task;
     names.push_back(task.name);
   }
-  fail(ErrorKind::usage, "no task \"{}\" in GLUE; the tasks are {}", name, fmt::join(names, ", "));
+  fail(ErrorKind::usage, "\"{}\" is not a GLUE task; the tasks are {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace trireme

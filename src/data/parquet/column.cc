@@ -48,8 +48,9 @@ std::string ParquetFile::describe() const {
 
 ParquetColumn::ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts) : file_(file), facts_(facts) {
   const bool readable = facts.flat && facts.type != ParquetType::int96 && facts.type != ParquetType::fixed;
-  require(readable, ErrorKind::data, "{}: column \"{}\" holds {}, which is not read; strings and numbers are",
-          file.path(), facts.name, facts.flat ? name_of(facts.type) : "lists or structures");
+  require(readable, ErrorKind::data,
+          "{}: column \"{}\" has {}, which is unsupported; supported are strings and numbers", file.path(), facts.name,
+          facts.flat ? name_of(facts.type) : "lists or structures");
 }
 
 void ParquetColumn::damaged(const char* what) const {
@@ -69,10 +70,10 @@ bool ParquetColumn::open_group() {
   const auto chunk = std::ranges::find(group.chunks, facts_.name, &ParquetChunk::column);
   const auto bytes = file_.file.bytes();
   if (chunk == group.chunks.end()) damaged("no values in a group of rows");
-  if (chunk->values != group.rows) damaged("another number of values than its group has rows");
+  if (chunk->values != group.rows) damaged("a number of values that differs from its group's rows");
   if (chunk->first_page < 0 || chunk->bytes < 0 || chunk->first_page > static_cast<int64_t>(bytes.size()) ||
       chunk->bytes > static_cast<int64_t>(bytes.size()) - chunk->first_page)
-    damaged("pages outside of the file");
+    damaged("pages outside the file");
   chunk_ = bytes.subspan(static_cast<size_t>(chunk->first_page), static_cast<size_t>(chunk->bytes));
   codec_ = chunk->codec;
   group_values_ = group.rows;
@@ -100,7 +101,7 @@ void ParquetColumn::open_page() {
   consumed_ += page.header_bytes + bytes.size();
   if (page.has_checksum &&
       crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())) != page.checksum)
-    damaged("a page of another checksum");
+    damaged("a page with a wrong checksum");
   if (page.kind == ParquetPage::Kind::index) return;
   const auto contents = unpack(page, bytes);
   if (page.kind == ParquetPage::Kind::dictionary) {
@@ -129,16 +130,15 @@ void ParquetColumn::begin_values(int64_t encoding) {
       return;
     }
     const auto width = std::to_integer<unsigned>(cut(1)[0]);
-    if (width > 32) damaged("places of more than 32 bits");
+    if (width > 32) damaged("indices of more than 32 bits");
     places_ = HybridReader(values_, width);
   } else if (packed_truth_ && encoding == kRuns) {
     places_ = HybridReader(cut(number_in<uint32_t>(cut(4))), 1);
   } else {
-    require(
-        encoding == kPlain, ErrorKind::data,
-        "{}: column \"{}\" is encoded as {}; plain values and dictionaries are read: write the file again so (pyarrow: "
-        "the defaults), or as jsonl",
-        file_.path(), facts_.name, name_of_encoding(encoding));
+    require(encoding == kPlain, ErrorKind::data,
+            "{}: column \"{}\" has the unsupported encoding {}; supported are plain values and dictionaries: write the "
+            "file again with them (pyarrow's defaults), or as jsonl",
+            file_.path(), facts_.name, name_of_encoding(encoding));
     if (packed_truth_) places_ = HybridReader::packed(values_, 1, static_cast<uint64_t>(page_values_));
   }
 }
@@ -170,7 +170,7 @@ ParquetCell ParquetColumn::plain() {
       break;
     }
     default:
-      damaged("values of a type that is not read");
+      damaged("values of an unsupported type");
   }
   return cell;
 }
@@ -180,7 +180,7 @@ ParquetCell ParquetColumn::value() {
   uint32_t place = 0;
   if (!places_.next(place)) damaged("a page that ends within its values");
   if (!in_dictionary_) return {.text = {}, .number = place};
-  if (place >= dictionary_.size()) damaged("a place outside of its dictionary");
+  if (place >= dictionary_.size()) damaged("an index outside its dictionary");
   return dictionary_[place];
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Values of one column of a Parquet file, in the order of its rows, page by page: memory holds a page and a dictionary.
+// Reads the values of one column of a Parquet file in row order, page by page: memory holds a page and a dictionary.
 
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@ struct ParquetFile {
   ParquetFooter footer;
 
   const std::string& path() const { return file.path(); }
-  /// nullptr: none of that name.
+  /// nullptr if no column has that name.
   const ParquetColumnFacts* find(std::string_view name) const;
   /// "id (int32), text (byte_array)", for messages.
   std::string describe() const;
@@ -30,18 +30,18 @@ struct ParquetFile {
 
 /// A value; neither text nor number: null.
 struct ParquetCell {
-  std::optional<std::string_view> text;  ///< until the next one is read
-  std::optional<double> number;          ///< also of truth values
+  std::optional<std::string_view> text;  ///< valid until the next value is read
+  std::optional<double> number;          ///< also for boolean values
 };
 
 class ParquetColumn {
  public:
-  /// The file outlives it. Throws Error::data where the column is a list, a structure or of a type that is not read.
+  /// The file outlives it. Throws Error::data if the column is a list, a structure or of an unsupported type.
   ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts);
 
-  /// Of the next row; false after the last. Throws Error::data.
+  /// The next row's value; false after the last. Throws Error::data.
   bool next(ParquetCell& cell);
-  /// Bytes of the file that its pages took so far.
+  /// Bytes of the file used by its pages so far.
   uint64_t consumed() const { return consumed_; }
 
  private:
@@ -59,7 +59,7 @@ class ParquetColumn {
   const ParquetColumnFacts& facts_;
   size_t group_ = 0;
   int64_t codec_ = 0;
-  int64_t group_values_ = 0, page_values_ = 0;  // still to come
+  int64_t group_values_ = 0, page_values_ = 0;  // remaining
   std::span<const std::byte> chunk_;            // rest of the group's pages
   std::vector<std::byte> page_, dictionary_page_;
   std::vector<ParquetCell> dictionary_;

@@ -52,7 +52,7 @@ bool decompress_snappy(std::span<const std::byte> from, std::span<std::byte> to)
   while (at < from.size()) {
     const auto tag = std::to_integer<uint32_t>(from[at++]);
     uint32_t length = (tag >> 2) + 1, offset = 0;
-    if ((tag & 3) == 0) {  // bytes as they are
+    if ((tag & 3) == 0) {  // literal bytes
       if (length > 60) {
         if (!read_number(from, at, length - 60, length) || length == UINT32_MAX) return false;
         ++length;
@@ -90,10 +90,11 @@ void decompress_page(int64_t codec, std::span<const std::byte> from, std::span<s
   } else {
     constexpr const char* kNames[] = {"none", "snappy", "gzip", "LZO", "Brotli", "LZ4", "zstd", "LZ4_RAW"};
     fail(ErrorKind::data,
-         "{} is compressed with {}; snappy, gzip and zstd are read: write it again with one of them, or as jsonl", path,
-         codec >= 0 && codec < 8 ? kNames[codec] : "an unknown method");
+         "{} uses the unsupported compression {}; supported are snappy, gzip and zstd: write it again with one of "
+         "them, or as jsonl",
+         path, codec >= 0 && codec < 8 ? kNames[codec] : "an unknown method");
   }
-  require(whole, ErrorKind::data, "{} is damaged: the contents of a page are not the {} bytes that it names", path,
+  require(whole, ErrorKind::data, "{} is damaged: a page does not decompress to the {} bytes that it declares", path,
           to.size());
 }
 

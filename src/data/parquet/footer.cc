@@ -82,12 +82,12 @@ std::vector<ParquetColumnFacts> top_columns(const std::vector<SchemaElement>& sc
     const SchemaElement& element = schema[at];
     const bool flat = element.children == 0 && element.repetition != 2;
     require(!flat || (element.type >= 0 && element.type <= 7), ErrorKind::data,
-            "{} is no Parquet file or is damaged: column \"{}\" has no type", path, element.name);
+            "{} is not a Parquet file or is damaged: column \"{}\" has no type", path, element.name);
     columns.push_back({element.name, static_cast<ParquetType>(flat ? element.type : 0), element.repetition == 1, flat});
-    for (int64_t left = 1; left > 0; --left, ++at) {  // over all that lies in it
+    for (int64_t left = 1; left > 0; --left, ++at) {  // over all its descendants
       require(
           at < schema.size() && schema[at].children >= 0 && schema[at].children < static_cast<int64_t>(schema.size()),
-          ErrorKind::data, "{} is no Parquet file or is damaged: its schema ends early", path);
+          ErrorKind::data, "{} is not a Parquet file or is damaged: its schema ends early", path);
       left += schema[at].children;
     }
   }
@@ -106,11 +106,11 @@ ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::st
     return std::string_view(reinterpret_cast<const char*>(file.data()) + at, size);
   };
   require(file.size() >= 12 && text(0, 4) == kMagic && text(file.size() - 4, 4) == kMagic, ErrorKind::data,
-          "{} is no Parquet file or is damaged: it does not begin and end with PAR1", path);
+          "{} is not a Parquet file or is damaged: it does not begin and end with PAR1", path);
   uint32_t size = 0;
   static_assert(std::endian::native == std::endian::little);
   std::memcpy(&size, file.data() + file.size() - 8, 4);
-  require(size <= file.size() - 12, ErrorKind::data, "{} is no Parquet file or is damaged: its footer has {} bytes",
+  require(size <= file.size() - 12, ErrorKind::data, "{} is not a Parquet file or is damaged: its footer has {} bytes",
           path, size);
   ThriftReader reader(file.subspan(file.size() - 8 - size, size), path);
   std::vector<SchemaElement> schema;
@@ -125,10 +125,10 @@ ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::st
   int64_t rows = 0;
   for (const ParquetGroup& group : footer.groups) {
     require(group.rows >= 0 && group.rows <= footer.rows - rows, ErrorKind::data,
-            "{} is no Parquet file or is damaged: its groups have more rows than its {}", path, footer.rows);
+            "{} is not a Parquet file or is damaged: its groups have more rows than its {}", path, footer.rows);
     rows += group.rows;
   }
-  require(rows == footer.rows, ErrorKind::data, "{} is no Parquet file or is damaged: its groups have {} rows of {}",
+  require(rows == footer.rows, ErrorKind::data, "{} is not a Parquet file or is damaged: its groups have {} rows of {}",
           path, rows, footer.rows);
   return footer;
 }
@@ -170,7 +170,7 @@ ParquetPage read_page_header(std::span<const std::byte> bytes, const std::string
                     page.definition_bytes >= 0 && page.repetition_bytes >= 0 &&
                     page.definition_bytes + page.repetition_bytes <= std::min(page.bytes, page.compressed_bytes);
   require(good, ErrorKind::data,
-          "{} is damaged: a page of {} values has {} bytes, {} compressed, of {} (at most {} are read)", path,
+          "{} is damaged: a page of {} values has {} bytes, {} compressed, of {} (at most {} are supported)", path,
           page.values, page.bytes, page.compressed_bytes, left, kMostPageBytes);
   page.kind = static_cast<ParquetPage::Kind>(kind);
   return page;

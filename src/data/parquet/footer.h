@@ -1,5 +1,5 @@
 #pragma once
-// What a Parquet file says about itself. Source: parquet.thrift of Apache Parquet.
+// The metadata of a Parquet file. Source: parquet.thrift of Apache Parquet.
 
 #include <cstdint>
 #include <span>
@@ -14,9 +14,9 @@ const char* name_of(ParquetType type);
 
 /// Values of a column in one row group.
 struct ParquetChunk {
-  std::string_view column;  ///< of a column that lies in no other; empty: in one
+  std::string_view column;  ///< of a top-level column; empty for a nested one
   int64_t codec = 0, values = 0, bytes = 0;
-  int64_t first_page = 0;  ///< offset in the file: the dictionary, where there is one
+  int64_t first_page = 0;  ///< offset in the file: the dictionary, if there is one
 };
 
 struct ParquetGroup {
@@ -24,12 +24,12 @@ struct ParquetGroup {
   int64_t rows = 0;
 };
 
-/// A column that is no list, no structure and in none.
+/// A top-level column.
 struct ParquetColumnFacts {
   std::string name;
   ParquetType type;
   bool optional;  ///< may have nulls
-  bool flat;      ///< false: a list or a structure, which is not read
+  bool flat;      ///< false: a list or a structure, which is unsupported
 };
 
 struct ParquetFooter {
@@ -38,7 +38,7 @@ struct ParquetFooter {
   int64_t rows = 0;
 };
 
-/// Of the whole file, which outlives the result. Throws Error::data naming `path`.
+/// Of the complete file, which outlives the result. Throws Error::data naming `path`.
 ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::string& path);
 
 struct ParquetPage {

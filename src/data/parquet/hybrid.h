@@ -1,6 +1,6 @@
 #pragma once
-// Parquet's mixture of runs and packed bits, for levels and places in a dictionary. Source: Encodings.md of Apache
-// Parquet, "RLE / Bit-Packing Hybrid".
+// Parquet's mixture of runs and packed bits, for levels and dictionary indices. Source: Encodings.md of Apache Parquet,
+// "RLE / Bit-Packing Hybrid".
 
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +13,14 @@ class HybridReader {
   HybridReader() = default;
   /// width: bits of a value, 0 to 32.
   HybridReader(std::span<const std::byte> bytes, unsigned width) : bytes_(bytes), width_(width) {}
-  /// Packed bits alone, `count` values of them.
+  /// Packed bits only, `count` values.
   static HybridReader packed(std::span<const std::byte> bytes, unsigned width, uint64_t count) {
     HybridReader reader(bytes, width);
     reader.packed_ = true;
     reader.left_ = count;
     return reader;
   }
-  /// False where the bytes end.
+  /// False at the end of the bytes.
   bool next(uint32_t& value) {
     while (left_ == 0) {
       if (!begin_run()) return false;

@@ -12,11 +12,11 @@ int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -st
 }  // namespace
 
 void ThriftReader::refuse(const char* what) const {
-  fail(ErrorKind::data, "{} is no Parquet file or is damaged: {} in a header", where_, what);
+  fail(ErrorKind::data, "{} is not a Parquet file or is damaged: {} in a header", where_, what);
 }
 
 uint8_t ThriftReader::byte() {
-  if (at_ >= bytes_.size()) refuse("its end");
+  if (at_ >= bytes_.size()) refuse("an unexpected end");
   return static_cast<uint8_t>(bytes_[at_++]);
 }
 
@@ -58,14 +58,14 @@ void ThriftReader::list(size_t most, const std::function<void(Type)>& element) {
 
 int64_t ThriftReader::integer(Type type) {
   if (type == Type::i8) return static_cast<int8_t>(byte());
-  if (type != Type::i16 && type != Type::i32 && type != Type::i64) refuse("no number where one is expected");
+  if (type != Type::i16 && type != Type::i32 && type != Type::i64) refuse("a wrong type, expected a number");
   return unzigzag(varint());
 }
 
 std::string_view ThriftReader::binary(Type type) {
-  if (type != Type::binary) refuse("no text where one is expected");
+  if (type != Type::binary) refuse("a wrong type, expected a text");
   const uint64_t size = varint();
-  if (size > bytes_.size() - at_) refuse("its end");
+  if (size > bytes_.size() - at_) refuse("an unexpected end");
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
   at_ += size;
   return text;
@@ -74,7 +74,7 @@ std::string_view ThriftReader::binary(Type type) {
 void ThriftReader::skip(Type type) {
   switch (type) {
     case Type::stop:
-      refuse("an end in the middle");
+      refuse("an unexpected end");
     case Type::yes:
     case Type::no:
       return;
@@ -96,13 +96,13 @@ void ThriftReader::skip(Type type) {
     case Type::set:
       return list(bytes_.size(), [&](Type element) {
         if (element == Type::yes || element == Type::no) {
-          byte();  // in lists a truth value has a byte of its own
+          byte();  // in lists a boolean value has its own byte
         } else {
           skip(element);
         }
       });
     case Type::map:
-      refuse("a map, which Parquet has none of,");
+      refuse("a map, which Parquet does not use,");
     case Type::structure:
       return structure([](int, Type) { return false; });
   }

@@ -18,15 +18,14 @@ class ThriftReader {
 
   enum class Type : uint8_t { stop, yes, no, i8, i16, i32, i64, f64, binary, list, set, map, structure };
 
-  /// A structure: `field` is called for each of its fields and either reads it or returns false, and then it is
-  /// skipped.
+  /// A structure: calls `field` for each of its fields; it reads the field or returns false to skip it.
   void structure(const std::function<bool(int id, Type type)>& field);
   /// A list of at most `most` elements: `element` reads each.
   void list(size_t most, const std::function<void(Type type)>& element);
   int64_t integer(Type type);
   bool boolean(Type type) const { return type == Type::yes; }
   std::string_view binary(Type type);
-  /// Bytes that were read.
+  /// Bytes read.
   size_t at() const { return at_; }
 
  private:

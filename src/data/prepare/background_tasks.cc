@@ -34,7 +34,7 @@ void BackgroundTasks::run() {
     changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
     if (!error_) {
-      const std::function<void()>& task = tasks_.front();  // others only add behind it
+      const std::function<void()>& task = tasks_.front();  // others only append
       lock.unlock();
       std::exception_ptr error;
       try {

@@ -1,5 +1,5 @@
 #pragma once
-// Work that another thread does in the order in which it is given: what waits for a disk does not hold up who computes.
+// Runs tasks in order on another thread, so that waiting for a disk does not block compute.
 
 #include <condition_variable>
 #include <cstddef>
@@ -18,13 +18,13 @@ class BackgroundTasks {
   explicit BackgroundTasks(size_t most) : most_(most) {}
   BackgroundTasks(const BackgroundTasks&) = delete;
   BackgroundTasks& operator=(const BackgroundTasks&) = delete;
-  /// Waits for the tasks; nobody hears of their exceptions.
+  /// Waits for the tasks; ignores their exceptions.
   ~BackgroundTasks();
 
-  /// Waits until fewer than `most` are unfinished. Throws what an earlier task threw; the tasks after that one are
-  /// dropped, this one too.
+  /// Waits until fewer than `most` are unfinished. Throws an earlier task's exception; the tasks after it are dropped,
+  /// including this one.
   void add(std::function<void()> task);
-  /// Waits for all of them. Throws what one of them threw, now and whenever it is called again.
+  /// Waits for all tasks. Throws a task's exception, also in later calls.
   void finish();
 
  private:
@@ -33,7 +33,7 @@ class BackgroundTasks {
   const size_t most_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;  // the first one is worked on
+  std::deque<std::function<void()>> tasks_;  // the first one is running
   std::exception_ptr error_;
   bool ends_ = false;
   std::thread thread_;

@@ -71,7 +71,7 @@ void ByteSource::skip(uint64_t bytes) {
   std::vector<char> buffer(std::min<uint64_t>(bytes, kBuffer));
   for (uint64_t left = bytes; left > 0;) {
     const size_t n = read(buffer.data(), std::min<uint64_t>(left, buffer.size()));
-    require(n > 0, ErrorKind::data, "the input ends {} bytes before the place to go on from", left);
+    require(n > 0, ErrorKind::data, "the input ends {} bytes before the place to resume from", left);
     left -= n;
   }
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kBuffer = size_t{256} << 10;
 
-/// gzip, also several members one after the other.
+/// gzip, also several concatenated members.
 class GzipSource final : public ByteSource {
  public:
   GzipSource(std::unique_ptr<ByteSource> from, std::string path)

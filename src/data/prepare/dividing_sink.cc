@@ -21,7 +21,7 @@ uint64_t DividingSink::alike(uint64_t most) const {
 }
 
 void DividingSink::append(std::span<const std::byte> ids, std::span<const size_t> ends) {
-  size_t begin = 0;  // of the ids that are not given yet
+  size_t begin = 0;  // of the remaining ids
   const auto give = [&](size_t end) {
     (is_apart() ? second_ : first_).append(ids.subspan(begin * width_, (end - begin) * width_), ends_);
     begin = end;

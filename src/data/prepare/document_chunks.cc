@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Documents are long, so looking for each line's end is several times faster than looking at each byte.
+/// Documents are long, so searching for line ends is several times faster than checking each byte.
 uint64_t count_lines(std::string_view text) {
   uint64_t lines = 0;
   for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) ++lines;
@@ -60,7 +60,7 @@ bool DocumentChunks::next(DocumentChunk& chunk) {
   return false;
 }
 
-/// Reads until the chunk has `to` bytes; false if the source ended before. What was left over comes first.
+/// Reads until the chunk has `to` bytes; false if the source ended before. Starts with the rest of the previous chunk.
 bool DocumentChunks::fill(DocumentChunk& chunk, size_t to) {
   if (chunk.bytes.size() < to + DocumentChunk::kPadding) chunk.bytes.resize(to + DocumentChunk::kPadding);
   while (chunk.size < to && !at_end_) {
@@ -76,18 +76,18 @@ void DocumentChunks::keep_rest(DocumentChunk& chunk, size_t end) {
   chunk.size = end;
 }
 
-/// The next size to read to when there is no place to cut in `bytes`.
+/// The next size to read if `bytes` has no place to cut.
 size_t DocumentChunks::larger(const DocumentChunk& chunk, size_t bytes) const {
   const bool lines = chunk.kind == InputKind::json_lines;
   require(bytes <= options_.most_bytes, ErrorKind::data,
-          "{}{}: {} is longer than {:.4g} MiB, the most that one document may have; raise it with --max-document MIB",
+          "{}{}: {} is longer than {:.4g} MiB, the limit of one document; raise it with --max-document MIB",
           *chunk.name, lines ? fmt::format(", line {}", line_) : fmt::format(", byte {}", given_),
           lines ? "the line" : "the text, which the tokenizer cannot cut there,",
           static_cast<double>(options_.most_bytes) / (1 << 20));
   return std::min<size_t>(2 * bytes, options_.most_bytes + 1);
 }
 
-/// What the last chunk left over begins the next one.
+/// The next chunk begins with the rest of the last one.
 void DocumentChunks::begin_chunk(DocumentChunk& chunk) {
   chunk.bytes.resize(std::max(chunk.bytes.size(), rest_.size() + DocumentChunk::kPadding));
   std::copy(rest_.begin(), rest_.end(), chunk.bytes.begin());
@@ -96,8 +96,8 @@ void DocumentChunks::begin_chunk(DocumentChunk& chunk) {
   rest_.clear();
 }
 
-/// Ends the chunk at the border if that is in its first `end` bytes, else counts their characters. whole: these end
-/// where a character does.
+/// Ends the chunk at the border if that is in its first `end` bytes, else counts their characters. whole: the bytes end
+/// at a character boundary.
 bool DocumentChunks::ends_at_border(DocumentChunk& chunk, size_t end, bool whole) {
   if (characters_ >= options_.border) return false;
   const std::string_view text = chunk.text().substr(0, end);

@@ -1,6 +1,6 @@
 #pragma once
-// Input files as a row of chunks of half a megabyte: what one worker takes at a time, so that it stays in the core's
-// own cache. A chunk is whole lines of jsonl, or a part of one text document that ends where the tokenizer may be cut.
+// Splits input files into chunks of half a megabyte: one worker's unit, so that it stays in the core's own cache. A
+// chunk is complete lines of jsonl, or a part of one text document that ends where the tokenizer allows a cut.
 
 #include <cstdint>
 #include <functional>
@@ -13,14 +13,14 @@
 
 namespace trireme {
 
-/// Longest document, unless the user says otherwise (--max-document): memory grows by about 20 bytes for each of its.
+/// Default limit of a document (--max-document): memory grows by about 20 bytes per byte of it.
 inline constexpr uint64_t kMostDocumentBytes = uint64_t{64} << 20;
 
-/// What --max-document may raise it to.
+/// The largest --max-document.
 inline constexpr int64_t kMostDocumentMebibytes = 1 << 16;
 
 struct DocumentChunk {
-  std::string bytes;  ///< the chunk, with kPadding unused bytes behind it
+  std::string bytes;  ///< the chunk, followed by kPadding unused bytes
   size_t size = 0;
   InputKind kind = InputKind::text;         ///< text or json_lines
   bool ends_document = false;               ///< text: the file ends here
@@ -28,7 +28,7 @@ struct DocumentChunk {
   uint64_t first_column = 0;                ///< text: characters of that line before it
   uint64_t first_byte = 0;                  ///< decompressed bytes of its file before it
   std::shared_ptr<const std::string> name;  ///< of the file, for messages
-  uint64_t file = 0;                        ///< index of the file that it is of
+  uint64_t file = 0;                        ///< index of its file
   InputPlace after;                         ///< where the next chunk begins
   uint64_t progress = 0;                    ///< bytes of all files consumed up to and including this chunk
 
@@ -38,23 +38,23 @@ struct DocumentChunk {
 
 class DocumentChunks {
  public:
-  /// First place at or after an offset where text may be cut; text.size() for none. See Tokenizer::cut().
+  /// First place at or after an offset where text may be cut; text.size() if none. See Tokenizer::cut().
   using Cut = std::function<size_t(std::string_view, size_t)>;
 
   struct Options {
     uint64_t border = 0;  ///< > 0: a text file is two documents, its first `border` characters and the rest
     std::vector<std::string> columns{"text"};  ///< of parquet files
-    InputPlace from = {};                      ///< a chunk's `after`: go on there
+    InputPlace from = {};                      ///< a chunk's `after`: resume there
     size_t target_bytes = size_t{1} << 19;
-    uint64_t most_bytes = kMostDocumentBytes;  ///< of a line, and of text that cannot be cut
+    uint64_t most_bytes = kMostDocumentBytes;  ///< limit of a line, and of text that cannot be cut
   };
 
   /// `files` must outlive the reader.
   DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options);
   DocumentChunks(const std::vector<InputFile>& files, Cut cut) : DocumentChunks(files, std::move(cut), Options()) {}
 
-  /// Fills the next chunk; an empty file is one empty chunk. False at the end. Throws Error::io, Error::data; a line,
-  /// or a text without a place to cut, that is longer than Options::most_bytes is named with that limit.
+  /// Fills the next chunk; an empty file is one empty chunk. False at the end. Throws Error::io, Error::data; the error
+  /// for a line, or a text without a place to cut, longer than Options::most_bytes has that limit.
   bool next(DocumentChunk& chunk);
 
  private:
@@ -72,12 +72,12 @@ class DocumentChunks {
   Options options_;
   InputParts parts_;
   bool open_ = false, resumed_ = false;
-  std::string rest_;         // read, but not given away yet
-  bool at_end_ = false;      // the source has no more
+  std::string rest_;         // read, but not in a chunk yet
+  bool at_end_ = false;      // end of the source
   uint64_t line_ = 1;        // of rest_
   uint64_t column_ = 0;      // characters of line_ before rest_
   uint64_t given_ = 0;       // bytes of the part in earlier chunks
-  uint64_t characters_ = 0;  // of them, up to the border
+  uint64_t characters_ = 0;  // of these, up to the border
 };
 
 }  // namespace trireme

@@ -18,7 +18,7 @@ bool is_cheap_to_read(const InputFile& file) {
          std::filesystem::is_regular_file(file.path);
 }
 
-/// Counts lines when their first character that is no white space is seen.
+/// Counts a line at its first character that is not white space.
 class LineCounter {
  public:
   explicit LineCounter(bool at_line_begin) : undecided_(at_line_begin) {}
@@ -36,7 +36,7 @@ class LineCounter {
       undecided_ = true;
     }
   }
-  /// Whether a line has begun that may be blank.
+  /// Whether the current line may be blank.
   bool undecided() const { return undecided_; }
   uint64_t lines() const { return lines_; }
 
@@ -45,7 +45,7 @@ class LineCounter {
   uint64_t lines_ = 0;
 };
 
-/// Those that follow a line end of the part, and the first line of a file.
+/// Counts lines after a line end of the part, and the first line of a file.
 uint64_t count_lines(FilePart part, const std::atomic<bool>* stop) {
   LineCounter counter(part.begin == 0);
   std::vector<char> buffer(kBuffer);
@@ -56,7 +56,8 @@ uint64_t count_lines(FilePart part, const std::atomic<bool>* stop) {
     counter.add({buffer.data(), n});
     left -= n;
   }
-  // The last line end of the part: what follows it is decided behind the part, up to the next line end.
+  // The last line end of the part: whether the line after it is blank is decided after the part, up to the next line
+  // end.
   while (counter.undecided()) {
     const size_t n = part.source.read(buffer.data(), 64);
     const std::string_view text(buffer.data(), n);

@@ -15,9 +15,9 @@ namespace trireme {
 namespace {
 
 constexpr size_t kReportedFaults = 10;
-constexpr size_t kKeptBuffer = size_t{8} << 20;  // a chunk that grew beyond it gives its memory back
+constexpr size_t kKeptBuffer = size_t{8} << 20;  // a larger chunk releases its memory
 
-// Saving costs a flush to disk: the first one comes soon, later ones so seldom that they take about a twentieth.
+// Saving costs a flush to disk: the first one is early, later ones take about a twentieth of the time.
 constexpr double kFirstSaveSeconds = 1, kLeastSaveSeconds = 5, kSaveShare = 20;
 
 struct Fault {
@@ -25,7 +25,7 @@ struct Fault {
   std::string reason;
 };
 
-/// Documents of one key, in the width of its sink.
+/// Documents of one key, with its sink's id width.
 class KeyIds {
  public:
   void clear() {
@@ -39,8 +39,8 @@ class KeyIds {
     else
       wide_.insert(wide_.end(), ids.begin(), ids.end());
   }
-  size_t size() const { return narrow_.size() + wide_.size(); }  // one of them is empty
-  /// The first so many ids.
+  size_t size() const { return narrow_.size() + wide_.size(); }  // one is empty
+  /// The first `count` ids.
   std::span<const std::byte> first(size_t ids) const {
     return wide_.empty() ? std::as_bytes(std::span(narrow_).first(ids)) : std::as_bytes(std::span(wide_).first(ids));
   }
@@ -56,7 +56,7 @@ class KeyIds {
   std::vector<TokenId> wide_;
 };
 
-/// One chunk on its way through the pipeline.
+/// One chunk in the pipeline.
 struct Item {
   DocumentChunk chunk;
   std::vector<KeyIds> keys;
@@ -77,14 +77,14 @@ struct Item {
   }
 };
 
-/// What one thread that encodes uses again and again.
+/// Working memory of one encoding thread.
 struct Worker {
   explicit Worker(const std::vector<std::string>& json_keys) : parser(json_keys) {}
   JsonLines parser;
   std::vector<TokenId> ids;
 };
 
-/// Where a character ends that the tokenizer cannot express: the shortest beginning of the text that it refuses.
+/// End of the first character that the tokenizer cannot encode: the shortest prefix of the text that it refuses.
 size_t end_of_refused(std::string_view text, const Tokenizer& tokenizer) {
   std::vector<TokenId> ids;
   const auto refuses = [&](size_t bytes) {
@@ -109,7 +109,7 @@ size_t end_of_refused(std::string_view text, const Tokenizer& tokenizer) {
   return bad;
 }
 
-/// "FILE, line 3, column 14": of a character of a text, by where it ends in the chunk.
+/// "FILE, line 3, column 14": the place of a character of a text, from its end in the chunk.
 std::string place_of(const DocumentChunk& chunk, size_t end) {
   const std::string_view before = chunk.text().substr(0, end);
   const size_t line_begin = before.rfind('\n') + 1;  // npos + 1: the chunk's first line
@@ -138,7 +138,7 @@ void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& opti
     return;
   }
   require(item.keys.size() == 1, ErrorKind::usage,
-          "{} is text and has no fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
+          "{} is a text file without fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
   try {
     append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
   } catch (const Error& e) {
@@ -147,7 +147,7 @@ void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& opti
   }
 }
 
-/// The take stage: faults to the log, ids to the sinks, now and then a save.
+/// The take stage: logs faults, sends ids to the sinks, saves occasionally.
 class Taker {
  public:
   Taker(const DocumentEncoding& options, std::span<DocumentSink* const> sinks, size_t files, uint64_t total_bytes)
@@ -187,7 +187,7 @@ class Taker {
   }
 
   void give(const KeyIds& key, DocumentSink& sink) {
-    const bool all = key.ends.size() < documents_left();  // also what has no end yet
+    const bool all = key.ends.size() < documents_left();  // also documents without an end yet
     const auto ends = std::span(key.ends).first(std::min(documents_left(), key.ends.size()));
     sink.append(key.first(all ? key.size() : ends.back()), ends);
   }
@@ -238,7 +238,7 @@ EncodingState encode_documents(const std::vector<InputFile>& files, const Tokeni
                                                }});
   const EncodingState& state = taker.state();
   if (state.counts.skipped_lines > kReportedFaults)
-    log::warning("skipped {} in all; the first {} are named above",
+    log::warning("skipped {} in total; the first {} are listed above",
                  count_text(state.counts.skipped_lines, "malformed line"), kReportedFaults);
   require(state.counts.documents > 0, ErrorKind::data, "the input has no documents ({}, {})",
           count_text(state.counts.skipped_lines, "malformed line"), count_text(state.counts.empty_files, "empty file"));

@@ -38,7 +38,7 @@ class ConvertedSource final : public ByteSource {
   bool ended_ = false;
 };
 
-/// Hands its bytes on as they are.
+/// Passes its bytes on unchanged.
 class JudgedSource final : public ByteSource {
  public:
   JudgedSource(std::unique_ptr<ByteSource> from, std::string where, bool of_lines)
@@ -53,7 +53,7 @@ class JudgedSource final : public ByteSource {
     return n;
   }
   uint64_t consumed() const override { return from_->consumed(); }
-  void skip(uint64_t bytes) override {  // an earlier run has judged what it read
+  void skip(uint64_t bytes) override {  // an earlier run has checked these bytes
     from_->skip(bytes);
   }
 

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr uint64_t kPart = uint64_t{16} << 20;  // some milliseconds of one thread
+constexpr uint64_t kPart = uint64_t{16} << 20;  // some milliseconds for one thread
 
 struct Item {
   size_t file = 0;

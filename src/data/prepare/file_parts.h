@@ -1,5 +1,5 @@
 #pragma once
-// Files that are not compressed, read by all threads at once.
+// Reads uncompressed files with all threads.
 
 #include <cstdint>
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace trireme {
 
-/// Part of a file: bytes [begin, begin + bytes). The source stands at its beginning and goes on behind its end.
+/// Part of a file: bytes [begin, begin + bytes). The source is at its beginning and continues after its end.
 struct FilePart {
   ByteSource& source;
   uint64_t begin, bytes;
 };
 
-/// The sum of what `count` says of each part of the files. It is called by several threads. Throws Error::io and what
-/// `count` throws.
+/// The sum of `count` over all parts of the files, called by several threads. Throws Error::io and exceptions of
+/// `count`.
 uint64_t sum_over_parts(const std::vector<std::string>& paths, int threads,
                         const std::function<uint64_t(FilePart)>& count);
 

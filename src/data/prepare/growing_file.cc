@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kPage = 4096;  // what writes past the page cache are aligned to
+constexpr size_t kPage = 4096;  // alignment of direct writes
 
 }  // namespace
 
@@ -42,7 +42,7 @@ GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlo
   try {
     const off_t found = lseek(fd_, 0, SEEK_END);
     require(found >= static_cast<off_t>(size) && ftruncate(fd_, static_cast<off_t>(size)) == 0, ErrorKind::io,
-            "{} has {} bytes, {} were saved; remove it to start from the beginning", path_, found, size);
+            "{} has {} bytes, but {} were saved; remove it to start from the beginning", path_, found, size);
     read(block_begin_, std::span(block().get(), size_));
   } catch (const Error&) {
     close(fd_);
@@ -54,7 +54,7 @@ GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlo
 GrowingFile::~GrowingFile() {
   try {
     writes_.finish();  // they use the descriptors
-  } catch (...) {      // who wants to hear of it calls flush()
+  } catch (...) {      // callers who need the error call flush()
   }
   close(fd_);
   if (direct_fd_ >= 0) close(direct_fd_);
@@ -74,7 +74,7 @@ void GrowingFile::give_block_away() {
   writes_.add(
       [this, bytes = std::span<const std::byte>(block().get(), kBlockBytes), begin = block_begin_, written = written_] {
         if (on_block_) on_block_(bytes);
-        // What flush() has begun goes on through the cache, and what a file system does not take past it.
+        // Blocks that flush() has started use the cache, and blocks that the file system cannot write directly.
         const size_t direct = written == 0 && direct_fd_ >= 0 ? write(direct_fd_, bytes, begin) : written;
         write_through_cache(bytes.subspan(direct), begin + direct);
       });
@@ -113,7 +113,7 @@ void GrowingFile::sync() {
 
 void GrowingFile::move(const std::string& path, uint64_t size) {
   flush();
-  require(ftruncate(fd_, static_cast<off_t>(size)) == 0, ErrorKind::io, "cannot cut {}: {}", path_,
+  require(ftruncate(fd_, static_cast<off_t>(size)) == 0, ErrorKind::io, "cannot truncate {}: {}", path_,
           std::strerror(errno));
   sync();
   const bool moved = std::rename(path_.c_str(), path.c_str()) == 0;
@@ -125,7 +125,8 @@ void GrowingFile::read(uint64_t offset, std::span<std::byte> bytes) const {
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n = pread(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    require(n > 0, ErrorKind::io, "cannot read {} back: {}", path_, n < 0 ? std::strerror(errno) : "it was cut off");
+    require(n > 0, ErrorKind::io, "cannot read {} back: {}", path_,
+            n < 0 ? std::strerror(errno) : "unexpected end of file");
     done += static_cast<size_t>(n);
   }
 }

@@ -1,9 +1,8 @@
 #pragma once
-// A file that grows at its end and can be cut back to a size it had: what a killed run leaves is used again.
-//
-// It is written in whole blocks that begin at multiples of their size, by a thread of its own while the next ones are
-// filled. Past the page cache that costs a tenth of the processor time and leaves the last sync() nothing to wait for;
-// in the page cache such blocks take a few large pages, where writes of any size take one for each 4 KiB.
+// A file that grows and can be truncated to an earlier size, so that a later run can use what a killed run has left. A
+// separate thread writes complete blocks at multiples of their size while the next ones are filled. Direct writes cost
+// a tenth of the processor time, and the last sync() has nothing to wait for; in the page cache such blocks take a few
+// large pages instead of one per 4 KiB.
 
 #include <array>
 #include <cstddef>
@@ -19,63 +18,62 @@ namespace trireme {
 
 class GrowingFile {
  public:
-  /// Called with each block that is full, on the thread that writes.
+  /// Called with each full block, on the writing thread.
   using OnBlock = std::function<void(std::span<const std::byte>)>;
   static constexpr size_t kBlockBytes = size_t{4} << 20;
 
   enum class Purpose {
-    keep,   ///< blocks go to the disk at once
-    reread  ///< blocks stay in memory where there is room: they are read soon, then the file is removed
+    keep,   ///< blocks are written to disk at once
+    reread  ///< blocks stay in memory if possible: they are read soon, then the file is removed
   };
 
-  /// Opens or makes the file and cuts it to `size` bytes. Throws Error::io, also when it has fewer.
+  /// Opens or creates the file and truncates it to `size` bytes. Throws Error::io, also if it has fewer.
   GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlock on_block = {});
   GrowingFile(const GrowingFile&) = delete;
   GrowingFile& operator=(const GrowingFile&) = delete;
   ~GrowingFile();
 
-  /// Goes to the file when its block is full, or with flush() or sync(). Throws Error::io, also what an earlier block
-  /// met with.
+  /// Appends; written when its block is full, or by flush() or sync(). Throws Error::io, also for an earlier block.
   void append(std::span<const std::byte> bytes);
-  /// What was appended is in the file, and on_block has returned for each full block.
+  /// Writes everything appended to the file; on_block has then returned for each full block.
   void flush();
-  /// flush(), and what was appended survives a power cut.
+  /// flush(), and makes everything appended survive a power cut.
   void sync();
-  /// Keeps the first `size` bytes, synced, under another path of the same file system. Nothing can be done afterwards.
+  /// Moves the first `size` bytes, synced, to another path of the same file system. The object is unusable afterwards.
   void move(const std::string& path, uint64_t size);
-  /// Bytes at an offset, of what was flushed.
+  /// Reads flushed bytes at an offset.
   void read(uint64_t offset, std::span<std::byte> bytes) const;
 
-  /// What was appended since the last block was full.
+  /// Bytes appended since the last full block.
   std::span<const std::byte> begun_block() const { return {block().get(), size_}; }
 
   const std::string& path() const { return path_; }
 
  private:
-  // One is filled, the others wait for the disk: a disk that stops for 20 ms at 500 MB/s of text delays nobody.
+  // One is filled, the others wait for the disk: a disk that stalls for 20 ms at 500 MB/s of text causes no delay.
   static constexpr size_t kBlocks = 3;
 
   struct Free {
     void operator()(std::byte* bytes) const;
   };
-  using Block = std::unique_ptr<std::byte[], Free>;  // its pages are there once they were filled
+  using Block = std::unique_ptr<std::byte[], Free>;  // its pages are allocated when they are filled
   static Block allocate_block();
 
   Block& block() { return blocks_[current_]; }
   const Block& block() const { return blocks_[current_]; }
   void give_block_away();
-  /// Writes bytes at an offset through that descriptor and returns how many of them it took.
+  /// Writes bytes at an offset through that descriptor and returns the number written.
   static size_t write(int fd, std::span<const std::byte> bytes, uint64_t offset);
   void write_through_cache(std::span<const std::byte> bytes, uint64_t offset) const;
 
   std::string path_;
   OnBlock on_block_;
   int fd_ = -1;
-  int direct_fd_ = -1;  // past the page cache; -1: not wanted, or the file system cannot
+  int direct_fd_ = -1;  // for direct writes; -1: not wanted or unsupported by the file system
   std::array<Block, kBlocks> blocks_;
-  size_t current_ = 0;     // the block that is filled
+  size_t current_ = 0;     // the block being filled
   uint64_t block_begin_;   // its offset
-  size_t size_, written_;  // its first size_ bytes are there, written_ of them in the file
+  size_t size_, written_;  // size_ bytes of it are filled, written_ of them are in the file
   BackgroundTasks writes_{kBlocks - 1};
 };
 

@@ -20,7 +20,7 @@ void append_layout(const IndexedDataset& dataset, IndexedLayout& layout) {
   for (const int64_t border : dataset.document_index().subspan(1)) layout.documents.push_back(before + border);
 }
 
-/// The tokenizers of two datasets must be the same where both are known.
+/// The tokenizers of two datasets must be equal if both are known.
 void join_tokenizers(const IndexedDataset& dataset, TokenSidecar& sidecar, bool& known) {
   if (!dataset.sidecar()) {
     known = false;
@@ -37,7 +37,7 @@ void join_tokenizers(const IndexedDataset& dataset, TokenSidecar& sidecar, bool&
 }  // namespace
 
 MergeReport merge_indexed(const std::vector<std::string>& inputs, const std::string& prefix) {
-  require(inputs.size() > 1, ErrorKind::usage, "{} dataset given; joining takes two or more", inputs.size());
+  require(inputs.size() > 1, ErrorKind::usage, "{} dataset given; joining needs at least two", inputs.size());
   if (const fs::path folder = fs::path(prefix).parent_path(); !folder.empty()) fs::create_directories(folder);
   IndexedLayout layout;
   TokenSidecar sidecar;
@@ -46,11 +46,11 @@ MergeReport merge_indexed(const std::vector<std::string>& inputs, const std::str
   AtomicFile bin(prefix + ".bin");
   for (size_t i = 0; i < inputs.size(); ++i) {
     require(fs::weakly_canonical(inputs[i]) != fs::weakly_canonical(prefix), ErrorKind::usage,
-            "{} is an input and the output", prefix);
+            "{} is both an input and the output", prefix);
     const IndexedDataset dataset(inputs[i]);
     if (i == 0) layout.type = dataset.type();
     require(dataset.type() == layout.type, ErrorKind::data,
-            "{} has ids of {} bytes, the datasets before it of {}; prepare them with the same tokenizer",
+            "{} has ids of {} bytes, but the datasets before it have {}; prepare them with the same tokenizer",
             dataset.path(), width_of(dataset.type()), width_of(layout.type));
     append_layout(dataset, layout);
     join_tokenizers(dataset, sidecar, tokenizer_known);
@@ -70,7 +70,7 @@ MergeReport merge_indexed(const std::vector<std::string>& inputs, const std::str
   if (tokenizer_known)
     write_sidecar(prefix + ".bin", sidecar);
   else
-    fs::remove(sidecar_path(prefix + ".bin"));  // of a file that was there before
+    fs::remove(sidecar_path(prefix + ".bin"));  // of an earlier file
   return {sidecar.documents, sidecar.tokens};
 }
 

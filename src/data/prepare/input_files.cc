@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the user says about names that do not tell.
+/// Remedies for names without a known format.
 using Forced = std::optional<InputKind>;
 
-/// What this program writes beside its token files, and a run into its folder.
+/// Files that this program writes beside its token files and into run folders.
 bool is_own_output(const fs::path& path) {
   const std::string name = path.filename().string();
   static constexpr const char* kNames[] = {"tokenizer.json", "meta.json",   "manifest.json", "status.json",
@@ -29,22 +29,21 @@ bool is_own_output(const fs::path& path) {
   if (!fixed) return false;
   const fs::path folder = path.parent_path();
   const auto beside = [&](const char* other) { return fs::exists(folder / other); };
-  // Names that others use, too, count where the rest of it lies beside them.
+  // Names that other programs also use count only beside the other files.
   return beside("train.bin") || beside("status.json") || beside("manifest.json") || beside("model.safetensors");
 }
 
 void add_file(const std::string& path, Forced forced, std::vector<InputFile>& files) {
-  require(!path.ends_with(".bin.json"), ErrorKind::usage,
-          "{} describes a token file that is made already; name the text", path);
+  require(!path.ends_with(".bin.json"), ErrorKind::usage, "{} describes an existing token file; name the text", path);
   const std::optional<InputKind> kind = forced ? forced : kind_of(path);
   require(kind.has_value(), ErrorKind::usage,
-          "{}: the name does not tell the format; .txt, .jsonl and .parquet are read, .tar of .txt and .jsonl, all but "
-          ".parquet also with .gz or .zst behind; or say --input-format txt or jsonl",
+          "{}: unknown format; supported names end in .txt, .jsonl, .parquet, or .tar of .txt and .jsonl, all except "
+          ".parquet also with .gz or .zst; or use --input-format txt or jsonl",
           path);
   files.push_back({path, *kind, fs::is_regular_file(path) ? fs::file_size(path) : 0});
 }
 
-/// A form that data sets are published in and that is not read here.
+/// An unsupported format in which data sets are published.
 bool is_packed(const fs::path& path) {
   const std::string ending = path.extension().string();
   return ending == ".zip" || ending == ".xz" || ending == ".bz2" || ending == ".7z";
@@ -63,8 +62,8 @@ void add_folder(const std::string& folder, Forced forced, std::vector<InputFile>
   }
   if (paths.empty() && !packed.empty())
     fail(ErrorKind::io,
-         "folder {} has no .txt, .jsonl, .tar or .parquet files; unpack {} first, and where the names of its files do "
-         "not tell the format, give them with --input FILE --input-format txt or jsonl",
+         "folder {} has no .txt, .jsonl, .tar or .parquet files; unpack {} first; if the names of its files do not "
+         "show the format, use --input FILE --input-format txt or jsonl",
          folder, packed);
   require(!paths.empty(), ErrorKind::io, "folder {} has no .txt, .jsonl, .tar or .parquet files", folder);
   std::sort(paths.begin(), paths.end());
@@ -107,7 +106,7 @@ void add_argument(const std::string& argument, Forced forced, std::vector<InputF
   while (true) {
     const size_t comma = argument.find(',', at);
     const std::string name = trimmed(argument.substr(at, comma - at));
-    require(!name.empty(), ErrorKind::usage, "--input has an empty name in \"{}\"; names stand between single commas",
+    require(!name.empty(), ErrorKind::usage, "--input has an empty name in \"{}\"; separate names by single commas",
             argument);
     add_path(name, forced, files);
     if (comma == std::string::npos) return;
@@ -131,10 +130,10 @@ std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, st
   std::vector<InputFile> files;
   for (const std::string& argument : arguments) add_argument(argument, forced, files);
   for (InputFile& file : files) file.encoding = encoding;
-  require(!files.empty(), ErrorKind::usage, "no input files were given");
+  require(!files.empty(), ErrorKind::usage, "input files are missing");
   const auto is_standard = [](const InputFile& file) { return file.path == kStandardInput; };
   require(std::count_if(files.begin(), files.end(), is_standard) <= 1, ErrorKind::usage,
-          "standard input (-) can be given once");
+          "standard input (-) can only be given once");
   return files;
 }
 
@@ -145,7 +144,7 @@ bool is_single_text(const std::vector<InputFile>& files) {
 std::optional<InputKind> input_kind_from(const std::string& name) {
   if (name == "auto") return std::nullopt;
   if (name == "txt") return InputKind::text;
-  require(name == "jsonl", ErrorKind::usage, "--input-format is {}; auto, txt or jsonl was expected", name);
+  require(name == "jsonl", ErrorKind::usage, "--input-format is {}; expected auto, txt or jsonl", name);
   return InputKind::json_lines;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which files `--input` means, and what each of them holds.
+// Finds the files of `--input` and their formats.
 
 #include <cstdint>
 #include <optional>
@@ -11,8 +11,8 @@
 namespace trireme {
 
 enum class InputKind {
-  text,        ///< .txt: the whole file is one document
-  json_lines,  ///< .jsonl: each line is an object, some of whose fields are documents
+  text,        ///< .txt: the complete file is one document
+  json_lines,  ///< .jsonl: each line is an object; some of its fields are documents
   archive,     ///< .tar: text and jsonl files, each of which may be compressed
   parquet,     ///< .parquet: some of its columns are documents; read as json_lines
 };
@@ -24,22 +24,21 @@ struct InputFile {
   InputEncoding encoding = {};
 };
 
-/// What a file of that name holds, a compression suffix aside.
+/// The kind of a file by its name, without a compression suffix.
 std::optional<InputKind> kind_of(const std::string& path);
 
 /// Each argument is a file, a folder (all readable files in it and below, by name), a glob, "-" for standard input, or
-/// a data set of the Hugging Face hub (hub/place.h), or
-/// several of these with commas between, which blanks may surround. Of a folder, what `trireme prepare` or a run wrote
-/// is left out, hidden folders too. The order is that of the arguments. `forced` is
-/// what every file holds, whatever its name says; without it standard input is jsonl. Throws Error::io for what is not
-/// there, Error::usage for a file whose name does not tell its format.
+/// a data set of the Hugging Face hub (hub/place.h), or several of these separated by commas and optional blanks. In
+/// folders, hidden folders and files written by `trireme prepare` or a run are skipped. Keeps the order of the
+/// arguments. `forced` sets the kind of every file, whatever its name; without it standard input is jsonl. Throws
+/// Error::io for a missing file, Error::usage for a name without a known format.
 std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced = {},
                                    const InputEncoding& encoding = {});
 
-/// Whether that is one .txt file: a text that is divided by characters, not by documents.
+/// Whether the input is one .txt file, which is split by characters, not by documents.
 bool is_single_text(const std::vector<InputFile>& files);
 
-/// "auto", "txt" or "jsonl", as a user gives them for list_inputs(). Throws Error::usage.
+/// Parses "auto", "txt" or "jsonl" for list_inputs(). Throws Error::usage.
 std::optional<InputKind> input_kind_from(const std::string& name);
 
 }  // namespace trireme

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// The file of an archive that its reader stands at.
+/// The current file of an archive's reader.
 class MemberSource final : public ByteSource {
  public:
   explicit MemberSource(std::shared_ptr<TarReader> archive) : archive_(std::move(archive)) {}
@@ -56,7 +56,7 @@ void InputParts::open_file() {
 
 void InputParts::close_file() {
   if (unread_members_ > 0)
-    log::info("{}: {} of its files are neither text nor jsonl and were not read", files_[file_].path, unread_members_);
+    log::info("{}: skipped {} of its files, which are neither text nor jsonl", files_[file_].path, unread_members_);
   if (archive_ && member_ == 0 && unread_members_ == 0) log::warning("{} has no files", files_[file_].path);
   earlier_ += files_[file_].bytes;
   source_.reset();

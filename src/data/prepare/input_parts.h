@@ -1,6 +1,6 @@
 #pragma once
-// The text and jsonl streams of the input files, one after the other: a file is one part, an archive has one for each
-// of its readable files.
+// The text and jsonl streams of the input files in order: a file is one part, an archive has one part per readable
+// file.
 
 #include <cstdint>
 #include <memory>
@@ -14,13 +14,13 @@ namespace trireme {
 
 class TarReader;
 
-/// A place between two bytes of the input. Pure numbers: a later run finds it again in the same files.
+/// A place between two bytes of the input, as numbers: a later run can find it in the same files.
 struct InputPlace {
   uint64_t file = 0;        ///< index in the list of files
   uint64_t member = 0;      ///< readable files of an archive before this one
   uint64_t offset = 0;      ///< decompressed bytes of this part before the place
   uint64_t line = 1;        ///< number of the line that begins there
-  uint64_t characters = 0;  ///< of a text that is divided: those before the place, up to the border
+  uint64_t characters = 0;  ///< for a split text: characters before the place, up to the border
 };
 
 class InputParts {
@@ -39,7 +39,7 @@ class InputParts {
   uint64_t member() const { return member_; }
   bool is_archive() const { return archive_ != nullptr; }
 
-  /// Bytes of all files that were read so far.
+  /// Bytes of all files read so far.
   uint64_t consumed() const;
 
  private:

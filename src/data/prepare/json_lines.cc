@@ -26,21 +26,21 @@ JsonLines::JsonLines(std::vector<std::string> keys)
 JsonLines::JsonLines(JsonLines&&) noexcept = default;
 JsonLines::~JsonLines() = default;
 
-/// Fills texts_, or says what is wrong with the line.
+/// Fills texts_, or returns the fault of the line.
 std::string JsonLines::find_texts(std::string_view line) {
   simdjson::dom::element root;
   if (const auto error = parser_->json.parse(line.data(), line.size(), false).get(root))
     return fmt::format("not valid JSON: {}", simdjson::error_message(error));
   simdjson::dom::object object;
-  if (root.get(object)) return "the line is no JSON object";
+  if (root.get(object)) return "the line is not a JSON object";
   texts_.assign(keys_.size(), std::nullopt);
   for (const auto field : object) {
     const auto key = std::find(keys_.begin(), keys_.end(), field.key);
     if (key == keys_.end()) continue;
     std::optional<std::string_view>& text = texts_[static_cast<size_t>(key - keys_.begin())];
-    if (text) return fmt::format("\"{}\" stands twice", *key);
+    if (text) return fmt::format("\"{}\" appears twice", *key);
     text.emplace();
-    if (field.value.get(*text)) return fmt::format("\"{}\" is no string", *key);
+    if (field.value.get(*text)) return fmt::format("\"{}\" is not a string", *key);
   }
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (!texts_[i]) return fmt::format("\"{}\" is missing", keys_[i]);
@@ -63,7 +63,7 @@ void JsonLines::parse(const DocumentChunk& chunk, const Handlers& handlers) {
     }
     try {
       for (size_t i = 0; i < keys_.size(); ++i) handlers.document(i, *texts_[i]);
-    } catch (const Error& e) {  // of the text, which does not know where it stands
+    } catch (const Error& e) {  // the text's error does not have its place
       if (e.kind() != ErrorKind::data) throw;
       fail(ErrorKind::data, "{}, line {}: {}", *chunk.name, number, e.what());
     }

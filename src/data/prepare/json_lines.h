@@ -1,6 +1,5 @@
 #pragma once
-// The documents of a chunk of jsonl. A line that has none is a fault of that line alone: it is reported with its number
-// and the rest goes on.
+// The documents of a chunk of jsonl. A line without one is reported with its number and skipped.
 
 #include <functional>
 #include <memory>
@@ -16,18 +15,18 @@ namespace trireme {
 /// Parser of one worker.
 class JsonLines {
  public:
-  /// `keys`: the fields that hold documents, each of them another one.
+  /// `keys`: the fields that hold documents; must be distinct.
   explicit JsonLines(std::vector<std::string> keys);
   JsonLines(JsonLines&&) noexcept;
   ~JsonLines();
 
   struct Handlers {
-    /// One call for each key, in their order, and none for a line that lacks one of them.
+    /// One call per key, in their order; no call for a line that lacks one of them.
     std::function<void(size_t key, std::string_view text)> document;
     /// `line`: number in the file.
     std::function<void(uint64_t line, std::string reason)> fault;
   };
-  /// Blank lines are skipped. Texts live until the next line.
+  /// Skips blank lines. Texts are valid until the next line.
   void parse(const DocumentChunk& chunk, const Handlers& handlers);
 
  private:
@@ -35,7 +34,7 @@ class JsonLines {
   std::string find_texts(std::string_view line);
 
   std::vector<std::string> keys_;
-  std::vector<std::optional<std::string_view>> texts_;  // of the line at hand, by key
+  std::vector<std::optional<std::string_view>> texts_;  // of the current line, by key
   std::unique_ptr<Parser> parser_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// numpy's random numbers, bit for bit: published data splits were made with them.
+// numpy's random numbers, bit for bit, because published data splits were made with them.
 
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
-// Items are read one after the other, worked on by several threads and taken in the order of reading. Every thread does
-// all three: it takes what is ready, else reads the next item and works on it while it is in its core's own cache. So
-// there are as many threads as workers, and none that only hands on. Memory is bounded by the number of items in
-// flight, and the items are used again, so their buffers are allocated once.
+// Items are read in sequence, processed by several threads and taken in the order of reading. Every thread does all
+// three: it takes ready items, otherwise reads the next item and processes it while it is in its core's own cache. So
+// the number of threads equals the number of workers, without extra threads for hand-over. The number of items in
+// flight bounds the memory; items are reused, so their buffers are allocated once.
 
 #include <condition_variable>
 #include <cstdint>
@@ -18,17 +18,17 @@ template <class Item>
 class OrderedPipeline {
  public:
   struct Stages {
-    std::function<bool(Item&)> read;  ///< fills an item; false: there are no more. One call at a time
+    std::function<bool(Item&)> read;  ///< fills an item; false at the end. One call at a time
     std::function<void(Item&, int worker)> work;
     std::function<void(Item&)> take;  ///< in order, one call at a time
   };
 
   /// Runs to the end, on the caller's thread and workers - 1 others. The first exception of a stage stops all of them
-  /// and is thrown here.
+  /// and is rethrown here.
   static void run(int workers, Stages stages) { OrderedPipeline(workers, std::move(stages)).execute(); }
 
  private:
-  // Two items per worker keep it busy while an earlier one is still worked on; a few more for reading and taking.
+  // Two items per worker keep it busy while an earlier one is still processed; a few more for reading and taking.
   OrderedPipeline(int workers, Stages stages)
       : workers_(workers), stages_(std::move(stages)), slots_(static_cast<size_t>(workers) * 2 + 2) {}
 
@@ -60,7 +60,7 @@ class OrderedPipeline {
       else if (can_read())
         read_and_work(lock, worker);
       else
-        return;  // at the end; whoever works on the items that are left takes them
+        return;  // at the end; the threads that process the remaining items take them
     }
   }
 
@@ -108,7 +108,7 @@ class OrderedPipeline {
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t read_ = 0, taken_ = 0;  // how many
+  uint64_t read_ = 0, taken_ = 0;  // counts
   bool reading_ = false, taking_ = false;
   bool ended_ = false;
   std::exception_ptr error_;

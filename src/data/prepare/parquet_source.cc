@@ -11,9 +11,9 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kBatchBytes = size_t{64} << 10;  // of lines that are made at a time, but for a longer one
+constexpr size_t kBatchBytes = size_t{64} << 10;  // of lines made at a time, except for a longer one
 
-/// A JSON string without the control characters and quotes that would end it.
+/// Writes a JSON string and escapes control characters and quotes.
 void append_json_string(std::string_view text, std::string& out) {
   out += '"';
   for (const char c : text) {
@@ -34,9 +34,10 @@ class ParquetSource final : public ByteSource {
   ParquetSource(const std::string& path, const std::vector<std::string>& names) : file_(path), names_(names) {
     for (const std::string& name : names) {
       const ParquetColumnFacts* facts = file_.find(name);
-      require(facts != nullptr, ErrorKind::data, "{} has no column \"{}\"; it has {}", path, name, file_.describe());
+      require(facts != nullptr, ErrorKind::data, "{}: column \"{}\" is missing; it has {}", path, name,
+              file_.describe());
       require(facts->flat && facts->type == ParquetType::byte_array, ErrorKind::data,
-              "{}: column \"{}\" holds {}, strings were expected", path, name,
+              "{}: column \"{}\" has {}, expected strings", path, name,
               facts->flat ? name_of(facts->type) : "lists or structures");
       columns_.emplace_back(file_, *facts);
     }

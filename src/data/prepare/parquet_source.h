@@ -1,6 +1,5 @@
 #pragma once
-// Columns of a Parquet file as lines of JSON, one object per row: what comes after it need not know where they are
-// from.
+// Columns of a Parquet file as lines of JSON, one object per row, so that later stages need no special case.
 
 #include <memory>
 #include <string>
@@ -10,8 +9,8 @@
 
 namespace trireme {
 
-/// Strings of `columns`; a null is left out of its row. Throws Error::io, Error::data (damaged; a column that is not
-/// there or holds no strings; an encoding or compression that is not read, by its name).
+/// Strings of `columns`; nulls are omitted from their row. Throws Error::io, Error::data (damaged; a column that is
+/// missing or has no strings; an unsupported encoding or compression, by its name).
 std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns);
 
 }  // namespace trireme

@@ -73,7 +73,7 @@ class Preparation {
   }
 
  private:
-  /// Where the input must be read twice, standard input and other pipes are copied first.
+  /// Copies standard input and other pipes first if the input must be read twice.
   std::vector<std::unique_ptr<TemporaryCopy>> copy_pipes() {
     std::vector<std::unique_ptr<TemporaryCopy>> copies;
     if (!single_text_ && options_.tokenizer != "char") return copies;
@@ -97,7 +97,7 @@ class Preparation {
 
   void check_tokenizer() {
     require(tokenizer_->vocabulary_size() <= kLargestVocabulary, ErrorKind::data,
-            "tokenizer {} has ids up to {}, and train.bin holds 16-bit ids, up to 65535; use a tokenizer of at most "
+            "tokenizer {} has ids up to {}, but train.bin holds 16-bit ids, up to 65535; use a tokenizer of at most "
             "65536 ids or --format megatron",
             options_.tokenizer, tokenizer_->vocabulary_size() - 1);
     if (single_text_) return;
@@ -106,10 +106,10 @@ class Preparation {
 
   struct CharacterItem {
     DocumentChunk chunk;
-    std::optional<size_t> invalid;  // the first byte of the chunk that is no UTF-8
+    std::optional<size_t> invalid;  // the first byte of the chunk that is not UTF-8
   };
 
-  /// Reads everything once to see which characters there are.
+  /// Reads everything once to collect its characters.
   std::vector<char32_t> collect_characters() {
     using Seen = std::bitset<kInvalidCode + 1>;
     std::vector<std::unique_ptr<Seen>> seen;
@@ -153,7 +153,7 @@ class Preparation {
          [&](CharacterItem& item) {
            check_stop(options_.stop);
            require(!item.invalid, ErrorKind::data,
-                   "{}: the byte at offset {} is no valid UTF-8, which a character vocabulary needs; correct the text "
+                   "{}: the byte at offset {} is not valid UTF-8, which a character vocabulary needs; correct the text "
                    "or use a byte-level tokenizer",
                    *item.chunk.name, item.chunk.first_byte + item.invalid.value_or(0));
            progress.update(item.chunk.progress, 0);
@@ -166,7 +166,7 @@ class Preparation {
     return characters;
   }
 
-  /// Finds out which documents are validation before they are encoded, where that costs little.
+  /// Determines the validation documents before they are encoded, if that costs little.
   void divide() {
     if (single_text_ && options_.train_fraction != 1) {
       border_ = training_characters(files_[0].path, options_.train_fraction, options_.threads, options_.stop,
@@ -198,7 +198,7 @@ class Preparation {
 
   void write_outputs(SpooledDocuments& documents) {
     PrepareOutputs outputs(options_.output, documents.work_file("results"));
-    // A malformed line makes a document less than were expected, and thereby another division.
+    // A malformed line makes one document fewer than expected, and so another split.
     const bool divided = split_ && documents.spool(0).documents() == split_->train.size() &&
                          documents.spool(1).documents() == split_->val.size();
     const std::function<void()> move_files =
@@ -207,11 +207,11 @@ class Preparation {
     if (options_.tokenizer == "char") write_text(outputs.path("meta.json"), character_meta_json(*tokenizer_));
     if (report_.val_documents == 0) outputs.remove_old("val.bin");
     report_.documents = single_text_ ? 1 : report_.train_documents + report_.val_documents;
-    move_files();  // from here on nothing is left to go on with
+    move_files();  // from now on a later run cannot resume
     outputs.publish();
   }
 
-  /// Each side has a spool of its own, which becomes its file.
+  /// Each side has its own spool, which becomes its file.
   std::function<void()> describe_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
     TokenSpool& train = documents.spool(0);
     TokenSpool& val = documents.spool(1);
@@ -227,7 +227,7 @@ class Preparation {
     };
   }
 
-  /// Both files are copies, but for train.bin where it is the beginning of the only spool.
+  /// Both files are copies, except train.bin if it is the beginning of the only spool.
   std::function<void()> copy_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
     TokenSpool& spool = documents.spool(0);
     const DocumentSplit split =
@@ -250,7 +250,7 @@ class Preparation {
     };
   }
 
-  /// Writes the sidecar of a token file and returns how many tokens that has.
+  /// Writes the sidecar of a token file and returns its number of tokens.
   uint64_t describe_tokens(const std::string& path, const TokenSpool::Summary& summary, uint64_t documents) const {
     TokenSidecar sidecar;
     sidecar.tokens = summary.tokens;
@@ -270,7 +270,7 @@ class Preparation {
   const PrepareOptions& options_;
   std::vector<InputFile> files_;
   uint64_t border_ = 0;
-  std::optional<DocumentSplit> split_;  // known before anything is encoded
+  std::optional<DocumentSplit> split_;  // if known before encoding
   bool single_text_ = false;
   SplitRule rule_;  // of documents
   std::unique_ptr<Tokenizer> tokenizer_;

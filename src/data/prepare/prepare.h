@@ -1,15 +1,13 @@
 #pragma once
 // Text files to token files: train.bin, val.bin, a sidecar for each, and tokenizer.json.
 //
-// One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, and no id separates
-// anything; of SplitRule it takes nothing. Otherwise each .txt file and each line of a .jsonl file is a document,
-// encoded as plain text (special tokens written in it are text) and followed by one end-of-text id; documents are split
-// by SplitRule. Memory: fixed buffers, 32 bytes per document, the longest document (which has a limit). A run that was
-// killed is gone on with by the same call.
-//
-// Input that can be read twice at little cost (see expected_documents()) is counted first, and the ids go straight into
-// the files that they belong to. Other input that is divided or reordered, or has malformed lines, is encoded into
-// OUTPUT/.prepare and copied from there: that takes the disk for the ids twice.
+// One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, without separator ids;
+// SplitRule does not apply. Otherwise each .txt file and each line of a .jsonl file is a document, encoded as plain
+// text (special tokens written in it are text) and followed by one end-of-text id; documents are split by SplitRule.
+// Memory: fixed buffers, 32 bytes per document, the longest document (which has a limit). The same call resumes a
+// killed run. Input that can be read twice at little cost (see expected_documents()) is counted first, and the ids are
+// written directly to their files. Other input that is split or reordered, or has malformed lines, is encoded into
+// OUTPUT/.prepare and copied from there, which needs disk space for the ids twice.
 
 #include <atomic>
 #include <cstdint>
@@ -29,17 +27,17 @@ struct PrepareOptions {
   std::string tokenizer;                ///< path, or "char": a vocabulary of the characters in the input
   TokenizerLoadOptions load;            ///< of that path
   std::string output;                   ///< folder
-  std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
+  std::optional<InputKind> input_kind;  ///< kind of every file; empty: by its name
   InputEncoding encoding = {};
   std::string json_key = "text";
-  std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names
+  std::string end_of_text;  ///< token between documents; empty: the tokenizer's
   SplitRule split;
   double train_fraction = 0.9;               ///< of the characters of a single text; 1: no val.bin
-  uint64_t most_documents = 0;               ///< > 0: the first ones only
-  uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
+  uint64_t most_documents = 0;               ///< > 0: only the first ones
+  uint64_t most_bytes = kMostDocumentBytes;  ///< limit of a document that must be in memory completely
   bool strict = false;                       ///< the first malformed line stops
   int threads = 1;
-  const std::atomic<bool>* stop = nullptr;  ///< set from outside: stop
+  const std::atomic<bool>* stop = nullptr;  ///< set by the caller to stop
 };
 
 struct PrepareReport {
@@ -50,8 +48,8 @@ struct PrepareReport {
   double load_seconds = 0, seconds = 0;  ///< tokenizer load; everything else
 };
 
-/// Throws Error::usage, Error::io, Error::data, Error::locked, Error::stopped; then none of the results is left in the
-/// folder, and OUTPUT/.prepare only where a later run can go on with it.
+/// Throws Error::usage, Error::io, Error::data, Error::locked, Error::stopped; the folder then has no results, and
+/// OUTPUT/.prepare remains only if a later run can resume from it.
 PrepareReport prepare(const PrepareOptions& options);
 
 }  // namespace trireme

@@ -20,8 +20,9 @@ IndexedLayout layout_of(const TokenSpool& spool, const std::string& name) {
   IndexedLayout layout{.type = spool.width() == 2 ? IndexedType::u16 : IndexedType::i32};
   uint64_t begin = 0;
   for (const uint64_t end : spool.ends()) {
-    require(end - begin <= INT32_MAX, ErrorKind::data, "{}: document {} has {} ids, an indexed dataset holds up to {}",
-            name, layout.documents.size(), end - begin, INT32_MAX);
+    require(end - begin <= INT32_MAX, ErrorKind::data,
+            "{}: document {} has {} ids, but an indexed dataset supports at most {}", name, layout.documents.size(),
+            end - begin, INT32_MAX);
     if (end > begin) layout.lengths.push_back(static_cast<int32_t>(end - begin));
     layout.documents.push_back(static_cast<int64_t>(layout.lengths.size()));
     begin = end;
@@ -85,7 +86,7 @@ MegatronReport prepare_megatron(const MegatronOptions& options) {
       write_sidecar(outputs.path(name + ".bin"), sidecar_of(ids, name + ".bin", *tokenizer));
       report.tokens += ids.tokens();
     }
-    for (size_t key = 0; key < options.json_keys.size(); ++key)  // from here on nothing is left to go on with
+    for (size_t key = 0; key < options.json_keys.size(); ++key)  // from now on a later run cannot resume
       fs::rename(documents.spool(key).ids_path(),
                  outputs.path(fmt::format("{}_{}_document.bin", base, options.json_keys[key])));
     outputs.publish();

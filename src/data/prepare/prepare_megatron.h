@@ -1,5 +1,5 @@
 #pragma once
-// Text files to indexed datasets, as Megatron's and NeoX's preprocess_data.py writes them.
+// Converts text files to indexed datasets, like Megatron's and NeoX's preprocess_data.py.
 
 #include <atomic>
 #include <cstdint>
@@ -17,14 +17,14 @@ struct MegatronOptions {
   std::vector<std::string> inputs;  ///< see list_inputs()
   std::string tokenizer;
   TokenizerLoadOptions load;
-  std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
+  std::optional<InputKind> input_kind;  ///< kind of every file; empty: by its name
   InputEncoding encoding = {};
   std::string prefix;                          ///< PREFIX_KEY_document.bin, .idx and .bin.json (the sidecar)
-  std::vector<std::string> json_keys{"text"};  ///< one dataset for each
+  std::vector<std::string> json_keys{"text"};  ///< one dataset per key
   bool append_eod = false;
-  std::string end_of_text;                   ///< token for it; empty: the one that the tokenizer names
-  uint64_t most_documents = 0;               ///< > 0: the first ones only
-  uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
+  std::string end_of_text;                   ///< its token; empty: the tokenizer's
+  uint64_t most_documents = 0;               ///< > 0: only the first ones
+  uint64_t most_bytes = kMostDocumentBytes;  ///< limit of a document that must be in memory completely
   bool strict = false;
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;
@@ -37,7 +37,7 @@ struct MegatronReport {
   double load_seconds = 0, seconds = 0;
 };
 
-/// Each document is one sequence, in input order; one without an id has no sequence. What is half done lies in a folder
+/// Each document is one sequence, in input order; one without ids has no sequence. Unfinished work is in a folder
 /// .NAME.prepare beside the results. Throws as prepare().
 MegatronReport prepare_megatron(const MegatronOptions& options);
 

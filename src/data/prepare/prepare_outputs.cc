@@ -19,7 +19,7 @@ void PrepareOutputs::publish() const {
   for (const std::string& name : old_) {
     const fs::path old = folder_ / name;
     if (!fs::exists(old)) continue;
-    log::warning("removed {} of an earlier preparation: this one has no such file", old.string());
+    log::warning("removed {} of an earlier preparation: this one does not write it", old.string());
     fs::remove(old);
     fs::remove(sidecar_path(old.string()));
   }

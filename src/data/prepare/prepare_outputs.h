@@ -1,5 +1,5 @@
 #pragma once
-// The files that one preparation leaves in its folder: made elsewhere, then moved there all at once.
+// The result files of a preparation: written elsewhere, then moved to their folder together.
 
 #include <filesystem>
 #include <string>
@@ -12,11 +12,11 @@ class PrepareOutputs {
   /// making: a folder of the same file system, emptied first.
   PrepareOutputs(std::filesystem::path folder, std::filesystem::path making);
 
-  /// Where to write the file of that name.
+  /// The path at which to write the file of that name.
   std::string path(const std::string& name) const { return (making_ / name).string(); }
-  /// A token file of an earlier preparation, and its sidecar, would not belong to this one: publish() removes them.
+  /// Marks a token file of an earlier preparation, and its sidecar, for removal by publish().
   void remove_old(const std::string& name) { old_.push_back(name); }
-  /// Moves everything to its place. Throws Error::io.
+  /// Moves all files to their places. Throws Error::io.
   void publish() const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// How far a long job over input bytes is: a bar on a terminal, a plain line now and then elsewhere; on stderr.
+// Progress of a long job over input bytes, on stderr: a bar on a terminal, otherwise an occasional line.
 
 #include <cstdint>
 #include <functional>
@@ -13,14 +13,14 @@ class ProgressBar {
  public:
   /// total_bytes 0: unknown, no ETA.
   ProgressBar(std::string task, uint64_t total_bytes);
-  /// Ends the line of a bar that is still there.
+  /// Ends the line of a visible bar.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// What is being worked on, asked for only when a line is printed.
+  /// Describes the current work; called only when a line is printed.
   using Subject = std::function<std::string()>;
-  /// Prints when it is time to.
+  /// Prints if a line is due.
   void update(uint64_t bytes, uint64_t documents, const Subject& subject = {});
 
  private:

@@ -12,7 +12,7 @@ namespace trireme {
 DocumentSplit split_documents(uint64_t documents, const SplitRule& rule) {
   require(documents > 0, ErrorKind::data, "the input has no documents");
   require(rule.val_fraction >= 0 && rule.val_fraction < 1, ErrorKind::usage,
-          "--val-fraction is {}, a number from 0 to below 1 was expected", rule.val_fraction);
+          "--val-fraction is {}, expected a number from 0 to below 1", rule.val_fraction);
   const auto val = static_cast<uint64_t>(std::ceil(rule.val_fraction * static_cast<double>(documents)));
   require(val < documents, ErrorKind::data,
           "--val-fraction {} of {} leaves none for training; give more documents or --val-fraction 0",

@@ -1,5 +1,5 @@
 #pragma once
-// Which documents go to val.bin and in which order both files hold theirs.
+// Chooses the documents of val.bin and the order of documents in both files.
 
 #include <cstdint>
 #include <string>
@@ -8,8 +8,8 @@
 namespace trireme {
 
 enum class DocumentOrder {
-  input,        ///< as they were read
-  openwebtext,  ///< as the permutation has them, the way the published OpenWebText files were written
+  input,        ///< in the order of reading
+  openwebtext,  ///< in the order of the permutation, like the published OpenWebText files
 };
 
 struct SplitRule {
@@ -23,8 +23,8 @@ struct DocumentSplit {
 };
 
 /// The first ceil(val_fraction * documents) of numpy's default_rng(seed).permutation(documents) are validation, the
-/// rest is training: what train_test_split of Hugging Face datasets does. Throws Error::data when one side would be
-/// empty (val_fraction 0: all training).
+/// rest is training, like train_test_split of Hugging Face datasets. Throws Error::data if one side would be empty
+/// (val_fraction 0: all training).
 DocumentSplit split_documents(uint64_t documents, const SplitRule& rule);
 
 /// The rule in words, for the sidecar.

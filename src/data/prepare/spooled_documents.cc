@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr double kSyncSeconds = 60;
 
-/// Everything that the ids depend on: the work of another job is of no use.
+/// Everything that the ids depend on: work of a different job cannot be reused.
 std::string describe_job(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
                          const SpooledDocuments::Options& options) {
   const DocumentEncoding& encoding = options.encoding;
@@ -75,11 +75,11 @@ bool SpooledDocuments::restore_from(const Json& saved) {
   try {
     open_spools(saved);
     options_.encoding.from = state_from(saved);
-    log::info("going on where an earlier run was stopped, after {}",
+    log::info("resuming where an earlier run stopped, after {}",
               count_text(options_.encoding.from.counts.documents, "document"));
     return true;
   } catch (const std::exception& e) {
-    log::warning("cannot go on where an earlier run was stopped: {}; starting from the beginning", e.what());
+    log::warning("cannot resume where an earlier run stopped: {}; starting from the beginning", e.what());
     return false;
   }
 }
@@ -96,7 +96,7 @@ void SpooledDocuments::restore() {
   open_spools({});
 }
 
-/// What was written survives the end of this process; that it survives a power cut too is seen to now and then.
+/// Saved work survives the end of this process; occasional syncs make it survive a power cut, too.
 void SpooledDocuments::save(const EncodingState& state) {
   Json written = to_json(state);
   written["spools"] = Json::array();
@@ -126,7 +126,7 @@ const DocumentCounts& SpooledDocuments::encode() {
     sinks.push_back(&divided.emplace(options_.apart, options_.encoding.from.counts.documents, options_.encoding.width,
                                      *spools_[0], *spools_[1]));
   const EncodingState state = encode_documents(files_, tokenizer_, options_.encoding, sinks);
-  // A run that is killed while it copies its results need not encode again.
+  // A run killed while it copies its results need not encode again.
   if (readable_again && work_.has_saved() && !options_.kept) save(state);
   return counts_ = state.counts;
 }
@@ -153,7 +153,7 @@ void SpooledDocuments::run(const std::function<void()>& body) {
     if (worth_keeping && work_.has_saved()) work_.keep();
     if (e.kind() != ErrorKind::stopped) throw;
     fail(ErrorKind::stopped, "{}; {}", e.what(),
-         work_.has_saved() ? "the same command goes on from there" : "nothing of this run is left");
+         work_.has_saved() ? "the same command resumes from there" : "nothing of this run is left");
   }
 }
 

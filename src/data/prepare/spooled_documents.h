@@ -1,6 +1,5 @@
 #pragma once
-// The documents of the input, encoded into one spool for each key (or two for the only one); a killed run is gone on
-// with.
+// Encodes the documents of the input into one spool per key (or two for a single key); resumes a killed run.
 
 #include <memory>
 #include <string>
@@ -19,26 +18,26 @@ class SpooledDocuments {
   struct Options {
     std::string work_folder;
     std::string tokenizer;        ///< path, for messages
-    bool kept = false;            ///< the spools' files of ids become token files
-    std::vector<uint64_t> apart;  ///< of the only key: numbers of the documents for a second spool, ascending
+    bool kept = false;            ///< the spools' id files become token files
+    std::vector<uint64_t> apart;  ///< with a single key: numbers of the documents for a second spool, ascending
     DocumentEncoding encoding;
   };
 
-  /// Standard input cannot be read again: with it nothing is saved. All arguments must outlive the object.
+  /// Saves nothing with standard input, which cannot be read again. All arguments must outlive the object.
   SpooledDocuments(const std::vector<InputFile>& files, const Tokenizer& tokenizer, Options options);
 
-  /// Encodes what an earlier run has not. Throws as encode_documents(), and Error::locked.
+  /// Encodes documents that an earlier run has not. Throws as encode_documents(), and Error::locked.
   const DocumentCounts& encode();
-  /// Of that key; where there are documents apart, spool 1 has those and spool 0 the others.
+  /// The spool of a key; with `apart`, spool 1 has those documents and spool 0 the others.
   TokenSpool& spool(size_t number) { return *spools_[number]; }
   /// Writes documents of the only key to a token file; see TokenSpool::write().
   TokenSpool::Summary write(const std::string& path, std::span<const uint64_t> documents,
                             const std::function<void()>& keep_going);
-  /// For results in the making: they vanish with the work.
+  /// Folder for unfinished results, removed with the work.
   std::string work_file(const std::string& name) const { return work_.file(name); }
 
-  /// Runs `body`, which encodes and writes the results. After a stop, or where the disk failed, what was saved stays
-  /// for a later run, else nothing does. Throws what the body throws; the message of a stop says which.
+  /// Runs `body`, which encodes and writes the results. After a stop or a disk error saved work stays for a later run,
+  /// otherwise it is removed. Rethrows the body's exception; the message of a stop tells which.
   void run(const std::function<void()>& body);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kBlock = 512;
 constexpr uint64_t kLongestName = uint64_t{1}
-                                  << 20;  // of a long name or a pax header; real ones have a few hundred bytes
+                                  << 20;  // of a long name or a pax header; usual ones have a few hundred bytes
 
 // Byte offsets in a header block.
 constexpr size_t kName = 0, kNameSize = 100, kSize = 124, kSizeSize = 12, kChecksum = 148, kChecksumSize = 8,
@@ -21,7 +21,7 @@ constexpr size_t kName = 0, kNameSize = 100, kSize = 124, kSizeSize = 12, kCheck
 
 std::string text_of(const char* field, size_t size) { return std::string(field, strnlen(field, size)); }
 
-/// Octal digits between blanks, or a big-endian number behind a byte 0x80; nothing for anything else.
+/// Octal digits between blanks, or a big-endian number after a byte 0x80; empty for anything else.
 std::optional<uint64_t> parse_number(const char* field, size_t size) {
   uint64_t value = 0;
   if (static_cast<uint8_t>(field[0]) == 0x80) {
@@ -40,7 +40,7 @@ std::optional<uint64_t> parse_number(const char* field, size_t size) {
   return value;
 }
 
-/// The sum of the header's bytes, its checksum field taken as blanks.
+/// The sum of the header's bytes, with blanks for its checksum field.
 uint64_t checksum_of(const char* block) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kBlock; ++i) {
@@ -50,7 +50,7 @@ uint64_t checksum_of(const char* block) {
   return sum;
 }
 
-/// The value of a key in the lines "LENGTH KEY=VALUE\n" of a pax header; empty if it is not there.
+/// The value of a key in the lines "LENGTH KEY=VALUE\n" of a pax header; empty if missing.
 std::string pax_value(std::string_view text, std::string_view key) {
   std::string found;
   while (!text.empty()) {
@@ -80,22 +80,22 @@ bool TarReader::read_block(char* block) {
     if (n == 0) break;
     have += n;
   }
-  require(have == 0 || have == kBlock, ErrorKind::data, "{} is cut off in a header", path_);
+  require(have == 0 || have == kBlock, ErrorKind::data, "{} is truncated in a header", path_);
   return have == kBlock;
 }
 
 void TarReader::read_exactly(char* to, size_t size) {
   while (size > 0) {
     const size_t n = from_->read(to, size);
-    require(n > 0, ErrorKind::data, "{} is cut off in {}", path_, name_);
+    require(n > 0, ErrorKind::data, "{} is truncated in {}", path_, name_);
     to += n;
     size -= n;
   }
 }
 
-/// The content of an entry that describes the next one.
+/// The content of an entry that describes the next entry.
 std::string TarReader::read_body(uint64_t size) {
-  require(size <= kLongestName, ErrorKind::data, "{}: a name in it claims {} bytes", path_, size);
+  require(size <= kLongestName, ErrorKind::data, "{}: a name in it declares {} bytes", path_, size);
   std::string body(size, '\0');
   read_exactly(body.data(), body.size());
   char padding[kBlock];
@@ -121,7 +121,7 @@ bool TarReader::next() {
   while (read_block(block)) {
     if (std::all_of(block, block + kBlock, [](char c) { return c == 0; })) return false;
     require(checksum_of(block) == parse_number(block + kChecksum, kChecksumSize), ErrorKind::data, "{} {}", path_,
-            first_ ? "is no tar archive" : "is damaged: the checksum of a header is wrong");
+            first_ ? "is not a tar archive" : "is damaged: the checksum of a header is wrong");
     first_ = false;
     const std::optional<uint64_t> stated = parse_number(block + kSize, kSizeSize);
     require(stated.has_value(), ErrorKind::data, "{} is damaged: a header has no number for the size", path_);
@@ -135,7 +135,7 @@ bool TarReader::next() {
     }
     name_ = text_of(block + kName, kNameSize);
     const std::string prefix = text_of(block + kPrefix, kPrefixSize);
-    // GNU's own form has other things in the prefix's place; its magic ends with a blank.
+    // GNU's format has other fields in place of the prefix; its magic ends with a blank.
     if (!prefix.empty() && std::string_view(block + kMagic, 6) == std::string_view("ustar\0", 6))
       name_ = prefix + "/" + name_;
     if (!long_name.empty()) name_ = long_name;
@@ -144,7 +144,7 @@ bool TarReader::next() {
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
       require(error == std::errc(), ErrorKind::data, "{}: {} has a size of \"{}\"", path_, name_, text);
     }
-    require(size <= uint64_t{1} << 62, ErrorKind::data, "{}: {} claims {} bytes", path_, name_, size);
+    require(size <= uint64_t{1} << 62, ErrorKind::data, "{}: {} declares {} bytes", path_, name_, size);
     size_ = left_ = size;
     padding_ = padding_of(size);
     if (type == '0' || type == '\0' || type == '7') return true;
@@ -153,14 +153,14 @@ bool TarReader::next() {
     long_name.clear();
     pax.clear();
   }
-  require(!first_, ErrorKind::data, "{} is no tar archive: it is empty", path_);
+  require(!first_, ErrorKind::data, "{} is not a tar archive: it is empty", path_);
   return false;
 }
 
 size_t TarReader::read(char* to, size_t size) {
   if (left_ == 0) return 0;
   const size_t n = from_->read(to, std::min<uint64_t>(size, left_));
-  require(n > 0, ErrorKind::data, "{} is cut off in {}", path_, name_);
+  require(n > 0, ErrorKind::data, "{} is truncated in {}", path_, name_);
   left_ -= n;
   return n;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The regular files of a tar archive, front to back: the old form, ustar, GNU's long names and pax headers.
+// Reads the regular files of a tar archive in order: the old format, ustar, GNU's long names and pax headers.
 
 #include <cstdint>
 #include <memory>
@@ -14,13 +14,13 @@ class TarReader {
   /// `from`: the uncompressed archive; `path` names it in errors.
   TarReader(std::unique_ptr<ByteSource> from, std::string path);
 
-  /// Goes to the next regular file, past what was not read of the last one; false at the end. Throws Error::data (no
-  /// tar archive, damaged, cut off).
+  /// Goes to the next regular file, skipping the unread rest of the last one; false at the end. Throws Error::data (not
+  /// a tar archive, damaged, truncated).
   bool next();
-  /// Of the file that next() went to.
+  /// Name of the current file.
   const std::string& name() const { return name_; }
   uint64_t size() const { return size_; }
-  /// Reads on in that file; 0 at its end.
+  /// Reads from the current file; 0 at its end.
   size_t read(char* to, size_t size);
   uint64_t consumed() const { return from_->consumed(); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Standard input or another pipe as a file, where it must be read more than once.
+// Copies standard input or another pipe to a file, so that it can be read more than once.
 
 #include <cstddef>
 #include <string>
@@ -8,8 +8,8 @@ namespace trireme {
 
 class TemporaryCopy {
  public:
-  /// Reads `source` to its end into a file in the folder, removed with the object; its name has the number, one for
-  /// each copy, and ends like the source's, which says how it is compressed. Throws Error::io.
+  /// Copies `source` into a file in the folder, removed with the object. Its name has the number, different for each
+  /// copy, and the source's suffix, which shows the compression. Throws Error::io.
   TemporaryCopy(const std::string& folder, const std::string& source, size_t number);
   TemporaryCopy(const TemporaryCopy&) = delete;
   TemporaryCopy& operator=(const TemporaryCopy&) = delete;

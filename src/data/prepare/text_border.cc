@@ -31,7 +31,7 @@ bool begins_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) !=
 }  // namespace
 
 size_t count_characters(std::string_view text) {
-  // Eight bytes at a time, each counting its own place; a block is so short that no place of eight bits overflows.
+  // Eight bytes at a time, with one counter per byte; a block is short enough that no 8-bit counter overflows.
   constexpr uint64_t kOnes = 0x0101010101010101, kEven = 0x00FF00FF00FF00FF;
   constexpr size_t kWords = 64;
   uint64_t words[kWords];
@@ -64,7 +64,7 @@ size_t find_character(std::string_view text, size_t number) {
 uint64_t training_characters(const std::string& path, double fraction, int threads, const std::atomic<bool>* stop,
                              const InputEncoding& encoding) {
   require(fraction > 0 && fraction < 1, ErrorKind::usage,
-          "--train-fraction is {}, a number above 0 and up to 1 (no val.bin) was expected", fraction);
+          "--train-fraction is {}, expected a number above 0 and up to 1 (no val.bin)", fraction);
   const bool converted = compression_of(path) != Compression::none || !encoding.name.empty();
   const uint64_t characters =
       converted
@@ -72,7 +72,7 @@ uint64_t training_characters(const std::string& path, double fraction, int threa
           : sum_over_parts({path}, threads, [stop](FilePart part) { return count_in(part.source, part.bytes, stop); });
   const auto train = static_cast<uint64_t>(fraction * static_cast<double>(characters));
   require(train > 0 && train < characters, ErrorKind::data,
-          "{} has {} characters, too few to divide into training and validation", path, characters);
+          "{} has {} characters, too few to split into training and validation", path, characters);
   return train;
 }
 

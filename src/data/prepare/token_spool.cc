@@ -73,7 +73,7 @@ TokenSpool::Summary TokenSpool::write(const std::string& path, size_t documents,
                    [&](std::span<const std::byte> block) { summary.block_hashes.push_back(xxh3(block)); });
   std::vector<std::byte> copied(kCopyBytes);
   for (size_t i = 0; i < documents;) {
-    // Documents that follow each other in a spool are copied together.
+    // Adjacent documents of a spool are copied together.
     const auto [spool, first] = place_of(i);
     uint64_t last = first;
     for (++i; i < documents; ++i, ++last) {

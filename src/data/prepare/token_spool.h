@@ -1,5 +1,5 @@
 #pragma once
-// Ids of all documents in the order of reading, on disk, before it is known which file each document belongs to.
+// Ids of all documents on disk, in the order of reading, until each document's output file is known.
 
 #include <cstdint>
 #include <functional>
@@ -14,16 +14,16 @@
 
 namespace trireme {
 
-/// Three files in a work folder: NAME.ids; per document, where it ends: NAME.ends; per full block of a sidecar, its
-/// hash: NAME.hashes. 8 bytes of memory per document.
+/// Three files in a work folder: NAME.ids; NAME.ends, the end of each document; NAME.hashes, the hash of each full
+/// block of a sidecar. 8 bytes of memory per document.
 class TokenSpool final : public DocumentSink {
  public:
   struct Options {
     uint64_t width = 2;  ///< bytes of an id, 2 or 4
-    bool kept = false;   ///< move_first() will make the file of ids a token file
+    bool kept = false;   ///< move_first() will turn the id file into a token file
   };
 
-  /// `saved` is what state() said when the work folder was last saved; null: nothing was. Throws Error::io.
+  /// `saved`: the result of state() when the work folder was last saved; null: none. Throws Error::io.
   TokenSpool(const WorkFolder& folder, const std::string& name, Options options, const Json& saved);
 
   void append(std::span<const std::byte> ids, std::span<const size_t> ends) override;
@@ -31,16 +31,16 @@ class TokenSpool final : public DocumentSink {
   uint64_t documents() const { return ends_.size(); }
   uint64_t tokens() const { return tokens_; }
   uint64_t width() const { return width_; }
-  /// Id at which a document ends, by its number.
+  /// End of a document in ids, by its number.
   std::span<const uint64_t> ends() const { return ends_; }
   /// Path of the ids.
   const std::string& ids_path() const { return ids_.path(); }
 
-  /// What was appended survives the end of the process.
+  /// Makes appended data survive the end of the process.
   void flush();
-  /// It survives a power cut.
+  /// Makes appended data survive a power cut.
   void sync();
-  /// Describes what was appended, for a later run.
+  /// Describes the appended data for a later run.
   Json state() const;
 
   struct Summary {
@@ -52,17 +52,17 @@ class TokenSpool final : public DocumentSink {
     const TokenSpool* spool;
     uint64_t document;
   };
-  /// Writes so many documents, found by their number, to a token file that is not there yet, synced. Their spools were
-  /// flushed. Throws Error::io, Error::data when the file would be empty. `keep_going` is asked between blocks and may
-  /// throw.
+  /// Writes documents, found by their number, to a new token file and syncs it. Their spools must be flushed. Throws
+  /// Error::io, Error::data if the file would be empty. `keep_going` is called between blocks and may throw.
   static Summary write(const std::string& path, size_t documents, const std::function<Place(size_t)>& place_of,
                        const std::function<void()>& keep_going);
 
-  /// Whether these are the first documents, in order: then their token file is the spool's own file, cut after them.
+  /// Whether these are the first documents in order: their token file is then the spool's own file, truncated after
+  /// them.
   bool begins_with(std::span<const uint64_t> documents) const;
-  /// What write() to that path would say of the first documents. Throws as it does.
+  /// What write() to that path would return for the first documents. Throws the same errors.
   Summary summary_of_first(const std::string& path, uint64_t documents);
-  /// Makes the spool's file the token file of the first documents. Nothing can be done with the spool afterwards.
+  /// Turns the spool's file into the token file of the first documents. The spool is unusable afterwards.
   void move_first(const std::string& path, uint64_t documents) { ids_.move(path, end_of_first(documents) * width_); }
 
  private:

@@ -15,7 +15,7 @@ struct Item {
   uint64_t faults = 0;
 };
 
-/// GPT-2's pattern may be cut between a letter and the white space after it, as in Tokenizer::cut().
+/// GPT-2's pattern allows cuts between a letter and the white space after it, as in Tokenizer::cut().
 size_t cut_before_space(std::string_view text, size_t near) {
   for (size_t i = near; i < text.size(); ++i) {
     const char before = static_cast<char>(text[i - 1] | 0x20);
@@ -54,8 +54,7 @@ PieceCounter count_pieces(const TrainingTextOptions& options) {
                                                }});
   if (faults > 0) log::warning("skipped {}", count_text(faults, "malformed line"));
   for (size_t i = 1; i < counters.size(); ++i) counters[0].merge(counters[i]);
-  require(counters[0].total() > 0, ErrorKind::data, "there is no text in the input ({})",
-          count_text(faults, "malformed line"));
+  require(counters[0].total() > 0, ErrorKind::data, "the input has no text ({})", count_text(faults, "malformed line"));
   return std::move(counters[0]);
 }
 

@@ -38,7 +38,7 @@ WorkFolder::WorkFolder(std::string path, std::string job) : path_(std::move(path
 }
 
 WorkFolder::~WorkFolder() {
-  std::error_code ignored;  // a destructor has no one to tell
+  std::error_code ignored;  // a destructor cannot report it
   if (!keep_) fs::remove_all(path_, ignored);
   close(lock_);
 }
@@ -65,7 +65,7 @@ std::optional<Json> WorkFolder::saved() const {
   if (!fs::exists(path)) return std::nullopt;
   Json state = read_json(path);
   if (state.is_object() && state.value("job", "") == job_) return state;
-  log::warning("{} is of a preparation with other input or other flags; it is removed", path_);
+  log::warning("{} belongs to a preparation with other input or flags; removed it", path_);
   return std::nullopt;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The folder in which a preparation keeps what it has done so far, so that a killed one goes on where it was. It lies
-// beside the results under a name that begins with a dot, belongs to one process at a time and is gone at the end.
+// The folder with a preparation's progress, from which a killed one resumes. It is beside the results, has a name that
+// begins with a dot, belongs to one process at a time and is removed at the end.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,21 +12,21 @@ namespace trireme {
 
 class WorkFolder {
  public:
-  /// Makes or takes over the folder. `job` says in words what is prepared, of which input and how; what another job
-  /// left there is removed. Throws Error::io, Error::locked when another process works there.
+  /// Creates or takes over the folder. `job` describes the preparation, its input and its options; removes another
+  /// job's files. Throws Error::io, Error::locked if another process works there.
   WorkFolder(std::string path, std::string job);
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
-  /// Removes the folder, unless keep() was called.
+  /// Removes the folder unless keep() was called.
   ~WorkFolder();
 
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  /// What the last save() of the same job said. Throws Error::io.
+  /// The state of the same job's last save(). Throws Error::io.
   std::optional<Json> saved() const;
-  /// Replaces it; survives a power cut.
+  /// Replaces the state; survives a power cut.
   void save(const Json& state);
   bool has_saved() const { return has_saved_; }
-  /// The folder stays for a later run.
+  /// Keeps the folder for a later run.
   void keep() { keep_ = true; }
 
  private:

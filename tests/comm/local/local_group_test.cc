@@ -131,7 +131,8 @@ TEST_F(LocalGroupTest, CallsThatDoNotFitAreNamedToEveryRank) {
   make(2);
   Handle reduction = member(0).all_reduce(view(a_), Reduction::sum), barrier = member(1).barrier();
   const std::string text =
-      "rank 0 on node0 called all_reduce (sum) of 2 f32 but rank 1 on node1 called barrier; every rank issues the same "
+      "rank 0 on node0 called all_reduce (sum) of 2 f32 but rank 1 on node1 called barrier; every rank must issue the "
+      "same "
       "calls in the same order";
   EXPECT_ERROR(reduction.wait("test"), ErrorKind::comm, text);
   EXPECT_ERROR(barrier.wait("test"), ErrorKind::comm, text);
@@ -139,7 +140,7 @@ TEST_F(LocalGroupTest, CallsThatDoNotFitAreNamedToEveryRank) {
          arrival = member(0).receive(View(a_.data(), DType::f32, Shape{1}), 1, 3);
   EXPECT_ERROR(arrival.wait("test"), ErrorKind::comm,
                "rank 1 on node1 called send of 2 f32 but rank 0 on node0 called receive of 1 f32; both sides of a "
-               "message name one type and length");
+               "message must name the same type and length");
   EXPECT_TRUE(departure.test());
 }
 
@@ -156,8 +157,7 @@ TEST_F(LocalGroupTest, ARevokedGroupFailsEveryPendingAndLaterCallNamingTheRank) 
   member(1).revoke(2, "its process was killed");
   member(0).revoke(1, "a later reason");
   const std::string text =
-      "rank 2 on node2 was lost: its process was killed; this group has ended, make another one of the ranks that are "
-      "left";
+      "rank 2 on node2 was lost: its process was killed; this group has ended, make a new one of the remaining ranks";
   EXPECT_ERROR(pending.wait("test"), ErrorKind::peer, "barrier: " + text);
   EXPECT_ERROR(also.wait("test"), ErrorKind::peer, "receive of 2 f32: " + text);
   for (size_t r = 0; r < 3; ++r) {
@@ -182,9 +182,9 @@ TEST(LocalGroup, GroupsSplitFromARevokedOneFailAndThoseItWasSplitFromDoNot) {
         if (rank.rank() < 2) {
           EXPECT_EQ(failure, "no error");
         } else {
-          EXPECT_EQ(failure,
-                    "barrier: rank 3 on d was lost: it hangs; this group has ended, make another one of the ranks that "
-                    "are left");
+          EXPECT_EQ(
+              failure,
+              "barrier: rank 3 on d was lost: it hangs; this group has ended, make a new one of the remaining ranks");
         }
         rank.world.barrier().wait("test");
       },
@@ -200,7 +200,7 @@ TEST_F(LocalGroupTest, AMemberDestroyedByAnExceptionIsLost) {
   } catch (const std::runtime_error&) {
   }
   EXPECT_ERROR(pending.wait("test"), ErrorKind::peer,
-               "barrier: rank 1 on node1 was lost: it gave the group up while an error was on its way; ");
+               "barrier: rank 1 on node1 was lost: it left the group because of an exception; ");
 }
 
 TEST_F(LocalGroupTest, AMemberThatHasLeftIsMissedOnlyByWhatNeedsIt) {
@@ -235,7 +235,7 @@ TEST_F(LocalGroupTest, WhatARankGivesUpIsNeverReadAndFailsForThoseThatNeedIt) {
   next.wait("test");
   EXPECT_EQ(b_, a_);  // the first one was taken back
   EXPECT_ERROR(member(1).all_reduce(view(b_), Reduction::sum).wait("test"), ErrorKind::peer,
-               "all_reduce (sum) of 2 f32: rank 0 on node0 has given it up");
+               "all_reduce (sum) of 2 f32: rank 0 on node0 has abandoned it");
   Handle lonely = member(1).send(view(a_), 0, 2);
   EXPECT_FALSE(lonely.test());
   lonely.abandon();

@@ -100,31 +100,31 @@ TEST_F(GlueReader, ReadsTheOtherTasks) {
 }
 
 TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
-  EXPECT_ERROR(
-      rows("mrpc"), ErrorKind::io,
-      "/train.tsv or " + folder_.path() + "/MRPC/train.tsv, nor train-*.parquet beside it; give the folder of ");
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::io,
+               "/train.tsv or " + folder_.path() +
+                   "/MRPC/train.tsv and train-*.parquet beside it are missing; give the folder of ");
   file("QQP/other.tsv", "");
   EXPECT_ERROR(rows("qqp"), ErrorKind::io,
-               "no file " + (folder_ / "QQP/train.tsv") + ", nor train-*.parquet beside it; ");
+               (folder_ / "QQP/train.tsv") + " and train-*.parquet beside it are missing; ");
   file("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n");
   EXPECT_ERROR(rows("rte"), ErrorKind::data,
                "train.tsv line 2: label \"maybe\", expected one of entailment, not_entail");
   file("SST-2/train.tsv", "text\tlabel\nfine\t1\n");
-  EXPECT_ERROR(rows("sst2"), ErrorKind::data, "no column \"sentence\"; its header has text, label");
+  EXPECT_ERROR(rows("sst2"), ErrorKind::data, "column \"sentence\" is missing; its header has text, label");
   file("WNLI/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t2\n");
   EXPECT_ERROR(rows("wnli"), ErrorKind::data, "label \"2\", expected a class from 0 to 1");
   file("QNLI/train.tsv", "index\tquestion\tsentence\tlabel\n");
   EXPECT_ERROR(rows("qnli"), ErrorKind::data, "the file has no rows");
-  EXPECT_ERROR(glue_task("squad"), ErrorKind::usage, "no task \"squad\" in GLUE; the tasks are cola, mnli,");
+  EXPECT_ERROR(glue_task("squad"), ErrorKind::usage, "\"squad\" is not a GLUE task; the tasks are cola, mnli,");
   EXPECT_ERROR(read_glue(glue_task("rte"), folder_ / "absent", GlueSplit::train), ErrorKind::io,
-               "give the folder that holds the GLUE tasks");
+               "give the folder of the GLUE tasks");
 }
 
 TEST_F(GlueReader, NamesFilesThatAreNoTables) {
   file("MRPC/train.tsv", std::string(8 << 20, '\xFF'));
-  EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv line 1: 8388608 bytes, a row has at most 4194304");
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv line 1: 8388608 bytes, expected at most 4194304");
   file("MRPC/train.tsv", "\xFF\xFE\x1b[31m\0binary");
-  EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv: no column \"#1 String\"; its header has \\xff\\xfe");
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv: column \"#1 String\" is missing; its header has \\xff\\xfe");
 }
 
 TEST(GlueFiles, HaveTheirPublishedNumbersOfRows) {
@@ -212,7 +212,7 @@ TEST_F(CustomFilesTest, RefusesRowsThatNoTableHas) {
   write_text(folder_ / "c.csv", "a,b\n" + std::string(8 << 20, 'x') + ",1\n");
   EXPECT_ERROR(read_text_table(folder_ / "c.csv"), ErrorKind::data, "c.csv record 2: a field of 8388608 bytes");
   write_text(folder_ / "d.json", "{\"a\":1}\n{\"a\":\"" + std::string(8 << 20, 'x') + "\"}\n");
-  EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388616 bytes, a row has at most");
+  EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388616 bytes, expected at most");
 }
 
 TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
@@ -220,13 +220,13 @@ TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
     return read_custom({.train = folder_ / name, .validation = "", .test = ""});
   };
   file("short.csv", "sentence1,label\na,1\nb\n");
-  EXPECT_ERROR(read("short.csv"), ErrorKind::data, "short.csv record 3: 1 fields, the header has 2");
+  EXPECT_ERROR(read("short.csv"), ErrorKind::data, "short.csv record 3: 1 fields, but the header has 2");
   file("open.csv", "sentence1,label\n\"a,1\n");
   EXPECT_ERROR(read("open.csv"), ErrorKind::data, "record 2: a quoted field does not end");
   file("none.csv", "sentence1,class\na,1\n");
-  EXPECT_ERROR(read("none.csv"), ErrorKind::data, "no column \"label\"");
+  EXPECT_ERROR(read("none.csv"), ErrorKind::data, "column \"label\" is missing");
   file("hole.json", "{\"a\": \"x\", \"label\": 1}\n{\"label\": 1}\n");
-  EXPECT_ERROR(read("hole.json"), ErrorKind::data, "hole.json row 2: \"a\" is missing or no text or number");
+  EXPECT_ERROR(read("hole.json"), ErrorKind::data, "hole.json row 2: \"a\" is missing or neither text nor number");
   file("one.csv", "a,label\nx,1\ny,1\n");
   EXPECT_ERROR(read("one.csv"), ErrorKind::data, "every label is \"1\"; at least two classes are needed");
   EXPECT_ERROR(read("t.txt"), ErrorKind::usage, "data files are .csv or .json");
@@ -234,7 +234,7 @@ TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
   file("t.csv", "a,label\nx,1\ny,0\n");
   file("v.csv", "a,label\nx,2\n");
   EXPECT_ERROR(read_custom({.train = folder_ / "t.csv", .validation = folder_ / "v.csv", .test = ""}), ErrorKind::data,
-               "v.csv row 1: the training file has no label \"2\"");
+               "v.csv row 1: label \"2\" does not occur in the training file");
 }
 
 /// The columns that are trained on, whatever the order and the format.
@@ -290,14 +290,14 @@ TEST_F(CustomFilesTest, ColumnsThatAreAskedForAreTaken) {
   const auto asked = [&](std::vector<std::string> texts) {
     return read_custom({.train = folder_ / "t.csv", .validation = "", .test = "", .texts = texts, .label = "class"});
   };
-  EXPECT_ERROR(asked({"c"}), ErrorKind::data, "no column \"c\"; it has idx, b, a, class");
+  EXPECT_ERROR(asked({"c"}), ErrorKind::data, "column \"c\" is missing; it has idx, b, a, class");
   EXPECT_ERROR(asked({"class"}), ErrorKind::usage, "both name \"class\"");
   file("numbers.csv", "idx,value,label\n0,1.5,0\n1,2.5,1\n");
   EXPECT_ERROR(read_custom({.train = folder_ / "numbers.csv", .validation = "", .test = ""}), ErrorKind::data,
-               "no column holds text: idx (numbers), value (numbers); name the one that is meant with --text-columns");
+               "text columns are missing: idx (numbers), value (numbers); select one with --text-columns");
   file("pair.csv", "sentence1,sentence2,label\na,1,0\nb,2,1\n");
   EXPECT_ERROR(read_custom({.train = folder_ / "pair.csv", .validation = "", .test = ""}), ErrorKind::data,
-               "the column \"sentence2\" holds numbers, text was expected");
+               "column \"sentence2\" has numbers, expected text");
 }
 
 TEST_F(CustomFilesTest, OtherSeparatorsAreNamedAndCanBeGiven) {
@@ -310,7 +310,7 @@ TEST_F(CustomFilesTest, OtherSeparatorsAreNamedAndCanBeGiven) {
       return read_custom({.train = folder_ / path, .validation = "", .test = "", .separator = given});
     };
     EXPECT_ERROR(read(0), ErrorKind::data,
-                 fmt::format("seem to be separated by a {}; say --csv-separator {}", name, name));
+                 fmt::format("seem to be separated by a {}; use --csv-separator {}", name, name));
     if (separator == ',') continue;
     EXPECT_EQ(read(separator).train.at(0).rows.at(0).first, "good, a") << name;
   }
@@ -328,8 +328,8 @@ TEST_F(CustomFilesTest, LabelsThatMayBeNumbersAreDoubted) {
     return read_custom({.train = folder_ / name, .validation = "", .test = ""}).doubt;
   };
   EXPECT_THAT(doubt("strings.json", strings),
-              testing::HasSubstr("labels like \"3.9\" are written as text, so that they are 40 classes"));
-  EXPECT_THAT(doubt("scores.csv", scores), testing::HasSubstr("40 rows have 40 distinct whole numbers as labels"));
+              testing::HasSubstr("labels like \"3.9\" are text, so they are 40 classes"));
+  EXPECT_THAT(doubt("scores.csv", scores), testing::HasSubstr("40 rows have 40 distinct integers as labels"));
   EXPECT_EQ(doubt("classes.csv", classes), "");
   EXPECT_EQ(doubt("words.csv", "s,label\nx,1.0 star\ny,2.0 stars\n"), "");
 }
@@ -368,7 +368,7 @@ TEST(GlueOfTheHub, NamesFileAndRowOfAWrongLabelAndMissingColumns) {
   std::filesystem::create_directory(folder / "cola");
   std::filesystem::copy_file(samples + "empty.parquet", folder / "cola/train.parquet");
   EXPECT_ERROR(read_glue(glue_task("cola"), folder.path(), GlueSplit::train), ErrorKind::data,
-               "cola/train.parquet: no column \"sentence\"; it has text (byte_array), label (int64)");
+               "cola/train.parquet: column \"sentence\" is missing; it has text (byte_array), label (int64)");
 }
 
 }  // namespace

@@ -88,10 +88,10 @@ TEST_F(Parts, OfADamagedArchiveAreRefused) {
   const std::string good = tar_of({{"a.txt", std::string(1000, 'x')}});
   const auto read = [&](const std::string& bytes) { return parts({write("x.tar", bytes)}); };
   EXPECT_ERROR(read("just text, and long enough for a header block" + std::string(600, '.')), ErrorKind::data,
-               "x.tar is no tar archive");
-  EXPECT_ERROR(read(""), ErrorKind::data, "x.tar is no tar archive: it is empty");
-  EXPECT_ERROR(read(good.substr(0, 300)), ErrorKind::data, "x.tar is cut off in a header");
-  EXPECT_ERROR(read(good.substr(0, 1200)), ErrorKind::data, "x.tar is cut off in a.txt");
+               "x.tar is not a tar archive");
+  EXPECT_ERROR(read(""), ErrorKind::data, "x.tar is not a tar archive: it is empty");
+  EXPECT_ERROR(read(good.substr(0, 300)), ErrorKind::data, "x.tar is truncated in a header");
+  EXPECT_ERROR(read(good.substr(0, 1200)), ErrorKind::data, "x.tar is truncated in a.txt");
   std::string damaged = good + good;
   damaged.resize(good.size());
   damaged[1536 + 3] = 'y';  // the header that the end block is taken for
@@ -206,7 +206,7 @@ std::string message_of(const std::function<void()>& body) {
 TEST_F(Parts, OfParquetAreLinesOfItsColumn) {
   write("broken.parquet", "PAR1");
   write("x.parquet", from_hex(kParquet));
-  EXPECT_ERROR(parts({folder_ / "broken.parquet"}), ErrorKind::data, "is no Parquet file or is damaged");
+  EXPECT_ERROR(parts({folder_ / "broken.parquet"}), ErrorKind::data, "is not a Parquet file or is damaged");
   EXPECT_EQ(parts({folder_ / "x.parquet"}),
             std::vector<std::string>{"x.parquet={\"text\": \"plain\"}\n"
                                      "{\"text\": \"line\\u000a\\\"quoted\\\" \\\\ \\u0001 \xC3\xA9\"}\n{}\n"});
@@ -214,8 +214,8 @@ TEST_F(Parts, OfParquetAreLinesOfItsColumn) {
     const std::vector<InputFile> files = list_inputs({folder_ / "x.parquet"});
     return message_of([&] { InputParts(files, {name}, {}).next(); });
   };
-  EXPECT_NE(of_column("body").find("x.parquet has no column \"body\""), std::string::npos) << of_column("body");
-  EXPECT_NE(of_column("id").find("column \"id\" holds int32, strings were expected"), std::string::npos);
+  EXPECT_NE(of_column("body").find("x.parquet: column \"body\" is missing"), std::string::npos) << of_column("body");
+  EXPECT_NE(of_column("id").find("column \"id\" has int32, expected strings"), std::string::npos);
 }
 
 TEST_F(Parts, AreNeverWhatThisProgramWrote) {
@@ -236,8 +236,7 @@ TEST_F(Parts, AreNeverWhatThisProgramWrote) {
   EXPECT_EQ(parts({folder_ / "*.json*"}), std::vector<std::string>{"enron.jsonl={}\n"});
   EXPECT_ERROR(list_inputs({folder_ / "*.bin.json"}), ErrorKind::io,
                "has only files that `trireme prepare` or a run wrote");
-  EXPECT_ERROR(list_inputs({folder_ / "train.bin.json"}), ErrorKind::usage,
-               "describes a token file that is made already");
+  EXPECT_ERROR(list_inputs({folder_ / "train.bin.json"}), ErrorKind::usage, "describes an existing token file");
 }
 
 TEST_F(Parts, AreConvertedOrRefusedByTheirEncoding) {
@@ -269,11 +268,11 @@ TEST_F(Parts, AreNamedByTheirSuffixesOrByTheUser) {
   EXPECT_EQ(kind_of("a.parquet"), InputKind::parquet);
   EXPECT_EQ(kind_of("enwik8"), std::nullopt);
   write("enwik8", "x");
-  EXPECT_ERROR(list_inputs({folder_ / "enwik8"}), ErrorKind::usage, "or say --input-format txt or jsonl");
+  EXPECT_ERROR(list_inputs({folder_ / "enwik8"}), ErrorKind::usage, "or use --input-format txt or jsonl");
   EXPECT_EQ(list_inputs({folder_ / "enwik8"}, InputKind::text)[0].kind, InputKind::text);
   EXPECT_EQ(list_inputs({"-"})[0].kind, InputKind::json_lines);
-  EXPECT_ERROR(list_inputs({"-,-"}), ErrorKind::usage, "standard input (-) can be given once");
-  EXPECT_ERROR(input_kind_from("csv"), ErrorKind::usage, "--input-format is csv; auto, txt or jsonl was expected");
+  EXPECT_ERROR(list_inputs({"-,-"}), ErrorKind::usage, "standard input (-) can only be given once");
+  EXPECT_ERROR(input_kind_from("csv"), ErrorKind::usage, "--input-format is csv; expected auto, txt or jsonl");
 }
 
 }  // namespace
