@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder in place of "/", removed at the end.
+/// A folder used as "/", removed at the end.
 class FakeRoot {
  public:
   FakeRoot() {

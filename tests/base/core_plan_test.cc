@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// n cores with `threads` hardware threads each, numbered as Linux does: first all first threads.
+/// n cores with `threads` hardware threads each, in Linux's numbering: all first threads come first.
 std::vector<Cpus> machine(int n, int threads = 1) {
   std::vector<Cpus> cores;
   for (int c = 0; c < n; ++c) {
@@ -24,7 +24,7 @@ Cpus range(int first, int last) {
   return cpus;
 }
 
-/// A request of one of `ranks` ranks that were all offered the same processors.
+/// A request of one of `ranks` ranks that were all given the same processors.
 CoreRequest request(int local_rank, int ranks, const Cpus& offered) {
   CoreRequest r;
   r.local_rank = local_rank;

@@ -1,4 +1,4 @@
-// The control channel between hubs and clients of one process, and strangers who knock at it.
+// The control channel between hubs and clients of one process, and connections without the secret.
 
 #include "comm/control.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// What one end was told.
+/// Notifications of one end.
 class Ending {
  public:
   ControlOptions options(double timeout = 10, const std::string& secret = "") {
@@ -35,7 +35,7 @@ class Ending {
     };
     return options;
   }
-  /// The loss after which this end left; nothing when it did not within the limit.
+  /// The loss after which this end left; empty if it did not within the limit.
   std::optional<Loss> wait(double limit_seconds = 20) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::duration<double>(limit_seconds), [&] { return left_; });
@@ -56,7 +56,7 @@ class Control : public ::testing::Test {
     return std::make_unique<ControlClient>(hub.addresses(), hub.secret(), rank, "node" + std::to_string(rank),
                                            &progress, ending.options(timeout));
   }
-  /// A connection that a rank's end would make, with nobody behind it.
+  /// A connection like a rank's, without a rank.
   static Socket knock(const ControlHub& hub, int rank, const std::string& secret) {
     std::string why;
     Socket socket = connect_to(hub.addresses()[0], 5, why);
@@ -69,7 +69,7 @@ class Control : public ::testing::Test {
     socket.send(encode(hello));
     return socket;
   }
-  /// The first message's kind; nothing when the connection is closed instead.
+  /// The kind of the first message; empty if the connection is closed instead.
   static std::optional<ControlKind> answer(const Socket& socket) {
     ControlStream stream;
     for (std::string bytes; socket.wait(20); bytes.clear()) {
@@ -130,7 +130,7 @@ TEST_F(Control, ASilentRankIsGivenUpAfterTheTimeout) {
 }
 
 TEST_F(Control, AHubThatDiesIsNamedByEveryClient) {
-  // A listener that welcomes and then is gone stands for rank 0.
+  // A listener that welcomes and then closes replaces rank 0.
   Socket listener = listen_on_free_port(true);
   const auto addresses = addresses_of(listener, true, "");
   std::thread hub([&] {

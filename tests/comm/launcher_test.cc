@@ -45,7 +45,7 @@ TEST(Launcher, RanksOfThisHostAreToldWhereTheStarterSaysThem) {
 
 TEST(Launcher, ASlurmAllocationAloneIsNoStep) {
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::none);
-  // The batch script: Slurm sets SLURM_PROCID there, and a step number from the top of the range in newer versions.
+  // The batch script: Slurm sets SLURM_PROCID there, newer versions also a step number from the top of the range.
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).kind, Launcher::Kind::none);
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "4294967291"}}).kind,
             Launcher::Kind::none);

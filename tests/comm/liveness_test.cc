@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Three ranks at times of our choice.
+/// Three ranks at chosen times.
 class LivenessRules : public ::testing::Test {
  protected:
   LivenessRules() {

@@ -14,7 +14,7 @@ TEST(SharedRegion, EveryRankReadsWhatTheOthersWrote) {
     rank.world.barrier().wait("the others");
     for (int r = 0; r < 3; ++r) {
       ASSERT_GE(region->of(r).size(), 10'000u);
-      EXPECT_EQ(region->of(r)[0], std::byte{0});  // no trace of how they found each other
+      EXPECT_EQ(region->of(r)[0], std::byte{0});  // the key is cleared
     }
     region->of(rank.rank())[9'999] = static_cast<std::byte>(rank.rank() + 1);
     rank.world.barrier().wait("the others");
@@ -24,7 +24,7 @@ TEST(SharedRegion, EveryRankReadsWhatTheOthersWrote) {
 
 TEST(SharedRegion, IsThereForAllRanksOrForNone) {
   run_local(3, [](RankContext& rank) {
-    // What a rank finds where another says that its memory is has another size: it is not that memory.
+    // The memory at the announced place has another size: it is not the other rank's.
     EXPECT_FALSE(SharedRegion::make(rank.world, rank.rank() == 1 ? 100'000 : 10'000));
     EXPECT_TRUE(SharedRegion::make(rank.world, 10'000));
   });

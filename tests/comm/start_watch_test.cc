@@ -39,7 +39,7 @@ TEST(StartWatch, OfSeveralHostsTellsThisOne) {
   EXPECT_EQ(describe({.ranks = 8, .host_ranks = 0, .here = {}}, 5), "waiting in MPI_Init for 5 s");
 }
 
-/// What a rank says that starts alone, and its exit code.
+/// Output and exit code of a rank that starts alone.
 std::pair<std::string, int> start_alone(const Launcher& launcher, const char* job) {
   int both[2];
   if (pipe(both) != 0) return {};

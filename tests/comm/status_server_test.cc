@@ -1,4 +1,4 @@
-// Who asks about a job from another terminal, and strangers who do.
+// Clients that ask about a job from another terminal, with and without the secret.
 
 #include "comm/status_server.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr double kPlenty = 20;  // seconds; nothing waits for it to pass
+constexpr double kPlenty = 20;  // seconds; only a limit
 
 std::string request(const std::string& secret, const std::string& what, const std::string& more = "") {
   return R"({"secret":")" + secret + R"(","do":")" + what + R"(","who":"ann on h1")" + more + "}";
@@ -97,7 +97,7 @@ TEST_F(Attends, AFollowerGetsTheLastLinesAndAllThatComeInTheirOrderAndTheEnd) {
   server->say("a \"new\" one");
   EXPECT_EQ(next(*call), R"({"line":"a \"new\" one"})");
   server->say("the last");
-  server->end("{\"state\": \"done\"}\n");  // as status.json has it
+  server->end("{\"state\": \"done\"}\n");  // as in status.json
   server.reset();
   EXPECT_EQ(next(*call), R"({"line":"the last"})");
   EXPECT_EQ(next(*call), R"({"end":{"state":"done"}})");
@@ -113,7 +113,7 @@ TEST_F(Attends, AFollowerWhoDoesNotReadHoldsNobodyUp) {
     server.say(line);
     ASSERT_EQ(next(*reader).size(), line.size() + 11) << i;
   }
-  // Cut off in the middle: what the system still held of it, then the end of the connection.
+  // Closed in the middle: the rest buffered by the system, then the end of the connection.
   while (sleeper->next(kPlenty)) {
   }
   EXPECT_TRUE(sleeper->closed());

@@ -1,4 +1,4 @@
-// What a token file without a sidecar is looked at for: other formats and numbers are named, legal ids are left alone.
+// Checks of token files without a sidecar: other formats and numbers are named, valid ids pass.
 
 #include <gmock/gmock.h>
 #include <zlib.h>
@@ -27,13 +27,13 @@ std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-/// All bytes of a literal, NULs too.
+/// All bytes of a literal, including NULs.
 template <size_t size>
 std::string raw(const char (&text)[size]) {
   return {text, size - 1};
 }
 
-/// Ids as texts have them: small ones are frequent.
+/// Ids as in texts: small ones are frequent.
 std::vector<uint32_t> text_ids(size_t count, uint32_t below, uint64_t seed = 1) {
   RandomStream random(seed);
   std::vector<uint32_t> ids(count);
@@ -116,7 +116,7 @@ class ForeignFiles : public testing::Test {
     write_text(folder_ / name, bytes);
     return folder_ / name;
   }
-  /// What opening says; empty where it opens. No vocabulary: ids alone tell.
+  /// The error of opening; empty if it opens. Without a vocabulary, so only the ids decide.
   std::string refusal(const std::string& name, const std::string& bytes) {
     const std::string path = write(name, bytes);
     try {
@@ -193,7 +193,7 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
       {"web page", "<!DOCTYPE html><html><body>404 not found</body></html>\n", "is a web page"},
   };
   for (const ForeignCase& c : cases) {
-    for (const char* name : {"train.bin", "train"}) {  // whatever it is called
+    for (const char* name : {"train.bin", "train"}) {  // with any name
       const std::string said = refusal(name, c.bytes);
       EXPECT_THAT(said, HasSubstr(c.said)) << c.name;
       EXPECT_THAT(said, HasSubstr(folder_ / name)) << c.name;
@@ -266,7 +266,7 @@ TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
   for (const ForeignCase& c : cases) EXPECT_THAT(refusal("train.bin", c.bytes), HasSubstr(c.said)) << c.name;
 }
 
-/// Legal files of nanoGPT, the odd ones among them.
+/// Valid files of nanoGPT, including unusual ones.
 TEST_F(ForeignFiles, LegalIdsAreLeftAlone) {
   const auto ramp = [](size_t count, uint32_t below) {
     std::vector<uint32_t> ids(count);

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Blend, ChoosesAsMegatronDoes) {
-  // printed by an independent computation with numpy's argmax
+  // from an independent computation with numpy's argmax
   const Blend blend({5, 3, 2}, 5000);
   std::vector<uint8_t> sets;
   std::vector<int64_t> samples;
@@ -85,7 +85,7 @@ TEST_F(IndexedSamples, AreTheDocumentsInTheOrderOfTheIndex) {
     options.sequence = 9;
     options.seed = 5;
     const IndexedSource source(options);
-    // All documents in the order of doc, ids back to back: sample k (before the shuffle) is 10 of them from 9 k on.
+    // All documents in the order of doc, ids concatenated: sample k (before the shuffle) is 10 of them from 9 k on.
     const NeoxIndex order(neox_index_stem(prefix, "", {"train", 40, 9, 5}));
     const IndexedDataset data(prefix);
     std::vector<int32_t> all;
@@ -139,9 +139,9 @@ TEST_F(IndexedSamples, OfSeveralSetsFollowTheWeights) {
   EXPECT_NE(source.name().find("3 "), std::string::npos);
 }
 
-// The first ids of the samples that NeoX's own classes (GPT2Dataset, BlendableDataset of ea7aefd) gave for one path
-// with a weight. Every count of samples is the last that its epochs give, so that the half per cent more takes another
-// one, and with it another order, than the same dataset without a weight.
+// The first ids of the samples of NeoX's classes (GPT2Dataset, BlendableDataset of ea7aefd) for one path with a weight.
+// Every number of samples is the last of its epochs, so that 0.5 % more needs another epoch, and so another order, than
+// the same dataset without a weight.
 TEST_F(IndexedSamples, OfOneSetWithAWeightAreThoseOfOneOfNeoxsPaths) {
   const struct {
     const char* part;
@@ -195,7 +195,7 @@ TEST_F(IndexedSamples, OfASplitComeFromItsDocuments) {
   };
   check("train", true);
   check("valid", false);
-  options.split = "50,50";  // other documents under the same names: made again
+  options.split = "50,50";  // other documents under the same names: created again
   options.part = "valid";
   const IndexedSource source(options);
   bool earlier = false;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kWords = 200, kPieces = 100;
 constexpr size_t kLength = 130;  // 128 tokens of text
 
-/// Ids by chance: words, pieces that go on with one, and a special token here and there.
+/// Random ids: words, pieces that continue a word, and occasional special tokens.
 class ChanceText final : public FileSource {
  public:
   explicit ChanceText(uint64_t special_of = 40) : special_of_(special_of) {}
@@ -155,7 +155,7 @@ TEST_F(MaskedSourceTest, HidesWholeWordsOrNone) {
     }
   }
   EXPECT_GT(words, 5000);
-  EXPECT_NEAR(static_cast<double>(all) / (300 * 125), 0.15, 0.005);  // what is left over is shorter than a word
+  EXPECT_NEAR(static_cast<double>(all) / (300 * 125), 0.15, 0.005);  // the rest is shorter than a word
 }
 
 TEST_F(MaskedSourceTest, HidesAtLeastOneTokenOfTheShortestText) {

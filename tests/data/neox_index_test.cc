@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// All expected values below were printed by numpy 2.4: RandomState, cumulative sums of the lengths, np.save.
+// All expected values below are from numpy 2.4: RandomState, cumulative sums of the lengths, np.save.
 
 constexpr int32_t kLengths[] = {35, 14, 38, 16, 9,  8,  36, 39, 27, 30, 16, 7,  12, 15, 39, 16, 27,
                                 13, 11, 1,  30, 20, 22, 18, 9,  1,  18, 39, 16, 14, 5,  0,  16, 4,

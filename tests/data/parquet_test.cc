@@ -24,7 +24,7 @@ std::optional<std::string> text_of(int row) {
   return text;
 }
 
-/// Every column as scripts/make_parquet_samples.py wrote it.
+/// Every column as written by scripts/make_parquet_samples.py.
 void expect_sample(const std::string& path) {
   const ParquetFile file(path);
   ASSERT_EQ(file.footer.rows, kRows);
@@ -157,7 +157,7 @@ TEST(Snappy, TakesCopiesThatOverlapAndRefusesWhatIsWrong) {
                                "\x05",
                                5),
                    7),
-            std::nullopt);  // cut off
+            std::nullopt);  // truncated
   EXPECT_EQ(unpack(std::string("\x03\x08"
                                "abc",
                                5),

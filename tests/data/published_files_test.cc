@@ -1,4 +1,4 @@
-// docs/data.sha256, the list of the published files that the recipes begin with.
+// docs/data.sha256, the list of the published files that the recipes use.
 
 #include <gtest/gtest.h>
 

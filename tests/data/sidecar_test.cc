@@ -28,7 +28,7 @@ class Sidecar : public testing::Test {
     s.split = "all of it";
     return s;
   }
-  /// The message of the error that reading the text as a sidecar raises.
+  /// The error message of reading the text as a sidecar.
   std::string error_of(const std::string& text) const {
     write_text(sidecar_path(bin_), text);
     try {

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// Weights large enough that the most probable token is no matter of rounding.
+/// Weights large enough that rounding does not change the most probable token.
 template <class T>
 std::vector<T> random_weights(const ParameterTable& table) {
   std::vector<T> weights(static_cast<size_t>(table.flat_count()));
@@ -58,7 +58,7 @@ struct Model {
     return out;
   }
 
-  /// Logits after `tokens`, of which the last `context` are seen, without any cache.
+  /// Logits after the last `context` of `tokens`, without a cache.
   std::vector<double> uncached(const std::vector<TokenId>& tokens) {
     const size_t rows = std::min(tokens.size(), static_cast<size_t>(spec.context));
     std::vector<int32_t> ids(tokens.end() - static_cast<std::ptrdiff_t>(rows), tokens.end()), positions(rows),

@@ -69,7 +69,7 @@ TEST_F(Fetching, TakesThePartsThatAnIndexNames) {
 TEST_F(Fetching, GoesOnWhereTheConnectionBroke) {
   std::atomic<int> breaks = 0;
   hub_.trick_elsewhere([&](const WebRequest& request) -> std::optional<WebReply> {
-    if (breaks >= 7) return std::nullopt;  // more often than there are attempts: each one brings something
+    if (breaks >= 7) return std::nullopt;  // more often than the number of attempts: each one makes progress
     ++breaks;
     const std::string range = request.header("range");
     const size_t from = range.empty() ? 0 : std::stoul(range.substr(6));
@@ -305,7 +305,7 @@ TEST_F(Fetching, OfTwoProcessesOneFetchesAndTheOtherWaits) {
     return std::nullopt;
   });
   testing::internal::CaptureStderr();
-  std::vector<std::thread> threads;  // each opens the lock's file for itself, as processes do
+  std::vector<std::thread> threads;  // each opens the lock file separately, as processes do
   std::atomic<int> good = 0;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] { good += read_text(fetch_gpt2().folder + "/model.safetensors") == weights_ ? 1 : 0; });
@@ -329,7 +329,7 @@ TEST_F(Fetching, CanBeEnded) {
   EXPECT_LT(seconds_since(start), 5);
 }
 
-/// A small file system, where the test may mount one.
+/// A small file system, if the test may mount one.
 TEST_F(Fetching, SaysThatTheDiskIsTooSmallBeforeAndWhileItFills) {
   const std::string disk = folder_ / "disk";
   fs::create_directory(disk);
@@ -342,7 +342,7 @@ TEST_F(Fetching, SaysThatTheDiskIsTooSmallBeforeAndWhileItFills) {
   const auto fetch_large = [&] { return fetch(settings_, repository, "main", ModelSelection(), [] {}); };
   EXPECT_ERROR(fetch_large(), ErrorKind::io, "large needs 18.8 MB more in ");
   EXPECT_EQ(gets_elsewhere(), 0u);
-  // Somebody else fills it between the look and the end.
+  // Another program fills it between the check and the end.
   fs::remove_all(settings_.cache);
   const std::string filler = disk + "/filler";
   hub_.add("models/small", "config.json", "{}");

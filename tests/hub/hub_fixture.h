@@ -1,5 +1,5 @@
 #pragma once
-// A hub with a model, and settings that lead there.
+// A hub with a model, and settings for it.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class WithHub : public testing::Test {
   std::string blob(const std::string& contents, bool large) const {
     return Cache(settings_.cache, gpt2_).blob(hub_hash(contents, large));
   }
-  /// What a failed fetch may leave: nothing that is found again as a file of the model.
+  /// Checks that a failed fetch leaves no files of the model.
   void expect_unpublished() const {
     EXPECT_FALSE(std::filesystem::exists(blob(weights_, true)));
     EXPECT_FALSE(find_snapshot(settings_, gpt2_, "main", ModelSelection()));

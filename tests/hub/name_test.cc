@@ -17,7 +17,7 @@ TEST(HubName, IsToldFromPathsOfOnesOwn) {
         "~/model", "nosuch/model.safetensors", "model.ckpt", "nosuch/run.yaml", "nosuch/x/", "/nosuch"})
     EXPECT_FALSE(looks_like_name(path)) << path;
   std::filesystem::create_directory("hub-test-runs");
-  EXPECT_FALSE(looks_like_name("hub-test-runs/first"));  // a folder that is here is meant
+  EXPECT_FALSE(looks_like_name("hub-test-runs/first"));  // an existing folder is meant
   std::filesystem::remove("hub-test-runs");
 }
 

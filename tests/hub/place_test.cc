@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// What names mean, with the variables that a user sets.
+/// The meaning of names, with the user's variables.
 class Places : public WithHub {
  protected:
   Places() {
@@ -46,7 +46,7 @@ TEST_F(Places, OfAModelAreTheFolderThenTheCacheThenTheHub) {
   const size_t asked = requests();
   EXPECT_GT(asked, 0u);
   EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
-  EXPECT_EQ(place_of_model("models/gpt2").path, snapshot("models--gpt2"));  // where nanoGPT's init_from looks
+  EXPECT_EQ(place_of_model("models/gpt2").path, snapshot("models--gpt2"));  // the place of nanoGPT's init_from
   EXPECT_EQ(place_of_tokenizer("gpt2").path, snapshot("models--gpt2"));
   EXPECT_EQ(requests(), asked);
   fs::create_directory("gpt2");
@@ -101,7 +101,7 @@ TEST_F(Places, OfWhatMayBeAMistypedPathAreAskedForOnce) {
 
 TEST_F(Places, OfAModelWithoutItsTokenizerAreCompletedWhereTheHubCanBeAsked) {
   place_of_model("gpt2");
-  fs::remove(snapshot("models--gpt2") + "/tokenizer.json");  // as Python leaves it that has loaded the weights only
+  fs::remove(snapshot("models--gpt2") + "/tokenizer.json");  // as after Python has loaded only the weights
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
   EXPECT_FALSE(fs::exists(snapshot("models--gpt2") + "/tokenizer.json"));

@@ -40,7 +40,7 @@ TEST(HubSettings, FindTheToken) {
     settings_of({{"HF_HOME", "/absent"}, {"HF_TOKEN", "hf_a\r\nX-Evil: 1"}});
     ADD_FAILURE() << "a token of two lines was taken";
   } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()).find("hf_a"), std::string::npos) << e.what();  // never printed
+    EXPECT_EQ(std::string(e.what()).find("hf_a"), std::string::npos) << e.what();  // must not be printed
   }
 }
 

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// A model of which some parameters have several values of the norm.
+/// A model in which some parameters have several values of the norm.
 Spec wide_spec() {
   Spec spec = tiny_spec();
   spec.width = 256;
@@ -29,7 +29,7 @@ TEST(GradientNorm, OfOwnersHasTheBitsOfOneRank) {
   const View flat{std::span(gradients), {table.flat_count()}};
   const auto borders = norm_borders(table);
   ASSERT_GT(borders.size(), table.all().size() + 4) << "some parameters are cut";
-  double expected = 0;  // as ops.h and the contract say, written out
+  double expected = 0;  // by the definition in ops.h and the header
   for (const Parameter& parameter : table.all()) {
     double sum = 0;
     for (int64_t at = 0; at < parameter.count(); at += kNormChunk) {
@@ -49,7 +49,7 @@ TEST(GradientNorm, OfOwnersHasTheBitsOfOneRank) {
       Context context;
       std::vector<double> values;
       for (int r = 0; r < ranks; ++r) {
-        // What a rank does not own may hold anything.
+        // Elements that a rank does not own may have any value.
         std::vector<float> own(gradients.size(), 1e9f);
         for (const auto& [begin, end] : ownership.owned_by(r))
           std::copy(gradients.begin() + begin, gradients.begin() + end, own.begin() + begin);

@@ -48,7 +48,7 @@ TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
               const auto group = rank.reporting_group();
               std::vector<float> gradients(kCount);
               const Ownership ownership(borders, size, 2'000, 300);
-              // Every second step by another reducer: in memory that the ranks share.
+              // Every second step by another reducer, which uses shared memory.
               Reducer messages(view(gradients), *group, *test_ops(), ownership, {.wire = wire, .chunk_bytes = 700});
               const auto other_group = rank.reporting_group();
               Reducer shared(view(gradients), *other_group, *test_ops(), ownership,
@@ -70,7 +70,7 @@ TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
   }
 }
 
-/// No new descriptors for anyone while it lives.
+/// While it exists no new descriptors can be opened.
 class NoDescriptors {
  public:
   NoDescriptors() {

@@ -76,7 +76,7 @@ void OptimizerTest::expect_definition(bool decay_all) {
   const double lr = 1e-2, clip = 1.0 / (norm + 1e-6);
   ASSERT_LT(clip, 1);
   optimizer.update(context_, lr, 1, norm);
-  // At t = 1 both moments are divided by what they were multiplied with: the step is lr g / (|g| + eps).
+  // At t = 1 the corrections cancel the factors of both moments: the step is lr g / (|g| + eps).
   for (const Parameter& p : table_.all()) {
     for (int64_t i = 0; i < p.count(); ++i) {
       const double g = clip * gradient(p, i), w = before[static_cast<size_t>(p.offset + i)];

@@ -60,7 +60,7 @@ TEST(RateSchedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
 }
 
 // Rates of transformers' optimization.py (get_polynomial_decay_schedule_with_warmup and its siblings), computed by its
-// formulas in Python: peak 2e-5, 10 of 100 steps warm up where nothing else is said.
+// formulas in Python: peak 2e-5, by default 10 of 100 steps warm up.
 TEST(TransformersSchedule, IsItsOwn) {
   const int64_t steps[] = {0, 5, 10, 11, 55, 99, 100, 101};
   struct Case {
@@ -141,8 +141,8 @@ TEST(NeoxSchedule, IsItsOwnToTheLastBit) {
   }
 }
 
-// Computed by NeoX's own class (AnnealingLR of ea7aefd): peak 1e-3, minimum 1e-4, 20 updates, warm-ups of none, of a
-// part of an update, and of one.
+// Computed by NeoX's class (AnnealingLR of ea7aefd): peak 1e-3, minimum 1e-4, 20 updates, warm-ups of none, of a part
+// of an update, and of one.
 TEST(NeoxSchedule, WithoutAWarmUpTheFirstUpdateHasThePeak) {
   const int64_t updates[] = {0, 1, 2, 20};
   const struct {

@@ -1,4 +1,5 @@
-// Weights and gradients that data ranks share: what each holds at a time, and that it is what everyone would have.
+// Weights and gradients sharded over data ranks: what each holds at a time, and that values equal those without
+// sharding.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -95,7 +96,7 @@ TEST_P(SharedState, WeightsAreThereWhenALayerNeedsThemAndOfTwoLayersAtATime) {
           EXPECT_LE(resident(state.weights()), most + page_ends(kept)) << "group " << at;
         }
       }
-      // Everyone's elements but the own ones arrive once a pass, and every own one leaves for two others.
+      // All other ranks' elements arrive once per pass, and every own element is sent to two others.
       const size_t sent = 2 * owned * 3;
       EXPECT_EQ(weights.bytes_sent(), sent);
       size_t seen = 0;

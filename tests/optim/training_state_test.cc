@@ -70,7 +70,7 @@ TEST(TrainingState, SplitMastersAreExactAtEveryRemainder) {
   TrainingState state(table, DType::bf16, false);
   const Parameter& parameter = table.find("embedding.token.weight");
   const auto n = static_cast<size_t>(parameter.stored_shape.count());
-  // Every value of the low half, ties included, under a few high halves: signs, a carry into the exponent, infinities.
+  // Every value of the low half, including ties, with a few high halves: signs, a carry into the exponent, infinities.
   for (const uint32_t high : {0x0000u, 0x3F80u, 0x3FFFu, 0xBFFFu, 0x7F7Fu, 0x7F80u, 0xFF80u}) {
     for (uint32_t low = 0; low < 0x10000; low += static_cast<uint32_t>(n)) {
       std::vector<float> values(n);
@@ -150,7 +150,7 @@ TEST(Initialize, DependsOnSeedAndNameButNotOnPaddingOrDtype) {
             master(a, table.find("block.1.attention.out.weight")));
 }
 
-/// Heads, MLP columns and rows of the token matrix that up to eight divide; the last rows are padding.
+/// Heads, MLP columns and rows of the token matrix are divisible by up to eight; the last rows are padding.
 Spec divisible_spec(bool tied) {
   Spec spec = tiny_spec(tied);
   spec.heads = 8;
@@ -173,7 +173,7 @@ TEST(Initialize, EveryLayoutStartsWithTheBitsOfOneProcess) {
             TrainingState own(table, dtype, false);
             std::memset(own.weights().data(), 0x11, own.weights().bytes());
             initialize(own, table, 7);
-            for (const Parameter& p : table.all()) {  // replicas too: each equals the whole one's box
+            for (const Parameter& p : table.all()) {  // also replicas: each equals the box of the complete one
               TrainingState cut(table, dtype, false);
               copy_common(whole, expected, table, cut);
               ASSERT_EQ(master(own, p), master(cut, p)) << p.name;

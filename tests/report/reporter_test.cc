@@ -38,7 +38,7 @@ size_t occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// Files may not grow over `bytes` while it lives: the nearest thing to a full disk that a test can have.
+/// While it exists files cannot grow beyond `bytes`, which simulates a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -78,7 +78,7 @@ TEST(Reporter, WhatItLogsIsReadBack) {
   ASSERT_EQ(log.checkpoints.size(), 1u);
   EXPECT_EQ(log.checkpoints[0].path, run / "step-00000010");
   ASSERT_EQ(log.samples.size(), 1u);
-  EXPECT_EQ(log.samples[0].text, " beginning \"\xEF\xBF\xBD\"\n");  // what is no UTF-8 becomes U+FFFD
+  EXPECT_EQ(log.samples[0].text, " beginning \"\xEF\xBF\xBD\"\n");  // bytes that are not UTF-8 become U+FFFD
   EXPECT_EQ(log.facts, (RunFacts{{"model", "tiny"}, {"ranks", "2"}}));
   EXPECT_EQ(log.total_steps, 40);
   ASSERT_EQ(log.attempts.size(), 1u);
@@ -95,7 +95,7 @@ TEST(Reporter, AResumedAttemptSupersedesTheStepsThatItDoesAgain) {
     killed.step(metrics_of(20, 4));
     killed.step(metrics_of(30, 3));
   }
-  std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"record":"step","st)";  // died within a write
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"record":"step","st)";  // killed during a write
   {
     Reporter resumed({run.path()}, 20, 40, {});
     resumed.step(metrics_of(30, 2.5));

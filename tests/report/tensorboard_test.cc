@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// A reader written from the formats alone, as the writer's opponent.
+/// A reader written from the format descriptions only, to check the writer.
 struct Reader {
   std::string_view bytes;
   template <class T>
@@ -111,7 +111,7 @@ TEST(TensorboardSink, WritesVersionThenSessionStartThenScalars) {
   const auto records = records_of(file.text());
   ASSERT_GE(records.size(), 3u);
   EXPECT_EQ(fields_of(records[0])[3].bytes, "brain.Event:2");
-  EXPECT_EQ(fields_of(records[1])[2].number, 101u);  // the first step that this attempt does
+  EXPECT_EQ(fields_of(records[1])[2].number, 101u);  // the first step of this attempt
   EXPECT_EQ(fields_of(fields_of(records[1])[7].bytes)[1].number, 1u);
 
   std::map<std::string, float> scalars;
@@ -137,7 +137,7 @@ TEST(TensorboardSink, BeginsAnotherFileThatIsReadableByItselfAndKeepsTheLast) {
   std::set<std::string> files;
   for (const auto& item : std::filesystem::directory_iterator(folder.path())) files.insert(item.path());
   ASSERT_EQ(files.size(), 1u + kOlderLogs);
-  // In the order of their names they go on where the one before ended.
+  // In the order of their names each continues the previous one.
   uint64_t step = 0;
   for (const std::string& path : files) {
     const MappedFile file(path);

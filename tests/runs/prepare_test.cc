@@ -126,8 +126,7 @@ TEST_F(PrepareRuns, RefusesFlagsThatCannotApply) {
     EXPECT_EQ(outcome.code, 2) << outcome.output;
     return outcome.output;
   };
-  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}),
-              HasSubstr("--val-fraction is 1.5, a number from 0"));
+  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}), HasSubstr("--val-fraction is 1.5, a number from 0"));
   EXPECT_THAT(refusal("a.txt", {"--val-fraction", "0.1", "--train-fraction", "0.9"}),
               HasSubstr("--train-fraction and --val-fraction say the same"));
   EXPECT_THAT(refusal("a.txt", {"--order", "openwebtext"}), HasSubstr("--order is for several documents, and "));

@@ -1,7 +1,7 @@
 #pragma once
-// A device whose memory nobody but its operators, its copies and its communicators reaches, and whose work runs later,
-// on a thread of each stream: what holds on it holds on an accelerator. Addresses lie in a mapping of a memfd without
-// any permission; a second mapping, known here alone, is what the work uses.
+// A device whose memory only its operators, copies and communicators can access, and whose work runs later, on a thread
+// per stream, like on an accelerator. Addresses are in a mapping of a memfd without permissions; the work uses a
+// second, private mapping.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 
 namespace trireme {
 
-/// Runs what is issued in order, each a moment after it was issued.
+/// Runs issued work in order, each item a moment after it was issued.
 class ApartStream final : public DeviceStream {
  public:
   using Translate = std::function<View(ConstView)>;
@@ -51,7 +51,7 @@ class ApartStream final : public DeviceStream {
   }
 
   void copy(ConstView from, View to) override {
-    if (!to.device()) {  // after all that has been issued
+    if (!to.device()) {  // after all issued work
       issue([this, from, to] { std::memcpy(to.data(), inside_(from).data(), from.bytes()); });
       return finish();
     }
@@ -138,17 +138,17 @@ class ApartDevice final : public Device {
     used_ += bytes;
     return memory;
   }
-  void free(std::byte* memory, size_t bytes) override {  // and never handed out again
+  void free(std::byte* memory, size_t bytes) override {  // and never allocates it again
     fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, memory - outside_, static_cast<off_t>(bytes));
   }
-  /// Whoever reads it all the same, finds NaN.
+  /// Reads after free() find NaN.
   void release(std::byte* memory, size_t bytes) override { std::memset(inside_ + (memory - outside_), 0xff, bytes); }
   DeviceStream& stream() override { return *stream_; }
   std::unique_ptr<DeviceStream> make_stream() override {
     return std::make_unique<ApartStream>([this](ConstView x) { return inside(x); });
   }
 
-  /// Where the device's own work finds a tensor. Throws Error::shape for one that lies elsewhere.
+  /// The address of a tensor for the device's work. Throws Error::shape for a tensor on another device.
   View inside(ConstView x) {
     if (x.data() == nullptr) return {nullptr, x.dtype(), x.shape()};
     const auto* address = static_cast<const std::byte*>(x.data());
@@ -357,7 +357,7 @@ class ApartOps final : public Ops {
   std::unique_ptr<Ops> host_;
 };
 
-/// A group that carries the device's tensors, as they are when it is called.
+/// A group that sends the device's tensors with their values at the time of the call.
 class ApartCommunicator final : public Communicator {
  public:
   ApartCommunicator(ApartDevice& device, Communicator& group) : device_(device), group_(group) {

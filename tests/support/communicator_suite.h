@@ -1,6 +1,6 @@
 #pragma once
-// What every communicator must do, on exactly representable data. A test binary instantiates the suite with its
-// backends; in one source file, because it defines the tests.
+// Requirements of every communicator, with exactly representable data. A test binary instantiates the suite with its
+// backends, in one source file, because the header defines the tests.
 
 #include <gtest/gtest.h>
 
@@ -20,13 +20,13 @@ namespace trireme {
 
 using OnOneRank = std::function<void(Communicator&)>;
 
-/// `run` calls what it is given on every rank of a group that this process has: on one, or on threads.
+/// `run` calls its argument on every rank of a group in this process: on one rank, or on threads.
 struct CommunicatorCase {
   std::string name;
   std::function<void(const OnOneRank&)> run;
 };
 
-/// A case of a process that is one rank.
+/// A case in which the process is one rank.
 inline CommunicatorCase process_case(std::string name, std::function<std::unique_ptr<Communicator>()> make) {
   return {std::move(name), [make = std::move(make)](const OnOneRank& test) { test(*make()); }};
 }
@@ -41,14 +41,14 @@ class SuiteRank {
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
 
-  /// n values that tell rank and place apart.
+  /// n values that differ by rank and place.
   template <class T>
   std::vector<T> values_of(int rank, int64_t n) const {
     std::vector<T> values(static_cast<size_t>(n));
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(100 * rank + static_cast<int>(i % 97));
     return values;
   }
-  /// f(rank) added over ranks.
+  /// Sum of f(rank) over ranks.
   int over_ranks(const std::function<int(int)>& f) const {
     int sum = 0;
     for (int r = 0; r < size(); ++r) sum += f(r);
@@ -265,7 +265,7 @@ COMMUNICATOR_TEST(RefusesShapesThatDoNotFit) {
 }
 
 COMMUNICATOR_TEST(AWaitOverItsDeadlineNamesWhatItWaitedFor) {
-  // Nobody sends; the message that would complete the receive comes afterwards, so that nothing stays open.
+  // No rank sends; the message that completes the receive follows afterwards, so that no operation stays open.
   static std::vector<float> never(1);
   Handle handle = group().receive(view(never), rank(), 99);
   try {

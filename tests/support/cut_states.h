@@ -1,5 +1,5 @@
 #pragma once
-// States that are cut from a whole one, and put together again.
+// Splits a complete state and joins its parts again.
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What a parameter of one table has of that of another, from one state's flat array to the other's.
+/// Copies the common part of a parameter between two tables, from one state's flat array to the other's.
 template <class T>
 void copy_box(const Parameter& from, ConstView source, const Parameter& to, View destination) {
   const ConstView a = view_of(source, from);
@@ -18,7 +18,7 @@ void copy_box(const Parameter& from, ConstView source, const Parameter& to, View
   });
 }
 
-/// Copies what both tables hold: weights, remainders and moments where both states have them.
+/// Copies the common parts of both tables: weights, remainders and moments if both states have them.
 inline void copy_common(const ParameterTable& from, const TrainingState& source, const ParameterTable& to,
                         TrainingState& destination) {
   const auto [weights, remainder, moment1, moment2] = destination.replicated();

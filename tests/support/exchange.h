@@ -1,5 +1,5 @@
 #pragma once
-// What tests of the exchange of gradients share: contributions, and ways in which ranks are connected.
+// Shared by tests of the exchange of gradients: contributions, and connections of ranks.
 
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ inline Ops* test_ops() {
   return ops.get();
 }
 
-/// Of many magnitudes, so that the order of additions shows.
+/// Values of many magnitudes, which reveal the order of additions.
 inline std::vector<float> gradients_of(int rank, size_t n, unsigned step) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000 + step);
   std::normal_distribution<float> normal;
@@ -35,7 +35,7 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-/// What must not change a bit: how the ranks are connected.
+/// Connections of the ranks, which must not change any bit.
 inline std::vector<LocalOptions> connections() {
   return {{},
           {.rendezvous = true},

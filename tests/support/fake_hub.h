@@ -1,6 +1,6 @@
 #pragma once
-// A hub of two servers, as the real one is: the hub itself, and another host that large files are redirected to. Both
-// answer well unless a test says otherwise.
+// A hub of two servers, like the real one: the hub itself, and another host to which large files are redirected. Both
+// answer correctly unless a test changes it.
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-/// SHA-256 or Git's SHA-1, as the hub names contents.
+/// SHA-256 or Git's SHA-1, which the hub uses as names of contents.
 inline std::string hub_hash(const std::string& contents, bool large) {
   hub::Digest digest(std::string(large ? 64 : 40, '0'), contents.size());
   digest.add(std::as_bytes(std::span(contents.data(), contents.size())));
@@ -27,14 +27,14 @@ inline std::string hub_hash(const std::string& contents, bool large) {
 class FakeHub {
  public:
   static constexpr const char* kCommit = "0123456789abcdef0123456789abcdef01234567";
-  /// What to answer instead; nothing: as usual.
+  /// The answer to give instead; empty: the usual one.
   using Trick = std::function<std::optional<WebReply>(const WebRequest&)>;
 
   /// "models/gpt2" or "datasets/nyu-mll/glue".
   void add(const std::string& repository, const std::string& file, std::string contents, bool large = false) {
     files_[repository][file] = {std::move(contents), large};
   }
-  /// On the hub's own host; on the other one.
+  /// Requests to the hub's host; to the other one.
   void trick(Trick trick) { set(trick_, std::move(trick)); }
   void trick_elsewhere(Trick trick) { set(elsewhere_trick_, std::move(trick)); }
 

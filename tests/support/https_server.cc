@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-/// A key and a certificate for localhost, and what serves with them.
+/// A key and a certificate for localhost, and the server's TLS context.
 struct Identity {
   TemporaryFolder folder;
   std::string path = folder / "certificate.pem";
@@ -75,7 +75,7 @@ int connect_to(const std::string& port) {
   return fd;
 }
 
-/// What a proxy does after CONNECT.
+/// The work of a proxy after CONNECT.
 void pump(int a, int b) {
   char buffer[16384];
   pollfd both[] = {{a, POLLIN, 0}, {b, POLLIN, 0}};
@@ -127,7 +127,7 @@ class HttpsServer::Connection {
     return request;
   }
 
-  /// False where the connection is to end.
+  /// False if the connection must end.
   bool answer(const WebRequest& request, const WebReply& reply) {
     std::string head =
         fmt::format("HTTP/1.1 {} X\r\nContent-Length: {}\r\n", reply.status, reply.length.value_or(reply.body.size()));

@@ -1,6 +1,6 @@
 #pragma once
-// A web server of the tests' own on 127.0.0.1, which answers as a test wants, also wrongly. With a certificate that is
-// made when it starts.
+// A web server for tests on 127.0.0.1, whose answers a test sets, also wrong ones. Its certificate is made at its
+// start.
 
 #include <atomic>
 #include <functional>
@@ -18,8 +18,8 @@
 namespace trireme {
 
 struct WebRequest {
-  std::string method, path;                    ///< path as it came, with its query
-  std::map<std::string, std::string> headers;  ///< names in small letters
+  std::string method, path;                    ///< path as received, with its query
+  std::map<std::string, std::string> headers;  ///< names in lower case
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
@@ -30,8 +30,8 @@ struct WebReply {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::optional<uint64_t> length = {};     ///< what Content-Length says instead of the body's own
-  std::optional<size_t> break_after = {};  ///< the connection ends after so many bytes of the body
+  std::optional<uint64_t> length = {};     ///< Content-Length instead of the body's length
+  std::optional<size_t> break_after = {};  ///< the connection ends after this many bytes of the body
   double stall_seconds = 0;                ///< before the body
   double hold_seconds = 0;                 ///< after the body, before the connection ends
 };
@@ -49,9 +49,9 @@ class HttpsServer {
   /// "https://localhost:PORT"
   std::string url() const;
   int port() const { return port_; }
-  /// File of the certificate that vouches for itself; the same for all servers of a process.
+  /// File of the self-signed certificate; the same for all servers of a process.
   static std::string certificate();
-  /// All so far.
+  /// All requests so far.
   std::vector<WebRequest> requests() const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// tensor x pipeline x data ranks, tensor ranks next to each other; stages have equal numbers of blocks.
+/// tensor x pipeline x data ranks, tensor ranks adjacent; stages have equal numbers of blocks.
 inline std::vector<Layout> layouts_of(const Spec& spec, int tensor, int pipeline, int data = 1) {
   std::vector<Layout> layouts;
   const int64_t blocks = spec.layers / pipeline;

@@ -1,6 +1,6 @@
 #pragma once
-// Ranks as threads of the test (comm/local/local_group.h), each as a program's rank would be: with its own Heartbeat
-// and its own name in the log, and one OpenMP thread.
+// Ranks as threads of the test (comm/local/local_group.h), each like a program's rank: with its own Heartbeat, its own
+// name in the log, and one OpenMP thread.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -24,7 +24,7 @@ namespace trireme {
 
 using LocalBody = std::function<void(RankContext&)>;
 
-/// Enough for what takes seconds, on a busy machine under a sanitizer.
+/// Enough for work of some seconds on a busy machine with a sanitizer.
 constexpr std::chrono::seconds kLocalPatience{300};
 
 class LocalRanks {
@@ -74,7 +74,7 @@ class LocalRanks {
     if (!place) place = std::current_exception();
   }
 
-  /// Returns once all ranks have ended, or have been made to after `patience`: then which they were.
+  /// Returns once all ranks have ended; ends the others after `patience` and returns them.
   std::string revoke_after(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
     const auto running = [&] {
@@ -104,8 +104,8 @@ class LocalRanks {
 };
 
 /// Runs body on a thread per rank and waits for them. A rank whose body throws, or fails an ASSERT, is lost to the
-/// others, so that nobody waits for it. Throws what was thrown first, its consequences for others left out. Where ranks
-/// wait for each other for ever, throws Error::comm after `patience` with what each of them waited for.
+/// others, so that no rank waits for it. Rethrows the first exception, without its consequences on other ranks. If
+/// ranks wait for each other forever, throws Error::comm after `patience` with what each of them waited for.
 inline void run_local(int size, const LocalBody& body, LocalOptions options = {},
                       std::chrono::milliseconds patience = kLocalPatience) {
   LocalRanks(size, std::move(options)).run(body, patience);

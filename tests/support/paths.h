@@ -1,6 +1,6 @@
 #pragma once
-// Where this build lies. Only paths.cc is compiled with absolute paths, so that the compiler's cache serves other
-// checkouts the rest.
+// Paths of this build. Only paths.cc is compiled with absolute paths, so that the compiler cache serves other
+// checkouts.
 
 #include <string>
 
@@ -8,9 +8,9 @@ namespace trireme {
 
 /// Root of the source tree.
 std::string source_dir();
-/// The program that the tests of whole runs start.
+/// The program that tests of complete runs start.
 std::string trireme_path();
-/// The mpirun of this build's MPI library; empty where the build has none.
+/// The mpirun of this build's MPI library; empty without MPI.
 std::string mpirun_path();
 
 }  // namespace trireme

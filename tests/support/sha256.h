@@ -1,5 +1,5 @@
 #pragma once
-// SHA-256 (FIPS 180-4), for recorded digests of whole-file results.
+// SHA-256 (FIPS 180-4), for recorded digests of complete files.
 
 #include <array>
 #include <bit>

@@ -1,5 +1,5 @@
 #pragma once
-// A folder that lives as long as the test.
+// A folder that is removed at the end of the test.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #pragma once
-// Where large real test files lie. They are not part of the project: tests that need them skip, and say so, where they
-// are absent.
+// The place of large real test files. They are not part of the project: tests that need them skip with a message if
+// they are missing.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ inline std::filesystem::path test_data_dir() {
 
 }  // namespace trireme
 
-/// Skips the test, with the reason, when a file of the real test data is absent.
+/// Skips the test, with the reason, if a file of the real test data is missing.
 #define TRIREME_NEEDS_TEST_DATA(relative)                                                                         \
   do {                                                                                                            \
     if (!std::filesystem::exists(trireme::test_data_dir() / (relative)))                                          \

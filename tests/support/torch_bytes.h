@@ -1,5 +1,5 @@
 #pragma once
-// Files of torch.save() in the making, good and bad: stored ZIP archives and pickles by hand.
+// Builds valid and invalid files of torch.save() by hand: stored ZIP archives and pickles.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ inline std::string little_endian(uint64_t value, size_t bytes) {
 
 struct ZipOptions {
   uint64_t method = 0, flags = 0;
-  uint64_t claimed_bytes = 0;  ///< instead of the data's, where not 0
+  uint64_t claimed_bytes = 0;  ///< instead of the data's, if not 0
   bool zip64 = false;          ///< sizes and offsets in zip64 records
 };
 

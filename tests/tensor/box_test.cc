@@ -31,7 +31,7 @@ TEST(Box, PlacesOfItsArrayAreElementsOfTheTensor) {
   for (int64_t i = 0; i < box.elements(); ++i) EXPECT_EQ(offset_of(box, index_at(box, i)), i);
 }
 
-/// An array of the box in which every element is its place in the tensor.
+/// An array of the box whose elements are their places in the tensor.
 std::vector<int64_t> places(const Box& box, const Box& tensor) {
   std::vector<int64_t> values(static_cast<size_t>(box.elements()));
   for (int64_t i = 0; i < box.elements(); ++i) values[static_cast<size_t>(i)] = offset_of(tensor, index_at(box, i));

@@ -1,4 +1,4 @@
-// Text that no one writes: it must not crash, lose bytes, or take quadratic time.
+// Unusual text: it must not crash, lose bytes, or take quadratic time.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 struct Adversary {
   const char* name;
-  std::function<std::string(size_t)> text;  ///< about so many bytes
+  std::function<std::string(size_t)> text;  ///< about this many bytes
 };
 
 std::string repeated(const std::string& unit, size_t bytes) {
@@ -62,7 +62,7 @@ double seconds_of(const Tokenizer& tokenizer, const std::string& text) {
   return best;
 }
 
-/// Eight times the text in clearly less than 64 times the time; what takes no time at all is let off.
+/// Eight times the text must take clearly less than 64 times the time; skips cases that take no measurable time.
 void expect_no_quadratic_time(const Tokenizer& tokenizer, const std::string& name) {
   for (const Adversary& adversary : kAdversaries) {
     const double small = seconds_of(tokenizer, adversary.text(12'500));

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// The definition: apply the merge of lowest rank, leftmost first, until there is none.
+/// The definition: apply the merge of lowest rank, leftmost first, until none is left.
 std::vector<TokenId> merge_by_definition(const MergeTable& merges, std::vector<TokenId> symbols) {
   while (true) {
     uint64_t best = MergeTable::kNone;
@@ -84,7 +84,7 @@ TEST(BpeMerges, InWindowsAreThoseOfTheWholeWord) {
     const auto letters = static_cast<TokenId>(1 + random.below(4));
     const MergeTable merges = random_merges(random, letters, static_cast<uint32_t>(random.below(60)));
     std::vector<TokenId> symbols;
-    const size_t period = 1 + random.below(40);  // repetitions are where borders depend on what is far away
+    const size_t period = 1 + random.below(40);  // in repetitions borders depend on distant text
     for (size_t i = 0; i < 1500; ++i) {
       const bool repeat = i >= period && (round % 2 == 0 || random.below(50) != 0);
       symbols.push_back(repeat ? symbols[i - period] : static_cast<TokenId>(random.below(letters)));

@@ -22,7 +22,7 @@ BpeDescription train(const std::string& text, size_t size) {
   return train_bpe(counts, training);
 }
 
-/// The definition on a small scale: count all pairs of all words anew for each merge.
+/// The definition on a small scale: count all pairs of all words again for each merge.
 Merges merges_by_definition(const PieceCounter& counts, size_t merges, std::map<std::string, TokenId> ids) {
   std::vector<std::pair<std::vector<std::string>, uint64_t>> words;
   for (const auto& [piece, count] : counts.sorted()) {

@@ -27,7 +27,7 @@ namespace {
 
 using Cut = std::pair<size_t, bool>;  // end of a part, and whether it is a match
 
-/// Neighbouring parts without a match are one: invalid bytes end a search, but not what lies between matches.
+/// Joins adjacent parts without a match: invalid bytes end a search, but not the text between matches.
 void add_cut(std::vector<Cut>& cuts, size_t end, bool matched) {
   if (!matched && !cuts.empty() && !cuts.back().second) cuts.pop_back();
   cuts.emplace_back(end, matched);
@@ -61,7 +61,7 @@ std::vector<Cut> cuts_of_pcre2(const Regex& regex, std::string_view text) {
   return cuts;
 }
 
-/// Which code points PCRE2 finds in a set.
+/// The code points that PCRE2 finds in a set.
 CodeSet set_of_pcre2(const std::string& pattern) {
   static const auto all = [] {
     std::pair<std::string, std::vector<char32_t>> text;  // and the code point of each byte
@@ -81,7 +81,7 @@ CodeSet set_of_pcre2(const std::string& pattern) {
   return set;
 }
 
-/// Characters that PCRE2's tables do not have yet, or those of utf8proc: they are of different versions of Unicode.
+/// Characters missing in PCRE2's or utf8proc's tables, which have different versions of Unicode.
 const CodeSet& young_characters() {
   static const CodeSet set = [] {
     const CodeSet theirs = set_of_pcre2("\\p{Cn}+"), ours = *CodeSet::category("Cn");
@@ -147,7 +147,7 @@ TEST_P(ModelPatterns, CutRandomTextAsPcre2) {
     for (uint64_t i = random.below(24); i > 0; --i) text += alphabet[random.below(alphabet.size())];
     ASSERT_NO_FATAL_FAILURE(expect_same(text)) << round;
   }
-  std::string bytes;  // anything at all
+  std::string bytes;  // arbitrary
   for (int i = 0; i < 200000; ++i) bytes.push_back(static_cast<char>(random.below(256)));
   expect_same(bytes);
 }
@@ -201,7 +201,7 @@ TEST(Cutter, HasTheCategoriesOfPcre2) {
       << " in PCRE2, the first U+" << fmt::format("{:X}", static_cast<uint32_t>(*different.begin()));
 }
 
-/// Random expressions over a small alphabet: what tables take must match as PCRE2 matches.
+/// Random expressions over a small alphabet: tables must match like PCRE2.
 class RandomPattern {
  public:
   explicit RandomPattern(RandomStream& random) : random_(random) {}

@@ -1,4 +1,4 @@
-// What a tokenizer makes of its pre-tokenizer: tables from text to ids where it can, and the same ids by every way.
+// How a tokenizer uses its pre-tokenizer: tables from text to ids if possible, and the same ids in every way.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -117,7 +117,7 @@ TEST(Cutting, ByTablesGivesTheIdsThatElementByElementGives) {
   RandomStream random(17);
   for (const Elements& elements : model_elements()) {
     const auto tables = tokenizer_of(elements.list);
-    // A string that no text has: tables do not look for strings, so that each element works by itself.
+    // A string that does not occur in text: tables do not support strings, so each element works separately.
     std::vector<std::string> others = elements.list;
     others.insert(others.begin(),
                   R"({"type": "Split", "pattern": {"String": "no text has this"}, "behavior": "Isolated"})");

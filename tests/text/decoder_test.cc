@@ -27,7 +27,7 @@ bool is_utf8(std::string_view text) {
   return all;
 }
 
-/// What a stream returns for the ids; each part of a text in UTF-8 has whole characters.
+/// The result of a stream for the ids; each part of a UTF-8 text has complete characters.
 std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_special) {
   const auto stream = tokenizer.stream(skip_special);
   std::string text;
@@ -42,7 +42,7 @@ std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_speci
   return text;
 }
 
-/// The prompt's text and what is streamed after it are the text of all.
+/// The prompt's text and the streamed text after it are the text of all ids.
 void expect_continues(const Tokenizer& tokenizer, const Ids& ids, size_t prompt) {
   const std::span<const TokenId> begin(ids.data(), prompt);
   Continuation continuation(tokenizer, begin);
@@ -146,7 +146,7 @@ TEST(TextStream, WaitsForTheRestOfACharacter) {
   EXPECT_EQ(stream->feed(first), "");
   EXPECT_EQ(stream->feed(letter),
             "\xF0\x9F"
-            "a");  // it never came: the bytes as they are
+            "a");  // it never arrived: the bytes unchanged
   EXPECT_EQ(stream->feed(first), "");
   EXPECT_EQ(stream->finish(), "\xF0\x9F");
 }

@@ -58,7 +58,7 @@ TEST_P(Golden, ReferenceCasesMatch) {
     if (line.empty()) continue;
     const JsonNode row = parse_json_node(line, "reference_cases.jsonl");
     const JsonNode* expected = row.find(GetParam().column);
-    if (!expected) continue;  // the references themselves disagree
+    if (!expected) continue;  // the references disagree
     const std::string& text = row.find("text")->text;
     const std::vector<TokenId> ids = plain_ids(*tokenizer, text);
     ASSERT_EQ(ids, ids_of(*expected)) << "text: " << text;
@@ -216,7 +216,7 @@ TEST(GoldenFiles, EveryTokenizerLoadsAndRoundTrips) {
 /// llama.cpp's vectors: texts in NAME.inp, ids in NAME.out.
 struct Vectors {
   const char* name;
-  const char* tokenizer;  ///< empty: it is not among the real test data
+  const char* tokenizer;  ///< empty: missing in the real test data
 };
 
 void PrintTo(const Vectors& vectors, std::ostream* out) { *out << vectors.name; }

@@ -1,5 +1,5 @@
 #pragma once
-// The expressions by which tokenizers of models in use cut text.
+// The expressions with which tokenizers of common models cut text.
 
 #include <string>
 #include <vector>

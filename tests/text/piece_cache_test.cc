@@ -16,7 +16,7 @@ TEST(PieceCache, ReturnsWhatWasPutInOrNothing) {
   std::map<std::string, std::vector<TokenId>> known;
   size_t hits = 0;
   for (int round = 0; round < 200000; ++round) {
-    // Zero bytes and lengths around 16 are where a padded key could lie.
+    // Zero bytes and lengths around 16 could confuse a padded key.
     std::string piece(1 + random.below(round % 10 == 0 ? 300 : 20), '\0');
     for (char& byte : piece) byte = static_cast<char>(random.below(2));
     std::vector<TokenId> found;

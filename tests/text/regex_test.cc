@@ -36,7 +36,7 @@ class Pieces final : public PieceSink {
   std::string joined;
 };
 
-/// Pieces as Hugging Face's Split gives them.
+/// Pieces like those of Hugging Face's Split.
 const std::vector<Case>& cases() {
   static const std::vector<Case> list{
       {R"(\p{Han}+)", "Isolated", "中文、。《a》〇人々ひ", "中文|、。《a》|〇人々|ひ"},
@@ -73,7 +73,7 @@ const std::vector<Case>& cases() {
   return list;
 }
 
-/// What Oniguruma makes of the patterns behind Hugging Face's Split.
+/// Oniguruma's results for patterns in Hugging Face's Split.
 class PatternsOfOniguruma : public testing::TestWithParam<Case> {};
 
 TEST_P(PatternsOfOniguruma, CutTheSame) {
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Regex, PatternsOfOniguruma, testing::ValuesIn(cases()))
 
 TEST(Regex, FindsTheSameMatchesWithoutTables) {
   for (const auto& [pattern, behavior, text, pieces] : cases()) {
-    if (std::string_view(behavior) != "Isolated") continue;  // the others are what happens to matches
+    if (std::string_view(behavior) != "Isolated") continue;  // the others only change the treatment of matches
     const std::string_view view = text;
     Pieces sink;
     size_t from = 0;

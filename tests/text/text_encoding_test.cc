@@ -1,4 +1,4 @@
-// What text is evidently in, and that odd bytes in UTF-8 do not count as evidence.
+// Recognizes evident encodings of text; occasional invalid bytes in UTF-8 are not evidence.
 #include "text/text_encoding.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// UTF-8 in another encoding, as iconv writes it.
+/// UTF-8 converted to another encoding by iconv.
 std::string in(const char* encoding, std::string text) {
   const iconv_t state = iconv_open(encoding, "UTF-8");
   std::string out(4 * text.size() + 16, '\0');

@@ -22,7 +22,7 @@ Found found_for(const TokenCuts& cuts, size_t index) {
   return found;
 }
 
-/// By trying every place.
+/// Tries every place.
 Found expected_for(const std::vector<std::string_view>& tokens, const std::vector<TokenId>& ids, size_t index) {
   std::map<std::string_view, TokenId> known;
   for (size_t i = 0; i < tokens.size(); ++i) known[tokens[i]] = ids[i];
@@ -49,7 +49,7 @@ TEST(TokenCuts, AreThoseThatTryingEveryPlaceFinds) {
   RandomStream random(mix_key(21));
   for (int round = 0; round < 200; ++round) {
     std::set<std::string> texts;
-    // Of few different bytes, so that most tokens are made of others; zeros and high bytes are bytes as any.
+    // Few different bytes, so that most tokens consist of others; zeros and high bytes are ordinary bytes.
     const std::string bytes("\0\1a\x80\xFF", 5);
     const size_t kinds = 2 + random.below(4), longest = 1 + random.below(20);
     for (int i = 0; i < 300; ++i) {

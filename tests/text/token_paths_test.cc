@@ -38,7 +38,7 @@ std::string random_token(RandomStream& random, const Tables& tables, int letters
   return it->first;
 }
 
-/// Tokens made of two others each, the merges in the order of `ranks`.
+/// Tokens composed of two others each, with merges in the order of `ranks`.
 void add_merges(RandomStream& random, Tables& tables, int letters, const std::vector<uint32_t>& ranks) {
   for (const uint32_t rank : ranks) {
     const std::string left = random_token(random, tables, letters), right = random_token(random, tables, letters);
@@ -48,7 +48,7 @@ void add_merges(RandomStream& random, Tables& tables, int letters, const std::ve
   }
 }
 
-/// Tokens as above, and every way to put one together, token by token: as files of ranks are read.
+/// Tokens as above, and all ways to compose each one, as for rank files.
 void add_every_cut(RandomStream& random, Tables& tables, int letters, size_t count) {
   std::vector<std::string> words;
   for (size_t i = 0; i < count; ++i) {
@@ -67,7 +67,7 @@ void add_every_cut(RandomStream& random, Tables& tables, int letters, size_t cou
   }
 }
 
-/// How many words paths were found for; each is held against merging.
+/// The number of words with paths; each result is compared with merging.
 int compare(RandomStream& random, const Tables& tables, int letters, int words) {
   const TokenPaths paths(tables.vocabulary, tables.merges, tables.byte_ids);
   TokenPaths::Memory memory(paths);

@@ -52,7 +52,7 @@ TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
   EXPECT_THAT(said_, HasSubstr("lower case on, from --lower-case"));
 }
 
-/// What the tokenizers library of Hugging Face reads of the same bytes (WordPiece.read_file, 0.23): token and id.
+/// Tokens and ids that Hugging Face's tokenizers library reads from the same bytes (WordPiece.read_file, 0.23).
 TEST_F(VocabTxt, LinesAreReadAsHuggingFaceReadsThem) {
   struct Row {
     const char *name, *lines;

@@ -1,4 +1,4 @@
-// tokenizer.json as a format: what its elements do, and what is refused.
+// tokenizer.json as a format: the effects of its elements, and refused content.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -179,7 +179,7 @@ TEST(TokenizerJson, CutsOnlyWhereBothSidesEncodeAlike) {
   const auto tokenizer = load(byte_level_json());
   const std::string text = "ab  ab c\nab.  ab";
   EXPECT_EQ(tokenizer->cut(text, 3), 6u);
-  EXPECT_EQ(tokenizer->cut(text, 9), text.size());  // the dot before the space is no letter
+  EXPECT_EQ(tokenizer->cut(text, 9), text.size());  // the dot before the space is not a letter
   for (size_t near = 1; near < text.size() - 3; ++near) {
     const std::string whole = "ab  ab c ab  ab";
     const size_t at = tokenizer->cut(whole, near);

@@ -24,7 +24,7 @@ std::string error_of(T call) {
   return "no error";
 }
 
-/// Members that one thread drives, so that what happens when is certain.
+/// Members driven by one thread, so that the order of events is fixed.
 class LocalGroupTest : public testing::Test {
  protected:
   void make(int size, LocalOptions options = {}) {
@@ -78,14 +78,14 @@ TEST_F(LocalGroupTest, WithProgressInTestNothingMovesBeforeEveryRankThatWaitsLoo
   make(3, {.rendezvous = true, .progress_in_test = true});
   Handle departure = member(0).send(view(a_), 1, 0), arrival = member(1).receive(view(b_), 0, 0);
   EXPECT_FALSE(arrival.test());
-  EXPECT_FALSE(arrival.test());  // however often it looks itself
+  EXPECT_FALSE(arrival.test());  // however often it polls itself
   EXPECT_TRUE(departure.test());
   EXPECT_TRUE(arrival.test());
   Handle barriers[] = {member(0).barrier(), member(1).barrier(), member(2).barrier()};
   EXPECT_FALSE(barriers[0].test());
   EXPECT_FALSE(barriers[1].test());
   Handle elsewhere = member(2).receive(view(c_), 0, 9);
-  EXPECT_FALSE(elsewhere.test());  // this look moves the barrier too
+  EXPECT_FALSE(elsewhere.test());  // this poll completes the barrier, too
   EXPECT_TRUE(barriers[0].test());
   EXPECT_TRUE(barriers[1].test());
   EXPECT_TRUE(barriers[2].test());
@@ -229,11 +229,11 @@ TEST_F(LocalGroupTest, WhatARankGivesUpIsNeverReadAndFailsForThoseThatNeedIt) {
   departure.abandon();
   reduction.abandon();
   arrival.abandon();
-  gone.reset();  // the address sanitizer finds who reads it
+  gone.reset();  // the address sanitizer finds later reads
   Handle next = member(0).send(view(a_), 1, 1);
   member(1).receive(view(b_), 0, 1).wait("test");
   next.wait("test");
-  EXPECT_EQ(b_, a_);  // the first one was taken back
+  EXPECT_EQ(b_, a_);  // the first one was withdrawn
   EXPECT_ERROR(member(1).all_reduce(view(b_), Reduction::sum).wait("test"), ErrorKind::peer,
                "all_reduce (sum) of 2 f32: rank 0 on node0 has abandoned it");
   Handle lonely = member(1).send(view(a_), 0, 2);
@@ -267,7 +267,7 @@ TEST_F(LocalGroupTest, AThousandGroupsAndSplitsLeaveNothingBehind) {
       },
       options);
   EXPECT_EQ(*live_, 0);
-  // World, two parts and as many again, three members of each, their operations; two turns may overlap.
+  // World, two parts and two more, three members each, their operations; two rounds may overlap.
   EXPECT_LT(most, 100);
 }
 

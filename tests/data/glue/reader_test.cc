@@ -31,7 +31,7 @@ TEST_F(GlueReader, TakesQuotesAsTextAndReadsFilesWithoutHeader) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].first, "He said \"no.");
   EXPECT_EQ(all[0].label, 1);
-  EXPECT_EQ(all[1].first, "Him said");  // the last line has no end and a field too many
+  EXPECT_EQ(all[1].first, "Him said");  // the last line has no line end and an extra field
   file("CoLA/test.tsv", "index\tsentence\n0\tBill whistled.\n");
   EXPECT_EQ(rows("cola", GlueSplit::test).at(0).first, "Bill whistled.");
   EXPECT_EQ(rows("cola", GlueSplit::test).at(0).label, -1);
@@ -54,7 +54,7 @@ TEST_F(GlueReader, CutsMrpcFromMicrosoftsFilesByTheIdsOfItsDevSet) {
   EXPECT_EQ(rows("mrpc").size(), 2u);
   ASSERT_EQ(rows("mrpc", GlueSplit::validation).size(), 1u);
   EXPECT_EQ(rows("mrpc", GlueSplit::validation)[0].second, "d");
-  EXPECT_EQ(rows("mrpc", GlueSplit::test).at(0).label, -1);  // theirs are not for training
+  EXPECT_EQ(rows("mrpc", GlueSplit::test).at(0).label, -1);  // test labels must not be used for training
 }
 
 TEST_F(GlueReader, DropsRowsOfQqpThatLackAField) {
@@ -151,7 +151,7 @@ TEST(GlueFiles, HaveTheirPublishedNumbersOfRows) {
   std::cout << "compared:" << compared << "\nnot at hand:" << absent << "\n";
 }
 
-/// Of the tasks whose files are large, as the authors' tables and the leaderboard's submission format have them.
+/// Row counts of tasks with large files, from the authors' tables and the leaderboard's submission format.
 TEST(GlueFiles, AreComparedWithThePublishedTestSets) {
   for (const auto& [set, rows] :
        {std::pair{"mnli", 9796}, {"mnli-mm", 9847}, {"qqp", 390965}, {"qnli", 5463}, {"wnli", 146}, {"ax", 1104}})
@@ -237,7 +237,7 @@ TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
                "v.csv row 1: label \"2\" does not occur in the training file");
 }
 
-/// The columns that are trained on, whatever the order and the format.
+/// The columns for training, for any order and format.
 TEST_F(CustomFilesTest, NumbersAndNamesOfRowsAreNotText) {
   struct Case {
     const char *name, *content, *first, *second, *said;

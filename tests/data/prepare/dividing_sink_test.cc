@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Its documents, and what has no end yet.
+/// Its documents, and the unfinished one.
 class Collector final : public DocumentSink {
  public:
   void append(std::span<const std::byte> ids, std::span<const size_t> ends) override {

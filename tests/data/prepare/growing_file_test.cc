@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class GrowingFiles : public testing::TestWithParam<Purpose> {
  protected:
-  /// Bytes that differ from place to place.
+  /// Bytes that differ by position.
   static std::string bytes(size_t begin, size_t end) {
     std::string text(end - begin, '\0');
     for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>((begin + i) * 2654435761 >> 24);

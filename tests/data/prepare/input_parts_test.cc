@@ -32,7 +32,7 @@ class Parts : public testing::Test {
     while (const size_t n = source.read(buffer, sizeof buffer)) all.append(buffer, n);
     return all;
   }
-  /// "NAME=CONTENT" of every part, the folder left out.
+  /// "NAME=CONTENT" of every part, without the folder.
   std::vector<std::string> parts(const std::vector<std::string>& inputs, InputPlace from = {}) const {
     const std::vector<InputFile> files = list_inputs(inputs);
     InputParts reader(files, {"text"}, from);
@@ -94,7 +94,7 @@ TEST_F(Parts, OfADamagedArchiveAreRefused) {
   EXPECT_ERROR(read(good.substr(0, 1200)), ErrorKind::data, "x.tar is truncated in a.txt");
   std::string damaged = good + good;
   damaged.resize(good.size());
-  damaged[1536 + 3] = 'y';  // the header that the end block is taken for
+  damaged[1536 + 3] = 'y';  // the end block, read as a header
   EXPECT_ERROR(read(damaged), ErrorKind::data, "x.tar is damaged: the checksum of a header is wrong");
 }
 
@@ -160,7 +160,7 @@ TEST_F(Parts, ChunksOfADividedTextEndAtEveryBorder) {
     for (uint64_t border = 1; border < begins.size(); ++border) {
       InputPlace from;
       std::vector<std::string> documents(1);
-      while (true) {  // each chunk by a reader of its own, which goes on where the one before it was
+      while (true) {  // each chunk by a new reader, which resumes where the previous one stopped
         DocumentChunks chunks(files, cut, {.border = border, .columns = {"text"}, .from = from, .target_bytes = 64});
         DocumentChunk chunk;
         if (!chunks.next(chunk)) break;
@@ -228,9 +228,9 @@ TEST_F(Parts, AreNeverWhatThisProgramWrote) {
     write(std::string(folder) + "/state.json", "{}");
     write(std::string(folder) + "/part.txt", "no");
   }
-  write("sub/more.json", "{}\n");  // a name that tells nothing of this program
+  write("sub/more.json", "{}\n");  // a name that this program does not use
   fs::create_directories(folder_ / "apart");
-  write("apart/tokenizer.json", "{}\n");  // without a token file beside it: somebody's rows
+  write("apart/tokenizer.json", "{}\n");  // without a token file beside it: user data
   const std::vector<std::string> expected{"apart/tokenizer.json={}\n", "enron.jsonl={}\n", "sub/more.json={}\n"};
   EXPECT_EQ(parts({folder_.path()}), expected);
   EXPECT_EQ(parts({folder_ / "*.json*"}), std::vector<std::string>{"enron.jsonl={}\n"});

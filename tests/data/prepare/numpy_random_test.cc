@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// All expected values below were printed by numpy 2.4.
+// All expected values below are from numpy 2.4.
 
 TEST(NumpyGenerator, DrawsNumpysWords) {
   NumpyGenerator generator(2357);

@@ -14,7 +14,7 @@ struct Item {
   uint64_t result = 0;
 };
 
-/// Takes different time for each item, so that they are ready out of order.
+/// Takes a different time for each item, so that items are ready out of order.
 uint64_t work_on(int number) {
   uint64_t x = static_cast<uint64_t>(number) + 1;
   for (int i = 0; i < number * 7919 % 5000; ++i) x = x * 6364136223846793005 + 1;

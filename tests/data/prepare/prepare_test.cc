@@ -47,7 +47,7 @@ class Prepare : public testing::Test {
     const std::vector<TokenId> wide(ids.begin(), ids.end());
     return load_tokenizer((fs::path(options_.output) / "tokenizer.json").string())->decode(wide);
   }
-  /// Message of the error, after which nothing may be left.
+  /// Message of the error, after which no files may be left.
   std::string error(ErrorKind kind = ErrorKind::data) const {
     try {
       prepare(options_);
@@ -148,8 +148,8 @@ TEST_F(Prepare, SplitsDocumentsByThePermutation) {
   EXPECT_THAT(decoded("train.bin"), testing::StartsWith("<18><|endoftext|><3><|endoftext|>"));
 }
 
-/// What can be read twice is counted first and divided at once, and again where lines were malformed; what is
-/// compressed is encoded and then divided.
+/// Input that can be read twice is counted first and split at once, and again if lines are malformed; compressed input
+/// is encoded and then split.
 class DividedPrepare : public Prepare, public testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(MalformedLines, DividedPrepare, testing::Values(0, 1, 100));
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Standard error is a terminal of its own in the scope.
+/// In the scope standard error is a separate terminal.
 class OnTerminal {
  public:
   OnTerminal() : before_(dup(STDERR_FILENO)) {
