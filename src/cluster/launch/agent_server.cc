@@ -180,6 +180,7 @@ class Command {
   }
 
   void run() {
+    take_input();  // frames that came together with the one that says what to run
     while (!status_ || (streams_open() && seconds_since(last_) < kStreamSeconds)) {
       if (!step()) return end_children(kEndSeconds, process_.pid);
     }

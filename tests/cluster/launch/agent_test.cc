@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -149,6 +150,31 @@ TEST_F(HostAgent, RunsALineAndGivesItsExitCode) {
   const std::string note = folder / "note";
   EXPECT_EQ(run("echo \"$PWD ${TRIREME_AGENT_SECRET-unset} ${SHELL:+shell}\" >" + note), 0);
   EXPECT_EQ(read_text(note, 1000), std::string(std::getenv("HOME")) + " unset shell\n");
+}
+
+TEST_F(HostAgent, InputThatComesTogetherWithTheCommandReachesIt) {
+  const Forked agent(run_agent);
+  signal(SIGPIPE, SIG_IGN);
+  std::string error;
+  AgentChannel channel(connect_to(fmt::format("[127.0.0.1]:{}", agent.port()), 3, error), AgentChannel::Side::head,
+                       kSecret);
+  ASSERT_EQ(channel.shake_hands(5), AgentChannel::Greeting::done) << error;
+  channel.queue(FrameKind::run, R"({"line": "cat", "user": ""})");
+  channel.queue(FrameKind::input, "abc");
+  channel.queue(FrameKind::input, "");
+  std::string output, code;
+  const auto start = Clock::now();
+  for (bool open = true; open && code.empty() && seconds_since(start) < 10;) {
+    open = channel.move();
+    while (const auto frame = channel.next()) {
+      if (frame->kind == FrameKind::output) output += frame->bytes;
+      if (frame->kind == FrameKind::end) code = frame->bytes;
+    }
+    pollfd item = channel.awaited();
+    if (open && code.empty()) poll(&item, 1, 1000);
+  }
+  EXPECT_EQ(output, "abc");
+  EXPECT_EQ(code, "0");
 }
 
 TEST_F(HostAgent, WhatCannotBeIsSaidWithTheFix) {
