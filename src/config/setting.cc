@@ -184,24 +184,24 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
   const std::string wanted = canonical(key);
   const bool grouped = wanted.find('.') != std::string::npos;
   std::string best;
-  size_t best_slips = std::numeric_limits<size_t>::max();
+  constexpr size_t kFar = std::numeric_limits<size_t>::max();
+  size_t best_slips = kFar;
   for (const std::string& name : names) {
     const std::string candidate = canonical(name);
-    std::optional<size_t> slips = slips_between(wanted, candidate);
+    size_t slips = slips_between(wanted, candidate).value_or(kFar);
     // The right word without its group, or with another: near, but less so, and only where no second name ends alike.
     // A slip is allowed in long words only: --dta is not mesh.data.
     constexpr size_t kOtherGroup = 10, kLong = 7;
-    if (!slips && (!grouped || candidate.find('.') != std::string::npos)) {
+    if (slips == kFar && (!grouped || candidate.find('.') != std::string::npos)) {
       const std::string_view typed = last_part(wanted), meant = last_part(candidate);
-      slips = slips_between(typed, meant);
-      if (slips && *slips > (std::min(typed.size(), meant.size()) < kLong ? 0 : 1)) slips.reset();
-      if (slips) *slips += kOtherGroup;
+      const size_t near = slips_between(typed, meant).value_or(kFar);
+      if (near <= (std::min(typed.size(), meant.size()) < kLong ? 0U : 1U)) slips = near + kOtherGroup;
     }
-    if (!slips || *slips > best_slips) continue;
-    if (*slips == best_slips && canonical(best) != candidate) {
+    if (slips == kFar || slips > best_slips) continue;
+    if (slips == best_slips && canonical(best) != candidate) {
       best.clear();
     } else {
-      best = name, best_slips = *slips;
+      best = name, best_slips = slips;
     }
   }
   return best;
