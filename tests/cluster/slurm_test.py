@@ -150,6 +150,8 @@ class Slurm(unittest.TestCase):
         self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
         BED.script("crash", BED.folder, 3)
         self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1"), output(job))
+        # A node that returns while Slurm still ends the job on it stays occupied for Slurm, although it shows it as idle.
+        self.assertTrue(bed.wait_for(lambda: node_state("h3")[0] == "down" and job_state(job).get("JobState") == "PENDING"), job_state(job))
         # Slurm 24.11 may requeue the job for the lost node before the batch script does.
         self.assertRegex(output(job), "trireme: code 76: job|DUE TO NODE FAILURE")
         self.assertIn("rank 1 on h3 was lost", output(job))
