@@ -178,8 +178,8 @@ bool is_utf16(std::string_view file) {
   if ((!little && !big) || file.size() < 8) return false;
   const size_t size = std::min(file.size(), kLookedAt) / 2 * 2;
   for (size_t at = 2; at < size; at += 2) {
-    const unsigned unit =
-        little ? byte_at(file, at) | byte_at(file, at + 1) << 8 : byte_at(file, at + 1) | byte_at(file, at) << 8;
+    const unsigned first = byte_at(file, at), second = byte_at(file, at + 1);
+    const unsigned unit = little ? first | second << 8 : second | first << 8;
     if (unit < 9 || (unit > 13 && unit < 32)) return false;
   }
   return true;

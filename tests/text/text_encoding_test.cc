@@ -10,8 +10,6 @@
 namespace trireme {
 namespace {
 
-using testing::HasSubstr;
-
 /// UTF-8 converted to another encoding by iconv.
 std::string in(const char* encoding, std::string text) {
   const iconv_t state = iconv_open(encoding, "UTF-8");

@@ -287,7 +287,7 @@ TEST_F(CustomFilesTest, ColumnsThatAreAskedForAreTaken) {
   EXPECT_EQ(data.train.at(0).rows.at(1).label, 1);
   EXPECT_THAT(data.columns,
               testing::HasSubstr("texts \"a\" and \"idx\", label \"class\": 2 classes (no, yes); not used: b"));
-  const auto asked = [&](std::vector<std::string> texts) {
+  const auto asked = [&](const std::vector<std::string>& texts) {
     return read_custom({.train = folder_ / "t.csv", .validation = "", .test = "", .texts = texts, .label = "class"});
   };
   EXPECT_ERROR(asked({"c"}), ErrorKind::data, "column \"c\" is missing; it has idx, b, a, class");
