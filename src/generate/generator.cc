@@ -29,7 +29,7 @@ void penalize(std::span<float> logits, const std::vector<uint8_t>& in_text, doub
 void require_some_left(const std::vector<TokenId>& never, int64_t vocabulary) {
   std::vector<TokenId> ids = never;
   std::ranges::sort(ids);
-  const auto from = std::ranges::unique(ids).begin();
+  const auto from = std::unique(ids.begin(), ids.end());
   const int64_t known = std::ranges::count_if(ids.begin(), from, [&](TokenId id) { return id < vocabulary; });
   require(known < vocabulary, ErrorKind::data,
           "none of the model's {} ids may be drawn: its tokenizer has no token for them, or the settings suppress all "

@@ -37,7 +37,8 @@ Places places_of(std::string_view head) {
 }
 
 unsigned unit_at(std::string_view head, size_t at, bool little) {
-  return little ? byte(head[at]) | byte(head[at + 1]) << 8 : byte(head[at]) << 8 | byte(head[at + 1]);
+  const unsigned first = byte(head[at]), second = byte(head[at + 1]);
+  return little ? first | second << 8 : first << 8 | second;
 }
 
 /// Nearly all units are not control characters, and surrogates are paired.

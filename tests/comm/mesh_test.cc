@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-std::string message_of(MeshShape wanted, int ranks) {
+std::string message_of(const MeshShape& wanted, int ranks) {
   try {
     resolve_mesh(wanted, ranks, "SLURM_NTASKS");
   } catch (const Error& e) {
