@@ -25,7 +25,7 @@ constexpr const char* kUsage =
     "--profile N prints where the time of N steps goes and writes RUN/trace.json.\n"
     "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
 
-LoadedConfig read_arguments(std::vector<std::string> arguments) {
+LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
   require(!arguments.empty(), ErrorKind::usage,
           "train needs a configuration file or options; `trireme train --help` explains them");
   const ConfigWords words = split_words(arguments);
@@ -37,6 +37,7 @@ LoadedConfig read_arguments(std::vector<std::string> arguments) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
 int run_train(std::vector<std::string> arguments) {
   const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
   if (std::ranges::any_of(arguments, asks_help)) {

@@ -19,7 +19,6 @@ namespace trireme {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using enum ForeignOption::Kind;
 
 struct MetaseqFlag {

@@ -39,7 +39,9 @@ TEST(TokenizerEncode, OneWordOf20MegabytesTakesNoMoreThanItselfAndItsIds) {
   const TemporaryFolder folder;
   const std::string path = folder / "ranks.tiktoken", text = folder / "text.txt";
   write_ranks(path);
-  write_text(text, std::string(20'000'000, 'a'));
+  std::string word;
+  word.resize(20'000'000, 'a');
+  write_text(text, word);
   const Outcome outcome = tokenizer({"encode", "--tokenizer", path, "--pattern", "[a-z]+|.", text});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.output.substr(0, 100), HasSubstr("[257, 257, 257, "));
