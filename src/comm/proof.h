@@ -16,7 +16,7 @@ std::string names_of(const std::vector<int>& ranks, const std::vector<std::strin
 /// Collective: the same for ranks whose hosts are not known yet, with their places in the mesh: "rank 3 (data 1, tensor
 /// 1, pipeline 0) on node3". host: this rank's.
 std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, const MeshShape& mesh);
-/// Ranks as Scalars::differing() gives them: "rank 2 on node3 differs from the other 7", or that there is no majority.
+/// Ranks as Scalars::differing() gives them: "rank 2 on node3 differs from the other 7", or that a majority is missing.
 std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
 /// Collective. Throws Error::mismatch on every rank unless all have the same text: "ranks do not WHAT: " with the ranks

@@ -269,7 +269,7 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--dataset-name", elsewhere, "--task-name with --data-dir, or --train-file", "|none|glue|nyu-mll/glue"},
     {"glue", "--dataset-config-name", elsewhere, "--task-name with --data-dir, or --train-file", "|none"},
     {"glue", "--config-name", elsewhere, "a model folder with the config.json", "|none"},
-    {"glue", "--ignore-data-skip", elsewhere, "a resumed run goes on with the rows that follow", "false"},
+    {"glue", "--ignore-data-skip", elsewhere, "a resumed run continues with the rows that follow", "false"},
     {"glue", "--debug", elsewhere, "no debugging", "|none"},
 };
 

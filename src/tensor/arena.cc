@@ -16,7 +16,7 @@ namespace trireme {
 namespace {
 constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
 constexpr size_t kHugePage = size_t{2} << 20;
-/// The complete pages inside a tensor; both ends are equal if there are none.
+/// The complete pages inside a tensor; both ends are equal if it has no complete page.
 std::pair<std::byte*, std::byte*> pages_of(View tensor) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(tensor.data()), end = begin + tensor.bytes();

@@ -328,7 +328,7 @@ class Slurm(unittest.TestCase):
         job = slurm("sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=1", "job.sh").stdout.strip()
         self.assert_ends(job, "COMPLETED")
         self.assertIn("h3: health check failed: check_hw_eth: no network interface ib0", output(job))
-        self.assertIn("going on without 1 of 2 hosts", output(job))
+        self.assertIn("continuing without 1 of 2 hosts", output(job))
         self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
 
     def test_a_reason_of_a_human_is_left_alone(self):

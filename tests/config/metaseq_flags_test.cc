@@ -320,7 +320,7 @@ const MetaseqFlag kFlags[] = {
 };
 // clang-format on
 
-/// The name after `did you mean "` in the error; "" if it has none, "accepted" if there is no error.
+/// The name after `did you mean "` in the error; "" if it has none, "accepted" without an error.
 std::string hint_of(const std::vector<std::string>& flags, const std::optional<std::string>& dialect = {}) {
   try {
     const ConfigWords words = split_words(flags);

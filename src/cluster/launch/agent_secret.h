@@ -5,7 +5,7 @@
 
 namespace trireme::launch {
 
-/// Where a container gives it, for want of a file.
+/// Used where no file is given, as in a container.
 inline constexpr const char* kAgentSecretVariable = "TRIREME_AGENT_SECRET";
 
 /// The text of `file` without blanks around it; of kAgentSecretVariable where `file` is empty. Throws Error::config

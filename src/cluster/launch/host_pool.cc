@@ -43,7 +43,8 @@ bool HostPool::leave_out(const std::vector<std::string>& failed, bool may_shrink
   for (size_t i = 0; i < fresh; ++i) log::warning("launch: {} steps in", waiting[i].name);
   kept.insert(kept.end(), waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(fresh));
   waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(fresh));
-  if (lost > fresh) log::warning("launch: going on without {} of {}", lost - fresh, count_text(hosts_.size(), "host"));
+  if (lost > fresh)
+    log::warning("launch: continuing without {} of {}", lost - fresh, count_text(hosts_.size(), "host"));
   hosts_ = std::move(kept);
   spares_ = std::move(waiting);
   placement_ = place(hosts_, request_);

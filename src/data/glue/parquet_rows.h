@@ -9,7 +9,7 @@
 namespace trireme {
 
 /// The rows of SPLIT-00000-of-00001.parquet and similar files (also SPLIT.parquet, SPLIT/*.parquet) in the folder of a
-/// task; empty if there are none. `split`: "train", "validation_matched", ... Labels are classes by number, or the
+/// task; nothing without such files. `split`: "train", "validation_matched", ... Labels are classes by number, or the
 /// number to predict; `labelled` false: ignored. Throws Error::data with file and row.
 std::optional<GlueSet> read_parquet_rows(const GlueTask& task, const std::string& set, const std::string& folder,
                                          const std::string& split, bool labelled);

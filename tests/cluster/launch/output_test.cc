@@ -120,7 +120,7 @@ TEST(Output, WhatRanksTellIsReadAndNotPassedOn) {
   EXPECT_TRUE(prefixer.heard());
   EXPECT_EQ(prefixer.take("[1]error: rank 0 on n1 was lost (as a sample says) in step 1\n"),
             "n2[1] error: rank 0 on n1 was lost (as a sample says) in step 1\n");
-  EXPECT_EQ(prefixer.first_error(), std::nullopt) << "what a rank shows is no record";
+  EXPECT_EQ(prefixer.first_error(), std::nullopt) << "what a rank prints is not a record";
   EXPECT_EQ(prefixer.lost_rank(), std::nullopt);
   EXPECT_EQ(prefixer.take("[2]" + line_of({.kind = RankRecord::Kind::lost, .rank = 1, .host = "n2"}) + "[2]" +
                           line_of({.kind = RankRecord::Kind::error, .text = "[n2 2] error: x"}) +
