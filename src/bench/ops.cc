@@ -79,7 +79,7 @@ class Bench {
         offsets_(static_cast<size_t>(o_.sequences + 1)) {
     for (size_t i = 0; i < offsets_.size(); ++i)
       offsets_[i] = static_cast<int32_t>(static_cast<int64_t>(i) * o_.length);
-    shape_.heads = static_cast<int>(o_.heads);
+    shape_.kv_heads = static_cast<int>(o_.heads);
     shape_.head_dim = static_cast<int>(o_.width / o_.heads);
     shape_.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
     shape_.offsets = ConstView(offsets_.data(), DType::i32, {o_.sequences + 1});
@@ -277,7 +277,7 @@ class Bench {
       squares += static_cast<double>(length * length);
     }
     AttentionShape shape = shape_;
-    shape.heads = static_cast<int>(o_.width / head_dim);
+    shape.kv_heads = static_cast<int>(o_.width / head_dim);
     shape.head_dim = static_cast<int>(head_dim);
     shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
     shape.offsets = ConstView(offsets.data(), DType::i32, {static_cast<int64_t>(offsets.size())});
@@ -285,9 +285,9 @@ class Bench {
         {.dtype = o_.dtype, .rows = rows_, .width = o_.width, .attention = shape, .threads = o_.threads}));
     Context context{o_.threads, &scratch};
     Tensors t(memory_, o_.rotation, 5 * activations() * size());
-    const Shape qkv_shape{rows_, shape.heads, 3, head_dim}, out_shape{rows_, shape.heads, head_dim};
+    const Shape qkv_shape{rows_, shape.kv_heads, shape.group + 2, head_dim}, out_shape{rows_, shape.heads(), head_dim};
     const auto qkv = t.take(o_.dtype, qkv_shape), out = t.take(o_.dtype, out_shape);
-    const View lse = t.shared(DType::f32, {shape.heads, rows_}), dqkv = t.shared(o_.dtype, qkv_shape);
+    const View lse = t.shared(DType::f32, {shape.heads(), rows_}), dqkv = t.shared(o_.dtype, qkv_shape);
     // Causal: half of the two products of length x length; backward makes five.
     const double flops = 2 * static_cast<double>(o_.width) * squares;
     measure(forward, qkv[0], t.sets(), flops, false,

@@ -51,7 +51,7 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
       mlp_out_(views, block_name(index, "mlp.out"), spec.biases.mlp_out) {}
 
 AttentionShape Block::attention_shape(const Pass& pass) const {
-  return {.heads = static_cast<int>(heads_),
+  return {.kv_heads = static_cast<int>(heads_),
           .head_dim = static_cast<int>(spec_.head_dim()),
           .causal = spec_.mask == Mask::causal,
           .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),

@@ -22,7 +22,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   sizes.width = widest_block;
   sizes.weight_count = std::max(spec.width, spec.token_width()) * sizes.width;
   sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
-  sizes.attention = {.heads = static_cast<int>(layout.share(spec.heads)),
+  sizes.attention = {.kv_heads = static_cast<int>(layout.share(spec.heads)),
                      .head_dim = static_cast<int>(spec.head_dim()),
                      .causal = spec.mask == Mask::causal,
                      .scale = 1,

@@ -269,7 +269,9 @@ void check_rotary(const Checker& check, ConstView qkv, bool taken, std::string_v
                   ConstView table) {
   check.dims("qkv", qkv, 4);
   check.activation("qkv", qkv, taken, backend);
-  check.is("qkv", qkv, qkv.dtype(), {qkv.rows(), qkv.shape()[1], 3, qkv.shape()[3]});
+  check.that(qkv.shape()[2] >= 3, fmt::format("qkv is {}, expected at least 3 vectors of each group: a query head, the "
+                                              "key and the value",
+                                              describe(qkv)));
   check.is("positions", positions, DType::i32, {qkv.rows()});
   check.dims("table", table, 2);
   check.statistic("table", table, statistic_of(qkv.dtype()));
@@ -301,10 +303,10 @@ void Ops::attention(Context& context, ConstView qkv, const AttentionShape& shape
   check.activation("qkv", qkv, takes(qkv.dtype()), name());
   const int64_t rows = qkv.shape()[0];
   check.attention_shape(shape, rows);
-  check.is("qkv", qkv, qkv.dtype(), {rows, shape.heads, 3, shape.head_dim});
+  check.qkv("qkv", qkv, shape, rows);
   check.dropout(dropout, rows);
-  check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
-  check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads, rows});
+  check.is("out", out, qkv.dtype(), {rows, shape.heads(), shape.head_dim});
+  check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads(), rows});
   const OpTimer timer(recorder_, "attention", {qkv, out, lse}, shape, 2);
   do_attention(context, qkv, shape, dropout, out, lse);
 }
@@ -316,11 +318,11 @@ void Ops::attention_backward(Context& context, ConstView dout, ConstView qkv, Co
   check.activation("qkv", qkv, takes(qkv.dtype()), name());
   const int64_t rows = qkv.shape()[0];
   check.attention_shape(shape, rows);
-  check.is("qkv", qkv, qkv.dtype(), {rows, shape.heads, 3, shape.head_dim});
+  check.qkv("qkv", qkv, shape, rows);
   check.dropout(dropout, rows);
-  check.is("dout", dout, qkv.dtype(), {rows, shape.heads, shape.head_dim});
-  check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
-  check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads, rows});
+  check.is("dout", dout, qkv.dtype(), {rows, shape.heads(), shape.head_dim});
+  check.is("out", out, qkv.dtype(), {rows, shape.heads(), shape.head_dim});
+  check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads(), rows});
   check.is("dqkv", dqkv, qkv.dtype(), qkv.shape());
   const OpTimer timer(recorder_, "attention_backward", {dout, qkv, out, lse, dqkv}, shape, 5);
   do_attention_backward(context, dout, qkv, out, lse, shape, dropout, dqkv);
@@ -335,11 +337,11 @@ void Ops::attention_cached(Context& context, ConstView qkv, const AttentionShape
   check.attention_shape(shape, rows);
   check.that(shape.causal, "shape is not causal, and generation always is");
   const int64_t sequences = shape.offsets.rows() - 1;
-  check.is("qkv", qkv, qkv.dtype(), {rows, shape.heads, 3, shape.head_dim});
+  check.qkv("qkv", qkv, shape, rows);
   check.is("past", past, DType::i32, {sequences});
   check.dims("cache", cache, 4);
-  check.is("cache", cache, qkv.dtype(), {sequences, 2 * shape.heads, cache.shape()[2], shape.head_dim});
-  check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
+  check.is("cache", cache, qkv.dtype(), {sequences, 2 * shape.kv_heads, cache.shape()[2], shape.head_dim});
+  check.is("out", out, qkv.dtype(), {rows, shape.heads(), shape.head_dim});
   const OpTimer timer(recorder_, "attention_cached", {qkv, cache, out});
   do_attention_cached(context, qkv, shape, past, cache, out);
 }

@@ -60,12 +60,17 @@ class Checker {
     is("dropout sample", d.sample, DType::i64, {rows});
     is("dropout position", d.position, DType::i32, {rows});
   }
+  void qkv(std::string_view what, ConstView v, const AttentionShape& s, int64_t rows) const {
+    is(what, v, v.dtype(), {rows, s.kv_heads, s.group + 2, s.head_dim});
+  }
   void attention_shape(const AttentionShape& s, int64_t rows) const {
-    require(s.heads > 0 && s.head_dim > 0, ErrorKind::shape, "{}: {} heads of size {}, expected at least 1 of each",
-            op_, s.heads, s.head_dim);
-    require(s.first_head >= 0 && s.first_head <= kMostHeads - s.heads, ErrorKind::shape,
-            "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head,
-            int64_t{s.first_head} + s.heads, kMostHeads);
+    require(s.kv_heads > 0 && s.group > 0 && s.head_dim > 0, ErrorKind::shape,
+            "{}: {} kv heads with {} query heads each, of size {}, expected at least 1 of each", op_, s.kv_heads,
+            s.group, s.head_dim);
+    const int64_t end = s.first_head + int64_t{s.kv_heads} * s.group;
+    require(s.first_head >= 0 && end <= kMostHeads, ErrorKind::shape,
+            "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head, end,
+            kMostHeads);
     require(std::isfinite(s.scale) && s.scale > 0, ErrorKind::shape,
             "{}: scale is {}, expected a finite number above 0", op_, s.scale);
     dims("offsets", s.offsets, 1);

@@ -63,13 +63,16 @@ struct Dropout {
 /// `site` distinguishes the dropouts of a layer (embedding, attention, residual 1, residual 2).
 uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site);
 
+/// Query heads in groups of equal size; those of a group share its keys and values. Source: Ainslie et al. 2023.
 struct AttentionShape {
-  int heads = 0;
+  int kv_heads = 0;  ///< groups
+  int group = 1;     ///< query heads of each
   int head_dim = 0;
   bool causal = true;
   float scale = 0;     ///< multiplies q . k, above 0, usually head_dim^-1/2
   ConstView offsets;   ///< [sequences + 1] i32, rows of each sequence
-  int first_head = 0;  ///< where heads are split over ranks: the model's number of the call's first head, for dropout
+  int first_head = 0;  ///< where heads are split over ranks: the model's number of the first query head, for dropout
+  int heads() const { return kv_heads * group; }  ///< query heads
 };
 
 struct AdamW {
@@ -170,25 +173,26 @@ class Ops {
   /// dims] S, dims even, h = dims / 2 - 1. Source: Su et al. 2021.
   void rotary_table(Context&, double base, View table);
   /// Turns q and k in place: (x_i, x_{i + dims / 2}) by the angle of position and i < dims / 2; values from dims on and
-  /// v stay.  qkv: [rows, heads, 3, head_dim] A; positions: [rows] i32; table: [n, dims] S of rotary_table(), dims <=
-  /// head_dim.
+  /// v stay.  qkv: [rows, kv_heads, group + 2, head_dim] A, as attention() has it; positions: [rows] i32; table: [n,
+  /// dims] S of rotary_table(), dims <= head_dim.
   void rotary(Context&, View qkv, ConstView positions, ConstView table);
   /// dqkv of rotary(), in place: turns back.
   void rotary_backward(Context&, View dqkv, ConstView positions, ConstView table);
 
   // ---- attention ----
-  /// out = dropout(softmax(scale q k^T + mask)) v per head and sequence; the T x T matrix is never stored.
-  /// qkv: [rows, heads, 3, head_dim] A (q, k, v of each head side by side); out: [rows, heads, head_dim] A;
-  /// lse: [heads, rows] S, log-sum-exp of each query's scores, saved for backward. Source: Dao et al. 2022, 2023.
+  /// out = dropout(softmax(scale q k^T + mask)) v per query head and sequence; the T x T matrix is never stored.
+  /// qkv: [rows, kv_heads, group + 2, head_dim] A (of each group its query heads, then k, then v: query head h reads k
+  /// and v of group h / group); out: [rows, heads, head_dim] A; lse: [heads, rows] S, log-sum-exp of each query's
+  /// scores, saved for backward. Source: Dao et al. 2022, 2023.
   void attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse);
-  /// dqkv = gradient of attention() by recomputation from lse.  out, dout: [rows, heads, head_dim] A; dqkv: [rows,
-  /// heads, 3, head_dim] A.
+  /// dqkv = gradient of attention() by recomputation from lse.  out, dout: [rows, heads, head_dim] A; dqkv: as qkv. dk
+  /// and dv are sums over the group's query heads, in their order.
   void attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse, const AttentionShape&,
                           const Dropout&, View dqkv);
   /// Generation: appends k and v of the new rows to the cache, then attends from the new rows to everything cached
-  /// (causal, no dropout). qkv: [rows, heads, 3, head_dim] A, shape.offsets cuts rows into sequences; cache:
-  /// [sequences, 2 * heads, capacity, head_dim] A (2h: keys of head h, 2h + 1: values); past: [sequences] i32,
-  /// positions already cached; out: [rows, heads, head_dim] A.
+  /// (causal, no dropout). qkv, out: as attention(), shape.offsets cuts rows into sequences; cache: [sequences, 2 *
+  /// kv_heads, capacity, head_dim] A (2h: keys of group h, 2h + 1: values); past: [sequences] i32, positions already
+  /// cached.
   void attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache, View out);
 
   // ---- loss ----

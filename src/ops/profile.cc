@@ -23,7 +23,7 @@ double pairs(const AttentionShape& s) {
     const double n = offset[i + 1] - offset[i];
     sum += s.causal ? n * (n + 1) / 2 : n * n;
   }
-  return sum * s.heads;
+  return sum * s.heads();
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 namespace trireme::test {
 namespace {
 
-/// Packed sequences of the given lengths, attention inputs and outputs.
+/// Packed sequences of the given lengths, attention inputs and outputs. heads: kv heads, with `group` query heads each.
 struct Attention {
   AttentionShape shape;
   Dropout dropout;
@@ -11,7 +11,7 @@ struct Attention {
   Tensor qkv, out, lse, dout, dqkv;
 
   Attention(DType a, std::vector<int> lengths, int heads, int head_dim, bool causal, float rate = 0,
-            int first_position = 0) {
+            int first_position = 0, int group = 1) {
     const DType s = a == DType::f64 ? DType::f64 : DType::f32;
     std::vector<double> ends{0}, samples, positions;
     for (size_t i = 0; i < lengths.size(); ++i) {
@@ -25,12 +25,17 @@ struct Attention {
     offsets = Tensor(DType::i32, {static_cast<int64_t>(ends.size())}, ends);
     sample = Tensor(DType::i64, {rows}, samples);
     position = Tensor(DType::i32, {rows}, positions);
-    qkv = Tensor::random(a, {rows, heads, 3, head_dim}, 1, 2);  // peaked: every key matters to some query
-    dout = Tensor::random(a, {rows, heads, head_dim}, 2);
-    out = Tensor(a, {rows, heads, head_dim});
-    dqkv = Tensor(a, {rows, heads, 3, head_dim});
-    lse = Tensor(s, {heads, rows});
-    shape = {heads, head_dim, causal, 1.0f / std::sqrt(static_cast<float>(head_dim)), {}};
+    qkv = Tensor::random(a, {rows, heads, group + 2, head_dim}, 1, 2);  // peaked: every key matters to some query
+    dout = Tensor::random(a, {rows, heads * group, head_dim}, 2);
+    out = Tensor(a, dout.view().shape());
+    dqkv = Tensor(a, qkv.view().shape());
+    lse = Tensor(s, {heads * group, rows});
+    shape = {.kv_heads = heads,
+             .group = group,
+             .head_dim = head_dim,
+             .causal = causal,
+             .scale = 1.0f / std::sqrt(static_cast<float>(head_dim)),
+             .offsets = {}};
     dropout = {rate, dropout_key(1, 2, 3, 4), {}, {}};
   }
   Attention wide() const {
@@ -52,8 +57,8 @@ struct Attention {
     d.ops->attention_backward(d.context, dout.view(), qkv.view(), out.view(), lse.view(), shape, dropout, dqkv.view());
   }
   std::string name() const {
-    return fmt::format("rows {} heads {} size {} causal {} dropout {}", qkv.view().rows(), shape.heads, shape.head_dim,
-                       shape.causal, dropout.rate);
+    return fmt::format("rows {} kv heads {} group {} size {} causal {} dropout {}", qkv.view().rows(), shape.kv_heads,
+                       shape.group, shape.head_dim, shape.causal, dropout.rate);
   }
 };
 
@@ -63,8 +68,10 @@ struct Attention {
 Tolerance output_tolerance(DType dtype) {
   return dtype == DType::bf16 ? Tolerance{0x1.2p-8, 0.008} : Tolerance{1e-5, 1e-5};
 }
-Tolerance gradient_tolerance(DType dtype) {
-  return dtype == DType::bf16 ? Tolerance{0x1.2p-8, 0.12} : Tolerance{2e-5, 4e-5};
+/// dK and dV of a group are sums whose errors do not depend on each other.
+Tolerance gradient_tolerance(DType dtype, int group = 1) {
+  const double terms = std::sqrt(static_cast<double>(group));
+  return dtype == DType::bf16 ? Tolerance{0x1.2p-8, 0.12 * terms} : Tolerance{2e-5, 4e-5 * terms};
 }
 
 class AttentionOp : public CpuOp {
@@ -77,7 +84,7 @@ class AttentionOp : public CpuOp {
     expect_close(got.lse, want.lse, {dtype() == DType::bf16 ? 2e-3 : 1e-5, 1e-5}, "lse, " + got.name());
     got.backward(*cpu);
     want.backward(*reference);
-    expect_close(got.dqkv, want.dqkv, gradient_tolerance(dtype()), "dqkv, " + got.name());
+    expect_close(got.dqkv, want.dqkv, gradient_tolerance(dtype(), got.shape.group), "dqkv, " + got.name());
   }
 };
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionOp, every_case(), case_name);
@@ -100,50 +107,94 @@ TEST_P(AttentionOp, DropoutFollowsTheCounterRule) {
       expect_equals_reference(Attention(dtype(), {130, 7}, 2, 16, causal, 0.3f, first_position));
 }
 
-/// Heads [first, first + count) of a call, as a rank has them that holds only these.
+TEST_P(AttentionOp, EqualsTheReferenceForGroupsOfQueryHeads) {
+  for (int group : {2, 3, 4, 8})
+    for (bool causal : {true, false})
+      expect_equals_reference(Attention(dtype(), {37, 1, 70}, 1, 20, causal, 0, 0, group));
+  expect_equals_reference(Attention(dtype(), {201}, 1, 64, true, 0, 0, 3));
+  expect_equals_reference(Attention(dtype(), {67, 0, 5}, 5, 128, true, 0, 0, 2));
+  expect_equals_reference(Attention(dtype(), {130, 7}, 2, 16, true, 0.3f, 5, 3));
+}
+
+/// The same with every group's k and v copied for each of its query heads.
+Attention repeated(const Attention& of, DType dtype, const std::vector<int>& lengths) {
+  const int group = of.shape.group;
+  const int64_t dim = of.shape.head_dim, vectors = of.qkv.view().count() / dim, parts = group + 2;
+  Attention all(dtype, lengths, of.shape.heads(), of.shape.head_dim, of.shape.causal);
+  for (int64_t i = 0; i < vectors / parts * group * 3 * dim; ++i) {
+    const int64_t head = i / (3 * dim), part = i / dim % 3, from = part == 0 ? head % group : group + part - 1;
+    all.qkv.set(static_cast<size_t>(i), of.qkv.at(static_cast<size_t>((head / group * parts + from) * dim + i % dim)));
+  }
+  return all;
+}
+
+TEST_P(AttentionOp, AGroupSharesItsKeysAndValues) {
+  const std::vector<int> lengths = {70, 9};
+  for (Device* device : {cpu.get(), reference.get()}) {
+    const DType dtype = device == cpu.get() ? this->dtype() : DType::f64;
+    const int group = 3, dim = 16, parts = group + 2;
+    Attention grouped(dtype, lengths, 2, dim, true, 0, 0, group), all = repeated(grouped, dtype, lengths);
+    for (Attention* a : {&grouped, &all}) {
+      a->forward(*device);
+      a->backward(*device);
+    }
+    EXPECT_TRUE(grouped.out == all.out && grouped.lse == all.lse);
+    Tensor sums(DType::f64, grouped.dqkv.view().shape());
+    for (size_t i = 0; i < all.dqkv.size(); ++i) {
+      const size_t head = i / (3 * dim), part = i / dim % 3, to = part == 0 ? head % group : group + part - 1;
+      const size_t at = (head / group * parts + to) * dim + i % dim;
+      sums.set(at, sums.at(at) + all.dqkv.at(i));
+    }
+    expect_close(grouped.dqkv, sums, gradient_tolerance(dtype, group), "dqkv");
+  }
+}
+
+/// KV heads [first, first + count) of a call with their groups, as a rank has them that holds only these.
 Attention heads_of(const Attention& all, int first, int count) {
   Attention part = all;
-  const int64_t rows = all.qkv.view().rows(), dim = all.shape.head_dim, heads = all.shape.heads;
-  const auto cut = [&](const Tensor& from, int64_t width) {
-    Tensor to(from.view().dtype(), width == 3 * dim ? Shape{rows, count, 3, dim} : Shape{rows, count, dim});
-    for (int64_t i = 0; i < rows * count * width; ++i) {
-      const int64_t row = i / (count * width), rest = i % (count * width);
-      to.set(static_cast<size_t>(i), from.at(static_cast<size_t>(row * heads * width + first * width + rest)));
+  const int64_t rows = all.qkv.view().rows(), dim = all.shape.head_dim, group = all.shape.group;
+  const auto cut = [&](const Tensor& from, const Shape& shape) {
+    Tensor to(from.view().dtype(), shape);
+    const int64_t part_row = to.view().count() / rows, all_row = from.view().count() / rows;
+    for (int64_t i = 0; i < rows * part_row; ++i) {
+      const int64_t at = i / part_row * all_row + first * part_row / count + i % part_row;
+      to.set(static_cast<size_t>(i), from.at(static_cast<size_t>(at)));
     }
     return to;
   };
-  part.qkv = cut(all.qkv, 3 * dim);
-  part.dqkv = cut(all.dqkv, 3 * dim);
-  part.out = cut(all.out, dim);
-  part.dout = cut(all.dout, dim);
-  part.lse = Tensor(all.lse.view().dtype(), {count, rows});
-  part.shape.heads = count;
-  part.shape.first_head = all.shape.first_head + first;
+  part.qkv = cut(all.qkv, {rows, count, group + 2, dim});
+  part.dqkv = cut(all.dqkv, {rows, count, group + 2, dim});
+  part.out = cut(all.out, {rows, count * group, dim});
+  part.dout = cut(all.dout, {rows, count * group, dim});
+  part.lse = Tensor(all.lse.view().dtype(), {count * group, rows});
+  part.shape.kv_heads = count;
+  part.shape.first_head = all.shape.first_head + first * all.shape.group;
   return part;
 }
 
 TEST_P(AttentionOp, DropoutCountsHeadsOverTheWholeModel) {
-  for (Device* device : {cpu.get(), reference.get()}) {
-    const DType dtype = device == cpu.get() ? this->dtype() : DType::f64;
-    Attention all(dtype, {70, 9}, 4, 16, true, 0.3f);
-    all.forward(*device);
-    all.backward(*device);
-    for (const int first : {0, 1, 2}) {
-      Attention part = heads_of(all, first, 2);
-      const Attention want = part;  // holds the outputs of all heads, cut
-      part.out = Tensor(dtype, part.out.view().shape());
-      part.dqkv = Tensor(dtype, part.dqkv.view().shape());
-      part.forward(*device);
-      part.backward(*device);
-      expect_close(part.out, want.out, output_tolerance(dtype), "out of heads from " + std::to_string(first));
-      expect_close(part.dqkv, want.dqkv, gradient_tolerance(dtype), "dqkv of heads from " + std::to_string(first));
+  for (Device* device : {cpu.get(), reference.get()})
+    for (const int group : {1, 2}) {
+      const DType dtype = device == cpu.get() ? this->dtype() : DType::f64;
+      Attention all(dtype, {70, 9}, 4, 16, true, 0.3f, 0, group);
+      all.forward(*device);
+      all.backward(*device);
+      for (const int first : {0, 1, 2}) {
+        Attention part = heads_of(all, first, 2);
+        const Attention want = part;  // holds the outputs of all heads, cut
+        part.out = Tensor(dtype, part.out.view().shape());
+        part.dqkv = Tensor(dtype, part.dqkv.view().shape());
+        part.forward(*device);
+        part.backward(*device);
+        expect_close(part.out, want.out, output_tolerance(dtype), "out of heads from " + std::to_string(first));
+        expect_close(part.dqkv, want.dqkv, gradient_tolerance(dtype), "dqkv of heads from " + std::to_string(first));
+      }
+      Attention other = heads_of(all, 2, 2);
+      const Attention want = other;
+      other.shape.first_head = 0;
+      other.forward(*device);
+      EXPECT_FALSE(other.out == want.out) << "the masks of heads 0 and 1 are others";
     }
-    Attention other = heads_of(all, 2, 2);
-    const Attention want = other;
-    other.shape.first_head = 0;
-    other.forward(*device);
-    EXPECT_FALSE(other.out == want.out) << "the masks of heads 0 and 1 are others";
-  }
 }
 
 TEST_P(AttentionOp, LargeScoresDoNotOverflow) {
@@ -183,39 +234,48 @@ TEST_P(AttentionOp, AQueryThatIsNaNStaysNaN) {
 }
 
 TEST_P(AttentionOp, GivesTheSameBitsTwice) {
-  Attention a(dtype(), {150, 90}, 2, 64, true, 0.1f), b = a;
-  for (Attention* x : {&a, &b}) {
-    x->forward(*cpu);
-    x->backward(*cpu);
+  for (int group : {1, 3}) {
+    Attention a(dtype(), {150, 90}, 2, 64, true, 0.1f, 0, group), b = a;
+    for (Attention* x : {&a, &b}) {
+      x->forward(*cpu);
+      x->backward(*cpu);
+    }
+    EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dqkv == b.dqkv);
   }
-  EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dqkv == b.dqkv);
 }
 
 TEST_P(AttentionOp, StaysWithinThePlannedScratch) {
-  Attention a(dtype(), {150}, 3, 20, true);
-  a.bind();
-  cpu->scratch = Arena(cpu->ops->scratch_bytes(
-      {.dtype = GetParam().dtype, .rows = 150, .width = 60, .attention = a.shape, .threads = GetParam().threads}));
-  cpu->context.scratch = &cpu->scratch;
-  a.forward(*cpu);
-  a.backward(*cpu);
-  EXPECT_LE(
-      cpu->scratch.peak(),
-      cpu->ops->scratch_bytes(
-          {.dtype = GetParam().dtype, .rows = 150, .width = 60, .attention = a.shape, .threads = GetParam().threads}));
-  EXPECT_EQ(cpu->scratch.used(), 0u);
+  for (const int group : {1, 4})
+    for (const int length : {5, 150, 700}) {
+      Attention a(dtype(), {length}, 3, 20, true, 0, 0, group);
+      a.bind();
+      const size_t planned = cpu->ops->scratch_bytes({.dtype = GetParam().dtype,
+                                                      .rows = length,
+                                                      .width = 60 * group,
+                                                      .attention = a.shape,
+                                                      .threads = GetParam().threads});
+      cpu->scratch = Arena(planned);
+      cpu->context.scratch = &cpu->scratch;
+      a.forward(*cpu);
+      a.backward(*cpu);
+      Tensor cache(dtype(), {1, 6, length, 20});
+      const Tensor past(DType::i32, {1}, {0});
+      cpu->ops->attention_cached(cpu->context, a.qkv.view(), a.shape, past.view(), cache.view(), a.out.view());
+      EXPECT_LE(cpu->scratch.peak(), planned) << a.name();
+      EXPECT_EQ(cpu->scratch.used(), 0u);
+    }
 }
 
 /// Generation in steps of the given sizes equals one causal pass over everything.
 TEST_P(AttentionOp, CachedAttentionEqualsOnePass) {
   constexpr int kHeads = 2, kCapacity = 300;
-  for (int head_dim : {8, 20, 64}) {
+  for (const auto& [head_dim, group] : {std::pair{8, 1}, {20, 1}, {64, 1}, {20, 3}, {64, 2}}) {
     const std::vector<std::vector<int>> steps = {{5, 3}, {1, 1}, {1, 0}, {1, 270}, {4, 2}, {1, 1}};
     Tensor cache(dtype(), {2, 2 * kHeads, kCapacity, head_dim});
     Tensor wide_cache = cache.wide();
     std::vector<double> past{0, 0};
     for (size_t step = 0; step < steps.size(); ++step) {
-      Attention got(dtype(), steps[step], kHeads, head_dim, true);
+      Attention got(dtype(), steps[step], kHeads, head_dim, true, 0, 0, group);
       got.qkv = Tensor::random(dtype(), got.qkv.view().shape(), 100 + step);
       Attention want = got.wide();
       const Tensor cached(DType::i32, {2}, past);
@@ -224,7 +284,8 @@ TEST_P(AttentionOp, CachedAttentionEqualsOnePass) {
       cpu->ops->attention_cached(cpu->context, got.qkv.view(), got.shape, cached.view(), cache.view(), got.out.view());
       reference->ops->attention_cached(reference->context, want.qkv.view(), want.shape, cached.view(),
                                        wide_cache.view(), want.out.view());
-      expect_close(got.out, want.out, output_tolerance(dtype()), fmt::format("step {} size {}", step, head_dim));
+      expect_close(got.out, want.out, output_tolerance(dtype()),
+                   fmt::format("step {} size {} group {}", step, head_dim, group));
       expect_close(cache, wide_cache, {0, 0}, "cache");
       for (size_t s = 0; s < 2; ++s) past[s] += steps[step][s];
     }
@@ -233,34 +294,42 @@ TEST_P(AttentionOp, CachedAttentionEqualsOnePass) {
 
 TEST(ReferenceAttention, CachedStepsEqualOnePass) {
   const auto device = Device::reference();
-  Attention whole(DType::f64, {9}, 2, 4, true);
-  whole.forward(*device);
-  Tensor cache(DType::f64, {1, 4, 9, 4});
-  for (int64_t row = 0; row < 9; ++row) {
-    Attention one(DType::f64, {1}, 2, 4, true);
-    one.bind();
-    const Tensor past(DType::i32, {1}, {static_cast<double>(row)});
-    device->ops->attention_cached(device->context, whole.qkv.view().rows_slice(row, 1), one.shape, past.view(),
-                                  cache.view(), one.out.view());
-    for (size_t c = 0; c < 8; ++c) EXPECT_NEAR(one.out.at(c), whole.out.at(static_cast<size_t>(row) * 8 + c), 1e-14);
+  for (const int group : {1, 3}) {
+    Attention whole(DType::f64, {9}, 2, 4, true, 0, 0, group);
+    whole.forward(*device);
+    Tensor cache(DType::f64, {1, 4, 9, 4});
+    const size_t width = size_t{8} * static_cast<size_t>(group);
+    for (int64_t row = 0; row < 9; ++row) {
+      Attention one(DType::f64, {1}, 2, 4, true, 0, 0, group);
+      one.bind();
+      const Tensor past(DType::i32, {1}, {static_cast<double>(row)});
+      device->ops->attention_cached(device->context, whole.qkv.view().rows_slice(row, 1), one.shape, past.view(),
+                                    cache.view(), one.out.view());
+      for (size_t c = 0; c < width; ++c)
+        EXPECT_NEAR(one.out.at(c), whole.out.at(static_cast<size_t>(row) * width + c), 1e-14);
+    }
   }
 }
 
 TEST(ReferenceAttention, BackwardEqualsFiniteDifferences) {
   const auto device = Device::reference();
-  for (bool causal : {true, false})
-    for (float rate : {0.0f, 0.4f}) {
-      Attention a(DType::f64, {6, 1, 4}, 2, 3, causal, rate);
-      a.forward(*device);
-      a.backward(*device);
-      const auto loss = [&](const Tensor& qkv) {
-        Attention moved = a;
-        moved.qkv = qkv;
-        moved.forward(*device);
-        return dot(moved.out, a.dout);
-      };
-      expect_gradient(loss, a.qkv, a.dqkv, a.name());
-    }
+  for (const auto& [causal, rate, group] : {std::tuple{true, 0.0f, 1},
+                                            {true, 0.4f, 1},
+                                            {false, 0.0f, 1},
+                                            {false, 0.4f, 1},
+                                            {true, 0.0f, 2},
+                                            {false, 0.4f, 3}}) {
+    Attention a(DType::f64, {6, 1, 4}, 2, 3, causal, rate, 0, group);
+    a.forward(*device);
+    a.backward(*device);
+    const auto loss = [&](const Tensor& qkv) {
+      Attention moved = a;
+      moved.qkv = qkv;
+      moved.forward(*device);
+      return dot(moved.out, a.dout);
+    };
+    expect_gradient(loss, a.qkv, a.dqkv, a.name());
+  }
 }
 
 TEST(ReferenceAttention, LseIsTheLogOfTheSumOfExponentials) {

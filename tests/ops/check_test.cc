@@ -125,14 +125,17 @@ TEST_F(Checks, Embedding) {
 TEST_F(Checks, Attention) {
   Tensor qkv = f32({4, 2, 3, 8}), out = f32({4, 2, 8}), lse = f32({2, 4});
   const Tensor offsets = i32({0, 4}), short_offsets = i32({0, 3}), falling = i32({0, 3, 2, 4}), late = i32({1, 4});
-  AttentionShape shape{2, 8, true, 0.3f, offsets.view()};
+  AttentionShape shape{.kv_heads = 2, .head_dim = 8, .scale = 0.3f, .offsets = offsets.view()};
   const auto call = [&](const AttentionShape& s) { ops.attention(context, qkv.view(), s, {}, out.view(), lse.view()); };
   AttentionShape wrong = shape;
-  wrong.heads = 3;
+  wrong.kv_heads = 3;
   expect_shape_error("attention: qkv is f32 [4, 2, 3, 8], expected f32 [4, 3, 3, 8]", [&] { call(wrong); });
   wrong = shape;
-  wrong.heads = 0;
-  expect_shape_error("attention: 0 heads of size 8, expected at least 1 of each", [&] { call(wrong); });
+  wrong.group = 2;
+  expect_shape_error("attention: qkv is f32 [4, 2, 3, 8], expected f32 [4, 2, 4, 8]", [&] { call(wrong); });
+  wrong.group = 0;
+  expect_shape_error("attention: 2 kv heads with 0 query heads each, of size 8, expected at least 1 of each",
+                     [&] { call(wrong); });
   wrong = shape;
   wrong.scale = NAN;
   expect_shape_error("attention: scale is nan, expected a finite number above 0", [&] { call(wrong); });
@@ -142,6 +145,8 @@ TEST_F(Checks, Attention) {
   wrong.first_head = 65'535;
   expect_shape_error("attention: heads 65535 to 65537, expected at most 65536: dropout's counter holds no more",
                      [&] { call(wrong); });
+  wrong.group = 4;
+  expect_shape_error("attention: heads 65535 to 65543, expected at most 65536", [&] { call(wrong); });
   const auto check = [](const Tensor& values) { check_offsets("attention", values.view(), 4); };
   expect_shape_error("attention: offsets end at 3, expected the number of rows, 4", [&] { check(short_offsets); });
   expect_shape_error("attention: offsets fall from 3 to 2 at sequence 1", [&] { check(falling); });
@@ -164,7 +169,7 @@ TEST_F(Checks, Attention) {
 TEST_F(Checks, AttentionCached) {
   Tensor qkv = f32({4, 2, 3, 8}), out = f32({4, 2, 8}), cache = f32({1, 4, 10, 8}), wrong = f32({1, 3, 10, 8});
   const Tensor offsets = i32({0, 4}), past = i32({7});
-  AttentionShape shape{2, 8, true, 0.3f, offsets.view()};
+  AttentionShape shape{.kv_heads = 2, .head_dim = 8, .scale = 0.3f, .offsets = offsets.view()};
   expect_shape_error("attention_cached: cache is f32 [1, 3, 10, 8], expected f32 [1, 4, 10, 8]",
                      [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), wrong.view(), out.view()); });
   expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, its cache has room for 10",

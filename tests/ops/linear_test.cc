@@ -134,7 +134,7 @@ TEST_P(LinearOp, GivesTheSameBitsTwice) {
 }
 
 TEST_P(LinearOp, StaysWithinThePlannedScratch) {
-  constexpr AttentionShape kAttention{1, 1, true, 1, {}};
+  constexpr AttentionShape kAttention{.kv_heads = 1, .head_dim = 1, .scale = 1, .offsets = {}};
   for (const Size& s : kSizes)
     for (const int64_t wider : {0, 8}) {  // of two layers, the plan knows the greater width
       if (s.rows == 0) continue;

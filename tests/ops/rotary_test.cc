@@ -27,8 +27,9 @@ Tensor some_positions(int64_t rows, int64_t limit) {
 
 TEST_P(Rotary, BothDirectionsEqualTheReference) {
   for (int64_t rows : kRows)
-    for (const auto& [head_dim, dims] : {std::pair{8, 2}, {8, 8}, {64, 16}, {80, 80}, {96, 24}, {7, 6}}) {
-      const Tensor positions = some_positions(rows, 50), x = Tensor::random(dtype(), {rows, 3, 3, head_dim}, 1);
+    for (const auto& [head_dim, dims, parts] :
+         {std::tuple{8, 2, 3}, {8, 8, 3}, {64, 16, 3}, {80, 80, 3}, {96, 24, 4}, {7, 6, 3}, {7, 6, 5}, {64, 64, 10}}) {
+      const Tensor positions = some_positions(rows, 50), x = Tensor::random(dtype(), {rows, 3, parts, head_dim}, 1);
       const Tensor fast = table(*cpu, 50, dims), exact = table(*reference, 50, dims);
       expect_close(fast, exact, {1e-7, 1e-7}, "table");
       Tensor got = x, want = x.wide();
@@ -40,6 +41,13 @@ TEST_P(Rotary, BothDirectionsEqualTheReference) {
       reference->ops->rotary_backward(reference->context, want.view(), positions.view(), exact.view());
       expect_close(got, want, GetParam().activation(), "backward");
     }
+}
+
+TEST_P(Rotary, AGroupWithoutItsValueIsAnError) {
+  Tensor qkv(dtype(), {1, 2, 2, 4}), positions(DType::i32, {1}, {0});
+  const Tensor angles = table(*cpu, 9, 4);
+  EXPECT_ERROR(cpu->ops->rotary(cpu->context, qkv.view(), positions.view(), angles.view()), ErrorKind::shape,
+               "expected at least 3 vectors of each group: a query head, the key and the value");
 }
 
 TEST_P(Rotary, ATableThatIsWiderThanAHeadIsAnError) {
@@ -74,12 +82,29 @@ TEST(RotaryReference, TurnsPairsHalfTheBlockApartAndLeavesTheRest) {
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(x.at(i), want[i], 1e-14) << i;
 }
 
+TEST(RotaryReference, TurnsEveryQueryHeadOfAGroupAndItsKey) {
+  const auto device = Device::reference();
+  Tensor table(DType::f64, {6, 4});
+  const Tensor positions(DType::i32, {2}, {1, 5});
+  device->ops->rotary_table(device->context, 100, table.view());
+  const Tensor before = Tensor::random(DType::f64, {2, 2, 5, 4}, 1);
+  Tensor grouped = before;
+  device->ops->rotary(device->context, grouped.view(), positions.view(), table.view());
+  for (size_t vector = 0; vector < 20; ++vector) {  // each alone, as the query of a group of one
+    Tensor alone(DType::f64, {1, 1, 3, 4});
+    const Tensor position(DType::i32, {1}, {positions.at(vector / 10)});
+    for (size_t c = 0; c < 4; ++c) alone.set(c, before.at(vector * 4 + c));
+    if (vector % 5 < 4) device->ops->rotary(device->context, alone.view(), position.view(), table.view());
+    for (size_t c = 0; c < 4; ++c) EXPECT_EQ(grouped.at(vector * 4 + c), alone.at(c)) << vector;
+  }
+}
+
 TEST(RotaryReference, BackwardEqualsFiniteDifferences) {
   const auto device = Device::reference();
   Tensor table(DType::f64, {9, 4});
   const Tensor positions(DType::i32, {2}, {3, 8});
   device->ops->rotary_table(device->context, 100, table.view());
-  const Tensor x = Tensor::random(DType::f64, {2, 2, 3, 6}, 1), dy = Tensor::random(DType::f64, {2, 2, 3, 6}, 2);
+  const Tensor x = Tensor::random(DType::f64, {2, 2, 4, 6}, 1), dy = Tensor::random(DType::f64, {2, 2, 4, 6}, 2);
   Tensor dx = dy;
   device->ops->rotary_backward(device->context, dx.view(), positions.view(), table.view());
   const auto loss = [&](const Tensor& from) {

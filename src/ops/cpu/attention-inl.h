@@ -85,18 +85,30 @@ HWY_INLINE void with_operands(DType dtype, F&& f) {
   });
 }
 
-/// part: 0 q, 1 k, 2 v of a task's head.
+/// Rows of vector `part` of a task's group: a query head, k or v.
 template <class T, class AnyView>
-HWY_INLINE auto qkv_rows(AnyView qkv, const AttentionShape& s, const AttentionTask& task, int part) {
-  const int64_t stride = int64_t{3} * s.heads * s.head_dim;
-  auto* data = qkv.template as<T>() + task.begin * stride + (3 * task.head + part) * s.head_dim;
+HWY_INLINE auto qkv_rows(AnyView qkv, const AttentionShape& s, const AttentionTask& task, int64_t part) {
+  const int64_t parts = int64_t{s.group} + 2, stride = s.kv_heads * parts * s.head_dim;
+  auto* data = qkv.template as<T>() + task.begin * stride + (task.kv_head * parts + part) * s.head_dim;
   return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
 }
-/// Rows of a task's head in a [rows, heads, head_dim] tensor.
 template <class T, class AnyView>
-HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTask& task) {
-  const int64_t stride = int64_t{s.heads} * s.head_dim;
-  auto* data = v.template as<T>() + task.begin * stride + task.head * s.head_dim;
+HWY_INLINE auto key_rows(AnyView qkv, const AttentionShape& s, const AttentionTask& task) {
+  return qkv_rows<T>(qkv, s, task, s.group);
+}
+template <class T, class AnyView>
+HWY_INLINE auto value_rows(AnyView qkv, const AttentionShape& s, const AttentionTask& task) {
+  return qkv_rows<T>(qkv, s, task, s.group + 1);
+}
+/// The number in its call of query head `member` of a task's group.
+HWY_INLINE int64_t head_of(const AttentionShape& s, const AttentionTask& task, int64_t member) {
+  return task.kv_head * s.group + member;
+}
+/// Rows of that head in a [rows, heads, head_dim] tensor.
+template <class T, class AnyView>
+HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTask& task, int64_t member) {
+  const int64_t stride = int64_t{s.heads()} * s.head_dim;
+  auto* data = v.template as<T>() + task.begin * stride + head_of(s, task, member) * s.head_dim;
   return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
 }
 
@@ -108,21 +120,24 @@ HWY_INLINE void foresee_write(Rows<T> rows, int64_t row, int64_t dim) {
 }
 
 /// Prefetches the rows of the task that a thread is likely to get next during the present one, if both fit the
-/// second-level cache. q, k and v of a row are adjacent.
+/// second-level cache. All vectors of a row's group are adjacent.
 template <class T>
 class NextTask {
  public:
   NextTask(ConstView qkv, const AttentionShape& s, const AttentionTask& task, const AttentionTask& next)
-      : rows_(qkv_rows<const T>(qkv, s, next, 0)), row_bytes_(3 * s.head_dim * static_cast<int64_t>(sizeof(T))) {
+      : rows_(qkv_rows<const T>(qkv, s, next, 0)),
+        row_bytes_((int64_t{s.group} + 2) * s.head_dim * static_cast<int64_t>(sizeof(T))),
+        length_(task.length) {
     constexpr int64_t kMost = 512 << 10;
     if (task.length == 0 || next.length * row_bytes_ > kMost) return;
     count_ = next.length;
-    each_ = (count_ + task.length - 1) / task.length;
+    each_ = (count_ + task.length * s.group - 1) / (task.length * s.group);
   }
 
-  /// The share that falls to a row of the present task.
-  HWY_INLINE void foresee(int64_t row) const {
-    for (int64_t i = row * each_; i < std::min((row + 1) * each_, count_); ++i) {
+  /// The share that falls to a query of the present task.
+  HWY_INLINE void foresee(int64_t member, int64_t query) const {
+    const int64_t first = (member * length_ + query) * each_;
+    for (int64_t i = first; i < std::min(first + each_, count_); ++i) {
       const auto* p = reinterpret_cast<const char*>(rows_[i]);
       for (int64_t byte = 0; byte < row_bytes_; byte += 64) __builtin_prefetch(p + byte, 0, 2);
     }
@@ -130,7 +145,7 @@ class NextTask {
 
  private:
   Rows<const T> rows_;
-  int64_t row_bytes_, count_ = 0, each_ = 0;
+  int64_t row_bytes_, length_, count_ = 0, each_ = 0;
 };
 
 /// to [count, dim] = scale * from [count, ld].
@@ -143,11 +158,13 @@ HWY_INLINE void store_rows(const float* from, int64_t ld, int64_t count, int64_t
     });
 }
 
-/// The dropout of one task, ready for its rows.
+/// The dropout of one query head of a task, ready for its rows.
 class DropoutRows {
  public:
-  DropoutRows(const Dropout& dropout, const AttentionShape& shape, const AttentionTask& task)
-      : on_(dropout.rate > 0), key_(dropout.key), head_(static_cast<uint32_t>(shape.first_head + task.head) << 16) {
+  DropoutRows(const Dropout& dropout, const AttentionShape& shape, const AttentionTask& task, int64_t member)
+      : on_(dropout.rate > 0),
+        key_(dropout.key),
+        head_(static_cast<uint32_t>(shape.first_head + head_of(shape, task, member)) << 16) {
     if (!on_) return;
     threshold_ = static_cast<uint32_t>(std::llround(static_cast<double>(dropout.rate) * 0x1p32));
     scale_ = 1.0f / (1.0f - dropout.rate);

@@ -1,6 +1,7 @@
 // Gradient of attention: for each tile of keys, blocks of queries are visited and their probabilities P made again from
 // the saved log-sum-exp. With M the dropout factors and D = sum_c dO O:
 //   dP = dO v^T;  dS = P (M dP - D);  dV += (M P)^T dO;  dQ += dS k;  dK += dS^T q;  dQ and dK times scale at the end.
+// The query heads of a group follow each other: their terms of dK and dV are added in this order.
 // Source: Dao 2023.
 
 #include "ops/cpu/attention.h"
@@ -31,7 +32,8 @@ struct BackwardTile {
   E *query_steps, *dout_steps;       ///< [length, dim] as steps of k; in tiles [dim, length_steps]
   E *keys_t, *values_t, *key_steps;  ///< [steps, kKeys], [steps, kKeys], [kKeys, dim]
   E *p_t, *ds_t, *ds;                ///< [kBlock, kKeys] M P and dS as steps; dS [kBlock, kKeys]
-  float *dquery, *dkeys, *dvalues;   ///< [length, dim], [kKeys, dim], [kKeys, dim]; in tiles both [dim, kKeys]
+  float* dquery;                     ///< [length, dim]
+  float *dkeys, *dvalues;            ///< [kKeys, dim] each, of the present tile; in tiles [dim, kKeys]
   float *shift, *lse;                ///< [length]: D; lse * log2(e)
   float *scores, *dp, *factors;      ///< [kRows, kKeys], [kRows, kKeys], [kKeys + 16]
   float* rows;                       ///< in tiles [kKeys, dim]: dV^T and dK^T turned back
@@ -170,10 +172,11 @@ void transpose_length(Rows<const T> from, int64_t count, int64_t head_dim, int64
 }
 
 template <class T, class E>
-void load_queries(const AttentionBackward& call, const AttentionTask& task, const BackwardTile<E>& t) {
+void load_queries(const AttentionBackward& call, const AttentionTask& task, int64_t member, const BackwardTile<E>& t) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
-  const auto query = qkv_rows<T>(call.qkv, call.shape, task, 0);
-  const auto out = head_rows<T>(call.out, call.shape, task), dout = head_rows<T>(call.dout, call.shape, task);
+  const auto query = qkv_rows<T>(call.qkv, call.shape, task, member);
+  const auto out = head_rows<T>(call.out, call.shape, task, member);
+  const auto dout = head_rows<T>(call.dout, call.shape, task, member);
   copy_rows(query, length, head_dim, t.query, row_steps<E>(head_dim));
   copy_rows(dout, length, head_dim, t.dout, row_steps<E>(head_dim));
   if constexpr (Products<E>::kInTiles) {
@@ -183,7 +186,7 @@ void load_queries(const AttentionBackward& call, const AttentionTask& task, cons
     copy_steps(query, length, head_dim, t.query_steps, dim);
     copy_steps(dout, length, head_dim, t.dout_steps, dim);
   }
-  const float* lse = call.lse.as<float>() + task.head * call.qkv.rows() + task.begin;
+  const float* lse = call.lse.as<float>() + head_of(call.shape, task, member) * call.qkv.rows() + task.begin;
   for (int64_t i = 0; i < length; ++i) {
     t.lse[i] = lse[i] * kLog2E;
     foresee(out, i, head_dim);
@@ -196,11 +199,15 @@ void load_queries(const AttentionBackward& call, const AttentionTask& task, cons
   std::fill_n(t.dquery, length * dim, 0.0f);
 }
 
-/// dquery: where this task's dQ goes if not to scratch.
+/// Rows of dK that a task keeps at a time: one tile if no other query head adds to it, else all.
+int64_t rows_of_dkeys(int64_t length, const AttentionShape& shape) {
+  return shape.group == 1 ? kKeys : (length + kKeys - 1) / kKeys * kKeys;
+}
+
 template <class E>
-BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim, float* dquery) {
+BackwardTile<E> cut_scratch(float* scratch, int64_t length, const AttentionShape& shape) {
   constexpr bool kApart = !std::is_same_v<E, float>;
-  const int64_t dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
+  const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   Cutter cut(scratch);
   BackwardTile<E> t;
   t.length_steps = whole_steps<E>(length);
@@ -216,9 +223,9 @@ BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim, fl
   t.p_t = cut.take<E>(kBlock * kKeys);
   t.ds_t = cut.take<E>(kBlock * kKeys);
   t.ds = kApart ? cut.take<E>(kBlock * kKeys) : t.ds_t;
-  t.dquery = dquery ? dquery : cut.take<float>(length * dim);
-  t.dkeys = cut.take<float>(kKeys * dim);
-  t.dvalues = cut.take<float>(kKeys * dim);
+  t.dquery = cut.take<float>(length * dim);
+  t.dkeys = cut.take<float>(rows_of_dkeys(length, shape) * dim);
+  t.dvalues = cut.take<float>(rows_of_dkeys(length, shape) * dim);
   t.shift = cut.take<float>(length);
   t.lse = cut.take<float>(length);
   t.scores = cut.take<float>(t.kRows * kKeys);
@@ -228,50 +235,60 @@ BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim, fl
   return t;
 }
 
-float* share_of_dquery(const AttentionBackward& call, const AttentionTask& task, int64_t split) {
+float* share_of_dquery(const AttentionBackward& call, const AttentionTask& task, int64_t member, int64_t split) {
   const int64_t rows = call.qkv.rows(), dim = padded_head_dim(call.shape.head_dim);
-  return call.shares + ((split * call.shape.heads + task.head) * rows + task.begin) * dim;
+  return call.shares + ((split * call.shape.heads() + head_of(call.shape, task, member)) * rows + task.begin) * dim;
 }
 
 template <class T, class E>
 void backward_task(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
-  const BackwardTile<E> t =
-      cut_scratch<E>(scratch, length, head_dim, call.splits > 1 ? share_of_dquery(call, task, task.split) : nullptr);
-  load_queries<T>(call, task, t);
+  BackwardTile<E> t = cut_scratch<E>(scratch, length, shape);
   Products<E> products;
-  const auto k = qkv_rows<T>(call.qkv, shape, task, 1), v = qkv_rows<T>(call.qkv, shape, task, 2);
-  const auto dk = qkv_rows<T>(call.dqkv, shape, task, 1), dv = qkv_rows<T>(call.dqkv, shape, task, 2);
-  const DropoutRows dropout(call.dropout, call.shape, task);
-  for (int64_t j = task.split * kKeys; j < length; j += call.splits * kKeys) {
-    const int64_t keys = std::min(kKeys, length - j);
-    transpose_rows(k.from(j), keys, head_dim, t.keys_t);
-    transpose_rows(v.from(j), keys, head_dim, t.values_t);
-    copy_steps(k.from(j), keys, head_dim, t.key_steps, dim);
-    std::fill_n(t.dkeys, kKeys * dim, 0.0f);
-    std::fill_n(t.dvalues, kKeys * dim, 0.0f);
-    for (int64_t i = shape.causal ? j : 0; i < length; i += kBlock)
-      gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, length - i), j, keys);
-    store_gradient(t, t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
-    store_gradient(t, t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
+  const auto k = key_rows<T>(call.qkv, shape, task), v = value_rows<T>(call.qkv, shape, task);
+  const auto dk = key_rows<T>(call.dqkv, shape, task), dv = value_rows<T>(call.dqkv, shape, task);
+  float *const all_dkeys = t.dkeys, *const all_dvalues = t.dvalues;
+  for (int64_t member = 0; member < shape.group; ++member) {
+    if (call.splits > 1) t.dquery = share_of_dquery(call, task, member, task.split);
+    load_queries<T>(call, task, member, t);
+    const DropoutRows dropout(call.dropout, call.shape, task, member);
+    for (int64_t j = task.split * kKeys; j < length; j += call.splits * kKeys) {
+      const int64_t keys = std::min(kKeys, length - j), tile = shape.group == 1 ? 0 : j * dim;
+      t.dkeys = all_dkeys + tile;
+      t.dvalues = all_dvalues + tile;
+      transpose_rows(k.from(j), keys, head_dim, t.keys_t);
+      transpose_rows(v.from(j), keys, head_dim, t.values_t);
+      copy_steps(k.from(j), keys, head_dim, t.key_steps, dim);
+      if (member == 0) {
+        std::fill_n(t.dkeys, kKeys * dim, 0.0f);
+        std::fill_n(t.dvalues, kKeys * dim, 0.0f);
+      }
+      for (int64_t i = shape.causal ? j : 0; i < length; i += kBlock)
+        gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, length - i), j, keys);
+      if (member + 1 < shape.group) continue;
+      store_gradient(t, t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
+      store_gradient(t, t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
+    }
+    if (call.splits == 1)
+      store_rows(t.dquery, dim, length, head_dim, shape.scale, qkv_rows<T>(call.dqkv, shape, task, member));
   }
-  if (call.splits == 1)
-    store_rows(t.dquery, dim, length, head_dim, shape.scale, qkv_rows<T>(call.dqkv, shape, task, 0));
 }
 
 /// dq = scale * sum of its shares, in their order.
 template <class T>
 void sum_shares(const AttentionBackward& call, const AttentionTask& task) {
   const int64_t dim = padded_head_dim(call.shape.head_dim);
-  float* total = share_of_dquery(call, task, 0);
-  for (int64_t split = 1; split < call.splits; ++split) {
-    const float* more = share_of_dquery(call, task, split);
-    for (int64_t i = 0; i < task.length * dim; i += kLanes)
-      hn::StoreU(hn::Add(hn::LoadU(TagF32(), total + i), hn::LoadU(TagF32(), more + i)), TagF32(), total + i);
+  for (int64_t member = 0; member < call.shape.group; ++member) {
+    float* total = share_of_dquery(call, task, member, 0);
+    for (int64_t split = 1; split < call.splits; ++split) {
+      const float* more = share_of_dquery(call, task, member, split);
+      for (int64_t i = 0; i < task.length * dim; i += kLanes)
+        hn::StoreU(hn::Add(hn::LoadU(TagF32(), total + i), hn::LoadU(TagF32(), more + i)), TagF32(), total + i);
+    }
+    store_rows(total, dim, task.length, call.shape.head_dim, call.shape.scale,
+               qkv_rows<T>(call.dqkv, call.shape, task, member));
   }
-  store_rows(total, dim, task.length, call.shape.head_dim, call.shape.scale,
-             qkv_rows<T>(call.dqkv, call.shape, task, 0));
 }
 
 void backward_task_any(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
@@ -293,10 +310,11 @@ namespace trireme {
 HWY_EXPORT(backward_task_any);
 HWY_EXPORT(sum_shares_any);
 
-int64_t attention_backward_floats(int64_t length, int64_t head_dim) {
+int64_t attention_backward_floats(int64_t length, const AttentionShape& shape) {
   constexpr int64_t kKeyRows = 64, kQueryRows = 96, kStripRows = 32;
-  const int64_t dim = padded_head_dim(head_dim), steps = (head_dim + 31) / 32 * 32;
-  return (length + 1) * (2 * dim + steps + 2) + 32 * dim + 6 * kKeyRows * steps +
+  const int64_t dim = padded_head_dim(shape.head_dim), steps = (shape.head_dim + 31) / 32 * 32;
+  const int64_t more_dkeys = shape.group == 1 ? 0 : length;  // a tile of dK and dV each is in the six below
+  return (length + 1) * (2 * dim + steps + 2) + 2 * more_dkeys * dim + 32 * dim + 6 * kKeyRows * steps +
          (2 * kQueryRows + 2 * kStripRows + 1) * kKeyRows + 32;
 }
 
@@ -305,10 +323,10 @@ void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView q
   const AttentionTasks tasks(shape, context.threads);
   const int64_t splits = tasks.splits(), dim = padded_head_dim(shape.head_dim);
   const ArenaScope scope(*context.scratch);
-  const int64_t floats = attention_backward_floats(tasks.longest(), shape.head_dim);
+  const int64_t floats = attention_backward_floats(tasks.longest(), shape);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
   float* shares =
-      splits > 1 ? context.scratch->take(DType::f32, {splits, shape.heads, qkv.rows(), dim}).as<float>() : nullptr;
+      splits > 1 ? context.scratch->take(DType::f32, {splits, shape.heads(), qkv.rows(), dim}).as<float>() : nullptr;
   const AttentionBackward call{shape, dropout, dout, qkv, out, lse, dqkv, splits, shares};
 #pragma omp parallel num_threads(context.threads)
   {
@@ -323,12 +341,11 @@ void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView q
 }
 
 size_t attention_scratch_bytes(int64_t rows, const AttentionShape& shape, int threads) {
-  const int64_t dim = padded_head_dim(shape.head_dim), heads = shape.heads;
-  const int64_t per_thread =
-      std::max(attention_forward_floats(rows, shape.head_dim), attention_backward_floats(rows, shape.head_dim));
-  const int64_t splits = AttentionTasks::splits_for(heads, threads);  // of one sequence: the most there can be
+  const int64_t dim = padded_head_dim(shape.head_dim), heads = shape.heads();
+  const int64_t per_thread = std::max(attention_forward_floats(rows, shape), attention_backward_floats(rows, shape));
+  const int64_t splits = AttentionTasks::splits_for(shape.kv_heads, threads);  // of one sequence: the most there can be
   const int64_t shares = splits > 1 ? splits * heads * rows * dim : 0;
-  const int64_t cached = heads * rows + threads * 2 * dim;  // attention_cached: lse of prompts, queries and sums
+  const int64_t cached = heads * rows + threads * attention_cached_floats(shape);  // lse of prompts
   return static_cast<size_t>(threads * per_thread + shares + cached) * sizeof(float) + 4 * 64;
 }
 

@@ -1,5 +1,6 @@
 // Attention of generation. Prompts that start a sequence go through attention(); rows that follow read the cache once,
-// in chunks of keys with a running maximum, so that a new token costs only the reading of its keys and values.
+// in chunks of keys with a running maximum, so that a new token costs only the reading of its keys and values. The
+// query heads of a group attend to a chunk in turn, while it is in the cache of the CPU.
 
 #include <algorithm>
 #include <cmath>
@@ -65,55 +66,74 @@ HWY_INLINE void add_values(const float* weights, const T* values, int64_t count,
   });
 }
 
-/// Attention of one query over `count` cached keys. query (scaled), sums: [padded head_dim].
+/// One query on its way over the keys, cut from its thread's scratch.
+struct CachedQuery {
+  float *query, *sums;     ///< [padded head_dim]: scaled; of weights times values
+  float *maximum, *total;  ///< of the scores, of the weights
+  static int64_t floats(int64_t dim) { return 2 * dim + 2; }
+  CachedQuery(float* scratch, int64_t dim)
+      : query(scratch), sums(query + dim), maximum(sums + dim), total(maximum + 1) {}
+};
+
+/// Adds `count` <= kChunk cached keys.
 template <class T>
-void attend_cache(const float* query, const T* keys, const T* values, int64_t count, int64_t head_dim, float* sums,
-                  Rows<T> out) {
+HWY_INLINE void attend_chunk(const CachedQuery& q, const T* keys, const T* values, int64_t count, int64_t head_dim) {
   const TagF32 d;
   HWY_ALIGN float scores[kChunk];
-  const int64_t dim = padded_head_dim(head_dim);
-  std::fill_n(sums, dim, 0.0f);
-  float maximum = -HUGE_VALF, total = 0;
-  for (int64_t first = 0; first < count; first += kChunk) {
-    const int64_t n = std::min(kChunk, count - first);
-    score_keys(query, keys + first * head_dim, n, head_dim, scores);
-    for (int64_t j = n; j < whole_vectors(n); ++j) scores[j] = -HUGE_VALF;
-    VecF32 most = hn::Set(d, maximum);
-    for (int64_t j = 0; j < n; j += kLanes) most = hn::Max(most, hn::Load(d, scores + j));
-    const float now = max_lanes(most), shrink = hn::GetLane(exp2_f32(hn::Set(d, maximum - now)));
-    VecF32 sum = hn::Zero(d);
-    for (int64_t j = 0; j < n; j += kLanes) {
-      const VecF32 p = exp2_f32(hn::Sub(hn::Load(d, scores + j), hn::Set(d, now)));
-      hn::Store(p, d, scores + j);
-      sum = hn::Add(sum, p);
-    }
-    total = total * shrink + sum_lanes(sum);
-    maximum = now;
-    add_values(scores, values + first * head_dim, n, head_dim, shrink, sums);
+  score_keys(q.query, keys, count, head_dim, scores);
+  for (int64_t j = count; j < whole_vectors(count); ++j) scores[j] = -HUGE_VALF;
+  VecF32 most = hn::Set(d, *q.maximum);
+  for (int64_t j = 0; j < count; j += kLanes) most = hn::Max(most, hn::Load(d, scores + j));
+  const float now = max_lanes(most), shrink = hn::GetLane(exp2_f32(hn::Set(d, *q.maximum - now)));
+  VecF32 sum = hn::Zero(d);
+  for (int64_t j = 0; j < count; j += kLanes) {
+    const VecF32 p = exp2_f32(hn::Sub(hn::Load(d, scores + j), hn::Set(d, now)));
+    hn::Store(p, d, scores + j);
+    sum = hn::Add(sum, p);
   }
-  store_rows(sums, dim, 1, head_dim, 1.0f / total, out);
+  *q.total = *q.total * shrink + sum_lanes(sum);
+  *q.maximum = now;
+  add_values(scores, values, count, head_dim, shrink, q.sums);
+}
+
+/// Attention of a row's query heads to everything cached, `count` positions.
+template <class T>
+void attend_cache(const AttentionCached& call, const AttentionTask& task, int64_t row, const T* keys, const T* values,
+                  int64_t count, float* scratch) {
+  const AttentionShape& shape = call.shape;
+  const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), each = CachedQuery::floats(dim);
+  for (int64_t member = 0; member < shape.group; ++member) {
+    const CachedQuery q(scratch + member * each, dim);
+    copy_rows(qkv_rows<T>(call.qkv, shape, task, member).from(row), 1, head_dim, q.query, dim);
+    for (int64_t c = 0; c < dim; ++c) q.query[c] *= shape.scale * kLog2E;
+    std::fill_n(q.sums, dim, 0.0f);
+    *q.maximum = -HUGE_VALF;
+    *q.total = 0;
+  }
+  for (int64_t first = 0; first < count; first += kChunk)
+    for (int64_t member = 0; member < shape.group; ++member)
+      attend_chunk(CachedQuery(scratch + member * each, dim), keys + first * head_dim, values + first * head_dim,
+                   std::min(kChunk, count - first), head_dim);
+  for (int64_t member = 0; member < shape.group; ++member) {
+    const CachedQuery q(scratch + member * each, dim);
+    store_rows(q.sums, dim, 1, head_dim, 1.0f / *q.total, head_rows<T>(call.out, shape, task, member).from(row));
+  }
 }
 
 template <class T>
 void cached_task(const AttentionCached& call, const AttentionTask& task, float* scratch) {
   const AttentionShape& shape = call.shape;
-  const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), capacity = call.cache.shape()[2];
+  const int64_t head_dim = shape.head_dim, capacity = call.cache.shape()[2];
   const int64_t past = call.past.as<int32_t>()[task.sequence];
-  T* keys = call.cache.as<T>() + (task.sequence * 2 * shape.heads + 2 * task.head) * capacity * head_dim;
+  T* keys = call.cache.as<T>() + (task.sequence * shape.kv_heads + task.kv_head) * 2 * capacity * head_dim;
   T* values = keys + capacity * head_dim;
-  const auto q = qkv_rows<T>(call.qkv, shape, task, 0), k = qkv_rows<T>(call.qkv, shape, task, 1);
-  const auto v = qkv_rows<T>(call.qkv, shape, task, 2);
+  const auto k = key_rows<T>(call.qkv, shape, task), v = value_rows<T>(call.qkv, shape, task);
   for (int64_t i = 0; i < task.length; ++i) {
     std::copy_n(k[i], head_dim, keys + (past + i) * head_dim);
     std::copy_n(v[i], head_dim, values + (past + i) * head_dim);
   }
   if (call.append_only) return;
-  const auto out = head_rows<T>(call.out, shape, task);
-  for (int64_t i = 0; i < task.length; ++i) {
-    copy_rows(q.from(i), 1, head_dim, scratch, dim);
-    for (int64_t c = 0; c < dim; ++c) scratch[c] *= shape.scale * kLog2E;
-    attend_cache<T>(scratch, keys, values, past + i + 1, head_dim, scratch + dim, out.from(i));
-  }
+  for (int64_t i = 0; i < task.length; ++i) attend_cache<T>(call, task, i, keys, values, past + i + 1, scratch);
 }
 
 void cached_task_any(const AttentionCached& call, const AttentionTask& task, float* scratch) {
@@ -129,6 +149,11 @@ HWY_AFTER_NAMESPACE();
 namespace trireme {
 HWY_EXPORT(cached_task_any);
 
+int64_t attention_cached_floats(const AttentionShape& shape) {
+  constexpr int64_t kMaximumAndTotal = 2;
+  return shape.group * (2 * padded_head_dim(shape.head_dim) + kMaximumAndTotal);
+}
+
 void CpuOps::do_attention_cached(Context& context, ConstView qkv, const AttentionShape& shape, ConstView past,
                                  View cache, View out) {
   const auto cached = past.values<int32_t>();
@@ -136,13 +161,13 @@ void CpuOps::do_attention_cached(Context& context, ConstView qkv, const Attentio
   const AttentionTasks tasks(shape, 1);
   const AttentionCached call{shape, qkv, past, cache, out, all_start};
   const ArenaScope scope(*context.scratch);
-  const int64_t floats = 2 * padded_head_dim(shape.head_dim);
+  const int64_t floats = attention_cached_floats(shape);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
 #pragma omp parallel for num_threads(context.threads) schedule(dynamic, 1)
   for (int64_t i = 0; i < tasks.count(); ++i)
     HWY_DYNAMIC_DISPATCH(cached_task_any)(call, tasks.at(i), scratch + omp_get_thread_num() * floats);
   if (all_start)
-    do_attention(context, qkv, shape, {}, out, context.scratch->take(DType::f32, {shape.heads, qkv.rows()}));
+    do_attention(context, qkv, shape, {}, out, context.scratch->take(DType::f32, {shape.heads(), qkv.rows()}));
 }
 
 }  // namespace trireme

@@ -78,16 +78,21 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
   hn::StoreU(sum, d, t.sum + row * 16);
 }
 
+/// `count` queries of one head of the group, from query `first` of the sequence.
+struct QueryBlock {
+  int64_t member, first, count;
+};
+
 /// Adds one tile of keys to a block of queries.
 template <class T, class E>
 HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products, const ForwardTile<E>& t,
-                            const DropoutRows& dropout, const NextTask<T>& next, Rows<T> out, int64_t first_query,
-                            int64_t queries, int64_t first_key, int64_t keys) {
+                            const DropoutRows& dropout, const NextTask<T>& next, Rows<T> out, const QueryBlock& block,
+                            int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   const bool causal = call.shape.causal;
   const float scale = call.shape.scale * kLog2E;
-  for (int64_t r = 0; r < queries; r += t.kRows) {
-    const int64_t rows = std::min(t.kRows, queries - r), query = first_query + r;
+  for (int64_t r = 0; r < block.count; r += t.kRows) {
+    const int64_t rows = std::min(t.kRows, block.count - r), query = block.first + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys;
     if (seen <= 0) continue;
     if (first_key == 0)
@@ -96,7 +101,7 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
     products.multiply(rows, columns, whole_steps<E>(head_dim), t.query + r * steps, steps,
                       t.keys + key_tile<E>(first_key, head_dim), kKeys, t.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i) {
-      if (first_key == 0) next.foresee(query + i);
+      if (first_key == 0) next.foresee(block.member, query + i);
       softmax_row<T>(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
                      causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
     }
@@ -109,15 +114,14 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
 }
 
 template <class T, class E>
-void finish_queries(const AttentionForward& call, const AttentionTask& task, const ForwardTile<E>& t, int64_t first,
-                    int64_t count) {
+void finish_queries(const AttentionForward& call, const AttentionTask& task, const ForwardTile<E>& t, Rows<T> out,
+                    const QueryBlock& block) {
   const int64_t dim = padded_head_dim(call.shape.head_dim);
-  const auto out = head_rows<T>(call.out, call.shape, task);
-  float* lse = call.lse.as<float>() + task.head * call.qkv.rows() + task.begin;
-  for (int64_t i = 0; i < count; ++i) {
+  float* lse = call.lse.as<float>() + head_of(call.shape, task, block.member) * call.qkv.rows() + task.begin;
+  for (int64_t i = 0; i < block.count; ++i) {
     const float sum = sum_lanes(hn::LoadU(TagF32(), t.sum + i * 16));
-    lse[first + i] = t.maximum[i] * kLn2 + std::log(sum);
-    store_rows(t.out + i * dim, dim, 1, call.shape.head_dim, 1.0f / sum, out.from(first + i));
+    lse[block.first + i] = t.maximum[i] * kLn2 + std::log(sum);
+    store_rows(t.out + i * dim, dim, 1, call.shape.head_dim, 1.0f / sum, out.from(block.first + i));
   }
 }
 
@@ -143,21 +147,24 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, const
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
   const ForwardTile<E> t = cut_scratch<E>(scratch, length, head_dim);
   Products<E> products;
-  const auto q = qkv_rows<T>(call.qkv, call.shape, task, 0), k = qkv_rows<T>(call.qkv, call.shape, task, 1);
-  copy_steps(qkv_rows<T>(call.qkv, call.shape, task, 2), length, head_dim, t.values, dim);
+  const auto k = key_rows<T>(call.qkv, call.shape, task);
+  copy_steps(value_rows<T>(call.qkv, call.shape, task), length, head_dim, t.values, dim);
   for (int64_t j = 0; j < length; j += kKeys)
     transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile<E>(j, head_dim));
 
-  const DropoutRows dropout(call.dropout, call.shape, task);
   const NextTask<T> next(call.qkv, call.shape, task, later);
-  const auto out = head_rows<T>(call.out, call.shape, task);
-  for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
-    const int64_t queries = std::min(kQueries, length - i);
-    copy_rows(q.from(i), queries, head_dim, t.query, row_steps<E>(head_dim));
-    const int64_t end = call.shape.causal ? i + queries : length;
+  const int64_t blocks = (length + kQueries - 1) / kQueries;
+  for (int64_t n = task.split; n < call.shape.group * blocks; n += call.splits) {
+    const int64_t first = n % blocks * kQueries;
+    const QueryBlock block{n / blocks, first, std::min(kQueries, length - first)};
+    const auto out = head_rows<T>(call.out, call.shape, task, block.member);
+    const DropoutRows dropout(call.dropout, call.shape, task, block.member);
+    copy_rows(qkv_rows<T>(call.qkv, call.shape, task, block.member).from(first), block.count, head_dim, t.query,
+              row_steps<E>(head_dim));
+    const int64_t end = call.shape.causal ? first + block.count : length;
     for (int64_t j = 0; j < end; j += kKeys)
-      attend_tile<T>(call, products, t, dropout, next, out, i, queries, j, std::min(kKeys, length - j));
-    finish_queries<T>(call, task, t, i, queries);
+      attend_tile<T>(call, products, t, dropout, next, out, block, j, std::min(kKeys, length - j));
+    finish_queries<T>(call, task, t, out, block);
   }
 }
 
@@ -177,9 +184,9 @@ HWY_AFTER_NAMESPACE();
 namespace trireme {
 HWY_EXPORT(forward_task_any);
 
-int64_t attention_forward_floats(int64_t length, int64_t head_dim) {
+int64_t attention_forward_floats(int64_t length, const AttentionShape& shape) {
   constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 2 * 32 * 64, kFactors = 64 + 16;
-  const int64_t dim = padded_head_dim(head_dim);
+  const int64_t dim = padded_head_dim(shape.head_dim);
   return (length + kKeyRows) * (2 * dim + 1) + kQueryRows * (2 * dim + 1 + 16) + kScores + kFactors;
 }
 
@@ -188,7 +195,7 @@ void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape&
   const AttentionTasks tasks(shape, context.threads);
   const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits()};
   const ArenaScope scope(*context.scratch);
-  const int64_t floats = attention_forward_floats(tasks.longest(), shape.head_dim);
+  const int64_t floats = attention_forward_floats(tasks.longest(), shape);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
 #pragma omp parallel for num_threads(context.threads) schedule(dynamic, 1)
   for (int64_t i = 0; i < tasks.count(); ++i) {

@@ -29,14 +29,13 @@ HWY_INLINE void turn(T* x, const float* cos, const float* sin, int64_t half, flo
 
 template <class T>
 void turn_rows(View qkv, ConstView positions, ConstView table, float sign, Range rows) {
-  const int64_t heads = qkv.shape()[1], head_dim = qkv.shape()[3], dims = table.shape()[1], half = dims / 2;
+  const int64_t groups = qkv.shape()[1], parts = qkv.shape()[2], head_dim = qkv.shape()[3];
+  const int64_t dims = table.shape()[1], half = dims / 2;
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const float* cos = table.as<float>() + positions.as<int32_t>()[row] * dims;
-    T* q = qkv.as<T>() + row * heads * 3 * head_dim;
-    for (int64_t head = 0; head < heads; ++head, q += 3 * head_dim) {
-      turn(q, cos, cos + half, half, sign);
-      turn(q + head_dim, cos, cos + half, half, sign);
-    }
+    T* x = qkv.as<T>() + row * groups * parts * head_dim;
+    for (int64_t group = 0; group < groups; ++group, x += head_dim)  // past the value
+      for (int64_t part = 0; part < parts - 1; ++part, x += head_dim) turn(x, cos, cos + half, half, sign);
   }
 }
 

@@ -22,16 +22,21 @@ double mask_scale(const Dropout& dropout, int64_t query, int64_t key, int head) 
   return words[key_position % 4] >= threshold ? 1 / (1 - static_cast<double>(dropout.rate)) : 0;
 }
 
-/// q, k, v (or their gradients) of one head, addressed by row.
+/// q of one query head and the k and v that it reads (or their gradients), addressed by row.
 template <class T>
 struct HeadOf {
-  T* base;
+  T *query, *key;
   int64_t row_stride, dim;
-  HeadOf(T* qkv, const AttentionShape& s, int head)
-      : base(qkv + int64_t{head} * 3 * s.head_dim), row_stride(int64_t{s.heads} * 3 * s.head_dim), dim(s.head_dim) {}
-  T* q(int64_t row) const { return base + row * row_stride; }
-  T* k(int64_t row) const { return q(row) + dim; }
-  T* v(int64_t row) const { return q(row) + 2 * dim; }
+  HeadOf(T* qkv, const AttentionShape& s, int head) : dim(s.head_dim) {
+    const int64_t group_stride = (int64_t{s.group} + 2) * dim;
+    T* group = qkv + head / s.group * group_stride;
+    query = group + head % s.group * dim;
+    key = group + s.group * dim;
+    row_stride = s.kv_heads * group_stride;
+  }
+  T* q(int64_t row) const { return query + row * row_stride; }
+  T* k(int64_t row) const { return key + row * row_stride; }
+  T* v(int64_t row) const { return k(row) + dim; }
 };
 
 double dot(const double* a, const double* b, int64_t n) {
@@ -51,7 +56,7 @@ double log_sum_exp(const std::vector<double>& s) {
 template <class F>
 void for_each_query(const AttentionShape& shape, F f) {
   const auto offsets = shape.offsets.values<int32_t>();
-  for (int head = 0; head < shape.heads; ++head)
+  for (int head = 0; head < shape.heads(); ++head)
     for (size_t s = 0; s + 1 < offsets.size(); ++s)
       for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i)
         f(head, static_cast<int64_t>(s), i, int64_t{offsets[s]}, shape.causal ? i + 1 : int64_t{offsets[s + 1]});
@@ -68,7 +73,7 @@ void ReferenceOps::do_attention(Context&, ConstView qkv, const AttentionShape& s
     for (int64_t j = first; j < end; ++j) scores.push_back(shape.scale * dot(h.q(i), h.k(j), dim));
     const double l = log_sum_exp(scores);
     lse.as<double>()[head * rows + i] = l;
-    double* o = out.as<double>() + (i * shape.heads + head) * dim;
+    double* o = out.as<double>() + (i * shape.heads() + head) * dim;
     std::fill(o, o + dim, 0.0);
     for (int64_t j = first; j < end; ++j) {
       const double weight =
@@ -85,7 +90,7 @@ void ReferenceOps::do_attention_backward(Context&, ConstView dout, ConstView qkv
   for_each_query(shape, [&](int head, int64_t, int64_t i, int64_t first, int64_t end) {
     const HeadOf h(qkv.as<double>(), shape, head);
     const HeadOf g(dqkv.as<double>(), shape, head);
-    const double* go = dout.as<double>() + (i * shape.heads + head) * dim;
+    const double* go = dout.as<double>() + (i * shape.heads() + head) * dim;
     const double l = lse.as<double>()[head * rows + i];
     std::vector<double> p, dp;  // P and dP = M (dout . v)
     double mean = 0;            // sum_j P dP
@@ -113,7 +118,7 @@ void ReferenceOps::do_attention_cached(Context&, ConstView qkv, const AttentionS
   const int64_t dim = shape.head_dim, capacity = cache.shape()[2];
   for_each_query(shape, [&](int head, int64_t s, int64_t i, int64_t first, int64_t) {
     const HeadOf h(qkv.as<double>(), shape, head);
-    double* keys = cache.as<double>() + (s * 2 * shape.heads + 2 * head) * capacity * dim;
+    double* keys = cache.as<double>() + (s * shape.kv_heads + head / shape.group) * 2 * capacity * dim;
     double* values = keys + capacity * dim;
     const int64_t at = past.as<int32_t>()[s] + (i - first);  // queries come in order, so earlier keys are cached
     std::copy_n(h.k(i), dim, keys + at * dim);
@@ -121,7 +126,7 @@ void ReferenceOps::do_attention_cached(Context&, ConstView qkv, const AttentionS
     std::vector<double> scores;
     for (int64_t j = 0; j <= at; ++j) scores.push_back(shape.scale * dot(h.q(i), keys + j * dim, dim));
     const double l = log_sum_exp(scores);
-    double* o = out.as<double>() + (i * shape.heads + head) * dim;
+    double* o = out.as<double>() + (i * shape.heads() + head) * dim;
     std::fill(o, o + dim, 0.0);
     for (int64_t j = 0; j <= at; ++j)
       for (int64_t c = 0; c < dim; ++c) o[c] += std::exp(scores[static_cast<size_t>(j)] - l) * values[j * dim + c];

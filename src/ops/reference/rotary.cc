@@ -16,11 +16,12 @@ void ReferenceOps::do_rotary_table(Context&, double base, View table) {
 }
 
 void ReferenceOps::do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) {
-  const int64_t heads = qkv.shape()[1], head_dim = qkv.shape()[3], dims = table.shape()[1], half = dims / 2;
+  const int64_t groups = qkv.shape()[1], parts = qkv.shape()[2], head_dim = qkv.shape()[3];
+  const int64_t dims = table.shape()[1], half = dims / 2;
   for (int64_t row = 0; row < qkv.rows(); ++row)
-    for (int64_t head = 0; head < heads; ++head)
-      for (int64_t part = 0; part < 2; ++part) {
-        double* x = qkv.as<double>() + ((row * heads + head) * 3 + part) * head_dim;
+    for (int64_t group = 0; group < groups; ++group)
+      for (int64_t part = 0; part < parts - 1; ++part) {
+        double* x = qkv.as<double>() + ((row * groups + group) * parts + part) * head_dim;
         const double* cos = table.as<double>() + positions.as<int32_t>()[row] * dims;
         for (int64_t i = 0; i < half; ++i) {
           const double c = cos[i], s = inverse ? -cos[half + i] : cos[half + i], a = x[i], b = x[i + half];
