@@ -17,7 +17,8 @@ void check_offsets(std::string_view op, ConstView offsets, int64_t rows);
 /// Throws Error::shape unless the positions of a dropout that is on count up by one in every sequence.
 void check_positions(std::string_view op, const Dropout& dropout, ConstView offsets);
 
-/// Throws Error::shape where a sequence's past and new rows do not fit the capacity of its cache.
-void check_cache(ConstView offsets, ConstView past, int64_t capacity);
+/// Throws Error::shape where a sequence's past and new rows do not fit the capacity of its cache. With a window (as in
+/// AttentionShape) they need not, if it does.
+void check_cache(ConstView offsets, ConstView past, int64_t capacity, int64_t window);
 
 }  // namespace trireme

@@ -31,10 +31,11 @@ void check_positions(std::string_view op, const Dropout& dropout, ConstView offs
               position[row], position[row - 1] + 1, s);
 }
 
-void check_cache(ConstView offsets, ConstView past, int64_t capacity) {
+void check_cache(ConstView offsets, ConstView past, int64_t capacity, int64_t window) {
   const auto o = offsets.values<int32_t>(), n = past.values<int32_t>();
   for (size_t s = 0; s < n.size(); ++s)
-    require(n[s] >= 0 && int64_t{n[s]} + o[s + 1] - o[s] <= capacity, ErrorKind::shape,
+    require(n[s] >= 0 && (int64_t{n[s]} + o[s + 1] - o[s] <= capacity || (window > 0 && window <= capacity)),
+            ErrorKind::shape,
             "attention_cached: sequence {} has {} cached and {} new positions, its cache has room for {}", s, n[s],
             o[s + 1] - o[s], capacity);
 }

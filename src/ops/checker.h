@@ -73,6 +73,11 @@ class Checker {
             kMostHeads);
     require(std::isfinite(s.scale) && s.scale > 0, ErrorKind::shape,
             "{}: scale is {}, expected a finite number above 0", op_, s.scale);
+    require(s.window >= 0, ErrorKind::shape, "{}: window is {}, expected at least 1 key, or 0 for all", op_, s.window);
+    require(s.causal || s.window == 0, ErrorKind::shape, "{}: window is {}, expected 0 where queries see later keys",
+            op_, s.window);
+    require(std::isfinite(s.soft_cap) && s.soft_cap >= 0, ErrorKind::shape,
+            "{}: soft cap is {}, expected a finite number above 0, or 0 for none", op_, s.soft_cap);
     dims("offsets", s.offsets, 1);
     statistic("offsets", s.offsets, DType::i32);
     require(s.offsets.rows() >= 2 || rows == 0, ErrorKind::shape,

@@ -72,6 +72,8 @@ struct AttentionShape {
   float scale = 0;     ///< multiplies q . k, above 0, usually head_dim^-1/2
   ConstView offsets;   ///< [sequences + 1] i32, rows of each sequence
   int first_head = 0;  ///< where heads are split over ranks: the model's number of the first query head, for dropout
+  int64_t window = 0;  ///< causal: a query sees the `window` last keys, its own among them; 0: all before it
+  float soft_cap = 0;  ///< above 0: scores s after scaling become soft_cap tanh(s / soft_cap); 0: they stay
   int heads() const { return kv_heads * group; }  ///< query heads
 };
 
@@ -180,10 +182,11 @@ class Ops {
   void rotary_backward(Context&, View dqkv, ConstView positions, ConstView table);
 
   // ---- attention ----
-  /// out = dropout(softmax(scale q k^T + mask)) v per query head and sequence; the T x T matrix is never stored.
+  /// out = dropout(softmax(cap(scale q k^T) + mask)) v per query head and sequence; the T x T matrix is never stored.
   /// qkv: [rows, kv_heads, group + 2, head_dim] A (of each group its query heads, then k, then v: query head h reads k
   /// and v of group h / group); out: [rows, heads, head_dim] A; lse: [heads, rows] S, log-sum-exp of each query's
-  /// scores, saved for backward. Source: Dao et al. 2022, 2023.
+  /// scores, saved for backward. The time of a window grows with it, not with the sequence. Source: Dao et al. 2022,
+  /// 2023.
   void attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse);
   /// dqkv = gradient of attention() by recomputation from lse.  out, dout: [rows, heads, head_dim] A; dqkv: as qkv. dk
   /// and dv are sums over the group's query heads, in their order.
@@ -192,7 +195,7 @@ class Ops {
   /// Generation: appends k and v of the new rows to the cache, then attends from the new rows to everything cached
   /// (causal, no dropout). qkv, out: as attention(), shape.offsets cuts rows into sequences; cache: [sequences, 2 *
   /// kv_heads, capacity, head_dim] A (2h: keys of group h, 2h + 1: values); past: [sequences] i32, positions already
-  /// cached.
+  /// passed. Position p is at p mod capacity, which is at least the window, or without one holds all positions.
   void attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache, View out);
 
   // ---- loss ----

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace trireme {
@@ -20,8 +21,8 @@ double pairs(const AttentionShape& s) {
   double sum = 0;
   const int32_t* offset = s.offsets.as<int32_t>();
   for (int64_t i = 0; i + 1 < s.offsets.rows(); ++i) {
-    const double n = offset[i + 1] - offset[i];
-    sum += s.causal ? n * (n + 1) / 2 : n * n;
+    const double n = offset[i + 1] - offset[i], window = s.window > 0 ? std::min(n, count(s.window)) : n;
+    sum += s.causal ? window * (window + 1) / 2 + (n - window) * window : n * n;
   }
   return sum * s.heads();
 }

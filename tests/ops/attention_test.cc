@@ -57,10 +57,20 @@ struct Attention {
     d.ops->attention_backward(d.context, dout.view(), qkv.view(), out.view(), lse.view(), shape, dropout, dqkv.view());
   }
   std::string name() const {
-    return fmt::format("rows {} kv heads {} group {} size {} causal {} dropout {}", qkv.view().rows(), shape.kv_heads,
-                       shape.group, shape.head_dim, shape.causal, dropout.rate);
+    return fmt::format("rows {} kv heads {} group {} size {} causal {} dropout {} window {} cap {}", qkv.view().rows(),
+                       shape.kv_heads, shape.group, shape.head_dim, shape.causal, dropout.rate, shape.window,
+                       shape.soft_cap);
   }
 };
+
+Attention windowed(Attention a, int64_t window) {
+  a.shape.window = window;
+  return a;
+}
+Attention capped(Attention a, float soft_cap) {
+  a.shape.soft_cap = soft_cap;
+  return a;
+}
 
 /// Outputs are averages of values of size 2. With bf16 operands, scores are exact sums in f32, and probabilities and dS
 /// are rounded to bf16 (2^-9) where the CPU multiplies bf16. Gradients also see that `out` was saved in bf16: dO . out
@@ -114,6 +124,44 @@ TEST_P(AttentionOp, EqualsTheReferenceForGroupsOfQueryHeads) {
   expect_equals_reference(Attention(dtype(), {201}, 1, 64, true, 0, 0, 3));
   expect_equals_reference(Attention(dtype(), {67, 0, 5}, 5, 128, true, 0, 0, 2));
   expect_equals_reference(Attention(dtype(), {130, 7}, 2, 16, true, 0.3f, 5, 3));
+}
+
+TEST_P(AttentionOp, EqualsTheReferenceForWindows) {
+  constexpr int kTile = 64;  // keys
+  for (const int window : {1, 5, kTile - 1, kTile, kTile + 1, 2 * kTile + 37, 300}) {
+    expect_equals_reference(windowed(Attention(dtype(), {230}, 1, 20, true), window));
+    expect_equals_reference(windowed(Attention(dtype(), {70, 0, 9, 131}, 1, 64, true, 0, 0, 2), window));
+  }
+  expect_equals_reference(windowed(Attention(dtype(), {150, 7}, 2, 16, true, 0.3f, 5, 3), 70));
+  expect_equals_reference(windowed(Attention(dtype(), {400}, 1, 128, true), 33));
+}
+
+TEST_P(AttentionOp, EqualsTheReferenceForSoftCaps) {
+  for (const float cap : {0.5f, 5.0f, 50.0f}) {
+    expect_equals_reference(capped(Attention(dtype(), {37, 1, 140}, 1, 20, true, 0, 0, 2), cap));
+    expect_equals_reference(capped(Attention(dtype(), {101}, 1, 64, false), cap));
+  }
+  Attention all(dtype(), {150, 7}, 1, 16, true, 0.3f, 5, 3);
+  all.shape.scale = 0.7f;
+  expect_equals_reference(capped(windowed(all, 70), 10));
+}
+
+TEST_P(AttentionOp, AWindowOfAllKeysHasTheBitsOfNone) {
+  Attention all(dtype(), {150, 90}, 2, 64, true, 0, 0, 2), wide = windowed(all, 150);
+  for (Attention* a : {&all, &wide}) {
+    a->forward(*cpu);
+    a->backward(*cpu);
+  }
+  EXPECT_TRUE(all.out == wide.out && all.lse == wide.lse && all.dqkv == wide.dqkv);
+}
+
+TEST_P(AttentionOp, AWindowDoesNotReadTheTilesBeforeIt) {
+  Attention a = windowed(Attention(dtype(), {300}, 1, 16, true), 5);
+  for (size_t i = 0; i < 64 * 48; ++i) a.qkv.set(i, NAN);  // the first tile of keys
+  a.forward(*cpu);
+  a.backward(*cpu);
+  for (size_t i = 192 * 16; i < 300 * 16; ++i) ASSERT_TRUE(std::isfinite(a.out.at(i))) << i;
+  for (size_t i = 192 * 48; i < 300 * 48; ++i) ASSERT_TRUE(std::isfinite(a.dqkv.at(i))) << i;
 }
 
 /// The same with every group's k and v copied for each of its query heads.
@@ -200,10 +248,13 @@ TEST_P(AttentionOp, DropoutCountsHeadsOverTheWholeModel) {
 TEST_P(AttentionOp, LargeScoresDoNotOverflow) {
   Attention a(dtype(), {90}, 1, 16, true);
   a.qkv = Tensor::random(dtype(), {90, 1, 3, 16}, 1, 30);
-  Attention want = a.wide();
-  a.forward(*cpu);
-  want.forward(*reference);
-  expect_close(a.out, want.out, {0.03, dtype() == DType::bf16 ? 0.6 : 2e-2}, "out");
+  for (const float cap : {0.0f, 1000.0f}) {
+    a.shape.soft_cap = cap;
+    Attention want = a.wide();
+    a.forward(*cpu);
+    want.forward(*reference);
+    expect_close(a.out, want.out, {0.03, dtype() == DType::bf16 ? 0.6 : 2e-2}, a.name());
+  }
 }
 
 TEST_P(AttentionOp, ScoresMayRiseOrFallFromTileToTile) {
@@ -266,47 +317,66 @@ TEST_P(AttentionOp, StaysWithinThePlannedScratch) {
     }
 }
 
-/// Generation in steps of the given sizes equals one causal pass over everything.
-TEST_P(AttentionOp, CachedAttentionEqualsOnePass) {
-  constexpr int kHeads = 2, kCapacity = 300;
-  for (const auto& [head_dim, group] : {std::pair{8, 1}, {20, 1}, {64, 1}, {20, 3}, {64, 2}}) {
-    const std::vector<std::vector<int>> steps = {{5, 3}, {1, 1}, {1, 0}, {1, 270}, {4, 2}, {1, 1}};
-    Tensor cache(dtype(), {2, 2 * kHeads, kCapacity, head_dim});
-    Tensor wide_cache = cache.wide();
-    std::vector<double> past{0, 0};
-    for (size_t step = 0; step < steps.size(); ++step) {
-      Attention got(dtype(), steps[step], kHeads, head_dim, true, 0, 0, group);
-      got.qkv = Tensor::random(dtype(), got.qkv.view().shape(), 100 + step);
-      Attention want = got.wide();
-      const Tensor cached(DType::i32, {2}, past);
-      got.bind();
-      want.bind();
-      cpu->ops->attention_cached(cpu->context, got.qkv.view(), got.shape, cached.view(), cache.view(), got.out.view());
-      reference->ops->attention_cached(reference->context, want.qkv.view(), want.shape, cached.view(),
-                                       wide_cache.view(), want.out.view());
-      expect_close(got.out, want.out, output_tolerance(dtype()),
-                   fmt::format("step {} size {} group {}", step, head_dim, group));
-      expect_close(cache, wide_cache, {0, 0}, "cache");
-      for (size_t s = 0; s < 2; ++s) past[s] += steps[step][s];
+/// Generation in steps of the given sizes equals the reference.
+TEST_P(AttentionOp, CachedAttentionEqualsTheReference) {
+  constexpr int kHeads = 2;
+  struct Case {
+    int head_dim, group, window, capacity;
+    float cap;
+  };
+  const std::vector<std::vector<int>> few = {{5, 3}, {1, 1}, {1, 0}, {1, 270}, {4, 2}, {1, 1}};
+  const std::vector<std::vector<int>> long_prompt = {{130, 3}, {1, 1}, {30, 0}, {0, 1}};
+  for (const Case& c : {Case{8, 1, 0, 300, 0},
+                        {20, 1, 0, 300, 0},
+                        {64, 1, 0, 300, 3},
+                        {20, 3, 0, 300, 0},
+                        {64, 2, 40, 40, 0},
+                        {20, 1, 1, 1, 0},
+                        {8, 4, 7, 19, 5},
+                        {16, 1, 280, 300, 0}})
+    for (const auto& steps : {few, long_prompt}) {
+      Tensor cache(dtype(), {2, 2 * kHeads, c.capacity, c.head_dim});
+      Tensor wide_cache = cache.wide();
+      std::vector<double> past{0, 0};
+      for (size_t step = 0; step < steps.size(); ++step) {
+        Attention got(dtype(), steps[step], kHeads, c.head_dim, true, 0, 0, c.group);
+        got.qkv = Tensor::random(dtype(), got.qkv.view().shape(), 100 + step);
+        got = capped(windowed(got, c.window), c.cap);
+        Attention want = got.wide();
+        const Tensor cached(DType::i32, {2}, past);
+        got.bind();
+        want.bind();
+        cpu->ops->attention_cached(cpu->context, got.qkv.view(), got.shape, cached.view(), cache.view(),
+                                   got.out.view());
+        reference->ops->attention_cached(reference->context, want.qkv.view(), want.shape, cached.view(),
+                                         wide_cache.view(), want.out.view());
+        expect_close(got.out, want.out, output_tolerance(dtype()), fmt::format("step {}, {}", step, got.name()));
+        expect_close(cache, wide_cache, {0, 0}, fmt::format("cache after step {}, {}", step, got.name()));
+        for (size_t s = 0; s < 2; ++s) past[s] += steps[step][s];
+      }
     }
-  }
 }
 
 TEST(ReferenceAttention, CachedStepsEqualOnePass) {
   const auto device = Device::reference();
-  for (const int group : {1, 3}) {
-    Attention whole(DType::f64, {9}, 2, 4, true, 0, 0, group);
+  constexpr int kHeads = 2, kSize = 4;
+  const std::vector<int> steps = {1, 1, 3, 1, 5, 2, 1};
+  for (const auto& [group, window, cap] :
+       {std::tuple{1, 0, 0.0f}, {3, 0, 0.0f}, {1, 4, 0.0f}, {2, 4, 1.5f}, {1, 1, 0.0f}}) {
+    Attention whole = capped(windowed(Attention(DType::f64, {14}, kHeads, kSize, true, 0, 0, group), window), cap);
     whole.forward(*device);
-    Tensor cache(DType::f64, {1, 4, 9, 4});
-    const size_t width = size_t{8} * static_cast<size_t>(group);
-    for (int64_t row = 0; row < 9; ++row) {
-      Attention one(DType::f64, {1}, 2, 4, true, 0, 0, group);
-      one.bind();
-      const Tensor past(DType::i32, {1}, {static_cast<double>(row)});
-      device->ops->attention_cached(device->context, whole.qkv.view().rows_slice(row, 1), one.shape, past.view(),
-                                    cache.view(), one.out.view());
-      for (size_t c = 0; c < width; ++c)
-        EXPECT_NEAR(one.out.at(c), whole.out.at(static_cast<size_t>(row) * width + c), 1e-14);
+    Tensor cache(DType::f64, {1, 2 * kHeads, window > 0 ? window : 14, kSize});
+    int64_t past = 0;
+    for (const int rows : steps) {
+      Attention part = capped(windowed(Attention(DType::f64, {rows}, kHeads, kSize, true, 0, 0, group), window), cap);
+      part.bind();
+      const Tensor before(DType::i32, {1}, {static_cast<double>(past)});
+      device->ops->attention_cached(device->context, whole.qkv.view().rows_slice(past, rows), part.shape, before.view(),
+                                    cache.view(), part.out.view());
+      const size_t first = static_cast<size_t>(past) * kHeads * kSize * static_cast<size_t>(group);
+      for (size_t i = 0; i < part.out.size(); ++i)
+        EXPECT_NEAR(part.out.at(i), whole.out.at(first + i), 1e-14) << whole.name() << " from " << past;
+      past += rows;
     }
   }
 }
@@ -330,6 +400,46 @@ TEST(ReferenceAttention, BackwardEqualsFiniteDifferences) {
     };
     expect_gradient(loss, a.qkv, a.dqkv, a.name());
   }
+}
+
+TEST(ReferenceAttention, BackwardOfWindowsAndCapsEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  for (const auto& [window, cap, group] :
+       {std::tuple{1, 0.0f, 1}, {3, 0.0f, 2}, {0, 2.0f, 1}, {0, 30.0f, 3}, {2, 1.0f, 2}, {9, 0.0f, 1}}) {
+    Attention a = capped(windowed(Attention(DType::f64, {6, 1, 4}, 2, 3, true, 0.2f, 0, group), window), cap);
+    a.shape.scale = 0.9f;
+    a.forward(*device);
+    a.backward(*device);
+    const auto loss = [&](const Tensor& qkv) {
+      Attention moved = a;
+      moved.qkv = qkv;
+      moved.forward(*device);
+      return dot(moved.out, a.dout);
+    };
+    expect_gradient(loss, a.qkv, a.dqkv, a.name());
+  }
+}
+
+TEST(ReferenceAttention, AWindowEndsWithTheQueryItself) {
+  const auto device = Device::reference();
+  Attention a(DType::f64, {4, 3}, 1, 1, true);  // equal scores: each output is the mean of the values seen
+  for (size_t row = 0; row < 7; ++row)
+    for (size_t part = 0; part < 3; ++part) a.qkv.set(row * 3 + part, part == 2 ? std::pow(10.0, row) : 0);
+  a.shape.window = 2;
+  a.forward(*device);
+  const double want[] = {1, 5.5, 55, 550, 1e4, 5.5e4, 5.5e5};
+  for (size_t row = 0; row < 7; ++row) EXPECT_NEAR(a.out.at(row), want[row], 1e-9 * want[row]);
+}
+
+TEST(ReferenceAttention, ASoftCapBoundsScores) {
+  const auto device = Device::reference();
+  Attention a(DType::f64, {2}, 1, 1, true);
+  a.qkv = Tensor(DType::f64, {2, 1, 3, 1}, {0, 3, 1, 4, 5, 7});  // q 0 k 3 v 1; q 4 k 5 v 7
+  a.shape.scale = 0.5f;
+  a.shape.soft_cap = 2;
+  a.forward(*device);
+  const double first = 2 * std::tanh(3.0), second = 2 * std::tanh(5.0);  // of scores 6 and 10
+  EXPECT_NEAR(a.lse.at(1), std::log(std::exp(first) + std::exp(second)), 1e-12);
 }
 
 TEST(ReferenceAttention, LseIsTheLogOfTheSumOfExponentials) {

@@ -147,6 +147,16 @@ TEST_F(Checks, Attention) {
                      [&] { call(wrong); });
   wrong.group = 4;
   expect_shape_error("attention: heads 65535 to 65543, expected at most 65536", [&] { call(wrong); });
+  wrong = shape;
+  wrong.window = -1;
+  expect_shape_error("attention: window is -1, expected at least 1 key, or 0 for all", [&] { call(wrong); });
+  wrong.window = 3;
+  wrong.causal = false;
+  expect_shape_error("attention: window is 3, expected 0 where queries see later keys", [&] { call(wrong); });
+  wrong = shape;
+  wrong.soft_cap = -2;
+  expect_shape_error("attention: soft cap is -2, expected a finite number above 0, or 0 for none",
+                     [&] { call(wrong); });
   const auto check = [](const Tensor& values) { check_offsets("attention", values.view(), 4); };
   expect_shape_error("attention: offsets end at 3, expected the number of rows, 4", [&] { check(short_offsets); });
   expect_shape_error("attention: offsets fall from 3 to 2 at sequence 1", [&] { check(falling); });
@@ -173,7 +183,10 @@ TEST_F(Checks, AttentionCached) {
   expect_shape_error("attention_cached: cache is f32 [1, 3, 10, 8], expected f32 [1, 4, 10, 8]",
                      [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), wrong.view(), out.view()); });
   expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, its cache has room for 10",
-                     [&] { check_cache(offsets.view(), past.view(), 10); });
+                     [&] { check_cache(offsets.view(), past.view(), 10, 0); });
+  expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, its cache has room for 10",
+                     [&] { check_cache(offsets.view(), past.view(), 10, 11); });
+  check_cache(offsets.view(), past.view(), 10, 10);
   shape.causal = false;
   expect_shape_error("attention_cached: shape is not causal",
                      [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), cache.view(), out.view()); });

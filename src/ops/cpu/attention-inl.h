@@ -24,6 +24,16 @@ namespace trireme::HWY_NAMESPACE {
 constexpr int64_t kKeys = kPanel;
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
+/// The first key that a query sees, both counted in their sequence.
+HWY_INLINE int64_t first_seen(const AttentionShape& s, int64_t query) {
+  return s.window > 0 ? std::max<int64_t>(0, query - s.window + 1) : 0;
+}
+
+/// Keys [begin, end) of a tile that a query sees.
+struct Seen {
+  int64_t begin, end;
+};
+
 HWY_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 /// Element where the transposed tile of the keys from first_key (a multiple of kKeys) begins.
@@ -70,6 +80,45 @@ template <class T>
 HWY_INLINE VecF32 exp2_of(VecF32 x) {
   return is_bf16<T> ? exp2_for_bf16(x) : exp2_f32(x);
 }
+
+/// tanh x: relative error below 4e-7. With y = -2 |x| it is -(e^y - 1) / (2 + (e^y - 1)), and e^y - 1 is made without
+/// cancellation: y = n ln 2 + r.
+HWY_INLINE VecF32 tanh_f32(VecF32 x) {
+  const TagF32 d;
+  const VecF32 one = hn::Set(d, 1.0f);
+  const VecF32 y = at_least(hn::Mul(hn::Abs(x), hn::Set(d, -2.0f)), -30.0f);  // there tanh is 1
+  const VecF32 n = hn::Round(hn::Mul(y, hn::Set(d, kLog2E)));
+  VecF32 r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), y);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  // (e^r - 1 - r) / r^2 as in exp_to_88().
+  VecF32 p = hn::MulAdd(hn::Set(d, 0.00139262504f), r, hn::Set(d, 0.00836323295f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.0416665524f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.166665763f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::MulAdd(hn::Mul(p, r), r, r);  // e^r - 1
+  const VecF32 power = times_power_of_2(one, n, hn::Lt(n, hn::Set(d, -126.0f)));
+  const VecF32 less = hn::MulAdd(p, power, hn::Sub(power, one));
+  return hn::CopySignToAbs(hn::Div(hn::Neg(less), hn::Add(hn::Set(d, 2.0f), less)), x);
+}
+
+/// How q . k becomes a score, which is kept times log2(e). Capped scores are stored before anything reads them.
+struct Scores {
+  float factor;          ///< of what is stored
+  float cap, cap_scale;  ///< soft cap times log2(e), 0: none; scale / soft cap
+  explicit Scores(const AttentionShape& s)
+      : factor(s.soft_cap > 0 ? 1.0f : s.scale * kLog2E),
+        cap(s.soft_cap * kLog2E),
+        cap_scale(s.soft_cap > 0 ? s.scale / s.soft_cap : 0) {}
+  bool capped() const { return cap > 0; }
+
+  /// Scores of a row of q . k, in place: whole vectors.
+  HWY_INLINE void apply_cap(float* row, int64_t columns) const {
+    const TagF32 d;
+    const VecF32 before = hn::Set(d, cap_scale), after = hn::Set(d, cap);
+    for (int64_t j = 0; j < columns; j += kLanes)
+      hn::StoreU(hn::Mul(tanh_f32(hn::Mul(hn::LoadU(d, row + j), before)), after), d, row + j);
+  }
+};
 
 /// f(T(), E()): element types of activations of this type and of the operands of their products.
 template <class F>

@@ -1,6 +1,7 @@
 // Gradient of attention: for each tile of keys, blocks of queries are visited and their probabilities P made again from
 // the saved log-sum-exp. With M the dropout factors and D = sum_c dO O:
-//   dP = dO v^T;  dS = P (M dP - D);  dV += (M P)^T dO;  dQ += dS k;  dK += dS^T q;  dQ and dK times scale at the end.
+//   dP = dO v^T;  dS = P (M dP - D), with a soft cap times 1 - (S / cap)^2;  dV += (M P)^T dO;  dQ += dS k;  dK += dS^T
+//   q;  dQ and dK times scale at the end.
 // The query heads of a group follow each other: their terms of dK and dV are added in this order.
 // Source: Dao 2023.
 
@@ -53,25 +54,34 @@ requires is_bf16<E> HWY_INLINE void store_step(VecF32 v, E* to, int64_t row, int
   hn::StoreU(row % 2 == 0 ? bits : hn::Or(hn::LoadU(d, pairs), hn::ShiftLeft<16>(bits)), d, pairs);
 }
 
-/// From a query's scores and dP: M P and dS, zeros after `valid`. row: in its block.
+/// From a query's scores and dP: M P and dS, zeros where it sees no key. row: in its block.
 template <class T, class E>
-HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, float scale, int64_t row,
-                             int64_t valid, int64_t query, int64_t first_key) {
+HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, const Scores& score, int64_t row,
+                             Seen seen, int64_t query, int64_t first_key) {
   const TagF32 d;
-  const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]), factor = hn::Set(d, scale);
-  const float *scores = t.scores + row % t.kRows * kKeys, *dps = t.dp + row % t.kRows * kKeys;
-  const int64_t columns = valid > 0 ? whole_vectors(valid) : 0;
+  const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]);
+  const VecF32 factor = hn::Set(d, score.factor), one = hn::Set(d, 1.0f);
+  const VecF32 to_tanh = hn::Set(d, score.capped() ? 1 / score.cap : 0);
+  float* scores = t.scores + row % t.kRows * kKeys;
+  const float* dps = t.dp + row % t.kRows * kKeys;
+  const int64_t columns = seen.end > 0 ? whole_vectors(seen.end) : 0;
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
+  if (score.capped()) score.apply_cap(scores, columns);
   for (int64_t j = 0; j < columns; j += kLanes) {
     VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
-    if (j + kLanes > valid) p = hn::IfThenElseZero(first_lanes(valid - j), p);
+    if (j + kLanes > seen.end) p = hn::IfThenElseZero(first_lanes(seen.end - j), p);
+    if (j < seen.begin) p = hn::IfThenZeroElse(first_lanes(seen.begin - j), p);
     VecF32 dropped = p;
     if (dropout.on()) {
       const VecF32 kept = hn::LoadU(d, t.factors + j);
       dp = hn::Mul(dp, kept);
       dropped = hn::Mul(p, kept);
     }
-    const VecF32 ds = hn::Mul(p, hn::Sub(dp, shift));
+    VecF32 ds = hn::Mul(p, hn::Sub(dp, shift));
+    if (score.capped()) {
+      const VecF32 tanh = hn::Mul(hn::LoadU(d, scores + j), to_tanh);
+      ds = hn::Mul(ds, hn::NegMulAdd(tanh, tanh, one));
+    }
     store_step(dropped, t.p_t, row, j);
     store_step(ds, t.ds_t, row, j);
     if (!std::is_same_v<E, float>) store(ds, t.ds + row * kKeys + j, AllLanes{});
@@ -128,15 +138,17 @@ HWY_INLINE void gradient_tile(const AttentionBackward& call, Products<E>& produc
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim),
                 k = whole_steps<E>(head_dim);
   const bool causal = call.shape.causal;
-  const float scale = call.shape.scale * kLog2E;
+  const Scores score(call.shape);
   for (int64_t r = 0; r < queries; r += t.kRows) {
     const int64_t rows = std::min(t.kRows, queries - r), query = first_query + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys, columns = whole_columns<E>(seen);
     products.multiply(rows, columns, k, t.query + query * steps, steps, t.keys_t, kKeys, t.scores, kKeys, false);
     products.multiply(rows, columns, k, t.dout + query * steps, steps, t.values_t, kKeys, t.dp, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
-      gradient_row<T>(t, dropout, scale, r + i, causal ? std::min(seen, query + i + 1 - first_key) : seen, query + i,
-                      first_key);
+      gradient_row<T>(
+          t, dropout, score, r + i,
+          {first_seen(call.shape, query + i) - first_key, causal ? std::min(seen, query + i + 1 - first_key) : seen},
+          query + i, first_key);
     products.multiply(rows, dim, whole_steps<E>(seen), t.ds + r * kKeys, kKeys, t.key_steps, dim,
                       t.dquery + query * dim, dim, true);
   }
@@ -264,8 +276,10 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
         std::fill_n(t.dkeys, kKeys * dim, 0.0f);
         std::fill_n(t.dvalues, kKeys * dim, 0.0f);
       }
-      for (int64_t i = shape.causal ? j : 0; i < length; i += kBlock)
-        gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, length - i), j, keys);
+      // Every query from j on up to `end` sees a key of this tile.
+      const int64_t end = shape.window > 0 ? std::min(length, j + keys + shape.window - 1) : length;
+      for (int64_t i = shape.causal ? j : 0; i < end; i += kBlock)
+        gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, end - i), j, keys);
       if (member + 1 < shape.group) continue;
       store_gradient(t, t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
       store_gradient(t, t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));

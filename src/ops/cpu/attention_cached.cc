@@ -77,11 +77,17 @@ struct CachedQuery {
 
 /// Adds `count` <= kChunk cached keys.
 template <class T>
-HWY_INLINE void attend_chunk(const CachedQuery& q, const T* keys, const T* values, int64_t count, int64_t head_dim) {
+HWY_INLINE void attend_chunk(const CachedQuery& q, const Scores& score, const T* keys, const T* values, int64_t count,
+                             int64_t head_dim) {
   const TagF32 d;
   HWY_ALIGN float scores[kChunk];
   score_keys(q.query, keys, count, head_dim, scores);
-  for (int64_t j = count; j < whole_vectors(count); ++j) scores[j] = -HUGE_VALF;
+  const int64_t whole = whole_vectors(count);
+  if (score.capped()) {
+    std::fill(scores + count, scores + whole, 0.0f);
+    score.apply_cap(scores, whole);
+  }
+  std::fill(scores + count, scores + whole, -HUGE_VALF);
   VecF32 most = hn::Set(d, *q.maximum);
   for (int64_t j = 0; j < count; j += kLanes) most = hn::Max(most, hn::Load(d, scores + j));
   const float now = max_lanes(most), shrink = hn::GetLane(exp2_f32(hn::Set(d, *q.maximum - now)));
@@ -96,24 +102,30 @@ HWY_INLINE void attend_chunk(const CachedQuery& q, const T* keys, const T* value
   add_values(scores, values, count, head_dim, shrink, q.sums);
 }
 
-/// Attention of a row's query heads to everything cached, `count` positions.
+/// Attention of a row's query heads to the cached positions that `position` sees.
 template <class T>
 void attend_cache(const AttentionCached& call, const AttentionTask& task, int64_t row, const T* keys, const T* values,
-                  int64_t count, float* scratch) {
+                  int64_t position, float* scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), each = CachedQuery::floats(dim);
+  const Scores score(shape);
+  const float scale = score.capped() ? 1.0f : score.factor;
   for (int64_t member = 0; member < shape.group; ++member) {
     const CachedQuery q(scratch + member * each, dim);
     copy_rows(qkv_rows<T>(call.qkv, shape, task, member).from(row), 1, head_dim, q.query, dim);
-    for (int64_t c = 0; c < dim; ++c) q.query[c] *= shape.scale * kLog2E;
+    for (int64_t c = 0; c < dim; ++c) q.query[c] *= scale;
     std::fill_n(q.sums, dim, 0.0f);
     *q.maximum = -HUGE_VALF;
     *q.total = 0;
   }
-  for (int64_t first = 0; first < count; first += kChunk)
+  const int64_t capacity = call.cache.shape()[2];
+  for (int64_t j = first_seen(shape, position), count = 0; j <= position; j += count) {
+    const int64_t slot = j % capacity;
+    count = std::min({kChunk, position + 1 - j, capacity - slot});
     for (int64_t member = 0; member < shape.group; ++member)
-      attend_chunk(CachedQuery(scratch + member * each, dim), keys + first * head_dim, values + first * head_dim,
-                   std::min(kChunk, count - first), head_dim);
+      attend_chunk(CachedQuery(scratch + member * each, dim), score, keys + slot * head_dim, values + slot * head_dim,
+                   count, head_dim);
+  }
   for (int64_t member = 0; member < shape.group; ++member) {
     const CachedQuery q(scratch + member * each, dim);
     store_rows(q.sums, dim, 1, head_dim, 1.0f / *q.total, head_rows<T>(call.out, shape, task, member).from(row));
@@ -128,12 +140,13 @@ void cached_task(const AttentionCached& call, const AttentionTask& task, float* 
   T* keys = call.cache.as<T>() + (task.sequence * shape.kv_heads + task.kv_head) * 2 * capacity * head_dim;
   T* values = keys + capacity * head_dim;
   const auto k = key_rows<T>(call.qkv, shape, task), v = value_rows<T>(call.qkv, shape, task);
-  for (int64_t i = 0; i < task.length; ++i) {
-    std::copy_n(k[i], head_dim, keys + (past + i) * head_dim);
-    std::copy_n(v[i], head_dim, values + (past + i) * head_dim);
+  // A row takes the place of one that it does not see, but that rows before it may see.
+  for (int64_t i = call.append_only ? std::max<int64_t>(0, task.length - capacity) : 0; i < task.length; ++i) {
+    const int64_t slot = (past + i) % capacity;
+    std::copy_n(k[i], head_dim, keys + slot * head_dim);
+    std::copy_n(v[i], head_dim, values + slot * head_dim);
+    if (!call.append_only) attend_cache<T>(call, task, i, keys, values, past + i, scratch);
   }
-  if (call.append_only) return;
-  for (int64_t i = 0; i < task.length; ++i) attend_cache<T>(call, task, i, keys, values, past + i + 1, scratch);
 }
 
 void cached_task_any(const AttentionCached& call, const AttentionTask& task, float* scratch) {

@@ -35,25 +35,35 @@ struct ForwardTile {
 template <class E>
 constexpr float kSlack = is_bf16<E> ? 0 : 8;
 
-/// weights = 2^(scale * scores - maximum), dropped where asked; the query's sum and output follow. The maximum, that of
-/// the first tile or of a later one that exceeds it by more than kSlack, is kept times scale, which is positive.
+/// weights = 2^(factor * scores - maximum), dropped where asked; the query's sum and output follow. The maximum, that
+/// of the strip's first tile or of a later one that exceeds it by more than kSlack, is kept times the positive factor.
 template <class T, class E>
 HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout, int64_t row, float scale,
-                            float* scores, E* weights, int64_t valid, int64_t columns, int64_t query, int64_t first_key,
-                            int64_t dim) {
+                            float* scores, E* weights, Seen seen, int64_t columns, int64_t query, int64_t first_key,
+                            bool first_tile, int64_t dim) {
   const TagF32 d;
   const VecF32 factor = hn::Set(d, scale);
+  if (seen.begin >= seen.end) {  // others of its strip see keys of this tile
+    std::fill_n(weights, columns, E{});
+    if (!first_tile) return;
+    t.maximum[row] = -HUGE_VALF;  // any score exceeds it
+    return hn::StoreU(hn::Zero(d), d, t.sum + row * 16);
+  }
   VecF32 most = hn::Set(d, -HUGE_VALF);
   for (int64_t j = 0; j < columns; j += kLanes) {
     VecF32 s = hn::LoadU(d, scores + j);
-    if (j + kLanes > valid) {
-      s = hn::IfThenElse(first_lanes(valid - j), s, hn::Set(d, -HUGE_VALF));
+    if (j + kLanes > seen.end) {
+      s = hn::IfThenElse(first_lanes(seen.end - j), s, hn::Set(d, -HUGE_VALF));
+      hn::StoreU(s, d, scores + j);
+    }
+    if (j < seen.begin) {
+      s = hn::IfThenElse(first_lanes(seen.begin - j), hn::Set(d, -HUGE_VALF), s);
       hn::StoreU(s, d, scores + j);
     }
     most = hn::Max(most, s);
   }
   VecF32 sum = hn::Zero(d);
-  if (first_key == 0) {
+  if (first_tile) {
     t.maximum[row] = max_lanes(most) * scale;
   } else {
     sum = hn::LoadU(d, t.sum + row * 16);
@@ -90,26 +100,31 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
                             int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   const bool causal = call.shape.causal;
-  const float scale = call.shape.scale * kLog2E;
+  const Scores score(call.shape);
   for (int64_t r = 0; r < block.count; r += t.kRows) {
     const int64_t rows = std::min(t.kRows, block.count - r), query = block.first + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys;
-    if (seen <= 0) continue;
-    if (first_key == 0)
+    const int64_t oldest = first_seen(call.shape, query);
+    if (seen <= 0 || oldest >= first_key + keys) continue;
+    const bool first_tile = first_key <= oldest;
+    if (first_tile)
       for (int64_t i = 0; i < rows; ++i) foresee_write(out, query + i, head_dim);
     const int64_t columns = whole_columns<E>(seen), weights = whole_steps<E>(seen);
     products.multiply(rows, columns, whole_steps<E>(head_dim), t.query + r * steps, steps,
                       t.keys + key_tile<E>(first_key, head_dim), kKeys, t.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i) {
-      if (first_key == 0) next.foresee(block.member, query + i);
-      softmax_row<T>(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
-                     causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
+      if (first_tile) next.foresee(block.member, query + i);
+      const Seen keys_seen{first_seen(call.shape, query + i) - first_key,
+                           causal ? std::min(seen, query + i + 1 - first_key) : seen};
+      if (score.capped()) score.apply_cap(t.scores + i * kKeys, columns);
+      softmax_row<T>(t, dropout, r + i, score.factor, t.scores + i * kKeys, t.weights + i * kKeys, keys_seen, columns,
+                     query + i, first_key, first_tile, dim);
     }
     if (columns < weights)
       for (int64_t i = 0; i < rows; ++i)
         std::fill(t.weights + i * kKeys + columns, t.weights + i * kKeys + weights, E{});
     products.multiply(rows, dim, weights, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
-                      first_key > 0);
+                      !first_tile);
   }
 }
 
@@ -162,7 +177,7 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, const
     copy_rows(qkv_rows<T>(call.qkv, call.shape, task, block.member).from(first), block.count, head_dim, t.query,
               row_steps<E>(head_dim));
     const int64_t end = call.shape.causal ? first + block.count : length;
-    for (int64_t j = 0; j < end; j += kKeys)
+    for (int64_t j = first_seen(call.shape, first) / kKeys * kKeys; j < end; j += kKeys)
       attend_tile<T>(call, products, t, dropout, next, out, block, j, std::min(kKeys, length - j));
     finish_queries<T>(call, task, t, out, block);
   }
