@@ -5,7 +5,8 @@ namespace trireme {
 
 /// The id of the launch.
 inline constexpr const char* kLaunchIdVariable = "TRIREME_LAUNCH_ID";
-/// The launch's address for `trireme status`, `stop` and `attach`: ControlPlace as one word (checkpoint/run_control.h).
+/// The launch's address for `trireme status`, `stop` and `attach`: ControlPlace as one word
+/// (checkpoint/run_folder/run_control.h).
 inline constexpr const char* kLaunchPlaceVariable = "TRIREME_LAUNCH_PLACE";
 /// The secret of the job's control channel.
 inline constexpr const char* kControlSecretVariable = "TRIREME_CONTROL_SECRET";

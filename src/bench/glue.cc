@@ -12,8 +12,8 @@
 #include "base/time.h"
 #include "bench/training.h"
 #include "comm/agreement.h"
-#include "train/fetch_named.h"
 #include "train/glue/data.h"
+#include "train/start/fetch_named.h"
 
 namespace trireme {
 namespace {

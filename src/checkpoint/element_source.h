@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/torch_tensor.h"
+#include "checkpoint/torch/tensor.h"
 
 namespace trireme {
 

@@ -12,7 +12,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/family.h"
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/family.h"
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/tensor_source.h"
 #include "model/parameter_table.h"
 #include "optim/training_state.h"

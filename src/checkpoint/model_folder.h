@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot/checkpoint.h"
 
 namespace trireme {
 

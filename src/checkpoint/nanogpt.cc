@@ -2,11 +2,11 @@
 
 #include <filesystem>
 
-#include "checkpoint/family_config.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/importer.h"
 #include "checkpoint/json_fields.h"
-#include "checkpoint/torch_value.h"
+#include "checkpoint/torch/value.h"
 
 namespace trireme {
 namespace {

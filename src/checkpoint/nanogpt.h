@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "checkpoint/torch_file.h"
+#include "checkpoint/torch/file.h"
 #include "model/parameter_table.h"
 #include "optim/training_state.h"
 

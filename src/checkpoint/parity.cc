@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "checkpoint/family_config.h"
 #include "checkpoint/folder_kind.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parity_case.h"

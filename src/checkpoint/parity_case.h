@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/family.h"
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/safetensors.h"
 #include "model/pass.h"
 

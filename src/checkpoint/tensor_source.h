@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
-#include "checkpoint/torch_file.h"
+#include "checkpoint/torch/file.h"
 
 namespace trireme {
 

@@ -16,10 +16,10 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "checkpoint/finite_weights.h"
-#include "checkpoint/huggingface.h"
-#include "checkpoint/local_disk.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/neox_export.h"
+#include "checkpoint/neox/export.h"
+#include "checkpoint/snapshot/local_disk.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "checkpoint/run_status.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "cluster/subprocess.h"
 
 namespace trireme {

@@ -14,7 +14,7 @@ namespace trireme {
 namespace {
 
 // On an overloaded machine a thread may run for less than a millisecond per second. Being ready to run counts as this
-// much compute: more than comm/liveness.cc treats as none.
+// much compute: more than comm/control/liveness.cc treats as none.
 constexpr double kReadySeconds = 2e-3;
 
 /// Whether the thread runs or is ready to run.

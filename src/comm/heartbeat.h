@@ -1,6 +1,6 @@
 #pragma once
-// What this rank is doing, for the control channel (comm/control.h): training threads write it, the channel's thread
-// reads it. Costs a few relaxed stores per collective; a reader may see fields of two instants.
+// What this rank is doing, for the control channel (comm/control/control.h): training threads write it, the channel's
+// thread reads it. Costs a few relaxed stores per collective; a reader may see fields of two instants.
 
 #include <atomic>
 #include <cstdint>

@@ -19,7 +19,7 @@ constexpr const char* kEnvironment = "--env NAME=VALUE";
 constexpr const char* kAccelerator = "ranks on CPUs: --np N with --ppn N";
 
 constexpr ForeignOption kOptions[] = {
-    // nanoGPT's sample.py, Intel's, NeoX's generate.py; cli/sample_words.cc gives the first two their programs'
+    // nanoGPT's sample.py, Intel's, NeoX's generate.py; cli/sample/words.cc gives the first two their programs'
     // defaults
     {"sample", "--out_dir", same, "--model"},
     {"sample", "--ckpt_path", same, "--model"},

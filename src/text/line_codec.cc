@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/json_node.h"
+#include "text/files/json_node.h"
 #include "text/text_encoding.h"
 
 namespace trireme {

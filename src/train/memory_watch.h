@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "comm/control_thread.h"
+#include "comm/control/thread.h"
 #include "comm/scalars.h"
 
 namespace trireme {

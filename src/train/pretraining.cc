@@ -7,9 +7,9 @@
 #include "checkpoint/finite_weights.h"
 #include "config/validate.h"
 #include "text/tokenizer.h"
-#include "train/facts.h"
-#include "train/resume.h"
-#include "train/setup.h"
+#include "train/start/facts.h"
+#include "train/start/resume.h"
+#include "train/start/setup.h"
 #include "train/step.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "train/optim_options.h"
+#include "train/start/optim_options.h"
 
 namespace trireme {
 

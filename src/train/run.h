@@ -9,8 +9,8 @@
 #include "report/reporter.h"
 #include "train/guard/skips.h"
 #include "train/meter.h"
-#include "train/run_claim.h"
-#include "train/run_plan.h"
+#include "train/start/run_claim.h"
+#include "train/start/run_plan.h"
 
 namespace trireme {
 

@@ -11,11 +11,11 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "checkpoint/run_folder.h"
-#include "checkpoint/run_steps.h"
+#include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/run_folder/run_steps.h"
 #include "comm/agreement.h"
 #include "config/document.h"
-#include "train/local_resume.h"
+#include "train/start/local_resume.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

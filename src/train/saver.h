@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/shared_copies.h"
+#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/snapshot/shared_copies.h"
 #include "report/metrics.h"
 #include "train/guard/weights_watch.h"
 #include "train/run.h"

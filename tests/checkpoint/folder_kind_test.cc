@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/tensor_map.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"

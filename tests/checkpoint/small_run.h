@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/rng.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot/checkpoint.h"
 #include "tests/support/local_ranks.h"
 
 namespace trireme {

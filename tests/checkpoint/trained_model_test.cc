@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/safetensors.h"
 #include "model/stage.h"
 #include "tests/support/expect_error.h"

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// The compute time of the main thread between two observations; kComputes of comm/liveness.cc is 0.001.
+/// The compute time of the main thread between two observations; kComputes of comm/control/liveness.cc is 0.001.
 double growth(const Heartbeat& heartbeat) {
   const double before = heartbeat.state().cpu_seconds;
   return heartbeat.state().cpu_seconds - before;

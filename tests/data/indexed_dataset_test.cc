@@ -10,7 +10,7 @@
 #include "data/prepare/prepare_megatron.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
-#include "text/tokenizer_writer.h"
+#include "text/files/tokenizer_writer.h"
 
 namespace trireme {
 namespace {

@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "base/rng.h"
-#include "checkpoint/local_disk.h"
-#include "checkpoint/run_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/snapshot/local_disk.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "comm/control_message.h"
+#include "comm/control/message.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "base/error.h"
+#include "text/files/tokenizer_writer.h"
 #include "text/line_codec.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_writer.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/torch_file.h"
+#include "checkpoint/torch/file.h"
 
 namespace {
 

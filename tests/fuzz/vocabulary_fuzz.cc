@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "text/tiktoken.h"
+#include "text/files/tiktoken.h"
+#include "text/files/tokenizer_writer.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_writer.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "checkpoint/run_control.h"
-#include "checkpoint/run_status.h"
+#include "checkpoint/run_folder/run_control.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {

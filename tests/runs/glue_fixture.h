@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "report/run_log.h"
 #include "tests/runs/program.h"
 #include "text/tokenizer.h"

@@ -2,8 +2,8 @@
 
 #include <signal.h>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/local_disk.h"
+#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/snapshot/local_disk.h"
 #include "tests/runs/glue_fixture.h"
 
 namespace trireme {

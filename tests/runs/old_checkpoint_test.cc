@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "checkpoint/run_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/runs/training_fixture.h"

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/rng.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 #include "text/tokenizer.h"

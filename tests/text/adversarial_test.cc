@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "tests/support/test_data.h"
-#include "text/bpe_trainer.h"
+#include "text/files/tokenizer_writer.h"
+#include "text/models/bpe_trainer.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_writer.h"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/tokenizer_writer.h"
+#include "text/files/tokenizer_writer.h"
 
 namespace trireme {
 namespace {

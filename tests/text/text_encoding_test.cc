@@ -44,11 +44,11 @@ std::string judged(const std::string& bytes, size_t block = SIZE_MAX) {
 
 TEST(TextEncoding, OtherEncodingsAreNamed) {
   const std::string latin = kFrench;
-  struct Case {
+  struct Encoded {
     const char *encoding, *named;
     std::string text;
   };
-  const Case cases[] = {
+  const Encoded cases[] = {
       {"UTF-16LE", "UTF-16LE", kEnglish},     {"UTF-16BE", "UTF-16BE", kEnglish},
       {"UTF-16LE", "UTF-16LE", kGerman},      {"UTF-16BE", "UTF-16BE", kFrench},
       {"UTF-32LE", "UTF-32LE", kEnglish},     {"UTF-32BE", "UTF-32BE", kGerman},
@@ -57,7 +57,7 @@ TEST(TextEncoding, OtherEncodingsAreNamed) {
       {"ISO-8859-15", "ISO-8859-1", kFrench}, {"CP1251", "windows-1251", kRussian},
       {"KOI8-R", "KOI8-R", kRussian},         {"GB18030", "other", kChinese},
   };
-  for (const Case& c : cases) {
+  for (const Encoded& c : cases) {
     const std::string bytes = in(c.encoding, c.text);
     EXPECT_EQ(judged(bytes), c.named) << c.encoding << ": " << c.text.substr(0, 20);
     EXPECT_EQ(judged(bytes, 7), c.named) << "in blocks of seven bytes, " << c.encoding;

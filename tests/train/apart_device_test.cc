@@ -4,8 +4,8 @@
 
 #include <csignal>
 
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/finite_weights.h"
+#include "checkpoint/snapshot/checkpoint.h"
 #include "optim/parameter_hash.h"
 #include "tests/support/apart_device.h"
 #include "tests/support/expect_error.h"

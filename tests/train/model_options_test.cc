@@ -6,11 +6,12 @@
 #include <algorithm>
 
 #include "config/document.h"
+#include "model/mesh_layout.h"
 #include "model/presets.h"
 #include "tests/support/expect_error.h"
-#include "train/rank_table.h"
-#include "train/resolve_ranks.h"
-#include "train/runnable.h"
+#include "train/start/rank_table.h"
+#include "train/start/resolve_ranks.h"
+#include "train/start/runnable.h"
 
 namespace trireme {
 namespace {

@@ -200,7 +200,7 @@ std::string list(const std::vector<const Result*>& results) {
 /// The parent's side of the pipe.
 class Watch {
  public:
-  Watch(const Plan& plan, const RunOptions& options, int fd, pid_t child, std::string host)
+  Watch(const Plan& plan, const CheckOptions& options, int fd, pid_t child, std::string host)
       : plan_(plan), options_(options), fd_(fd), child_(child) {
     report_.host = std::move(host);
   }
@@ -265,7 +265,7 @@ class Watch {
   }
 
   const Plan& plan_;
-  const RunOptions& options_;
+  const CheckOptions& options_;
   int fd_;
   pid_t child_;
   Clock::time_point start_ = Clock::now();
@@ -310,7 +310,7 @@ bool has_gpu(const Machine& machine) {
   return machine.root.empty() && (!find_program("nvidia-smi").empty() || !find_program("rocm-smi").empty());
 }
 
-Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options) {
+Report run_plan(const Plan& plan, const Machine& machine, const CheckOptions& options) {
   std::array<int, 2> ends{};
   // Close on exec: a daemon that a repair starts must not hold the pipe open.
   const bool made = pipe2(ends.data(), O_CLOEXEC) == 0;

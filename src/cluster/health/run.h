@@ -36,7 +36,7 @@ void require_all_checked(Report& report);
 /// The last numeric word: `told` unless below 0, else the file's TIMEOUT, else NHC's 30 s.
 double watchdog_seconds(double told, const Plan& plan);
 
-struct RunOptions {
+struct CheckOptions {
   bool all = false;                           ///< go on after a failure
   double seconds = 30;                        ///< watchdog for the whole run; 0: none
   std::function<void(const Step&)> announce;  ///< before each check
@@ -49,7 +49,7 @@ bool has_gpu(const Machine& machine);
 /// Checks run in a child process, so that one that hangs in the kernel (a dead NFS server) ends as a failure of this
 /// run and not as a hang: after `seconds` it gets SIGKILL with everything that the hung check started, and is not
 /// waited for. What earlier checks left running (a service that a repair started) is spared.
-Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options);
+Report run_plan(const Plan& plan, const Machine& machine, const CheckOptions& options);
 
 /// 0 healthy; 142 after a watchdog; else the number of failures (at most 125) with `all`; without, that of the first
 /// failure: 1, or what the line's command or its `die CODE MESSAGE` told.

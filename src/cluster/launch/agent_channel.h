@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/socket.h"
+#include "comm/control/socket.h"
 
 namespace trireme::launch {
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/opened_file.h"
-#include "comm/secret.h"
+#include "comm/control/secret.h"
 
 namespace trireme::launch {
 namespace {

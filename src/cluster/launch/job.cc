@@ -24,8 +24,8 @@
 #include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "checkpoint/run_control.h"
-#include "checkpoint/run_status.h"
+#include "checkpoint/run_folder/run_control.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "cluster/health/run.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/host_pool.h"
@@ -39,7 +39,7 @@
 #include "cluster/launch/supervise.h"
 #include "cluster/private_folder.h"
 #include "cluster/subprocess.h"
-#include "comm/control.h"
+#include "comm/control/control.h"
 #include "hub/settings.h"
 
 namespace trireme {

@@ -135,7 +135,7 @@ Json check_health(const Json& request) {
   machine.repair = request.value("repair", true);
   const Settings settings = read_settings(machine.full_host, request.value("variables", Variables{}));
   const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>()), machine.full_host, settings);
-  health::RunOptions options;
+  health::CheckOptions options;
   options.all = request.value("all", false);
   options.seconds = watchdog_seconds(request.value("seconds", -1.0), plan);
   health::Report report = run_plan(plan, machine, options);

@@ -7,7 +7,7 @@
 
 #include "base/json_text.h"
 #include "base/log.h"
-#include "checkpoint/run_control.h"
+#include "checkpoint/run_folder/run_control.h"
 
 namespace trireme {
 

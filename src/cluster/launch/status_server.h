@@ -1,15 +1,15 @@
 #pragma once
-// A launch as `trireme status`, `stop` and `attach` meet it (comm/status_server.h): it has the lines of all ranks, and
-// is there when no rank runs. Rank 0 writes its place into RUN/control.json, beside its own.
+// A launch as `trireme status`, `stop` and `attach` meet it (comm/control/status_server.h): it has the lines of all
+// ranks, and is there when no rank runs. Rank 0 writes its place into RUN/control.json, beside its own.
 
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "checkpoint/run_status.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "cluster/launch/supervise.h"
-#include "comm/status_server.h"
+#include "comm/control/status_server.h"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 
 #include "cluster/launch/starter.h"
 #include "cluster/launch/stop_signals.h"
-#include "comm/stop_request.h"
+#include "comm/control/stop_request.h"
 
 namespace trireme::launch {
 

@@ -27,7 +27,7 @@
 #include "data/prepare/temporary_copy.h"
 #include "data/prepare/text_border.h"
 #include "data/sidecar.h"
-#include "text/tokenizer_writer.h"
+#include "text/files/tokenizer_writer.h"
 #include "text/unicode.h"
 
 namespace trireme {

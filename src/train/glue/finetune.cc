@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
-#include "checkpoint/run_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
 #include "train/glue/history.h"
 #include "train/glue/job.h"
@@ -18,7 +18,7 @@
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
 #include "train/glue/row_proof.h"
-#include "train/local_resume.h"
+#include "train/start/local_resume.h"
 #include "train/trainer.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 // What a fine-tuning does, decided from its options before anything large is allocated.
 
 #include "train/glue/data.h"
-#include "train/run_plan.h"
+#include "train/start/run_plan.h"
 
 namespace trireme {
 

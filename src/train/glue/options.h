@@ -1,6 +1,6 @@
 #pragma once
-// What a fine-tuning run is asked to do: the native configuration, and what that does not know. cli/glue_flags.cc reads
-// it from run_glue's arguments.
+// What a fine-tuning run is asked to do: the native configuration, and what that does not know. cli/train/glue_flags.cc
+// reads it from run_glue's arguments.
 
 #include <cstdint>
 #include <optional>

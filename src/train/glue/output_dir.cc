@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/local_disk.h"
-#include "checkpoint/run_folder.h"
-#include "checkpoint/run_steps.h"
+#include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/run_folder/run_steps.h"
+#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/snapshot/local_disk.h"
 
 namespace trireme {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot/checkpoint.h"
 #include "comm/scalars.h"
 #include "data/sample_source.h"
 

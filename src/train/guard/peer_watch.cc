@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/launch_variables.h"
 #include "base/log.h"
-#include "checkpoint/run_status.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "comm/rank_record.h"
 
 namespace trireme {

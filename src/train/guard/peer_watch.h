@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/control.h"
+#include "comm/control/control.h"
 #include "comm/mesh.h"
 #include "comm/process.h"
 #include "config/config.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot/checkpoint.h"
 #include "comm/scalars.h"
 #include "train/step.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Loss spikes: a loss far above what the run's losses have been of late. Pure numbers, the same on every rank.
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot/checkpoint.h"
 
 namespace trireme {
 

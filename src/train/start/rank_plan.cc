@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot/checkpoint.h"
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
 #include "model/stage.h"
-#include "train/optim_options.h"
 #include "train/stage_links.h"
+#include "train/start/optim_options.h"
 
 namespace trireme {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/affinity.h"
 #include "hub/place.h"
 #include "ops/backend.h"
-#include "train/run_plan.h"
+#include "train/start/run_plan.h"
 #include "train/task.h"
 
 namespace trireme {

@@ -35,7 +35,7 @@ class Bash : public testing::Test {
   Report run(const std::string& text, bool all = false, double seconds = 20) {
     const Settings settings =
         read_settings("n1", {{"INCDIR", node.machine.root + "/nhc"}, {"SYSCONFIGDIR", node.machine.root}});
-    RunOptions options;
+    CheckOptions options;
     options.all = all;
     options.seconds = seconds;
     return run_plan(make_plan(parse_nhc_config(text), "n1", settings), node.machine, options);

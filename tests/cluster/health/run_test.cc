@@ -30,7 +30,7 @@ class Run : public testing::Test {
     node.machine.run = run_process;
   }
   Report run(const std::string& text, bool all = false, double seconds = 20) {
-    RunOptions options;
+    CheckOptions options;
     options.all = all;
     options.seconds = seconds;
     return run_plan(plan_of(text), node.machine, options);
@@ -213,7 +213,7 @@ TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
     EXPECT_TRUE(step.applies);
     EXPECT_EQ(step.kind, StepKind::native) << step.text;
   }
-  RunOptions all;
+  CheckOptions all;
   all.all = true;
   EXPECT_EQ(one_line_per_node(run_plan(plan, node.machine, all)), "node07 | Healthy\n");
 }

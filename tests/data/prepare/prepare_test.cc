@@ -13,7 +13,7 @@
 #include "data/sidecar.h"
 #include "tests/support/archives.h"
 #include "tests/support/temporary_folder.h"
-#include "text/bpe_trainer.h"
+#include "text/models/bpe_trainer.h"
 
 namespace trireme {
 namespace {

@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <cassert>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/json_fields.h"
+#include "checkpoint/safetensors.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+namespace fs = std::filesystem;
+namespace {
+
+/// A tensor of the exported file.
+struct Exported {
+  SafetensorsEntry entry;
+  const Parameter* parameter;  ///< null: ours lacks it, it is zero
+  Shape shape;                 ///< ours
+  FileLayout layout;
+  size_t their_count() const {
+    size_t count = 1;
+    for (const int64_t size : entry.shape) count *= static_cast<size_t>(size);
+    return count;
+  }
+};
+
+std::vector<Exported> plan_export(const Family& family, const Spec& spec, const ParameterTable& table, DType dtype) {
+  const std::vector<NamedRule> rules = numbered_rules(family.names, spec.layers);
+
+  std::vector<Exported> tensors;
+  const ParameterTable full(family.exported(spec));
+  for (const Parameter& parameter : full.all()) {
+    const size_t before = tensors.size();
+    const Parameter* ours = table.look_up(parameter.name);
+    assert(!ours || ours->is_whole());
+    std::vector<int64_t> sizes;
+    for (int d = 0; d < parameter.stored_shape.dims(); ++d) sizes.push_back(parameter.stored_shape[d]);
+    const auto add = [&](const auto& rule) {
+      tensors.push_back({{std::string(rule.outside ? "" : family.prefixes.front()) + rule.theirs,
+                          dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule.layout, sizes)},
+                         ours,
+                         parameter.stored_shape,
+                         rule.layout});
+    };
+    for (const NamedRule& rule : rules) {
+      if (rule.ours == parameter.name) add(rule);
+    }
+    if (const NameRule* copy = untied_copy(family, spec, parameter.name)) add(*copy);
+    require(tensors.size() > before, ErrorKind::config, "cannot export {}: the family {} has no such parameter",
+            parameter.name, family.model_type);
+  }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const Exported& a, const Exported& b) { return a.entry.name < b.entry.name; });
+  return tensors;
+}
+
+void write_weights(const std::string& path, const std::vector<Exported>& tensors, const Spec& spec,
+                   const TrainingState& state, DType dtype, const std::function<bool()>& stop) {
+  std::vector<SafetensorsEntry> entries;
+  for (const Exported& tensor : tensors) entries.push_back(tensor.entry);
+  SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
+  std::vector<float> ours, theirs;
+  std::vector<bf16_t> rounded;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (stop && stop())
+      fail(ErrorKind::stopped, "the export was stopped after {} of {}", i, count_text(tensors.size(), "tensor"));
+    const Shape& shape = tensors[i].shape;
+    const auto count = static_cast<size_t>(shape.count());
+    ours.assign(count, 0.0f);
+    theirs.resize(tensors[i].their_count());
+    if (tensors[i].parameter) state.read_master(*tensors[i].parameter, ours);
+    export_values(tensors[i].layout, spec.heads, shape[0], shape.count() / shape[0], ours, theirs);
+    if (dtype == DType::bf16) {
+      rounded.resize(theirs.size());
+      std::transform(theirs.begin(), theirs.end(), rounded.begin(), to_bf16_master);
+      writer.write(i, std::as_bytes(std::span(rounded)));
+    } else {
+      writer.write(i, std::as_bytes(std::span(theirs)));
+    }
+  }
+  writer.commit();
+}
+
+/// Ids of the added tokens by their text.
+std::map<std::string, int64_t> added_tokens(const std::string& tokenizer_json) {
+  std::map<std::string, int64_t> ids;
+  if (tokenizer_json.empty()) return ids;
+  const Json json = parse_json(tokenizer_json, "tokenizer.json");
+  const auto added = json.find("added_tokens");
+  if (added == json.end() || !added->is_array()) return ids;
+  for (const Json& token : *added)
+    ids[json_field<std::string>(token, "content", "tokenizer.json")] =
+        json_field<int64_t>(token, "id", "tokenizer.json");
+  return ids;
+}
+
+/// The first of the texts that is an added token, or null.
+Json first_added(const std::map<std::string, int64_t>& added, std::initializer_list<const char*> texts) {
+  for (const char* text : texts)
+    if (added.contains(text)) return text;
+  return nullptr;
+}
+
+/// The added token that ends a document, or null.
+Json end_token(const std::map<std::string, int64_t>& added) {
+  const char* name = end_of_text_name([&](const char* text) -> std::optional<TokenId> {
+    const auto found = added.find(text);
+    return found == added.end() ? std::nullopt : std::optional(static_cast<TokenId>(found->second));
+  });
+  return name ? Json(name) : Json(nullptr);
+}
+
+/// Settings missing from tokenizer.json: the roles of tokens, and the model's inputs.
+Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& added) {
+  Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"model_max_length", spec.context},
+              {"clean_up_tokenization_spaces", false},
+              {"model_input_names", {"input_ids", "attention_mask"}}};
+  if (spec.token_types > 1) config["model_input_names"].push_back("token_type_ids");
+  const auto set = [&](const char* role, const Json& text) {
+    if (!text.is_null()) config[role] = text;
+  };
+  const auto name = [&](const char* role, std::initializer_list<const char*> texts) {
+    set(role, first_added(added, texts));
+  };
+  name("pad_token", {"[PAD]", "<pad>"});
+  if (spec.mask == Mask::causal) {
+    for (const char* role : {"bos_token", "eos_token", "unk_token"}) set(role, end_token(added));
+    return config;
+  }
+  name("cls_token", {"[CLS]", "<s>"});
+  name("sep_token", {"[SEP]", "</s>"});
+  name("mask_token", {"[MASK]", "<mask>"});
+  name("unk_token", {"[UNK]", "<unk>"});
+  name("bos_token", {"<s>"});
+  name("eos_token", {"</s>"});
+  return config;
+}
+
+/// The generation settings of config.json and generation_config.json.
+struct GenerationFields {
+  Json config = Json::object(), file;
+};
+
+/// As the files were that the model began as; where they name no end of a text, and the model writes any, that of the
+/// tokenizer, as sampling takes it.
+GenerationFields generation_fields(const std::string& files, bool generates, const Json& end) {
+  GenerationFields fields;
+  if (files.empty()) {
+    if (!generates) return fields;
+    fields.config = {{"bos_token_id", end}, {"eos_token_id", end}};
+  } else {
+    const Json both = parse_json(files, "the model's generation settings");
+    fields.config = json_member(both, "config", "the model's generation settings");
+    fields.file = json_member(both, "generation_config", "the model's generation settings");
+    const auto is_named = [](const Json& object) { return !object.value("eos_token_id", Json()).is_null(); };
+    const bool has_file = fields.file.is_object();
+    if (generates && !end.is_null() && !is_named(fields.config) && !(has_file && is_named(fields.file))) {
+      fields.config["eos_token_id"] = end;
+      if (has_file) fields.file["eos_token_id"] = end;
+    }
+  }
+  if (!fields.file.is_null() || !generates) return fields;
+  fields.file = {{"_from_model_config", true}};
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (const auto found = fields.config.find(name); found != fields.config.end()) fields.file[name] = *found;
+  }
+  return fields;
+}
+
+void write_json(const std::string& path, const Json& json) { write_text(path, dump_json(json, 2) + "\n"); }
+
+}  // namespace
+
+void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                        const TrainingState& state, const std::string& tokenizer_json, DType dtype,
+                        const std::function<bool()>& stop, const std::string& generation) {
+  require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
+          "cannot export weights as {}; use f32 or bf16", name_of(dtype));
+  const Family& family = family_for(spec);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} holds a model already ({}); export to a new folder",
+            folder, name);
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
+  const auto added = added_tokens(tokenizer_json);
+  const Json end = end_token(added);
+  const Json end_id = end.is_null() ? end : Json(added.at(end));
+
+  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
+  if (!tokenizer_json.empty()) {
+    write_text(folder + "/tokenizer.json", tokenizer_json);
+    write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
+  }
+  const bool generates = spec.head == HeadKind::language_model;
+  const GenerationFields said = generation_fields(generation, generates, end_id);
+  if (!said.file.is_null()) write_json(folder + "/generation_config.json", said.file);
+  const auto architecture = std::find_if(family.architectures.begin(), family.architectures.end(),
+                                         [&](const Architecture& a) { return a.head == spec.head; });
+  Json config{{"architectures", {architecture->name}}, {"model_type", family.model_type}};
+  family.write_config(spec, config);
+  if (spec.has_decoder()) config["tie_word_embeddings"] = spec.tied_head;
+  config.update(said.config);
+  config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
+  if (generates) config["use_cache"] = true;
+  write_json(folder + "/config.json", config);  // last: a folder with it is complete
+}
+
+}  // namespace trireme

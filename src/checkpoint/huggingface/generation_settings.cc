@@ -1,0 +1,164 @@
+#include "checkpoint/huggingface/generation_settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/file.h"
+#include "checkpoint/json_fields.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;
+
+constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
+constexpr const char* kKnown[] = {"do_sample",          "temperature",    "top_k",      "top_p",
+                                  "repetition_penalty", "max_new_tokens", "max_length", "suppress_tokens"};
+
+/// Settings that change texts there and are not implemented here, with the number that has no effect (null and false
+/// never have one).
+struct Other {
+  const char* name;
+  double neutral;
+};
+constexpr Other kOthers[] = {{"num_beams", 1},
+                             {"num_beam_groups", 1},
+                             {"diversity_penalty", 0},
+                             {"penalty_alpha", 0},
+                             {"encoder_repetition_penalty", 1},
+                             {"no_repeat_ngram_size", 0},
+                             {"encoder_no_repeat_ngram_size", 0},
+                             {"bad_words_ids", 0},
+                             {"force_words_ids", 0},
+                             {"forced_bos_token_id", -1},
+                             {"forced_eos_token_id", -1},
+                             {"forced_decoder_ids", 0},
+                             {"begin_suppress_tokens", 0},
+                             {"sequence_bias", 0},
+                             {"min_length", 0},
+                             {"min_new_tokens", 0},
+                             {"min_p", 0},
+                             {"typical_p", 1},
+                             {"epsilon_cutoff", 0},
+                             {"eta_cutoff", 0},
+                             {"exponential_decay_length_penalty", 0},
+                             {"guidance_scale", 1},
+                             {"stop_strings", 0},
+                             {"constraints", 0},
+                             {"dola_layers", 0},
+                             {"watermarking_config", 0}};
+
+bool is_neutral(const Json& value, double neutral) {
+  if (value.is_number()) return value.get<double>() == neutral;
+  return value.is_null() || (value.is_boolean() && !value.get<bool>()) || (!value.is_string() && value.empty());
+}
+
+/// The fields of one file; empty if it is missing.
+class Fields {
+ public:
+  Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  const Json* find(const char* name) const {
+    if (!object_.is_object()) return nullptr;
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  /// A number or a list of numbers; those that no token can have (-1) are left out.
+  std::vector<TokenId> ids(const char* name) const {
+    std::vector<TokenId> ids;
+    const Json* value = find(name);
+    if (!value) return ids;
+    const auto add = [&](const Json& item) {
+      require(item.is_number_integer() && item.get<int64_t>() <= std::numeric_limits<int32_t>::max(), ErrorKind::data,
+              "{}: \"{}\" is {}, expected a token's id or a list of ids", where_, name,
+              dump_valid_json(*value).substr(0, 80));
+      const auto id = item.get<int64_t>();
+      if (id >= 0) ids.push_back(static_cast<TokenId>(id));
+    };
+    if (!value->is_array()) add(*value);
+    if (value->is_array()) std::for_each(value->begin(), value->end(), add);
+    return ids;
+  }
+
+  /// A number of [lowest, highest].
+  std::optional<double> number(const char* name, double lowest, double highest) const {
+    const Json* value = find(name);
+    if (!value) return std::nullopt;
+    const bool right = value->is_number() && value->get<double>() >= lowest && value->get<double>() <= highest;
+    require(right, ErrorKind::data, "{}: \"{}\" is {}, expected a number from {} to {}", where_, name,
+            dump_valid_json(*value).substr(0, 80), lowest, highest);
+    return value->get<double>();
+  }
+
+  std::optional<int64_t> count(const char* name) const {
+    const Json* value = find(name);
+    if (!value) return std::nullopt;
+    require(value->is_number_integer() && value->get<int64_t>() >= 0, ErrorKind::data,
+            "{}: \"{}\" is {}, expected a whole number from 0 on", where_, name, dump_valid_json(*value).substr(0, 80));
+    return value->get<int64_t>();
+  }
+
+  std::optional<bool> flag(const char* name) const {
+    const Json* value = find(name);
+    if (!value) return std::nullopt;
+    require(value->is_boolean(), ErrorKind::data, "{}: \"{}\" is {}, expected true or false", where_, name,
+            dump_valid_json(*value).substr(0, 80));
+    return value->get<bool>();
+  }
+
+ private:
+  const Json& object_;
+  std::string where_;
+};
+
+}  // namespace
+
+std::string read_generation_files(const std::string& folder, const Json& config) {
+  Json kept = Json::object(), generation;
+  const auto keep = [&](const char* name) {
+    if (const auto found = config.find(name); found != config.end()) kept[name] = *found;
+  };
+  for (const char* name : kTokenFields) keep(name);
+  for (const char* name : kKnown) keep(name);
+  for (const Other& other : kOthers) keep(other.name);
+  const std::string path = folder + "/generation_config.json";
+  if (std::filesystem::exists(path)) {
+    generation = read_json(path, kMostBytes);
+    require(generation.is_object(), ErrorKind::data, "{}: expected an object, found {}", path, generation.type_name());
+  }
+  if (kept.empty() && generation.is_null()) return {};
+  return dump_json(Json{{"config", kept}, {"generation_config", generation}});
+}
+
+GenerationSettings generation_settings(const std::string& files, std::string_view where) {
+  GenerationSettings settings;
+  if (files.empty()) return settings;
+  const Json both = parse_json(files, where);
+  const Json &config = json_member(both, "config", where), &own = json_member(both, "generation_config", where);
+  const Fields model(config, fmt::format("{}: config.json", where)),
+      generation(own, fmt::format("{}: generation_config.json", where));
+  const Fields& fields = own.is_null() ? model : generation;
+  const auto ids = [&](const char* name) { return (fields.find(name) ? fields : model).ids(name); };
+  settings.end = ids("eos_token_id");
+  if (const auto begin = ids("bos_token_id"); !begin.empty()) settings.begin = begin.front();
+  constexpr double kMost = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::min();
+  settings.draws = fields.flag("do_sample");
+  settings.temperature = fields.number("temperature", 0, kMost);
+  settings.top_p = fields.number("top_p", kLeast, 1);
+  settings.repetition_penalty = fields.number("repetition_penalty", kLeast, kMost);
+  settings.top_k = fields.count("top_k");
+  settings.max_new_tokens = fields.count("max_new_tokens");
+  settings.max_length = fields.count("max_length");
+  settings.suppressed = fields.ids("suppress_tokens");
+  for (const Other& other : kOthers) {
+    const Json* value = fields.find(other.name);
+    if (value && !is_neutral(*value, other.neutral))
+      settings.without_effect.push_back(fmt::format("{} {}", other.name, dump_valid_json(*value).substr(0, 80)));
+  }
+  return settings;
+}
+
+}  // namespace trireme

@@ -1,0 +1,73 @@
+#include "checkpoint/huggingface/huggingface.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "checkpoint/folder_kind.h"
+#include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/json_fields.h"
+#include "checkpoint/spec_json.h"
+#include "checkpoint/tensor_source.h"
+
+namespace trireme {
+namespace {
+
+const Family& family_of(const Json& config, const std::string& folder) {
+  const std::string where = folder + "/config.json";
+  return find_family(json_field<std::string>(config, "model_type", where), where);
+}
+
+Spec read_spec(const Json& config, const Family& family, HeadKind head, const std::string& where) {
+  require(!config.contains("quantization_config"), ErrorKind::data,
+          "{}: the weights are quantised (quantization_config); save them in f32, f16 or bf16 first", where);
+  const Spec spec = family.read_config(config, head, where);
+  try {
+    spec.validate();
+  } catch (const Error& e) {
+    fail(ErrorKind::data, "{}: {}", where, e.what());
+  }
+  return spec;
+}
+
+void require_head(const Family& family, HeadKind head, const std::string& where) {
+  const auto has = [&](const Family& f) {
+    return std::ranges::find(f.architectures, head, &Architecture::head) != f.architectures.end();
+  };
+  if (has(family)) return;
+  std::vector<std::string> names;
+  for (const Family* other : families()) {
+    if (has(*other)) names.emplace_back(other->model_type);
+  }
+  fail(ErrorKind::data, "{}: a {} is wanted, which the family {} does not have; families that have one: {}", where,
+       name_of(head), family.model_type, fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Spec read_huggingface_spec(const std::string& folder) {
+  const Json config = read_model_config(folder);
+  const std::string where = folder + "/config.json";
+  const Family& family = family_of(config, folder);
+  return read_spec(config, family, find_architecture(family, config, where).head, where);
+}
+
+Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
+  const Json config = read_model_config(folder);
+  const std::string where = folder + "/config.json";
+  const Family& family = family_of(config, folder);
+  require_head(family, head, where);
+  return read_spec(config, family, head, where);
+}
+
+std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                                          TrainingState& state, MissingHead missing_head) {
+  const TensorSource source = TensorSource::of_folder(folder);
+  const Json config = read_model_config(folder);
+  const bool tied = spec.has_decoder() ? spec.tied_head : field_or<bool>(config, "tie_word_embeddings", true, folder);
+  return import_tensors(family_of(config, folder), source, folder, spec, table, missing_head, state, tied);
+}
+
+}  // namespace trireme

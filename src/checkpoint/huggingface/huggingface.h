@@ -1,0 +1,38 @@
+#pragma once
+// Exchange with Hugging Face folders: config.json <-> Spec, tensor names and transforms <-> the parameter table. A
+// family is a name map and the fields of its config.json (checkpoint/huggingface/family.h); no code elsewhere knows it.
+
+#include <functional>
+#include <string>
+
+#include "checkpoint/importer.h"
+#include "model/parameter_table.h"
+#include "optim/training_state.h"
+
+namespace trireme {
+
+/// Reads config.json of a folder; vocabulary_rows is the vocabulary (pad it to taste). Throws Error::data for a
+/// model_type or activation_function that is not known, listing those that are, and for settings that would change the
+/// numbers.
+Spec read_huggingface_spec(const std::string& folder);
+
+/// The same model with another head, replacing the folder's own (a classifier's classes: from num_labels or id2label,
+/// else 2). Throws Error::data where the family has no such head, naming those that have.
+Spec read_huggingface_spec(const std::string& folder, HeadKind head);
+
+/// Loads the folder's weights (TensorSource::of_folder) into the state by its family's names and layouts; faults as in
+/// import_tensors(), and the same result. Which biases exist is the spec's word, never the file's.
+std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                                          TrainingState& state, MissingHead missing_head = MissingHead::refuse);
+
+/// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
+/// tokenizer.json with tokenizer_config.json. generation: read_generation_files() of the folder that the model began
+/// as, written back unchanged; empty: the end of a text is the tokenizer's. The table is of the whole model. Biases
+/// that the spec lacks and the family always has are written as zeros. The folder is created; it must not hold a model.
+/// `stop` is asked between tensors: true ends the export with Error::stopped, the folder then holds part of a model.
+/// Throws Error::io, Error::config.
+void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                        const TrainingState& state, const std::string& tokenizer_json, DType dtype,
+                        const std::function<bool()>& stop = {}, const std::string& generation = {});
+
+}  // namespace trireme

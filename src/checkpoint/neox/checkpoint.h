@@ -1,0 +1,39 @@
+#pragma once
+// Checkpoints of GPT-NeoX, as DeepSpeed writes them, of any tensor, pipeline and data size, checked completely before
+// anything is loaded. Facts learned by running NeoX are documented at the rules (neox_names.h, neox_optimizer.h).
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/snapshot/checkpoint.h"
+
+namespace trireme {
+
+class NeoxCheckpoint {
+ public:
+  /// A folder with `latest` or a step's own (find_neox_step()). Looks at every file and every tensor's type and shape;
+  /// throws Error::io, Error::data or Error::config naming file and key.
+  explicit NeoxCheckpoint(const std::string& path);
+  ~NeoxCheckpoint();
+
+  const std::string& path() const;       ///< of the step's folder
+  const CheckpointFacts& facts() const;  ///< config_json: batch, schedule and seed of its YAML
+  /// Has weights, moments and the step of Adam; else only weights.
+  bool has_optimizer() const;
+  /// Notes for the user, a line each.
+  const std::vector<std::string>& notes() const;
+
+  /// Fills the parameters of the table: weights from the f32 masters if present, and with `moments` the optimizer's
+  /// state, which must be present. Returns the bytes of tensors that were read: those of the boxes that the table
+  /// holds.
+  uint64_t load(const ParameterTable& table, TrainingState& state, bool moments) const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace trireme

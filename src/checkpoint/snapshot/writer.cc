@@ -1,0 +1,499 @@
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/snapshot/local_disk.h"
+#include "checkpoint/snapshot/manifest_cover.h"
+#include "checkpoint/snapshot/manifest_plan.h"
+#include "checkpoint/snapshot/publication.h"
+#include "checkpoint/snapshot/shared_copies.h"
+#include "checkpoint/snapshot/slices.h"
+#include "comm/agreement.h"
+#include "comm/heartbeat.h"
+#include "optim/parameter_hash.h"
+
+namespace trireme {
+namespace fs = std::filesystem;
+namespace {
+
+/// Copies elements [first, first + count) of a part; of the optimizer's state only those present here.
+void copy_part(const TrainingState& state, Part part, int64_t first, int64_t count, float* out) {
+  if (part == Part::weight) return state.read_weights(first, {out, static_cast<size_t>(count)});
+  state.read_moment(moment_of(part), first, {out, static_cast<size_t>(count)});
+}
+
+/// The part of each rank of the group.
+std::vector<Layout> gather_layouts(const Layout& own, Scalars& scalars) {
+  constexpr size_t kOfPart = 4, kOfRank = 2;
+  std::vector<int64_t> numbers{own.tensor_rank, own.tensor_size};
+  std::vector<ModelPart> parts{own.part};
+  parts.insert(parts.end(), own.chunks.begin(), own.chunks.end());
+  for (const ModelPart& part : parts)
+    numbers.insert(numbers.end(), {part.first_layer, part.last_layer, part.embedding, part.head});
+  const std::string_view text(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t));
+  std::vector<Layout> layouts;
+  for (const std::string& said : scalars.gather(text)) {
+    std::vector<int64_t> n(said.size() / sizeof(int64_t));
+    std::memcpy(n.data(), said.data(), said.size());
+    Layout& layout = layouts.emplace_back(Layout{{}, static_cast<int>(n[0]), static_cast<int>(n[1]), {}});
+    for (size_t at = kOfRank; at < n.size(); at += kOfPart) {
+      const ModelPart part{n[at], n[at + 1], n[at + 2] != 0, n[at + 3] != 0};
+      at == kOfRank ? layout.part = part : layout.chunks.emplace_back(part);
+    }
+  }
+  return layouts;
+}
+
+/// Each rank's part of the optimizer's state.
+std::vector<std::vector<ParameterRange>> gather_owned(const TrainingState& state, Scalars& scalars) {
+  std::vector<ParameterRange> own;
+  state.for_owned(0, state.weights().count(), [&](int64_t begin, int64_t count, int64_t) {
+    own.push_back({begin, begin + count});
+  });
+  const std::string_view text(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(ParameterRange));
+  std::vector<std::vector<ParameterRange>> all;
+  for (const std::string& said : scalars.gather(text)) {
+    std::vector<ParameterRange>& ranges = all.emplace_back(said.size() / sizeof(ParameterRange));
+    std::memcpy(ranges.data(), said.data(), said.size());
+  }
+  return all;
+}
+
+std::vector<View> take_buffers(std::span<const Slice> slices, Arena& arena) {
+  std::vector<View> buffers;
+  for (const Slice& slice : slices) buffers.push_back(arena.take(DType::f32, slice.box.count));
+  return buffers;
+}
+
+/// Those of `missing` that are in `ranges` leave it and are returned. All ascending.
+std::vector<ParameterRange> take_out(std::vector<ParameterRange>& missing, std::span<const ParameterRange> ranges) {
+  std::vector<ParameterRange> found, rest;
+  for (ParameterRange part : missing) {
+    for (const ParameterRange& range : ranges) {
+      const int64_t begin = std::max(part.begin, range.begin), end = std::min(part.end, range.end);
+      if (begin >= end) continue;
+      found.push_back({begin, end});
+      if (part.begin < begin) rest.push_back({part.begin, begin});
+      part.begin = end;
+    }
+    if (part.begin < part.end) rest.push_back(part);
+  }
+  missing = std::move(rest);
+  return found;
+}
+
+/// Elements of a slice that one rank keeps and another one stores.
+struct Transfer {
+  int peer = 0;
+  bool leaves = false;  ///< else it arrives
+  Part part = Part::weight;
+  int64_t first = 0, count = 0;  ///< in the flat order
+  float* to = nullptr;           ///< in the snapshot, where it arrives
+};
+constexpr size_t kTransfersOnTheirWay = 8;
+constexpr int kStateTag = 5;
+
+/// The error of `work`, or empty.
+template <class Work>
+std::string failure_of(Work work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& e) {
+    return *e.what() ? e.what() : "unknown failure";
+  }
+}
+
+}  // namespace
+
+struct CheckpointWriter::Implementation {
+  std::string run_dir;
+  const ParameterTable& table;
+  const ParameterTable whole;  // of the whole model
+  const TrainingState& state;
+  Communicator& group;
+  Heartbeat* const heartbeat;
+  const std::function<void()> check_owner;
+  const bool has_states;
+  std::string token;  // of the folders that are written
+  std::vector<std::vector<Slice>> slices_of_ranks;
+  std::vector<Parameter> sources;  // the rows of this rank's slices in the state
+  Arena arena;
+  std::vector<View> buffers;
+  std::vector<Transfer> transfers;  // in an order that is the same on both sides of each
+
+  bool pending = false;
+  std::string local;  // on this host's disk, target of the current save; empty: the run folder
+  int64_t saves = 0;  // that have begun: a step may be saved again while its first save is still copied
+  CheckpointFacts facts;
+  std::string parameter_hash;  // of the last published one
+  std::thread writer;
+  std::atomic<bool> written{true};
+  std::atomic<int64_t> slices_done{0};
+  std::mutex mutex;  // of a change of `written` that is waited for
+  std::condition_variable changed;
+  // Filled by the writer thread, read after it was joined.
+  std::string failure;
+  std::vector<uint64_t> hashes;  // this rank's part of the weights' hash, of the header, then of each slice
+
+  std::thread janitor;  // prunes; rank 0 only
+
+  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Heartbeat* p,
+                 std::function<void()> owner)
+      : run_dir(dir),
+        table(t),
+        whole(t.spec()),
+        state(s),
+        group(g),
+        heartbeat(p),
+        check_owner(owner ? std::move(owner) : [] {}),
+        has_states(!s.moment1().empty()) {}
+
+  /// Where this rank writes its part of the save under way.
+  std::string saving_folder() const {
+    if (local.empty()) return run_dir + "/" + saving_name(facts.progress.step, token);
+    return local + "/" + local_step_name(facts.progress.step, fmt::format("{}{:04x}", token, saves));
+  }
+
+  const std::vector<Slice>& slices() const { return slices_of_ranks[static_cast<size_t>(group.rank())]; }
+
+  Manifest planned() const { return plan_manifest(whole, slices_of_ranks, facts, has_states); }
+
+  void plan(std::span<const Layout> layouts) {
+    slices_of_ranks = plan_slices(whole, layouts, has_states);
+    check_cover(planned(), run_dir);  // finds elements that no rank holds now, not when the checkpoint is needed
+    for (const Slice& slice : slices()) {
+      const Parameter& own = table.find(whole.all()[slice.parameter].name);
+      sources.push_back(rows_of(own, slice.box.begin[0] - own.box.begin[0], slice.box.count[0]));
+    }
+    Arena measure;
+    (void)take_buffers(slices(), measure);
+    arena = Arena(measure.peak());
+    std::memset(arena.base(), 0, arena.capacity());  // memory that is missing is missed now, not at the first save
+    buffers = take_buffers(slices(), arena);
+  }
+
+  bool everyone_has_masters() const { return state.weights().dtype() != DType::bf16 && !state.shares_weights(); }
+
+  /// For ranks that share the optimizer's state. owned: by rank.
+  void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {
+    const int self = group.rank();
+    const auto shares = [&](size_t rank) { return layouts[rank] == table.layout(); };
+    for (size_t writer_rank = 0; writer_rank < layouts.size(); ++writer_rank) {
+      if (!shares(writer_rank)) continue;
+      const std::vector<Slice>& list = slices_of_ranks[writer_rank];
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].part == Part::weight && everyone_has_masters()) continue;
+        const Parameter& own = table.find(whole.all()[list[i].parameter].name);
+        const Parameter rows = rows_of(own, list[i].box.begin[0] - own.box.begin[0], list[i].box.count[0]);
+        const ParameterRange wanted{rows.offset, rows.offset + rows.count()};
+        // The writer's own elements are not sent; of other ranks with the same elements the first one after it sends.
+        std::vector<ParameterRange> missing{wanted};
+        for (size_t k = 0; k < owned.size(); ++k) {
+          const size_t owner = (writer_rank + k) % owned.size();
+          if (!shares(owner)) continue;
+          const bool leaves = static_cast<int>(owner) == self, arrives = static_cast<int>(writer_rank) == self;
+          for (const ParameterRange& found : take_out(missing, owned[owner])) {
+            if (leaves == arrives) continue;
+            transfers.push_back({static_cast<int>(leaves ? writer_rank : owner), leaves, list[i].part, found.begin,
+                                 found.end - found.begin,
+                                 arrives ? buffers[i].as<float>() + (found.begin - wanted.begin) : nullptr});
+          }
+        }
+      }
+    }
+  }
+
+  /// Collective: parts of slices that others keep arrive in the snapshot.
+  void run_transfers() {
+    constexpr const char* kWhat = "the optimizer's state of other ranks";
+    struct OnItsWay {
+      Handle handle;
+      std::vector<float> values;  // that leave
+    };
+    if (transfers.empty()) return;
+    std::deque<OnItsWay> on_their_way;
+    const Waiting waiting(heartbeat, kWhat, 0);
+    for (const Transfer& transfer : transfers) {
+      OnItsWay& next = on_their_way.emplace_back();
+      if (transfer.leaves) {
+        next.values.resize(static_cast<size_t>(transfer.count));
+        copy_part(state, transfer.part, transfer.first, transfer.count, next.values.data());
+        next.handle = group.send(View(next.values.data(), DType::f32, {transfer.count}), transfer.peer, kStateTag);
+      } else {
+        next.handle = group.receive(View(transfer.to, DType::f32, {transfer.count}), transfer.peer, kStateTag);
+      }
+      if (on_their_way.size() < kTransfersOnTheirWay) continue;
+      on_their_way.front().handle.wait(kWhat);
+      on_their_way.pop_front();
+    }
+    for (OnItsWay& last : on_their_way) last.handle.wait(kWhat);
+  }
+
+  void join() {
+    if (writer.joinable()) writer.join();
+    if (janitor.joinable()) janitor.join();
+  }
+
+  /// The slices of all ranks have each element once, so their parts add up.
+  uint64_t weights_hash(const Slice& slice, ConstView values) const {
+    const Parameter& parameter = whole.all()[slice.parameter];
+    if (slice.part != Part::weight) return 0;
+    return box_hash(parameter_key(parameter.name), parameter.global_shape, slice.box, values.values<float>());
+  }
+
+  void write_files() {
+    const std::string folder = saving_folder();
+    std::error_code error;
+    if (!local.empty()) fs::create_directories(local, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", local, error.message());
+    check_own_space();
+    fs::create_directory(folder, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
+    SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), shard_entries(whole, slices()),
+                            shard_metadata());
+    hashes = {0, xxh3(std::as_bytes(std::span(shard.header())))};
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      hashes[0] += weights_hash(slices()[i], buffers[i]);
+      const std::span bytes_of(static_cast<const std::byte*>(buffers[i].data()), buffers[i].bytes());
+      const Box& box = slices()[i].box;
+      const auto piece = static_cast<size_t>(piece_rows(box) * box.row_width()) * sizeof(float);
+      for (size_t at = 0; at < bytes_of.size(); at += piece)
+        hashes.push_back(xxh3(bytes_of.subspan(at, std::min(piece, bytes_of.size() - at))));
+      shard.write(i, bytes_of);
+      ++slices_done;
+      if (heartbeat) heartbeat->move();
+    }
+    shard.commit();
+    if (local.empty() && group.rank() == 0 && !facts.tokenizer_json.empty()) {
+      write_text(folder + "/tokenizer.json", facts.tokenizer_json);
+    }
+  }
+
+  /// `hashes_of`: the bytes of each rank's hashes.
+  Manifest make_manifest(const std::vector<std::string>& hashes_of) const {
+    Manifest manifest = planned();
+    auto slice = manifest.slices.begin();
+    uint64_t of_weights = 0;
+    for (size_t rank = 0; rank < manifest.shards.size(); ++rank) {
+      std::vector<uint64_t> own(hashes_of[rank].size() / sizeof(uint64_t));
+      std::memcpy(own.data(), hashes_of[rank].data(), own.size() * sizeof(uint64_t));
+      assert(own.size() >= 2);
+      of_weights += own[0];
+      manifest.shards[rank].header_hash = own[1];
+      for (auto hash = own.begin() + 2; hash != own.end(); ++slice) {
+        assert(slice != manifest.slices.end() && slice->shard == rank);
+        for (uint64_t& place : slice->hashes) place = *hash++;
+      }
+    }
+    assert(slice == manifest.slices.end());
+    manifest.facts.parameter_hash = hex64(of_weights);
+    return manifest;
+  }
+
+  /// Checks that the files of this rank fit on the disk.
+  void check_own_space() const {
+    const std::vector<uint64_t> sizes = file_sizes(planned());
+    if (!local.empty()) {
+      std::vector<uint64_t> here = {sizes[static_cast<size_t>(group.rank())]};
+      here.insert(here.end(), sizes.begin() + group.size(), sizes.end());
+      return check_space(local, fmt::format("rank {}'s part of a snapshot in {}", group.rank(), local), here,
+                         "free some space there or set --checkpoint.local to another disk");
+    }
+    if (group.size() == 1) return check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes);
+    std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
+    if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
+    const uint64_t all = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
+    check_space(run_dir,
+                fmt::format("rank {}'s part of a checkpoint in {} ({:.2f} MB in all)", group.rank(), run_dir,
+                            static_cast<double>(all) / 1e6),
+                own);
+  }
+
+  void start_writing() {
+    written = false;
+    slices_done = 0;
+    writer = std::thread([this] {
+      failure = failure_of([&] { write_files(); });
+      const std::lock_guard lock(mutex);
+      written = true;
+      changed.notify_all();
+    });
+  }
+
+  /// Collective. Of the shards that all ranks have written.
+  Manifest agree_on_manifest(Scalars& scalars) const {
+    agree_on_success(scalars, failure);
+    const std::string_view own(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(uint64_t));
+    return make_manifest(scalars.gather(own));
+  }
+
+  /// Space in the run folder is checked by rank 0, space on a local disk by every rank.
+  void drop_files() const {
+    if (!local.empty()) return remove_local_step(saving_folder());
+    std::error_code ignored;
+    if (group.rank() == 0) fs::remove_all(saving_folder(), ignored);
+  }
+};
+
+size_t CheckpointWriter::snapshot_bytes(const ParameterTable& whole, std::span<const Layout> layouts, int rank,
+                                        bool states) {
+  Arena measure;
+  (void)take_buffers(plan_slices(whole, layouts, states)[static_cast<size_t>(rank)], measure);
+  return measure.peak();
+}
+
+CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
+                                   Communicator& group, Heartbeat* heartbeat, std::function<void()> check_owner)
+    : implementation_(
+          std::make_unique<Implementation>(run_dir, table, state, group, heartbeat, std::move(check_owner))) {
+  assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
+  Implementation& self = *implementation_;
+  Scalars scalars(group);
+  const std::vector<Layout> layouts = gather_layouts(table.layout(), scalars);
+  const std::string failure = failure_of([&] {
+    if (group.rank() == 0) prepare_run_folder(run_dir);
+    self.plan(layouts);
+  });
+  agree_on_success(scalars, failure);
+  if (state.is_sharded()) self.plan_transfers(layouts, gather_owned(state, scalars));
+  std::random_device device;
+  self.token = scalars.broadcast(group.rank() == 0 ? fmt::format("{:08x}", device()) : std::string());
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  implementation_->join();
+  if (implementation_->pending) implementation_->drop_files();
+}
+
+void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& local) {
+  Implementation& self = *implementation_;
+  assert(!self.pending);
+  self.join();
+  self.facts = facts;
+  self.local = local;
+  ++self.saves;
+  const auto count = static_cast<int64_t>(self.buffers.size());
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const View buffer = self.buffers[at];
+    copy_part(self.state, self.slices()[at].part, self.sources[at].offset, buffer.count(), buffer.as<float>());
+  }
+  self.run_transfers();
+  self.pending = true;
+  self.start_writing();
+}
+
+bool CheckpointWriter::pending() const { return implementation_->pending; }
+bool CheckpointWriter::is_local() const { return !implementation_->local.empty(); }
+const std::string& CheckpointWriter::parameter_hash() const { return implementation_->parameter_hash; }
+bool CheckpointWriter::idle() const { return implementation_->written; }
+int64_t CheckpointWriter::slices_done() const { return implementation_->slices_done; }
+
+bool CheckpointWriter::wait(double seconds) const {
+  Implementation& self = *implementation_;
+  std::unique_lock lock(self.mutex);
+  return self.changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return self.written.load(); });
+}
+
+void CheckpointWriter::require_space(const CheckpointFacts& facts) {
+  const Implementation& self = *implementation_;
+  const std::string failure = failure_of([&] {
+    if (self.group.rank() != 0) return;
+    check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
+                file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)));
+  });
+  Scalars scalars(self.group);
+  agree_on_success(scalars, failure);
+}
+
+void CheckpointWriter::prune(int64_t keep) {
+  Implementation& self = *implementation_;
+  if (self.group.rank() != 0 || keep <= 0) return;
+  if (self.janitor.joinable()) self.janitor.join();
+  self.janitor = std::thread([dir = self.run_dir, keep, check_owner = self.check_owner, starter = log::identity()] {
+    const log::ThreadIdentity identity(starter);
+    const std::string failure = failure_of([&] {
+      check_owner();
+      prune_checkpoints(dir, keep);
+    });
+    if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
+  });
+}
+
+std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best) {
+  Implementation& self = *implementation_;
+  if (!self.pending) return {};
+  self.join();
+  self.pending = false;
+  try {
+    Scalars scalars(self.group);
+    const Manifest manifest = self.agree_on_manifest(scalars);
+    self.parameter_hash = manifest.facts.parameter_hash;
+    together(scalars, [&] {
+      if (self.group.rank() == 0)
+        publish_step({.run_dir = self.run_dir,
+                      .token = self.token,
+                      .manifest = manifest,
+                      .best = is_best,
+                      .check_owner = self.check_owner});
+    });
+  } catch (const Error&) {
+    self.drop_files();
+    throw;
+  }
+  prune(keep);
+  return self.run_dir + "/" + step_name(self.facts.progress.step);
+}
+
+std::optional<LocalSnapshot> CheckpointWriter::publish_local() {
+  Implementation& self = *implementation_;
+  assert(self.pending && is_local());
+  self.join();
+  const auto own = static_cast<size_t>(self.group.rank());
+  try {
+    Scalars scalars(self.group);
+    LocalSnapshot snapshot{
+        .folder = self.saving_folder(), .manifest = self.agree_on_manifest(scalars), .shards = {own}};
+    self.parameter_hash = snapshot.manifest.facts.parameter_hash;
+    together(scalars, [&] {
+      if (!self.facts.tokenizer_json.empty())
+        write_alike(snapshot.folder, "tokenizer.json", self.facts.tokenizer_json, self.group.rank());
+      write_alike(snapshot.folder, "manifest.json", write_manifest(snapshot.manifest), self.group.rank());
+    });
+    self.pending = false;
+    return snapshot;
+  } catch (const CommonError& e) {
+    if (e.kind() != ErrorKind::io) throw;
+    log::write_once(log::Level::warning,
+                    fmt::format("a local disk does not take the snapshot of step {}, which goes to "
+                                "{} right away: {}",
+                                self.facts.progress.step, self.run_dir, e.what()));
+  }
+  self.drop_files();
+  self.local.clear();
+  self.start_writing();
+  return {};
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#pragma once
+// The container of torch.save()'s files: a pickle and the memory of its tensors. ZIP, and the plain stream of torch
+// before 1.6. It is read as data (base/pickle.h): nothing of it is executed, and memory is bounded.
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/pickle.h"
+#include "checkpoint/torch/tensor.h"
+
+namespace trireme {
+
+class TorchContainer {
+ public:
+  /// Reads a complete file image; all views refer to it. `where` names it in errors. Throws Error::data: what is wrong,
+  /// found, expected; other formats by their name.
+  TorchContainer(std::span<const std::byte> file, std::string_view where,
+                 Pickle::Classes classes = Pickle::Classes::refused);
+
+  const Pickle& pickle() const { return parts_.pickle; }
+  const std::string& where() const { return where_; }
+  /// A tensor of the pickle, called `name`, checked to be inside its storage. Throws Error::data.
+  TorchTensor tensor(Pickle::Index value, std::string_view name) const;
+
+  using StorageBytes = std::map<std::string_view, std::span<const std::byte>>;
+  struct Parts {
+    Pickle pickle;
+    StorageBytes storages;
+  };
+
+ private:
+  std::string where_;
+  Parts parts_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,150 @@
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "bench/generate.h"
+#include "bench/ops.h"
+#include "cli/bench/comm.h"
+#include "cli/bench/glue.h"
+#include "cli/bench/node.h"
+#include "cli/bench/step.h"
+#include "cli/bench/tokenize.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/threads.h"
+#include "cli/version.h"
+#include "comm/launcher.h"
+#include "ops/backend.h"
+
+namespace trireme {
+namespace {
+
+int bench_ops_command(std::vector<std::string> arguments) {
+  OpsBenchOptions options;
+  int64_t threads = 0;
+  Flags app("trireme bench ops",
+            "Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.");
+  app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
+  app.add("--batch", options.sequences, "sequences").in_range(1, 1 << 20).show_default();
+  app.add("--seq", options.length, "tokens per sequence").in_range(1, 1 << 20).show_default();
+  app.add("--width", options.width, "width of the layer").in_range(1, 1 << 20).show_default();
+  app.add("--heads", options.heads, "attention heads").in_range(1, 1 << 20).show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
+  app.add("--only", options.only,
+          "operators whose names begin with one of these words: attention,gelu (copy and linear, the ceilings, always "
+          "run)");
+  app.add("--seconds", options.seconds, "spent on each operator").positive().show_default();
+  app.set_footer(
+      "share: of copy's bandwidth or of the fastest linear layer, medians; best: the same of the fastest calls, for a "
+      "machine that does other things too. in cache: what the operator's arithmetic takes, measured on rows that stay "
+      "in the caches of one thread, times the threads. bound by: memory, products or arithmetic, where the fastest "
+      "call "
+      "reaches 0.8 of it.");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
+          options.width);
+  options.threads = compute_threads(threads);
+  const Backend backend = make_backend();
+  fmt::print("{} (commit {}), {}, kernels {}\n{}", backend.hardware, commit_text(),
+             count_text(options.threads, "thread"), backend.kernels, to_text(bench_ops(*backend.ops, options)));
+  return 0;
+}
+
+int bench_generate_command(std::vector<std::string> arguments) {
+  GenerateBenchOptions options;
+  std::string json;
+  int64_t threads = 0;
+  Flags app("trireme bench generate",
+            "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
+  app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
+  app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
+  app.add("--prompt", options.prompt, "tokens of the prompt").in_range(1, 1 << 20).show_default();
+  app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
+  app.add("--json", json, "also write the result to this file");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  options.threads = compute_threads(threads);
+  const Backend backend = make_backend();
+  const GenerateBenchResult r = bench_generate(options, *backend.ops);
+  fmt::print("{} (commit {})\n{} {}, {}, kernels {}\n\n", backend.hardware, commit_text(), options.preset,
+             name_of(options.dtype), count_text(options.threads, "thread"), backend.kernels);
+  fmt::print("token              {:.2f} ms (median of {}), {:.1f} per second\n", 1e3 * r.seconds_per_token,
+             options.tokens, 1 / r.seconds_per_token);
+  fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",
+             r.weight_bytes / 1e9, 1e3 * r.seconds_per_read, r.weight_bytes / r.seconds_per_read / 1e9);
+  fmt::print("share              {:.3f} (time of that read / time of a token)\n", r.share());
+  if (!json.empty()) {
+    const Json figures{{"preset", options.preset},
+                       {"dtype", name_of(options.dtype)},
+                       {"threads", options.threads},
+                       {"tokens_per_s", 1 / r.seconds_per_token},
+                       {"ms_per_token", 1e3 * r.seconds_per_token},
+                       {"weight_bytes", r.weight_bytes},
+                       {"read_bytes_per_s", r.weight_bytes / r.seconds_per_read},
+                       {"share", r.share()},
+                       {"cpu", backend.hardware},
+                       {"kernels", backend.kernels},
+                       {"commit", commit_text()}};
+    write_text(json, dump_valid_json(figures, 1) + "\n");
+  }
+  return 0;
+}
+
+struct Bench {
+  Command command;
+  bool of_one_process;  ///< ranks would each measure alone, while the others disturb them
+};
+
+constexpr Bench kBenches[] = {
+    {{"step", "a whole training step of a model preset", bench_step_command}, false},
+    {{"glue", "fine-tuning steps on real rows", bench_glue_command}, false},
+    {{"ops", "every operator of a layer", bench_ops_command}, true},
+    {{"node", "what a planner needs of this node: products, memory, disk", bench_node_command}, true},
+    {{"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command}, true},
+    {{"comm", "collectives over the ranks of a job", bench_comm_command}, false},
+    {{"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command}, true},
+};
+
+/// Whether a starter made this process one of several. Throws Error::mismatch on rank 0, which says it for all.
+bool is_refused_rank(const Bench& bench) {
+  const Launcher launcher = detect_launcher();
+  if (!bench.of_one_process || launcher.kind == Launcher::Kind::none || launcher.size == 1) return false;
+  if (launcher.size == 0 && launcher.rank <= 0) return false;  // a starter that does not tell; rank 1 of it refuses
+  require(launcher.rank > 0 && launcher.size > 0, ErrorKind::mismatch,
+          "{} processes started by {} ({}) would each measure alone and disturb each other: `bench {}` measures one "
+          "process; start it without {}, or measure ranks together with `bench step`, `bench comm` or `bench glue`",
+          launcher.size > 0 ? std::to_string(launcher.size) : "several", launcher.name, launcher.variable,
+          bench.command.name, launcher.name);
+  return true;
+}
+
+void print_benches(std::FILE* out) {
+  fmt::print(out, "usage: trireme bench WHAT [flags]\n\n");
+  for (const Bench& bench : kBenches) fmt::print(out, "  {:<10} {}\n", bench.command.name, bench.command.help);
+}
+
+}  // namespace
+
+int run_bench(std::vector<std::string> arguments) {
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+    print_benches(stdout);
+    return 0;
+  }
+  if (arguments.empty()) {
+    print_benches(stderr);
+    return exit_code(ErrorKind::usage);
+  }
+  for (const Bench& bench : kBenches) {
+    if (arguments[0] != bench.command.name) continue;
+    if (is_refused_rank(bench)) return exit_code(ErrorKind::mismatch);
+    return bench.command.run({arguments.begin() + 1, arguments.end()});
+  }
+  fail(ErrorKind::usage, "no benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);
+}
+
+}  // namespace trireme

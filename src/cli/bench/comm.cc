@@ -1,0 +1,196 @@
+#include "cli/bench/comm.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "bench/comm/run.h"
+#include "cli/flags.h"
+#include "cli/version.h"
+
+namespace trireme {
+namespace {
+
+using namespace comm_bench;
+
+constexpr int64_t kPairBytes = 4 << 20;  // a third of a second at 100 Mbit/s
+constexpr int kPairRepeats = 3;
+constexpr double kTestsTolerance = 0.9;  // what nccl-tests allows below NCCL_TESTS_MIN_BW
+
+/// Options of nccl-tests that ask for what only NCCL and CUDA have: their "no" is taken, so that its command lines
+/// work.
+constexpr std::pair<const char*, const char*> kNeutral[] = {
+    {"-p,--parallel-init", "0: MPI starts all ranks at once"},
+    {"-z,--blocking", "0: each call is waited for as it is"},
+    {"-G,--cudagraph", "0: there are no graphs"},
+    {"-C,--report-cputime", "0: times are those until a call is complete"},
+    {"-R,--local-register", "0: MPI registers memory by itself"},
+    {"-M,--memory-report", "0: there is no device memory"},
+};
+
+struct Choices {
+  std::vector<std::string> subjects = {"all_reduce"}, compare;
+  std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json;
+  int average = 1, threads = 1, devices = 1;
+  std::vector<int> neutral = std::vector<int>(std::size(kNeutral), 0);
+  double least_bandwidth = 0;
+};
+
+void add_flags(Flags& app, Choices& flags, RunRequest& request) {
+  Options& options = request.options;
+  app.add("what", flags.subjects,
+          "all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv, "
+          "gradient (the trainer's own reduction), or all; pairs: plain messages of every host with every other")
+      .show_default();
+  app.add("-b,--minbytes", flags.least, "smallest size: 8, 32M, 1G").show_default();
+  app.add("-e,--maxbytes", flags.most, "largest size").show_default();
+  app.add("-i,--stepbytes", flags.step, "from size to size, without -f").show_default();
+  app.add("-f,--stepfactor", options.factor, "from size to size, as a factor").in_range(2, 1 << 20);
+  app.add("-n,--iters", options.iterations, "timed calls").positive().show_default();
+  app.add("-m,--agg-iters", options.calls, "calls that an iteration makes").positive().show_default();
+  app.add("-N,--run-cycles", options.cycles, "times that all sizes are measured; 0: until the job is ended")
+      .not_negative()
+      .show_default();
+  app.add("-w,--warmup-iters", options.warmup, "calls before them").not_negative().show_default();
+  app.add("-c,--check", options.checks, "verified calls per size; 0: none").not_negative().show_default();
+  app.add("-o,--op", flags.op, "sum, prod, min, max, avg or all").show_default();
+  app.add("-d,--datatype", flags.type,
+          "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
+      .show_default();
+  app.add("-r,--root", flags.root, "rank that is the root, or all").show_default();
+  app.add("-a,--average", flags.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 most")
+      .in_range(0, 3)
+      .show_default();
+  app.add("-T,--timeout", options.timeout, "seconds that one size may take; 0: any").not_negative().show_default();
+  app.add("-t,--nthreads", flags.threads, "1: ranks are processes here").in_range(1, 1);
+  app.add("-g,--ngpus", flags.devices, "1: ranks are processes here").in_range(1, 1);
+  for (size_t i = 0; i < std::size(kNeutral); ++i) {
+    app.add(kNeutral[i].first, flags.neutral[i], kNeutral[i].second).in_range(0, 0);
+  }
+  app.add("-J,--output-file", flags.json, "also write the result to this file as JSON");
+  app.add("--min-bandwidth", flags.least_bandwidth,
+          "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
+          "its tolerance of 10 %")
+      .positive();
+  app.choice("--wire", request.gradient.wire, "type in which gradients travel", {DType::bf16, DType::f32});
+  app.add("--bucket-bytes", request.gradient.bucket_bytes, "of gradients, in the wire type").positive().show_default();
+  app.add("--compare", flags.compare,
+          "logs of nccl-tests or of this command, shown beside this run; without ranks beside each other");
+}
+
+RunRequest request_of(const Choices& flags, RunRequest request) {
+  Options& options = request.options;
+  request.subjects = parse_subjects(flags.subjects);
+  options.least_bytes = parse_bytes(flags.least, "-b");
+  options.most_bytes = parse_bytes(flags.most, "-e");
+  options.step_bytes = parse_bytes(flags.step, "-i");
+  options.ops = parse_ops(flags.op);
+  options.elements = parse_elements(flags.type);
+  options.average = static_cast<Average>(flags.average);
+  if (flags.root == "all") {
+    options.root = -1;
+  } else {
+    const bool is_rank = !flags.root.empty() && flags.root.find_first_not_of("0123456789") == std::string::npos;
+    require(is_rank && flags.root.size() < 8, ErrorKind::usage, "-r {}: expected a rank or all", flags.root);
+    options.root = std::stoi(flags.root);
+  }
+  request.binary = fmt::format("trireme bench comm, commit {}", commit_text());
+  request.least_bandwidth = flags.least_bandwidth;
+  if (const char* least = std::getenv("NCCL_TESTS_MIN_BW"); least != nullptr && flags.least_bandwidth == 0) {
+    char* end = nullptr;
+    request.least_bandwidth = kTestsTolerance * std::strtod(least, &end);
+    require(end != least && *end == '\0' && request.least_bandwidth >= 0, ErrorKind::config,
+            "NCCL_TESTS_MIN_BW={} is no number of GB/s", least);
+  }
+  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
+    require(std::getenv(name) == nullptr, ErrorKind::config,
+            "{} is set, but ranks are not measured in groups here; unset it, or start one job per group", name);
+  }
+  sizes(options);  // refuses what never ends before any rank is asked for
+  return request;
+}
+
+std::vector<Table> read_logs(const std::vector<std::string>& files) {
+  std::vector<Table> tables;
+  for (const std::string& file : files) {
+    for (Table& table : parse_tables(read_text(file, size_t{64} << 20), file)) tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+int measure_with_ranks(Process& process, const RunRequest& request, const Choices& flags,
+                       const std::vector<Table>& logs) {
+  require(request.options.root < process.size(), ErrorKind::usage, "-r {}: the job has {}", request.options.root,
+          count_text(process.size(), "rank"));
+  const RunResult result = run(process, request, [](const std::string& text) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  });
+  if (process.rank() == 0) {
+    if (!flags.json.empty()) write_text(flags.json, result.json);
+    for (const Table& own : logs.empty() ? std::vector<Table>() : result.tables) {
+      std::vector<Table> beside = {own};
+      beside.insert(beside.end(), logs.begin(), logs.end());
+      fmt::print("\n{}", side_by_side(beside));
+    }
+    if (result.wrong > 0)
+      log::error("{} came out wrong: the network or the MPI library corrupts data",
+                 count_text(result.wrong, "element"));
+    if (!result.fast_enough) {
+      log::error("average bus bandwidth {:g} GB/s, below {:g}", result.average_bus_bandwidth, request.least_bandwidth);
+    }
+  }
+  return result.good() ? 0 : 1;
+}
+
+void print_now(const std::string& text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+/// Code 1 where some pair is slow.
+int measure_pairs_with_ranks(int64_t bytes) {
+  const Launcher launcher = detect_launcher();
+  require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
+          "no launcher started this process: start it with `trireme launch -f hosts -- bench comm pairs`");
+  Process process(launcher);
+  return process.run([&] { return run_pairs(process, bytes, kPairRepeats, print_now).empty() ? 0 : 1; });
+}
+
+}  // namespace
+
+int bench_comm_command(std::vector<std::string> arguments) {
+  Choices flags;
+  RunRequest request;
+  Flags app("trireme bench comm",
+            "Measures collectives over the ranks of a job, with the options and the table of nccl-tests.");
+  app.set_footer("Start it with ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
+  add_flags(app, flags, request);
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();
+  if (pairs) {
+    require(flags.subjects.size() == 1 && flags.compare.empty() && flags.json.empty(), ErrorKind::usage,
+            "pairs is measured alone and has no table for -J or --compare");
+    return measure_pairs_with_ranks(app.count("--maxbytes") > 0 ? parse_bytes(flags.most, "-e") : kPairBytes);
+  }
+  request = request_of(flags, request);
+  const std::vector<Table> logs = read_logs(flags.compare);
+  const Launcher launcher = detect_launcher();
+  if (launcher.kind == Launcher::Kind::none && !logs.empty()) {
+    fmt::print("{}", side_by_side(logs));
+    return 0;
+  }
+  require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
+          "no launcher started this process, so it has nobody to exchange data with: start it with `trireme launch ... "
+          "-- bench comm`, mpirun or srun; alone it only shows logs with --compare");
+  Process process(launcher);
+  return process.run([&] { return measure_with_ranks(process, request, flags, logs); });
+}
+
+}  // namespace trireme

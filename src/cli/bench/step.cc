@@ -1,0 +1,263 @@
+#include "cli/bench/step.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "bench/step.h"
+#include "cli/flags.h"
+#include "cli/version.h"
+#include "comm/process.h"
+#include "config/schema.h"
+#include "ops/backend.h"
+#include "train/start/cores.h"
+
+namespace trireme {
+namespace {
+
+void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
+  const std::string name = "PyTorch " + peer.mode;
+  if (!peer.skipped.empty()) {
+    fmt::print("{:<18} not measured: {}\n", name, peer.skipped);
+    return;
+  }
+  fmt::print("{:<18} {:.3f} s (fastest {:.3f}, slowest {:.3f}), ours between {:.3f} s: ours is {:.2f}x as fast\n", name,
+             peer.times.median, peer.times.fastest, peer.times.slowest, peer.our_seconds, peer.ratio());
+  fmt::print("{:<18} {}\n", "", peer.loss_text());
+  fmt::print("{:<18} {:.2f} GB peak memory, ours is {:.2f} of it\n", "", static_cast<double>(peer.peak_rss) / 1e9,
+             static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
+}
+
+const Option& recompute_option() { return *schema().find("model.recompute"); }
+
+Recompute recompute_of(const std::string& text) {
+  const Setting setting{"recompute", resolve_plain(text), text, {"flag --recompute", 0, kFlagLayer}, ""};
+  Config config;
+  set(config, recompute_option(), convert(recompute_option(), setting));
+  return config.model.recompute;
+}
+
+double tokens_per_second(const StepBenchOptions& o, const RanksTime& time) {
+  return static_cast<double>(o.batch * o.sequence * time.ranks) / time.seconds;
+}
+
+constexpr double kBusy = 0.1;  ///< share of the processors from which on others' use is told
+
+/// What the MFU is, in words: model FLOPs per second and rank over the peak.
+void print_peak(const StepBenchOptions& o, const StepBenchResult& r) {
+  fmt::print(
+      "model FLOPs        {:.1f} MFLOP per token = 6 x matmul parameters (head at logical vocabulary) + 6 x layers x "
+      "width x sequence\n",
+      r.model_flops / static_cast<double>(o.batch * o.sequence) / 1e6);
+  fmt::print("MFU                model FLOPs / s of a rank over {:.4f} TFLOP/s ({})\n", r.peak_flops / 1e12,
+             r.peak_is_measured ? "a large matrix product, just measured; --peak-tflops sets it" : "--peak-tflops");
+  if (r.taken >= kBusy)
+    fmt::print(
+        "warning            other programs had {:.0f} % of the processors: steps take as much longer, and MFU is less; "
+        "the "
+        "peak is what the processors give alone\n",
+        1e2 * r.taken);
+}
+
+/// Layouts of the same ranks and global batch, the first one's rate as the measure.
+void print_layouts(const StepBenchOptions& o, const StepBenchResult& r) {
+  print_peak(o, r);
+  fmt::print(
+      "comm CPU           share of the processor time of all ranks that they spent waiting for each other and on "
+      "exchange, by thread clocks\n"
+      "usable             what a pipeline can compute in at most: m / (m + p - 1) with m micro-batches over p stages, "
+      "less for uneven stages\n\n"
+      "data x tensor x pipeline  micro-batches   words/s  s per step  of the first  usable  waiting  comm CPU    MFU   "
+      "   "
+      "loss\n");
+  for (size_t i = 0; i < r.ranks.size(); ++i) {
+    const RanksTime& n = r.ranks[i];
+    fmt::print("{:>24} {:>14} {:>9.1f} {:>11.3f} {:>12.2f}x {:>6.0f}% {:>7.1f}% {:>8.1f}% {:>5.1f}% {:>9.4f}\n",
+               r.layouts[i].name(), r.layouts[i].micro_batches, tokens_per_second(o, n), n.seconds, n.speed_up,
+               1e2 * r.layouts[i].use, 1e2 * n.waiting, 1e2 * n.cpu.share_beside(),
+               1e2 * r.model_flops / n.seconds / r.peak_flops, n.loss);
+  }
+}
+
+void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
+  print_peak(o, r);
+  fmt::print(
+      "comm CPU           share of the processor time of all ranks that they spent waiting for each other and on the "
+      "exchange of gradients, by thread clocks\n\n"
+      "ranks   words/s  s per step  speed-up  efficiency  waiting  comm CPU  TFLOP/s per rank    MFU      loss\n");
+  for (const RanksTime& n : r.ranks)
+    fmt::print("{:>5} {:>9.1f} {:>11.3f} {:>8.2f}x {:>10.0f}% {:>7.1f}% {:>8.1f}% {:>17.4f} {:>5.1f}% {:>9.4f}\n",
+               n.ranks, tokens_per_second(o, n), n.seconds, n.speed_up, 1e2 * n.speed_up / n.ranks, 1e2 * n.waiting,
+               1e2 * n.cpu.share_beside(), 1e-12 * r.model_flops / n.seconds,
+               1e2 * r.model_flops / n.seconds / r.peak_flops, n.loss);
+}
+
+void print_step(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
+  fmt::print("{} (commit {})\n", backend.hardware, commit_text());
+  fmt::print("{} {}, batch {} x {}{}, {}{}, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
+             r.ranks.empty() ? "" : " per rank", count_text(threads, "thread"), r.ranks.empty() ? "" : " per rank",
+             backend.kernels);
+  if (!r.layouts.empty()) return print_layouts(o, r);
+  if (!r.ranks.empty()) return print_ranks(o, r);
+  fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,
+             r.times.fastest, r.times.slowest);
+  fmt::print("tokens             {:.1f} words per second\n", r.tokens_per_second);
+  print_peak(o, r);
+  fmt::print("time per iteration {:.4f} ms, MFU {:.2f}%\n", 1e3 * r.times.median,
+             1e2 * r.model_flops / r.times.median / r.peak_flops);
+  fmt::print("model FLOP rate    {:.4f} TFLOP/s\n", r.model_flops / r.times.median / 1e12);
+  fmt::print("GEMM ceiling       {:.1f} GFLOP/s (this step's forward, dX and dW GEMMs alone, in turn with the steps)\n",
+             r.ceiling.flops_per_second / 1e9);
+  fmt::print("plain ceiling      {:.1f} GFLOP/s (the same with operands as they lie)\n",
+             r.ceiling.plain_flops_per_second / 1e9);
+  fmt::print("share              {:.3f} (median of model FLOP rate / GEMM ceiling behind the step){}\n", r.share,
+             r.share > 1 ? ": the machine did other things while the ceiling was measured; run it again" : "");
+  fmt::print("peak memory        {:.2f} GB\n", static_cast<double>(r.peak_rss) / 1e9);
+  fmt::print("last loss          {:.4f}\n", r.loss);
+  for (const PeerStep& peer : r.peers) print_peer(peer, r);
+}
+
+Json to_json(const PeerStep& peer) {
+  if (!peer.skipped.empty()) return {{"skipped", peer.skipped}};
+  return {{"ms_per_step", 1e3 * peer.times.median},
+          {"ms_fastest", 1e3 * peer.times.fastest},
+          {"ms_slowest", 1e3 * peer.times.slowest},
+          {"our_ms_per_step", 1e3 * peer.our_seconds},
+          {"ratio", peer.ratio()},
+          {"loss", peer.loss},
+          {"our_loss", peer.our_loss},
+          {"peak_rss_bytes", peer.peak_rss}};
+}
+
+Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
+  Json json{{"preset", o.preset},     {"dtype", name_of(o.dtype)}, {"recompute", name_of(o.recompute)},
+            {"batch", o.batch},       {"seq", o.sequence},         {"steps", o.steps},
+            {"threads", threads},     {"cpu", backend.hardware},   {"kernels", backend.kernels},
+            {"commit", commit_text()}};
+  json["peak_flops_per_s"] = r.peak_flops;
+  if (r.peak_is_measured) json["processors_taken"] = r.taken;
+  for (size_t i = 0; i < r.ranks.size(); ++i) {
+    const RanksTime& n = r.ranks[i];
+    Json figures{{"tokens_per_s", tokens_per_second(o, n)},
+                 {"ms_per_step", 1e3 * n.seconds},
+                 {"speed_up", n.speed_up},
+                 {"waiting", n.waiting},
+                 {"cpu_seconds", n.cpu.total},
+                 {"cpu_waiting", n.cpu.waiting},
+                 {"cpu_exchange", n.cpu.exchange},
+                 {"loss", n.loss},
+                 {"mfu", r.model_flops / n.seconds / r.peak_flops},
+                 {"model_flops_per_s", r.model_flops * n.ranks / n.seconds}};
+    if (r.layouts.empty()) {
+      json["ranks"][std::to_string(n.ranks)] = std::move(figures);
+    } else {
+      figures["micro_batches"] = r.layouts[i].micro_batches;
+      figures["pipeline_use"] = r.layouts[i].use;
+      json["layouts"][r.layouts[i].name()] = std::move(figures);
+    }
+  }
+  if (!r.ranks.empty()) return json;
+  json["tokens_per_s"] = r.tokens_per_second;
+  json["ms_per_step"] = 1e3 * r.times.median;
+  json["ms_fastest"] = 1e3 * r.times.fastest;
+  json["ms_slowest"] = 1e3 * r.times.slowest;
+  json["model_flops_per_s"] = r.model_flops / r.times.median;
+  json["ceiling_flops_per_s"] = r.ceiling.flops_per_second;
+  json["plain_ceiling_flops_per_s"] = r.ceiling.plain_flops_per_second;
+  json["share"] = r.share;
+  json["mfu"] = r.model_flops / r.times.median / r.peak_flops;
+  json["loss"] = r.loss;
+  json["peak_rss_bytes"] = r.peak_rss;
+  if (!r.peers.empty()) {
+    json["peer"] = {{"ratio", r.peer_ratio()}, {"rss_ratio", r.peer_rss_ratio()}};
+    for (const PeerStep& peer : r.peers) json["peer"][peer.mode] = to_json(peer);
+  }
+  return json;
+}
+
+int measure_step(Process& process, const StepBenchOptions& options, int64_t threads, const std::string& json) {
+  Scalars scalars(process.world());
+  Config config;
+  config.launch.threads = threads;
+  const CorePlan cores = take_cores(config, process, scalars);
+  Backend backend = make_backend();
+  const RankContext rank = rank_context(process, cores.threads, [] { return false; });
+  const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);
+  if (rank.rank() != 0) return 0;
+  print_step(options, backend, cores.threads, result);
+  if (!json.empty()) write_text(json, dump_valid_json(to_json(options, backend, cores.threads, result), 1) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+int bench_step_command(std::vector<std::string> arguments) {
+  StepBenchOptions options;
+  std::string json;
+  int64_t threads = 0;
+  double peak_tflops = 0;
+  bool synthetic = false;
+  Flags app("trireme bench step",
+            "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
+  app.set_footer(
+      "Under `mpirun -n N` or `trireme launch` it compares 1, 2, 4, ... and N ranks, each with --batch sequences per "
+      "step: the speed-up table. With --layouts it compares layouts of the N ranks (docs/layouts.md) on one global "
+      "batch of N x --batch sequences, the first one being the measure of the others.");
+  app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
+  std::string bias;
+  app.add("--bias", bias, "biases of all layers, True or False (default: the preset's; bench.py's is False)")
+      .one_of({"True", "true", "False", "false"});
+  app.add("--batch", options.batch, "sequences per step and rank").in_range(1, 1 << 20).show_default();
+  app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
+  app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
+  app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
+  app.add("--warmup", options.warmup, "steps before them, on one rank").not_negative().show_default();
+  app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
+      .in_range(0, 1024)
+      .show_default();
+  std::string recompute = "none";
+  app.add("--recompute", recompute, "what backward computes again, as model.recompute says; alone: full")
+      .optional_value("full", "[none|attention|full]=none");
+  app.add(
+      "--layouts", options.layouts,
+      "several ranks: layouts to compare, data x tensor x pipeline: 4x1x1,2x2x1,1x2x2; behind it c2 for two chunks per "
+      "stage, s for rows that tensor ranks share: 1x2x2c2s; all: every one without these that the model can have");
+  app.add(
+         "--micro", options.micro,
+         "with --layouts: sequences per micro-batch at most (0: all of a data rank's; in a pipeline four micro-batches "
+         "per stage)")
+      .in_range(0, 1 << 20)
+      .show_default();
+  app.choice("--shard", options.shard, "with --layouts: optim.shard");
+  app.add("--data", options.tokens, "token file to train on (default: random tokens)");
+  app.add_switch("--synthetic", synthetic, "random tokens, said out loud: what metaseq's --benchmark trains on");
+  app.add("--peak-tflops", peak_tflops,
+          "peak of one rank that the MFU is a share of (0: a large matrix product, measured here)")
+      .show_default();
+  std::string peer;
+  app.add("--peer", peer,
+          "pytorch: measure the same step there, in turn with ours (scripts/bootstrap --peers installs it)")
+      .one_of({"pytorch"});
+  app.add("--python", options.python, "interpreter that has the peer").show_default();
+  app.add("--peer-script", options.peer_script, "what runs it").show_default();
+  app.add("--json", json, "also write the result to this file");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  require(!synthetic || options.tokens.empty(), ErrorKind::usage,
+          "--synthetic means random tokens, and --data {} names others; leave one out", options.tokens);
+  require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
+  require(!options.layouts.empty() || (options.micro == 0 && options.shard == ShardChoice::none), ErrorKind::usage,
+          "--micro and --shard belong to --layouts; give the layouts, or `--layouts all`");
+  if (!bias.empty()) options.bias = bias == "True" || bias == "true";
+  options.recompute = recompute_of(recompute);
+  options.pytorch = peer == "pytorch";
+  options.peak_flops = 1e12 * peak_tflops;
+  Process process;
+  return process.run([&] { return measure_step(process, options, threads, json); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,169 @@
+// trireme launch: starts ranks on many hosts through mpirun or srun, and looks after them. Also the two far ends of
+// it, remote-shell (what mpirun calls in place of ssh) and node-agent.
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "cli/cluster/host_flags.h"
+#include "cli/cluster/launch_facts.h"
+#include "cli/cluster/launch_file.h"
+#include "cli/cluster/launch_rank.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cluster/launch/job.h"
+#include "cluster/launch/node_agent.h"
+#include "cluster/launch/remote_shell.h"
+#include "version_stamp.h"
+
+namespace trireme {
+namespace {
+
+using namespace launch;
+
+/// mpirun's single-dash spellings in our own; the words behind "--" are the command.
+std::vector<std::string> translate_intel(std::vector<std::string>& words, std::vector<std::string>& command) {
+  std::vector<std::string> own;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const auto next = [&] {
+      require(i + 1 < words.size(), ErrorKind::usage, "launch: {} needs a value", word);
+      return words[++i];
+    };
+    if (word == "--") {
+      command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+      break;
+    }
+    if (word == "-n" || word == "-np") {
+      own.insert(own.end(), {"--np", next()});
+    } else if (word == "-ppn" || word == "-perhost") {
+      own.insert(own.end(), {"--ppn", next()});
+    } else if (word == "-hostfile" || word == "-machinefile") {
+      own.insert(own.end(), {"--hostfile", next()});
+    } else if (word == "-hosts") {
+      own.insert(own.end(), {"--hosts", next()});
+    } else if (word == "-iface") {
+      own.insert(own.end(), {"--interface", next()});
+    } else if (word == "-genv") {  // NAME VALUE or NAME=VALUE
+      const std::string name = next();
+      own.insert(own.end(), {"--env", name.find('=') == std::string::npos ? name + "=" + next() : name});
+    } else {
+      own.push_back(word);
+    }
+  }
+  return own;
+}
+
+/// `launch -- train --help` asks about train.
+std::optional<int> show_help(const LaunchRequest& request) {
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  const std::vector<std::string>& words = request.command;
+  if (request.any_program || std::none_of(words.begin(), words.end(), asks)) return std::nullopt;
+  for (const Command& command : commands()) {
+    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int run_launch(std::vector<std::string> arguments) {
+  Flags app("trireme launch", "Starts ranks on many hosts through mpirun or srun, and looks after them.");
+  app.set_footer("Behind -- stands a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
+  LaunchRequest request;
+  std::string file;
+  const std::vector<std::string> own = translate_intel(arguments, request.command);
+  add_host_flags(app, request.hosts);
+  app.add("--np", request.placement.processes, "ranks in all (also -n, -np); default what the hosts hold").positive();
+  app.add("--ppn", request.placement.per_host, "ranks per host (also -ppn)").positive();
+  app.add("--env", request.variables, "NAME=VALUE for every rank, repeatable (also -genv)").one_value();
+  app.add("--starter", request.starter.wanted, "auto, openmpi, hydra or srun").show_default();
+  app.add("--mpirun", request.starter.program, "this mpirun");
+  app.add("--interface", request.interface, "network of the ranks: eth0 or 10.0.0.0/24; default picked (also -iface)");
+  app.add("--port", request.port, "a port that preflight asks to be free on every host").in_range(1, 65535);
+  add_remote_flags(app, request.remote);
+  app.add("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
+      .not_negative();
+  app.add("--wait-for-hosts", request.wait_minutes, "minutes that a restart waits until every host passes preflight")
+      .not_negative()
+      .show_default();
+  app.add("--spares", request.spares, "the last N hosts wait and step in for those that fail").not_negative();
+  app.add("--start-timeout", request.start_seconds,
+          "seconds until the first sign of a rank, else code 76; default: the command's run.start-timeout, 120; 0: any")
+      .not_negative();
+  app.add("--log-dir", request.log_folder, "also write each rank's lines to a file of this folder");
+  app.add_switch("--timestamps", request.times, "the time in front of every line, in the files of --log-dir, too");
+  app.add_switch("--drop-bad-hosts", request.drop_bad_hosts,
+                 "leave out hosts that fail preflight, at the start and before a restart");
+  app.add_switch("--drop-failed-host", request.drop_failed_host, "restart without the host of the rank that was lost");
+  app.add("--health", request.health_config, "NHC configuration file that every host must pass first").not_empty();
+  app.add("--stop-timeout", request.stop_seconds, "seconds that a stop may take before the job is ended")
+      .not_negative()
+      .show_default();
+  app.add_switch("--requeue", request.requeue, "in a Slurm job: queue it again when it stopped with code 75");
+  app.add("--max-requeues", request.max_requeues, "with --requeue: also after a lost rank, up to N times in all")
+      .not_negative();
+  app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
+  app.add_switch("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
+  app.add_switch("--skip-preflight", request.skip_preflight, "start without looking at the hosts");
+  app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
+  app.add("--config-file", file, "what `trireme config wizard` or `accelerate config` wrote; flags win over it")
+      .not_empty();
+  if (const auto code = app.parse(own)) return *code;
+  require_sinfo(app, request.hosts);
+  require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
+          "launch: nothing to start; write `-- train config.yaml` behind the options");
+  if (request.command.empty()) request.command = {"--version"};
+  if (!request.any_program) require_command(request.command);
+  if (const auto code = show_help(request)) return *code;
+  for (const std::string& variable : request.variables) {
+    if (!request.any_program && variable.starts_with("OMP_NUM_THREADS=")) {
+      log::warning(
+          "launch: --env OMP_NUM_THREADS has no effect: trireme gives each rank the cores of its share; "
+          "--launch.threads N "
+          "behind the command chooses");
+    }
+  }
+  for (const std::string& variable : request.variables) {
+    require(variable.find('=') != std::string::npos && variable.front() != '=', ErrorKind::usage,
+            "--env {}: expected NAME=VALUE", variable);
+  }
+  if (const Launcher starter = detect_launcher(); is_rank(starter)) {
+    return become_rank(std::move(request), file, starter);
+  }
+  if (!file.empty()) apply_launch_file(file, request);
+  complete_remote_options(app, request.remote);
+  request.starter.build_mpi = TRIREME_MPI_CHOICE;
+  request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
+  HostSet hosts = resolve_hosts(request.hosts, environment_variable);
+  require_first_component(environment_variable, hosts.hosts);
+  JobFacts job = describe_job(request);
+  return launch_job(std::move(request), std::move(hosts), std::move(job));
+}
+
+int run_remote_shell_command(std::vector<std::string> arguments) {
+  Flags app("trireme remote-shell", "What mpirun calls in place of ssh; started by `trireme launch`.");
+  RemoteOptions options;
+  std::string ports;
+  std::vector<std::string> words;
+  const auto dashes = std::ranges::find(arguments, "--");
+  if (dashes != arguments.end()) words.assign(dashes + 1, arguments.end());
+  arguments.erase(dashes, arguments.end());
+  add_remote_flags(app, options);
+  app.add("--daemon-mark", options.daemon_mark);
+  app.add("--ports", ports);
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  complete_remote_options(app, options);
+  options.ports = read_ports_word(ports);
+  return run_remote_shell(options, words);
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
+int run_node_agent(std::vector<std::string>) {
+  serve_node(std::cin, std::cout);
+  return 0;
+}
+
+}  // namespace trireme

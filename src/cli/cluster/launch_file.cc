@@ -1,0 +1,78 @@
+#include "cli/cluster/launch_file.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "config/dialect.h"
+#include "config/yaml_reader.h"
+
+namespace trireme {
+namespace {
+
+std::string with_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
+}
+
+class LaunchFile {
+ public:
+  explicit LaunchFile(const std::string& path) : settings_(read_yaml(path, 0)) {
+    const Dialect& dialect = find_dialect("accelerate");
+    require(dialect.claims(path, settings_), ErrorKind::config,
+            "--config-file {}: no file of `trireme config wizard` or `accelerate config` (it has no distributed_type); "
+            "training's own files stand behind `-- train`",
+            path);
+    for (const Setting& setting : translate(dialect, settings_, {}).settings) {
+      if (setting.key == "precision.dtype") dtype_ = setting.text;
+    }
+  }
+
+  /// 0 where the file has no such key.
+  int number(std::string_view key, int64_t most) const {
+    const Setting* setting = find(key);
+    if (setting == nullptr || std::holds_alternative<std::monostate>(setting->value)) return 0;
+    const auto* value = std::get_if<int64_t>(&setting->value);
+    require(value != nullptr && *value >= 1 && *value <= most, ErrorKind::config, "{}: {} is {}, expected 1 to {}",
+            setting->origin.text(), key, describe(*setting), most);
+    return static_cast<int>(*value);
+  }
+  std::string text(std::string_view key) const {
+    const Setting* setting = find(key);
+    return setting == nullptr || setting->problem == "nothing" ? "" : setting->text;
+  }
+  const std::string& dtype() const { return dtype_; }
+
+ private:
+  const Setting* find(std::string_view key) const {
+    for (const Setting& setting : settings_) {
+      if (canonical(setting.key) == canonical(key)) return &setting;
+    }
+    return nullptr;
+  }
+
+  std::vector<Setting> settings_;
+  std::string dtype_;
+};
+
+}  // namespace
+
+void apply_launch_file(const std::string& path, LaunchRequest& request) {
+  const LaunchFile file(path);
+  const int machines = std::max(1, file.number("num_machines", 100'000));
+  const int processes = std::max(1, file.number("num_processes", 10'000'000));
+  require(processes % machines == 0, ErrorKind::config,
+          "{}: num_processes {} cannot be spread evenly over num_machines {}; take a multiple", path, processes,
+          machines);
+  HostRequest& hosts = request.hosts;
+  const bool told = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
+  if (!told) hosts.hostfile = with_home(file.text("mpirun_config.mpirun_hostfile"));
+  if (hosts.num_nodes == 0) hosts.num_nodes = machines;
+  if (request.placement.processes == 0 && request.placement.per_host == 0) {
+    request.placement.per_host = processes / machines;
+  }
+  if (request.port == 0) request.port = file.number("main_process_port", 65535);
+  request.default_dtype = file.dtype();
+}
+
+}  // namespace trireme

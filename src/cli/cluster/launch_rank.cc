@@ -1,0 +1,100 @@
+#include "cli/cluster/launch_rank.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/cluster/launch_facts.h"
+#include "cli/cluster/launch_file.h"
+
+namespace trireme {
+namespace {
+
+/// The first option given that the starter of this process has decided already; empty: none.
+std::string starters_business(const LaunchRequest& request) {
+  const HostRequest& hosts = request.hosts;
+  const std::pair<const char*, bool> given[] = {{"--hostfile", !hosts.hostfile.empty()},
+                                                {"--hosts", !hosts.hosts.empty()},
+                                                {"--sinfo", !hosts.sinfo.empty()},
+                                                {"--slurm", hosts.slurm},
+                                                {"--include", !hosts.include.empty()},
+                                                {"--exclude", !hosts.exclude.empty()},
+                                                {"--num-nodes", hosts.num_nodes > 0},
+                                                {"--ppn", request.placement.per_host > 0},
+                                                {"--mpirun", !request.starter.program.empty()},
+                                                {"--interface", !request.interface.empty()},
+                                                {"--port", request.port > 0},
+                                                {"--health", !request.health_config.empty()},
+                                                {"--max-restarts", request.max_restarts > 0},
+                                                {"--drop-bad-hosts", request.drop_bad_hosts},
+                                                {"--drop-failed-host", request.drop_failed_host},
+                                                {"--spares", request.spares > 0},
+                                                {"--log-dir", !request.log_folder.empty()},
+                                                {"--start-timeout", request.start_seconds >= 0},
+                                                {"--timestamps", request.times},
+                                                {"--requeue", request.requeue},
+                                                {"--dry-run", request.dry_run},
+                                                {"--preflight-only", request.preflight_only}};
+  for (const auto& [name, is_given] : given) {
+    if (is_given) return name;
+  }
+  return "";
+}
+
+void check(LaunchRequest& request, const std::string& file, const Launcher& starter) {
+  const std::string option = starters_business(request);
+  require(
+      option.empty(), ErrorKind::usage,
+      "{} has started this process as a rank already, so {} is too late: drop it, or run `trireme launch` without {}",
+      starter.name, option, starter.name);
+  int wanted = request.placement.processes;
+  std::string source = "--np";
+  if (!file.empty()) {
+    apply_launch_file(file, request);
+    if (wanted == 0) {
+      wanted = request.hosts.num_nodes * request.placement.per_host;
+      source = file + ": num_processes";
+    }
+  }
+  require(wanted == 0 || starter.size == 0 || wanted == starter.size, ErrorKind::mismatch,
+          "{} is {}, but {} started {} ({}); make the two agree", source, wanted, starter.name,
+          count_text(starter.size, "rank"), starter.variable);
+}
+
+}  // namespace
+
+bool is_rank(const Launcher& starter) {
+  // torchrun's processes cannot be ranks; that something like it is around says nothing of what launch may start.
+  if (starter.kind == Launcher::Kind::none || starter.kind == Launcher::Kind::torch) return false;
+  return starter.kind != Launcher::Kind::slurm || starter.size > 1;
+}
+
+int become_rank(LaunchRequest request, const std::string& file, const Launcher& starter) {
+  try {
+    check(request, file, starter);
+    std::vector<std::string> words = rank_command(request, describe_job(request));
+    if (starter.rank <= 0) {
+      log::info("launch: {} started {}; hosts and placement are its choice", starter.name,
+                count_text(starter.size, "rank"));
+    }
+    for (const std::string& variable : request.variables) {
+      const size_t equals = variable.find('=');
+      setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+    }
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execvp(argv[0], argv.data());
+    fail(ErrorKind::usage, "cannot run {}: {}", words[0], std::strerror(errno));
+  } catch (const Error& e) {
+    if (starter.rank <= 0) throw;
+    return exit_code(e.kind());  // rank 0 says it
+  }
+}
+
+}  // namespace trireme

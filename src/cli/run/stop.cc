@@ -1,0 +1,81 @@
+// trireme stop RUN: asks the job that works in a run folder for a snapshot and an end, and waits for them.
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/stop.h"
+#include "base/time.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/run/contact.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kTurnSeconds = 0.2;
+
+/// Whoever can stop all of it: at once rank 0, which then says so in the run folder; else the launch, which also knows
+/// of restarts.
+std::unique_ptr<StatusClient> ask(RunContact& contact, bool now) {
+  auto call = now ? contact.ask_job("stop", true) : contact.ask_launch("stop");
+  if (!call) call = now ? contact.ask_launch("stop", true) : contact.ask_job("stop");
+  return call;
+}
+
+int tell(const std::optional<RunStatus>& status, const std::string& run, double seconds) {
+  if (!status) {
+    log::error("{}", kGoneWithoutAWord);
+    return 1;
+  }
+  if (status->state == RunState::stopped && status->message.empty()) {
+    fmt::print("stopped after step {}, {:.1f} s after the request; newest snapshot: {}\n", status->step, seconds,
+               newest_snapshot(run));
+    return 0;
+  }
+  const auto local = local_snapshot(run);
+  fmt::print("the job {}; newest snapshot: {}{}\n", describe(*status), newest_snapshot(run),
+             local ? "; " + *local : std::string());
+  return 0;
+}
+
+}  // namespace
+
+int run_stop(std::vector<std::string> arguments) {
+  Flags app("trireme stop", "Asks the job that works in a run folder to save a snapshot and stop, and waits for it.");
+  app.set_footer(
+      "A job that was stopped so is not started again by a launch or queued again by Slurm: start it again to go on. "
+      "The exit code is 0 once no job runs. Ctrl-C ends the waiting; the request stays.");
+  std::string run;
+  bool now = false;
+  app.add("RUN", run, "run folder").required();
+  app.add_switch("--now", now, "end it at once, without a snapshot: what came after the last one is lost");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+
+  const std::atomic<bool>& interrupted = stop::watch();
+  const auto start = Clock::now();
+  RunContact contact(run);
+  auto call = ask(contact, now);
+  if (!call) {
+    require(contact.life() != RunContact::Life::unknown, ErrorKind::io, "{}", contact.absence());
+    fmt::print("{}\n", contact.absence());
+    return 0;
+  }
+  Json end;
+  while (!interrupted && !call->closed()) {
+    const auto line = call->next(kTurnSeconds);
+    if (!line) continue;
+    const Json message = parse_json(*line, "the job's answer");
+    if (message.contains("end")) end = message["end"];
+  }
+  if (interrupted && !call->closed()) {
+    log::info("not waited for: the job stops after its step all the same; trireme stop --now {} ends it at once", run);
+    return 1;
+  }
+  return tell(contact.end(end), run, seconds_since(start));
+}
+
+}  // namespace trireme

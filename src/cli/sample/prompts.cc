@@ -1,0 +1,61 @@
+#include "cli/sample/prompts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "text/text_encoding.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kFile = "FILE:";
+constexpr size_t kMostBytes = size_t{1} << 30;  // prompts, not a corpus
+
+std::string prompt_of(std::string_view line, const std::string& where) {
+  const Json value = parse_json(line, where);
+  if (value.is_string()) return value.get<std::string>();
+  require(value.is_object(), ErrorKind::data, "{}: {}, expected a text or an object with \"prompt\"", where,
+          value.type_name());
+  for (const char* key : {"prompt", "text", "context"}) {
+    const auto found = value.find(key);
+    if (found == value.end()) continue;
+    require(found->is_string(), ErrorKind::data, "{}: \"{}\" is {}, expected text", where, key, found->type_name());
+    return found->get<std::string>();
+  }
+  fail(ErrorKind::data, "{}: none of \"prompt\", \"text\" and \"context\" is there; one of them must hold the prompt",
+       where);
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompts(const std::string& path, const InputEncoding& encoding) {
+  const std::string text = as_utf8(read_text(path, kMostBytes), encoding.name, encoding.judges, path);
+  const bool json = path.ends_with(".jsonl");
+  std::vector<std::string> prompts;
+  size_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line(text.data() + at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+    prompts.push_back(json ? prompt_of(line, fmt::format("{} line {}", path, number)) : std::string(line));
+  }
+  require(!prompts.empty(), ErrorKind::data, "{} holds no prompt; one line of text each was expected", path);
+  return prompts;
+}
+
+std::string read_start(const std::string& start, const InputEncoding& encoding) {
+  if (!start.starts_with(kFile)) return start;
+  const std::string path = start.substr(kFile.size());
+  return as_utf8(read_text(path, kMostBytes), encoding.name, encoding.judges, path);
+}
+
+}  // namespace trireme

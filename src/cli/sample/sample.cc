@@ -1,0 +1,245 @@
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "base/stop.h"
+#include "base/time.h"
+#include "checkpoint/finite_weights.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/snapshot/local_disk.h"
+#include "cli/command.h"
+#include "cli/sample/options.h"
+#include "cli/sample/output.h"
+#include "generate/generator.h"
+#include "model/mesh_layout.h"
+#include "ops/backend.h"
+#include "optim/optimizer.h"
+#include "optim/shared_weights.h"
+#include "text/continuation.h"
+
+namespace trireme {
+namespace {
+
+/// With rows of the token matrix that every tensor rank can have as many of.
+Spec with_rows_for(Spec spec, const Mesh* mesh) {
+  const int64_t ranks = mesh ? mesh->shape().tensor : 1;
+  spec.vocabulary_rows = (spec.vocabulary_rows + ranks - 1) / ranks * ranks;
+  return spec;
+}
+
+OptimizerOptions shared() {
+  OptimizerOptions options;
+  options.shard = ShardChoice::parameters;
+  return options;
+}
+
+/// What this rank keeps of weights that data ranks share; all where it is alone.
+KeptState kept_weights(const ParameterTable& table, Mesh* mesh) {
+  if (!mesh) return {};
+  return kept_states(table, shared(), mesh->data().size(), mesh->data_rank());
+}
+
+std::unique_ptr<Communicator> own_group(Communicator& axis) {
+  auto group = axis.split(0, axis.rank());
+  group->report_to(axis.heartbeat());
+  return group;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const ModelFolder& folder, const SampleOptions& options) {
+  if (!options.tokenizer.empty()) return load_tokenizer(options.tokenizer, load_options(options.tokenizer_load));
+  return tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json");
+}
+
+/// A model ready to sample, or a rank's part of it, with all that it borrows.
+struct Sampler {
+  ModelFolder folder;
+  Spec spec;
+  ParameterTable table;
+  TrainingState state;
+  Backend backend;
+  std::unique_ptr<Communicator> weights_group;
+  std::unique_ptr<SharedWeights> shared_weights;  ///< where data ranks share the weights
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<TokenId> begin = {};  ///< of a document, as the model's folder says
+  DType dtype;
+  Generator generator;
+  Printer& printer;
+
+  Sampler(ModelFolder opened, const SampleOptions& options, int threads, Mesh* mesh, Printer& to)
+      : folder(std::move(opened)),
+        spec(with_rows_for(folder.spec, mesh)),
+        table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
+        state(table, options.dtype, false, kept_weights(table, mesh)),
+        backend(make_backend()),
+        weights_group(state.shares_weights() ? own_group(mesh->data()) : nullptr),
+        shared_weights(weights_group ? std::make_unique<SharedWeights>(
+                                           state, *weights_group, ownership_of(table, shared(), weights_group->size()),
+                                           backend.ops->device(), std::vector<int>())
+                                     : nullptr),
+        tokenizer(tokenizer_of(folder, options)),
+        dtype(options.dtype),
+        generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh, shared_weights.get()),
+        printer(to) {
+    load_model(folder, spec, table, state);
+    if (!options.force)
+      require_finite(state, table, folder.path, "what it would write is no text of the model's; --force samples it");
+  }
+};
+
+/// The hosts of several ranks may have different parts of a snapshot.
+ModelFolder open_with_tokenizer(const SampleOptions& options, int ranks) {
+  ModelFolder folder = open_model(newest_on_either_side(options.model, ranks == 1));
+  require(!folder.tokenizer_json.empty() || !options.tokenizer.empty(), ErrorKind::data,
+          "{} has no tokenizer, so text cannot become tokens; put the model's there: tokenizer.json, vocab.json with "
+          "merges.txt, or vocab.txt; or name it: --tokenizer FILE",
+          folder.path);
+  return folder;
+}
+
+std::vector<TokenId> prompt_ids(const Sampler& sampler, const std::string& prompt) {
+  std::vector<TokenId> ids = sampler.tokenizer->encode(prompt, {.padding = false}).ids;
+  if (!ids.empty()) return ids;
+  // An empty prompt starts a document: as the model's folder says, in runs of ours after the end of another.
+  const std::optional<TokenId> end = sampler.tokenizer->end_of_text();
+  const std::optional<TokenId> begin = sampler.begin && !(end && sampler.folder.checkpoint) ? sampler.begin : end;
+  if (begin) ids.push_back(*begin);
+  return ids;
+}
+
+/// Streams one continuation; returns its text.
+std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, const SampleOptions& options,
+                          uint64_t index, const std::atomic<bool>* stop, bool& finished, int64_t& count) {
+  GenerateOptions generate = options.generate;
+  if (options.max_length > 0)
+    generate.max_new_tokens = std::clamp<int64_t>(options.max_length - std::ssize(prompt), 0, generate.max_new_tokens);
+  Continuation continuation(*sampler.tokenizer, prompt);
+  std::string text;
+  const auto put = [&](const std::string& part) {
+    text += part;
+    if (!options.jsonl) sampler.printer.put(part);
+  };
+  count = 0;
+  bool stopped = false;
+  sampler.generator.run(prompt, generate, index, [&](TokenId id) {
+    ++count;
+    put(continuation.feed(id));
+    stopped = stop != nullptr && *stop;
+    return !stopped;
+  });
+  put(continuation.finish());
+  finished = !stopped && count < generate.max_new_tokens;
+  return text;
+}
+
+/// Every sample of a prompt: streamed as text, or a JSON object each, to `file` where there is one. Throws
+/// Error::stopped once `stop`, which may be none, is set.
+void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options, SampleFile* file,
+                   const std::atomic<bool>* stop) {
+  const std::vector<TokenId> ids = prompt_ids(sampler, prompt);
+  const Printer& printer = sampler.printer;
+  for (int64_t i = 0; i < options.samples; ++i) {
+    if (!options.jsonl && options.samples > 1)
+      printer.put(fmt::format("--- sample {} of {}\n", i + 1, options.samples));
+    if (!options.jsonl) printer.put(prompt);
+    const auto start = Clock::now();
+    bool finished = false;
+    int64_t count = 0;
+    const std::string text = stream_sample(sampler, ids, options, static_cast<uint64_t>(i), stop, finished, count);
+    const double seconds = seconds_since(start);
+    if (options.jsonl) {
+      const Json record = {{"context", prompt},    {"text", text},       {"length", count},
+                           {"finished", finished}, {"message", nullptr}, {"duration_seconds", seconds}};
+      const std::string line = dump_json(record) + "\n";
+      file == nullptr ? printer.put(line) : file->write(line);
+    } else {
+      printer.put("\n");
+    }
+    if (printer.prints() && (!options.jsonl || file != nullptr))
+      log::info("{} in {:.2f} s, {:.1f} tokens/s", count_text(count, "token"), seconds,
+                static_cast<double>(count) / std::max(seconds, 1e-9));
+    require(stop == nullptr || !*stop, ErrorKind::stopped, "stopped by a signal");
+  }
+}
+
+/// What is typed up to `end`; nothing where the input ends before any text.
+std::optional<std::string> read_prompt(const std::string& end) {
+  std::string text;
+  for (std::string line; std::getline(std::cin, line);) {
+    text += line;
+    if (end == "\n") return text;
+    if (const size_t at = text.find(end); at != std::string::npos) return text.substr(0, at);
+    text += '\n';
+  }
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+void sample_interactively(Sampler& sampler, const SampleOptions& options, SampleFile* file) {
+  Printer& printer = sampler.printer;
+  while (true) {
+    if (isatty(STDIN_FILENO)) printer.put("prompt> ");
+    const std::optional<std::string> read = printer.prints() ? read_prompt(options.prompt_end) : std::nullopt;
+    const std::string said = printer.shared(read ? "+" + *read : "");  // to ranks that have no terminal
+    if (said.empty()) return;
+    sample_prompt(sampler, said.substr(1), options, file, nullptr);
+  }
+}
+
+void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const SampleOptions& options,
+                SampleFile* file, const std::atomic<bool>* stop) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string heading = fmt::format("prompt {} of {}", i + 1, prompts.size());
+    if (prompts.size() > 1 && !options.jsonl) sampler.printer.put(fmt::format("--- {}\n", heading));
+    if (prompts.size() > 1 && file != nullptr) log::info("{}", heading);
+    sample_prompt(sampler, prompts[i], options, file, stop);
+  }
+}
+
+int sample(Process& process, SampleOptions& options, const std::vector<std::string>& prompts) {
+  const std::unique_ptr<Mesh> mesh = options.mesh.mesh(process);
+  const int threads = rank_threads(process, options.threads);
+  Printer printer(process);
+  Sampler sampler(open_with_tokenizer(options, process.size()), options, threads, mesh.get(), printer);
+  const std::string& path = sampler.folder.path;
+  const GenerationSettings settings = generation_settings(sampler.folder.generation, path);
+  const auto lines = take_model_settings(sampler.folder, *sampler.tokenizer, settings, options);
+  if (printer.prints()) {
+    for (const std::string& line : lines) log::info("{}", line);
+  }
+  if (settings.begin && sampler.tokenizer->has_token(*settings.begin)) sampler.begin = settings.begin;
+  // Ranks that compute together would see a signal at different tokens.
+  const bool stoppable = !options.output.empty() && printer.alone() && !options.interactive;
+  const std::atomic<bool>* stop = stoppable ? &stop::watch() : nullptr;
+  std::optional<SampleFile> file;
+  if (!options.output.empty() && printer.prints()) file.emplace(options.output);
+  SampleFile* target = file ? &*file : nullptr;
+  if (options.interactive) {
+    sample_interactively(sampler, options, target);
+  } else {
+    sample_all(sampler, prompts, options, target, stop);
+  }
+  if (file) file->commit();
+  return 0;
+}
+
+}  // namespace
+
+int run_sample(std::vector<std::string> arguments) {
+  SampleOptions options;
+  if (const auto code = read_sample_options(std::move(arguments), options)) return *code;
+  const std::vector<std::string> prompts = read_all_prompts(options);
+  Process process;
+  return process.run([&] { return sample(process, options, prompts); });
+}
+
+}  // namespace trireme

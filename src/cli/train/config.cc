@@ -1,0 +1,89 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/train/config_wizard.h"
+#include "config/document.h"
+#include "model/model_options.h"
+#include "train/start/rank_table.h"
+#include "train/start/resolve_ranks.h"
+#include "train/start/runnable.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: trireme config show FILES... [-d FOLDER] [--key value ...] [--dialect NAME] [--ranks N [--hosts N]] "
+    "[--verbose]\n"
+    "       trireme config options\n"
+    "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
+    "show     prints the configuration that these files and flags give, as native YAML, and where each value came "
+    "from;\n"
+    "         --ranks N: with the mesh and the batch of so many ranks, and what each of them holds, on --hosts N with "
+    "as many\n         ranks each (default: one rank per host); --verbose: also why keys have no effect\n"
+    "options  prints docs/options.md: every option, and the keys of every dialect\n"
+    "wizard   asks what `accelerate config` asks and writes a file for `trireme launch --config-file`\n";
+
+/// Takes `--ranks N` or its like out of the words; 0: not there.
+int take_number(const std::string& flag, std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != flag && !words[i].starts_with(flag + "=")) continue;
+    const bool apart = words[i] == flag;
+    require(!apart || i + 1 < words.size(), ErrorKind::usage, "{} needs a number", flag);
+    const std::string text = apart ? words[i + 1] : words[i].substr(words[i].find('=') + 1);
+    const Value value = resolve_plain(text);
+    const auto* number = std::get_if<int64_t>(&value);
+    constexpr int64_t kMost = 1 << 20;
+    require(number && *number >= 1 && *number <= kMost, ErrorKind::usage, "{} is {}, expected 1 to {}", flag, text,
+            kMost);
+    words.erase(words.begin() + static_cast<ptrdiff_t>(i), words.begin() + static_cast<ptrdiff_t>(i + (apart ? 2 : 1)));
+    return static_cast<int>(*number);
+  }
+  return 0;
+}
+
+void show(std::vector<std::string> words) {
+  const int ranks = take_number("--ranks", words), hosts = take_number("--hosts", words);
+  require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts says where --ranks are; say how many");
+  const ConfigWords split = split_words(words);
+  LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
+  resolve_model_options(loaded);
+  require_mesh(loaded);
+  if (ranks > 0) {
+    require_layout(loaded);
+    resolve_for_ranks(loaded, ranks);
+  }
+  if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
+  const std::string table = ranks > 0 ? rank_table(loaded, ranks, hosts) : "";
+  fmt::print("{}{}", to_yaml(loaded), table);
+}
+
+}  // namespace
+
+int run_config(std::vector<std::string> arguments) {
+  const std::string action = arguments.empty() ? "" : arguments[0];
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (action != "wizard" && std::ranges::any_of(arguments, asks_help)) {  // the wizard has flags of its own
+    fmt::print("{}", kUsage);
+    return 0;
+  }
+  if (action == "show") {
+    show({arguments.begin() + 1, arguments.end()});
+    return 0;
+  }
+  if (action == "options") {
+    require(arguments.size() == 1, ErrorKind::usage, "trireme config options takes no arguments, found \"{}\"",
+            arguments[1]);
+    fmt::print("{}", options_markdown());
+    return 0;
+  }
+  if (action == "wizard") return config_wizard({arguments.begin() + 1, arguments.end()});
+  fail(ErrorKind::usage, "trireme config {}: expected show, options or wizard; `trireme config --help` explains them",
+       action.empty() ? "needs an action" : action);
+}
+
+}  // namespace trireme

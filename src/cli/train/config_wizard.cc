@@ -1,0 +1,308 @@
+// trireme config wizard: the questions of `accelerate config` with its defaults; the answers as its YAML.
+
+#include "cli/train/config_wizard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/flags.h"
+
+namespace trireme {
+namespace {
+
+using Answers = std::map<std::string, std::string>;
+
+bool is_multi(const Answers& answers) { return answers.at("machine-type") == "multi-CPU"; }
+bool is_single(const Answers& answers) { return !is_multi(answers); }
+bool always(const Answers&) { return true; }
+bool several_machines(const Answers& answers) { return is_multi(answers) && answers.at("num-machines") != "1"; }
+bool other_networks(const Answers& answers) { return several_machines(answers) && answers.at("same-network") == "no"; }
+
+enum class Kind { choice, yes_no, count, port, text };
+
+struct Question {
+  const char* flag;
+  const char* text;
+  const char* fallback;
+  Kind kind;
+  bool (*is_asked)(const Answers&);
+  std::vector<std::string> choices = {};
+  /// Answers that exist elsewhere and cannot be honoured, and why.
+  std::vector<std::string> refused = {};
+  const char* why = "";
+  const char* when_yes = "";  ///< what is said to a yes that changes nothing
+};
+
+const std::vector<Question>& questions() {
+  static const std::vector<Question> all = {
+      {"compute-environment",
+       "In which compute environment are you running?",
+       "This machine",
+       Kind::choice,
+       always,
+       {"This machine"},
+       {"AWS SageMaker"},
+       "ranks start on hosts that `trireme launch` reaches"},
+      {"machine-type",
+       "Which type of machine are you using?",
+       "No distributed training",
+       Kind::choice,
+       always,
+       {"No distributed training", "multi-CPU"},
+       {"multi-XPU", "multi-GPU", "multi-NPU", "TPU"},
+       "this build trains on CPUs"},
+      {"num-machines", "How many different machines will you use?", "1", Kind::count, is_multi},
+      {"machine-rank", "What is the rank of this machine? (MPI numbers the machines; nothing depends on it)", "0",
+       Kind::count, several_machines},
+      {"main-process-ip", "What is the IP address of the machine that will host the main process? (MPI finds it)", "",
+       Kind::text, several_machines},
+      {"main-process-port", "What port must be free on every machine? (empty: any)", "", Kind::port, several_machines},
+      {"same-network", "Are all the machines on the same local network?", "yes", Kind::yes_no, several_machines},
+      {"rdzv-backend", "What rendezvous backend will you use? (MPI is the one used)", "static", Kind::text,
+       other_networks},
+      {"debug",
+       "Should distributed operations be checked while running for errors?",
+       "no",
+       Kind::yes_no,
+       is_multi,
+       {},
+       {},
+       "",
+       "operations between ranks are always checked"},
+      {"hostfile", "Where is the hostfile?", "~/hostfile", Kind::text, several_machines},
+      {"cpu", "Do you want to run your training on CPU only?", "no", Kind::yes_no, is_single},
+      {"ipex",
+       "Do you want to use Intel PyTorch Extension (IPEX)?",
+       "no",
+       Kind::yes_no,
+       always,
+       {},
+       {},
+       "",
+       "there is no torch here; Trireme's own kernels use what the CPU has"},
+      {"dynamo",
+       "Do you wish to optimize your script with torch dynamo?",
+       "no",
+       Kind::yes_no,
+       always,
+       {},
+       {"yes"},
+       "there is no torch here"},
+      {"deepspeed",
+       "Do you want to use DeepSpeed?",
+       "no",
+       Kind::yes_no,
+       is_single,
+       {},
+       {"yes"},
+       "its engine is not here; set batch.* and optim.* in the training's own file"},
+      {"num-processes", "How many CPU processes should be used for distributed training?", "1", Kind::count, is_multi},
+      {"mixed-precision",
+       "Do you wish to use mixed precision?",
+       "no",
+       Kind::choice,
+       always,
+       {"no", "bf16"},
+       {"fp16", "fp8"},
+       "CPUs compute in bf16 or f32"},
+  };
+  return all;
+}
+
+/// The answer in the spelling that is kept. Throws Error::usage saying what is possible.
+std::string accept(const Question& question, const std::string& given) {
+  const std::string word = lower_case(given);
+  const auto is_same = [&](const std::string& choice) { return lower_case(choice) == word; };
+  std::string kept = given;
+  if (question.kind == Kind::yes_no) {
+    kept = word.starts_with('y') ? "yes" : "no";
+    require(word == "yes" || word == "y" || word == "no" || word == "n", ErrorKind::usage,
+            "--{} \"{}\": expected yes or no", question.flag, given);
+  }
+  if (std::ranges::any_of(question.refused,
+                          [&](const std::string& choice) { return lower_case(choice) == lower_case(kept); })) {
+    fail(ErrorKind::usage, "--{} \"{}\" cannot be had: {}", question.flag, given, question.why);
+  }
+  if (question.kind == Kind::choice) {
+    const auto found = std::ranges::find_if(question.choices, is_same);
+    require(found != question.choices.end(), ErrorKind::usage, "--{} \"{}\": expected {}", question.flag, given,
+            fmt::join(question.choices, " or "));
+    kept = *found;
+  }
+  if (question.kind == Kind::text) {
+    require(given.find_first_of("'\"#\n:{}[]") == std::string::npos, ErrorKind::usage,
+            "--{} \"{}\": quotes, colons and brackets cannot stand here", question.flag, given);
+  }
+  if (question.kind == Kind::port && !given.empty()) {
+    const bool digits = given.size() < 6 && given.find_first_not_of("0123456789") == std::string::npos;
+    require(digits && std::stoi(given) >= 1 && std::stoi(given) <= 65535, ErrorKind::usage,
+            "--{} \"{}\": expected a port from 1 to 65535", question.flag, given);
+  }
+  if (question.kind == Kind::count) {
+    const bool digits =
+        !given.empty() && given.size() < 7 && given.find_first_not_of("0123456789") == std::string::npos;
+    const bool may_be_zero = std::string_view(question.fallback) == "0";
+    require(digits && (may_be_zero || given.find_first_not_of('0') != std::string::npos), ErrorKind::usage,
+            "--{} \"{}\": expected a whole number from {}", question.flag, given, may_be_zero ? 0 : 1);
+    kept = std::to_string(std::stoi(given));
+  }
+  return kept;
+}
+
+/// An empty line's answer. As many processes as machines at least, or they could not be spread.
+std::string fallback_of(const Question& question, const Answers& answers) {
+  const bool processes = std::string_view(question.flag) == "num-processes";
+  return processes && answers.contains("num-machines") ? answers.at("num-machines") : question.fallback;
+}
+
+/// Throws Error::usage where an answer does not go with those before it.
+void check_with(const Question& question, const std::string& answer, const Answers& answers) {
+  if (!answers.contains("num-machines")) return;
+  const std::string_view flag = question.flag;
+  const int machines = std::stoi(answers.at("num-machines"));
+  if (flag == "num-processes") {
+    require(std::stoi(answer) % machines == 0, ErrorKind::usage,
+            "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", answer, machines);
+  }
+  if (flag == "machine-rank") {
+    require(std::stoi(answer) < machines, ErrorKind::usage, "--machine-rank {}: {} have ranks 0 to {}", answer,
+            count_text(machines, "machine"), machines - 1);
+  }
+}
+
+std::string prompt_of(const Question& question, const std::string& fallback) {
+  const std::string choices = question.choices.empty() ? "" : fmt::format(" ({})", fmt::join(question.choices, ", "));
+  return fmt::format("{}{} [{}]: ", question.text, choices, fallback);
+}
+
+/// Asks until the answer can be taken; an empty line is the default.
+std::string ask(const Question& question, const Answers& answers) {
+  const std::string fallback = fallback_of(question, answers);
+  for (;;) {
+    std::fputs(prompt_of(question, fallback).c_str(), stderr);
+    std::string line;
+    if (!std::getline(std::cin, line)) {
+      std::fputs("\n", stderr);
+      fail(ErrorKind::usage,
+           "the input ended before \"{}\" was answered; nothing is written. Answer it by --{}, or add --defaults for "
+           "what "
+           "no flag answers",
+           question.text, question.flag);
+    }
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) return fallback;
+    try {
+      std::string answer = accept(question, line);
+      check_with(question, answer, answers);
+      return answer;
+    } catch (const Error& e) {
+      fmt::print(stderr, "{}\n", e.what());
+    }
+  }
+}
+
+std::string yaml_of(const Answers& answers) {
+  const auto answer = [&](const char* flag) {
+    const auto found = answers.find(flag);
+    return found == answers.end() ? std::string() : found->second;
+  };
+  const auto or_null = [](const std::string& text) { return text.empty() ? std::string("null") : text; };
+  const bool multi = is_multi(answers), several = several_machines(answers);
+  std::string text =
+      "# Written by `trireme config wizard`; `accelerate` reads it too.\n"
+      "# trireme launch --config-file FILE -- train config.yaml\n"
+      "compute_environment: LOCAL_MACHINE\n";
+  text += fmt::format("distributed_type: {}\n", multi ? "MULTI_CPU" : "NO");
+  text += fmt::format("machine_rank: {}\n", several ? answer("machine-rank") : "0");
+  text += fmt::format("main_process_ip: {}\n", or_null(answer("main-process-ip")));
+  text += fmt::format("main_process_port: {}\n", or_null(answer("main-process-port")));
+  text += "main_training_function: main\n";
+  text += fmt::format("mixed_precision: '{}'\n", answer("mixed-precision"));
+  text += fmt::format("num_machines: {}\n", multi ? answer("num-machines") : "1");
+  text += fmt::format("num_processes: {}\n", multi ? answer("num-processes") : "1");
+  text +=
+      fmt::format("rdzv_backend: {}\n", or_null(answer("rdzv-backend").empty() ? "static" : answer("rdzv-backend")));
+  text += fmt::format("same_network: {}\n", answer("same-network") == "no" ? "false" : "true");
+  text += fmt::format("use_cpu: {}\n", multi || answer("cpu") == "yes" ? "true" : "false");
+  if (answer("debug") == "yes") text += "debug: true\n";
+  if (answer("ipex") == "yes") text += "ipex_config:\n  ipex: true\n";
+  if (several) text += fmt::format("mpirun_config:\n  mpirun_hostfile: '{}'\n", answer("hostfile"));
+  return text;
+}
+
+/// The answer by flag, default or question.
+std::string answer_of(const Question& question, const std::optional<std::string>& flag, bool defaults,
+                      const Answers& answers) {
+  if (!flag) return defaults ? fallback_of(question, answers) : ask(question, answers);
+  std::string answer = accept(question, *flag);
+  check_with(question, answer, answers);
+  return answer;
+}
+
+/// Throws Error::io where the file could not be written after all questions.
+void require_place_for(const std::string& output) {
+  const std::filesystem::path path(output), folder = path.has_parent_path() ? path.parent_path() : ".";
+  require(std::filesystem::is_directory(folder), ErrorKind::io, "--output {}: there is no folder {}", output,
+          folder.string());
+  require(!std::filesystem::is_directory(path), ErrorKind::io, "--output {} is a folder; give the name of a file",
+          output);
+}
+
+}  // namespace
+
+int config_wizard(std::vector<std::string> arguments) {
+  Flags app("trireme config wizard",
+            "Asks how ranks are started, as `accelerate config` does, and writes one YAML file.");
+  app.set_footer(
+      "Every answer is also a flag; what no flag answers is asked, again where the answer cannot be taken; an empty "
+      "line takes the default.");
+  std::string output = "cluster.yaml";
+  bool defaults = false;
+  std::map<std::string, std::optional<std::string>> given;
+  for (const Question& question : questions()) {
+    app.add(fmt::format("--{}", question.flag), given[question.flag], prompt_of(question, question.fallback));
+  }
+  app.add("-o,--output", output, "file to write, - for standard output").show_default();
+  app.add_switch("--defaults", defaults, "ask nothing: what no flag answers takes its default");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+
+  if (output != "-") require_place_for(output);
+  for (const Question& question : questions()) {  // a wrong flag is told before anything is asked
+    if (const auto& flag = given.at(question.flag)) accept(question, *flag);
+  }
+  Answers answers;
+  for (const Question& question : questions()) {
+    const auto& flag = given.at(question.flag);
+    if (!question.is_asked(answers)) {
+      require(!flag, ErrorKind::usage, "--{} does not go with the other answers", question.flag);
+      continue;
+    }
+    const std::string answer = answer_of(question, flag, defaults, answers);
+    answers[question.flag] = answer;
+    if (answer == "yes" && *question.when_yes != '\0') {
+      log::info("--{} yes changes nothing: {}", question.flag, question.when_yes);
+    }
+  }
+  const std::string text = yaml_of(answers);
+  if (output == "-") {
+    fmt::print("{}", text);
+    return 0;
+  }
+  write_text(output, text);
+  log::info("wrote {}; use it with `trireme launch --config-file {} -- train config.yaml`", output, output);
+  return 0;
+}
+
+}  // namespace trireme

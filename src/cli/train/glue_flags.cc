@@ -1,0 +1,465 @@
+#include "cli/train/glue_flags.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <list>
+#include <nlohmann/json.hpp>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/text.h"
+#include "cli/data/tokenizer_flags.h"
+#include "cli/flags.h"
+#include "cli/wording.h"
+#include "config/foreign_options.h"
+#include "config/schema.h"
+#include "data/glue/task.h"
+#include "data/prepare/encoded_source.h"
+#include "hub/name.h"
+#include "train/start/runnable.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kMostEpochs = 1e6;
+
+/// Native options that stay the user's; run_glue's arguments decide about the rest.
+bool stays_native(std::string_view name) {
+  constexpr std::string_view kOptions[] = {"model.dropout",
+                                           "model.recompute",
+                                           "run.hang-timeout",
+                                           "run.start-timeout",
+                                           "run.hash-every",
+                                           "run.max-skips",
+                                           "run.take-over",
+                                           "run.on-difference",
+                                           "log.jsonl",
+                                           "log.tensorboard",
+                                           "log.seconds",
+                                           "mesh.data",
+                                           "mesh.tensor",
+                                           "mesh.sequence",
+                                           "optim.shard",
+                                           "optim.shard-group",
+                                           "checkpoint.on-error",
+                                           "checkpoint.local",
+                                           "checkpoint.copy-mb-per-second"};
+  return name.starts_with("comm.") || name.starts_with("launch.") ||
+         std::ranges::find(kOptions, name) != std::end(kOptions);
+}
+
+bool truth(const std::string& name, const std::string& text) {
+  const std::string word = lower_case(text);
+  if (word == "true" || word == "1" || word == "yes" || word == "y" || word == "t") return true;
+  const bool no = word == "false" || word == "0" || word == "no" || word == "n" || word == "f";
+  require(no, ErrorKind::usage, "--{} is \"{}\", expected True or False", name, text);
+  return false;
+}
+
+constexpr std::pair<const char*, Strategy> kStrategies[] = {
+    {"no", Strategy::no}, {"steps", Strategy::steps}, {"epoch", Strategy::epoch}};
+
+/// transformers' schedules.
+struct Schedule {
+  const char* name;
+  RateCourse course;
+  bool warms_up = true;
+};
+constexpr Schedule kSchedules[] = {{"linear", RateCourse::linear},
+                                   {"cosine", RateCourse::cosine},
+                                   {"cosine_with_restarts", RateCourse::cosine_with_restarts},
+                                   {"polynomial", RateCourse::polynomial},
+                                   {"constant", RateCourse::constant, false},
+                                   {"constant_with_warmup", RateCourse::constant},
+                                   {"inverse_sqrt", RateCourse::inverse_sqrt}};
+constexpr double kPolynomialEnd = 1e-7;
+
+/// The flags of a run, and what they were set to.
+class GlueFlags {
+ public:
+  GlueFlags();
+  Flags& flags() { return flags_; }
+  GlueOptions read() const;
+
+ private:
+  struct Switch {
+    std::string name, text;
+    bool* target;
+  };
+  void add_switch(const std::string& name, bool& target, const std::string& help) {
+    switches_.push_back({name, target ? "True" : "False", &target});
+    flags_.add("--" + name, switches_.back().text, help)
+        .optional_value("True", "[True|False]=" + switches_.back().text);
+  }
+  void add_word(const std::string& name, std::string& target, const std::string& help) {
+    flags_.add("--" + name, target, help);
+  }
+  template <class T>
+  Flag add_number(const std::string& name, T& target, const std::string& help) {
+    return flags_.add("--" + name, target, help).show_default();
+  }
+  void add_strategy(const std::string& names, Rhythm& rhythm, const std::string& help);
+  void add_model_and_data();
+  void add_training();
+  void add_rhythm();
+  void check(const GlueOptions& options) const;
+  void take_switches() const;
+  void take_revision() const;
+  void take_schedule() const;
+  void take_kwargs() const;
+  Config& config() const { return options_.loaded.config; }
+
+  mutable GlueOptions options_;
+  Flags flags_;
+  std::list<Switch> switches_;  // flags hold references to what is in it
+  struct Choice {
+    std::string text;
+    Strategy* target;
+  };
+  std::list<Choice> choices_;
+  std::string resume_, revision_, separator_, kwargs_, greater_, schedule_ = kSchedules[0].name;
+  double warmup_ratio_ = 0, warmup_steps_ = 0;
+  bool train_ = false, bf16_ = false;
+
+  TokenizerFlags tokenizer_;
+};
+
+GlueFlags::GlueFlags()
+    : flags_("trireme glue",
+             "Fine-tunes BERT, DistilBERT or RoBERTa on a GLUE task or on rows of your own, evaluates and predicts. "
+             "Takes run_glue's arguments; also a .json file that holds them. `mpirun -n N trireme glue ...` trains on "
+             "N ranks.") {
+  config() = glue_configuration();
+  add_model_and_data();
+  add_training();
+  add_rhythm();
+  flags_.set_footer(
+      "Native options of the groups comm and launch, --model.dropout, --model.recompute, --mesh.tensor, "
+      "--mesh.sequence,\n"
+      "--optim.shard, --run.take-over and others (docs/glue.md) are understood too.\n" +
+      foreign_options_help("glue"));
+}
+
+void GlueFlags::add_strategy(const std::string& names, Rhythm& rhythm, const std::string& help) {
+  std::vector<std::string> words;
+  const char* now = "";
+  for (const auto& [name, strategy] : kStrategies) {
+    words.emplace_back(name);
+    if (strategy == rhythm.strategy) now = name;
+  }
+  choices_.push_back({now, &rhythm.strategy});
+  add_number(names, choices_.back().text, help).one_of(words);
+}
+
+void GlueFlags::add_model_and_data() {
+  GlueOptions& o = options_;
+  RowOptions& rows = o.rows;
+  DataOptions& data = config().data;
+  add_word("model-name-or-path,--model", config().model.init,
+           "Hugging Face folder of the pretrained model, or its name on the hub");
+  add_word("model-revision", revision_,
+           "branch, tag or commit of the model and tokenizer on the hub, as NAME@REVISION says it (default: main)");
+  add_word("tokenizer-name", data.tokenizer, "tokenizer's file or folder (default: the model's)");
+  add_tokenizer_flags(flags_, tokenizer_);
+  add_word("task-name,--task", rows.task, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli or ax");
+  add_word("data-dir", data.dir,
+           "folder of the GLUE files: of all tasks, or of this one (default: fetched from the Hugging Face hub)");
+  add_word("train-file", data.train, "rows of your own, .csv or .json with a column \"label\"");
+  add_word("validation-file", data.validation, "the same for --do-eval");
+  add_word("test-file", data.test, "the same for --do-predict, without labels");
+  flags_
+      .add(
+          "--text-columns", rows.text_columns,
+          "of rows of your own: the column of the text, or two with a comma between for a pair (default: sentence1 and "
+          "sentence2, else the first one or two that hold text, not numbers or names of rows)")
+      .separated_by(',');
+  add_number("label-column", rows.label_column, "of rows of your own: the column of what is to be learned");
+  flags_.add("--csv-separator", separator_, "what is between the fields of a .csv (default: comma; of a .tsv: tab)")
+      .one_of({"comma", "semicolon", "tab", "pipe"});
+  add_number("encoding", rows.encoding, "of rows of your own: " + std::string(kEncodingHelp));
+  add_word("output-dir", config().run.dir, "results, model and checkpoints");
+  add_switch("overwrite-output-dir", config().run.overwrite, "start anew in a folder that holds another run");
+  add_word("resume-from-checkpoint", resume_, "run or step folder; True: what output-dir holds (the default)");
+  add_switch(
+      "ignore-mismatched-sizes", o.renew_head,
+      "a head of another number of classes is made anew also where nothing is trained (with --do-train it always is)");
+  add_switch("do-train", train_, "train on the training rows");
+  add_switch("do-eval", o.evaluate, "evaluate on the validation rows");
+  add_switch("do-predict", o.predict, "predict the test rows");
+  add_number("max-seq-length,--max-length", config().batch.sequence, "ids of a row at most").in_range(1, 1 << 20);
+  add_switch("pad-to-max-length", rows.pad,
+             "compute padding up to --max-seq-length; rows are packed without it otherwise, with the same loss");
+  add_number("max-train-samples", rows.most_train, "first rows only (0: all)").not_negative();
+  add_number("max-eval-samples,--max-val-samples", rows.most_evaluation, "first rows only (0: all)").not_negative();
+  add_number("max-predict-samples,--max-test-samples", rows.most_prediction, "first rows only (0: all)").not_negative();
+}
+
+void GlueFlags::add_training() {
+  GlueOptions& o = options_;
+  OptimOptions& optim = config().optim;
+  add_number("per-device-train-batch-size,--per-gpu-train-batch-size", config().batch.micro,
+             "rows per rank and micro-batch")
+      .in_range(1, 1 << 20);
+  add_number("per-device-eval-batch-size,--per-gpu-eval-batch-size", o.evaluation_batch, "rows per rank")
+      .in_range(1, 1 << 20);
+  add_number(
+      "per-device-max-tokens", o.most_tokens,
+      "ids per rank and micro-batch at most: batches are cut where that many are reached, with the same gradients "
+      "(0: only rows are limited)")
+      .not_negative();
+  add_number("gradient-accumulation-steps", config().batch.accumulation, "micro-batches per step").in_range(1, 1 << 20);
+  add_number("num-train-epochs", o.epochs, "epochs").positive();
+  add_number("max-steps", o.max_steps, "steps instead of epochs (-1: epochs)");
+  add_number("learning-rate", optim.learning_rate, "peak learning rate").not_negative();
+  add_number("weight-decay", optim.weight_decay, "AdamW's, of matrices only").not_negative();
+  add_number("adam-beta1", optim.beta1, "AdamW's").not_negative();
+  add_number("adam-beta2", optim.beta2, "AdamW's").not_negative();
+  add_number("adam-epsilon", optim.epsilon, "AdamW's").positive();
+  add_number("max-grad-norm", optim.clip, "the gradient's norm is clipped to it (0: off)").not_negative();
+  std::vector<std::string> schedules;
+  for (const Schedule& schedule : kSchedules) schedules.emplace_back(schedule.name);
+  add_number("lr-scheduler-type", schedule_, "course of the learning rate").one_of(schedules);
+  add_word(
+      "lr-scheduler-kwargs", kwargs_,
+      "JSON object: num_cycles of cosine_with_restarts, power and lr_end of polynomial, timescale of inverse_sqrt");
+  add_number("warmup-ratio", warmup_ratio_, "share of the steps that warm up").not_negative();
+  add_number("warmup-steps", warmup_steps_, "steps that warm up, instead; below 1: their share").not_negative();
+  add_number("label-smoothing-factor", o.label_smoothing,
+             "what of each label all classes share, in training and in the loss of evaluations, from 0 to 1")
+      .not_negative();
+  add_number("seed", config().run.seed, "of the rows' order, dropout and a new head").not_negative();
+  add_switch("bf16", bf16_, "weights and activations in bf16 over f32 masters");
+}
+
+void GlueFlags::add_rhythm() {
+  GlueOptions& o = options_;
+  add_strategy("logging-strategy", o.logging, "when to log");
+  add_number("logging-steps", o.logging.steps, "steps between log lines; below 1: that share of all steps").positive();
+  add_switch("logging-first-step", o.logging_first_step, "also log the first one");
+  add_strategy("evaluation-strategy,--eval-strategy", o.evaluation, "when to evaluate during training");
+  add_number("eval-steps", o.evaluation.steps,
+             "steps between evaluations; below 1: that share of all steps (0: --logging-steps)")
+      .not_negative();
+  add_strategy("save-strategy", o.saving, "when to write a checkpoint");
+  add_number("save-steps", o.saving.steps, "steps between checkpoints; below 1: that share of all steps").positive();
+  add_number("save-total-limit", config().checkpoint.keep,
+             "newest checkpoints that are kept, beside the best one (0: all)")
+      .not_negative();
+  add_switch(
+      "load-best-model-at-end", config().checkpoint.best,
+      "write, evaluate and predict with the model of the best evaluation during training, not with the last one");
+  add_word("metric-for-best-model", o.best_metric,
+           "which number of an evaluation says which is the best, with or without eval_ (default: loss)");
+  flags_
+      .add("--greater-is-better", greater_, "a greater one is better (default: unless the metric's name ends in loss)")
+      .optional_value("True", "[True|False]");
+  add_number("early-stopping-patience", o.patience,
+             "training ends after so many evaluations in a row that are not better than the best (0: it does not)")
+      .not_negative();
+  add_number("early-stopping-threshold", o.patience_threshold, "by how much one must be better to count for that")
+      .not_negative();
+}
+
+void GlueFlags::check(const GlueOptions& o) const {
+  const DataOptions& files = o.config().data;
+  const std::string& task = o.rows.task;
+  require(!o.config().model.init.empty(), ErrorKind::usage,
+          "--model-name-or-path is missing: the folder of the pretrained model, or its name on the Hugging Face hub");
+  require(!o.config().run.dir.empty(), ErrorKind::usage, "--output-dir is missing: the folder for results");
+  require(o.trains() || o.evaluate || o.predict, ErrorKind::usage,
+          "nothing to do: add --do-train, --do-eval or --do-predict");
+  require(!task.empty() || !files.train.empty() || !files.validation.empty(), ErrorKind::usage,
+          "--task-name is missing, and so are --train-file and --validation-file");
+  require(task.empty() || (files.train.empty() && files.validation.empty() && files.test.empty()), ErrorKind::usage,
+          "--task-name {} has files of its own: remove it, or --train-file, --validation-file and --test-file", task);
+  require(o.config().optim.beta1 < 1 && o.config().optim.beta2 < 1, ErrorKind::usage,
+          "--adam-beta1 and --adam-beta2 must be below 1");
+  require(o.most_tokens == 0 || !o.rows.pad, ErrorKind::usage,
+          "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
+  require(o.epochs <= kMostEpochs, ErrorKind::usage, "--num-train-epochs is {}, expected at most {}", o.epochs,
+          kMostEpochs);
+  require(warmup_ratio_ <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
+          warmup_ratio_);
+  require(o.label_smoothing <= 1, ErrorKind::usage, "--label-smoothing-factor is {}, expected 0 to 1",
+          o.label_smoothing);
+  require(o.rows.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {}, one or two were expected",
+          count_text(o.rows.text_columns.size(), "column"));
+  require(
+      task.empty() || (o.rows.text_columns.empty() && o.rows.label_column == "label" && separator_.empty()),
+      ErrorKind::usage,
+      "--text-columns, --label-column and --csv-separator are for files of your own, and --task-name {} has its own; "
+      "remove them",
+      task);
+  for (const auto& [name, steps] :
+       {std::pair{"logging-steps", o.logging.steps}, std::pair{"save-steps", o.saving.steps},
+        std::pair{"eval-steps", o.evaluation.steps}})
+    require(steps < 1 || steps == std::floor(steps), ErrorKind::usage,
+            "--{} is {}, expected a whole number of steps, or a share of all steps below 1", name, steps);
+  const bool evaluates = o.evaluation.strategy != Strategy::no && o.trains();
+  require(!o.config().checkpoint.best || evaluates, ErrorKind::usage,
+          "--load-best-model-at-end needs evaluations during training: add --eval-strategy epoch or steps");
+  require(o.patience == 0 || (o.config().checkpoint.best && evaluates), ErrorKind::usage,
+          "--early-stopping-patience needs --load-best-model-at-end and --eval-strategy epoch or steps");
+  require(o.patience_threshold == 0 || o.patience > 0, ErrorKind::usage,
+          "--early-stopping-threshold needs --early-stopping-patience");
+  require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");
+}
+
+GlueOptions GlueFlags::read() const {
+  take_switches();
+  if (!resume_.empty() && lower_case(resume_) != "true" && lower_case(resume_) != "none")
+    config().checkpoint.resume = resume_;
+  require(lower_case(config().checkpoint.resume) != "false", ErrorKind::config,
+          "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
+  if (!options_.rows.task.empty()) options_.rows.task = glue_task(options_.rows.task).name;
+  options_.tokenizer_load = load_options(tokenizer_);
+  constexpr std::pair<const char*, char> kSeparators[] = {
+      {"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}, {"pipe", '|'}};
+  for (const auto& [name, character] : kSeparators) {
+    if (separator_ == name) options_.rows.csv_separator = character;
+  }
+  if (!greater_.empty() && lower_case(greater_) != "none")
+    options_.greater_is_better = truth("greater-is-better", greater_);
+  take_schedule();
+  take_kwargs();
+  check(options_);
+  take_revision();
+  return options_;
+}
+
+void GlueFlags::take_switches() const {
+  for (const Switch& s : switches_) *s.target = truth(s.name, s.text);
+  for (const Choice& choice : choices_)
+    *choice.target = std::ranges::find(kStrategies, choice.text, [](const auto& s) { return s.first; })->second;
+  config().evaluation.only = !train_;
+  config().precision.dtype = bf16_ ? DType::bf16 : DType::f32;
+}
+
+void GlueFlags::take_schedule() const {
+  const Schedule& schedule = *std::ranges::find(kSchedules, schedule_, &Schedule::name);
+  OptimOptions& optim = config().optim;
+  options_.schedule_name = schedule.name;
+  optim.schedule = schedule.course;
+  if (schedule.course == RateCourse::polynomial) optim.min_learning_rate = kPolynomialEnd;
+  if (!schedule.warms_up) return;
+  if (warmup_steps_ >= 1)
+    optim.warmup_steps = static_cast<int64_t>(warmup_steps_);
+  else
+    options_.warmup_share = warmup_steps_ > 0 ? warmup_steps_ : warmup_ratio_;
+}
+
+/// Numbers of the schedule that is chosen; those of another one are refused.
+void GlueFlags::take_kwargs() const {
+  if (kwargs_.empty() || lower_case(kwargs_) == "none") return;
+  const Json values = parse_json(kwargs_, "--lr-scheduler-kwargs");
+  require(values.is_object(), ErrorKind::usage, "--lr-scheduler-kwargs is {}, expected a JSON object", kwargs_);
+  struct Known {
+    const char *schedule, *name;
+    double* target;
+    double least;
+  };
+  const Known known[] = {{"cosine_with_restarts", "num_cycles", &config().optim.restarts, 1},
+                         {"polynomial", "power", &config().optim.decay_power, 0},
+                         {"polynomial", "lr_end", &config().optim.min_learning_rate, 0},
+                         {"inverse_sqrt", "timescale", &config().optim.timescale, 0}};
+  for (const auto& [name, value] : values.items()) {
+    const auto* found = std::ranges::find_if(
+        known, [&, &name = name](const Known& k) { return schedule_ == k.schedule && name == k.name; });
+    require(found != std::end(known), ErrorKind::usage, "--lr-scheduler-kwargs: the schedule {} has no \"{}\" here",
+            schedule_, name);
+    require(value.is_number() && value.get<double>() >= found->least, ErrorKind::usage,
+            "--lr-scheduler-kwargs: \"{}\" is {}, expected a number of at least {}", name, dump_valid_json(value),
+            found->least);
+    *found->target = value.get<double>();
+  }
+  require(schedule_ != "polynomial" || config().optim.min_learning_rate < config().optim.learning_rate,
+          ErrorKind::usage, "--lr-scheduler-kwargs: \"lr_end\" is {}, expected less than --learning-rate {}",
+          config().optim.min_learning_rate, config().optim.learning_rate);
+}
+
+/// As run_glue does: of the model and of a tokenizer that is named for itself. "main" is what a name means anyway.
+void GlueFlags::take_revision() const {
+  if (revision_.empty() || revision_ == hub::kMainRevision) return;
+  hub::require_revision(revision_);
+  const auto is_name = [](const std::string& text) {
+    return !std::filesystem::exists(text) && hub::looks_like_name(text);
+  };
+  require(is_name(config().model.init), ErrorKind::usage,
+          "--model-revision {} is a revision on the Hugging Face hub, but --model-name-or-path {} is no name there; "
+          "remove it",
+          revision_, config().model.init);
+  for (std::string* name : {&config().model.init, &config().data.tokenizer}) {
+    if (!is_name(*name)) continue;
+    require(name->find('@') == std::string::npos, ErrorKind::usage,
+            "{} and --model-revision {} both say which revision; remove one of them", *name, revision_);
+    *name += "@" + revision_;
+  }
+}
+
+/// A .json file of arguments as flags.
+std::vector<std::string> from_file(const std::string& path) {
+  std::vector<std::string> words;
+  const Json json = read_json(path);
+  require(json.is_object(), ErrorKind::config, "{}: {}, expected an object of arguments", path, json.type_name());
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
+    require(!value.is_structured(), ErrorKind::config, "{}: \"{}\" is {}, expected text, a number or true or false",
+            path, name, value.type_name());
+    words.push_back(
+        fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : dump_valid_json(value)));
+  }
+  return words;
+}
+
+/// Takes the native options (--group.option) out of the words.
+std::vector<std::string> take_native(std::vector<std::string>& words) {
+  std::vector<std::string> native, rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    if (!name.starts_with("--") || name.find('.') == std::string::npos) {
+      rest.push_back(words[i]);
+      continue;
+    }
+    std::string plain = name.substr(2);
+    std::ranges::replace(plain, '_', '-');
+    const std::string own = in_words_of("glue", plain);
+    require(stays_native(plain), ErrorKind::usage,
+            "{} cannot be given to glue: run_glue's arguments decide about it; {}", name,
+            own == plain ? "`trireme glue --help` lists them" : "use " + own);
+    native.push_back(words[i]);
+    if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
+  }
+  words = std::move(rest);
+  return native;
+}
+
+}  // namespace
+
+std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::ranges::none_of(arguments, asks_help)) return std::nullopt;
+  return GlueFlags().flags().parse({"--help"});
+}
+
+GlueOptions read_glue_flags(std::vector<std::string> arguments) {
+  if (arguments.size() == 1 && arguments[0].ends_with(".json")) arguments = from_file(arguments[0]);
+  const std::vector<std::string> native = take_native(arguments);
+  GlueFlags flags;
+  flags.flags().parse(std::move(arguments));
+  GlueOptions options = flags.read();
+  LoadedConfig given = load_config({}, native);
+  for (const auto& [name, origin] : given.origins) {
+    const Option& option = *schema().find(name);
+    set(options.loaded.config, option, get(given.config, option));
+  }
+  options.loaded.origins = std::move(given.origins);
+  require_runnable(options.loaded);
+  return options;
+}
+
+}  // namespace trireme

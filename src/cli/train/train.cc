@@ -1,0 +1,50 @@
+#include "train/pretraining.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/stop.h"
+#include "cli/command.h"
+#include "cli/train/recipe_command.h"
+#include "config/document.h"
+#include "config/load.h"
+#include "train/start/runnable.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: trireme train CONFIG.yaml... [-d FOLDER] [--option value ...]\n"
+    "       mpirun -n N trireme train CONFIG.yaml... [--option value ...]\n\n"
+    "Trains a model, or goes on with the run in run.dir. Later files win over earlier ones, flags win over files.\n"
+    "Files of other programs are understood too: --dialect gpt-neox, intel-nanogpt, nanogpt (usually recognised).\n"
+    "-d FOLDER is where the files lie; --verbose says of each key without effect why.\n"
+    "--profile N prints where the time of N steps goes and writes RUN/trace.json.\n"
+    "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
+
+LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
+  require(!arguments.empty(), ErrorKind::usage,
+          "train needs a configuration file or options; `trireme train --help` explains them");
+  const ConfigWords words = split_words(arguments);
+  LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
+  require_runnable(loaded);
+  if (words.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
+  return loaded;
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
+int run_train(std::vector<std::string> arguments) {
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::ranges::any_of(arguments, asks_help)) {
+    fmt::print("{}{}", kUsage, options_help());
+    return 0;
+  }
+  return run_recipe(arguments, [](const auto& words) { return pretraining(read_arguments(words)); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,126 @@
+#include "train/start/facts.h"
+
+#include <fmt/ranges.h>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "checkpoint/snapshot/checkpoint.h"
+#include "model/mesh_layout.h"
+#include "train/machine.h"
+
+namespace trireme {
+namespace {
+
+std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
+
+const char* describe_shared(ShardChoice shard) {
+  switch (shard) {
+    case ShardChoice::gradients:
+      return "the gradients and of what the optimizer remembers; one whose weights differ ends the run, because no "
+             "other "
+             "has its part";
+    case ShardChoice::parameters:
+      return "the weights, the gradients and what the optimizer remembers; a layer's weights come from the others when "
+             "it computes";
+    default:
+      return "what the optimizer remembers; one whose weights differ ends the run, because no other has its part";
+  }
+}
+
+const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
+
+std::string measured_how(const PeakRate& peak) {
+  if (!peak.is_measured()) return "log.peak-tflops";
+  std::string text = "a large matrix product, just measured";
+  if (peak.taken() >= 0.1)
+    text += fmt::format("; other programs had {:.0f} % of the processors meanwhile", 1e2 * peak.taken());
+  return text;
+}
+
+}  // namespace
+
+std::string describe_exchange(const RunPlan& plan) {
+  const HostMap hosts = plan.rank.hosts.of(replicas_of(plan.mesh, plan.rank.rank));
+  const int per_host = hosts.ranks_per_host();
+  if (!plan.trains || hosts.hosts() <= 1 || per_host <= 1) return "";
+  const double ways = plan.config().optim.shard == ShardChoice::none ? 2 : 1;  // there, and the sums back
+  const double array =
+      static_cast<double>(plan.table->flat_count()) * static_cast<double>(size_of(plan.config().comm.wire));
+  const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
+  const bool is_first = plan.config().comm.reduce == ReduceOrder::hosts;
+  return fmt::format(
+      "{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, {} {:.1f} MB "
+      "with --comm.reduce {}{}",
+      (is_first ? first : flat) / 1e6, is_first ? "instead of" : "but", (is_first ? flat : first) / 1e6,
+      is_first ? "flat" : "hosts", is_first ? "" : ", which is faster where the network is the limit");
+}
+
+void require_memory(const RunPlan& plan, const RankContext& rank) {
+  const MemoryPlan& memory = plan.memory;
+  const uint64_t available = available_memory(rank.local_size());
+  require(memory.total() <= available, ErrorKind::config,
+          "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), but each of the "
+          "{} on {} can have {}; lower batch.micro ({} now), batch.sequence or the model, or use fewer ranks per host",
+          gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
+          gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
+          count_text(rank.local_size(), "rank"), rank.host, gigabytes(available),
+          count_text(plan.step.micro_sequences, "row"));
+}
+
+RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak) {
+  const MemoryPlan& memory = setup.memory;
+  const Spec& s = setup.spec;
+  const BatchShape& b = setup.batch;
+  RunFacts facts;
+  const auto add = [&](const char* name, std::string value) { facts.emplace_back(name, std::move(value)); };
+  add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
+                           static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
+                           count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
+  add("data",
+      fmt::format("{} ({}){}", setup.train->name(), count_text(setup.train->tokens(), "token"),
+                  setup.validation ? fmt::format(", validation {} ({})", setup.validation->name(),
+                                                 count_text(setup.validation->tokens(), "token"))
+                                   : "") +
+          (setup.test ? fmt::format(", test {} ({})", setup.test->name(), count_text(setup.test->tokens(), "token"))
+                      : ""));
+  if (s.head == HeadKind::masked_language_model)
+    add("masking", fmt::format("{:.3g} % of the tokens are to be found (8 of 10 masked, 1 another token, 1 as it is), "
+                               "{}",
+                               1e2 * setup.config().data.mask_rate,
+                               setup.config().data.whole_words ? "whole words" : "each by itself"));
+  if (setup.config().data.mask_end_of_text) add("masking", "what follows the end of a document counts in no loss");
+  add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
+                           count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
+                           count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
+  add("precision", std::string(name_of(setup.dtype)));
+  if (setup.mesh.tensor * setup.mesh.pipeline > 1) {
+    std::vector<std::string> stages(static_cast<size_t>(setup.mesh.pipeline));
+    const std::vector<ModelPart> parts = stages_of(s, setup.mesh);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::string& stage = stages[i % stages.size()];
+      stage += fmt::format("{}{}{}{}", stage.empty() ? "" : ", ", parts[i].embedding ? "embedding + " : "",
+                           count_text(parts[i].layers(), "layer"), parts[i].head ? " + head" : "");
+    }
+    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
+                            setup.mesh.pipeline, fmt::join(stages, " | "),
+                            setup.shape.shares_rows ? "; tensor ranks share the rows between layers" : ""));
+  }
+  if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
+    add("sharded", fmt::format("each of {} keeps its part of {}", count_text(setup.mesh.data, "data rank"),
+                               describe_shared(setup.config().optim.shard)));
+  if (const std::string exchange = describe_exchange(setup); !exchange.empty()) add("exchange", exchange);
+  add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
+  add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
+                         count_text(rank.threads, "thread")));
+  add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
+                            gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
+                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
+                            gigabytes(memory.snapshot)));
+  add("mfu",
+      fmt::format("the share of {:.1f} GFLOP/s ({}, all ranks together) that the model's arithmetic reaches: {:.1f} "
+                  "MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence)",
+                  peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, b.sequence) / 1e6));
+  return facts;
+}
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+#include "train/start/optim_options.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
+namespace trireme {
+
+RateSchedule schedule_of(const Config& config) {
+  const OptimOptions& o = config.optim;
+  const int64_t decay = o.decay_steps > 0 ? o.decay_steps : config.run.steps;
+  const double warmup =
+      o.warmup_fraction > 0 ? o.warmup_fraction * static_cast<double>(decay) : static_cast<double>(o.warmup_steps);
+  return {.course = o.schedule,
+          .peak = o.learning_rate,
+          .minimum = o.min_learning_rate,
+          .warmup_steps = warmup,
+          .decay_steps = decay,
+          .form = o.schedule_form,
+          .power = o.decay_power,
+          .restarts = o.restarts,
+          .timescale = o.timescale};
+}
+
+OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,
+                                   std::vector<int> exchange_cores) {
+  const OptimOptions& o = config.optim;
+  OptimizerOptions options;
+  options.adamw.beta1 = static_cast<float>(o.beta1);
+  options.adamw.beta2 = static_cast<float>(o.beta2);
+  options.adamw.epsilon = static_cast<float>(o.epsilon);
+  options.adamw.weight_decay = static_cast<float>(o.weight_decay);
+  options.decay_all = o.decay_all;
+  options.clip = o.clip;
+  options.shard = o.shard;
+  options.wire = config.comm.wire;
+  options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
+  options.one_host = hosts.hosts() == 1;
+  if (config.comm.reduce == ReduceOrder::hosts) options.hosts = hosts.of(replicas_of(mesh, rank));
+  options.shard_group = o.shard_group;
+  options.exchange_cores = std::move(exchange_cores);
+  return options;
+}
+
+void require_hosts(const Config& config, const MeshShape& mesh, const HostMap& hosts) {
+  if (config.comm.reduce != ReduceOrder::hosts) return;
+  for (int rank = 0; rank < hosts.ranks(); ++rank) {
+    if (place_of(mesh, rank).data != 0) continue;
+    const HostMap data = hosts.of(replicas_of(mesh, rank));
+    std::vector<size_t> counts;
+    for (int host = 0; host < data.hosts(); ++host) counts.push_back(data.ranks_on(host).size());
+    require(data.ranks_per_host() > 0, ErrorKind::config,
+            "comm.reduce is hosts, which needs as many data ranks on every host, and {} hosts have {} of the {} that "
+            "hold the same as rank {}; start as many ranks on every host, or set --comm.reduce flat",
+            data.hosts(), fmt::join(counts, ", "), data.ranks(), rank);
+    require(config.optim.shard_group != ShardGroup::host || data.ranks_per_host() > 1, ErrorKind::config,
+            "optim.shard-group is host, and every host has one data rank, which has nobody to share with; start more "
+            "ranks per host, or set --optim.shard-group all");
+  }
+}
+
+}  // namespace trireme

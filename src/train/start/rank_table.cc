@@ -1,0 +1,152 @@
+#include "train/start/rank_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "checkpoint/model_folder.h"
+#include "model/mesh_layout.h"
+#include "model/model_options.h"
+#include "model/pipeline_order.h"
+#include "model/presets.h"
+#include "text/tokenizer.h"
+#include "train/start/data_setup.h"
+#include "train/start/facts.h"
+#include "train/start/optim_options.h"
+#include "train/start/resolve_ranks.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kMostLines = 64;
+
+namespace fs = std::filesystem;
+
+/// Ids of the model's vocabulary where no option says it: of the data or the tokenizer where they are here, else of the
+/// preset; 0: not known.
+int64_t likely_vocabulary(const Config& config) {
+  DataOptions data = config.data;
+  const bool tokenizer =
+      !data.tokenizer.empty() && (data.tokenizer == kCharLevelTokenizer || fs::exists(data.tokenizer));
+  if (!tokenizer) data.tokenizer = data.merges = "";  // nothing is fetched for a plan
+  if (tokenizer || (!data.dir.empty() && fs::exists(data.dir)) || fs::exists(data.train + ".idx")) {
+    if (const int64_t found = vocabulary_of_data(data, find_tokenizer(data)); found > 0) return found;
+  }
+  return config.model.preset.empty() ? 0 : preset(config.model.preset).spec.vocabulary;
+}
+
+/// Nothing: not known here.
+std::optional<Spec> model_of(const LoadedConfig& loaded) {
+  const ModelOptions& model = loaded.config.model;
+  if (!model.init.empty() && model.init != "scratch") {
+    if (!fs::exists(model.init)) return {};
+    return with_given_options(open_model(model.init).spec, loaded);
+  }
+  const int64_t vocabulary = likely_vocabulary(loaded.config);
+  if (model.vocabulary == 0 && vocabulary == 0) return {};
+  return spec_from_options(loaded, vocabulary);
+}
+
+/// The model as far as its layout depends on it; nothing where a folder that is not here says what it is.
+std::optional<Spec> shape_of(const LoadedConfig& loaded) {
+  const std::string& init = loaded.config.model.init;
+  if (!init.empty() && init != "scratch" && !fs::exists(init)) return {};
+  const std::optional<Spec> known = model_of(loaded);
+  return known ? known : spec_from_options(loaded, 1);
+}
+
+std::string parts_of(const Layout& layout) {
+  if (!layout.chunks.empty()) {
+    std::vector<std::string> parts;
+    for (const ModelPart& part : layout.chunks) parts.push_back(parts_of(Layout{part, 0, 1, {}}));
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+  const ModelPart& part = layout.part;
+  const std::string layers = part.layers() == 1 ? fmt::format("layer {}", part.first_layer)
+                                                : fmt::format("layers {} to {}", part.first_layer, part.last_layer - 1);
+  return fmt::format("{}{}{}", part.embedding ? "embedding, " : "", layers, part.head ? ", head" : "");
+}
+
+std::string held_by(const Layout& layout) {
+  return parts_of(layout) + (layout.tensor_size > 1 ? fmt::format(" (1/{} of each)", layout.tensor_size) : "");
+}
+
+std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
+
+/// The ranks in order, as many on each host.
+HostMap even_hosts(int ranks, int hosts) {
+  require(ranks % hosts == 0, ErrorKind::config, "--ranks {} cannot be spread evenly over --hosts {}", ranks, hosts);
+  std::vector<int> host_of(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) host_of[static_cast<size_t>(rank)] = rank / (ranks / hosts);
+  return HostMap(host_of);
+}
+
+}  // namespace
+
+void require_mesh(const LoadedConfig& loaded) {
+  MeshOptions options = loaded.config.mesh;
+  options.data = 1;
+  const MeshShape mesh = mesh_of(options, static_cast<int>(options.tensor * options.pipeline), "mesh");
+  if (const std::optional<Spec> spec = shape_of(loaded)) layout_of(with_rows_for(*spec, mesh.tensor), mesh, 0);
+}
+
+std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
+  const Config& config = loaded.config;
+  const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
+  const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
+  require_hosts(config, mesh, host_map);
+  require_mesh(loaded);
+  pipeline_order(0, mesh.pipeline, mesh.chunks,
+                 config.batch.accumulation);  // refuses a step that cannot be interleaved
+  const std::optional<Spec> spec = model_of(loaded);
+  if (!spec)
+    return fmt::format(
+        "# {}: data {} x tensor {} x pipeline {}. What each of them holds is not known, because the size of the "
+        "vocabulary is not: set model.vocabulary, model.preset, or a data.dir or model.init that is here.\n",
+        count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
+  RunPlan plan;
+  plan.loaded = loaded;
+  plan.spec = with_rows_for(*spec, mesh.tensor);
+  plan.mesh = mesh;
+  const Backend backend = make_backend();
+  size_t holds = 41;  // columns, or as many as the longest needs
+  for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
+  std::string text = fmt::format(
+      "# {}: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"
+      "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
+      count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline,
+      hosts > 0 ? fmt::format("{} per host", count_text(ranks / hosts, "rank")) : "one host per rank", "rank", "data",
+      "tensor", "pipeline", "holds", holds, "memory", "state", "activations");
+  const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
+  std::string exchange;  // of the first rank
+  for (int rank = 0; rank < ranks; rank += group) {
+    const MeshPlace place = place_of(mesh, rank);
+    const int64_t sequence = config.batch.sequence == 0 ? spec->context : config.batch.sequence;
+    const PlannedRank planned{.rank = rank, .threads = 1, .hosts = host_map};
+    plan_rank(plan, config,
+              step_size({.global = config.batch.global,
+                         .micro_batches = config.batch.accumulation,
+                         .sequence = sequence,
+                         .ranks = static_cast<int>(mesh.data),
+                         .rank = place.data}),
+              planned);
+    plan_memory(plan, *backend.ops);
+    const MemoryPlan& memory = plan.memory;
+    const Layout& held = plan.table->layout();
+    if (rank == 0) exchange = describe_exchange(plan);
+    const auto range = [&](int64_t first, int64_t count) {
+      return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
+    };
+    text += fmt::format("# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n", range(rank, group),
+                        range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(held),
+                        holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
+  }
+  return exchange.empty() ? text : text + "# " + exchange + "\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+#include "train/start/resolve_ranks.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "config/validate.h"
+
+namespace trireme {
+namespace {
+
+void settle(LoadedConfig& loaded, const char* option, int64_t& field, int64_t value, const std::string& origin) {
+  if (field == value) return;
+  field = value;
+  loaded.origins[option] = {origin, 0, kDefaultLayer};
+}
+
+}  // namespace
+
+MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source) {
+  MeshShape mesh = resolve_mesh({options.data, options.tensor, options.pipeline}, ranks, source);
+  mesh.chunks = options.chunks;
+  require(!options.sequence || mesh.tensor > 1, ErrorKind::config,
+          "mesh.sequence shares rows among the ranks that split a layer, but mesh.tensor is 1, so none does; set "
+          "--mesh.tensor 2 or more, or --mesh.sequence false");
+  std::istringstream words(options.stages);
+  for (std::string word; std::getline(words, word, ',');) {
+    const Value value = resolve_plain(word);
+    const auto* layers = std::get_if<int64_t>(&value);
+    require(layers, ErrorKind::config, "mesh.stages is \"{}\", expected layers of each stage, like 8,4",
+            options.stages);
+    mesh.stages.push_back(*layers);
+  }
+  return mesh;
+}
+
+void resolve_for_ranks(LoadedConfig& loaded, int ranks) {
+  MeshOptions& mesh = loaded.config.mesh;
+  const MeshShape shape = mesh_of(mesh, ranks, "--ranks");
+  settle(loaded, "mesh.data", mesh.data, shape.data, count_text(ranks, "rank"));
+  BatchOptions& batch = loaded.config.batch;
+  const BatchPlan plan = plan_batch(loaded, static_cast<int>(shape.data));
+  const std::string product = fmt::format("{}, {} x {}", loaded.where("batch.per-rank"), batch.per_rank,
+                                          count_text(shape.data, "data-parallel rank"));
+  settle(loaded, "batch.global", batch.global, plan.global, product);
+  if (batch.per_rank > 0) {  // said by global now
+    batch.per_rank = 0;
+    loaded.origins.erase("batch.per-rank");
+  }
+  const std::string rest = fmt::format("{} on each of {}", count_text(plan.per_rank, "sequence"),
+                                       count_text(shape.data, "data-parallel rank"));
+  settle(loaded, "batch.micro", batch.micro, plan.micro, rest);
+  settle(loaded, "batch.accumulation", batch.accumulation, plan.accumulation, rest);
+}
+
+}  // namespace trireme

@@ -1,0 +1,273 @@
+#include "train/start/resume.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/run_folder/run_steps.h"
+#include "checkpoint/spec_json.h"
+#include "comm/agreement.h"
+#include "config/document.h"
+#include "hub/place.h"
+#include "model/model_options.h"
+#include "model/presets.h"
+#include "text/tokenizer.h"
+#include "train/start/local_resume.h"
+
+namespace trireme {
+namespace {
+
+/// One thing that a start has different from its checkpoint.
+struct Difference {
+  std::string what, then, now;
+  const char* allow;  ///< the flag that accepts it; nullptr: a run cannot go on with it
+  bool allowed = false;
+};
+
+using Differences = std::vector<Difference>;
+
+/// "batch.per-rank (intel.yaml:12)": a dialect's user knows the option by the place that set it.
+std::string option_of(const LoadedConfig& loaded, const char* name) {
+  return loaded.dialect != "native" && loaded.given(name) ? loaded.where(name) : name;
+}
+
+bool names_a_model(const std::string& init) { return !init.empty() && init != "scratch"; }
+
+/// Nothing where the model is gone, which a resume can do without.
+std::optional<Spec> spec_of_named_model(const std::string& init) {
+  const bool here =
+      hub::still_to_fetch({.model = init}).empty() && std::filesystem::exists(hub::place_of_model(init).path);
+  if (here) return open_model(init).spec;
+  log::write_once(log::Level::warning, fmt::format("model.init is {}, which is not there: the model is not compared "
+                                                   "with it, the weights are those of the checkpoint",
+                                                   init));
+  return {};
+}
+
+/// The checkpoint's model with everything that this start says about it: a preset, a folder other than the one that the
+/// run began with, single options.
+Spec wanted_model(const Setup& setup, const Config& then) {
+  const Spec& found = setup.resume->facts.spec;
+  const ModelOptions& m = setup.config().model;
+  Spec wanted = found;
+  if (!m.preset.empty()) {
+    wanted = preset(m.preset).spec;
+    wanted.vocabulary = found.vocabulary;
+  } else if (names_a_model(m.init) && m.init != then.model.init) {
+    if (const std::optional<Spec> named = spec_of_named_model(m.init)) wanted = *named;
+  }
+  wanted = with_given_options(wanted, setup.loaded);
+  if (setup.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
+  wanted.vocabulary_rows = found.vocabulary_rows;
+  wanted.embedding_dropout = found.embedding_dropout;
+  wanted.attention_dropout = found.attention_dropout;
+  wanted.residual_dropout = found.residual_dropout;
+  return wanted;
+}
+
+/// Each by the option that it comes from.
+void compare_biases(const Setup& setup, const Biases& found, const Biases& wanted, Differences& out) {
+  const struct {
+    const char* option;
+    bool found, wanted;
+  } all[] = {{"model.qkv-bias", found.qkv, wanted.qkv},
+             {"model.attention-out-bias", found.attention_out, wanted.attention_out},
+             {"model.mlp-in-bias", found.mlp_in, wanted.mlp_in},
+             {"model.mlp-out-bias", found.mlp_out, wanted.mlp_out},
+             {"model.norm-bias", found.norm, wanted.norm}};
+  bool told = false;
+  for (const auto& bias : all) {
+    if (bias.found == bias.wanted) continue;
+    const bool single = setup.loaded.origins.contains(bias.option);
+    if (!single && std::exchange(told, true)) continue;
+    out.push_back({option_of(setup.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
+                   fmt::format("{}", bias.wanted), nullptr});
+  }
+}
+
+/// The option that a field of the model comes from, or the field's own name where there is none.
+std::string option_of_field(const LoadedConfig& loaded, const std::string& field) {
+  if (field == "rotary_dims") return option_of(loaded, "model.rotary-fraction");
+  std::string name = field;
+  std::ranges::replace(name, '_', '-');
+  static const Json options = to_json(Config());
+  return options["model"].contains(name) ? option_of(loaded, ("model." + name).c_str()) : field;
+}
+
+void compare_models(const Setup& setup, const Config& then, Differences& out) {
+  const Spec& found = setup.resume->facts.spec;
+  const Spec wanted = wanted_model(setup, then);
+  const bool same_head_width = found.heads == wanted.heads && found.width == wanted.width;
+  for (auto& [field, before, now] : spec_differences(found, wanted)) {
+    if (field.ends_with("_bias")) continue;
+    if (field == "rotary_dims") {
+      if (!same_head_width) continue;  // it follows
+      before += fmt::format(" of {} values", found.head_dim());
+      now += fmt::format(" of {} values", wanted.head_dim());
+    }
+    out.push_back({option_of_field(setup.loaded, field), before, now, nullptr});
+  }
+  const ModelOptions& m = setup.config().model;
+  compare_biases(setup, found.biases, wanted.biases, out);
+  if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
+    log::info("model.init is {} now and was \"{}\": without effect, the weights are those of the checkpoint", m.init,
+              then.model.init);
+}
+
+/// The same tokenizer can be written in several ways.
+bool same_tokenizer(const std::string& a, const std::string& b) {
+  if (a == b || a.empty() || b.empty()) return true;
+  return tokenizer_from_json(a, "the checkpoint's tokenizer.json")->json() ==
+         tokenizer_from_json(b, "the data's tokenizer.json")->json();
+}
+
+std::string digest(const std::string& text) { return hex64(xxh3(std::as_bytes(std::span(text)))); }
+
+void compare_tokenizers(const Setup& setup, Differences& out) {
+  const std::string& then = setup.resume->facts.tokenizer_json;
+  if (same_tokenizer(then, setup.tokenizer_json)) return;
+  out.push_back({"tokenizer.json", "XXH3 " + digest(then), "XXH3 " + digest(setup.tokenizer_json),
+                 "checkpoint.allow-other-tokenizer", setup.config().checkpoint.allow_other_tokenizer});
+}
+
+void compare_batches(const Setup& setup, const Config& then, Differences& out) {
+  const auto compare = [&](const char* name, int64_t before, int64_t now) {
+    if (before != now)
+      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now),
+                     "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
+  };
+  // On another number of ranks another batch.per-rank may be the same batch.
+  if (then.batch.global != setup.batch.global && then.batch.per_rank > 0 && setup.config().batch.per_rank > 0)
+    compare("batch.per-rank", then.batch.per_rank, setup.config().batch.per_rank);
+  const int64_t sequence = then.batch.sequence > 0 ? then.batch.sequence : setup.resume->facts.spec.context;
+  compare("batch.global", then.batch.global, setup.batch.global);
+  compare("batch.sequence", sequence, setup.batch.sequence);
+}
+
+std::string describe(const std::vector<DataFileFact>& files, size_t i) {
+  if (i >= files.size()) return "none";
+  return fmt::format("{} ({} bytes, XXH3 {})", files[i].path, files[i].bytes, files[i].hash);
+}
+
+/// Files may move; their bytes may not change.
+void compare_data(const Setup& setup, const Config& then, Differences& out) {
+  const auto& before = setup.resume->facts.data_files;
+  const auto& now = setup.data_files;
+  const bool allowed = setup.config().checkpoint.allow_other_data;
+  constexpr const char* kFlag = "checkpoint.allow-other-data";
+  const bool known = setup.resume->origin == CheckpointOrigin::trireme;
+  if (!known)
+    log::info("{} does not say which data it was trained on: sample {} of data.train comes next", setup.resume->path,
+              setup.resume->facts.progress.samples);
+  for (size_t i = 0; known && i < std::max(before.size(), now.size()); ++i) {
+    const bool same =
+        i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
+    if (!same)
+      out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
+  }
+  const DataOptions &masks = then.data, &masks_now = setup.config().data;
+  if (masks.mask_rate != masks_now.mask_rate)
+    out.push_back(
+        {"data.mask-rate", fmt::format("{}", masks.mask_rate), fmt::format("{}", masks_now.mask_rate), kFlag, allowed});
+  if (masks.whole_words != masks_now.whole_words)
+    out.push_back({"data.whole-words", fmt::format("{}", masks.whole_words), fmt::format("{}", masks_now.whole_words),
+                   kFlag, allowed});
+  if (masks.mask_end_of_text != masks_now.mask_end_of_text)
+    out.push_back({"data.mask-end-of-text", fmt::format("{}", masks.mask_end_of_text),
+                   fmt::format("{}", masks_now.mask_end_of_text), kFlag, allowed});
+  if (then.run.seed != setup.config().run.seed && (known || setup.loaded.origins.contains("run.seed")))
+    out.push_back(
+        {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});
+}
+
+std::string table(const Differences& differences) {
+  std::vector<std::string> lines;
+  size_t what = 0, then = std::string_view("in the checkpoint").size(), now = std::string_view("now").size();
+  for (const Difference& d : differences) {
+    what = std::max(what, d.what.size());
+    then = std::max(then, d.then.size());
+    now = std::max(now, d.now.size());
+  }
+  lines.push_back(
+      fmt::format("  {:<{}}  {:<{}}  {:<{}}  to go on all the same", "", what, "in the checkpoint", then, "now", now));
+  for (const Difference& d : differences) {
+    const std::string fix = d.allow ? fmt::format("--{}", d.allow) : "not possible: another model";
+    lines.push_back(fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", d.what, what, d.then, then, d.now, now, fix));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+/// Rank 0: the folder to go on from. Deletes the steps of a folder that is to be overwritten.
+std::string look_for_resume(const Config& config, const std::optional<LocalNote>& note) {
+  if (config.checkpoint.resume == "auto") {
+    const auto folder = find_resumable(config.run.dir);
+    return folder ? folder->path : std::string();
+  }
+  if (config.checkpoint.resume != "none") return open_checkpoint(config.checkpoint.resume).path;
+  const std::vector<int64_t> steps = list_steps(config.run.dir);
+  require((steps.empty() && (!note || note->step < 0)) || config.run.overwrite, ErrorKind::config,
+          "{} already holds checkpoints; to go on from them leave checkpoint.resume at auto, to delete them and "
+          "start anew add --run.overwrite",
+          config.run.dir);
+  for (const int64_t step : steps) remove_folder(config.run.dir, step_name(step));
+  forget_steps(config.run.dir);
+  return {};
+}
+
+}  // namespace
+
+ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars) {
+  const Config& config = loaded.config;
+  const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
+  if (note && config.checkpoint.resume == "auto") {
+    if (const auto found = find_on_both_sides(config, *note, scalars)) return *found;
+  }
+  std::string found;
+  together(scalars, [&] {
+    if (scalars.rank() == 0) found = look_for_resume(config, note);
+  });
+  if (note && config.checkpoint.resume == "none") {
+    remove_local_folder(note->folder);
+    if (scalars.rank() == 0) forget_local_note(config.run.dir);
+  }
+  return {scalars.broadcast(found), {}};
+}
+
+Config resumed_config(const CheckpointFolder& folder) {
+  return config_from_json(parse_json(folder.facts.config_json, folder.path), folder.path);
+}
+
+void check_resume(const Setup& setup) {
+  const RunCounters& p = setup.resume->facts.progress;
+  log::info("RESUMING from {}: {} and {} are done{}", setup.resume->path, count_text(p.step, "step"),
+            count_text(p.samples, "sample"),
+            std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
+  const Config then = resumed_config(*setup.resume);
+  Differences differences;
+  compare_models(setup, then, differences);
+  compare_tokenizers(setup, differences);
+  compare_batches(setup, then, differences);
+  compare_data(setup, then, differences);
+  for (const Difference& d : differences) {
+    if (d.allowed)
+      log::write_once(log::Level::warning,
+                      fmt::format("{} changes with this start from {} to {}", d.what, d.then, d.now));
+  }
+  std::erase_if(differences, [](const Difference& d) { return d.allowed; });
+  require(differences.empty(), ErrorKind::config,
+          "{} belongs to another training than this start asks for:\n{}\nask for the same, or start a new run in "
+          "another run.dir",
+          setup.resume->path, table(differences));
+}
+
+}  // namespace trireme

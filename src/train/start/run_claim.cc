@@ -1,0 +1,120 @@
+#include "train/start/run_claim.h"
+
+#include <fmt/ranges.h>
+
+#include <exception>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kKilled = 137;  // what shells say of SIGKILL
+
+}  // namespace
+
+RunClaim::RunClaim(const Config& config, const Process& process, PeerWatch& peers)
+    : dir_(config.run.dir), process_(process), peers_(peers) {
+  if (process.rank() != 0) return;
+  lock_.emplace(dir_, this_owner(), config.run.take_over);
+  before_ = ended_run(dir_);
+  reserve_.emplace(dir_);
+  const RunStatus running = of_this_rank({.state = RunState::running,
+                                          .message = fmt::format("process {}", this_owner().pid),
+                                          .control = fmt::format("{}", fmt::join(peers.addresses(), ","))});
+  write_status(dir_, running);
+  const auto killed = [&](int code, std::string message) {
+    return status_text(
+        of_this_rank({.state = RunState::killed, .code = code, .step = -1, .message = std::move(message)}));
+  };
+  guard_.emplace(
+      dir_,
+      RunGuard::Texts{
+          .running = status_text(running),
+          .killed = killed(kKilled,
+                           "ended without a word, as by kill -9 or for want of memory; start again to go on "
+                           "from the last checkpoint"),
+          .stopping = killed(exit_code(ErrorKind::stopped),
+                             "a stop was asked for, and the process was ended before it had saved; start again to go "
+                             "on from the last checkpoint")});
+  status_server_.emplace(
+      config, process, [this](const RunStatus& status) { return end_now(status); },
+      [&process, &peers] {
+        peers.dismiss();  // to leave at once is no loss of a rank
+        process.abort(exit_code(ErrorKind::stopped));
+      });
+}
+
+void RunClaim::check() const {
+  if (lock_) lock_->check();
+}
+
+std::optional<StopRequest> RunClaim::stop_request() const {
+  const auto asked = status_server_ ? status_server_->stop_request() : std::nullopt;
+  return asked ? asked : peers_.stop_request();
+}
+
+bool RunClaim::end(RunStatus status) {
+  status = of_this_rank(std::move(status));
+  if (status.state == RunState::stopped) status.requeue = !stop_request().value_or(StopRequest()).stays_stopped;
+  const bool restores = before_ && status.code != 0;
+  try {
+    check();
+  } catch (const Error&) {
+    return false;  // what the folder says is its new owner's business
+  }
+  try {
+    if (restores)
+      restore();
+    else if (reserve_)
+      reserve_->write(status);
+    else
+      write_status(dir_, status);
+    if (guard_) guard_->dismiss();
+    if (status_server_) status_server_->end(status);
+    return !restores;
+  } catch (const std::exception& e) {
+    log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code
+    return false;
+  }
+}
+
+/// Beside the main thread, which may hang.
+bool RunClaim::end_now(const RunStatus& status) const {
+  try {
+    check();
+    write_status(dir_, of_this_rank(status));
+    return true;
+  } catch (const Error& e) {
+    log::error("{}", e.what());
+    return false;
+  }
+}
+
+/// Nothing where the last run was killed: then a failure is news.
+std::optional<RunClaim::Before> RunClaim::ended_run(const std::string& run_dir) {
+  try {
+    const std::string path = status_path(run_dir);
+    if (!std::filesystem::exists(path) || read_status(run_dir).state == RunState::running) return {};
+    return Before{read_text(path, kMostStatusBytes), std::filesystem::last_write_time(path)};
+  } catch (const std::exception&) {
+    return {};  // no status that anybody could read
+  }
+}
+
+RunStatus RunClaim::of_this_rank(RunStatus status) const {
+  status.rank = process_.rank();
+  status.host = process_.host();
+  return status;
+}
+
+/// With its time, by which launchers tell an old status from one of their own job.
+void RunClaim::restore() const {
+  const std::string path = status_path(dir_);
+  write_text(path, before_->text);
+  std::filesystem::last_write_time(path, before_->time);
+}
+
+}  // namespace trireme

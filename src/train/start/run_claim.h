@@ -1,0 +1,57 @@
+#pragma once
+// This rank's claim on the run folder: its lock, what RUN/status.json says of the run
+// (checkpoint/run_folder/run_status.h), and where it answers meanwhile (train/start/job_status_server.h).
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/run_folder/run_lock.h"
+#include "checkpoint/run_folder/run_status.h"
+#include "comm/process.h"
+#include "config/config.h"
+#include "train/guard/peer_watch.h"
+#include "train/start/job_status_server.h"
+#include "train/start/run_guard.h"
+
+namespace trireme {
+
+class RunClaim {
+ public:
+  /// Rank 0 takes the lock, writes that the run goes on and where its control channel is, and answers from now on.
+  /// Borrows process and peers. Throws Error::locked, Error::io.
+  RunClaim(const Config& config, const Process& process, PeerWatch& peers);
+  /// Throws Error::locked when another job took the folder over meanwhile.
+  void check() const;
+  /// One that came by other means than a signal; nothing before, and on ranks other than 0.
+  std::optional<StopRequest> stop_request() const;
+  /// The start succeeded: from here on the run is another one than the folder told of before.
+  void begin() { before_.reset(); }
+  /// The run ends on this rank. A start that fails before begin() leaves what the folder tells of an ended run. A
+  /// status that cannot be written gives a warning; none is written into a folder that another job has taken over.
+  /// Whether the folder tells the status.
+  bool end(RunStatus status);
+
+ private:
+  /// What a file said, and when it was written.
+  struct Before {
+    std::string text;
+    std::filesystem::file_time_type time;
+  };
+  static std::optional<Before> ended_run(const std::string& run_dir);
+  RunStatus of_this_rank(RunStatus status) const;
+  bool end_now(const RunStatus& status) const;
+  void restore() const;
+
+  std::string dir_;
+  const Process& process_;
+  PeerWatch& peers_;
+  std::optional<RunLock> lock_;
+  std::optional<Before> before_;
+  std::optional<StatusReserve> reserve_;
+  std::optional<RunGuard> guard_;
+  std::optional<JobStatusServer> status_server_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+#include "train/start/run_end.h"
+
+#include <cstdlib>
+#include <exception>
+
+#include "base/error.h"
+#include "base/launch_variables.h"
+#include "base/log.h"
+#include "checkpoint/run_folder/run_control.h"
+#include "comm/agreement.h"
+
+namespace trireme {
+namespace {
+
+RunStatus status_of(const Error& error) {
+  return {.state = error.kind() == ErrorKind::stopped ? RunState::stopped : RunState::failed,
+          .code = exit_code(error.kind()),
+          .step = -1,
+          .message = error.what()};
+}
+
+/// Starters take seconds and many words over a code that is not 0; a launch knows from the run folder how its ranks
+/// ended. told: this rank has written what it had to write there.
+int code_for_starter(bool told) {
+  const bool launch_reads = std::getenv(kLaunchPlaceVariable) != nullptr;
+  return told && launch_reads ? 0 : exit_code(ErrorKind::stopped);
+}
+
+}  // namespace
+
+int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,
+               const std::function<RunEnd()>& work) {
+  try {
+    const RunEnd end = work();
+    bool told = claim.has_value();
+    if (claim && process.rank() == 0)
+      told =
+          claim->end({.state = end.code == 0 ? RunState::done : RunState::stopped, .code = end.code, .step = end.step});
+    return end.code == 0 ? 0 : code_for_starter(told);
+  } catch (const CommonError& e) {
+    bool told = claim.has_value();
+    if (claim && process.rank() == 0) told = claim->end(status_of(e));
+    if (e.kind() != ErrorKind::stopped) throw;
+    log::write_once(log::Level::info, e.what());
+    return code_for_starter(told);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
+    if (claim) claim->end(status_of(e));
+    throw;
+  } catch (const std::exception& e) {  // out of memory, or a fault of ours: the folder says that the run has ended
+    if (claim) claim->end(status_of(Error(ErrorKind::io, e.what())));
+    throw;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,188 @@
+#include "train/start/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "base/stop.h"
+#include "model/mesh_layout.h"
+#include "model/model_options.h"
+#include "train/guard/data_proof.h"
+#include "train/start/data_setup.h"
+#include "train/start/resume.h"
+
+namespace trireme {
+namespace {
+
+bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
+
+Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
+  if (setup.resume) {
+    Spec spec = setup.resume->facts.spec;
+    set_dropout(spec, setup.config().model);
+    return spec;
+  }
+  if (setup.init) return with_given_options(setup.init->spec, setup.loaded);
+  const std::string& init = setup.config().model.init;
+  if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
+  setup.init = open_model(init);
+  require(setup.init->spec.has_decoder(), ErrorKind::config,
+          "model.init: {} is a classifier, which predicts no tokens; `trireme glue` fine-tunes those", init);
+  return with_given_options(setup.init->spec, setup.loaded);
+}
+
+BatchShape resolve_batch(Setup& setup, int rank) {
+  // With batch.per-rank a run keeps the global batch that it was started with; another one asks for another batch.
+  int64_t started = 0;
+  if (setup.resume) {
+    const BatchOptions then = resumed_config(*setup.resume).batch;
+    if (then.per_rank == setup.config().batch.per_rank) started = then.global;
+  }
+  const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
+  setup.loaded.config.batch.global = plan.global;
+  int64_t sequence = setup.config().batch.sequence;
+  if (sequence == 0) sequence = setup.spec.context;
+  require(sequence <= setup.spec.context, ErrorKind::config,
+          "batch.sequence is {}, the model knows {} positions; lower it or raise model.context", sequence,
+          setup.spec.context);
+  return {.global = plan.global,
+          .micro_batches = plan.accumulation,
+          .sequence = sequence,
+          .ranks = static_cast<int>(setup.mesh.data),
+          .rank = place_of(setup.mesh, rank).data};
+}
+
+/// To read all of a large file takes longer than a batch system waits.
+void check_stop() {
+  require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
+}
+
+/// Options about masks are for models that have one.
+void check_masking(const Setup& setup) {
+  if (setup.spec.head == HeadKind::masked_language_model) {
+    require(!setup.config().data.mask_end_of_text, ErrorKind::config,
+            "{} is given, but a masked language model predicts no next token; remove it",
+            setup.loaded.where("data.mask-end-of-text"));
+    return;
+  }
+  for (const char* option : {"data.mask-rate", "data.whole-words"})
+    require(!is_set(setup.loaded, option), ErrorKind::config,
+            "{} is given, but the model predicts the next token and hides none; remove it, or choose a masked "
+            "language model (--model.preset bert-base)",
+            setup.loaded.where(option));
+}
+
+void open_data(Setup& setup) {
+  const auto vocabulary = static_cast<uint64_t>(setup.spec.vocabulary);
+  RunData data = setup.spec.head == HeadKind::masked_language_model
+                     ? open_masked_data(setup.loaded, setup.batch, vocabulary, setup.tokenizer_json, check_stop)
+                     : open_run_data(setup.loaded, setup.batch, vocabulary, check_stop);
+  if (setup.config().data.mask_end_of_text) mask_end_of_text(data, setup.tokenizer_json);
+  setup.train = std::move(data.train);
+  setup.validation = std::move(data.validation);
+  setup.test = std::move(data.test);
+  for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
+    if (!source) continue;
+    for (const SourceFile& file : source->files(check_stop))
+      setup.data_files.push_back({file.path, file.bytes, hex64(file.hash)});
+  }
+  if (!setup.test) return;
+  for (const SourceFile& file : setup.test->files(check_stop)) {  // those of a split are there already
+    const DataFileFact fact{file.path, file.bytes, hex64(file.hash)};
+    if (std::ranges::find(setup.data_files, fact) == setup.data_files.end()) setup.data_files.push_back(fact);
+  }
+}
+
+/// Also those that are made from the others: every host may have them in a folder of its own.
+std::vector<std::string> index_files(const Setup& setup) {
+  std::vector<std::string> files;
+  for (const FileSource* source : {setup.train.get(), setup.validation.get(), setup.test.get()}) {
+    if (!source) continue;
+    for (std::string& file : source->index_files()) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+/// What the run goes on from; of a checkpoint without the optimizer's state only the weights can be taken.
+void open_resume(Setup& setup, const ResumePlace& place) {
+  CheckpointFolder folder = open_checkpoint(place.path);
+  folder.nearby = place.nearby;
+  for (const std::string& note : folder.notes) log::info("{}: {}", folder.path, note);
+  if (folder.origin != CheckpointOrigin::neox_weights) {
+    setup.resume = std::move(folder);
+    return;
+  }
+  log::write_once(
+      log::Level::warning,
+      fmt::format("{} holds weights and no optimizer state (zero_pp_rank_*, or in its mp_rank files), so only the "
+                  "weights are taken: the run begins at step 0, with moments of zero; its own {} do not count",
+                  folder.path, count_text(folder.facts.progress.step, "step")));
+  setup.init = open_model(folder.path);
+}
+
+/// Of a run that is resumed one that is named and gone is that of its snapshot.
+std::string tokenizer_of_data(const Setup& setup) {
+  const DataOptions& data = setup.config().data;
+  if (!setup.resume || data.tokenizer.empty()) return find_tokenizer(data);
+  try {
+    return find_tokenizer(data);
+  } catch (const Error& e) {
+    const std::string& own = setup.resume->facts.tokenizer_json;
+    if (e.kind() != ErrorKind::io || own.empty()) throw;
+    log::write_once(log::Level::info, fmt::format("data.tokenizer is {}, which cannot be read; the tokenizer of {} is "
+                                                  "used",
+                                                  data.tokenizer, setup.resume->path));
+    return own;
+  }
+}
+
+/// What the model's first folder says of writing text, where the data has its tokens.
+void take_generation(Setup& setup, const std::string& data_tokenizer, int rank) {
+  if (setup.resume) setup.generation = setup.resume->facts.generation;
+  if (!setup.init || setup.resume) return;
+  const std::string others = other_meanings(data_tokenizer, setup.init->tokenizer_json);
+  if (others.empty()) setup.generation = setup.init->generation;  // else its ids are other tokens
+  if (!others.empty() && rank == 0)
+    log::warning(
+        "the data has another tokenizer than {}: {}, so the model starts from what it has learned of other text; "
+        "`trireme prepare --tokenizer {}` makes data in its own",
+        setup.init->path, others, setup.config().model.init);
+}
+
+}  // namespace
+
+void check_options(const LoadedConfig& loaded) {
+  validate(loaded);
+  require_training_data(loaded.config.data);
+  for (const std::string& note : loaded.notes) log::info("{}", note);
+}
+
+void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {
+  const Config& config = setup.config();
+  setup.init_scheme = init_scheme_of(config.model);
+  if (!resume.path.empty()) open_resume(setup, resume);
+  const std::string data_tokenizer = tokenizer_of_data(setup);
+  setup.tokenizer_json = data_tokenizer;
+  setup.spec =
+      with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), setup.mesh.tensor);
+  check_masking(setup);
+  if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
+  if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
+  setup.batch = resolve_batch(setup, rank.rank);
+  plan_rank(setup, config, step_size(setup.batch), rank);
+  open_data(setup);
+  if (setup.resume) check_resume(setup);
+  if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
+  take_generation(setup, data_tokenizer, rank.rank);
+}
+
+void prove_setup(const Setup& setup, Scalars& scalars) {
+  prove_same_data(setup.data_files, index_files(setup), scalars, host_name(), check_stop);
+}
+
+}  // namespace trireme

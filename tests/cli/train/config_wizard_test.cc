@@ -1,0 +1,159 @@
+#include "cli/train/config_wizard.h"
+
+#include <gmock/gmock.h>
+
+#include <iostream>
+#include <sstream>
+
+#include "base/file.h"
+#include "cli/cluster/launch_file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+class Wizard : public testing::Test {
+ protected:
+  /// Runs it with these answers typed, and gives what it wrote.
+  std::string typed(const std::string& lines, std::vector<std::string> flags = {}) {
+    std::istringstream input(lines);
+    std::streambuf* before = std::cin.rdbuf(input.rdbuf());
+    flags.insert(flags.end(), {"--output", file_});
+    try {
+      EXPECT_EQ(config_wizard(flags), 0);
+    } catch (...) {
+      std::cin.rdbuf(before);
+      std::cin.clear();
+      throw;
+    }
+    std::cin.rdbuf(before);
+    std::cin.clear();
+    return read_text(file_);
+  }
+  LaunchRequest launched(LaunchRequest request = {}) {
+    apply_launch_file(file_, request);
+    return request;
+  }
+  TemporaryFolder folder_;
+  std::string file_ = folder_ / "cluster.yaml";
+};
+
+TEST_F(Wizard, EmptyAnswersAreAcceleratesDefaults) {
+  const std::string text = typed("\n\n\n\n\n\n\n");
+  for (const char* line :
+       {"distributed_type: NO\n", "mixed_precision: 'no'\n", "num_machines: 1\n", "num_processes: 1\n",
+        "machine_rank: 0\n", "rdzv_backend: static\n", "same_network: true\n", "use_cpu: false\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_EQ(launched().placement.per_host, 1);
+  EXPECT_EQ(launched().default_dtype, "");
+}
+
+TEST_F(Wizard, AnswersForSeveralMachinesReachLaunch) {
+  // environment, machine, machines, rank, ip, port, same network, debug, hostfile, ipex, dynamo, processes, precision
+  const std::string text = typed("\nmulti-cpu\n3\n\n10.0.0.4\n29500\n\nyes\n/tmp/hosts\nyes\n\n6\nBF16\n");
+  EXPECT_THAT(text, HasSubstr("\ndebug: true\nipex_config:\n  ipex: true\n"));
+  EXPECT_THAT(text, HasSubstr("distributed_type: MULTI_CPU\n"));
+  EXPECT_THAT(text, HasSubstr("main_process_ip: 10.0.0.4\nmain_process_port: 29500\n"));
+  EXPECT_THAT(text, HasSubstr("mixed_precision: 'bf16'\nnum_machines: 3\nnum_processes: 6\n"));
+  const LaunchRequest request = launched();
+  EXPECT_EQ(request.hosts.hostfile, "/tmp/hosts");
+  EXPECT_EQ(request.hosts.num_nodes, 3);
+  EXPECT_EQ(request.placement.per_host, 2);
+  EXPECT_EQ(request.port, 29500);
+  EXPECT_EQ(request.default_dtype, "bf16");
+}
+
+TEST_F(Wizard, EveryAnswerIsAFlagAndNothingIsAskedThen) {
+  const std::vector<std::string> flags = {
+      "--machine-type", "multi-CPU", "--num-machines",    "2",    "--num_processes", "4", "--same-network", "no",
+      "--rdzv-backend", "c10d",      "--mixed-precision", "bf16", "--defaults"};
+  const std::string text = typed("", flags);
+  EXPECT_THAT(text, HasSubstr("num_processes: 4\nrdzv_backend: c10d\nsame_network: false\nuse_cpu: true\n"));
+  EXPECT_THAT(text, HasSubstr("mpirun_hostfile: '~/hostfile'\n"));
+}
+
+TEST_F(Wizard, AWrongAnswerIsAskedAgainAndLosesNoOther) {
+  // Also where the input is no terminal, and where an answer does not go with an earlier one.
+  const std::string text = typed(
+      "moon\n\nmulti-cpu\nmany\n3\n7\n1\n\nssh\n29500\nperhaps\n\n\n/tmp/a:b\n/tmp/hosts\n\n\n4\n6\nfp16\nbf16\n");
+  EXPECT_THAT(text, HasSubstr("num_machines: 3\nnum_processes: 6\n"));
+  EXPECT_THAT(text, HasSubstr("machine_rank: 1\n"));
+  EXPECT_THAT(text, HasSubstr("main_process_port: 29500\n"));
+  EXPECT_THAT(text, HasSubstr("mpirun_hostfile: '/tmp/hosts'"));
+  EXPECT_THAT(text, HasSubstr("mixed_precision: 'bf16'\n"));
+}
+
+TEST_F(Wizard, InputThatEndsBeforeTheQuestionsIsAnErrorAndWritesNothing) {
+  EXPECT_ERROR(typed(""), ErrorKind::usage,
+               "the input ended before \"In which compute environment are you running?\" was answered; nothing is "
+               "written. Answer it by --compute-environment, or add --defaults");
+  EXPECT_ERROR(typed("\nmulti-CPU\n3\n\n\n\n\n\n\n\n\nfp16\n"), ErrorKind::usage,
+               "the input ended before \"How many CPU processes should be used for distributed training?\"");
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  typed("\n\n\n\n\n\n", {"--mixed-precision", "bf16"});  // a flag's question needs no line
+}
+
+TEST_F(Wizard, AsManyProcessesAsMachinesAreTheDefault) {
+  EXPECT_THAT(typed("", {"--machine-type", "multi-CPU", "--num-machines", "3", "--defaults"}),
+              HasSubstr("num_machines: 3\nnum_processes: 3\n"));
+}
+
+TEST_F(Wizard, WrongFlagsAndFoldersAreToldBeforeAnythingIsAsked) {
+  std::istringstream input("\n\n\n\n\n\n\n");
+  std::streambuf* before = std::cin.rdbuf(input.rdbuf());
+  EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 or f32");
+  EXPECT_ERROR(config_wizard({"--output", folder_ / "absent/c.yaml"}), ErrorKind::io, "there is no folder");
+  EXPECT_ERROR(config_wizard({"--output", folder_.path()}), ErrorKind::io, "is a folder; give the name of a file");
+  EXPECT_EQ(input.tellg(), 0);
+  std::cin.rdbuf(before);
+}
+
+TEST_F(Wizard, FlagsOfLaunchWinOverTheFile) {
+  typed("", {"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "4", "--defaults"});
+  LaunchRequest request;
+  request.hosts.hosts = "a,b,c";
+  request.hosts.num_nodes = 3;
+  request.placement.processes = 3;
+  request = launched(request);
+  EXPECT_EQ(request.hosts.hostfile, "");
+  EXPECT_EQ(request.hosts.num_nodes, 3);
+  EXPECT_EQ(request.placement.per_host, 0);
+}
+
+TEST_F(Wizard, WhatCannotBeHadIsRefused) {
+  const auto run = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--defaults", "--output", file_});
+    config_wizard(flags);
+  };
+  EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage, "this build trains on CPUs");
+  EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "cannot be had");
+  EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs compute in bf16 or f32");
+  EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "there is no torch here");
+  EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "0"}), ErrorKind::usage,
+               "expected a whole number from 1");
+  EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "3"}), ErrorKind::usage,
+               "cannot be spread evenly");
+  EXPECT_ERROR(
+      run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "2", "--machine-rank", "2"}),
+      ErrorKind::usage, "--machine-rank 2: 2 machines have ranks 0 to 1");
+  for (const char* port : {"0", "65536", "ssh"}) {
+    EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--main-process-port", port}),
+                 ErrorKind::usage, "expected a port from 1 to 65535");
+  }
+  EXPECT_ERROR(run({"--num-machines", "2"}), ErrorKind::usage, "--num-machines does not go with the other answers");
+  EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+TEST_F(Wizard, FilesThatAreNotAcceleratesAreRefusedByLaunch) {
+  write_text(file_, "model: {layers: 1}\n");
+  EXPECT_ERROR(launched(), ErrorKind::config, "it has no distributed_type");
+  write_text(file_, "distributed_type: MULTI_CPU\nnum_machines: 2\nnum_processes: 3\n");
+  EXPECT_ERROR(launched(), ErrorKind::config, "num_processes 3 cannot be spread evenly over num_machines 2");
+}
+
+}  // namespace
+}  // namespace trireme

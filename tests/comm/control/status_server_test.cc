@@ -1,0 +1,173 @@
+// Clients that ask about a job from another terminal, with and without the secret.
+
+#include "comm/control/status_server.h"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/time.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr double kPlenty = 20;  // seconds; only a limit
+
+std::string request(const std::string& secret, const std::string& what, const std::string& more = "") {
+  return R"({"secret":")" + secret + R"(","do":")" + what + R"(","who":"ann on h1")" + more + "}";
+}
+
+class Attends : public ::testing::Test {
+ protected:
+  StatusServerOptions options() {
+    StatusServerOptions options;
+    options.status = [] { return R"({"step":7})"; };
+    options.on_stop = [this](const std::string& who, bool now) {
+      EXPECT_EQ(who, "trireme stop (ann on h1)");
+      ++stops_;
+      return now;
+    };
+    options.leave = [this] { left_ = true; };
+    return options;
+  }
+  static std::unique_ptr<StatusClient> ask(const StatusServer& server, const std::string& what,
+                                           const std::string& more = "") {
+    return std::make_unique<StatusClient>(server.addresses(), request(server.secret(), what, more));
+  }
+  static std::string next(StatusClient& call) { return call.next(kPlenty).value_or("nothing"); }
+
+  std::atomic<int> stops_ = 0;
+  std::atomic<bool> left_ = false;
+};
+
+TEST_F(Attends, TellsTheStatusAndCloses) {
+  const StatusServer server(options());
+  const auto call = ask(server, "status");
+  EXPECT_EQ(next(*call), R"({"status":{"step":7}})");
+  EXPECT_FALSE(call->next(kPlenty));
+  EXPECT_TRUE(call->closed());
+}
+
+TEST_F(Attends, NobodyWithoutTheSecret) {
+  const StatusServer server(options());
+  for (const std::string& wrong : {std::string(), std::string("0123"), std::string(64, '0')}) {
+    EXPECT_ERROR(StatusClient(server.addresses(), request(wrong, "stop")), ErrorKind::comm,
+                 "the program there does not know this job");
+  }
+  for (const char* bytes : {"GET / HTTP/1.1", "{", "[1]", R"({"secret": 7, "do": []})"}) {
+    EXPECT_ERROR(StatusClient(server.addresses(), bytes), ErrorKind::comm, "does not know this job");
+  }
+  EXPECT_EQ(stops_, 0);
+  EXPECT_EQ(next(*ask(server, "status")), R"({"status":{"step":7}})") << "it goes on for those who know it";
+}
+
+TEST_F(Attends, AnEndlessRequestIsCutOff) {
+  const StatusServer server(options());
+  std::string why, ignored;
+  const Socket socket = connect_to(server.addresses()[0], kPlenty, why);
+  ASSERT_TRUE(socket) << why;
+  Socket::Arrival arrival = Socket::Arrival::nothing;
+  for (const auto start = Clock::now(); arrival != Socket::Arrival::closed && seconds_since(start) < kPlenty;) {
+    socket.send(std::string(1000, 'x'));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    arrival = socket.receive(ignored);
+  }
+  EXPECT_EQ(arrival, Socket::Arrival::closed);
+}
+
+TEST_F(Attends, ManyStrangersKeepNobodyOut) {
+  const StatusServer server(options());
+  std::vector<Socket> strangers;
+  std::string why;
+  for (int i = 0; i < 200; ++i) strangers.push_back(connect_to(server.addresses()[0], kPlenty, why));
+  EXPECT_EQ(next(*ask(server, "status")), R"({"status":{"step":7}})");
+}
+
+TEST_F(Attends, AFollowerGetsTheLastLinesAndAllThatComeInTheirOrderAndTheEnd) {
+  auto server = std::make_unique<StatusServer>(options());
+  for (int i = 0; i < 60; ++i) server->say("line " + std::to_string(i));
+  EXPECT_EQ(server->last_line(), "line 59");
+  const auto call = ask(*server, "attach");
+  for (int i = 10; i < 60; ++i) EXPECT_EQ(next(*call), R"({"line":"line )" + std::to_string(i) + "\"}");
+  server->say("a \"new\" one");
+  EXPECT_EQ(next(*call), R"({"line":"a \"new\" one"})");
+  server->say("the last");
+  server->end("{\"state\": \"done\"}\n");  // as in status.json
+  server.reset();
+  EXPECT_EQ(next(*call), R"({"line":"the last"})");
+  EXPECT_EQ(next(*call), R"({"end":{"state":"done"}})");
+  EXPECT_FALSE(call->next(kPlenty));
+  EXPECT_TRUE(call->closed());
+}
+
+TEST_F(Attends, AFollowerWhoDoesNotReadHoldsNobodyUp) {
+  StatusServer server(options());
+  const auto sleeper = ask(server, "attach"), reader = ask(server, "attach");
+  const std::string line(50000, 'x');
+  for (int i = 0; i < 400; ++i) {  // 20 MB: more than any socket holds
+    server.say(line);
+    ASSERT_EQ(next(*reader).size(), line.size() + 11) << i;
+  }
+  // Closed in the middle: the rest buffered by the system, then the end of the connection.
+  while (sleeper->next(kPlenty)) {
+  }
+  EXPECT_TRUE(sleeper->closed());
+}
+
+TEST_F(Attends, AStopIsTakenOnceAndWhoAskedHearsTheEnd) {
+  auto server = std::make_unique<StatusServer>(options());
+  const auto first = ask(*server, "stop"), second = ask(*server, "stop");
+  EXPECT_EQ(stops_, 1);
+  server->say("saving");
+  server->end(R"({"state":"stopped"})");
+  const auto late = ask(*server, "stop");
+  for (StatusClient* call : {first.get(), second.get(), late.get()})
+    EXPECT_EQ(next(*call), R"({"end":{"state":"stopped"}})");
+  EXPECT_FALSE(left_);
+}
+
+TEST_F(Attends, WhatIsToEndNowLeavesOnceAllHaveHeardOfIt) {
+  StatusServerOptions with_end = options();
+  StatusServer* self = nullptr;
+  with_end.on_stop = [&](const std::string&, bool now) {
+    if (now) self->end(R"({"state":"stopped"})");
+    return now;
+  };
+  StatusServer server(with_end);
+  self = &server;
+  const auto patient = ask(server, "stop"), hasty = ask(server, "stop", R"(,"now":true)");
+  for (StatusClient* call : {patient.get(), hasty.get()}) EXPECT_EQ(next(*call), R"({"end":{"state":"stopped"}})");
+  for (const auto start = Clock::now(); !left_ && seconds_since(start) < kPlenty;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(left_);
+}
+
+TEST_F(Attends, WhoIsGoneIsNamedWithEveryAddress) {
+  std::vector<std::string> addresses;
+  {
+    const StatusServer server(options());
+    addresses = server.addresses();
+  }
+  EXPECT_ERROR(StatusClient(addresses, "{}"), ErrorKind::comm, addresses[0] + " (Connection refused)");
+}
+
+TEST_F(Attends, OtherHostsReachItWhereTheyMay) {
+  const StatusServer here(options());
+  EXPECT_THAT(here.addresses(), ElementsAre(testing::StartsWith("127.0.0.1:")));
+  StatusServerOptions open = options();
+  open.this_host_only = false;
+  const StatusServer everywhere(open);
+  EXPECT_THAT(everywhere.addresses().back(), testing::StartsWith("127.0.0.1:"));
+  for (const std::string& address : everywhere.addresses()) {
+    StatusClient call({address}, request(everywhere.secret(), "status"));
+    EXPECT_EQ(next(call), R"({"status":{"step":7}})") << address;
+  }
+}
+
+}  // namespace
+}  // namespace trireme

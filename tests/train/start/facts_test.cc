@@ -1,0 +1,153 @@
+#include "train/start/facts.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/tiny_model.h"
+#include "train/start/optim_options.h"
+
+namespace trireme {
+namespace {
+
+/// Of what a plan says already: its spec and mesh.
+RankPlan& planned_for(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank,
+                      const Ops& ops) {
+  plan_rank(plan, config, step, rank);
+  plan_memory(plan, ops);
+  return plan;
+}
+
+TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
+  run_local(1, [](RankContext& rank) {
+    const Backend backend = make_backend();
+    RankPlan plan;
+    plan.spec = tiny_spec();
+    plan.mesh = {.data = 1};
+    const StepSize step{.micro_rows = 64};
+    const MemoryPlan all = planned_for(plan, {}, step, planned(rank), *backend.ops).memory;
+    EXPECT_EQ(all.state, TrainingState(*plan.table, DType::f32, true).bytes());
+    const size_t values = 3 * static_cast<size_t>(plan.table->total()) * sizeof(float);
+    EXPECT_NEAR(static_cast<double>(all.snapshot), static_cast<double>(values), 0.02 * static_cast<double>(values));
+    plan.mesh = {.data = 1, .tensor = 2, .pipeline = 2};
+    size_t snapshots = 0;
+    for (int r = 0; r < 4; ++r) {
+      const MemoryPlan own =
+          planned_for(plan, {}, step, {.rank = r, .hosts = HostMap::one_host(4)}, *backend.ops).memory;
+      snapshots += own.snapshot;
+      EXPECT_EQ(own.state, TrainingState(*plan.table, DType::f32, true).bytes());
+      EXPECT_LT(own.state, all.state / 2);
+      EXPECT_LT(own.activations, all.activations);
+      EXPECT_LT(own.snapshot, all.snapshot);
+    }
+    EXPECT_NEAR(static_cast<double>(snapshots), static_cast<double>(values), 0.05 * static_cast<double>(values));
+  });
+}
+
+TEST(PlanMemory, CountsOfATiedMatrixSecondSumTheRowsThatAStepCanTouch) {
+  const Backend backend = make_backend();
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.spec.vocabulary = plan.spec.vocabulary_rows = 50'000;
+  Config config;
+  const size_t row_bytes = static_cast<size_t>(plan.spec.width) * sizeof(float), sum = 50'000 * row_bytes;
+  const auto state = [&](int64_t data, int64_t rows, int64_t micro_batches) {
+    plan.mesh = {.data = data};
+    return planned_for(plan, config,
+                       {.micro_batches = micro_batches, .micro_rows = rows, .step_rows = rows * micro_batches},
+                       {.hosts = HostMap::one_host(static_cast<int>(data))}, *backend.ops)
+        .memory.state;
+  };
+  const size_t all = TrainingState(ParameterTable(plan.spec), DType::f32, true).bytes();
+  EXPECT_EQ(state(1, 16, 1), all - sum + 16 * (row_bytes + 4096));
+  EXPECT_EQ(state(4, 16, 1), all - sum + 4 * 16 * (row_bytes + 4096));
+  EXPECT_EQ(state(1, 16, 3), all - sum + 3 * 16 * (row_bytes + 4096)) << "later micro-batches have other tokens";
+  EXPECT_EQ(state(1, 12'500, 1), all) << "so many rows are written as zeros";
+  EXPECT_EQ(state(1, 12'499, 1), all) << "their pages are all there are";
+  config.optim.shard = ShardChoice::gradients;
+  EXPECT_EQ(state(2, 16, 1), state(2, 16, 3)) << "its sum is another one, of two layers at a time";
+}
+
+TEST(PlanRank, AccumulatesWhereAStepMayHaveSeveralMicroBatches) {
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 2};
+  Config config;
+  const PlannedRank rank{.hosts = HostMap::one_host(2)};
+  const auto accumulates = [&](const StepSize& step) {
+    plan_rank(plan, config, step, rank);
+    return plan.shape.accumulates;
+  };
+  EXPECT_FALSE(accumulates({.micro_rows = 8}));
+  EXPECT_TRUE(accumulates({.micro_batches = 2, .micro_rows = 8}));
+  EXPECT_TRUE(accumulates({.varies = true, .micro_rows = 8}));
+  config.optim.shard = ShardChoice::gradients;  // which leave the array after each of them
+  EXPECT_FALSE(accumulates({.micro_batches = 2, .micro_rows = 8}));
+}
+
+TEST(PlanRank, OfOneThatOnlyEvaluatesSharesNothingButWeights) {
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 2};
+  const auto kept = [&](ShardChoice shard, bool trains) {
+    Config config;
+    config.optim.shard = shard;
+    config.evaluation.only = !trains;
+    plan_rank(plan, config, {.micro_rows = 8}, {.hosts = HostMap::one_host(2)});
+    EXPECT_EQ(plan.shape.training, trains);
+    return plan.kept;
+  };
+  EXPECT_FALSE(kept(ShardChoice::optimizer, true).owned.empty());
+  EXPECT_TRUE(kept(ShardChoice::optimizer, false).owned.empty());
+  EXPECT_TRUE(kept(ShardChoice::gradients, false).owned.empty());
+  EXPECT_TRUE(kept(ShardChoice::parameters, false).weights);
+}
+
+TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
+  RunPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 4};
+  plan.table.emplace(plan.spec);
+  const double array = 2.0 * static_cast<double>(plan.table->flat_count()) / 1e6;  // bf16
+  const std::vector<int> two_hosts{0, 0, 1, 1}, each_its_own{0, 1, 2, 3}, uneven{0, 0, 0, 1};
+  const auto described = [&](const HostMap& hosts) {
+    plan.rank.hosts = hosts;
+    return describe_exchange(plan);
+  };
+  EXPECT_EQ(
+      described(HostMap(two_hosts)),
+      fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, but {:.1f} "
+                  "MB with --comm.reduce hosts, which is faster where the network is the limit",
+                  2 * array, array));
+  plan.loaded.config.comm.reduce = ReduceOrder::hosts;
+  EXPECT_EQ(
+      described(HostMap(two_hosts)),
+      fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, instead of "
+                  "{:.1f} MB with --comm.reduce flat",
+                  array, 2 * array));
+  EXPECT_EQ(described(HostMap(each_its_own)), "");
+  EXPECT_EQ(described(HostMap(uneven)), "");
+  EXPECT_EQ(described(HostMap::one_host(4)), "");
+}
+
+TEST(Hosts, ThatCannotAddTheirRanksFirstAreRefused) {
+  Config config;
+  const std::vector<int> uneven{0, 0, 0, 1}, each_its_own{0, 1}, pairs{0, 0, 1, 1};
+  EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(uneven)));
+  config.comm.reduce = ReduceOrder::hosts;
+  EXPECT_ERROR(
+      require_hosts(config, {.data = 4}, HostMap(uneven)), ErrorKind::config,
+      "comm.reduce is hosts, which needs as many data ranks on every host, and 2 hosts have 3, 1 of the 4 that "
+      "hold the same as rank 0; start as many ranks on every host, or set --comm.reduce flat");
+  EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(pairs)));
+  EXPECT_NO_THROW(require_hosts(config, {.data = 2}, HostMap(each_its_own)));
+  config.optim.shard_group = ShardGroup::host;
+  EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(pairs)));
+  EXPECT_ERROR(
+      require_hosts(config, {.data = 2, .tensor = 2}, HostMap(pairs)), ErrorKind::config,
+      "optim.shard-group is host, and every host has one data rank, which has nobody to share with; start more "
+      "ranks per host, or set --optim.shard-group all");
+}
+
+}  // namespace
+}  // namespace trireme
