@@ -1,0 +1,93 @@
+#include "cluster/launch/job_view.h"
+
+#include <sstream>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/control/control.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;  // for the starter to end
+constexpr double kJoinSeconds = 2;                              // while we wait no output is passed on
+constexpr int kCannotStart = 2;
+
+}  // namespace
+
+int JobView::final_code(const AttemptEnd& end, const std::string& starter) {
+  status_.reset();
+  // Open MPI's own number of this fault looks like a death by signal.
+  const int said = end.not_started || !end.refusal.empty() ? kCannotStart
+                   : !end.not_begun.empty()                ? exit_code(ErrorKind::peer)
+                                                           : end.code;
+  if (!job_.has_status) return said;
+  if (!began()) {
+    if (said != 0) return said;
+    log::error("launch: {} returned 0, but no rank began to train: {}/status.json was not written", starter,
+               job_.run_folder);
+    return 1;
+  }
+  try {
+    status_ = read_status(job_.run_folder);
+  } catch (const Error& e) {
+    log::warning("launch: {}", e.what());
+    return end.code;
+  }
+  if (status_->state == RunState::running || status_->state == RunState::killed) {  // ended before it could write why
+    if (end.lost_rank && !end.stop_requested) return exit_code(ErrorKind::peer);
+    return end.code != 0 ? end.code : 1;
+  }
+  return status_->code;
+}
+
+bool JobView::ask_to_stop(const StopRequest& request) const {
+  if (!job_.has_status || !began()) return false;
+  try {
+    const RunStatus status = read_status(job_.run_folder);
+    std::vector<std::string> addresses;
+    std::istringstream list(status.control);
+    for (std::string address; std::getline(list, address, ',');) addresses.push_back(address);
+    if (status.state != RunState::running || addresses.empty()) return false;
+    ControlClient client(addresses, secret_, ControlClient::kLauncher, "launch", nullptr, {}, kJoinSeconds);
+    client.request_stop(request);
+    log::info("launch: the job's control channel has the request");
+    return true;
+  } catch (const Error& e) {
+    log::warning("launch: not through the control channel: {}", e.what());
+    return false;
+  }
+}
+
+double JobView::seconds_to_end() const {
+  if (!job_.has_status || !began()) return -1;
+  try {
+    const RunState state = read_status(job_.run_folder).state;
+    return state == RunState::running ? -1 : state == RunState::peer_lost ? kSecondsAfterLoss : kSecondsAfterEnd;
+  } catch (const Error&) {
+    return -1;  // it is being replaced
+  }
+}
+
+bool JobView::stopped_for_good() const {
+  try {
+    return !job_.stop_folder.empty() && !read_status(job_.stop_folder).requeue;
+  } catch (const Error&) {
+    return false;  // no word of the job
+  }
+}
+
+int JobView::lost_rank(const AttemptEnd& end) const {
+  if (end.lost_rank) return *end.lost_rank;
+  return status_ && status_->state == RunState::peer_lost ? status_->rank : -1;
+}
+
+JobView::StatusStamp JobView::status_stamp() const {
+  std::error_code absent;
+  const std::string path = job_.run_folder + "/status.json";
+  const auto time = std::filesystem::last_write_time(path, absent);
+  return absent ? StatusStamp() : StatusStamp{time, std::filesystem::file_size(path, absent)};
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,230 @@
+#include "cluster/launch/launch_hosts.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/host.h"
+#include "base/launch_variables.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "cluster/health/run.h"
+#include "cluster/launch/host_alias.h"
+#include "cluster/launch/start_look.h"
+#include "cluster/launch/starter_probe.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr double kFirstPause = 1, kLongestPause = 60, kLookAgain = 5;  // seconds before a restart
+constexpr double kSecondsToLook = 20;
+
+}  // namespace
+
+LaunchHosts::LaunchHosts(std::vector<Host> hosts, const LaunchRequest& request, const JobFacts& job,
+                         const Starter& starter, std::string id)
+    : request_(request),
+      job_(job),
+      starter_(starter),
+      id_(std::move(id)),
+      remote_(request.remote),
+      pool_(std::move(hosts), request.spares, request.placement),
+      network_(request.interface) {
+  check_own_name();
+  if (network_.find('/') == std::string::npos) interface_ = network_;
+}
+
+/// mpirun lists its own host's name beside those of the hostfile, and cannot be given another.
+void LaunchHosts::check_own_name() const {
+  if (starter_.kind != StarterKind::open_mpi || placement().size() < 2) return;
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  require(name_for_starter(starter_.kind, own.data()) == own.data(), ErrorKind::config,
+          "launch: this host calls itself \"{}\", and Open MPI takes letters, digits, dots and hyphens alone in a "
+          "name; give it another one: `hostnamectl set-hostname NAME`",
+          own.data());
+}
+
+void LaunchHosts::preflight() {
+  for (;;) {
+    const std::vector<Problem> problems = look();
+    if (problems.empty()) break;
+    tell(problems);
+    if (!leave_out(problems)) {
+      fail(ErrorKind::config, "launch: {} on {}; nothing was started", count_text(problems.size(), "problem"),
+           count_text(placement().size(), "host"));
+    }
+  }
+  remote_ = remote_at_once();  // from here on an agent that does not answer is gone
+}
+
+bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
+  double pause = std::min(kLongestPause, kFirstPause * std::pow(2.0, attempt));
+  const Clock::time_point start = Clock::now();
+  for (;; pause = kLookAgain) {
+    if (signals.wait(pause) != 0) {
+      log::info("launch: asked to stop before the restart; nothing runs");
+      return false;
+    }
+    if (request_.skip_preflight) return true;
+    const std::vector<Problem> problems = look();
+    if (problems.empty()) return true;
+    if (leave_out(problems)) continue;
+    if (seconds_since(start) > 60 * request_.wait_minutes) {
+      tell(problems);
+      log::error("launch: the hosts did not come back within {:g} min (--wait-for-hosts)", request_.wait_minutes);
+      return false;
+    }
+    for (const std::string& line : group(problems)) {
+      log::warning("launch: waiting up to {:g} min for it: {}", request_.wait_minutes, line);
+    }
+  }
+}
+
+/// Checks every host once; without problems takes over its network.
+std::vector<Problem> LaunchHosts::look() {
+  NodeSessions sessions(pool_.names(), program_path(), remote_);
+  PreflightResult result =
+      run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
+                     cache_variables(), request_.interface, request_.port, job_.run_bytes},
+                    sessions);
+  check_starter(sessions, result);
+  check_health(sessions, result);
+  for (const std::string& note : result.notes) log::info("preflight: {}", note);
+  if (!result.problems.empty()) return std::move(result.problems);
+  network_ = result.network;
+  interface_ = result.interface;
+  infiniband_ = result.infiniband;
+  looked_ = true;
+  memory_kills_ = std::move(result.memory_kills);
+  if (!request_.any_program && pool_.offer_sockets(result.sockets)) {
+    log::info("preflight: {}, one per socket; --ppn chooses", count_text(total_processes(placement()), "rank"));
+  }
+  if (placement().size() > 1) {
+    log::info("preflight: {} hosts agree; network {}, {}", placement().size(), network_,
+              infiniband_ ? "InfiniBand on every host" : "TCP");
+  } else {
+    log::info("preflight: {} can take the job: {}", placement()[0].host,
+              count_text(total_processes(placement()), "rank"));
+  }
+  return {};
+}
+
+/// Whether mpirun can start its daemon on every other host.
+void LaunchHosts::check_starter(NodeSessions& sessions, PreflightResult& result) const {
+  const std::string daemon = daemon_of(starter_);
+  if (daemon.empty() || placement().size() < 2) return;
+  const size_t known = sessions.problems().size();
+  const auto answers = sessions.ask_all({{"do", "starter"}, {"program", starter_.path}, {"daemon", daemon}}, 30);
+  const auto fresh = sessions.problems().begin() + static_cast<std::ptrdiff_t>(known);
+  result.problems.insert(result.problems.end(), fresh, sessions.problems().end());
+  const auto found = judge_starters(starter_, sessions.hosts(), answers, probe_starter(starter_.path, daemon));
+  result.problems.insert(result.problems.end(), found.begin(), found.end());
+}
+
+void LaunchHosts::check_health(NodeSessions& sessions, PreflightResult& result) const {
+  if (request_.health_config.empty()) return;
+  const std::string text = read_text(request_.health_config, size_t{16} << 20);
+  const size_t known = sessions.problems().size();
+  const auto answers = sessions.ask_all({{"do", "health"}, {"config", text}, {"all", true}}, 120);
+  result.problems.insert(result.problems.end(), sessions.problems().begin() + static_cast<std::ptrdiff_t>(known),
+                         sessions.problems().end());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].is_null()) continue;
+    const health::Report report = health::report_from_json(answers[i], sessions.hosts()[i]);
+    for (const health::Result* failure : report.failures()) {
+      result.problems.push_back({sessions.hosts()[i], "health check failed: " + failure->outcome.text, ""});
+    }
+    if (!report.not_checked().empty() || report.checked() == 0) {
+      result.notes.push_back(fmt::format("health of {}", health::one_line_per_node(report)));
+      result.notes.back().pop_back();  // its line end
+    }
+  }
+}
+
+/// Whether the hosts that have a problem of their own could be left out.
+bool LaunchHosts::leave_out(const std::vector<Problem>& problems) {
+  std::vector<std::string> failed;
+  for (const Problem& problem : problems) failed.push_back(problem.host);
+  return (request_.drop_bad_hosts || pool_.spares() > 0) && pool_.leave_out(failed, request_.drop_bad_hosts);
+}
+
+std::string LaunchHosts::not_begun() {
+  NodeSessions sessions(pool_.names(), program_path(), remote_at_once());
+  std::vector<Json> requests;
+  std::string here;
+  for (const std::string& host : sessions.hosts()) {
+    if (is_this_host(host)) here = host;
+    requests.push_back({{"do", "start"}, {"id", id_}, {"daemon", daemon_mark(host)}});
+  }
+  const std::vector<Json> answers = sessions.ask(requests, kSecondsToLook);
+  const auto problems = hosts_not_begun(starter_.kind, sessions.hosts(), answers, sessions.problems(), here);
+  return fmt::format("{}", fmt::join(group(problems), "\n"));
+}
+
+void LaunchHosts::sweep(bool daemons) {
+  const size_t asked = placement().size();
+  NodeSessions sessions(pool_.names(), program_path(), remote_at_once());
+  std::vector<Json> requests;
+  for (const std::string& host : sessions.hosts()) {
+    requests.push_back({{"do", "sweep"}, {"id", id_}});
+    if (daemons) requests.back()["daemon"] = daemon_mark(host);
+  }
+  const auto answers = sessions.ask(requests, 20);
+  for (size_t i = 0; i < asked; ++i) {
+    if (answers[i].is_null()) continue;
+    const std::string& host = sessions.hosts()[i];
+    const int killed = answers[i].at("killed").get<int>();
+    if (killed > 0) log::warning("launch: ended {} left on {}", count_text(killed, "process"), host);
+    tell_memory_kills(host, memory_kills_from_json(answers[i].at("memory_kills")));
+  }
+  for (const Problem& problem : sessions.problems()) {
+    log::warning("launch: whether processes are left cannot be seen: {}", to_text(problem));
+  }
+}
+
+void LaunchHosts::tell_memory_kills(const std::string& host, const MemoryKills& now) {
+  const auto before = memory_kills_.find(host);
+  const std::string told = before == memory_kills_.end() ? "" : describe_memory_kills(before->second, now);
+  if (!told.empty()) log::error("launch: {}: {}", host, told);
+  memory_kills_[host] = now;
+}
+
+std::string LaunchHosts::daemon_mark(const std::string& host) const { return id_ + "/" + host_key(host); }
+
+RemoteOptions LaunchHosts::remote_at_once() const {
+  RemoteOptions options = remote_;
+  options.wait_seconds = 0;
+  return options;
+}
+
+void LaunchHosts::tell(const std::vector<Problem>& problems) {
+  for (const std::string& line : group(problems)) log::error("preflight: {}", line);
+}
+
+/// Where ranks find the Hugging Face cache, and whether they may ask the hub: --env before this process' variables.
+std::vector<std::string> LaunchHosts::cache_variables() const {
+  std::vector<std::string> variables = request_.variables;
+  for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"}) {
+    if (const char* value = environment_variable(name)) variables.push_back(fmt::format("{}={}", name, value));
+  }
+  return variables;
+}
+
+void LaunchHosts::drop_host_of(int rank) {
+  const std::string failed = host_of_rank(placement(), rank);
+  if (pool_.leave_out({failed}, request_.drop_failed_host)) {
+    log::warning("launch: restarting without {}, whose rank {} was lost", failed, rank);
+  }
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,70 @@
+#pragma once
+// The hosts of a launch: preflight, waiting until they are ready again, leaving out those that fail, ending what is
+// left on them.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cluster/launch/host_pool.h"
+#include "cluster/launch/job.h"
+#include "cluster/launch/memory_kills.h"
+#include "cluster/launch/node_session.h"
+#include "cluster/launch/preflight.h"
+#include "cluster/launch/starter.h"
+#include "cluster/launch/stop_signals.h"
+
+namespace trireme::launch {
+
+class LaunchHosts {
+ public:
+  /// request, job and starter: borrowed. id: of the launch, by which its processes are recognized on other hosts.
+  /// Throws Error::config if the hosts cannot take the placement or this host's name is unusable.
+  LaunchHosts(std::vector<Host> hosts, const LaunchRequest& request, const JobFacts& job, const Starter& starter,
+              std::string id);
+
+  const std::vector<Placement>& placement() const { return pool_.placement(); }
+  size_t spares() const { return pool_.spares(); }
+  const std::string& network() const { return network_; }      ///< "10.0.0.0/24", or --interface
+  const std::string& interface() const { return interface_; }  ///< empty if the network has no interface name
+  const RemoteOptions& remote() const { return remote_; }      ///< how the hosts are reached
+  bool looked_at() const { return looked_; }
+  /// Whether ranks can only use TCP between these hosts, as far as known.
+  bool tcp_only() const { return placement().size() == 1 || (looked_ && !infiniband_); }
+
+  /// Until every host passes or none can be left out any more; then throws Error::config. All problems are logged.
+  void preflight();
+  /// Waits longer from restart to restart, then until every host passes preflight. Returns false if a stop was
+  /// requested or the hosts did not return in time; both are logged.
+  bool ready_again(int attempt, const StopSignals& signals);
+  /// What keeps ranks from beginning, one line per cause; empty: they have begun.
+  std::string not_begun();
+  /// Leaves the host of a lost rank out if a spare takes its place or the job may shrink.
+  void drop_host_of(int rank);
+  /// Ends processes of the launch that are left on the hosts. daemons: those of mpirun, too, which it may not know of.
+  void sweep(bool daemons);
+
+ private:
+  void check_own_name() const;
+  std::vector<Problem> look();
+  void check_starter(NodeSessions& sessions, PreflightResult& result) const;
+  void check_health(NodeSessions& sessions, PreflightResult& result) const;
+  bool leave_out(const std::vector<Problem>& problems);
+  std::vector<std::string> cache_variables() const;
+  std::string daemon_mark(const std::string& host) const;
+  RemoteOptions remote_at_once() const;
+  static void tell(const std::vector<Problem>& problems);
+  void tell_memory_kills(const std::string& host, const MemoryKills& now);
+
+  const LaunchRequest& request_;
+  const JobFacts& job_;
+  const Starter& starter_;
+  std::string id_;
+  RemoteOptions remote_;
+  HostPool pool_;
+  std::string network_, interface_;
+  bool looked_ = false, infiniband_ = false;
+  std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; empty before the first preflight
+};
+
+}  // namespace trireme::launch
