@@ -13,9 +13,10 @@ namespace {
 size_t memory_bytes(const Spec& spec, const Layout& held, DType dtype) {
   require(spec.mask == Mask::causal && spec.head == HeadKind::language_model, ErrorKind::config,
           "this model does not predict the next token (it is an encoder or a classifier), so it cannot write text");
-  const int64_t values = held.part.layers() * 2 * spec.context * held.share(spec.heads) * spec.head_dim();
-  const size_t cache = static_cast<size_t>(values) * size_of(dtype);
-  return cache + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) + 4096;  // alignment
+  Arena measure;
+  (void)take_cache(spec, held, dtype, measure);
+  (void)measure.take(DType::f32, {1, spec.vocabulary_rows});
+  return measure.peak();
 }
 
 void penalize(std::span<float> logits, const std::vector<uint8_t>& in_text, double penalty) {
@@ -50,9 +51,9 @@ Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype,
       offsets_(2),
       read_logits_(static_cast<size_t>(spec.vocabulary_rows)) {
   const Layout& held = views.table->layout();
-  cache_.sequences = 1;
+  layers_ = take_cache(spec, held, dtype, memory_);
+  cache_.layers = layers_;
   cache_.first_layer = held.part.first_layer;
-  cache_.layers = memory_.take(dtype, {held.part.layers(), 2 * held.share(spec.heads), spec.context, spec.head_dim()});
   logits_ = memory_.take(DType::f32, {1, spec.vocabulary_rows});
   cache_.past = ConstView(&past_, DType::i32, {1});
 }

@@ -85,7 +85,7 @@ void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, c
   qkv_.forward(pass, input, matrix(saved.qkv));
   if (!rotary_.empty()) pass.ops.rotary(pass.context, saved.qkv, pass.batch.positions, rotary_);
   if (cache) {
-    const View layer = cache->layers.rows_slice((index_ - cache->first_layer) * cache->sequences, cache->sequences);
+    const View layer = cache->layers[static_cast<size_t>(index_ - cache->first_layer)];
     pass.ops.attention_cached(pass.context, saved.qkv, attention_shape(pass), cache->past, layer, saved.attention);
   } else {
     recompute_attention(pass, saved);

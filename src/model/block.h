@@ -2,17 +2,18 @@
 // One transformer block. Pre-norm: x += attention(norm1(x)); x += mlp(norm2(x)), or both of the same x (parallel).
 // Post-norm: x = norm1(x + attention(x)); x = norm2(x + mlp(x)).
 
+#include <span>
+
 #include "model/linear.h"
 #include "model/memory.h"
 
 namespace trireme {
 
-/// Keys and values of the rows seen so far, per sequence.
+/// Keys and values of the rows seen so far, per sequence, as attention_cached() has them.
 struct KeyValueCache {
-  View layers;     ///< [layers x sequences, 2 x heads, capacity, head_dim]
-  ConstView past;  ///< [sequences] i32
-  int64_t sequences = 0;
-  int64_t first_layer = 0;  ///< the model's number of the first one; layers and heads are those that the rank has
+  std::span<const View> layers;  ///< of each layer that the rank has [sequences, 2 x its kv heads, capacity, head_dim]
+  ConstView past;                ///< [sequences] i32
+  int64_t first_layer = 0;       ///< the model's number of the first one
 };
 
 class Block {

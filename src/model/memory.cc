@@ -171,4 +171,11 @@ SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, cons
   }
 }
 
+std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena) {
+  std::vector<View> layers;
+  for (int64_t i = 0; i < layout.part.layers(); ++i)
+    layers.push_back(arena.take(dtype, {1, 2 * layout.share(spec.heads), spec.context, spec.head_dim()}));
+  return layers;
+}
+
 }  // namespace trireme

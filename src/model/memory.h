@@ -126,6 +126,10 @@ struct SlotMemory {
   View input(size_t index) const { return index < blocks.size() ? blocks[index].x : output; }
 };
 
+/// What generation keeps of one sequence: of each of the rank's layers [1, 2 x kv heads, positions, head_dim], keys and
+/// values as Ops::attention_cached() has them.
+std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena);
+
 /// Type of statistics and gradients beside activations of `dtype`.
 inline DType stat_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 

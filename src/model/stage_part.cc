@@ -202,7 +202,7 @@ void StagePart::forward(int64_t slot, const Batch& batch, const Step& step, Cons
 void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out) {
   Slot& own = slots_[static_cast<size_t>(slot)];
   check_batch(spec_, batch, false);
-  check_cache(batch.offsets, cache.past, cache.layers.shape()[2], 0);
+  for (const View& layer : cache.layers) check_cache(batch.offsets, cache.past, layer.shape()[2], 0);
   own.batch = own.place.put(batch);
   own.step = {};
   last_rows_.assign(batch.offsets.values<int32_t>().begin() + 1, batch.offsets.values<int32_t>().end());

@@ -216,15 +216,15 @@ TEST_P(EveryChoice, DecodingTokenByTokenGivesTheLogitsOfTheWhole) {
   const int64_t columns = spec.vocabulary_rows;
   std::vector<double> whole(static_cast<size_t>(6 * columns)), one(static_cast<size_t>(columns));
   stage.logits(data.batch, View(std::span(whole), {6, columns}));
-  std::vector<double> cache(static_cast<size_t>(spec.layers * 2 * spec.context * spec.width));
+  Arena memory(size_t{1} << 20);
+  const std::vector<View> cache = take_cache(spec, model.views.table->layout(), DType::f64, memory);
   for (int32_t t = 0; t < 6; ++t) {
     std::vector<int32_t> past = {t}, offsets = {0, 1};
     Batch batch;
     batch.tokens = data.batch.tokens.rows_slice(t, 1);
     batch.positions = data.batch.positions.rows_slice(t, 1);
     batch.offsets = View(std::span(offsets), {2});
-    const KeyValueCache keys{View(std::span(cache), {spec.layers, 2 * spec.heads, spec.context, spec.head_dim()}),
-                             View(std::span(past), {1}), 1};
+    const KeyValueCache keys{.layers = cache, .past = View(std::span(past), {1})};
     stage.decode(batch, keys, View(std::span(one), {1, columns}));
     for (int64_t i = 0; i < spec.vocabulary; ++i)
       ASSERT_NEAR(one[static_cast<size_t>(i)], whole[static_cast<size_t>(t * columns + i)], 1e-12) << t;
