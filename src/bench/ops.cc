@@ -253,13 +253,18 @@ class Bench {
             [&](size_t i) { ops_.embedding_backward(context_, tokens, y[i], dtable, Write::add); });
   }
 
-  /// The layer's own heads, heads of the other usual size, all rows as one sequence, and rows of mixed lengths.
+  /// The layer's own heads, heads of the other usual size, groups of heads, all rows as one sequence without and with
+  /// windows, and rows of mixed lengths.
   void attention() {
     std::vector<int64_t> even(static_cast<size_t>(o_.sequences), o_.length);
     const int64_t own = o_.width / o_.heads, other = own == 128 ? 64 : 128;
     attention("", even, own);
     if (o_.width % other == 0) attention(fmt::format("_size_{}", other), even, other);
+    for (const int group : {2, 4})
+      if (o_.heads % group == 0) attention(fmt::format("_group_{}", group), even, own, group);
     if (o_.sequences > 1) attention("_one_sequence", {rows_}, own);
+    for (const int64_t part : {4, 16})
+      if (rows_ / part > 0) attention(fmt::format("_window_{}", rows_ / part), {rows_}, own, 1, rows_ / part);
     std::vector<int64_t> mixed;  // 1/4, 1/8, 1/2, 1/16 ... of a sequence
     for (int64_t left = rows_, i = 0; left > 0; left -= mixed.back(), ++i)
       mixed.push_back(
@@ -267,17 +272,21 @@ class Bench {
     attention("_mixed_lengths", mixed, own);
   }
 
-  void attention(const std::string& kind, const std::vector<int64_t>& lengths, int64_t head_dim) {
+  void attention(const std::string& kind, const std::vector<int64_t>& lengths, int64_t head_dim, int group = 1,
+                 int64_t window = 0) {
     const std::string forward = "attention" + kind, backward = "attention_backward" + kind;
     if (!is_wanted(forward) && !is_wanted(backward)) return;
     std::vector<int32_t> offsets{0};
-    double squares = 0;
+    double keys = 0;  // that queries see, half of them where all rows before are seen
     for (const int64_t length : lengths) {
       offsets.push_back(offsets.back() + static_cast<int32_t>(length));
-      squares += static_cast<double>(length * length);
+      const int64_t seen = window > 0 ? std::min(window, length) : length;
+      keys += static_cast<double>(seen) * (static_cast<double>(length) - static_cast<double>(seen) / 2);
     }
     AttentionShape shape = shape_;
-    shape.kv_heads = static_cast<int>(o_.width / head_dim);
+    shape.kv_heads = static_cast<int>(o_.width / head_dim) / group;
+    shape.group = group;
+    shape.window = window;
     shape.head_dim = static_cast<int>(head_dim);
     shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
     shape.offsets = ConstView(offsets.data(), DType::i32, {static_cast<int64_t>(offsets.size())});
@@ -288,8 +297,8 @@ class Bench {
     const Shape qkv_shape{rows_, shape.kv_heads, shape.group + 2, head_dim}, out_shape{rows_, shape.heads(), head_dim};
     const auto qkv = t.take(o_.dtype, qkv_shape), out = t.take(o_.dtype, out_shape);
     const View lse = t.shared(DType::f32, {shape.heads(), rows_}), dqkv = t.shared(o_.dtype, qkv_shape);
-    // Causal: half of the two products of length x length; backward makes five.
-    const double flops = 2 * static_cast<double>(o_.width) * squares;
+    // Two products of every query and the keys that it sees; backward makes five.
+    const double flops = 4 * static_cast<double>(o_.width) * keys;
     measure(forward, qkv[0], t.sets(), flops, false,
             [&](size_t i) { ops_.attention(context, qkv[i], shape, Dropout(), out[i], lse); });
     measure(backward, qkv[0], t.sets(), 2.5 * flops, false,

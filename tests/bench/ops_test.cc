@@ -88,6 +88,8 @@ TEST(OpsBenchTable, MeasuresAnotherHeadSizeAndOnlyWhatWasAskedFor) {
   EXPECT_THAT(names,
               testing::ElementsAre("copy", "linear", "linear_backward_input", "linear_backward_weight", "attention",
                                    "attention_backward", "attention_size_128", "attention_backward_size_128",
+                                   "attention_group_2", "attention_backward_group_2", "attention_window_4",
+                                   "attention_backward_window_4", "attention_window_1", "attention_backward_window_1",
                                    "attention_mixed_lengths", "attention_backward_mixed_lengths", "softmax_stats"));
 }
 
