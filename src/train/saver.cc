@@ -20,12 +20,12 @@
 namespace trireme {
 namespace fs = std::filesystem;
 
-Saver::Saver(const Run& run, Session& session)
+Saver::Saver(const Run& run, Session& session, std::function<void()> check_claim)
     : plan_(run.plan),
-      claim_(*run.claim),
+      check_claim_(std::move(check_claim)),
       scalars_(session.mesh().world()),
       writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().heartbeat,
-              [this] { claim_.check(); }) {
+              check_claim_) {
   writer_.require_space(facts_of({}));
   if (plan_.resume) start_from(run.progress.step);
   open_local(session);
@@ -40,7 +40,7 @@ void Saver::open_local(const Session& session) {
   copies_.emplace(
       SharedCopies::Options{
           .run_dir = config.run.dir, .folder = folder, .bytes_per_second = rate, .keep = config.checkpoint.keep},
-      scalars_, session.rank().heartbeat, [this] { claim_.check(); });
+      scalars_, session.rank().heartbeat, check_claim_);
   const auto here = [&](const std::string& path) { return fs::path(path).parent_path() == fs::path(folder); };
   const bool direct = plan_.resume && here(plan_.resume->path);
   const std::string kept = !plan_.resume ? std::string() : direct ? plan_.resume->path : plan_.resume->nearby;
@@ -91,7 +91,7 @@ void Saver::put_off(int64_t step) {
 }
 
 void Saver::begin(const RunCounters& progress) {
-  together(scalars_, [&] { claim_.check(); });
+  together(scalars_, check_claim_);
   start_ = Clock::now();
   writer_.begin(facts_of(progress), copies_ ? copies_->folder() : std::string());
   put_off_ = false;
@@ -117,7 +117,7 @@ std::optional<CheckpointEvent> Saver::publish() {
                            .best = saving_best_,
                            .parameters = writer_.parameter_hash()};
   } catch (const CommonError& e) {
-    together(scalars_, [&] { claim_.check(); });  // to who took the folder over what we wrote is a leftover
+    together(scalars_, check_claim_);  // to who took the folder over what we wrote is a leftover
     if (insists_ || options.on_error == OnError::stop) throw;
     log::write_once(
         log::Level::warning,
@@ -147,7 +147,7 @@ std::optional<CheckpointEvent> Saver::publish_copy() {
   try {
     return account_copy(copies_->publish(newest_is_good()));
   } catch (const CommonError& e) {
-    together(scalars_, [&] { claim_.check(); });
+    together(scalars_, check_claim_);
     if (insists_ || plan_.config().checkpoint.on_error == OnError::stop) throw;
     log::write_once(log::Level::warning,
                     fmt::format("a snapshot could not be copied to {}, training goes on (checkpoint.on-error is "

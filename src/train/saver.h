@@ -17,10 +17,11 @@ constexpr double kDiskPatience = 12;
 
 class Saver {
  public:
-  /// Collective over the session's mesh. Borrows both; the run's claim is asked before each save, the rank's progress
-  /// moves with what is written. A run that resumes goes on from its snapshot: one that was named instead of found
-  /// leaves later steps of the folder behind. Throws CommonError (io), also where the disk has no room for a snapshot.
-  Saver(const Run& run, Session& session);
+  /// Collective over the session's mesh. Borrows run and session; the rank's heartbeat moves with what is written. A
+  /// run that resumes continues from its snapshot: one that was named instead of found leaves later steps of the folder
+  /// behind. check_claim: asked before each save and publication; throws Error::locked once another job owns the run
+  /// folder. Throws CommonError (io), also if the disk has no room for a snapshot.
+  Saver(const Run& run, Session& session, std::function<void()> check_claim);
 
   /// The weights as they stand are the best so far: the next snapshot, which is due now, is the best one.
   void mark_best() { best_ = true; }
@@ -86,7 +87,7 @@ class Saver {
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;
-  const RunClaim& claim_;
+  std::function<void()> check_claim_;
   Scalars scalars_;
   CheckpointWriter writer_;
   std::optional<SharedCopies> copies_;  ///< with checkpoint.local

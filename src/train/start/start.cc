@@ -82,7 +82,7 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim) {
   Session session(plan, run.table, run.state, *job.backend.ops, job.rank);
   load(recipe, run, job);
   std::optional<Saver> saver;
-  if (claim) saver.emplace(run, session);
+  if (claim) saver.emplace(run, session, [claim] { claim->check(); });
   Work work{run, session, saver ? &*saver : nullptr};
   recipe.begin(work);
   const bool done = recipe.work(work, job);
