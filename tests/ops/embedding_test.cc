@@ -73,6 +73,19 @@ TEST_P(Embedding, BackwardEqualsTheReference) {
         }
 }
 
+TEST_P(Embedding, BackwardOfFrequentIdsEqualsTheReference) {
+  for (int64_t width : {7, 48})
+    for (Write write : {Write::overwrite, Write::add}) {
+      Tensor ids = some_ids(700, 3, 1);
+      for (size_t i = 0; i < 64; ++i) ids.set(i * 5, 3);  // exactly 64 rows of one id
+      const Tensor dy = Tensor::random(dtype(), {700, width}, 2);
+      Tensor got = Tensor::random(DType::f32, {5, width}, 3), want = got.wide();
+      cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), got.view(), write);
+      reference->ops->embedding_backward(reference->context, ids.view(), dy.wide().view(), want.view(), write);
+      expect_close(got, want, {4e-6, 4e-5}, fmt::format("width {}", width));
+    }
+}
+
 TEST_P(Embedding, PartsOfATableAddUpToTheWholeOne) {
   constexpr int64_t kTable = 60;
   for (int64_t rows : kRows)

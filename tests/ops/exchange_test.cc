@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "ops/ops.h"
+#include "tests/ops/op_test.h"
 #include "tests/support/vector_view.h"
 
 namespace trireme {
 namespace {
 
 using Map = std::vector<int64_t>;
+
+std::unique_ptr<Ops> tested_ops() { return test::make_tested_ops(1); }
 
 class Exchange : public testing::TestWithParam<std::unique_ptr<Ops> (*)()> {
  protected:
@@ -22,7 +25,7 @@ class Exchange : public testing::TestWithParam<std::unique_ptr<Ops> (*)()> {
   std::unique_ptr<Ops> ops_ = GetParam()();
   Context context_;
 };
-INSTANTIATE_TEST_SUITE_P(Backends, Exchange, testing::Values(make_cpu_ops, make_reference_ops));
+INSTANTIATE_TEST_SUITE_P(Backends, Exchange, testing::Values(tested_ops, make_reference_ops));
 
 /// [rows, width], each row touched with the given probability, by one element.
 std::vector<float> sparse(int64_t rows, int64_t width, double probability, unsigned seed) {
