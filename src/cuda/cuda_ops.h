@@ -1,0 +1,74 @@
+#pragma once
+// The operators on a GPU. Kernels and their launches are in cuda/ops/, one file per group; matrix products go through
+// MatrixProducts. Statistics are f32; every sum has an order that depends on shapes only, so results are the same from
+// run to run and from card to card but for matrix products, whose order the library chooses by card.
+
+#include <memory>
+
+#include "cuda/matrix_products.h"
+#include "ops/ops.h"
+
+namespace trireme {
+
+class CudaOps final : public Ops {
+ public:
+  /// device: where tensors are.
+  CudaOps(Device& device, std::unique_ptr<MatrixProducts> products) : device_(device), products_(std::move(products)) {}
+  std::string_view name() const override { return "cuda"; }
+  Device& device() const override { return device_; }
+  size_t scratch_bytes(const CallSizes& sizes) const override;
+
+ private:
+  bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
+  void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) override;
+  void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre, View y) override;
+  void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) override;
+  void do_linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write) override;
+  void do_bias_backward(Context&, ConstView dy, View db, Write) override;
+  void do_layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd) override;
+  void do_layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
+                              View dw, View db, Write) override;
+  void do_activation(Context&, ConstView x, Activation, View y) override;
+  void do_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) override;
+  void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y) override;
+  void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) override;
+  void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
+                    View y) override;
+  void do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) override;
+  void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part) override;
+  void do_embedding_add(Context&, ConstView ids, ConstView table, View y) override;
+  void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) override;
+  void do_rotary_table(Context&, double base, View table) override;
+  void do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) override;
+  void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) override;
+  void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
+                             const AttentionShape&, const Dropout&, View dqkv) override;
+  void do_attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache,
+                           View out) override;
+  void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
+                        View sum, View target) override;
+  void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) override;
+  void do_smooth_target(Context&, ConstView logits, int64_t classes, double smoothing, View target) override;
+  void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
+                        View total) override;
+  void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                                 ConstView max, ConstView sum, float scale, double smoothing) override;
+  void do_squared_error(Context&, ConstView z, ConstView targets, View total) override;
+  void do_squared_error_backward(Context&, View z, ConstView targets, float scale) override;
+  void do_sum_parts(Context&, ConstView parts, View y) override;
+  void do_add(Context&, ConstView x, View y) override;
+  void do_cast(Context&, ConstView x, View y) override;
+  void do_zero(Context&, View x) override;
+  void do_squared_norms(Context&, ConstView x, View values) override;
+  void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
+  void do_wire_cast(Context&, ConstView x, View y) override;
+  void do_sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum) override;
+  void do_mark_rows(Context&, ConstView x, View map) override;
+  void do_pack_rows(Context&, View x, ConstView map) override;
+  void do_unpack_rows(Context&, View x, ConstView map) override;
+
+  Device& device_;
+  std::unique_ptr<MatrixProducts> products_;
+};
+
+}  // namespace trireme

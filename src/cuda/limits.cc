@@ -1,0 +1,12 @@
+#include "cuda/limits.h"
+
+#include "base/error.h"
+
+namespace trireme {
+
+void require_parts(size_t parts, size_t most) {
+  require(parts <= most, ErrorKind::usage,
+          "sum_contributions: {} ranks share a gradient, at most {} can on GPUs; use fewer data ranks", parts, most);
+}
+
+}  // namespace trireme

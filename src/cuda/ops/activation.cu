@@ -1,0 +1,133 @@
+// GELU in both forms, ReLU and tanh, forward and backward. Bytes per element: read 1 or 2, write 1 element.
+
+#include <cmath>
+
+#include "cuda/cuda_ops.h"
+#include "cuda/launch.h"
+
+namespace trireme {
+namespace {
+
+using namespace gpu;
+
+constexpr float kTwoRootTwoOverPi = 1.5957691216f, kCubic = 0.044715f;
+
+/// 0.5 (1 + tanh u) = 1 / (1 + e^(-2u)), which keeps its relative accuracy where tanh u is near -1.
+struct Normal {
+  float phi;      ///< Phi(x)
+  float density;  ///< e^(-x^2 / 2)
+};
+
+/// Phi(-a) = 0.5 e^(-a^2 / 2) P(t) for a >= 0, t = 1 / (1 + 0.4 a / sqrt 2): the polynomial of ops/cpu/activation.cc,
+/// whose relative error is 3.1e-7.
+TRIREME_DEVICE Normal normal_of(float x) {
+  const float a = fabsf(x), t = reciprocal(a * 0.282842712f + 1), density = expf(-0.5f * (a * a));
+  float p = 0.0373838358f;
+  p = p * t - 0.121834666f;
+  p = p * t + 0.0465339124f;
+  p = p * t + 0.1298884f;
+  p = p * t + 0.0514787249f;
+  p = p * t + 0.205131158f;
+  p = p * t + 0.198966056f;
+  p = p * t + 0.226841092f;
+  p = p * t + 0.225611538f;
+  const float tail = 0.5f * density * (p * t);
+  return {x < 0 ? tail : 1 - tail, density};
+}
+
+template <Activation f>
+TRIREME_DEVICE float value_of(float x) {
+  if constexpr (f == Activation::gelu_tanh) {
+    const float e = expf(-kTwoRootTwoOverPi * x * (1 + kCubic * x * x));
+    return x * reciprocal(1 + e);
+  } else if constexpr (f == Activation::gelu_erf) {
+    return x * normal_of(x).phi;
+  } else if constexpr (f == Activation::relu) {
+    return x < 0 ? 0 : x;
+  } else {
+    const float e = expf(-2 * fabsf(x));
+    return x != x ? x : copysignf((1 - e) * reciprocal(1 + e), x);
+  }
+}
+
+template <Activation f>
+TRIREME_DEVICE float slope_of(float x) {
+  if constexpr (f == Activation::gelu_tanh) {
+    // Beyond 10, the derivative is 0 or 1; here e^(-2u) is still finite.
+    const float c = x < -10 ? -10 : x > 10 ? 10 : x, square = c * c;
+    const float e = expf(-kTwoRootTwoOverPi * c * (1 + kCubic * square)), s = reciprocal(1 + e);
+    return s + c * kTwoRootTwoOverPi * (1 + 3 * kCubic * square) * s * (e * s);  // e s = 1 - s
+  } else if constexpr (f == Activation::gelu_erf) {
+    const float c = x < -40 ? -40 : x > 40 ? 40 : x;  // beyond, the density is 0
+    const Normal n = normal_of(c);
+    return n.phi + c * 0.398942280f * n.density;
+  } else if constexpr (f == Activation::relu) {
+    return x > 0 ? 1 : 0;
+  } else {
+    const float e = expf(-2 * fabsf(x)), s = reciprocal(1 + e);
+    return 4 * e * s * s;
+  }
+}
+
+template <class T>
+struct ActivationArguments {
+  Global<const T> x, dy;
+  Global<T> y;
+  int64_t count;
+  bool fast;
+};
+
+template <class T, Activation f>
+TRIREME_KERNEL activation_forward(ActivationArguments<T> a) {
+  const int64_t first = flat_pack();
+  if (first >= a.count) return;
+  Pack x = load_pack(a.x, first, a.count, a.fast);
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i) x.v[i] = value_of<f>(x.v[i]);
+  store_pack(x, a.y, first, a.count, a.fast);
+}
+
+template <class T, Activation f>
+TRIREME_KERNEL activation_slope(ActivationArguments<T> a) {
+  const int64_t first = flat_pack();
+  if (first >= a.count) return;
+  const Pack x = load_pack(a.x, first, a.count, a.fast);
+  Pack dy = load_pack(a.dy, first, a.count, a.fast);
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i) dy.v[i] *= slope_of<f>(x.v[i]);
+  store_pack(dy, a.y, first, a.count, a.fast);
+}
+
+template <Activation f>
+void run(Context& context, ConstView x, ConstView dy, View y) {
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const ActivationArguments<T> arguments{global<T>(x), global<T>(dy), global<T>(y), x.count(),
+                                           packs(kPack, {x, dy, y})};
+    launch(dy.empty() ? "activation" : "activation_backward", gpu_stream(*context.stream), flat_grid(x.count()), 256, 0,
+           dy.empty() ? activation_forward<T, f> : activation_slope<T, f>, arguments);
+  });
+}
+
+void run(Context& context, ConstView x, ConstView dy, Activation f, View y) {
+  switch (f) {
+    case Activation::gelu_tanh:
+      return run<Activation::gelu_tanh>(context, x, dy, y);
+    case Activation::gelu_erf:
+      return run<Activation::gelu_erf>(context, x, dy, y);
+    case Activation::relu:
+      return run<Activation::relu>(context, x, dy, y);
+    case Activation::tanh:
+      return run<Activation::tanh>(context, x, dy, y);
+  }
+}
+
+}  // namespace
+
+void CudaOps::do_activation(Context& context, ConstView x, Activation f, View y) { run(context, x, {}, f, y); }
+
+void CudaOps::do_activation_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx) {
+  if (dy.count() > 0) run(context, x, dy, f, dx);
+}
+
+}  // namespace trireme

@@ -1,0 +1,345 @@
+// Layer norm: a warp per row. Rows of up to 2,048 (backward: 1,024) elements stay in registers between the passes over
+// them; longer ones are read again from the cache.
+
+#include <algorithm>
+
+#include "cuda/column_sums.h"
+#include "cuda/cuda_ops.h"
+#include "cuda/launch.h"
+#include "cuda/scratch.h"
+
+namespace trireme {
+namespace {
+
+using namespace gpu;
+
+constexpr int kRowsPerBlock = 4;
+
+template <class T>
+struct NormArguments {
+  Global<const T> x, w, b;
+  Global<T> y;
+  Global<float> mean, rstd;
+  int64_t rows, width;
+  float epsilon;
+  bool fast;
+};
+
+/// Calls f(pack, first channel) for each pack of a row that this lane has.
+template <int kPacks, class F>
+TRIREME_DEVICE void for_packs(int64_t width, F f) {
+  const int lane = thread() % kWarp;
+  if constexpr (kPacks > 0) {
+    TRIREME_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      const int64_t channel = static_cast<int64_t>(p * kWarp + lane) * kPack;
+      if (channel < width) f(p, channel);
+    }
+  } else {
+    for (int64_t channel = lane * kPack; channel < width; channel += kWarp * kPack) f(0, channel);
+  }
+}
+
+/// kPacks: packs of a row per lane, 0: any number. Read x, write y.
+template <class T, int kPacks>
+TRIREME_KERNEL norm_forward(NormArguments<T> a) {
+  const int64_t row = static_cast<int64_t>(block_x()) * kRowsPerBlock + thread() / kWarp;
+  if (row >= a.rows) return;
+  const int64_t begin = row * a.width, end = begin + a.width;
+  Pack held[kPacks > 0 ? kPacks : 1] = {};
+  const auto element = [&](int p, int64_t channel) {
+    if constexpr (kPacks > 0) {
+      return held[p];
+    } else {
+      return load_pack(a.x, begin + channel, end, a.fast);
+    }
+  };
+  if constexpr (kPacks > 0)
+    for_packs<kPacks>(a.width, [&](int p, int64_t channel) { held[p] = load_pack(a.x, begin + channel, end, a.fast); });
+  float sum = 0;
+  for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
+    const Pack x = element(p, channel);
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) sum += x.v[i];
+  });
+  const float inverse_width = 1 / static_cast<float>(a.width), mean = warp_sum(sum) * inverse_width;
+  float squares = 0;
+  for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
+    const Pack x = element(p, channel);
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) {
+      const float d = x.v[i] - mean;
+      squares += channel + i < a.width ? d * d : 0;
+    }
+  });
+  const float rstd = div_rn(1.0f, sqrt_rn(warp_sum(squares) * inverse_width + a.epsilon));
+  for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
+    Pack x = element(p, channel);
+    const Pack w = load_pack(a.w, channel, a.width, a.fast);
+    const Pack b = a.b.empty() ? Pack{} : load_pack(a.b, channel, a.width, a.fast);
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) x.v[i] = (x.v[i] - mean) * rstd * w.v[i] + b.v[i];
+    store_pack(x, a.y, begin + channel, end, a.fast);
+  });
+  if (thread() % kWarp == 0) {
+    a.mean[row] = mean;
+    a.rstd[row] = rstd;
+  }
+}
+
+template <class T>
+struct NormBackwardArguments {
+  Global<const T> dy, x, w;
+  Global<const float> mean, rstd;
+  Global<T> dx;
+  Global<float> partials;  ///< [blocks, 2 x width]: sums of dy xhat, then of dy
+  int64_t rows, width, rows_per_warp;
+  bool fast;
+};
+
+constexpr int kBackwardWarps = 8, kBackwardBlocks = 264;
+
+/// What backward reads of a row, per lane.
+template <class T, int kPacks>
+struct RowRaw {
+  Raw<T> dy[kPacks], x[kPacks], dx[kPacks];
+  float mean, rstd;
+};
+
+template <class T, int kPacks>
+TRIREME_DEVICE void load_row(const NormBackwardArguments<T>& a, int64_t row, RowRaw<T, kPacks>& raw) {
+  const int64_t begin = row * a.width, end = begin + a.width;
+  raw.mean = a.mean[row];
+  raw.rstd = a.rstd[row];
+  for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
+    raw.dy[p] = load_raw(a.dy, begin + channel, end, a.fast);
+    raw.x[p] = load_raw(a.x, begin + channel, end, a.fast);
+    raw.dx[p] = load_raw(a.dx, begin + channel, end, a.fast);
+  });
+}
+
+/// Each warp has neighbouring rows, reads one ahead and keeps its sums in registers; the warps of a block are added in
+/// order. Read dy, x, dx, write dx.
+template <class T, int kPacks>
+TRIREME_KERNEL norm_backward(NormBackwardArguments<T> a) {
+  constexpr int kWidth = kPacks * kWarp * kPack;
+  SharedMemory memory;
+  const auto sums = memory.take<float, 2 * kWidth>("sums");
+  const int warp = thread() / kWarp, lane = thread() % kWarp;
+  Pack dw[kPacks] = {}, db[kPacks] = {};
+  Raw<T> weights[kPacks];
+  for_packs<kPacks>(a.width, [&](int p, int64_t channel) { weights[p] = load_raw(a.w, channel, a.width, a.fast); });
+  const float inverse_width = 1 / static_cast<float>(a.width);
+  const int64_t first = (static_cast<int64_t>(block_x()) * kBackwardWarps + warp) * a.rows_per_warp;
+  const int64_t last = first + a.rows_per_warp < a.rows ? first + a.rows_per_warp : a.rows;
+  RowRaw<T, kPacks> raw;
+  if (first < last) load_row(a, first, raw);
+  for (int64_t row = first; row < last; ++row) {
+    const RowRaw<T, kPacks> now = raw;
+    if (row + 1 < last) load_row(a, row + 1, raw);
+    float sum = 0, product_sum = 0;  // of dy w, and of dy w xhat
+    for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
+      const Pack dy = unpack(now.dy[p]), x = unpack(now.x[p]), w = unpack(weights[p]);
+      TRIREME_UNROLL
+      for (int i = 0; i < kPack; ++i) {
+        const float xhat = channel + i < a.width ? (x.v[i] - now.mean) * now.rstd : 0, g = dy.v[i] * w.v[i];
+        sum += g;
+        product_sum += g * xhat;
+        dw[p].v[i] += dy.v[i] * xhat;
+        db[p].v[i] += dy.v[i];
+      }
+    });
+    const float g_mean = warp_sum(sum) * inverse_width, gx_mean = warp_sum(product_sum) * inverse_width;
+    const int64_t begin = row * a.width, end = begin + a.width;
+    for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
+      const Pack dy = unpack(now.dy[p]), x = unpack(now.x[p]), w = unpack(weights[p]);
+      Pack dx = unpack(now.dx[p]);
+      TRIREME_UNROLL
+      for (int i = 0; i < kPack; ++i) {
+        const float xhat = (x.v[i] - now.mean) * now.rstd;
+        dx.v[i] += now.rstd * (dy.v[i] * w.v[i] - g_mean - xhat * gx_mean);
+      }
+      store_pack(dx, a.dx, begin + channel, end, a.fast);
+    });
+  }
+  // Element i of all packs lies in one run: no two lanes of a warp meet in a bank.
+  for (int w = 0; w < kBackwardWarps; ++w) {
+    if (w == warp) {
+      TRIREME_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        TRIREME_UNROLL
+        for (int i = 0; i < kPack; ++i) {
+          const int at = (p * kPack + i) * kWarp + lane;
+          sums[at] = w == 0 ? dw[p].v[i] : sums[at] + dw[p].v[i];
+          sums[kWidth + at] = w == 0 ? db[p].v[i] : sums[kWidth + at] + db[p].v[i];
+        }
+      }
+    }
+    sync_block();
+  }
+  for (int at = thread(); at < kWidth; at += threads()) {
+    const int pack = at / (kPack * kWarp), i = at / kWarp % kPack, of_lane = at % kWarp;
+    const int64_t channel = static_cast<int64_t>(pack * kWarp + of_lane) * kPack + i;
+    if (channel >= a.width) continue;
+    a.partials[block_x() * 2 * a.width + channel] = sums[at];
+    a.partials[block_x() * 2 * a.width + a.width + channel] = sums[kWidth + at];
+  }
+}
+
+/// dx of a long row, read twice.
+template <class T>
+TRIREME_DEVICE void backward_row(const NormBackwardArguments<T>& a, int64_t row) {
+  const int64_t begin = row * a.width, end = begin + a.width;
+  const float mean = a.mean[row], rstd = a.rstd[row];
+  float sum = 0, product_sum = 0;
+  for_packs<0>(a.width, [&](int, int64_t channel) {
+    const Pack dy = load_pack(a.dy, begin + channel, end, a.fast);
+    const Pack x = load_pack(a.x, begin + channel, end, a.fast), w = load_pack(a.w, channel, a.width, a.fast);
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) {
+      const float g = dy.v[i] * w.v[i];
+      sum += g;
+      product_sum += g * ((x.v[i] - mean) * rstd);
+    }
+  });
+  const float inverse_width = 1 / static_cast<float>(a.width);
+  const float g_mean = warp_sum(sum) * inverse_width, gx_mean = warp_sum(product_sum) * inverse_width;
+  for_packs<0>(a.width, [&](int, int64_t channel) {
+    const Pack dy = load_pack(a.dy, begin + channel, end, a.fast);
+    const Pack x = load_pack(a.x, begin + channel, end, a.fast), w = load_pack(a.w, channel, a.width, a.fast);
+    Pack dx = load_pack(a.dx, begin + channel, end, a.fast);
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) dx.v[i] += rstd * (dy.v[i] * w.v[i] - g_mean - (x.v[i] - mean) * rstd * gx_mean);
+    store_pack(dx, a.dx, begin + channel, end, a.fast);
+  });
+}
+
+/// Long rows: dx alone.
+template <class T>
+TRIREME_KERNEL norm_backward_input(NormBackwardArguments<T> a) {
+  const int64_t row = static_cast<int64_t>(block_x()) * kRowsPerBlock + thread() / kWarp;
+  if (row < a.rows) backward_row(a, row);
+}
+
+/// Long rows: the weights' gradients.
+template <class T>
+TRIREME_KERNEL norm_backward_weight(NormBackwardArguments<T> a) {
+  sum_chunk<2>(
+      a.rows, a.width, a.rows_per_warp,
+      [&](int64_t row, int64_t channel, Pack(&sums)[2]) {
+        const int64_t at = row * a.width + channel, end = (row + 1) * a.width;
+        const Pack dy = load_pack(a.dy, at, end, a.fast), x = load_pack(a.x, at, end, a.fast);
+        const float mean = a.mean[row], rstd = a.rstd[row];
+        TRIREME_UNROLL
+        for (int i = 0; i < kPack; ++i) {
+          sums[0].v[i] += dy.v[i] * ((x.v[i] - mean) * rstd);
+          sums[1].v[i] += dy.v[i];
+        }
+      },
+      [&](int which, int64_t chunk, int64_t channel, float sum) {
+        a.partials[(2 * chunk + which) * a.width + channel] = sum;
+      });
+}
+
+struct NormPartialsArguments {
+  Global<const float> partials;  ///< [count, 2, width]
+  Global<float> dw, db;          ///< db: may be empty
+  int64_t count, width;
+  bool adds;
+};
+
+TRIREME_KERNEL sum_norm_partials(NormPartialsArguments a) {
+  const int64_t i = static_cast<int64_t>(block_x()) * threads() + thread();
+  if (i >= 2 * a.width) return;
+  const bool bias = i >= a.width;
+  if (bias && a.db.empty()) return;
+  float sum = 0;
+  for (int64_t p = 0; p < a.count; ++p) sum += a.partials[p * 2 * a.width + i];
+  const Global<float> out = bias ? a.db : a.dw;
+  const int64_t at = bias ? i - a.width : i;
+  out[at] = a.adds ? out[at] + sum : sum;
+}
+
+constexpr int64_t kLongestHeld = 1024;  ///< row in registers, in backward
+
+/// Whether backward has registers for a row.
+bool holds_row(DType dtype, int64_t width) { return width <= (dtype == DType::f32 ? 768 : kLongestHeld); }
+
+/// f(integral constant): the packs per lane of a row.
+template <class F>
+void with_packs(int64_t packs, F f) {
+  if (packs <= 1) return f(std::integral_constant<int, 1>());
+  if (packs <= 2) return f(std::integral_constant<int, 2>());
+  if (packs <= 3) return f(std::integral_constant<int, 3>());
+  f(std::integral_constant<int, 4>());
+}
+
+}  // namespace
+
+size_t norm_scratch_bytes(int64_t rows, int64_t width) {
+  return std::max(scratch_size(DType::f32, 2 * kBackwardBlocks * std::min(width, kLongestHeld)),
+                  scratch_size(DType::f32, 2 * ColumnChunks(rows, width).count * width));
+}
+
+void CudaOps::do_layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
+                            View rstd) {
+  const int64_t rows = x.rows(), width = x.shape()[1], per_lane = ceil_divide(width, kWarp * kPack);
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const NormArguments<T> arguments{
+        global<T>(x),        global<T>(w), global<T>(b), global<T>(y), global<float>(mean),
+        global<float>(rstd), rows,         width,        eps,          packs(width, {x, w, b, y})};
+    const auto run = [&](void (*kernel)(NormArguments<T>)) {
+      launch("layer_norm", gpu_stream(*context.stream), {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp,
+             0, kernel, arguments);
+    };
+    if (per_lane > 8) return run(norm_forward<T, 0>);
+    if (per_lane > 4) return run(norm_forward<T, 8>);
+    with_packs(per_lane, [&](auto n) { run(norm_forward<T, decltype(n)::value>); });
+  });
+}
+
+void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean,
+                                     ConstView rstd, View dx, View dw, View db, Write write) {
+  const ArenaScope scope(*context.scratch);
+  const int64_t rows = x.rows(), width = x.shape()[1];
+  const ColumnChunks chunks(rows, width);
+  const bool held = holds_row(x.dtype(), width);
+  const int64_t count = held ? kBackwardBlocks : chunks.count;
+  const View partials = context.scratch->take(DType::f32, {count, 2, width});
+  const gpu::Stream stream = gpu_stream(*context.stream);
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const int64_t per_warp = ceil_divide(rows, kBackwardBlocks * kBackwardWarps);
+    const NormBackwardArguments<T> arguments{global<T>(dy),
+                                             global<T>(x),
+                                             global<T>(w),
+                                             global<float>(mean),
+                                             global<float>(rstd),
+                                             global<T>(dx),
+                                             global<float>(partials),
+                                             rows,
+                                             width,
+                                             held ? per_warp : chunks.rows,
+                                             packs(width, {dy, x, w, dx})};
+    if (held) {
+      with_packs(ceil_divide(width, kWarp * kPack), [&](auto n) {
+        constexpr int kPacks = decltype(n)::value;
+        launch("layer_norm_backward", stream, {kBackwardBlocks, 1, 1}, kBackwardWarps * kWarp,
+               SharedMemory::bytes<float, 2 * kPacks * kWarp * kPack>, norm_backward<T, kPacks>, arguments);
+      });
+    } else {
+      // First the weights' gradients: dx may be dy.
+      launch("layer_norm_backward_weight", stream, chunks.grid(), ColumnChunks::kThreads,
+             ColumnChunks::shared_bytes<2>(), norm_backward_weight<T>, arguments);
+      launch("layer_norm_backward_input", stream, {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp, 0,
+             norm_backward_input<T>, arguments);
+    }
+  });
+  const NormPartialsArguments arguments{
+      global<float>(ConstView(partials)), global<float>(dw), global<float>(db), count, width,
+      write != Write::overwrite};
+  launch("sum_norm_partials", stream, {ceil_divide(2 * width, 64), 1, 1}, 64, 0, sum_norm_partials, arguments);
+}
+
+}  // namespace trireme
