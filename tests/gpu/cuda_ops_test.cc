@@ -22,5 +22,30 @@ TEST(CudaOps, MoreRanksThanALaunchHoldsAreAnError) {
                "sum_contributions: 201 ranks share a gradient, at most 200 can on GPUs; use fewer data ranks");
 }
 
+TEST(CudaOps, AttentionStaysWithinThePlannedScratch) {
+  CudaOps ops(host_device(), make_plain_products());
+  for (const int head_dim : {20, 32})
+    for (const int group : {1, 4}) {
+      const int64_t rows = 70, parts = group + 2;
+      const std::vector<int32_t> offsets{0, 70};
+      const AttentionShape shape{
+          .kv_heads = 3, .group = group, .head_dim = head_dim, .causal = true, .scale = 1, .offsets = view(offsets)};
+      std::vector<bf16_t> qkv(static_cast<size_t>(rows * 3 * parts * head_dim)), dqkv = qkv;
+      std::vector<bf16_t> out(static_cast<size_t>(rows * 3 * group * head_dim)), dout = out;
+      std::vector<float> lse(static_cast<size_t>(rows * 3 * group));
+      const Shape packed{rows, 3, parts, head_dim}, of_heads{rows, int64_t{3} * group, head_dim};
+      const size_t planned =
+          ops.scratch_bytes({.dtype = DType::bf16, .rows = rows, .width = 3 * parts * head_dim, .attention = shape});
+      Arena scratch(planned);
+      Context context{.scratch = &scratch};
+      const View statistics = view(lse).reshape({int64_t{3} * group, rows});
+      ops.attention(context, view(qkv).reshape(packed), shape, {}, view(out).reshape(of_heads), statistics);
+      ops.attention_backward(context, view(dout).reshape(of_heads), view(qkv).reshape(packed),
+                             view(out).reshape(of_heads), statistics, shape, {}, view(dqkv).reshape(packed));
+      EXPECT_LE(scratch.peak(), planned);
+      EXPECT_EQ(scratch.used(), 0u);
+    }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -1,0 +1,26 @@
+# The operators on GPUs: objects for the tests and libtrireme_cuda.so. nvcc is called as it is: CMake 3.25 does not know that nvcc 13 has C++20.
+set(TRIREME_CUDA_ARCHITECTURES 80 86 90 CACHE STRING "compute capabilities that kernels are compiled for")
+file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/ops/*.cu)
+file(GLOB host CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cc)
+set(code)
+foreach(architecture ${TRIREME_CUDA_ARCHITECTURES})
+  list(APPEND code -gencode arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+set(TRIREME_CUDA_OBJECTS)
+foreach(kernel ${kernels})
+  get_filename_component(name ${kernel} NAME_WE)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
+  add_custom_command(OUTPUT ${object} DEPENDS ${kernel} DEPFILE ${object}.d COMMENT "Building CUDA object cuda/${name}.o"
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++20 -O3 -DNDEBUG --expt-relaxed-constexpr -I${CMAKE_CURRENT_SOURCE_DIR} ${code} -Xcompiler=-fPIC -Werror=all-warnings
+            -MD -MF ${object}.d -c ${kernel} -o ${object} VERBATIM)
+  list(APPEND TRIREME_CUDA_OBJECTS ${object})
+endforeach()
+add_custom_target(trireme_cuda_kernels DEPENDS ${TRIREME_CUDA_OBJECTS})
+set_property(GLOBAL PROPERTY TRIREME_CUDA_OBJECTS ${TRIREME_CUDA_OBJECTS})
+add_library(trireme_cuda_host OBJECT ${host})
+target_link_libraries(trireme_cuda_host PRIVATE trireme_ops)
+target_include_directories(trireme_cuda_host SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+# What it shares with the program is the program's: nothing of it is linked a second time.
+add_library(trireme_cuda SHARED ${TRIREME_CUDA_OBJECTS} $<TARGET_OBJECTS:trireme_cuda_host>)
+target_link_libraries(trireme_cuda PRIVATE CUDA::cudart_static)
+set_target_properties(trireme_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINKER_LANGUAGE CXX)

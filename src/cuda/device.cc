@@ -1,0 +1,155 @@
+#include "cuda/device.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "base/error.h"
+#include "cuda/check.h"
+#include "cuda/stream.h"
+
+namespace trireme {
+namespace {
+
+class CudaPoint final : public Event::State {
+ public:
+  CudaPoint(cudaEvent_t event, int device) : event_(event), device_(device) {}
+  ~CudaPoint() override { cudaEventDestroy(event_); }
+  CudaPoint(const CudaPoint&) = delete;
+  CudaPoint& operator=(const CudaPoint&) = delete;
+  void wait() override {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
+  bool reached() override {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    check_cuda(state, "cudaEventQuery");
+    return true;
+  }
+
+ private:
+  cudaEvent_t event_;
+  int device_;
+};
+
+}  // namespace
+
+class CudaStream final : public DeviceStream {
+ public:
+  explicit CudaStream(int device) : device_(device) {
+    use();
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  ~CudaStream() override { cudaStreamDestroy(stream_); }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  Event record() override {
+    use();
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    auto point = std::make_shared<CudaPoint>(event, device_);
+    check_cuda(cudaEventRecord(event, stream_), "cudaEventRecord");
+    return Event(std::move(point));
+  }
+  void copy(ConstView from, View to) override {
+    if (from.bytes() == 0) return;
+    use();
+    // Of pageable memory, the runtime has taken its own copy when it returns.
+    check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+    if (!to.device()) check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+  /// Of calls that follow in this thread.
+  gpu::Stream use() {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    return stream_;
+  }
+
+ private:
+  int device_;
+  cudaStream_t stream_ = nullptr;
+};
+
+namespace {
+
+class OneCudaDevice final : public CudaDevice {
+ public:
+  explicit OneCudaDevice(int index) : index_(index), stream_(index) {}
+  std::string description() const override {
+    cudaDeviceProp properties{};
+    int driver = 0, runtime = 0;
+    check_cuda(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
+    check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    return fmt::format("{}, compute capability {}.{}, driver {}.{}, runtime {}.{}", properties.name, properties.major,
+                       properties.minor, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  }
+  std::byte* allocate(size_t bytes) override {
+    stream_.use();
+    void* memory = nullptr;
+    const cudaError_t answer = cudaMalloc(&memory, bytes);
+    if (answer == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // it is reported once
+      size_t free = 0, total = 0;
+      cudaMemGetInfo(&free, &total);
+      fail(ErrorKind::io, "GPU {} has {} of {} MiB free, {} MiB are needed", index_, free >> 20, total >> 20,
+           bytes >> 20);
+    }
+    check_cuda(answer, "cudaMalloc");
+    check_cuda(cudaMemset(memory, 0, bytes), "cudaMemset");
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // before work of any stream
+    return static_cast<std::byte*>(memory);
+  }
+  void free(std::byte* memory, size_t) override {
+    stream_.use();
+    check_cuda(cudaFree(memory), "cudaFree");
+  }
+  /// Memory of a GPU is not given back in parts.
+  void release(std::byte*, size_t) override {}
+  DeviceStream& stream() override { return stream_; }
+  std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<CudaStream>(index_); }
+
+ private:
+  int index_;
+  CudaStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaDevice> make_cuda_device(int index) {
+  int count = 0;
+  const cudaError_t answer = cudaGetDeviceCount(&count);
+  require(
+      answer == cudaSuccess && index < count, ErrorKind::usage,
+      "GPU {} cannot be used: {} GPUs were found, the CUDA runtime says \"{}\"; nvidia-smi shows what the driver sees",
+      index, answer == cudaSuccess ? count : 0, cudaGetErrorString(answer));
+  return std::make_unique<OneCudaDevice>(index);
+}
+
+gpu::Stream gpu_stream(DeviceStream& stream) { return static_cast<CudaStream&>(stream).use(); }
+
+void check_cuda(int answer, const char* call) {
+  if (answer != cudaSuccess)
+    fail(ErrorKind::io, "{} failed: {}", call, cudaGetErrorString(static_cast<cudaError_t>(answer)));
+}
+
+void gpu::check_launch(const char* kernel) {
+  const cudaError_t answer = cudaGetLastError();
+  if (answer != cudaSuccess)
+    fail(ErrorKind::io, "the GPU refused to run the kernel {}: {}", kernel, cudaGetErrorString(answer));
+}
+
+int gpu::shared_memory_limit() {
+  int device = 0, bytes = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+  return bytes;
+}
+
+void gpu::allow_shared_memory(const void* kernel, int bytes) {
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+}
+
+}  // namespace trireme

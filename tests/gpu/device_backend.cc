@@ -1,0 +1,35 @@
+// The operator suites of tests/ops on a GPU.
+
+#include "cuda/cublaslt.h"
+#include "cuda/cuda_ops.h"
+#include "cuda/device.h"
+#include "tests/gpu/staged_ops.h"
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+struct Gpu {
+  std::unique_ptr<CudaDevice> device = make_cuda_device();
+  CudaOps ops{*device, make_cublaslt_products()};
+  std::byte* memory = device->allocate(StagedOps::kBytes);
+  Arena scratch{size_t{256} << 20, *device};
+};
+
+/// Kept until the process ends, as the library's handles are.
+Gpu& gpu() {
+  static Gpu* made = new Gpu;
+  return *made;
+}
+
+}  // namespace
+
+std::unique_ptr<Ops> make_tested_ops(int) {
+  Gpu& g = gpu();
+  return std::make_unique<StagedOps>(*g.device, g.ops, g.memory, g.scratch);
+}
+
+// Tensor cores cut the bits of sums off rather than rounding them.
+std::vector<Case> tested_cases() { return {{DType::f32, 1}, {.dtype = DType::bf16, .threads = 1, .sums = 2}}; }
+
+}  // namespace trireme::test
