@@ -61,12 +61,13 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
   const TagF32 d;
   const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]);
   const VecF32 factor = hn::Set(d, score.factor), one = hn::Set(d, 1.0f);
-  const VecF32 to_tanh = hn::Set(d, score.capped() ? 1 / score.cap : 0);
+  const bool capped = score.capped();
+  const VecF32 to_tanh = hn::Set(d, capped ? 1 / score.cap : 0);
   float* scores = t.scores + row % t.kRows * kKeys;
   const float* dps = t.dp + row % t.kRows * kKeys;
   const int64_t columns = seen.end > 0 ? whole_vectors(seen.end) : 0;
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
-  if (score.capped()) score.apply_cap(scores, columns);
+  if (capped) score.apply_cap(scores, columns);
   for (int64_t j = 0; j < columns; j += kLanes) {
     VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
     if (j + kLanes > seen.end) p = hn::IfThenElseZero(first_lanes(seen.end - j), p);
@@ -78,7 +79,7 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
       dropped = hn::Mul(p, kept);
     }
     VecF32 ds = hn::Mul(p, hn::Sub(dp, shift));
-    if (score.capped()) {
+    if (capped) {
       const VecF32 tanh = hn::Mul(hn::LoadU(d, scores + j), to_tanh);
       ds = hn::Mul(ds, hn::NegMulAdd(tanh, tanh, one));
     }
