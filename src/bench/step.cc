@@ -383,7 +383,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const auto tell_peak = [&](double most) {
     (void)peak.share(most * rank.size());
     result.peak_flops = peak.total() / rank.size();
-    result.taken = peak.taken();
+    result.taken = peak.used_by_others();
   };
   const std::vector<uint16_t> ids = bench_tokens(options, spec);
   const WindowSource windows(ids, 1);

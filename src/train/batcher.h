@@ -14,8 +14,8 @@ class Batcher {
  public:
   /// At most `sequences` samples of `sequence` tokens.
   Batcher(int64_t sequences, int64_t sequence);
-  /// The slice's samples; valid until the next call. slice.count <= sequences; a slice of none gives a batch
-  /// of no rows.
+  /// The slice's samples; valid until the next call. slice.count <= sequences; an empty slice gives a batch with 0
+  /// rows.
   const Batch& fill(const SampleSource& data, SampleStream stream, BatchSlice slice);
 
  private:

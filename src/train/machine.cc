@@ -23,8 +23,8 @@ uint64_t host_available() {
   return std::stoull(text.substr(at + 13)) * 1024;
 }
 
-/// Processor time of the compute threads. Each asks for its own: what the system says of a thread that runs elsewhere
-/// is as old as that processor's last clock tick, which is longer than a fast processor takes for a call.
+/// Processor time of the compute threads. Each thread asks for its own: the time of a thread on another processor is as
+/// old as that processor's last clock tick, which is longer than a call of a fast processor.
 double team_seconds(int threads) {
   double sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
@@ -52,8 +52,8 @@ uint64_t resident_memory() {
 }
 
 GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype) {
-  // Large enough that packing the weight is a small part of it; a call takes 10 to 50 ms of two cores, so that some are
-  // left alone on a busy machine.
+  // Large enough that packing the weight is a small part. A call takes 10 to 50 ms on two cores, so that some calls run
+  // undisturbed on a busy machine.
   constexpr int64_t kRows = 1536, kIn = 768, kOut = 3072;
   Arena arena(static_cast<size_t>(kRows * (kIn + kOut) + kOut * kIn) * size_of(dtype) + 1024);
   Arena scratch(ops.scratch_bytes(
@@ -61,7 +61,7 @@ GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype) {
   Context context{threads, &scratch};
   const View x = arena.take(dtype, {kRows, kIn}), w = arena.take(dtype, {kOut, kIn}),
              y = arena.take(dtype, {kRows, kOut});
-  ops.linear(context, x, w, {}, y);  // the first call prepares
+  ops.linear(context, x, w, {}, y);  // warm-up
   GemmRate rate;
   double wall = 0, busy = 0;
   const auto begin = Clock::now();

@@ -16,8 +16,8 @@
 namespace trireme {
 namespace {
 
-constexpr double kInterval = 0.1;                   // seconds: what a model takes stays for longer
-constexpr const char* kPages = "/proc/self/statm";  // cheaper than status, where the kernel writes 60 lines
+constexpr double kInterval = 0.1;                   // seconds: a model holds its memory for longer
+constexpr const char* kPages = "/proc/self/statm";  // cheaper than /proc/self/status with its 60 lines
 
 double gigabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
@@ -39,7 +39,7 @@ MemoryWatch::~MemoryWatch() {
   close(file_);
 }
 
-/// Resident pages less those of files and of shared memory.
+/// Resident pages without those of files and of shared memory.
 uint64_t MemoryWatch::now() const {
   std::array<char, 128> text{};
   const ssize_t length = pread(file_, text.data(), text.size(), 0);
@@ -74,7 +74,7 @@ std::string describe_memory(std::span<const uint64_t> planned, std::span<const u
                            : fmt::format("memory per rank: {} (rank {}, the largest of {})", both, rank, peaks.size());
 }
 
-void tell_memory(Scalars& scalars, uint64_t planned, uint64_t peak) {
+void log_memory(Scalars& scalars, uint64_t planned, uint64_t peak) {
   const auto plans = scalars.gather_values(planned), peaks = scalars.gather_values(peak);
   log::info("{}", describe_memory(plans, peaks));
 }

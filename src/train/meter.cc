@@ -21,7 +21,7 @@ void StepMeter::add_result(double loss, bool skipped, bool finite) {
 }
 
 double StepMeter::fill(Metrics& metrics, double tokens_per_step, double samples_per_step) const {
-  const double seconds = seconds_since(start_) - aside_, steps = static_cast<double>(steps_);
+  const double seconds = seconds_since(start_) - excluded_, steps = static_cast<double>(steps_);
   metrics.tokens_per_second = steps * tokens_per_step / seconds;
   metrics.samples_per_second = steps * samples_per_step / seconds;
   metrics.updates_per_second = steps / seconds;

@@ -1,5 +1,5 @@
 #pragma once
-// What the steps between two log lines took.
+// The times of the steps between two log lines.
 
 #include "base/time.h"
 #include "report/metrics.h"
@@ -8,15 +8,15 @@ namespace trireme {
 
 class StepMeter {
  public:
-  /// One more step: busy: seconds in which this rank waited for no other; exposed: seconds that it waited for the
-  /// exchange of gradients.
+  /// Adds a step. busy: seconds in which this rank did not wait for another; exposed: seconds in which it waited for
+  /// the exchange of gradients.
   void add_step(double busy, double exposed);
-  /// What became of the step.
+  /// Adds the result of the step.
   void add_result(double loss, bool skipped, bool finite);
-  /// Seconds that went to an evaluation or a snapshot.
-  void add_aside(double seconds) { aside_ += seconds; }
-  /// Fills what `metrics` says of time, but for what depends on the arithmetic, of the interval's losses and of this
-  /// process' memory, from the tokens and samples of one step; gives the steps per second.
+  /// Adds seconds of an evaluation or a snapshot.
+  void add_excluded(double seconds) { excluded_ += seconds; }
+  /// Fills the times (except those that depend on FLOPs), losses and memory of `metrics` for the interval, from the
+  /// tokens and samples of one step; returns the steps per second.
   double fill(Metrics& metrics, double tokens_per_step, double samples_per_step) const;
   void restart() { *this = {}; }
 
@@ -25,17 +25,17 @@ class StepMeter {
 
  private:
   Clock::time_point start_ = Clock::now();
-  double aside_ = 0, exposed_ = 0, busy_ = 0, loss_ = 0;
+  double excluded_ = 0, exposed_ = 0, busy_ = 0, loss_ = 0;
   int64_t steps_ = 0, good_ = 0, skipped_ = 0, not_finite_ = 0;
 };
 
-/// Adds the seconds of its life to a meter as time aside.
-class Aside {
+/// Adds the seconds of its lifetime to a meter as time outside of steps.
+class ExcludedTime {
  public:
-  explicit Aside(StepMeter& meter) : meter_(meter) {}
-  ~Aside() { meter_.add_aside(seconds_since(start_)); }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
+  explicit ExcludedTime(StepMeter& meter) : meter_(meter) {}
+  ~ExcludedTime() { meter_.add_excluded(seconds_since(start_)); }
+  ExcludedTime(const ExcludedTime&) = delete;
+  ExcludedTime& operator=(const ExcludedTime&) = delete;
   double seconds() const { return seconds_since(start_); }
 
  private:

@@ -32,15 +32,14 @@ double PeakRate::share(double rate) {
     const double before = total_;
     total_ = std::max({before, measure(), most});
     log::info(
-        "steps reach {:.1f} GFLOP/s, more than the peak of {:.1f} that was measured: the machine was busy then. "
-        "From here on mfu is of {:.1f} GFLOP/s",
+        "steps reach {:.1f} GFLOP/s, more than the measured peak of {:.1f}: the machine was busy during that "
+        "measurement. From now on mfu is the share of {:.1f} GFLOP/s",
         most / 1e9, before / 1e9, total_ / 1e9);
   } else if (!warned_) {
     warned_ = true;
-    log::write_once(log::Level::warning,
-                    fmt::format("mfu is above 100 %: steps reach {:.4g} TFLOP/s per rank, log.peak-tflops says {:.4g}; "
-                                "leave it out to have the peak measured",
-                                most / scalars_.size() / 1e12, total_ / scalars_.size() / 1e12));
+    log::write_once(log::Level::warning, fmt::format("mfu is above 100 %: steps reach {:.4g} TFLOP/s per rank, but "
+                                                     "log.peak-tflops is {:.4g}; remove it to measure the peak",
+                                                     most / scalars_.size() / 1e12, total_ / scalars_.size() / 1e12));
   }
   return rate / total_;
 }

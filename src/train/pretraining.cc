@@ -68,7 +68,7 @@ class Pretraining final : public Recipe {
 };
 
 hub::Named Pretraining::needs(bool is_new) const {
-  if (!is_new) return {};  // a run that is resumed needs its own folder alone
+  if (!is_new) return {};  // a resumed run needs nothing but its own folder
   const std::string &init = config().model.init, &tokenizer = config().data.tokenizer;
   return {.model = init == "scratch" ? "" : init,
           .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
@@ -86,7 +86,8 @@ RunPlan& Pretraining::open(const ResumePlace& place, const TrainingJob& job) {
 void Pretraining::make_weights(Run& run) {
   if (setup_.init) {
     load_model(*setup_.init, setup_.spec, run.table, run.state);
-    require_finite(run.state, run.table, setup_.init->path, "training cannot begin with it; name another --model.init");
+    require_finite(run.state, run.table, setup_.init->path,
+                   "training cannot start from them; name another --model.init");
     log::info("starting from the weights of {}", setup_.init->path);
   } else {
     initialize(run.state, run.table, static_cast<uint64_t>(config().run.seed));
@@ -106,8 +107,8 @@ bool Pretraining::evaluate(Work& work) {
   if (!train_loss) return false;
   const auto validation_loss = setup_.validation ? loss_of(work, *setup_.validation) : std::nullopt;
   if (setup_.validation && !validation_loss) return false;
-  if (work.saver) work.saver->saw_evaluation(validation_loss.value_or(*train_loss), setup_.validation != nullptr);
-  const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is a number
+  if (work.saver) work.saver->record_evaluation(validation_loss.value_or(*train_loss), setup_.validation != nullptr);
+  const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is finite
   EvaluationMetrics metrics{.step = progress.step,
                             .train_loss = train_loss,
                             .validation_loss = validation_loss,

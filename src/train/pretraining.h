@@ -1,5 +1,5 @@
 #pragma once
-// Pre-training: windows of token files, all of one length, evaluated on fixed windows of the validation data.
+// Pre-training: windows of token files, all of the same length, evaluated on fixed windows of the validation data.
 
 #include <memory>
 

@@ -78,7 +78,7 @@ std::string StepProfile::table(const ProfileCeilings& ceilings) const {
                      100 * rate / (product ? ceilings.flops_per_s : ceilings.bytes_per_s)));
   }
   line("waiting for the gradient exchange", "", exposed, "");
-  line("the rest (batches, scalars)", "", std::max(total - known, 0.0), "");
+  line("other (batches, scalars)", "", std::max(total - known, 0.0), "");
   return text + fmt::format("a step takes {:.2f} ms; ceilings: GEMM {:.1f} GFLOP/s, copy {:.1f} GB/s", 1e3 * total / n,
                             ceilings.flops_per_s / 1e9, ceilings.bytes_per_s / 1e9);
 }
@@ -91,7 +91,7 @@ void StepProfile::write_trace(const std::string& path, int rank) const {
 }
 
 double measure_copy_rate(Ops& ops, int threads) {
-  constexpr int64_t kElements = int64_t{16} << 20;  // 64 MB a side, beyond the caches
+  constexpr int64_t kElements = int64_t{16} << 20;  // 64 MB each for source and target, larger than the caches
   Arena arena(2 * kElements * sizeof(float) + 1024), scratch(1024);
   Context context{threads, &scratch};
   const View x = arena.take(DType::f32, {kElements}), y = arena.take(DType::f32, {kElements});

@@ -1,6 +1,6 @@
 #pragma once
-// Where the time of some training steps goes: a table per operator, and a trace that chrome://tracing or
-// ui.perfetto.dev shows.
+// Where the time of some training steps goes: a table per operator, and a trace for chrome://tracing or
+// ui.perfetto.dev.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// What rates are held against.
+/// The rates that operators are compared with.
 struct ProfileCeilings {
   double flops_per_s = 0;  ///< a large GEMM with the same threads
   double bytes_per_s = 0;  ///< a plain copy, read + written
@@ -18,7 +18,7 @@ struct ProfileCeilings {
 
 class StepProfile final : public OpRecorder {
  public:
-  /// Records `steps` steps, the first one after this start's first, which still warms up.
+  /// Records `steps` steps, beginning with the second step of this start: the first one warms up.
   explicit StepProfile(int64_t steps) : left_(steps) {}
 
   void begin_step();
@@ -26,7 +26,7 @@ class StepProfile final : public OpRecorder {
   /// exposed: seconds of the step spent waiting for the gradient exchange.
   bool end_step(double exposed);
 
-  /// One aligned line per operator, the longest first.
+  /// One aligned line per operator, the slowest first.
   std::string table(const ProfileCeilings& ceilings) const;
   /// Throws Error::io.
   void write_trace(const std::string& path, int rank) const;

@@ -1,6 +1,5 @@
 #pragma once
-// What of a run survives when the members that compute it change: where it stands, its weights and moments, its folder,
-// its report.
+// The part of a run that does not depend on the members that compute it: progress, weights and moments, folder, report.
 
 #include <memory>
 
@@ -15,8 +14,8 @@
 namespace trireme {
 
 struct Run {
-  /// Allocates the training state; nothing is in it yet. claim: of the run folder; nullptr: nothing is written. Borrows
-  /// the plan.
+  /// Allocates the training state, uninitialized. claim: of the run folder; nullptr: nothing is written. Borrows the
+  /// plan.
   Run(const RunPlan& plan, RunClaim* claim, Device& device = host_device());
 
   /// Starts the report of an attempt from here to the plan's last step.
@@ -30,7 +29,7 @@ struct Run {
   RateSchedule schedule;
   SkipWatch skips;
   StepMeter meter;
-  std::unique_ptr<Reporter> reporter;  ///< none before open_report()
+  std::unique_ptr<Reporter> reporter;  ///< null before open_report()
 
   const Config& config() const { return plan.config(); }
 };

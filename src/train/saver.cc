@@ -31,7 +31,7 @@ Saver::Saver(const Run& run, Session& session, std::function<void()> check_claim
   open_local(session);
 }
 
-/// What is there of the snapshot that the run goes on from is kept, and copied if the run folder has it not.
+/// Keeps the snapshot that the run resumes from, and copies it if the run folder does not have it.
 void Saver::open_local(const Session& session) {
   const Config& config = plan_.config();
   const std::string folder = open_local_folder(config, scalars_);
@@ -77,24 +77,25 @@ void Saver::start_from(int64_t step) {
   });
 }
 
-void Saver::saw_step(int64_t step, const StepResult& result) {
-  watch_.saw_step(step, result);
+void Saver::record_step(int64_t step, const StepResult& result) {
+  watch_.record_step(step, result);
   if (!unpruned_ || watch_.good_step() < shared_) return;
   writer_.prune(plan_.config().checkpoint.keep);
   unpruned_ = false;
 }
 
-void Saver::put_off(int64_t step) {
-  if (std::exchange(put_off_, true)) return;
-  log::info("no snapshot of step {} inside a streak of skipped steps: one follows the next good step; the newest is {}",
-            step, newest());
+void Saver::postpone(int64_t step) {
+  if (std::exchange(postponed_, true)) return;
+  log::info(
+      "no snapshot of step {} during a streak of skipped steps: it is saved after the next good step; the newest is {}",
+      step, newest());
 }
 
 void Saver::begin(const RunCounters& progress) {
   together(scalars_, check_claim_);
   start_ = Clock::now();
   writer_.begin(facts_of(progress), copies_ ? copies_->folder() : std::string());
-  put_off_ = false;
+  postponed_ = false;
   saving_best_ = best_;
   best_ = false;
   begun_ = progress.step;
@@ -117,11 +118,11 @@ std::optional<CheckpointEvent> Saver::publish() {
                            .best = saving_best_,
                            .parameters = writer_.parameter_hash()};
   } catch (const CommonError& e) {
-    together(scalars_, check_claim_);  // to who took the folder over what we wrote is a leftover
-    if (insists_ || options.on_error == OnError::stop) throw;
+    together(scalars_, check_claim_);  // another job that took over the folder treats our files as leftovers
+    if (must_succeed_ || options.on_error == OnError::stop) throw;
     log::write_once(
         log::Level::warning,
-        fmt::format("the snapshot of step {} is lost, training goes on (checkpoint.on-error is continue): {}", begun_,
+        fmt::format("the snapshot of step {} is lost, training continues (checkpoint.on-error is continue): {}", begun_,
                     e.what()));
     begun_ = published_;
     return {};
@@ -148,10 +149,10 @@ std::optional<CheckpointEvent> Saver::publish_copy() {
     return account_copy(copies_->publish(newest_is_good()));
   } catch (const CommonError& e) {
     together(scalars_, check_claim_);
-    if (insists_ || plan_.config().checkpoint.on_error == OnError::stop) throw;
+    if (must_succeed_ || plan_.config().checkpoint.on_error == OnError::stop) throw;
     log::write_once(log::Level::warning,
-                    fmt::format("a snapshot could not be copied to {}, training goes on (checkpoint.on-error is "
-                                "continue): it stays on the local disks, and is tried again with the next one: {}",
+                    fmt::format("a snapshot could not be copied to {}, training continues (checkpoint.on-error is "
+                                "continue): it stays on the local disks and is tried again with the next snapshot: {}",
                                 plan_.config().run.dir, e.what()));
     return {};
   }
@@ -176,9 +177,10 @@ void Saver::finish_copies(const std::function<void(const CheckpointEvent&)>& tol
     copies_->finish(plan_.config().run.hang_timeout, !in_streak(),
                     [&](const SharedCopies::Published& copy) { told(account_copy(copy)); });
   } catch (const CommonError& e) {
-    throw CommonError(e.kind(), fmt::format("{}; the snapshot of step {} is whole on the local disks, and the same "
-                                            "command copies it",
-                                            e.what(), published_));
+    throw CommonError(
+        e.kind(),
+        fmt::format("{}; the snapshot of step {} is complete on the local disks; run the same command to copy it",
+                    e.what(), published_));
   }
 }
 
@@ -199,14 +201,14 @@ void Saver::wait_for_disk() const {
     }
     const double still = seconds_since(moved);
     if (still > patience && !std::exchange(told, true))
-      log::warning("the disk of {} has taken nothing of the snapshot of step {} for {:.1f} s; training waits for it",
+      log::warning("the disk of {} has accepted no data of the snapshot of step {} for {:.1f} s; training waits for it",
                    run_dir, begun_, still);
     if (scalars_.size() > 1 || still < kDiskPatience * patience) continue;
     log::error(
-        "the disk of {} has taken nothing of the snapshot of step {} for {:.0f} s; leaving with code {}, start "
-        "again to go on from the last checkpoint",
+        "the disk of {} has accepted no data of the snapshot of step {} for {:.0f} s; leaving with code {}, start "
+        "again to resume from the last checkpoint",
         run_dir, begun_, still, exit_code(ErrorKind::io));
-    std::_Exit(exit_code(ErrorKind::io));  // the thread that writes cannot be ended
+    std::_Exit(exit_code(ErrorKind::io));  // the writing thread cannot be stopped
   }
 }
 
@@ -222,21 +224,20 @@ std::string Saver::newest() const {
 }
 
 void Saver::finish(const RunCounters& progress) {
-  constexpr const char* kAdvice = "lower optim.learning-rate, or go on from an earlier one by --checkpoint.resume";
+  constexpr const char* kAdvice =
+      "lower optim.learning-rate, or resume from an earlier snapshot with --checkpoint.resume";
   if (watch_.in_streak() && published_ == progress.step)
     throw CommonError(ErrorKind::numeric,
                       fmt::format("the weights of {} give no finite validation loss; {}", newest(), kAdvice));
   if (watch_.in_streak())
-    throw CommonError(
-        ErrorKind::numeric,
-        fmt::format("the run ends at step {} inside a streak of {} skipped steps, so that its weights were "
-                    "not saved; the newest snapshot is {}; {}",
-                    progress.step, progress.consecutive_skips, newest(), kAdvice));
+    throw CommonError(ErrorKind::numeric, fmt::format("the run ends at step {} during a streak of {} skipped steps, so "
+                                                      "its weights were not saved; the newest snapshot is {}; {}",
+                                                      progress.step, progress.consecutive_skips, newest(), kAdvice));
   if (std::exchange(unpruned_, false)) writer_.prune(plan_.config().checkpoint.keep);
-  if (scalars_.rank() == 0) tell_best(progress);
+  if (scalars_.rank() == 0) log_best(progress);
 }
 
-void Saver::tell_best(const RunCounters& progress) const {
+void Saver::log_best(const RunCounters& progress) const {
   const CheckpointOptions& options = plan_.config().checkpoint;
   const std::string& run_dir = plan_.config().run.dir;
   if (const auto best = read_pointer(run_dir, "best")) {
@@ -254,7 +255,7 @@ void Saver::tell_best(const RunCounters& progress) const {
           : fmt::format("no evaluation was better than the validation loss {:.4f} {}", progress.best_loss,
                         progress.best_step == 0
                             ? "from before the first step"
-                            : fmt::format("of step {}, which this folder has no snapshot of", progress.best_step));
+                            : fmt::format("of step {}, of which this folder has no snapshot", progress.best_step));
   log::info("there is no best snapshot{}: {}; the newest is {}", link, why, newest());
 }
 
@@ -263,7 +264,7 @@ void Saver::link_best(const std::string& folder) const {
   if (link.empty() || scalars_.rank() != 0) return;
   std::error_code error;
   if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error)) {
-    log::warning("{} exists and is not a link, so it was left alone; the best snapshot is {}", link, folder);
+    log::warning("{} exists and is not a link, so it was not changed; the best snapshot is {}", link, folder);
     return;
   }
   const std::string temporary = link + ".tmp";

@@ -1,5 +1,5 @@
 #pragma once
-// Snapshots of a run: what goes into them, what becomes of one that fails, and the link to the best one.
+// Snapshots of a run: their content, what happens when one fails, and the link to the best one.
 
 #include <functional>
 #include <optional>
@@ -17,61 +17,62 @@ constexpr double kDiskPatience = 12;
 
 class Saver {
  public:
-  /// Collective over the session's mesh. Borrows run and session; the rank's heartbeat moves with what is written. A
+  /// Collective over the session's mesh. Borrows run and session; written bytes count as progress of the rank. A
   /// run that resumes continues from its snapshot: one that was named instead of found leaves later steps of the folder
   /// behind. check_claim: asked before each save and publication; throws Error::locked once another job owns the run
-  /// folder. Throws CommonError (io), also if the disk has no room for a snapshot.
+  /// folder. Throws CommonError (io), also if the disk has no space for a snapshot.
   Saver(const Run& run, Session& session, std::function<void()> check_claim);
 
-  /// The weights as they stand are the best so far: the next snapshot, which is due now, is the best one.
+  /// The current weights are the best so far: the next snapshot, which is due now, is the best one.
   void mark_best() { best_ = true; }
   void forget_best() { best_ = false; }
   bool has_best() const { return best_; }
-  /// A snapshot of these weights is there or under way.
+  /// A snapshot of these weights exists or is being written.
   bool has(int64_t step) const { return begun_ == step && !best_; }
-  /// Step of the newest snapshot that every host can read, and its folder: of the run folder, or, until that has one of
-  /// this start, what the run was resumed from, wherever that lies. -1 and "": there is none.
+  /// Step of the newest snapshot that every host can read, and its folder: in the run folder, or, until this start has
+  /// saved one there, the snapshot that the run was resumed from, in any folder. -1 and "": there is none.
   int64_t published_step() const { return shared_; }
   std::string newest_folder() const;
-  /// What the step after `step` steps showed of the weights that it was made on; what an evaluation of them did.
-  void saw_step(int64_t step, const StepResult& result);
-  void saw_evaluation(double loss, bool of_validation_data) {
-    watch_.saw_evaluation(loss);
+  /// Reports the result of the step on the weights after `step` steps; reports the loss of an evaluation of the current
+  /// weights.
+  void record_step(int64_t step, const StepResult& result);
+  void record_evaluation(double loss, bool of_validation_data) {
+    watch_.record_evaluation(loss);
     validates_ = of_validation_data;
   }
-  /// Nothing is to be saved now: the weights may have exploded. put_off() remembers that a snapshot was due.
+  /// True: do not save now, the weights may have exploded. postpone() remembers that a snapshot was due.
   bool in_streak() const { return watch_.in_streak(); }
-  void put_off(int64_t step);
-  bool is_put_off() const { return put_off_; }
-  /// The run has made all of its steps and published its last snapshot: says why there is no best one if there is none,
-  /// and makes its link if that is missing. Throws CommonError (numeric) where it ends in a streak.
+  void postpone(int64_t step);
+  bool is_postponed() const { return postponed_; }
+  /// The run has done all of its steps and published its last snapshot: logs why there is no best one if there is none,
+  /// and creates its link if that is missing. Throws CommonError (numeric) if it ends in a streak.
   void finish(const RunCounters& progress);
-  /// Collective. The run ends in order, and the run folder has all of it: local disks are cleared.
+  /// Collective. The run ends normally and the run folder has all snapshots: clears the local disks.
   void clear_local();
 
   /// From here on a snapshot that fails is an error whatever checkpoint.on-error says.
-  void insist() { insists_ = true; }
+  void require_success() { must_succeed_ = true; }
 
-  /// Collective. Copies the state and writes it in the background. The save before must have been published. Throws
-  /// CommonError (locked) once another job has taken the run folder over.
+  /// Collective. Copies the state and writes it in the background. The previous save must have been published. Throws
+  /// CommonError (locked) if another job has taken over the run folder.
   void begin(const RunCounters& progress);
-  /// Something was begun and not yet published.
+  /// A snapshot was begun and is not yet published.
   bool pending() const { return writer_.pending(); }
-  /// This rank has written what was begun; once all have, publish() will not wait.
+  /// This rank has written its part of the snapshot; once all ranks have, publish() does not wait.
   bool idle() const { return writer_.idle(); }
-  /// Collective. Waits until what was begun is written, and publishes it. A disk that takes nothing for
-  /// run.hang-timeout is told; after kDiskPatience times that a process without others, whom its ranks' watch does not
-  /// end, leaves with 1. Nothing if that failed and training goes on without. Throws Error::io, Error::locked.
+  /// Collective. Waits until the snapshot is written, and publishes it. Warns if the disk accepts no data for
+  /// run.hang-timeout; after kDiskPatience times that, a process without other ranks (which has no peer watch) exits
+  /// with 1. Returns nullopt if the snapshot failed and training continues without it. Throws Error::io, Error::locked.
   std::optional<CheckpointEvent> publish();
 
   /// A snapshot on local disks is being copied into the run folder: the same on every rank.
   bool copying() const { return copies_ && copies_->running(); }
-  /// This rank has done its part of that; once all have, publish_copy() will not wait.
+  /// This rank has copied its part; once all ranks have, publish_copy() does not wait.
   bool copy_idle() const { return !copies_ || copies_->idle(); }
-  /// Collective, while copying(). As publish(): the run folder has the snapshot now; nothing if that failed and
-  /// training goes on without.
+  /// Collective, while copying(). As publish(): the run folder has the snapshot now; nullopt if the copy failed and
+  /// training continues without it.
   std::optional<CheckpointEvent> publish_copy();
-  /// Collective. Copies all that the run folder has not yet; `told` hears of each. Throws CommonError.
+  /// Collective. Copies all snapshots that the run folder does not have; calls `told` with each. Throws CommonError.
   void finish_copies(const std::function<void(const CheckpointEvent&)>& told);
 
  private:
@@ -82,8 +83,8 @@ class Saver {
   bool newest_is_good() const { return watch_.good_step() >= published_; }
   CheckpointFacts facts_of(const RunCounters& progress) const;
   void wait_for_disk() const;
-  std::string newest() const;  ///< path of the newest snapshot, "none"
-  void tell_best(const RunCounters& progress) const;
+  std::string newest() const;  ///< path of the newest snapshot, or "none"
+  void log_best(const RunCounters& progress) const;
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;
@@ -92,14 +93,14 @@ class Saver {
   CheckpointWriter writer_;
   std::optional<SharedCopies> copies_;  ///< with checkpoint.local
   Clock::time_point start_;
-  bool best_ = false;         ///< no snapshot has the best weights yet
-  bool saving_best_ = false;  ///< the one under way does
-  bool validates_ = true;     ///< evaluations are of validation data, which the run has
-  bool insists_ = false;
+  bool best_ = false;         ///< the best weights are not saved yet
+  bool saving_best_ = false;  ///< the snapshot being written has the best weights
+  bool validates_ = true;     ///< the run has validation data to evaluate
+  bool must_succeed_ = false;
   WeightsWatch watch_;
-  bool put_off_ = false;                 ///< a snapshot was due in a streak
-  bool unpruned_ = false;                ///< older ones wait until a good step has followed the newest
-  int64_t begun_ = -1, published_ = -1;  ///< steps; the latter whole on local disks or in the run folder
+  bool postponed_ = false;               ///< a snapshot was due in a streak
+  bool unpruned_ = false;                ///< older ones are kept until a good step has followed the newest
+  int64_t begun_ = -1, published_ = -1;  ///< steps; published: complete on local disks or in the run folder
   int64_t shared_ = -1;                  ///< newest that every host can read
   int64_t started_ = -1;                 ///< the same, while that is what the run was resumed from
 };

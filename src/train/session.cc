@@ -19,7 +19,7 @@ std::unique_ptr<Communicator> own_group(Communicator& axis, Heartbeat* heartbeat
   return group;
 }
 
-/// Who shares the state with this data rank.
+/// The ranks that share the state with this data rank.
 std::unique_ptr<Communicator> state_group(Communicator& data, const OptimizerOptions& options, Heartbeat* heartbeat) {
   if (options.shard_group == ShardGroup::all) return own_group(data, heartbeat);
   auto group = data.split(options.hosts.host_of(data.rank()), data.rank());
@@ -61,7 +61,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
     shared_rows_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
 }
 
-/// Of a state that is shared the options of the optimizer say who owns what.
+/// If the state is sharded, the optimizer's options say which rank owns what.
 std::unique_ptr<SharedWeights> Session::make_shared_weights(const SessionOptions& options) {
   if (!state_.shares_weights()) return nullptr;
   return std::make_unique<SharedWeights>(state_, *weights_group_,

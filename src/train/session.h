@@ -1,7 +1,7 @@
 #pragma once
-// What a set of members computes with: the mesh and its groups, the model's stage over its memory, the optimizer. It
-// borrows the training state, which outlives it (train/run.h), and can be ended and made again in the same process,
-// over other members.
+// What a set of members computes with: the mesh and its groups, the model's stage with its memory, the optimizer. It
+// borrows the training state, which outlives it (train/run.h), and can be destroyed and created again in the same
+// process, with other members.
 
 #include <memory>
 #include <optional>
@@ -23,35 +23,35 @@ struct SessionOptions {
   DType dtype = DType::f32;
   ModelShape shape;
   MeshShape mesh;                             ///< as resolve_mesh() gave it
-  std::optional<OptimizerOptions> optimizer;  ///< of who trains or shares weights; else it may be none
-  std::vector<int> exchange_cores{};  ///< threads that carry messages between layers and stages run on these; empty:
-                                      ///< where their creator does
+  std::optional<OptimizerOptions> optimizer;  ///< needed to train or to share weights; may be null otherwise
+  std::vector<int> exchange_cores{};          ///< for threads that send messages between layers and stages; empty:
+                                              ///< the creator's cores
 };
 
 class Session {
  public:
-  /// Collective over the rank's world. table, state: of what this rank holds of the model (model/mesh_layout.h).
-  /// Borrows everything but the options.
+  /// Collective over the rank's world. table, state: of the part of the model that this rank holds
+  /// (model/mesh_layout.h). Borrows everything except the options.
   Session(const SessionOptions& options, const ParameterTable& table, TrainingState& state, Ops& ops,
           const RankContext& rank);
 
   Mesh& mesh() { return mesh_; }
-  Scalars& scalars() { return scalars_; }  ///< of the mesh's world, for the rank's main thread
+  Scalars& scalars() { return scalars_; }  ///< over all ranks, for the main thread
   Stage& stage() { return stage_; }
-  Optimizer& optimizer() { return *optimizer_; }  ///< of a session that trains
-  /// Whom backward tells of the last micro-batch's gradients: the optimizer, or who completes them for it.
+  Optimizer& optimizer() { return *optimizer_; }  ///< only in a session that trains
+  /// Receives the last micro-batch's gradients from backward: the optimizer, or what completes them for it.
   GradientSink& gradient_sink() { return shared_rows_ ? static_cast<GradientSink&>(*shared_rows_) : *optimizer_; }
-  /// Of so many rows of a micro-batch those that this rank has between layers.
+  /// How many of `rows` rows of a micro-batch this rank has between layers.
   int64_t own_rows(int64_t rows) const { return tensor_ ? tensor_->share_of(rows).count : rows; }
-  /// Of the model's weights, where the data ranks share them or not.
+  /// The model's weights, whether the data ranks share them or not.
   WeightSource& weights() { return shared_weights_ ? static_cast<WeightSource&>(*shared_weights_) : all_weights_; }
   Ops& ops() { return ops_; }
   TrainingState& state() { return state_; }
   const ParameterTable& table() const { return table_; }
   const RankContext& rank() const { return rank_; }
   StageLinks& links() { return links_; }
-  /// Of ranks that compute the same loss the first one's counts: of the last stage and tensor rank 0. Likewise, of
-  /// those that read the same batch the first one's count of it.
+  /// Whether this rank's loss counts: only that of the last stage and tensor rank 0. Likewise, of the ranks that read
+  /// the same batch only the first counts it.
   bool counts_loss() const { return links_.last() && place().tensor == 0; }
   bool counts_batch() const { return place().pipeline == 0 && place().tensor == 0; }
 
@@ -65,17 +65,17 @@ class Session {
   const RankContext& rank_;
   Mesh mesh_;
   Scalars scalars_;
-  std::unique_ptr<Communicator> exchange_group_;  ///< of the data axis, for the exchange's own thread
-  std::unique_ptr<Communicator> tensor_group_;    ///< of the tensor axis, for its sums' own thread; none: one rank
-  std::unique_ptr<Communicator> weights_group_;   ///< who shares the state, where weights come from owners
-  std::unique_ptr<Communicator> tied_pair_;       ///< first and last stage, where both hold a tied matrix
+  std::unique_ptr<Communicator> exchange_group_;  ///< data axis, for the exchange thread
+  std::unique_ptr<Communicator> tensor_group_;    ///< tensor axis, for the thread of its sums; null: one rank
+  std::unique_ptr<Communicator> weights_group_;   ///< ranks that share the state, if weights come from owners
+  std::unique_ptr<Communicator> tied_pair_;       ///< first and last stage, if both hold a tied matrix
   std::optional<Optimizer> optimizer_;
   std::optional<TensorGroup> tensor_;
   StageLinks links_;
   WeightSource all_weights_;
-  std::unique_ptr<SharedWeights> shared_weights_;  ///< where data ranks share weights
+  std::unique_ptr<SharedWeights> shared_weights_;  ///< if data ranks share weights
   Stage stage_;
-  std::optional<SharedRowSums> shared_rows_;  ///< where tensor ranks share rows
+  std::optional<SharedRowSums> shared_rows_;  ///< with sequence parallelism
 };
 
 }  // namespace trireme

@@ -15,17 +15,17 @@ namespace {
 
 constexpr std::array kPasses{PipelinePass::forward, PipelinePass::backward};
 
-/// Of what a chunk of the receiver takes.
+/// The tag of a message to a chunk of the receiver.
 int tag_of(PipelinePass pass, int64_t chunk, int64_t chunks, int64_t micro_batch) {
   const int64_t number = micro_batch * chunks + chunk;
   return static_cast<int>((2 * number + (pass == PipelinePass::backward ? 1 : 0)) % comm_check::kMostTag);
 }
 
-/// The same text for as long as the program lives, as whoever watches a wait may read it then.
+/// A copy of the text that is never freed, because the watch of a wait may read it at any time.
 const char* kept(const std::string& text) {
   static std::mutex mutex;
   static auto* const texts =
-      new std::unordered_set<std::string>;  // never ended: threads read it until the program does
+      new std::unordered_set<std::string>;  // never destroyed: threads read it until the program ends
   const std::lock_guard lock(mutex);
   return texts->insert(text).first->c_str();
 }
@@ -37,9 +37,9 @@ const char* awaited(const PipelineAction& action, int from) {
                           from));
 }
 
-const char* taken(int by) { return kept(fmt::format("pipeline {} to take what was sent", by)); }
+const char* taken(int by) { return kept(fmt::format("pipeline {} to receive", by)); }
 
-/// The neighbour that a pass takes from and the one that it hands on to; none at the ends of what is no ring.
+/// The neighbours that a pass receives from and sends to; nullopt at the ends if the stages are not a ring.
 std::pair<std::optional<int>, std::optional<int>> neighbours(PipelinePass pass, int stage, int stages, bool ring) {
   if (stages == 1) return {};
   const std::optional<int> before = stage > 0 || ring ? std::optional((stage + stages - 1) % stages) : std::nullopt;
@@ -77,7 +77,7 @@ std::optional<int64_t> StageLinks::neighbour_part(const PipelineAction& action, 
 size_t StageLinks::bytes_for(int stages, DType dtype, int64_t rows, int64_t width) {
   if (stages == 1) return 0;
   Arena measure;
-  for (int i = 0; i < 8; ++i) measure.take(dtype, {rows, width});  // the most that a stage has: two neighbours
+  for (int i = 0; i < 8; ++i) measure.take(dtype, {rows, width});  // a stage has at most two neighbours
   return measure.peak();
 }
 
@@ -85,21 +85,21 @@ void StageLinks::wait(Buffer& buffer, const char* what) {
   messenger_.wait(std::exchange(buffer.ticket, 0), what, buffer.rows.bytes());
 }
 
-void StageLinks::expect(const PipelineAction& action, int64_t rows) {
+void StageLinks::post_receive(const PipelineAction& action, int64_t rows) {
   if (!neighbour_part(action, true) || rows == 0) return;
   Lane& lane = in(action.pass);
   assert(lane.begun - lane.ended < lane.buffers.size());
   Buffer& buffer = lane.buffers[lane.begun++ % 2];
   const View to = buffer.rows.rows_slice(0, rows);
   const int tag = tag_of(action.pass, action.chunk, chunks_, action.micro_batch);
-  // Everything that reads what the buffer holds has been issued.
+  // All reads of the buffer have been issued.
   buffer.ticket = messenger_.post([this, to, peer = *lane.peer, tag, read = device_.stream().record()] {
     read.wait();
     return group_->receive(to, peer, tag);
   });
 }
 
-View StageLinks::take(const PipelineAction& action, int64_t rows) {
+View StageLinks::receive_input(const PipelineAction& action, int64_t rows) {
   if (!neighbour_part(action, true)) return {};
   Lane& lane = in(action.pass);
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
@@ -109,7 +109,7 @@ View StageLinks::take(const PipelineAction& action, int64_t rows) {
   return buffer.rows.rows_slice(0, rows);
 }
 
-View StageLinks::outgoing(const PipelineAction& action, int64_t rows) {
+View StageLinks::output_buffer(const PipelineAction& action, int64_t rows) {
   if (!neighbour_part(action, false)) return {};
   Lane& lane = out(action.pass);
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
@@ -118,7 +118,7 @@ View StageLinks::outgoing(const PipelineAction& action, int64_t rows) {
   return buffer.rows.rows_slice(0, rows);
 }
 
-void StageLinks::hand_on(const PipelineAction& action, int64_t rows) {
+void StageLinks::send_output(const PipelineAction& action, int64_t rows) {
   const std::optional<int64_t> to = neighbour_part(action, false);
   if (!to || rows == 0) return;
   Lane& lane = out(action.pass);
@@ -142,7 +142,7 @@ void StageLinks::flush() {
 void run_in_order(StageLinks& links, const std::vector<PipelineAction>& order,
                   const std::function<int64_t(int64_t micro_batch)>& rows,
                   const std::function<void(const PipelineAction&)>& act) {
-  const auto expect = [&](const PipelineAction& action) { links.expect(action, rows(action.micro_batch)); };
+  const auto expect = [&](const PipelineAction& action) { links.post_receive(action, rows(action.micro_batch)); };
   if (!order.empty()) expect(order.front());
   for (size_t i = 0; i < order.size(); ++i) {
     if (i + 1 < order.size()) expect(order[i + 1]);

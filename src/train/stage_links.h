@@ -1,8 +1,7 @@
 #pragma once
-// What a pipeline stage sends to its neighbours and gets from them: activations to the stage behind, their gradients to
-// the stage before. Where stages have several chunks of the model they form a ring: behind the last stage comes the
-// first one's next chunk. Receives are posted before they are waited for, sends never block: a buffer is waited for
-// when it is needed again.
+// Messages between a pipeline stage and its neighbours: activations to the next stage, their gradients to the previous
+// one. Stages with several chunks of the model form a ring: the last stage sends to the next chunk of the first one.
+// Receives are posted before they are needed, sends do not block: a buffer is waited for when it is needed again.
 
 #include <array>
 #include <functional>
@@ -17,8 +16,8 @@ namespace trireme {
 
 class StageLinks {
  public:
-  /// Collective over the pipeline axis. rows: of the largest micro-batch. device: of the activations, which its stream
-  /// completes.
+  /// Collective over the pipeline axis. rows: of the largest micro-batch. device: of the activations, whose stream
+  /// completes them.
   StageLinks(Communicator& pipeline, Device& device, int64_t chunks, DType dtype, int64_t rows, int64_t width,
              std::vector<int> cpus);
   static size_t bytes_for(int stages, DType dtype, int64_t rows, int64_t width);
@@ -28,20 +27,20 @@ class StageLinks {
   int64_t chunks() const { return chunks_; }
   bool last() const { return stage_ + 1 == stages_; }
 
-  // An action takes from the stage before (forward) or behind (backward) and hands on to the other one. Of no rows
-  // nothing travels.
+  // An action receives from the previous stage (forward) or the next one (backward) and sends to the other one. With 0
+  // rows nothing is sent.
 
-  /// What the action takes begins to arrive; nothing where it takes nothing. Of each pass at most two are expected at a
-  /// time, in the order of take().
-  void expect(const PipelineAction& action, int64_t rows);
-  /// What was expected; empty where the action takes nothing. [rows, width], valid until the next-but-one take() of the
-  /// pass.
-  View take(const PipelineAction& action, int64_t rows);
-  /// Where the action writes what it hands on; empty where it hands on nothing.
-  View outgoing(const PipelineAction& action, int64_t rows);
-  /// Sends what was written there.
-  void hand_on(const PipelineAction& action, int64_t rows);
-  /// Returns once everything sent has left.
+  /// Posts the receive of the action's input, if it has one. At most two per pass are posted at a time, in the order of
+  /// receive_input().
+  void post_receive(const PipelineAction& action, int64_t rows);
+  /// The received input, [rows, width], valid until the second next receive_input() of the pass; empty if the action
+  /// receives nothing.
+  View receive_input(const PipelineAction& action, int64_t rows);
+  /// The buffer for the action's output; empty if it sends nothing.
+  View output_buffer(const PipelineAction& action, int64_t rows);
+  /// Sends that output.
+  void send_output(const PipelineAction& action, int64_t rows);
+  /// Waits until all sends are complete.
   void flush();
 
   uint64_t bytes_sent() const { return bytes_sent_; }
@@ -51,17 +50,17 @@ class StageLinks {
     View rows;
     AsyncMessenger::Ticket ticket = 0;
   };
-  /// Two take turns, by the number of the call.
+  /// Two alternate, by the number of the call.
   struct Lane {
-    std::optional<int> peer;  ///< none: nothing travels here
+    std::optional<int> peer;  ///< nullopt: nothing is sent here
     std::array<Buffer, 2> buffers;
     size_t begun = 0, ended = 0;
   };
   Lane& in(PipelinePass pass) { return in_[static_cast<size_t>(pass)]; }
   Lane& out(PipelinePass pass) { return out_[static_cast<size_t>(pass)]; }
   void wait(Buffer& buffer, const char* what);
-  /// The part of the model that takes what the part of an action hands on, or, with `before`, that hands on to it; none
-  /// at the ends.
+  /// The part of the model that receives the output of an action's part, or, with `before`, whose output it receives;
+  /// nullopt at the ends.
   std::optional<int64_t> neighbour_part(const PipelineAction& action, bool before) const;
 
   int stage_, stages_;
@@ -71,11 +70,11 @@ class StageLinks {
   Arena arena_;
   std::array<Lane, 2> in_, out_;
   uint64_t bytes_sent_ = 0;
-  AsyncMessenger messenger_;  // last: its thread uses the others
+  AsyncMessenger messenger_;  // last: its thread uses the members above
 };
 
-/// Runs a stage's actions in their order: what the next one takes begins to arrive before act() is called for one.
-/// rows: that travel of a micro-batch. act: takes, computes and hands on.
+/// Runs a stage's actions in order; the receive of the next action is posted before act() of the current one. rows: per
+/// micro-batch, as sent. act: receives, computes and sends.
 void run_in_order(StageLinks& links, const std::vector<PipelineAction>& order,
                   const std::function<int64_t(int64_t micro_batch)>& rows,
                   const std::function<void(const PipelineAction&)>& act);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "comm/agreement.h"
-#include "train/sign_of_life.h"
+#include "train/progress_log.h"
 
 namespace trireme {
 namespace {
@@ -17,7 +17,7 @@ uint64_t hash_of(const Batch& batch) {
   return hash(batch.tokens) ^ 3 * hash(batch.targets);
 }
 
-/// By what a micro-batch's sum of losses is divided before it is added to others; one in which nothing counts adds 0.
+/// The divisor of a micro-batch's sum of losses before it is added to others; a micro-batch without targets adds 0.
 double divisor(double counted) { return std::max(counted, 1.0); }
 
 }  // namespace
@@ -25,7 +25,7 @@ double divisor(double counted) { return std::max(counted, 1.0); }
 TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean)
     : session_(session), batches_(batches), seed_(seed), mean_(mean) {
   const StageLinks& links = session_.links();
-  // Every chunk's forward fills a batch anew.
+  // Every chunk's forward fills a batch again.
   batches_.keep(links.chunks() == 1 ? session_.stage().part().slots()
                                     : forwards_kept(pipeline_order(links.stage(), links.stages(), links.chunks(),
                                                                    batches_.micro_batches())));
@@ -45,9 +45,9 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
   const int64_t own = session_.own_rows(rows);
-  const ConstView in = links.take(action, own);
-  part_of(action).forward(slot_of(action), batch, numbers, in, links.outgoing(action, own));
-  links.hand_on(action, own);
+  const ConstView in = links.receive_input(action, own);
+  part_of(action).forward(slot_of(action), batch, numbers, in, links.output_buffer(action, own));
+  links.send_output(action, own);
 }
 
 double TrainStep::mean_of(int64_t micro_batch) const {
@@ -60,7 +60,7 @@ void TrainStep::backward(const PipelineAction& action, const StepStart& start, f
   const Write write = m == 0 ? Write::overwrite : Write::add;
   const bool each = optimizer.exchanges_every_micro_batch(), exchanged = each || m + 1 == batches_.micro_batches();
   StageLinks& links = session_.links();
-  if (exchanged && action.chunk + 1 == links.chunks())  // the chunk that is done first
+  if (exchanged && action.chunk + 1 == links.chunks())  // the first chunk that completes
     optimizer.begin_exchange(each ? write : Write::overwrite);
   StagePart::Gradients gradients{.write = each ? Write::overwrite : write,
                                  .sink = exchanged ? &session_.gradient_sink() : nullptr};
@@ -69,9 +69,9 @@ void TrainStep::backward(const PipelineAction& action, const StepStart& start, f
   gradients.scale = static_cast<float>(scale / mean_of(m));
   gradients.loss = losses_.rows_slice(m, 1);
   const int64_t own = session_.own_rows(rows);
-  const ConstView dy = links.take(action, own);
-  part_of(action).backward(slot_of(action), gradients, dy, links.outgoing(action, own));
-  links.hand_on(action, own);
+  const ConstView dy = links.receive_input(action, own);
+  part_of(action).backward(slot_of(action), gradients, dy, links.output_buffer(action, own));
+  links.send_output(action, own);
 }
 
 void TrainStep::run_micro_batches(const StepStart& start, float scale) {
@@ -82,17 +82,17 @@ void TrainStep::run_micro_batches(const StepStart& start, float scale) {
     losses_ = memory_.take(DType::f64, {count});
   }
   session_.ops().zero(session_.stage().context(), losses_);
-  SignOfLife sign("this step");
+  ProgressLog progress("this step");
   const auto rows = [&](int64_t m) { return session_.own_rows(batches_.rows(start.consumed, m)); };
   const auto act = [&](const PipelineAction& action) {
     if (action.pass == PipelinePass::forward) return forward(action, start);
     backward(action, start, scale);
-    if (action.chunk == 0) sign.tell(action.micro_batch + 1, count);
+    if (action.chunk == 0) progress.report(action.micro_batch + 1, count);
   };
   run_in_order(links, pipeline_order(links.stage(), links.stages(), links.chunks(), count), rows, act);
 }
 
-/// Sum of the losses of this rank's micro-batches, or of their means; 0 where another rank has them.
+/// Sum of the losses of this rank's micro-batches, or of their means; 0 if another rank counts them.
 double TrainStep::read_loss() const {
   if (!session_.counts_loss()) return 0;
   const HostValues<double> losses(losses_.rows_slice(0, batches_.micro_batches()));
@@ -102,7 +102,7 @@ double TrainStep::read_loss() const {
   return sum;
 }
 
-/// Ranks of one data rank build the same batch, each by itself.
+/// The ranks of one data rank each build the same batch.
 bool TrainStep::shares_batch() const {
   const MeshShape& mesh = session_.mesh().shape();
   return mesh.tensor * mesh.pipeline > 1;
@@ -112,18 +112,18 @@ bool TrainStep::shares_batch() const {
 void TrainStep::compare_batches(std::span<const double> halves, int64_t step) const {
   const MeshShape& mesh = session_.mesh().shape();
   for (int rank = 0; rank < session_.rank().size(); ++rank) {
-    const int first = place_of(mesh, rank).data * static_cast<int>(mesh.tensor);  // of its data rank
+    const int first = place_of(mesh, rank).data * static_cast<int>(mesh.tensor);  // first rank of its data rank
     if (std::ranges::equal(halves.subspan(2 * static_cast<size_t>(rank), 2),
                            halves.subspan(2 * static_cast<size_t>(first), 2)))
       continue;
     throw CommonError(ErrorKind::mismatch,
-                      fmt::format("step {}: rank {} ({}) has other tokens than rank {} ({}), with which it shares a "
-                                  "batch; their data files differ. No weight was changed",
+                      fmt::format("step {}: rank {} ({}) has other tokens than rank {} ({}), but both compute the same "
+                                  "batch: their data files differ; copy the data again. No weight was changed",
                                   step + 1, rank, describe_place(mesh, rank), first, describe_place(mesh, first)));
   }
 }
 
-/// One message: what ranks have to tell each other after a step. norms: this rank's values of the squared norm.
+/// Exchanges the results of a step between ranks in one message. norms: this rank's parts of the squared norm.
 StepResult TrainStep::agree(double loss, std::span<const double> norms, double counted, const StepStart& start) {
   const bool stop = session_.rank().stop_requested();
   std::vector<double> own{loss, stop ? 1.0 : 0.0, start.saved ? 0.0 : 1.0, start.copied ? 0.0 : 1.0};
@@ -151,7 +151,7 @@ StepResult TrainStep::agree(double loss, std::span<const double> norms, double c
   return result;
 }
 
-/// What the losses of all ranks' micro-batches are a sum over.
+/// The number that the sum of all ranks' losses is divided by.
 double TrainStep::count(uint64_t consumed) {
   if (mean_ == LossMean::micro_batches) {
     const int64_t count = batches_.micro_batches();
@@ -178,7 +178,7 @@ StepResult TrainStep::run(const StepStart& start) {
 
 namespace {
 
-/// A batch of which this rank has no rows, while others that it shares weights with may.
+/// A batch without rows on this rank, while ranks that share weights with it may have some.
 void pass_without_rows(Session& session) {
   const int64_t chunks = session.links().chunks();
   for (int64_t chunk = 0; chunk < chunks; ++chunk)
@@ -186,17 +186,17 @@ void pass_without_rows(Session& session) {
   if (session.links().last()) session.stage().part(static_cast<size_t>(chunks - 1)).loss_without_rows();
 }
 
-/// Loss of a batch, whose forward goes through all stages; 0 on ranks whose loss does not count.
+/// Loss of a batch, with a forward through all stages; 0 on ranks whose loss does not count.
 double loss_of(Session& session, const Batch& batch, int64_t number) {
   constexpr int64_t kSlot = 0;
   StageLinks& links = session.links();
   const int64_t own = session.own_rows(batch.rows()), chunks = links.chunks();
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const PipelineAction action{PipelinePass::forward, chunk, number};
-    links.expect(action, own);
-    const ConstView in = links.take(action, own);
-    session.stage().part(static_cast<size_t>(chunk)).forward(kSlot, batch, {}, in, links.outgoing(action, own));
-    links.hand_on(action, own);
+    links.post_receive(action, own);
+    const ConstView in = links.receive_input(action, own);
+    session.stage().part(static_cast<size_t>(chunk)).forward(kSlot, batch, {}, in, links.output_buffer(action, own));
+    links.send_output(action, own);
   }
   if (!links.last()) return 0;
   Arena memory(sizeof(double), session.ops().device());
@@ -212,7 +212,7 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
   Batcher batcher(shape.largest_micro(), shape.sequence);
   Scalars& scalars = session.scalars();
   double loss = 0, counted = 0;
-  SignOfLife sign("evaluation");
+  ProgressLog progress("evaluation");
   for (int64_t b = 0; b < batches; ++b) {
     const auto first = static_cast<uint64_t>(b * shape.global);
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
@@ -226,7 +226,7 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
       const bool by_tokens = mean == LossMean::tokens;
       loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(tokens));
       if (session.counts_batch()) counted += by_tokens ? tokens : 1;
-      sign.tell(b * shape.micro_batches + m + 1, batches * shape.micro_batches);
+      progress.report(b * shape.micro_batches + m + 1, batches * shape.micro_batches);
     }
     session.links().flush();
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;

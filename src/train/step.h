@@ -1,6 +1,6 @@
 #pragma once
-// One optimizer step: micro-batches, exchange, verdict, update. Every rank hears the same verdict, so every rank takes
-// the same decision.
+// One optimizer step: micro-batches, exchange, verdict, update. Every rank gets the same verdict and so decides the
+// same.
 
 #include <span>
 
@@ -11,32 +11,32 @@
 
 namespace trireme {
 
-/// Where a run stands when a step begins.
+/// The state of a run when a step begins.
 struct StepStart {
   int64_t step = 0;       ///< steps done
   uint64_t consumed = 0;  ///< samples consumed
   int64_t update = 1;     ///< updates applied, this step's included
   double learning_rate = 0;
-  double most_loss = 0;  ///< a loss above it changes no weight
-  bool saved = true;     ///< this rank has nothing left to write of the snapshot under way
-  bool copied = true;    ///< nor to copy of one on local disks
+  double most_loss = 0;  ///< with a loss above it the step is skipped
+  bool saved = true;     ///< this rank has written its part of the pending snapshot
+  bool copied = true;    ///< and copied its part of one on local disks
 };
 
-/// What all ranks came to.
+/// The common result of all ranks.
 struct StepResult {
-  double loss = 0;     ///< LossMean over what the global batch counts: nats per token or sequence (regression: squared
-                       ///< error)
-  double norm = 0;     ///< global gradient norm before clipping
-  bool finite = true;  ///< loss and norm are
-  bool skipped = false;  ///< not finite, or a loss above the limit: no weight changed
-  bool stop = false;     ///< some rank was asked to stop
+  double loss = 0;       ///< LossMean over the global batch: nats per token or sequence (regression: squared
+                         ///< error)
+  double norm = 0;       ///< global gradient norm before clipping
+  bool finite = true;    ///< loss and norm are finite
+  bool skipped = false;  ///< not finite, or a loss above the limit: weights unchanged
+  bool stop = false;     ///< a stop was requested on some rank
   bool saved = true;     ///< StepStart::saved on every rank
-  bool copied = true;    ///< StepStart::copied likewise
+  bool copied = true;    ///< StepStart::copied on every rank
 };
 
 class TrainStep {
  public:
-  /// Borrows both. seed: of dropout.
+  /// Borrows both. seed: for dropout.
   TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean = LossMean::tokens);
 
   /// Collective over the session's mesh.
@@ -61,12 +61,12 @@ class TrainStep {
   LossMean mean_;
   Arena memory_;
   View losses_;                  ///< [micro-batches] f64, of this step
-  std::vector<double> counted_;  ///< with LossMean::micro_batches what each of this rank's counts, by its number
-  uint64_t batch_hash_ = 0;      ///< of the step's tokens and targets
+  std::vector<double> counted_;  ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
+  uint64_t batch_hash_ = 0;      ///< hash of the step's tokens and targets
 };
 
 /// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the
-/// same number. Nothing when a stop was asked for on any rank meanwhile.
+/// same number. Nullopt when a stop was requested on any rank.
 std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
                                LossMean mean = LossMean::tokens);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The micro-batches of optimizer steps, and where their samples come from.
+// The micro-batches of optimizer steps and the source of their samples.
 
 #include <optional>
 
@@ -14,25 +14,25 @@ namespace trireme {
 class StepBatches {
  public:
   virtual ~StepBatches() = default;
-  /// Of the step that counted() was asked about last.
+  /// Of the step of the last call of counted().
   virtual int64_t micro_batches() const = 0;
-  /// What the losses of all of them are a sum over: tokens or sequences. Ends what fill() gave.
+  /// The number of tokens or sequences with a loss in all of them. Invalidates batches of fill().
   virtual double counted(uint64_t consumed) = 0;
-  /// The same over all ranks, where it is known without asking them.
+  /// The same over all ranks, if it is known without communication.
   virtual std::optional<double> counted_by_all(uint64_t consumed) const = 0;
-  /// No rows where the global batch leaves this one none. Valid until the next call, or as many calls later as keep()
-  /// said.
+  /// Has no rows if the global batch leaves none for this one. Valid until the next call, or for the number of calls
+  /// given to keep().
   virtual const Batch& fill(uint64_t consumed, int64_t index) = 0;
-  /// Rows of the batch that fill() would give, which it does not end.
+  /// Rows of the batch that fill() would return; does not invalidate batches.
   virtual int64_t rows(uint64_t consumed, int64_t index) const = 0;
-  /// As many batches are needed at a time.
+  /// Keeps `count` batches valid at a time.
   virtual void keep(int64_t batches) = 0;
 };
 
-/// Rows of a batch of sequences that have a target.
+/// Rows with a target in a batch of sequences.
 double counted_rows(const Batch& batch);
 
-/// Sequences of one length.
+/// Sequences of the same length.
 class SampleBatches final : public StepBatches {
  public:
   /// Borrows the data.
@@ -52,7 +52,7 @@ class SampleBatches final : public StepBatches {
   const SampleSource& data_;
   BatchShape shape_;
   std::vector<Batcher> batchers_;
-  size_t next_ = 0;  ///< of batchers_
+  size_t next_ = 0;  ///< index in batchers_
 };
 
 }  // namespace trireme

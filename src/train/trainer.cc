@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostRollBacks = 3;  // to one snapshot: the samples are not to blame then
+constexpr int64_t kMostRollBacks = 3;  // to the same snapshot: then the samples are not the cause
 
 }  // namespace
 
@@ -51,7 +51,7 @@ StepResult Trainer::step(double rate) {
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
                                        .copied = work_.saver->copy_idle()});
-  // One rank waits for no other: the scheduler may have had its processor within a call all the same.
+  // A single rank waits for no other, but the scheduler may have used its processor within a call.
   const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
   work_.run.meter.add_step(seconds_since(start) - exposed, exposed);
   if (profile_.end_step(exposed)) show_profile();
@@ -63,7 +63,7 @@ StepResult Trainer::step(double rate) {
 
 void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress().samples;
-  work_.saver->saw_step(progress().step, result);
+  work_.saver->record_step(progress().step, result);
   work_.run.skips.account(result, task_.step_samples(first), limit, progress(), scalars());
   work_.run.meter.add_result(result.loss, result.skipped, result.finite);
   task_.step_done(result);
@@ -76,7 +76,7 @@ void Trainer::account(const StepResult& result, double limit) {
   add_loss(progress().losses, result.loss);
 }
 
-/// Members hold the same weights and read the same data.
+/// Checks that members hold the same weights and read the same data.
 void Trainer::check_ranks() {
   data_windows_.hash_next();
   const bool compared = progress().step == 1 || due(config().run.hash_every);
@@ -87,8 +87,8 @@ void Trainer::check_ranks() {
 }
 
 void Trainer::report(const StepResult& result, double rate) {
-  // The next interval begins here: what the lines below take, such as a wait for a rank whose link is away, is its
-  // time.
+  // The next interval begins here: the time of the lines below, such as a wait for a rank with a broken link, is part
+  // of it.
   const StepMeter meter = std::exchange(work_.run.meter, {});
   Metrics metrics;
   metrics.step = progress().step;
@@ -104,30 +104,29 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.flops_per_device = metrics.flops_per_second / rank().size();
   metrics.mfu = peak_.share(metrics.flops_per_second);
   work_.run.reporter->step(metrics);
-  straggler_.tell(scalars(), rank().host, meter.busy_per_step(), meter.steps());
-  contention_.tell(scalars(), rank().host);
+  straggler_.warn(scalars(), rank().host, meter.busy_per_step(), meter.steps());
+  contention_.warn(scalars(), rank().host);
   together(scalars(), [&] { data_guard_.check(); });
 }
 
 void Trainer::show_profile() {
-  const Aside aside(work_.run.meter);
+  const ExcludedTime excluded(work_.run.meter);
   const ProfileCeilings ceilings{peak_.total() / rank().size(), measure_copy_rate(work_.session.ops(), rank().threads)};
   if (rank().rank() != 0) return;
-  log::info("where the time of {} of rank 0 went\n{}", count_text(config().log.profile, "step"),
-            profile_.table(ceilings));
+  log::info("time of {} of rank 0\n{}", count_text(config().log.profile, "step"), profile_.table(ceilings));
   const std::string trace = config().run.dir + "/trace.json";
   try {
     profile_.write_trace(trace, rank().rank());
-    log::info("every call is in {}: open it in chrome://tracing or ui.perfetto.dev", trace);
-  } catch (const Error& error) {  // a report that cannot be written does not stop training
+    log::info("{} lists every call: open it in chrome://tracing or ui.perfetto.dev", trace);
+  } catch (const Error& error) {  // training continues if a report cannot be written
     log::warning("{}", error.what());
   }
 }
 
-/// Back to the newest snapshot's weights; the samples since then are passed over. False if there is no snapshot yet.
+/// Goes back to the newest snapshot's weights and skips the samples since then. False if there is no snapshot yet.
 bool Trainer::roll_back() {
   publish();
-  finish_copies();  // no host has all that lies on the others' disks
+  finish_copies();  // no host can read the other hosts' disks
   const int64_t step = work_.saver->published_step();
   if (step < 0) return false;
   if (++rolled_back_ > kMostRollBacks) {
@@ -144,9 +143,8 @@ bool Trainer::roll_back() {
     load_checkpoint(folder, work_.run.table, work_.run.state);
     progress() = folder.facts.progress;
   });
-  log::write_once(log::Level::warning,
-                  fmt::format("rolled back to the snapshot of step {}; samples {} to {} are passed over", step,
-                              progress().samples, samples - 1));
+  log::write_once(log::Level::warning, fmt::format("rolled back to the snapshot of step {}; skipped samples {} to {}",
+                                                   step, progress().samples, samples - 1));
   progress().samples = samples;
   progress().skipped = skipped;
   rank().heartbeat->set_step(progress().step);
@@ -157,7 +155,7 @@ bool Trainer::roll_back() {
 bool Trainer::evaluate() {
   if (evaluated_step_ == progress().step) return true;
   const InPhase phase(*rank().heartbeat, Phase::evaluation);
-  const Aside aside(work_.run.meter);
+  const ExcludedTime excluded(work_.run.meter);
   if (!task_.evaluate(work_)) return false;
   evaluated_step_ = progress().step;
   return true;
@@ -165,45 +163,45 @@ bool Trainer::evaluate() {
 
 void Trainer::test() {
   const InPhase phase(*rank().heartbeat, Phase::evaluation);
-  (void)task_.test(work_);  // a stop meanwhile finds the run at its end
+  (void)task_.test(work_);  // after a stop meanwhile the run is at its end, too
 }
 
 void Trainer::save() {
   if (work_.saver->has(progress().step)) return;
-  if (work_.saver->in_streak()) return work_.saver->put_off(progress().step);
+  if (work_.saver->in_streak()) return work_.saver->postpone(progress().step);
   publish();  // one save at a time
   const InPhase phase(*rank().heartbeat, Phase::save);
-  const Aside aside(work_.run.meter);
+  const ExcludedTime excluded(work_.run.meter);
   work_.saver->begin(progress());
 }
 
-/// Waits for the snapshot under way, also where a local disk did not take it and it goes to the run folder now.
+/// Waits for the pending snapshot, also if a local disk refused it and it is now written to the run folder.
 void Trainer::publish() {
   while (work_.saver->pending()) publish_written();
 }
 
-/// One that went to local disks and did not fit there is still pending then.
+/// A snapshot that did not fit on local disks is still pending then.
 void Trainer::publish_written() {
   if (!work_.saver->pending()) return;
   const InPhase phase(*rank().heartbeat, Phase::save);
-  const Aside aside(work_.run.meter);
+  const ExcludedTime excluded(work_.run.meter);
   if (const auto snapshot = work_.saver->publish()) {
     rolled_back_ = 0;
     work_.run.reporter->checkpoint(*snapshot);
   }
 }
 
-/// All ranks have copied their part of a snapshot from local disks.
+/// Called when all ranks have copied their part of a snapshot from local disks.
 void Trainer::publish_copied() {
   if (!work_.saver->copying()) return;
   const InPhase phase(*rank().heartbeat, Phase::save);
-  const Aside aside(work_.run.meter);
+  const ExcludedTime excluded(work_.run.meter);
   if (const auto snapshot = work_.saver->publish_copy()) work_.run.reporter->checkpoint(*snapshot);
 }
 
 void Trainer::finish_copies() {
   const InPhase phase(*rank().heartbeat, Phase::save);
-  const Aside aside(work_.run.meter);
+  const ExcludedTime excluded(work_.run.meter);
   work_.saver->finish_copies([&](const CheckpointEvent& snapshot) { work_.run.reporter->checkpoint(snapshot); });
 }
 
@@ -217,18 +215,18 @@ bool Trainer::advance() {
   if (due.report || done()) report(result, rate);
   work_.run.reporter->progress(progress().step, result.loss);
   bool stop = result.stop;
-  // The last evaluation comes before the last snapshot, which may be the best one: it is written once.
+  // The last evaluation comes before the last snapshot, which may be the best one and is written once.
   const bool last = done() && !stop && task_.evaluates_last();
   const bool evaluated = !(due.evaluation || last) || evaluate();
   if (due.evaluation) stop = stop || !evaluated;
-  if (result.copied) publish_copied();  // before publish_written(), which begins another one
+  if (result.copied) publish_copied();  // before publish_written(), which begins another copy
   if (result.saved) publish_written();
-  if (due.snapshot || work_.saver->has_best() || work_.saver->is_put_off()) save();
+  if (due.snapshot || work_.saver->has_best() || work_.saver->is_postponed()) save();
   return stop;
 }
 
-/// What the ranks' being several cost this training in processor time.
-void Trainer::tell_processor_time(const CpuTimes& start) {
+/// The processor time that coordination between ranks cost this training.
+void Trainer::log_processor_time(const CpuTimes& start) {
   if (rank().size() == 1) return;
   std::array<double, 4> values = rank().heartbeat->cpu().times().since(start).values();
   scalars().sum(values);
@@ -237,7 +235,7 @@ void Trainer::tell_processor_time(const CpuTimes& start) {
 
 void Trainer::end(bool stopped) {
   publish();
-  work_.saver->insist();
+  work_.saver->require_success();
   if (!stopped && task_.evaluates_last()) evaluate();
   if (!stopped) test();
   if (progress().step > 0 && (stopped || task_.saves_last() || work_.saver->in_streak())) save();
@@ -251,10 +249,10 @@ void Trainer::end(bool stopped) {
 bool Trainer::train() {
   const CpuTimes start = rank().heartbeat->cpu().times();
   if (progress().step == 0 && task_.evaluates_first()) evaluate();
-  work_.saver->forget_best();  // what a run starts from is not its best result
+  work_.saver->forget_best();  // the starting weights are not the run's best result
   if (progress().step == 0 && task_.saves_first()) save();
   if (progress().step > 0 && done())
-    log::info("nothing is left to train: {} done, and run.steps is {}; raise it for more",
+    log::info("no steps left to train: {} done, run.steps is {}; raise it to train longer",
               count_text(progress().step, "step"), config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
@@ -264,7 +262,7 @@ bool Trainer::train() {
     log::info("stop requested{}{}: saving after step {}", reason.empty() ? "" : " by ", reason, progress().step);
     if (progress().step == 0) log::info("stopped before the first step: nothing to save");
   }
-  tell_processor_time(start);
+  log_processor_time(start);
   end(stopped);
   return !stopped;
 }
@@ -272,7 +270,7 @@ bool Trainer::train() {
 bool Trainer::evaluate_only() {
   if (evaluate()) test();
   const bool stopped = scalars().any(rank().stop_requested());
-  if (stopped) log::info("stopped before the evaluation was done");
+  if (stopped) log::info("stopped before the evaluation was complete");
   work_.run.reporter->finish(stopped ? "stopped" : "done", progress().step);
   return !stopped;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// The loop: steps, reports, evaluations, snapshots, until the last step or a stop request. The same for every task.
+// The training loop: steps, reports, evaluations, snapshots, until the last step or a stop request. The same for every
+// task.
 
 #include <functional>
 
@@ -17,13 +18,13 @@ namespace trireme {
 class Trainer {
  public:
   /// Collective: measures the members' peak rate and opens the report. Borrows everything. stop_reason: why a stop was
-  /// asked for on this rank, empty where it does not know.
+  /// requested on this rank, or "" if unknown.
   Trainer(Work work, Task& task, std::function<std::string()> stop_reason);
 
-  /// Trains to the plan's last step, and ends with the evaluation and the snapshot that the task wants. False: a stop
-  /// was asked for, and the steps done are saved. Throws what ends a run.
+  /// Trains to the plan's last step, then evaluates and saves as the task asks. False: a stop was requested, and the
+  /// steps done are saved. Throws the error that ends a run.
   bool train();
-  /// Evaluates and ends the report. False: a stop was asked for meanwhile.
+  /// Evaluates and ends the report. False: a stop was requested meanwhile.
   bool evaluate_only();
 
  private:
@@ -35,7 +36,7 @@ class Trainer {
   bool due(int64_t every) { return every > 0 && progress().step % every == 0; }
 
   void open_report();
-  /// A step and everything that is due after it. True: some rank was asked to stop.
+  /// A step and everything that is due after it. True: a stop was requested on some rank.
   bool advance();
   StepResult step(double rate);
   void account(const StepResult& result, double limit);
@@ -50,7 +51,7 @@ class Trainer {
   void publish_written();
   void publish_copied();
   void finish_copies();
-  void tell_processor_time(const CpuTimes& start);
+  void log_processor_time(const CpuTimes& start);
   void end(bool stopped);
 
   Work work_;

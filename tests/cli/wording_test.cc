@@ -9,8 +9,8 @@ TEST(Wording, OptionsHaveTheCommandsOwnNames) {
   const struct {
     const char *native, *own;
   } cases[] = {
-      {"lower optim.learning-rate, or go on from an earlier one by --checkpoint.resume",
-       "lower --learning-rate, or go on from an earlier one by --resume-from-checkpoint"},
+      {"lower optim.learning-rate, or resume from an earlier snapshot with --checkpoint.resume",
+       "lower --learning-rate, or resume from an earlier snapshot with --resume-from-checkpoint"},
       {"use another --run.dir, or set --run.take-over", "use another --output-dir, or set --run.take-over"},
       {"start anew with --checkpoint.resume none --run.overwrite", "start anew with --overwrite-output-dir"},
       {"leave checkpoint.resume at auto, add --run.overwrite",

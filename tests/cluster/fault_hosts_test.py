@@ -125,7 +125,7 @@ class Faults(bed.TrainingCase):
         hold.unlink()
         job = self.launch(config, *slow, flags=["--log.every", "50"])
         text = self.assert_ends(job, 0)
-        self.assertRegex(text, r"warning: rank 1 on h2 is slow: [0-9.]+ ms of work per step where the others need")
+        self.assertRegex(text, r"warning: rank 1 on h2 is slow: [0-9.]+ ms of work per step, the others need")
 
     def test_memory_that_runs_out_is_told_from_a_kill(self):
         group = BED.script("limit-memory", BED.folder, 3, "400M", check=False)

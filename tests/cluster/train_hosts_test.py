@@ -228,15 +228,14 @@ class Training(bed.TrainingCase):
         shown = BED.run(3, BED.binary, "checkpoint", "list", run)
         self.assertIn("1 of 3 shards are on this host's disk, in /tmp/snapshots/", shown.stdout)
         text = self.assert_ends(self.launch(config, flags=[*flags, "--run.steps", step + 3]), 0)
-        self.assertIn(f"the snapshot of step {step} is whole on the local disks and not in {run}: it is copied first", text)
+        self.assertIn(f"the snapshot of step {step} is complete on the local disks but not in {run}: it is copied first", text)
         self.assertIn(f"RESUMING from {run}/step-{step:08}: {step} steps", text)
 
         lost = self.kill_with_local_snapshots(config, run, [*flags, "--run.steps", "1000000"])
         self.assertGreater(lost, step + 3)
         BED.run(2, "rm", "-r", "/tmp/snapshots")
         text = self.assert_ends(self.launch(config, flags=[*flags, "--run.steps", step + 30]), 0)
-        self.assertRegex(text, rf"warning: the snapshot of step {lost} on the local disks \(.*\) is not whole: 1 of its 3 shards are on "
-                               "no host that takes part; it is not used")
+        self.assertRegex(text, rf"warning: the snapshot of step {lost} on the local disks \(.*\) is incomplete and not used: 1 of its 3 shards are on none of this job's hosts")
         self.assertIn(f"RESUMING from {run}/step-{step + 3:08}: {step + 3} steps", text)
         for host in (1, 2, 3):
             self.assertEqual(BED.run(host, "ls", "/tmp/snapshots").stdout, "")
@@ -285,8 +284,8 @@ class Training(bed.TrainingCase):
                              *flags)
             self.assertEqual(result.returncode, 0, result.both)
             shown[name] = (result.both, bed.losses(run))
-        self.assertRegex(shown["flat"][0], r"MB of gradients leave each host per step .*, but [0-9.]+ MB with --comm.reduce hosts")
-        self.assertRegex(shown["first"][0], r"MB of gradients leave each host per step .*, instead of [0-9.]+ MB")
+        self.assertRegex(shown["flat"][0], r"each host sends [0-9.]+ MB of gradients per step .*, but [0-9.]+ MB with --comm.reduce hosts")
+        self.assertRegex(shown["first"][0], r"each host sends [0-9.]+ MB of gradients per step .*, instead of [0-9.]+ MB")
         for name in ("first", "shared"):
             for step, loss in shown["flat"][1].items():
                 self.assertAlmostEqual(shown[name][1][step], loss, delta=2e-3 * loss, msg=f"{name}, step {step}")
@@ -297,7 +296,7 @@ class Training(bed.TrainingCase):
         config, run = BED.write_training("uneven")
         result = BED.run(1, BED.binary, "launch", "-f", "uneven", "--", "train", config, "--comm.reduce", "hosts")
         self.assertEqual(result.returncode, 2, result.both)
-        self.assertIn("comm.reduce is hosts, which needs as many data ranks on every host, and 2 hosts have 2, 1 of the 3", result.both)
+        self.assertIn("comm.reduce is hosts, which needs the same number of data ranks on every host, but 2 hosts have 2, 1 of the 3", result.both)
         self.assertFalse((run / "latest").exists())
 
     def test_ranks_that_are_not_joined_never_train(self):

@@ -187,7 +187,7 @@ TEST_F(FaultFixture, AnotherTokenizerOrVocabularyIsRefusedWithATable) {
   EXPECT_THAT(allowed.output, HasSubstr("warning: tokenizer.json changes with this start from "));
   const Outcome vocabulary = until("6", {"--model.vocabulary", "40"});
   EXPECT_EQ(vocabulary.code, 2) << vocabulary.output;
-  EXPECT_THAT(vocabulary.output, ContainsRegex("model.vocabulary +31 +40 +not possible: another model"));
+  EXPECT_THAT(vocabulary.output, ContainsRegex("model.vocabulary +31 +40 +impossible: another model"));
   EXPECT_EQ(progress("run").step, 4);
 }
 

@@ -93,7 +93,7 @@ TEST_F(Data, AFileThatIsCutShortEndsTheRunWithItsName) {
   fs::resize_file(path("train.bin"), 4096);
   const Outcome outcome = program.finish();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output, ContainsRegex("error: .*became shorter.*restore the file"));
+  EXPECT_THAT(outcome.output, ContainsRegex("error: .*was truncated.*restore the file"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class Disk : public FaultFixture {
 TEST_F(Disk, ASnapshotThatDoesNotFitIsDroppedAndTrainingGoesOn) {
   const Outcome outcome = run_with(fault("write", ".saving-00000012", ENOSPC));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("warning: the snapshot of step 12 is lost, training goes on"));
+  EXPECT_THAT(outcome.output, HasSubstr("warning: the snapshot of step 12 is lost, training continues"));
   EXPECT_THAT(outcome.output, HasSubstr("bytes written): No space left on device"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 18));
   EXPECT_THAT(leftovers("run"), IsEmpty());
@@ -70,7 +70,7 @@ TEST_F(Disk, ThatTakesNothingIsToldAndThenEndsTheRun) {
       run_with(fault("fsync", ".saving-00000012", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}),
                {"--run.hang-timeout", "1"});
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  const std::string stalled = "the disk of " + path("run") + " has taken nothing of the snapshot of step 12 for ";
+  const std::string stalled = "the disk of " + path("run") + " has accepted no data of the snapshot of step 12 for ";
   EXPECT_EQ(count_of(outcome.output, "warning: " + stalled), 1) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "error: " + stalled), 1) << outcome.output;
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6));
@@ -180,8 +180,8 @@ TEST_F(SmallDisk, ThatFillsUpDropsSnapshotsWithTheNumbersAndKeepsTheOld) {
       run_on("size=36m", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--run.steps", "300"});
   EXPECT_EQ(outcome.code, 1) << "the last snapshot must succeed\n" << outcome.output;
   EXPECT_THAT(outcome.output,
-              ::testing::ContainsRegex("warning: the snapshot of step [0-9]+ is lost, training goes on .*"
-                                       "needs [0-9.]+ MB, the file system has [0-9.]+ MB free"));
+              ::testing::ContainsRegex("warning: the snapshot of step [0-9]+ is lost, training continues .*needs "
+                                       "[0-9.]+ MB, the file system has [0-9.]+ MB free"));
   EXPECT_THAT(outcome.output, HasSubstr("step 300/300"));
   EXPECT_THAT(outcome.output, HasSubstr("\nstep-00000002\n"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("\n.saving-")));

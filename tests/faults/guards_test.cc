@@ -85,7 +85,7 @@ TEST_F(Guards, OtherDataOnOneRankIsNamedBeforeTheFirstStep) {
   sidecar.block_hashes = {xxh3(std::as_bytes(std::span(bytes)))};
   write_sidecar(place(2, "d/train.bin"), sidecar);
   expect_refused(run(train_command()),
-                 rank_on_host(2) + " differs from the other 2; rank 0 has \"d/train.bin.json: there is none\"");
+                 rank_on_host(2) + " differs from the other 2; rank 0 has \"d/train.bin.json: missing\"");
   fs::remove(place(2, "d/train.bin.json"));
   const Outcome same = run(train_command());
   EXPECT_EQ(same.code, 0) << same.output;
@@ -118,7 +118,7 @@ TEST_F(Guards, ABlockThatTheStartDoesNotReadIsFoundByTheWindows) {
   EXPECT_EQ(count_of(outcome.output, "error: "), 1) << outcome.output;
   EXPECT_THAT(outcome.output, ContainsRegex("ranks do not read the same data after step [0-9]+: " + rank_on_host(1) +
                                             " differs from the other 2 in bytes 1[78][0-9]{6} to 1[78][0-9]{6} of "
-                                            "d/train.bin; compare the file with the other hosts'"));
+                                            "d/train.bin; compare the file with that of the other hosts"));
 }
 
 TEST_F(Guards, DataThatIsChangedOnOneRankDuringTheRunIsFoundByTheWindows) {
@@ -136,12 +136,11 @@ TEST_F(Guards, ARunFolderThatIsNotSharedIsRefusedBeforeTheFirstStep) {
   words[3] = "r";
   // Rank 0 makes its own; rank 1 has another one, rank 2 none.
   fs::create_directories(place(1, "r"));
-  expect_refused(
-      run(command(words)),
-      "the run folder is not the same on every host: " + rank_on_host(1) + ", " + rank_on_host(2) + " do not see in " +
-          place(1, "r") + " what rank 0 on " + host_name() +
-          " wrote there, so that no snapshot would be whole; put it on a file system that all hosts share and "
-          "name it with --run.dir");
+  expect_refused(run(command(words)),
+                 "the run folder is not the same on every host: " + rank_on_host(1) + ", " + rank_on_host(2) +
+                     " do not see in " + place(1, "r") + " what rank 0 on " + host_name() +
+                     " wrote there, so snapshots would be incomplete; put it on a file system that all hosts share and "
+                     "name it with --run.dir");
   EXPECT_EQ(read_status(place(0, "r")).state, RunState::failed);
   EXPECT_TRUE(fs::is_empty(place(1, "r")));
   EXPECT_FALSE(fs::exists(place(2, "r")));

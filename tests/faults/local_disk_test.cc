@@ -170,9 +170,9 @@ TEST_F(LocalDisk, ARunFolderThatIsFullCostsNoSnapshotAndTheSameCommandCopies) {
   const Outcome outcome = run(trireme_command(train("run", flags())), fault("write", "run/.saving-", ENOSPC));
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output,
-              HasSubstr("warning: a snapshot could not be copied to " + path("run") + ", training goes on"));
+              HasSubstr("warning: a snapshot could not be copied to " + path("run") + ", training continues"));
   EXPECT_THAT(outcome.output,
-              HasSubstr("; the snapshot of step 18 is whole on the local disks, and the same command copies it"));
+              HasSubstr("; the snapshot of step 18 is complete on the local disks; run the same command to copy it"));
   EXPECT_THAT(list_steps(path("run")), IsEmpty());
   const Outcome next = run(trireme_command(train("run", flags())));
   EXPECT_EQ(next.code, 0) << next.output;
@@ -194,9 +194,10 @@ TEST_F(LocalDisk, AStartWithoutTheOptionTakesWhatLiesThere) {
   const int64_t step = newest_local();
   const Outcome next = run(trireme_command(train("run", {"--run.steps", std::to_string(step + 2)})));
   EXPECT_EQ(next.code, 0) << next.output;
-  EXPECT_THAT(next.output, HasSubstr(fmt::format(
-                               "the snapshot of step {} is whole on the local disks and not in {}: it is copied first",
-                               step, path("run"))));
+  EXPECT_THAT(
+      next.output,
+      HasSubstr(fmt::format("the snapshot of step {} is complete on the local disks but not in {}: it is copied first",
+                            step, path("run"))));
   EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/" + step_name(step)));
   EXPECT_THAT(on_disk(), IsEmpty());
 }
@@ -226,7 +227,7 @@ TEST_F(LocalDisk, ARunFolderThatHangsAtTheEndIsToldAndLeftAndTheResultIsKept) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(outcome.code, 1) << outcome.output;
     EXPECT_LT(taken.count(), 30) << "12 x run.hang-timeout, and the training";
-    const std::string stalled = "the disk of " + path("run") + " has taken nothing of the snapshot of step 6 for ";
+    const std::string stalled = "the disk of " + path("run") + " has accepted no data of the snapshot of step 6 for ";
     EXPECT_EQ(count_of(outcome.output, "warning: " + stalled), 1) << outcome.output;
     EXPECT_THAT(outcome.output,
                 ::testing::ContainsRegex("error: .* for 12 s; leaving with code 1: the same command takes "
@@ -349,7 +350,7 @@ TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
   const Outcome relative = run(trireme_command(train("run", {"--checkpoint.local", "scratch"})));
   EXPECT_EQ(relative.code, 2);
   EXPECT_THAT(relative.output,
-              HasSubstr("expected the whole path of a folder that every host has on a disk of its own, like /scratch"));
+              HasSubstr("expected the absolute path of a folder on a local disk of every host, like /scratch"));
   const Outcome limit = run(trireme_command(train("run", {"--checkpoint.copy-mb-per-second", "10"})));
   EXPECT_EQ(limit.code, 2);
   EXPECT_THAT(

@@ -47,7 +47,7 @@ TEST_F(Numbers, InAStreakNothingIsSavedAndTheLastGoodSnapshotStays) {
   const Outcome outcome = run(trireme_command(train("run", flags)));
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("not finite 10 steps in a row"));
-  EXPECT_EQ(count_of(outcome.output, "no snapshot of step 15 inside a streak of skipped steps"), 1) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "no snapshot of step 15 during a streak of skipped steps"), 1) << outcome.output;
   EXPECT_EQ(list_steps(path("run")).back(), 10);
   // Without those flags the run continues from the last good state.
   const Outcome next = run(trireme_command(train("run", {"--run.steps", "12"})));
@@ -71,8 +71,8 @@ TEST_F(Numbers, ARunThatEndsOrStopsInAStreakSavesNothingOfIt) {
   ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10"}))).code, 0);
   const Outcome ended = run(trireme_command(train("run", explosion("14"))));
   EXPECT_EQ(ended.code, 1) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("the run ends at step 14 inside a streak of 3 skipped steps, so that its weights "
-                                      "were not saved; the newest snapshot is " +
+  EXPECT_THAT(ended.output, HasSubstr("the run ends at step 14 during a streak of 3 skipped steps, so its weights were "
+                                      "not saved; the newest snapshot is " +
                                       path("run") + "/step-00000010"));
   EXPECT_THAT(list_steps(path("run")), ::testing::ElementsAre(10));
 }
@@ -91,11 +91,11 @@ TEST_F(Numbers, WeightsThatAreNoneAreRefusedByEveryCommandThatWouldUseThem) {
   const std::string named = "step-00000004 holds NaN or infinite values: block.1.mlp.in.weight (4096 of 4096 values); ";
   const Outcome resumed = run(trireme_command(train("run")));
   EXPECT_EQ(resumed.code, 1) << resumed.output;
-  EXPECT_THAT(resumed.output, HasSubstr(named + "training cannot go on from it; name an earlier one with "
+  EXPECT_THAT(resumed.output, HasSubstr(named + "training cannot resume from it; name an earlier one with "
                                                 "--checkpoint.resume"));
   const Outcome begun = run(trireme_command(train("other", {"--model.init", path("run")})));
   EXPECT_EQ(begun.code, 1) << begun.output;
-  EXPECT_THAT(begun.output, HasSubstr(named + "training cannot begin with it"));
+  EXPECT_THAT(begun.output, HasSubstr(named + "training cannot start from them"));
   const std::vector<std::string> sample = {"sample", "--model", path("run"), "--max-new-tokens", "1"},
                                  exported = {"export", "--model", path("run"), "--output", path("out")};
   for (std::vector<std::string> words : {sample, exported}) {
@@ -132,7 +132,7 @@ TEST_F(FlippedBit, IsFoundWithinTheIntervalAndHealedFromAGoodRank) {
   const Outcome outcome = run_ranks(3, "run");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "warning: rank 2 on "), 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("held other parameters than the other 2 ranks after step 5"));
+  EXPECT_THAT(outcome.output, HasSubstr("had other parameters than the other 2 ranks after step 5"));
   EXPECT_THAT(outcome.output, HasSubstr("copied from rank 0"));
   // The bit turned where the hash looks, so that nothing had been computed with it.
   ASSERT_EQ(run(mpirun_command(3, train("good", {"--batch.micro", "2"}))).code, 0);

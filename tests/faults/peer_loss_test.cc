@@ -108,9 +108,10 @@ TEST_F(PeerLoss, ARankThatIsTwiceAsSlowIsNamedWithWhatItCosts) {
           fault("slow", "1000", 0, {"FAULT_RANK=1"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "warning: rank 1 on "), 1) << outcome.output;
-  EXPECT_THAT(outcome.output,
-              ContainsRegex("is slow: [0-9.]+ ms of work per step where the others need [0-9.]+ ms; the "
-                            "job loses [0-9]+ % of its time"));
+  EXPECT_THAT(
+      outcome.output,
+      ContainsRegex(
+          "is slow: [0-9.]+ ms of work per step, the others need [0-9.]+ ms; the job spends [0-9]+ % of its time"));
 }
 
 TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {

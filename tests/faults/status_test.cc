@@ -32,7 +32,7 @@ TEST_F(Status, AKilledProcessIsToldByTheOneBesideIt) {
   const RunStatus status = settled("run");
   EXPECT_EQ(status.state, RunState::killed);
   EXPECT_EQ(status.code, 137);
-  EXPECT_THAT(status.message, HasSubstr("ended without a word"));
+  EXPECT_THAT(status.message, HasSubstr("died without a status"));
   for (int i = 0; i < 500 && fs::exists(path("run") + "/status.reserve"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(fs::exists(path("run") + "/status.reserve"));

@@ -87,7 +87,7 @@ TEST_F(Surroundings, AMemoryLimitBelowThePlanIsRefused) {
   const Outcome outcome = run_limited("", "33554432", trireme_command(train("run", {"--model.width", "512"})));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_THAT(outcome.output, ContainsRegex("error: this run needs 0\\.[0-9]+ GB per rank .*but each of the 1 rank on "
-                                            ".* can have 0\\.03 GB"));
+                                            ".* can use only 0\\.03 GB"));
   EXPECT_EQ(count_of(outcome.output, "step  1/20"), 0);
 }
 

@@ -134,8 +134,8 @@ TEST_F(JobControl, NowEndsItWithoutASnapshot) {
     const Outcome stopped = ask("stop", {"--now"});
     EXPECT_EQ(stopped.code, 0) << stopped.output;
     EXPECT_THAT(stopped.output,
-                ContainsRegex("the job ended with code 75 \\(stopped\\) after step [0-9]+: ended at once by "
-                              "trireme stop \\(.*\\) --now: what came after the last snapshot is lost; newest "
+                ContainsRegex("the job ended with code 75 \\(stopped\\) after step [0-9]+: ended immediately by "
+                              "trireme stop \\(.*\\) --now: the progress after the last snapshot is lost; newest "
                               "snapshot: none\n"));
     const Outcome outcome = job.finish();
     EXPECT_EQ(outcome.code, 75) << outcome.output;

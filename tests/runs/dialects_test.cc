@@ -130,7 +130,7 @@ TEST_F(IntelNanogpt, AnotherModelToFineTuneIsRefusedOnResume) {
   done(run(trireme_command(train("wide", {"--run.steps", "1", "--model.width", "64"}))));
   const Outcome refused = here(1, "train intel.yaml --model.init wide");
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, ContainsRegex("model.width +32 +64 +not possible: another model"));
+  EXPECT_THAT(refused.output, ContainsRegex("model.width +32 +64 +impossible: another model"));
   std::filesystem::copy(path("models/gpt2"), path("moved"));
   const Outcome moved = done(here(1, "train intel.yaml --model.init moved trainer_config.max_iters=5"));
   EXPECT_THAT(moved.output, HasSubstr("model.init is moved now and was \"models/gpt2\": without effect"));
@@ -216,8 +216,8 @@ TEST_F(Nanogpt, AnotherModelOrBatchIsRefusedOnResume) {
   done(here(1, std::string("train small.py --max_iters=2") + kVocabulary));
   const Outcome refused = here(1, "train small.py --init_from=resume --n_layer=3 --n_embd=64 --bias=True");
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, ContainsRegex("model.layers \\(flag --n_layer\\) +2 +3 +not possible: another model"));
-  EXPECT_THAT(refused.output, ContainsRegex("model.width \\(flag --n_embd\\) +32 +64 +not possible: another model"));
+  EXPECT_THAT(refused.output, ContainsRegex("model.layers \\(flag --n_layer\\) +2 +3 +impossible: another model"));
+  EXPECT_THAT(refused.output, ContainsRegex("model.width \\(flag --n_embd\\) +32 +64 +impossible: another model"));
   EXPECT_THAT(refused.output, ContainsRegex("model.bias \\(flag --bias\\) +false +true +not possible"));
   const Outcome batch = here(1, "train small.py --init_from=resume --gradient_accumulation_steps=2");
   EXPECT_EQ(batch.code, 2) << batch.output;
@@ -264,7 +264,7 @@ TEST_F(Nanogpt, ItsOwnDataFolderAndCommandsDoWhatTheyDo) {
       done(here(1, "sample --model out --prompt a --max-new-tokens 1 --tokenizer data/chars/meta.pkl --threads 1"));
   EXPECT_THAT(named.output, HasSubstr("1 token in "));
   const Outcome again = done(here(1, "train small.py --dataset=chars --init_from=resume --max_iters=2"));
-  EXPECT_THAT(again.output, HasSubstr("nothing is left to train: 4 steps done, and run.steps is 2"));
+  EXPECT_THAT(again.output, HasSubstr("no steps left to train: 4 steps done, run.steps is 2"));
 }
 
 TEST_F(Nanogpt, AStarImportIsFollowedAndALoopIsRefused) {
@@ -379,9 +379,8 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
     EXPECT_FALSE(std::filesystem::exists(path("checkpoints")));
   };
   refused("--model_parallel_size 2 --pipe_parallel_size 3", "needs a multiple of 6 processes");
-  refused("--fp16.enabled true --zero_optimization.stage 2 --run.on-difference heal",
-          "2 settings cannot be trained with:");
-  refused("--fp16.enabled true", "is f16, and CPUs do not train in it; set --precision.dtype bf16");
+  refused("--fp16.enabled true --zero_optimization.stage 2 --run.on-difference heal", "cannot train with 2 settings:");
+  refused("--fp16.enabled true", "is f16, which is unsupported for training on CPUs; set --precision.dtype bf16");
   const Outcome shown = done(here(1,
                                   "config show tiny -d conf --ranks 8 --model_parallel_size 2 --pipe_parallel_size 2 "
                                   "--fp16.enabled true --verbose"));
@@ -391,7 +390,7 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
   EXPECT_THAT(shown.output, HasSubstr("hostfile has no effect here: ranks come from MPI"));
   EXPECT_THAT(done(here(1, "config show tiny -d conf --model.vocabulary 256 --ranks 4 --hosts 2")).output,
               AllOf(HasSubstr("Memory is planned with one thread per rank and 2 ranks per host."),
-                    HasSubstr("leave each host per step for the data ranks that hold the same, but ")));
+                    HasSubstr("of gradients per step to its data-parallel peers, but ")));
   EXPECT_THAT(here(1, "config show tiny -d conf --ranks 4 --hosts 3").output,
               HasSubstr("--ranks 4 cannot be spread evenly over --hosts 3"));
   EXPECT_THAT(here(1, "config show tiny -d conf --hosts 3").output,

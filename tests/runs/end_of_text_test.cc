@@ -41,7 +41,7 @@ class EndOfText : public TrainingFixture {
 TEST_F(EndOfText, ChangesTheLossAndSoDoesWhatItIsAMeanOver) {
   done(start("plain", {}));
   const Outcome masked = done(start("masked", {"--data.mask-end-of-text", "true"}));
-  EXPECT_THAT(masked.output, ContainsRegex("masking +what follows the end of a document counts in no loss"));
+  EXPECT_THAT(masked.output, ContainsRegex("masking +tokens after the end of a document do not count in the loss"));
   done(start("means", {"--data.mask-end-of-text", "true", "--optim.loss-mean", "micro-batches"}));
   EXPECT_NE(losses("plain").at(1), losses("masked").at(1));
   EXPECT_NE(losses("masked").at(1), losses("means").at(1));
@@ -69,7 +69,7 @@ TEST_F(EndOfText, AnotherChoiceThanTheSnapshotsIsRefused) {
 TEST_F(EndOfText, NeedsToKnowTheToken) {
   const Outcome none = run(trireme_command(train("none", {"--data.mask-end-of-text", "true"})));
   EXPECT_EQ(none.code, 2) << none.output;
-  EXPECT_THAT(none.output, HasSubstr("data.mask-end-of-text needs to know which token ends a document, and there is no "
+  EXPECT_THAT(none.output, HasSubstr("data.mask-end-of-text needs to know which token ends a document, but there is no "
                                      "tokenizer.json beside the data; name it with --data.tokenizer"));
   write_text(path("text.txt"), "letters have no end of text\n");
   done(run(
@@ -77,7 +77,7 @@ TEST_F(EndOfText, NeedsToKnowTheToken) {
   const Outcome letters =
       start("letters-run", {"--data.mask-end-of-text", "true", "--data.tokenizer", path("letters/tokenizer.json")});
   EXPECT_EQ(letters.code, 2) << letters.output;
-  EXPECT_THAT(letters.output, HasSubstr("the data's tokenizer has none (<|endoftext|>, </s>)"));
+  EXPECT_THAT(letters.output, HasSubstr("the data's tokenizer has no such token (<|endoftext|>, </s>)"));
 }
 
 }  // namespace

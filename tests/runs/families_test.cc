@@ -67,7 +67,8 @@ TEST_F(Families, ClassifiersAreNotTrainedOnText) {
   const std::string model = source_dir() + "/tests/golden/bert-classifier";
   const Outcome outcome = run(trireme_command(train("run", {"--model.init", model})));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_THAT(outcome.output, ::testing::HasSubstr("is a classifier, which predicts no tokens; `trireme glue`"));
+  EXPECT_THAT(outcome.output,
+              ::testing::HasSubstr("is a classifier, which does not predict tokens; use `trireme glue`"));
 }
 
 TEST_F(Families, ParityCommandComparesAndFails) {

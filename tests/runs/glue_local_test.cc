@@ -77,8 +77,7 @@ TEST_F(GlueLocalDisk, AModelThatNoRankHasWholeIsWrittenFromTheCopy) {
 TEST_F(GlueLocalDisk, TheOptionsAreCheckedAsTrainsAre) {
   const Outcome relative = run_on(1, "out", {"--do_train", "--checkpoint.local", "scratch"});
   EXPECT_EQ(relative.code, 2);
-  EXPECT_THAT(relative.output,
-              HasSubstr("expected the whole path of a folder that every host has on a disk of its own"));
+  EXPECT_THAT(relative.output, HasSubstr("expected the absolute path of a folder on a local disk of every host"));
   const Outcome limit = run_on(1, "out", {"--do_train", "--checkpoint.copy-mb-per-second", "10"});
   EXPECT_EQ(limit.code, 2);
   EXPECT_THAT(limit.output, HasSubstr("limits the copying from local disks, but none takes snapshots"));

@@ -80,8 +80,9 @@ TEST_F(GlueOptionsTest, SmoothedLabelsAreSharedByAllClasses) {
   const Outcome numbers = run(trireme_command({"glue", "--model", path("model"), "--train_file", path("t.csv"),
                                                "--output_dir", path("own"), "--do_train", "--label_smoothing", "0.1"}));
   EXPECT_EQ(numbers.code, 2);
-  EXPECT_THAT(numbers.output, HasSubstr("--label-smoothing-factor is 0.1: labels that are numbers to predict have no "
-                                        "classes to share it; remove it"));
+  EXPECT_THAT(
+      numbers.output,
+      HasSubstr("--label-smoothing-factor is 0.1, but this task predicts a number and has no classes; remove it"));
 }
 
 TEST_F(GlueOptionsTest, BfloatLearnsWhatF32Learns) {
@@ -157,7 +158,7 @@ TEST_F(GlueOptionsTest, ASignalStopsWithACheckpointAndTheSameCommandGoesOn) {
   EXPECT_EQ(stopped.code, 75) << stopped.output;
   const int64_t step = open_checkpoint(path("run")).facts.progress.step;
   EXPECT_GE(step, 5);
-  EXPECT_THAT(stopped.output, HasSubstr(fmt::format("stopped after step {}: the same command goes on", step)));
+  EXPECT_THAT(stopped.output, HasSubstr(fmt::format("stopped after step {}: run the same command to resume", step)));
   EXPECT_THAT(read_text(path("run/status.json")), HasSubstr("\"stopped\""));
   EXPECT_FALSE(fs::exists(path("run/model.safetensors")));
 
@@ -178,7 +179,7 @@ TEST_F(GlueOptionsTest, ASignalStopsAnEvaluation) {
   kill(program.pid(), SIGTERM);
   const Outcome stopped = program.finish();
   EXPECT_EQ(stopped.code, 75) << stopped.output;
-  EXPECT_THAT(stopped.output, HasSubstr("stopped before every row was classified"));
+  EXPECT_THAT(stopped.output, HasSubstr("stopped before all rows were classified"));
   EXPECT_FALSE(fs::exists(path("evaluated/eval_results.json")));
 }
 

@@ -108,7 +108,7 @@ TEST_F(GlueRecords, KeepBothOfMnlisSetsOverAResume) {
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     return outcome.output;
   };
-  EXPECT_THAT(train("4"), HasSubstr("4, as --max-steps says; an epoch has 4"));
+  EXPECT_THAT(train("4"), HasSubstr("4 (--max-steps); an epoch has 4"));
   const std::string before = read_text(path("out/metrics.jsonl"));
   train("8");
   const RunLog log = read_run_log(path("out/metrics.jsonl"));
@@ -209,7 +209,8 @@ TEST_F(GlueRecords, TrainingEndsWhenEvaluationsDoNotGetBetter) {
              {"--do_train", "--num_train_epochs", "20", "--eval_strategy", "epoch", "--load_best_model_at_end",
               "--metric_for_best_model", "accuracy", "--early_stopping_patience", "2", "--learning_rate", "0"});
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("training ends early: eval_accuracy was not better in 2 evaluations in a row"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("training ends early: eval_accuracy has not improved in 2 evaluations in a row"));
   const RunLog log = read_run_log(path("out/metrics.jsonl"));
   EXPECT_EQ(log.evaluations.size(), 3u);
   EXPECT_EQ(log.evaluations.back().step, 78);
@@ -219,7 +220,7 @@ TEST_F(GlueRecords, TrainingEndsWhenEvaluationsDoNotGetBetter) {
                                   "--load_best_model_at_end", "--metric_for_best_model", "bleu"});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.output,
-              HasSubstr("--metric-for-best-model eval_bleu is not among the evaluation's numbers; they are"));
+              HasSubstr("--metric-for-best-model eval_bleu is not a metric of this evaluation; choose one of"));
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ TEST_F(GlueTasks, AModelThatNeverSawTheTaskIsToldOf) {
   // No classifier at all.
   EXPECT_THAT(answers("model", "ax", "--do_predict"),
               HasSubstr("warning: " + path("model") +
-                        " was not trained on mnli: it has no classifier, so a new one with random weights takes its "
-                        "place. Its answers tell nothing; fine-tune it first (--do_train --task_name mnli)"));
+                        " was not trained on mnli: it has no classifier, so a new one gets random weights. Its "
+                        "predictions are meaningless; fine-tune it first (--do_train --task_name mnli)"));
   EXPECT_THAT(answers("model", "mrpc", "--do_eval"), HasSubstr("was not trained on mrpc: it has no classifier"));
   // Three classes of something else.
   write(all()[4]);
@@ -184,7 +184,7 @@ TEST_F(GlueTasks, AModelThatNeverSawTheTaskIsToldOf) {
   config["id2label"] = {{"0", "LABEL_0"}, {"1", "LABEL_1"}, {"2", "LABEL_2"}};
   write_text(path("three/config.json"), config.dump());
   EXPECT_THAT(answers("three", "ax", "--do_predict"),
-              HasSubstr("names neither mnli as finetuning_task nor the classes entailment, neutral, contradiction"));
+              HasSubstr("has neither finetuning_task mnli nor the classes entailment, neutral, contradiction"));
   // The classes of another task: only the recorded task differs.
   for (const size_t i : {size_t{5}, size_t{6}}) write(all()[i]);
   ASSERT_EQ(tune("rte", "rte", {"--do_train", "--max_steps", "1"}).code, 0);
@@ -224,9 +224,8 @@ TEST_F(GlueTasks, TheClassesOfAModelHaveItsOwnOrder) {
 
   const Outcome unknown = predict("unknown", {"yes", "perhaps", "no"});
   EXPECT_EQ(unknown.code, 0);
-  EXPECT_THAT(unknown.output,
-              HasSubstr("the model was fine-tuned on the classes yes, perhaps, no; those of the rows are "
-                        "entailment, neutral, contradiction, in this order"));
+  EXPECT_THAT(unknown.output, HasSubstr("the model was fine-tuned on the classes yes, perhaps, no, but the rows have "
+                                        "the classes entailment, neutral, contradiction, in this order"));
   EXPECT_EQ(predicted("unknown"), predicted("same"));
 }
 

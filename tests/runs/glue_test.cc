@@ -118,8 +118,9 @@ TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {
   write_rows("host2/data/MRPC/train.tsv", 202, 1);
   const Outcome fewer = run_apart({"--do-train", "--overwrite_output_dir"});
   EXPECT_EQ(fewer.code, 2) << fewer.output;
-  EXPECT_THAT(fewer.output, HasSubstr("rank 0 has \"data/MRPC/train.tsv: 203 rows\", rank 2 has "
-                                      "\"data/MRPC/train.tsv: 202 rows\"; copy the files to that host again"));
+  EXPECT_THAT(fewer.output,
+              HasSubstr("rank 0 has \"data/MRPC/train.tsv: 203 rows\", rank 2 has "
+                        "\"data/MRPC/train.tsv: 202 rows\"; copy the files and the tokenizer to that host again"));
 }
 
 TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
@@ -142,7 +143,7 @@ TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
 
   const Outcome other = run_on(1, "parts", with({"--max_steps", "40", "--seed", "7"}));
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.output, HasSubstr("was trained with --seed 42, now it is 7; give the same, name another"));
+  EXPECT_THAT(other.output, HasSubstr("was trained with --seed 42, now it is 7; use the same seed, or name another"));
   const Outcome fewer = run_on(1, "parts", with({"--max_steps", "40", "--max_train_samples", "64"}));
   EXPECT_EQ(fewer.code, 2);
   EXPECT_THAT(fewer.output, ::testing::ContainsRegex("was trained on other rows: [0-9]+ ids of .*train.tsv \\(XXH3 "
@@ -168,9 +169,7 @@ TEST_F(Glue, GoesOnWithoutTheModelThatItBeganWith) {
   const Outcome second = run_on(1, "parts", with("8"));
   ASSERT_EQ(second.code, 0) << second.output;
   EXPECT_THAT(second.output, HasSubstr("RESUMING from"));
-  EXPECT_THAT(second.output, HasSubstr("the model " + path("model") +
-                                       " is not there any more; model and tokenizer are "
-                                       "those of "));
+  EXPECT_THAT(second.output, HasSubstr("the model " + path("model") + " is gone; model and tokenizer are taken from "));
   EXPECT_EQ(losses("parts"), losses("whole"));
   EXPECT_EQ(read_text(path("parts/model.safetensors")), read_text(path("whole/model.safetensors")));
   EXPECT_EQ(read_text(path("parts/tokenizer.json")), read_text(path("whole/tokenizer.json")));
@@ -268,7 +267,7 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   write_text(path("full/thesis.txt"), "mine");
   const Outcome full = run_on(1, "full", {"--do_train"});
   EXPECT_EQ(full.code, 2);
-  EXPECT_THAT(full.output, HasSubstr("exists and holds files, but no checkpoint to go on from"));
+  EXPECT_THAT(full.output, HasSubstr("exists and holds files, but no checkpoint to resume"));
   EXPECT_EQ(read_text(path("full/thesis.txt")), "mine");
   EXPECT_FALSE(fs::exists(path("full/lock")));
 }

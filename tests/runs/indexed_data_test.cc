@@ -85,13 +85,12 @@ TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
   write_dataset("c", "train.bin", 1000);  // 20 documents: 1 % of them rounds to zero
   const Outcome outcome = run(trireme_command(blend("run", {"--run.steps", "2", "--data.train", "0.7 a 0.3 c"})));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("data.split 90, 9, 1: the 5 documents of its third part, for a test, are not "
-                                        "read: of another dataset it has none, so that there is no test"));
+  EXPECT_THAT(outcome.output, HasSubstr("data.split 90, 9, 1: its third part, for the test, has 5 documents in some "
+                                        "datasets and none in others; they are not used, and there is no test"));
   EXPECT_THAT(outcome.output, ::testing::Not(HasSubstr("test at step")));
   const Outcome both = run(trireme_command(blend("never", {"--data.test", "b"})));
   EXPECT_EQ(both.code, 2);
-  EXPECT_THAT(both.output,
-              HasSubstr("data.split takes the test's documents from data.train, and data.test names others"));
+  EXPECT_THAT(both.output, HasSubstr("data.split takes the test documents from data.train, but data.test is set too"));
 }
 
 TEST_F(IndexedData, APartWithoutDocumentsIsDoneWithout) {
@@ -124,9 +123,9 @@ TEST_F(IndexedData, APartWithoutDocumentsIsDoneWithout) {
   const Outcome blended = run(trireme_command(
       train("blended", {"--data.train", "0.5 a 0.5 few", "--data.split", "969, 30, 1", "--run.steps", "2"})));
   ASSERT_EQ(blended.code, 0) << blended.output;
-  EXPECT_THAT(blended.output,
-              HasSubstr("documents of its second part, for validation, are not read: of another dataset "
-                        "it has none, so that there is no validation"));
+  EXPECT_THAT(
+      blended.output,
+      HasSubstr("documents in some datasets and none in others; they are not used, and there is no validation"));
 }
 
 TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
@@ -215,7 +214,7 @@ TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
   EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("alternating weights and prefixes"));
   EXPECT_THAT(refused({"--data.split", "9,1"}), HasSubstr("data.train \"train.bin\" is a token file"));
   EXPECT_THAT(refused({"--data.train", "a", "--data.split", "9,1", "--data.validation", "b"}),
-              HasSubstr("data.validation names others; give one of them"));
+              HasSubstr("data.validation is set too; remove one of them"));
   EXPECT_THAT(refused({"--data.train", "a", "--model.vocabulary", "20"}), HasSubstr("but the vocabulary has 20 ids"));
 }
 

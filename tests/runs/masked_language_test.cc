@@ -66,7 +66,7 @@ class MaskedLanguage : public TrainingFixture {
 
 TEST_F(MaskedLanguage, BertIsPretrainedExportedAndFineTuned) {
   const Outcome outcome = done(pretrain("run", {"--run.steps", "150", "--model.dropout", "0.1"}));
-  EXPECT_THAT(outcome.output, HasSubstr("15 % of the tokens are to be found"));
+  EXPECT_THAT(outcome.output, HasSubstr("15 % of the tokens are to be predicted"));
   const auto loss = losses("run");
   EXPECT_NEAR(loss.at(1), std::log(26.0), 0.4);  // 26 ids, none known yet
   EXPECT_LT(loss.at(150), 0.6 * loss.at(1)) << "words name their neighbours";
@@ -132,14 +132,14 @@ TEST_F(MaskedLanguage, AnyNumberOfRanksAndMicroBatchesGivesTheSameLosses) {
 }
 
 TEST_F(MaskedLanguage, SaysWhatDoesNotFit) {
-  fails(train("run", {"--data.mask-rate", "0.2"}), "the model predicts the next token and hides none");
-  fails(train("run", {"--data.whole-words", "true"}), "the model predicts the next token and hides none");
+  fails(train("run", {"--data.mask-rate", "0.2"}), "the model predicts the next token and masks none");
+  fails(train("run", {"--data.whole-words", "true"}), "the model predicts the next token and masks none");
   fails(pretrain("run", {"--data.mask-end-of-text", "true"}),
-        "a masked language model predicts no next token; remove it");
+        "a masked language model does not predict the next token; remove it");
   fails(pretrain("run", {"--data.dir", path("")}), "needs the tokenizer of its data");
   fails(pretrain("run", {"--batch.sequence", "2"}),
-        "batch.sequence is 2, a sample of a masked language model has at least 3");
-  fails(pretrain("run", {"--model.vocabulary", "20"}), "the data's tokenizer has 26 ids, the model only 20");
+        "batch.sequence is 2, but a sample of a masked language model has at least 3");
+  fails(pretrain("run", {"--model.vocabulary", "20"}), "the data's tokenizer has 26 ids, but the model has only 20");
 }
 
 }  // namespace

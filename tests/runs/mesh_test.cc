@@ -101,7 +101,7 @@ TEST_F(MeshRuns, TheReportSaysWhoHoldsWhat) {
       go_on("run", 4, "2", {"--mesh.data", "2", "--mesh.pipeline", "2", "--optim.shard", "optimizer"});
   EXPECT_THAT(outcome.output,
               HasSubstr("data 2 x tensor 1 x pipeline 2: stages of embedding + 1 layer | 1 layer + head"));
-  EXPECT_THAT(outcome.output, HasSubstr("each of 2 data ranks keeps its part of what the optimizer remembers"));
+  EXPECT_THAT(outcome.output, HasSubstr("each of 2 data ranks keeps its part of the optimizer state"));
 }
 
 TEST_F(MeshRuns, TheReportSaysWhichChunksAStageHas) {
@@ -112,7 +112,7 @@ TEST_F(MeshRuns, TheReportSaysWhichChunksAStageHas) {
 
 TEST_F(MeshRuns, TheReportSaysThatRowsAreShared) {
   const Outcome outcome = go_on("run", 2, "2", {"--mesh.tensor", "2", "--mesh.sequence", "true"});
-  EXPECT_THAT(outcome.output, HasSubstr("; tensor ranks share the rows between layers"));
+  EXPECT_THAT(outcome.output, HasSubstr("; sequence parallel between layers"));
 }
 
 TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
@@ -137,14 +137,13 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
       {2, {"--mesh.chunks", "2"}, "mesh.chunks 2 cuts the layers of pipeline stages further, but mesh.pipeline is 1"},
       {2,
        {"--mesh.sequence", "true"},
-       "mesh.sequence shares rows among the ranks that split a layer, but mesh.tensor is 1, so none does; set "
-       "--mesh.tensor 2 or more, or --mesh.sequence false"},
+       "mesh.sequence splits rows among tensor ranks, but mesh.tensor is 1; set --mesh.tensor to at least 2, or "
+       "--mesh.sequence false"},
       {3, {"--mesh.tensor", "2"}, "mesh rest x 2 x 1 needs a multiple of 2 processes but the launcher started 3"},
       {2,
        {"--optim.shard", "parameters", "--mesh.pipeline", "2"},
-       "optim.shard (flag --optim.shard) sums gradients among the data ranks after every micro-batch, and a pipeline "
-       "of 2 "
-       "stages has many of them between forward and backward; set --optim.shard optimizer"},
+       "optim.shard (flag --optim.shard) sums gradients among the data ranks after every micro-batch, but a pipeline "
+       "of 2 stages has many micro-batches in flight; set --optim.shard to optimizer"},
   };
   for (const auto& [ranks, layout, message] : cases) {
     const Outcome outcome = run(mpirun_command(ranks, train("refused", layout)));

@@ -50,7 +50,7 @@ TEST_F(NeoxRun, GoesOnWithIterationSamplesAndRate) {
   const Outcome first = done(kTrain + std::string("--run.steps 8"));
   EXPECT_THAT(first.output, HasSubstr("RESUMING from ckpt/global_step5: 5 steps and 30 samples are done"));
   EXPECT_THAT(first.output, HasSubstr("ckpt/global_step5: its loss scale of 4096 belongs to fp16"));
-  EXPECT_THAT(first.output, HasSubstr("does not say which data it was trained on: sample 30 of data.train comes next"));
+  EXPECT_THAT(first.output, HasSubstr("does not record its training data: the next sample is number 30 of data.train"));
   const auto steps = read_run_log(path("out/metrics.jsonl")).steps;
   ASSERT_EQ(steps.size(), 3);
   EXPECT_EQ(steps[0].step, 6);
@@ -173,9 +173,9 @@ TEST_F(NeoxRun, WithoutOptimizerStateOnlyTheWeightsAreTaken) {
   const Outcome outcome = done(
       "train --checkpoint.resume weights --data.dir . --run.dir new --run.steps 1 "
       "--batch.global 6 --evaluation.batches 1 --launch.threads 1");
-  EXPECT_THAT(outcome.output, HasSubstr("weights/global_step5 holds weights and no optimizer state"));
-  EXPECT_THAT(outcome.output, HasSubstr("only the weights are taken: the run begins at step 0, with moments of zero; "
-                                        "its own 5 steps do not count"));
+  EXPECT_THAT(outcome.output, HasSubstr("weights/global_step5 holds weights but no optimizer state"));
+  EXPECT_THAT(outcome.output, HasSubstr("only the weights are loaded: the run starts at step 0 with zero moments; the "
+                                        "checkpoint's 5 steps are not counted"));
   EXPECT_THAT(outcome.output, HasSubstr("step 1/1"));
 }
 
@@ -274,7 +274,7 @@ TEST_F(NeoxRun, BadFilesEndItBeforeAnythingIsLoaded) {
 TEST_F(NeoxRun, AnotherModelsConfigurationIsRefused) {
   const Outcome outcome = here(kTrain + std::string("--model.inner-width 32"));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_THAT(outcome.output, testing::ContainsRegex("model.inner-width .* +16 +32 +not possible: another model"));
+  EXPECT_THAT(outcome.output, testing::ContainsRegex("model.inner-width .* +16 +32 +impossible: another model"));
 }
 
 TEST_F(NeoxRun, ExportsForNeoxAndTakesItBack) {

@@ -76,8 +76,8 @@ TEST_F(StopResume, AnotherModelInTheFolderIsRefusedWithWhatDiffers) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
   const Outcome outcome = run(trireme_command(train("run", {"--model.width", "64", "--model.layers", "3"})));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, ContainsRegex("model.layers +2 +3 +not possible: another model"));
-  EXPECT_THAT(outcome.output, ContainsRegex("model.width +32 +64 +not possible: another model"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model.layers +2 +3 +impossible: another model"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model.width +32 +64 +impossible: another model"));
 }
 
 TEST_F(StopResume, AnotherGlobalBatchIsRefused) {
@@ -112,7 +112,7 @@ TEST_F(StopResume, AnotherPresetIsRefused) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "1"}))));
   const Outcome outcome = run(trireme_command(train("run", {"--model.preset", "opt-125m"})));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_THAT(outcome.output, ContainsRegex("model.layers +4 +12 +not possible: another model"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model.layers +4 +12 +impossible: another model"));
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
 }
 
@@ -126,10 +126,10 @@ TEST_F(StopResume, NeedsTheRunFolderAloneWhenTheModelThatItBeganWithIsGone) {
   go_on("run", path("base"), "2");
   std::filesystem::rename(path("base"), path("moved"));
   EXPECT_THAT(go_on("run", path("base"), "3").output, HasSubstr("step-00000002: 2 steps and 24 samples are done"));
-  EXPECT_THAT(go_on("run", path("gone"), "4").output,
-              HasSubstr("model.init is " + path("gone") +
-                        ", which is not there: the model is not compared with it, the "
-                        "weights are those of the checkpoint"));
+  EXPECT_THAT(
+      go_on("run", path("gone"), "4").output,
+      HasSubstr("model.init is " + path("gone") +
+                ", which does not exist: cannot compare the model with it; the weights come from the checkpoint"));
   EXPECT_EQ(weights("run"), weights("whole"));
   const Outcome anew = run(trireme_command(train("new", {"--model.init", path("base"), "--run.steps", "1"})));
   EXPECT_EQ(anew.code, 1) << "a new run needs it";

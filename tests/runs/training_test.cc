@@ -183,7 +183,7 @@ TEST_F(Training, SkipsStepsThatAreNotFiniteAndStopsAfterTenInARow) {
 
 TEST_F(Training, RefusesARunThatDoesNotFitInMemory) {
   expect_refused(2, "this run needs ", {"--model.width", "16384", "--model.heads", "2", "--model.layers", "100"});
-  expect_refused(2, "lower batch.micro (12 rows now), batch.sequence or the model",
+  expect_refused(2, "lower batch.micro (now 12 rows) or batch.sequence",
                  {"--model.width", "16384", "--model.heads", "2", "--model.layers", "100", "--batch.micro", "12"});
 }
 

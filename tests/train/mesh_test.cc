@@ -71,8 +71,8 @@ TEST(MeshStep, ARankWithOtherTokensIsNamedBeforeWeightsChange) {
     const uint64_t before = parameter_hash(state, table);
     EXPECT_ERROR(
         step.run({.learning_rate = 1e-2, .most_loss = 1e9}), ErrorKind::mismatch,
-        "step 1: rank 3 (data 1, tensor 0, pipeline 1) has other tokens than rank 1 (data 1, tensor 0, pipeline "
-        "0), with which it shares a batch; their data files differ. No weight was changed");
+        "step 1: rank 3 (data 1, tensor 0, pipeline 1) has other tokens than rank 1 (data 1, tensor 0, pipeline 0), "
+        "but both compute the same batch: their data files differ; copy the data again. No weight was changed");
     EXPECT_EQ(parameter_hash(state, table), before);
   });
 }

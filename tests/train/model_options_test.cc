@@ -154,7 +154,7 @@ TEST(RankTable, RefusesWhatTrainRefusesAlsoWithoutAVocabulary) {
   EXPECT_NO_THROW(require_mesh(load({"mesh.pipeline=12", "mesh.tensor=3", "mesh.data=7"})));
   EXPECT_NO_THROW(require_mesh(load({"model.init=/not/here", "mesh.pipeline=900"})));
   EXPECT_THAT(ranks_of({"mesh.tensor=3", "batch.global=24"}, 24),
-              HasSubstr("# 24 ranks: data 8 x tensor 3 x pipeline 1. What each of them holds is not known"));
+              HasSubstr("# 24 ranks: data 8 x tensor 3 x pipeline 1. Cannot show what each rank holds"));
 }
 
 // 63 ids fill 64 rows, which 3 ranks cannot share: they have 66.
@@ -239,22 +239,22 @@ TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "mesh.pipeline=2", "optim.shard=optimizer"})));
   EXPECT_NO_THROW(require_runnable(load({"optim.shard=parameters", "optim.shard-group=host", "comm.reduce=hosts"})));
   EXPECT_ERROR(require_runnable(load({"optim.shard=parameters", "optim.shard-group=host"})), ErrorKind::config,
-               "(flag --optim.shard-group) is host, and gradients reach the ranks of a host by its sum; set "
+               "(flag --optim.shard-group) is host, which needs hierarchical sums of gradients; set "
                "--comm.reduce hosts");
-  EXPECT_ERROR(
-      require_runnable(load({"optim.shard-group=host", "comm.reduce=hosts"})), ErrorKind::config,
-      "(flag --optim.shard-group) is host, and optim.shard is none: nothing is shared; set --optim.shard optimizer, "
-      "gradients or parameters");
+  EXPECT_ERROR(require_runnable(load({"optim.shard-group=host", "comm.reduce=hosts"})), ErrorKind::config,
+               "(flag --optim.shard-group) is host, but optim.shard is none; set --optim.shard to optimizer, "
+               "gradients or parameters");
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "optim.shard=parameters"})));
   try {
     require_runnable(
         load({"optim.shard=gradients", "mesh.pipeline=2", "precision.dtype=f16", "run.on-difference=heal"}));
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("3 settings cannot be trained with:\n"),
-                                HasSubstr("a pipeline of 2 stages has many of them between forward and backward; set "
-                                          "--optim.shard optimizer, which"),
-                                HasSubstr("set --run.on-difference stop"), HasSubstr("set --precision.dtype bf16")));
+    EXPECT_THAT(
+        e.what(),
+        AllOf(HasSubstr("cannot train with 3 settings:\n"),
+              HasSubstr("a pipeline of 2 stages has many micro-batches in flight; set --optim.shard to optimizer ("),
+              HasSubstr("set --run.on-difference stop"), HasSubstr("set --precision.dtype bf16")));
   }
 }
 
@@ -262,8 +262,8 @@ TEST(Runnable, LayoutsAreRefusedForThemselves) {
   EXPECT_NO_THROW(require_layout(load({"mesh.pipeline=2", "optim.shard=optimizer", "precision.dtype=f16"})));
   EXPECT_ERROR(require_layout(load({"mesh.pipeline=2", "optim.shard=parameters", "precision.dtype=f16"})),
                ErrorKind::config,
-               "(flag --optim.shard) sums gradients among the data ranks after every micro-batch, and a pipeline of 2 "
-               "stages has many of them between forward and backward; set --optim.shard optimizer");
+               "(flag --optim.shard) sums gradients among the data ranks after every micro-batch, but a pipeline of 2 "
+               "stages has many micro-batches in flight; set --optim.shard to optimizer");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST_F(Peak, AMeasuredOneThatIsBeatenIsMeasuredAgain) {
   EXPECT_EQ(peak.total(), before);
   testing::internal::CaptureStderr();
   EXPECT_EQ(peak.share(before * 100), 1.0);  // no step is faster than the fastest thing that was seen
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("more than the peak of"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("more than the measured peak of"));
   EXPECT_EQ(peak.total(), before * 100);
   EXPECT_NEAR(peak.share(before * 50), 0.5, 1e-12);
 }
@@ -63,7 +63,7 @@ TEST_F(Peak, WhatOtherProgramsTakeIsToldAndDoesNotLowerIt) {
   const double before = measure_gemm_rate(*ops_, 1, DType::f32).best;
   const OtherPrograms others;
   const PeakRate peak(0, *ops_, 1, 1, DType::f32, scalars_);
-  EXPECT_GT(peak.taken(), 0.4);
+  EXPECT_GT(peak.used_by_others(), 0.4);
   // By the wall it would be a quarter or less. Caches and the cores' clocks are still shared.
   EXPECT_GT(peak.total(), 0.5 * before);
 }
@@ -84,13 +84,13 @@ TEST_F(Peak, RanksThatShareProcessorsShareTheirPeak) {
 TEST_F(Peak, AConfiguredOneStaysAndIsWarnedOfOnce) {
   PeakRate peak(2e12, *ops_, 1, 1, DType::f32, scalars_);
   EXPECT_FALSE(peak.is_measured());
-  EXPECT_EQ(peak.taken(), 0);
+  EXPECT_EQ(peak.used_by_others(), 0);
   EXPECT_EQ(peak.total(), 2e12);
   testing::internal::CaptureStderr();
   EXPECT_EQ(peak.share(5e12), 2.5);
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
-      testing::HasSubstr("mfu is above 100 %: steps reach 5 TFLOP/s per rank, log.peak-tflops says 2; leave it out"));
+      testing::HasSubstr("mfu is above 100 %: steps reach 5 TFLOP/s per rank, but log.peak-tflops is 2; remove it"));
   testing::internal::CaptureStderr();
   EXPECT_EQ(peak.share(3e12), 1.5);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");

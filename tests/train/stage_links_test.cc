@@ -30,7 +30,7 @@ void take_and_hand_on(StageLinks& links, const PipelineAction& action) {
   const int64_t rows = rows_of(action.micro_batch), part = action.chunk * links.stages() + links.stage(),
                 parts = links.chunks() * links.stages();
   const bool forward = action.pass == PipelinePass::forward;
-  const View in = links.take(action, rows), out = links.outgoing(action, rows);
+  const View in = links.receive_input(action, rows), out = links.output_buffer(action, rows);
   EXPECT_EQ(in.empty(), forward ? part == 0 : part + 1 == parts);
   EXPECT_EQ(out.empty(), forward ? part + 1 == parts : part == 0);
   if (!in.empty()) {
@@ -40,7 +40,7 @@ void take_and_hand_on(StageLinks& links, const PipelineAction& action) {
     const int64_t to = forward ? part + 1 : part - 1;
     std::ranges::fill(out.values<float>(), value_of(action.pass, to, action.micro_batch));
   }
-  links.hand_on(action, rows);
+  links.send_output(action, rows);
 }
 
 TEST(StageLinks, AWaitNamesTheMicroBatchAndWhereItComesFrom) {
@@ -52,17 +52,17 @@ TEST(StageLinks, AWaitNamesTheMicroBatchAndWhereItComesFrom) {
     if (rank.rank() == 2) {
       while (!seen) std::this_thread::sleep_for(1ms);
     } else if (rank.rank() == 1) {
-      links.expect(action, 1);
+      links.post_receive(action, 1);
       watcher = std::jthread([&, of = rank.heartbeat] {
         while (of->state().collective.empty()) std::this_thread::sleep_for(1ms);
         EXPECT_EQ(of->state().collective, "gradients of micro-batch 4 from pipeline 2");
         seen = true;
       });
     }
-    if (rank.rank() == 0) links.expect(action, 1);
-    (void)links.take(action, 1);
-    (void)links.outgoing(action, 1);
-    links.hand_on(action, 1);
+    if (rank.rank() == 0) links.post_receive(action, 1);
+    (void)links.receive_input(action, 1);
+    (void)links.output_buffer(action, 1);
+    links.send_output(action, 1);
     links.flush();
   });
 }
@@ -127,12 +127,12 @@ double idle_share(int stages, int64_t chunks, int64_t micro_batches) {
     StageLinks links(rank.world, host_device(), chunks, DType::f32, 1, 1, {});
     float clock = 0;
     const auto act = [&](const PipelineAction& action) {
-      const ConstView in = links.take(action, 1);
+      const ConstView in = links.receive_input(action, 1);
       if (!in.empty()) clock = std::max(clock, in.as<float>()[0]);
       clock += action.pass == PipelinePass::forward ? kForward : kBackward;
-      const View out = links.outgoing(action, 1);
+      const View out = links.output_buffer(action, 1);
       if (!out.empty()) out.as<float>()[0] = clock;
-      links.hand_on(action, 1);
+      links.send_output(action, 1);
     };
     run_in_order(
         links, pipeline_order(rank.rank(), stages, chunks, micro_batches), [](int64_t) { return 1; }, act);

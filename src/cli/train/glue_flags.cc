@@ -103,7 +103,7 @@ class GlueFlags {
   Flag add_number(const std::string& name, T& target, const std::string& help) {
     return flags_.add("--" + name, target, help).show_default();
   }
-  void add_strategy(const std::string& names, Rhythm& rhythm, const std::string& help);
+  void add_strategy(const std::string& names, EventSchedule& rhythm, const std::string& help);
   void add_model_and_data();
   void add_training();
   void add_rhythm();
@@ -145,7 +145,7 @@ GlueFlags::GlueFlags()
       foreign_options_help("glue"));
 }
 
-void GlueFlags::add_strategy(const std::string& names, Rhythm& rhythm, const std::string& help) {
+void GlueFlags::add_strategy(const std::string& names, EventSchedule& rhythm, const std::string& help) {
   std::vector<std::string> words;
   const char* now = "";
   for (const auto& [name, strategy] : kStrategies) {

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Says what is not as published; nothing is said of rows of one's own.
+/// Logs a difference from the published files; nothing for the user's own files.
 void compare_with_published(const std::vector<GlueSet>& sets, GlueSplit split) {
   for (const GlueSet& set : sets) {
     const auto published = published_rows(set.name, split);
@@ -23,14 +23,14 @@ void compare_with_published(const std::vector<GlueSet>& sets, GlueSplit split) {
 std::string fetched_folder(const GlueTask& task) {
   const hub::Place place = hub::place_of_glue(task.name);
   require(place.why_not.empty(), ErrorKind::io,
-          "no rows of {}: give the folder with the original GLUE files ({}/train.tsv, ...) with --data-dir{}",
+          "found no rows of {}: name the folder with the original GLUE files ({}/train.tsv, ...) with --data-dir{}",
           task.name, task.folder, place.why_not);
   return place.path;
 }
 
 void cut(std::vector<GlueSet>& sets, int64_t most) {
   for (GlueSet& set : sets) {
-    if (set.dropped > 0) log::info("{}: {} rows lack a field and are left out", set.path, set.dropped);
+    if (set.dropped > 0) log::info("{}: skipped {} rows that lack a field", set.path, set.dropped);
     if (most > 0 && static_cast<int64_t>(set.rows.size()) > most) set.rows.resize(static_cast<size_t>(most));
   }
 }

@@ -1,19 +1,19 @@
 #pragma once
-// All rows that a run needs, read and encoded.
+// The rows that a run needs, read and encoded.
 
 #include "train/glue/model.h"
 
 namespace trireme {
 
 struct NamedRows {
-  std::string name;  ///< of the set: "mrpc", "mnli-mm"
+  std::string name;  ///< name of the set: "mrpc", "mnli-mm"
   std::string path;  ///< of its file
   EncodedRows rows;
 };
 
 struct GlueData {
   GlueTask task;
-  std::vector<GlueSet> train, validation, test;  ///< what was asked for, cut to the asked number of rows
+  std::vector<GlueSet> train, validation, test;  ///< the requested splits, cut to the requested rows
 };
 
 /// Reads the splits that the options ask for. Throws Error::io, Error::data, Error::usage.

@@ -24,7 +24,7 @@
 namespace trireme {
 namespace {
 
-/// What an evaluation took, not what it found.
+/// Whether a number is a timing, which differs from run to run.
 bool is_timing(const std::string& name) {
   return name.find("_runtime") != std::string::npos || name.find("_per_second") != std::string::npos;
 }
@@ -61,7 +61,7 @@ class FineTuning final : public Recipe {
   LossUnit loss_unit() const override { return job_.spec.classes == 1 ? LossUnit::squared_error : LossUnit::row; }
   bool evaluates_first() const override { return false; }
   bool evaluates_last() const override { return false; }
-  /// Where no rank has the whole model the trained one is read from its last snapshot.
+  /// If no rank has the whole model, the trained weights are read from the last snapshot.
   bool saves_last() const override { return shares_model(); }
   Due due(const RunCounters& progress) const override;
   bool evaluate(Work& work) override;
@@ -71,18 +71,18 @@ class FineTuning final : public Recipe {
  private:
   /// False: stopped.
   bool train_rows(Work& work, const TrainingJob& job);
-  /// What is asked for after training. False: stopped.
+  /// The evaluation and prediction that follow training. False: stopped.
   bool classify(Work& work);
-  /// Rank 0: the model and what training came to, from the step and sample that this start began with.
+  /// Rank 0: writes the model and the results of training since this start's first step and sample.
   void write_training(const Run& run, double seconds, const RunCounters& began) const;
   /// Collective. False: stopped.
   bool predict_test(Work& work);
-  /// Collective. The evaluations of the start before, where this one resumes it.
+  /// Collective. Loads the evaluations of the run that is resumed.
   void take_history(Work& work);
-  /// Collective. The weights of the best evaluation, where these are asked for.
+  /// Collective. Loads the weights of the best evaluation, if requested.
   void load_best(Work& work);
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options_.most_tokens}; }
-  /// No rank has all that the trained weights are written from.
+  /// No rank has the whole trained weights.
   bool shares_model() const {
     const ShardChoice shard = job_.config().optim.shard;
     return job_.mesh.tensor > 1 || shard == ShardChoice::parameters ||
@@ -95,7 +95,7 @@ class FineTuning final : public Recipe {
   double epochs_done(const RunCounters& progress) const {
     return static_cast<double>(progress.samples) / static_cast<double>(job_.epochs.rows);
   }
-  /// Tokens of a row, on average.
+  /// Average tokens per row.
   double row_length() const {
     const EncodedRows& rows = job_.train[0].rows;
     return static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
@@ -121,9 +121,8 @@ RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
       {"model", fmt::format("{}: {:.2f}M parameters, {}", config().model.init,
                             static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
                             job_.task.regression() ? "a number to predict" : count_text(job_.spec.classes, "class"))},
-      {"rows",
-       fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(), row_length(), rows.longest,
-                   options_.rows.pad ? fmt::format("padded to {}", job_.layout.length) : "packed")},
+      {"rows", fmt::format("{} of {:.1f} tokens on average, at most {}; {}", rows.rows(), row_length(), rows.longest,
+                           options_.rows.pad ? fmt::format("padded to {}", job_.layout.length) : "packed")},
       {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
                             count_text(job_.mesh.data, "rank"), micro_batches())},
       {"steps", steps_fact()}};
@@ -131,7 +130,7 @@ RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
 
 std::string FineTuning::steps_fact() const {
   const int64_t epoch = job_.epochs.steps_per_epoch();
-  if (options_.max_steps > 0) return fmt::format("{}, as --max-steps says; an epoch has {}", job_.steps, epoch);
+  if (options_.max_steps > 0) return fmt::format("{} (--max-steps); an epoch has {}", job_.steps, epoch);
   return fmt::format("{}: {} epoch{} of {}", job_.steps, options_.epochs, options_.epochs == 1 ? "" : "s", epoch);
 }
 
@@ -156,7 +155,7 @@ Due FineTuning::due(const RunCounters& progress) const {
           .snapshot = due(o.saving.strategy, interval_of(o.saving.steps, job_.steps), progress)};
 }
 
-/// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
+/// Metrics of every validation set; names of the second set (MNLI mismatched) end in "_mm".
 bool FineTuning::evaluate(Work& work) {
   Session& session = work.session;
   NamedNumbers found;
@@ -187,7 +186,7 @@ bool FineTuning::evaluate(Work& work) {
   return true;
 }
 
-/// Into the run's records, its history and what follows the best, once for each step.
+/// Records an evaluation in the metrics, the history and the best-model rule, once per step.
 void FineTuning::record(Work& work, double seconds) {
   const RunCounters& progress = work.run.progress;
   if (recorded_step_ == progress.step) return;
@@ -212,7 +211,7 @@ void FineTuning::record(Work& work, double seconds) {
   work.run.reporter->evaluation(metrics);
   if (work.session.rank().rank() == 0) write_text(history_path(), history_.text());
   if (history_.is_patience_over())
-    log::info("training ends early: {} was not better in {} in a row; the best is {:.4f}, of step {}",
+    log::info("training ends early: {} has not improved in {} in a row; the best is {:.4f}, at step {}",
               history_.rule().metric, count_text(history_.rule().patience, "evaluation"), history_.best().value_or(NAN),
               history_.best_step().value_or(0));
 }
@@ -226,7 +225,7 @@ void FineTuning::take_history(Work& work) {
   });
   text = scalars.broadcast(text);
   together(scalars, [&] {
-    if (!text.empty()) history_.take(text, history_path(), work.run.progress.step);
+    if (!text.empty()) history_.restore(text, history_path(), work.run.progress.step);
   });
 }
 
@@ -235,22 +234,20 @@ void FineTuning::load_best(Work& work) {
   if (!config().checkpoint.best || !best || *best == work.run.progress.step) return;
   const std::string snapshot = folder() + "/" + step_name(*best);
   together(work.session.scalars(), [&] {
-    require(
-        std::filesystem::exists(snapshot), ErrorKind::io,
-        "the best evaluation, {} {:.4f}, was after step {}, and {} is not there; it was removed while training went "
-        "on",
-        history_.rule().metric, history_.best().value_or(NAN), *best, snapshot);
+    require(std::filesystem::exists(snapshot), ErrorKind::io,
+            "cannot load the best model ({} {:.4f} after step {}): {} is missing; something removed it during training",
+            history_.rule().metric, history_.best().value_or(NAN), *best, snapshot);
     load_checkpoint(open_checkpoint(snapshot), work.run.table, work.run.state);
   });
-  log::info("the model is that of the best evaluation: {} {:.4f} after step {}", history_.rule().metric,
-            history_.best().value_or(NAN), *best);
+  log::info("loaded the best model: {} {:.4f} after step {}", history_.rule().metric, history_.best().value_or(NAN),
+            *best);
 }
 
 void FineTuning::write_training(const Run& run, double seconds, const RunCounters& began) const {
   const auto rows = static_cast<double>(run.progress.samples - began.samples);
   const auto steps = static_cast<double>(run.progress.step - began.step);
   NamedNumbers numbers{{"epoch", epochs_done(run.progress)}};
-  if (steps > 0) numbers.emplace_back("train_loss", loss_sum_ / steps);  // of this start
+  if (steps > 0) numbers.emplace_back("train_loss", loss_sum_ / steps);  // steps of this start only
   numbers.emplace_back("train_runtime", seconds);
   numbers.emplace_back("train_samples", job_.epochs.rows);
   numbers.emplace_back("train_samples_per_second", rows / seconds);
@@ -285,7 +282,7 @@ bool FineTuning::train_rows(Work& work, const TrainingJob& job) {
   const RunCounters began = work.run.progress;
   take_history(work);
   if (!Trainer(work, *this, job.stop_reason).train()) {
-    log::info("stopped after step {}: the same command goes on", work.run.progress.step);
+    log::info("stopped after step {}: run the same command to resume", work.run.progress.step);
     return false;
   }
   load_best(work);
@@ -298,7 +295,7 @@ bool FineTuning::classify(Work& work) {
   const bool evaluated = !options_.evaluate || evaluate(work);
   if (options_.evaluate && evaluated && first) write_results(folder(), "eval", evaluation_);
   if (evaluated && (!options_.predict || predict_test(work))) return true;
-  log::info("stopped before every row was classified");
+  log::info("stopped before all rows were classified");
   return false;
 }
 
@@ -310,7 +307,7 @@ StartWords FineTuning::words() const {
           .other_snapshot = "name an earlier one with --resume-from-checkpoint"};
 }
 
-/// Rank 0 looks, all hear.
+/// Rank 0 looks and broadcasts the result.
 void FineTuning::look(Scalars& scalars) {
   together(scalars, [&] {
     if (scalars.rank() != 0) return;
@@ -322,12 +319,12 @@ void FineTuning::look(Scalars& scalars) {
   start_ = scalars.broadcast(start_);
 }
 
-/// Of the output folder, as look() saw it, and the hosts' own disks.
+/// Finds the snapshot in the output folder, as look() saw it, and on the hosts' local disks.
 ResumePlace FineTuning::find_start(const TrainingJob& job) {
-  if (!options_.trains() || options_.resumes_a_named_one()) return {start_, {}};
+  if (!options_.trains() || options_.resumes_named_checkpoint()) return {start_, {}};
   const std::optional<LocalNote> note = agree_on_local_note(config(), job.scalars);
   if (!note) return {start_, {}};
-  if (!config().run.overwrite) return find_on_both_sides(config(), *note, job.scalars).value_or(ResumePlace());
+  if (!config().run.overwrite) return find_newest_complete(config(), *note, job.scalars).value_or(ResumePlace());
   remove_local_folder(note->folder);
   if (job.scalars.rank() == 0) forget_local_note(folder());
   return {};
@@ -335,13 +332,13 @@ ResumePlace FineTuning::find_start(const TrainingJob& job) {
 
 hub::Named FineTuning::needs(bool is_new) const {
   const bool on_hub = !options_.rows.task.empty() && config().data.dir.empty();
-  return {.model = is_new ? config().model.init : "",  // a run that is resumed needs its own folder alone
+  return {.model = is_new ? config().model.init : "",  // a resumed run needs nothing but its own folder
           .tokenizer = is_new ? config().data.tokenizer : "",
           .glue_task = on_hub ? options_.rows.task : ""};
 }
 
 RunPlan& FineTuning::open(const ResumePlace& place, const TrainingJob& job) {
-  if (options_.trains() && config().run.overwrite && !options_.resumes_a_named_one() && job.rank.rank() == 0)
+  if (options_.trains() && config().run.overwrite && !options_.resumes_named_checkpoint() && job.rank.rank() == 0)
     clear_checkpoints(folder());
   job_ = make_job(options_, place.path, job.mesh, job.planned());
   if (job_.resume) job_.resume->nearby = place.nearby;
@@ -351,7 +348,8 @@ RunPlan& FineTuning::open(const ResumePlace& place, const TrainingJob& job) {
 void FineTuning::make_weights(Run& run) {
   const bool head_is_new = load_pretrained(job_.model, run.table, static_cast<uint64_t>(config().run.seed), run.state,
                                            job_.trains || options_.renew_head);
-  require_finite(run.state, run.table, config().model.init, "its predictions would be none; name another --model");
+  require_finite(run.state, run.table, config().model.init,
+                 "its predictions would be meaningless; name another --model");
   if (!job_.trains) warn_of_untrained_head(job_.model, head_is_new, job_.task);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Fine-tuning of a classifier on labelled rows: trains, evaluates and predicts as asked.
+// Fine-tunes a classifier on labelled rows: trains, evaluates and predicts as the options ask.
 
 #include <memory>
 

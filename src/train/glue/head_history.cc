@@ -21,7 +21,7 @@ std::string plain_task(std::string_view name) {
   return plain == "mnlimm" ? "mnli" : plain;
 }
 
-/// Whether the classes of the head are called as the task's, in any order.
+/// Whether the head's classes have the names of the task's classes, in any order.
 bool has_classes_of(const Json& config, const GlueTask& task) {
   const auto names = config.find("id2label");
   if (names == config.end() || !names->is_object()) return false;
@@ -36,7 +36,7 @@ bool has_classes_of(const Json& config, const GlueTask& task) {
   return theirs == ours;
 }
 
-constexpr const char* kNoClassifier = "it has no classifier, so a new one with random weights takes its place";
+constexpr const char* kNoClassifier = "it has no classifier, so a new one gets random weights";
 
 }  // namespace
 
@@ -46,17 +46,15 @@ std::string why_untrained(const Json& config, bool head_is_new, const GlueTask& 
   if (recorded != config.end() && recorded->is_string() && !recorded->get<std::string>().empty()) {
     const std::string task_there = plain_task(recorded->get<std::string>());
     if (head_is_new && task_there != wanted)
-      return fmt::format(
-          "it was fine-tuned on {}, whose classifier does not fit, so a new one with random weights takes its "
-          "place",
-          task_there);
+      return fmt::format("it was fine-tuned on {}, whose classifier does not fit, so a new one gets random weights",
+                         task_there);
     if (head_is_new) return kNoClassifier;
     if (task.name == "None") return "";
     return task_there == wanted ? "" : fmt::format("it was fine-tuned on {}", task_there);
   }
   if (head_is_new) return kNoClassifier;
   if (task.name != "ax" || has_classes_of(config, task)) return "";
-  return "its config.json names neither mnli as finetuning_task nor the classes entailment, neutral, contradiction";
+  return "its config.json has neither finetuning_task mnli nor the classes entailment, neutral, contradiction";
 }
 
 }  // namespace trireme

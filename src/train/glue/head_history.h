@@ -1,5 +1,5 @@
 #pragma once
-// Whether a model that is only evaluated, or predicts, was ever trained on the task.
+// Checks that a model that only evaluates or predicts was trained on the task before.
 
 #include <string>
 
@@ -8,9 +8,8 @@
 
 namespace trireme {
 
-/// Why the classifier of a folder tells nothing about the task, by what its config.json records (finetuning_task, names
-/// of classes) and by whether its files had one at all; empty where nothing speaks against it. The diagnostic set ax is
-/// for models of mnli.
+/// Why the classifier of a folder cannot answer the task: by what its config.json records (finetuning_task, class
+/// names) and whether its files have a classifier. Empty: no objection. The diagnostic set ax needs a model of mnli.
 std::string why_untrained(const Json& config, bool head_is_new, const GlueTask& task);
 
 }  // namespace trireme

@@ -24,7 +24,7 @@ double metric_of(const NamedNumbers& numbers, const std::string& metric) {
     if (name == metric) return value_of(value);
     names.push_back(name);
   }
-  fail(ErrorKind::usage, "--metric-for-best-model {} is not among the evaluation's numbers; they are {}", metric,
+  fail(ErrorKind::usage, "--metric-for-best-model {} is not a metric of this evaluation; choose one of {}", metric,
        fmt::join(names, ", "));
 }
 
@@ -42,7 +42,7 @@ BestRule best_rule(const GlueOptions& options) {
 }
 
 bool EvaluationHistory::add(int64_t step, double epoch, const NamedNumbers& numbers) {
-  if (!entries_.empty() && entries_.back().step == step) {  // a start that had nothing left to train
+  if (!entries_.empty() && entries_.back().step == step) {  // this start had no steps left to train
     entries_.back().numbers = numbers;
     return best_step_ == step;
   }
@@ -75,7 +75,7 @@ std::string EvaluationHistory::text() const {
   return dump_json(state, 2) + "\n";
 }
 
-void EvaluationHistory::take(const std::string& text, const std::string& path, int64_t step) {
+void EvaluationHistory::restore(const std::string& text, const std::string& path, int64_t step) {
   const Json state = parse_json(text, path);
   require(state.is_object() && state.contains("log_history") && state["log_history"].is_array(), ErrorKind::data,
           "{}: \"log_history\" is missing; remove the file to resume without the earlier evaluations", path);

@@ -1,5 +1,5 @@
 #pragma once
-// The evaluations of a fine-tuning run: all of them, which was the best, and whether to go on.
+// The evaluations of a fine-tuning run: all of them, the best one, and whether to stop early.
 
 #include <cstdint>
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace trireme {
 
-/// What makes one evaluation better than another, in transformers' words.
+/// What makes one evaluation better than another, named as in transformers.
 struct BestRule {
-  std::string metric;         ///< of the numbers, with its "eval_"
-  bool greater = false;       ///< is better
-  int64_t patience = 0;       ///< evaluations in a row that are not better, after which training ends; 0: it does not
-  double threshold = 0;       ///< by how much one must be better to count for that
-  bool follows_best = false;  ///< a best one is looked for
+  std::string metric;         ///< with its prefix "eval_"
+  bool greater = false;       ///< a greater value is better
+  int64_t patience = 0;       ///< training ends after so many evaluations without improvement; 0: never
+  double threshold = 0;       ///< smallest improvement that counts for patience
+  bool follows_best = false;  ///< track the best evaluation
 };
 BestRule best_rule(const GlueOptions& options);
 
@@ -25,10 +25,10 @@ class EvaluationHistory {
  public:
   explicit EvaluationHistory(BestRule rule) : rule_(std::move(rule)) {}
 
-  /// An evaluation after `step` steps. True: it is the best so far. Throws Error::usage where the rule's metric is not
-  /// among its numbers.
+  /// Adds an evaluation after `step` steps. True: it is the best so far. Throws Error::usage if it lacks the rule's
+  /// metric.
   bool add(int64_t step, double epoch, const NamedNumbers& numbers);
-  /// As many evaluations in a row as the rule's patience were not better.
+  /// True when the last `patience` evaluations of the rule brought no improvement.
   bool is_patience_over() const { return rule_.patience > 0 && worse_ >= rule_.patience; }
   std::optional<int64_t> best_step() const { return best_step_; }
   std::optional<double> best() const { return best_; }
@@ -36,8 +36,8 @@ class EvaluationHistory {
 
   /// trainer_state.json: transformers' keys log_history, best_metric, best_global_step, global_step, epoch.
   std::string text() const;
-  /// Takes over the evaluations of an earlier start, up to `step`. Throws Error::data.
-  void take(const std::string& text, const std::string& path, int64_t step);
+  /// Restores the evaluations of an earlier start, up to `step`. Throws Error::data.
+  void restore(const std::string& text, const std::string& path, int64_t step);
 
  private:
   struct Entry {

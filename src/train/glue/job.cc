@@ -23,44 +23,44 @@ int64_t longest(const std::vector<NamedRows>& sets) {
   return most;
 }
 
-/// The checkpoint must be of the same training.
+/// Refuses a checkpoint of another training.
 void check_same_training(const RunPlan& plan, int ranks) {
   const CheckpointFacts& facts = plan.resume->facts;
   const Config then = config_from_json(parse_json(facts.config_json, plan.resume->path), plan.resume->path);
   Spec spec = plan.spec;
   spec.vocabulary_rows = facts.spec.vocabulary_rows;
   require(facts.spec == spec, ErrorKind::config,
-          "{} holds another model than --model and the task ask for: {}; name another --output-dir or add "
+          "{} holds a different model than --model and the task need: {}; name another --output-dir or add "
           "--overwrite-output-dir",
           plan.resume->path, describe_differences(facts.spec, spec));
-  constexpr const char* kElse = "name another --output-dir or add --overwrite-output-dir";
+  constexpr const char* kElse = "or name another --output-dir or add --overwrite-output-dir";
   const DataFileFact before = facts.data_files.empty() ? DataFileFact() : facts.data_files[0],
                      &now = plan.data_files[0];
   require(before.hash == now.hash, ErrorKind::config,
-          "{} was trained on other rows: {} ids of {} (XXH3 {}), now {} ids of {} (XXH3 {}); give the same file, "
+          "{} was trained on other rows: {} ids of {} (XXH3 {}), now {} ids of {} (XXH3 {}); use the same file, "
           "--max-train-samples, --max-seq-length and tokenizer, {}",
           plan.resume->path, before.bytes / sizeof(int32_t), before.path, before.hash, now.bytes / sizeof(int32_t),
           now.path, now.hash, kElse);
   require(then.run.seed == plan.config().run.seed, ErrorKind::config,
-          "{} was trained with --seed {}, now it is {}; give the same, {}", plan.resume->path, then.run.seed,
+          "{} was trained with --seed {}, now it is {}; use the same seed, {}", plan.resume->path, then.run.seed,
           plan.config().run.seed, kElse);
-  // Checkpoints of the first releases do not say their batch per rank.
+  // Checkpoints of the first releases do not record their batch per rank.
   const int64_t batch = plan.config().batch.per_rank;
   require(then.batch.per_rank == 0 || then.batch.per_rank == batch || then.batch.global == batch * ranks,
           ErrorKind::config,
           "{} was trained with {} per rank and step (--per-device-train-batch-size x --gradient-accumulation-steps), "
-          "{} over all ranks, now with {} and {}; give the same, {}",
+          "{} over all ranks, now with {} and {}; use the same values, {}",
           plan.resume->path, count_text(then.batch.per_rank, "row"), then.batch.global, batch, batch * ranks, kElse);
 }
 
-/// XXH3 over the ids and labels that are trained on.
+/// XXH3 of the ids and labels of the training rows.
 DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
   const uint64_t tokens = xxh3(std::as_bytes(std::span(rows.tokens))),
                  labels = xxh3(std::as_bytes(std::span(rows.labels)));
   return {set.path, rows.tokens.size() * sizeof(int32_t), hex64(tokens ^ (labels * 3))};
 }
 
-/// What of the resumed run counts: its global batch.
+/// The global batch: that of the resumed run, if any.
 int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
   if (!resume)
     return checked_product({options.config().batch.micro, options.config().batch.accumulation, ranks},
@@ -97,7 +97,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.model = job.resume ? resumed_model(options, data.task, *job.resume) : open_pretrained(options, data.task);
   const int64_t wanted = options.config().batch.sequence, most = std::min(wanted, job.model.spec.context);
   if (most < wanted)
-    log::info("rows are cut to {}: the model knows no more positions (--max-seq-length {})", count_text(most, "id"),
+    log::info("rows are cut to {}: the model has no more positions (--max-seq-length {})", count_text(most, "id"),
               wanted);
   job.train = encode_sets(data.train, job.task, job.model, most);
   job.validation = encode_sets(data.validation, job.task, job.model, most);
@@ -117,7 +117,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.loaded.config.batch.sequence = most;
   if (job.resume) check_same_training(job, static_cast<int>(mesh.data));
   require(options.label_smoothing == 0 || !job.task.regression(), ErrorKind::usage,
-          "--label-smoothing-factor is {}: labels that are numbers to predict have no classes to share it; remove it",
+          "--label-smoothing-factor is {}, but this task predicts a number and has no classes; remove it",
           options.label_smoothing);
   job.layout = {.length = options.rows.pad ? most : 0,
                 .padding = job.model.padding,

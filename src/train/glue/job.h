@@ -1,5 +1,5 @@
 #pragma once
-// What a fine-tuning does, decided from its options before anything large is allocated.
+// The plan of a fine-tuning run, made from its options before anything large is allocated.
 
 #include "train/glue/data.h"
 #include "train/start/run_plan.h"
@@ -15,9 +15,9 @@ struct GlueJob : RunPlan {
   RowLayout layout;
 };
 
-/// Reads and encodes the rows that the options ask for. start: the checkpoint to go on from; empty: the model's
-/// weights. Not collective. Throws Error::config where the checkpoint is of another training or the
-/// mesh does not fit the model, and as read_data does.
+/// Reads and encodes the rows that the options ask for. start: the checkpoint to resume; empty: start from the model's
+/// weights. Not collective. Throws Error::config if the checkpoint is of another training or the mesh does not fit the
+/// model, and as read_data does.
 GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, const PlannedRank& rank);
 
 }  // namespace trireme

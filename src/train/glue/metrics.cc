@@ -12,13 +12,13 @@ double mean(std::span<const double> x) {
   return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
 }
 
-/// All are numbers, and not all the same.
+/// Whether all are finite and at least two differ.
 bool varies(std::span<const double> x) {
   return std::ranges::none_of(x, [](double v) { return std::isnan(v); }) &&
          std::ranges::any_of(x, [&](double v) { return v != x[0]; });
 }
 
-/// Rank of each value from 1; equal values get the mean of the ranks that they take up.
+/// Rank of each value from 1; equal values share the mean of their ranks.
 std::vector<double> ranks(std::span<const double> x) {
   std::vector<size_t> order(x.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -15,15 +15,15 @@ namespace trireme {
 double accuracy(std::span<const double> predictions, std::span<const double> labels);
 /// 2 TP / (2 TP + FP + FN) of class 1; 0 where there is none.
 double f1_score(std::span<const double> predictions, std::span<const double> labels);
-/// Of any number of classes, from the confusion matrix; 0 where one side has a single class. Source: Gorodkin 2004.
+/// For any number of classes, from the confusion matrix; 0 if one side has a single class. Source: Gorodkin 2004.
 double matthews_correlation(std::span<const double> predictions, std::span<const double> labels);
-/// NaN where one side is constant.
+/// NaN if one side is constant.
 double pearson_correlation(std::span<const double> x, std::span<const double> y);
-/// Pearson's of the ranks; equal values share the mean of theirs.
+/// Pearson correlation of the ranks; equal values share the mean of their ranks.
 double spearman_correlation(std::span<const double> x, std::span<const double> y);
 double mean_squared_error(std::span<const double> predictions, std::span<const double> labels);
 
-/// Name and value, in the task's order, then "combined_score", their mean, where there are several.
+/// Name and value of each metric, in the task's order, then their mean, "combined_score", if there are several.
 using NamedMetrics = std::vector<std::pair<std::string, double>>;
 NamedMetrics glue_metrics(const GlueTask& task, std::span<const double> predictions, std::span<const double> labels);
 

@@ -46,7 +46,7 @@ Json labelled_config(const std::string& path, const GlueTask& task) {
   return config;
 }
 
-/// Names of the classes that the folder's head tells apart, in small letters; none where they are only numbered.
+/// Lower-case names of the classes of the folder's head; empty if they are only numbered.
 std::vector<std::string> class_names(const Json& config) {
   std::vector<std::string> names;
   const auto labels = config.find("id2label");
@@ -68,16 +68,17 @@ std::vector<int64_t> class_order(const Json& config, const GlueTask& task, const
     const auto found = std::ranges::find(theirs, lower_case(label));
     if (found != theirs.end()) order.push_back(found - theirs.begin());
   }
-  if (theirs.size() != task.labels.size()) return {};  // the head is made anew, which is said when it is loaded
+  if (theirs.size() != task.labels.size()) return {};  // the head is re-initialized, which is logged when it is loaded
   if (order.size() == task.labels.size() && order.size() == theirs.size())
     return std::ranges::is_sorted(order) ? std::vector<int64_t>() : order;
-  log::write_once(log::Level::warning,
-                  fmt::format("{}: the model was fine-tuned on the classes {}; those of the rows are {}, in this order",
-                              where, fmt::join(theirs, ", "), fmt::join(task.labels, ", ")));
+  log::write_once(
+      log::Level::warning,
+      fmt::format("{}: the model was fine-tuned on the classes {}, but the rows have the classes {}, in this order",
+                  where, fmt::join(theirs, ", "), fmt::join(task.labels, ", ")));
   return {};
 }
 
-/// Reads the head once more, whole: of a state that ranks share no rank has all of it.
+/// Reads the whole head again: in a sharded state no rank has all of it.
 void reorder_classes(const PretrainedModel& model, const ParameterTable& table, TrainingState& state) {
   const std::vector<int64_t>& order = model.class_order;
   const int64_t layers = model.spec.layers;
@@ -107,14 +108,14 @@ void set_dropout(PretrainedModel& model, const GlueOptions& options) {
 /// Once the tokenizer is known.
 void set_padding(PretrainedModel& model, const GlueOptions& options) {
   require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
-          "the tokenizer has {} ids, the model of {} only {}; they do not belong together",
+          "the tokenizer has {} ids, but the model of {} has only {}; use the tokenizer of this model",
           model.tokenizer->vocabulary_size(), options.config().model.init, model.spec.vocabulary);
   for (const char* name : {"[PAD]", "<pad>"}) {
     if (const auto id = model.tokenizer->token_to_id(name)) model.padding = static_cast<int32_t>(*id);
   }
 }
 
-/// Whether all that a start reads of a model beside its weights can still be read.
+/// Whether config.json and tokenizer of the model can still be read.
 bool is_still_there(const GlueOptions& options) {
   if (!hub::still_to_fetch({.model = options.config().model.init, .tokenizer = options.config().data.tokenizer})
            .empty())
@@ -128,9 +129,8 @@ bool is_still_there(const GlueOptions& options) {
 
 PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume) {
   if (is_still_there(options) || resume.facts.tokenizer_json.empty()) return open_pretrained(options, task);
-  log::write_once(log::Level::info,
-                  fmt::format("the model {} is not there any more; model and tokenizer are those of {}",
-                              options.config().model.init, resume.path));
+  log::write_once(log::Level::info, fmt::format("the model {} is gone; model and tokenizer are taken from {}",
+                                                options.config().model.init, resume.path));
   PretrainedModel model{{}, resume.facts.spec, nullptr, 0, {}};
   model.spec.classes = task.classes();
   set_dropout(model, options);
@@ -146,8 +146,8 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   const std::string folder = plain_model_folder(place.path);
   const std::string config_path = folder + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
-          "no {}: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme export` makes "
-          "one of a run{}",
+          "{} is missing: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme "
+          "export` makes one from a run{}",
           config_path, place.why_not);
   PretrainedModel model{folder, read_huggingface_spec(folder, HeadKind::classifier), nullptr, 0, {}};
   model.spec.classes = task.classes();
@@ -175,11 +175,10 @@ void warn_of_untrained_head(const PretrainedModel& model, bool head_is_new, cons
   const std::string why = why_untrained(config, head_is_new, task);
   if (why.empty()) return;
   const std::string wanted = task.name == "ax" ? "mnli" : task.name == "None" ? "these rows" : task.name;
-  log::write_once(
-      log::Level::warning,
-      fmt::format("{} was not trained on {}: {}. Its answers tell nothing; fine-tune it first (--do_train{}), "
-                  "or give a model that was",
-                  model.folder, wanted, why, task.name == "None" ? "" : " --task_name " + wanted));
+  log::write_once(log::Level::warning,
+                  fmt::format("{} was not trained on {}: {}. Its predictions are meaningless; fine-tune it first "
+                              "(--do_train{}), or name a model that was",
+                              model.folder, wanted, why, task.name == "None" ? "" : " --task_name " + wanted));
 }
 
 void write_model(const std::string& folder, const PretrainedModel& model, const GlueTask& task,

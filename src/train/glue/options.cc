@@ -31,7 +31,7 @@ Config glue_configuration() {
   config.evaluation.only = true;
   config.run.dir = "";
   config.run.seed = 42;
-  config.run.spike_score = 0;  // the recipe knows no spikes
+  config.run.spike_score = 0;  // the recipe does not skip spikes
   return config;
 }
 
@@ -39,7 +39,7 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
   Config config = options.config();
   config.batch.global = global;
   config.batch.per_rank = config.batch.micro * config.batch.accumulation;
-  config.batch.accumulation = 0;  // follows from these
+  config.batch.accumulation = 0;  // follows from the options above
   config.optim.warmup_steps = warmup_of(options, steps);
   config.optim.decay_steps = steps;
   config.checkpoint.every = options.saving.strategy == Strategy::steps ? interval_of(options.saving.steps, steps) : 0;

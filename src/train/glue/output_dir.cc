@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a run that was stopped before its first checkpoint leaves.
+/// Files that a run leaves when it is stopped before its first checkpoint.
 constexpr std::array<std::string_view, 7> kLeftBehind{
     "lock", "status.json", "status.reserve", "control.json", "metrics.jsonl", "tensorboard", "trainer_state.json"};
 
@@ -33,14 +33,14 @@ bool holds_files(const std::string& folder) {
 
 std::string find_start(const GlueOptions& options) {
   const std::string& folder = options.config().run.dir;
-  if (options.resumes_a_named_one()) return open_checkpoint(options.config().checkpoint.resume).path;
+  if (options.resumes_named_checkpoint()) return open_checkpoint(options.config().checkpoint.resume).path;
   if (options.config().run.overwrite) return {};
   if (read_local_note(folder)) return {};
   if (const auto found = find_resumable(folder)) return found->path;
-  require(!holds_files(folder), ErrorKind::config,
-          "{} exists and holds files, but no checkpoint to go on from; name another --output-dir or add "
-          "--overwrite-output-dir",
-          folder);
+  require(
+      !holds_files(folder), ErrorKind::config,
+      "{} exists and holds files, but no checkpoint to resume; name another --output-dir or add --overwrite-output-dir",
+      folder);
   return {};
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The recipe's rules for a folder that is there already.
+// The recipe's rules for an output folder that exists already.
 
 #include <string>
 
@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-/// The step folder that training goes on from; empty: it starts anew. A folder that holds checkpoints is gone on with,
-/// unless run.overwrite; one that holds other files is refused. Empty, too, where the run has snapshots on the
-/// hosts' own disks, which nobody may copy before the folder is this job's (train/start/local_resume.h). Changes
-/// nothing; not collective. Throws Error::config naming --overwrite-output-dir.
+/// The step folder that training resumes from; empty: a new run. A folder with checkpoints is resumed, unless
+/// run.overwrite is set; one with other files is refused. Also empty if the run has snapshots on the hosts' local
+/// disks: these must not be copied before this job has locked the folder (train/local_resume.h). Changes nothing; not
+/// collective. Throws Error::config naming --overwrite-output-dir.
 std::string find_start(const GlueOptions& options);
 
 /// Removes the checkpoints of an earlier run.

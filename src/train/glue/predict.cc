@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "data/sampler.h"
-#include "train/sign_of_life.h"
+#include "train/progress_log.h"
 
 namespace trireme {
 
@@ -25,9 +25,10 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
   const View logits = arena.take(dtype, {limit.rows, classes}),
              widened = dtype == DType::f32 ? logits : arena.take(DType::f32, {limit.rows, classes});
   RowPacker packer(layout);
-  SignOfLife sign("classification", "rows of rank 0");
+  ProgressLog progress("classification", "rows of rank 0");
   int64_t first = 0;
-  while (scalars.any(first < part.count)) {  // all ranks go on while one has rows left: a stop is agreed on in between
+  while (
+      scalars.any(first < part.count)) {  // all ranks continue while one has rows left, and agree on a stop in between
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
     if (first == part.count) {
       stage.logits_without_rows();
@@ -41,14 +42,14 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
         std::span<float>(own).subspan(at * static_cast<size_t>(classes), static_cast<size_t>(count * classes)),
         {count, classes});
     first += count;
-    sign.tell(first, part.count);
+    progress.report(first, part.count);
     stage.logits(batch, logits.rows_slice(0, count));
     if (dtype != DType::f32)
       session.ops().cast(stage.context(), logits.rows_slice(0, count), widened.rows_slice(0, count));
     stage.context().stream->copy(widened.rows_slice(0, count), wide);
   }
   std::vector<double> all;
-  if (!session.counts_batch()) own.clear();  // tensor ranks compute the same logits: those of the first count
+  if (!session.counts_batch()) own.clear();  // tensor ranks compute the same logits: only the first rank's count
   const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float));
   for (const std::string& text : scalars.gather(bytes)) {
     for (size_t i = 0; i < text.size(); i += sizeof(float)) {

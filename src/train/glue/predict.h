@@ -1,5 +1,5 @@
 #pragma once
-// What a classifier says of rows, the same on every rank and whatever their number.
+// The predictions of a classifier, the same on every rank and for every number of ranks.
 
 #include <optional>
 #include <span>
@@ -10,16 +10,15 @@
 
 namespace trireme {
 
-/// Collective. Logits of all rows, [rows x classes] in their order: each data rank runs a contiguous part, as much of
-/// it at a time as the limit allows, and every row is run once. Nothing when a stop was asked for on any rank.
+/// Collective. Logits of all rows, [rows x classes] in their order: each data rank runs a contiguous part, in batches
+/// up to the limit; every row is run once. Nullopt when a stop was requested on any rank.
 std::optional<std::vector<double>> predict(Session& session, DType dtype, const EncodedRows& rows,
                                            const RowLayout& layout, const BatchLimit& limit);
 
-/// Mean cross-entropy in nats of labels of which all classes share `smoothing`, or squared error where there is one
-/// class.
+/// Mean cross-entropy in nats, with label smoothing `smoothing`; mean squared error if there is one class.
 double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes, double smoothing);
 
-/// The most likely class of each row, the first of equals; one class: its value.
+/// The most likely class of each row (the first of equals); with one class its value.
 std::vector<double> decide(std::span<const double> logits, int64_t classes);
 
 }  // namespace trireme

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// Sorted by name, as run_glue's files are.
+/// Sorted by name, like run_glue's files.
 std::string text_of(const Json& numbers) { return nlohmann::json(numbers).dump(4) + "\n"; }
 
 Json json_of(const Number& number) {

@@ -13,22 +13,22 @@
 
 namespace trireme {
 
-/// A measure or a count; counts are whole numbers in every file.
+/// A measurement or a count; counts are written as whole numbers.
 using Number = std::variant<double, int64_t>;
 using NamedNumbers = std::vector<std::pair<std::string, Number>>;
 
-/// Writes FOLDER/<split>_results.json and lays the numbers over those of FOLDER/all_results.json. Not finite ones
+/// Writes FOLDER/<split>_results.json and updates the numbers in FOLDER/all_results.json. Numbers that are not finite
 /// become null.
 void write_results(const std::string& folder, const std::string& split, const NamedNumbers& numbers);
 
-/// The numbers as an aligned block on standard output.
+/// Prints the numbers as an aligned block to standard output.
 void print_results(const std::string& split, const NamedNumbers& numbers);
 
-/// FOLDER/predict_results_<name>.txt: "index<tab>prediction", one row each; classes by name, numbers as %3.3f.
+/// FOLDER/predict_results_<name>.txt: "index<tab>prediction", one row each; classes by name, values as %3.3f.
 void write_predictions(const std::string& folder, const std::string& name, const GlueTask& task,
                        std::span<const double> predictions);
 
-/// FOLDER/README.md: what was trained on what, and the evaluation.
+/// FOLDER/README.md: the model, its data and options, and the evaluation.
 void write_card(const std::string& folder, const GlueOptions& options, const NamedNumbers& evaluation);
 
 }  // namespace trireme

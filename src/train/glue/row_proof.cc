@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kParts = 64;  // a line each
+constexpr size_t kParts = 64;  // one line each
 
 template <class T>
 uint64_t hash_of(const std::vector<T>& values, size_t begin, size_t end) {
@@ -38,7 +38,7 @@ void prove_same_rows(const GlueJob& job, Scalars& scalars, std::string_view host
   for (const auto* sets : {&job.train, &job.validation, &job.test}) {
     for (const NamedRows& set : *sets) text += lines_of(set);
   }
-  prove_same_text(scalars, host, text, "have the same rows", "copy the files to that host again, and the tokenizer");
+  prove_same_text(scalars, host, text, "have the same rows", "copy the files and the tokenizer to that host again");
 }
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// Collective. All ranks must have read and encoded the same rows and labels, of every set. Throws CommonError
+/// Collective. Checks that all ranks have read and encoded the same rows and labels of every set. Throws CommonError
 /// (mismatch) naming ranks, hosts, file and the rows that differ.
 void prove_same_rows(const GlueJob& job, Scalars& scalars, std::string_view host);
 

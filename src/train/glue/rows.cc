@@ -101,7 +101,7 @@ RowBatches::RowBatches(const EncodedRows& rows, const EpochPlan& plan, const Row
   cut(0);
 }
 
-/// Where this rank's part of the step is cut.
+/// Where this rank's part of the step is cut into micro-batches.
 void RowBatches::cut(uint64_t consumed) {
   const EpochPlan::Step step = plan_.at(consumed);
   if (step.epoch != epoch_) {
@@ -122,7 +122,7 @@ void RowBatches::cut(uint64_t consumed) {
       std::span(order_).subspan(static_cast<size_t>(step.first) + own.first, static_cast<size_t>(own.count));
   for (size_t done = 0; done < rows.size(); done = cuts_.back() - own.first)
     cuts_.push_back(cuts_.back() + static_cast<uint64_t>(rows_that_fit(rows_, rows.subspan(done), limit_)));
-  if (rows.empty()) cuts_.push_back(own.first);  // one micro-batch of nothing, in which the rank's zeros are exchanged
+  if (rows.empty()) cuts_.push_back(own.first);  // one empty micro-batch, in which the rank exchanges zeros
 }
 
 double RowBatches::counted(uint64_t consumed) {

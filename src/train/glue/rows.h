@@ -1,5 +1,5 @@
 #pragma once
-// Rows as ids, and batches of them: packed, so that no padding is computed, or padded to one length.
+// Rows of ids and batches of them: packed, so that no padding is computed, or padded to one length.
 
 #include <cstdint>
 #include <span>
@@ -16,21 +16,21 @@ namespace trireme {
 
 struct EncodedRows {
   std::vector<int32_t> tokens, types;
-  std::vector<size_t> offsets{0};  ///< first id of each row
+  std::vector<size_t> offsets{0};  ///< index of the first id of each row
   std::vector<double> labels;
   int64_t longest = 0;
 
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
 };
-/// The tokenizer's template of each text or pair, at most max_length ids.
+/// Applies the tokenizer's template to each text or pair; at most max_length ids.
 EncodedRows encode_rows(std::span<const GlueRow> rows, bool pairs, const Tokenizer& tokenizer, size_t max_length);
 
-/// What a micro-batch may hold.
+/// The limits of a micro-batch.
 struct BatchLimit {
   int64_t rows = 1;
-  int64_t tokens = 0;  ///< 0: any number; a row that has more stands alone
+  int64_t tokens = 0;  ///< 0: no limit; a row with more gets a micro-batch to itself
 };
-/// How many of `which`, from its beginning, one micro-batch takes; at least 1.
+/// How many rows from the beginning of `which` fit in one micro-batch; at least 1.
 int64_t rows_that_fit(const EncodedRows& rows, std::span<const uint32_t> which, const BatchLimit& limit);
 
 /// How batches are laid out.
@@ -38,18 +38,18 @@ struct RowLayout {
   int64_t length = 0;    ///< every row is padded to it; 0: packed
   int32_t padding = 0;   ///< id
   int64_t classes = 0;   ///< 1: labels are values
-  double smoothing = 0;  ///< of batches: what of each label all classes share
+  double smoothing = 0;  ///< share of each label that all classes split
 };
 
 /// Rows of a batch of `which`, padding included.
 int64_t batch_rows(const EncodedRows& from, std::span<const uint32_t> which, const RowLayout& layout);
 
-/// One batch at a time. Padding stands behind all rows, as sequences of its own: it is computed, as much of it as rows
-/// padded to one length have, and nobody reads it.
+/// Builds one batch at a time. Padding comes after all rows, as separate sequences: as much is computed as with rows
+/// padded to one length, and the result is ignored.
 class RowPacker {
  public:
   explicit RowPacker(const RowLayout& layout) : layout_(layout) {}
-  /// Valid until the next call. `first_sample`: global sample index of the first row. Labels of -1 are not counted.
+  /// Valid until the next call. `first_sample`: global sample index of the first row. Labels of -1 are ignored.
   const Batch& pack(const EncodedRows& from, std::span<const uint32_t> rows, uint64_t first_sample);
 
  private:
@@ -63,10 +63,10 @@ class RowPacker {
   Batch batch_;
 };
 
-/// Steps over epochs of shuffled rows.
+/// The batches of steps over epochs of shuffled rows.
 class RowBatches final : public StepBatches {
  public:
-  /// Borrows the rows. Without a limit of tokens, every step has the same number of micro-batches, cut evenly.
+  /// Borrows the rows. Without a token limit every step has the same number of micro-batches, cut evenly.
   RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, const BatchLimit& limit,
              int ranks, int rank, uint64_t seed);
   int64_t micro_batches() const override { return static_cast<int64_t>(cuts_.size()) - 1; }
@@ -79,7 +79,7 @@ class RowBatches final : public StepBatches {
   void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), RowPacker(layout_)); }
 
  private:
-  /// Of the step that is cut.
+  /// State of the step that is cut now.
   std::span<const uint32_t> micro_batch(int64_t index) const;
   void cut(uint64_t consumed);
 
@@ -87,14 +87,14 @@ class RowBatches final : public StepBatches {
   EpochPlan plan_;
   RowLayout layout_;
   std::vector<RowPacker> packers_;
-  size_t next_ = 0;  ///< of packers_
+  size_t next_ = 0;  ///< index in packers_
   BatchLimit limit_;
   int ranks_, rank_;
   uint64_t seed_;
   int64_t epoch_ = -1;
-  std::vector<uint32_t> order_;  ///< of epoch_
-  uint64_t consumed_ = 0;        ///< the step that is cut
-  std::vector<uint64_t> cuts_;  ///< places in the step's rows where this rank's micro-batches begin, and the last's end
+  std::vector<uint32_t> order_;  ///< of the rows of epoch_
+  uint64_t consumed_ = 0;        ///< identifies the step that is cut
+  std::vector<uint64_t> cuts_;   ///< where in the step's rows each micro-batch of this rank begins, and the end
 };
 
 }  // namespace trireme

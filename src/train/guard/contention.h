@@ -1,5 +1,5 @@
 #pragma once
-// Finds that other programs have the processors that a rank computes on.
+// Detects that other programs use the processors that a rank computes on.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ namespace trireme {
 
 struct Contention {
   int rank = 0;
-  double share = 0;  ///< of its threads' time in which they were ready to run and did not
+  double share = 0;  ///< of its threads' time, in which they were ready but did not run
 };
 
 class ContentionWatch {
@@ -24,14 +24,14 @@ class ContentionWatch {
       int threads, std::function<std::optional<double>()> waited = [] { return seconds_without_processor(); })
       : threads_(threads), waited_(std::move(waited)), before_(waited_()) {}
 
-  /// The share of this rank since the last interval that was long enough, which ends here; 0 while the next one is too
-  /// short to tell, and where the kernel does not tell.
+  /// The share of this rank over an interval that ends here; 0 while the interval is too short, or if the kernel does
+  /// not report it.
   double share(Clock::time_point now);
-  /// shares: the bits of each rank's (doubles). The rank that lacks most, if that is more than a third: told of once.
-  /// Depends on what every rank knows alone, so that all judge alike.
-  std::optional<Contention> judge(std::span<const uint64_t> shares);
-  /// Collective. Warns of whom it finds.
-  void tell(Scalars& scalars, std::string_view host, Clock::time_point now = Clock::now());
+  /// shares: the bits of each rank's share (doubles). Returns the rank with the largest share above a third, once.
+  /// Depends only on what every rank knows, so that all decide alike.
+  std::optional<Contention> find(std::span<const uint64_t> shares);
+  /// Collective. Warns of the rank that find() returns.
+  void warn(Scalars& scalars, std::string_view host, Clock::time_point now = Clock::now());
 
  private:
   int threads_;

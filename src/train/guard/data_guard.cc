@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// A signal handler can reach nothing but globals.
+// A signal handler can use only globals.
 const DataGuard* guard = nullptr;
 
 void say(const char* text) { static_cast<void>(!::write(STDERR_FILENO, text, std::strlen(text))); }
@@ -40,10 +40,11 @@ void DataGuard::handle_bus_error(int signal) {
     if (stat(file.path.c_str(), &now) != 0 || now.st_size >= file.start.st_size) continue;
     say("error: ");
     say(file.path.c_str());
-    say(" became shorter while this run reads it; restore the file and start again from the last checkpoint\n");
+    say(" was truncated while this run reads it; restore the file and start again to resume from the last "
+        "checkpoint\n");
     _exit(exit_code(ErrorKind::data));
   }
-  std::signal(signal, SIG_DFL);  // not of a file: the same instruction raises it again
+  std::signal(signal, SIG_DFL);  // not in a watched file: the same instruction raises the signal again
 }
 
 void DataGuard::check() {
@@ -51,19 +52,18 @@ void DataGuard::check() {
     struct stat now {};
     const bool there = stat(file.path.c_str(), &now) == 0;
     const bool same_file = there && now.st_ino == file.start.st_ino && now.st_dev == file.start.st_dev;
-    require(
-        !same_file || now.st_size >= file.start.st_size, ErrorKind::data,
-        "{} became shorter while this run reads it: {} bytes now, {} at the start; restore the file and start again "
-        "from the last checkpoint",
-        file.path, now.st_size, file.start.st_size);
+    require(!same_file || now.st_size >= file.start.st_size, ErrorKind::data,
+            "{} was truncated while this run reads it: {} bytes now, {} at the start; restore the file and start again "
+            "to resume from the last checkpoint",
+            file.path, now.st_size, file.start.st_size);
     if (file.told || (same_file && same_time(now.st_mtim, file.start.st_mtim))) continue;
     file.told = true;
     log::warning("{} {} while this run reads it; {}", file.path,
                  !there       ? "was removed"
                  : !same_file ? "was replaced by another file"
                               : "was written to",
-                 same_file ? "what is trained on may no longer be what was prepared"
-                           : "this run goes on with the file as it was, the next start would see the new one");
+                 same_file ? "this run may now train on other tokens than were prepared"
+                           : "this run keeps reading the old file, the next start will read the new one");
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Token files are mapped while a run reads them: whoever changes one changes what is trained on.
+// Watches the token files, which are mapped while a run reads them: a change in a file changes the training data.
 
 #include <sys/stat.h>
 
@@ -12,15 +12,14 @@ namespace trireme {
 
 class DataGuard {
  public:
-  /// Remembers size, time of change and identity of the files. A read behind the new end of one that was cut ends the
-  /// process with a message of its own and code 1, where the system would end it with a bus error.
+  /// Remembers size, modification time and identity of the files. A read beyond the new end of a truncated file ends
+  /// the process with a message and code 1, instead of a bus error.
   explicit DataGuard(const std::vector<DataFileFact>& files);
   ~DataGuard();
   DataGuard(const DataGuard&) = delete;
   DataGuard& operator=(const DataGuard&) = delete;
 
-  /// A file that was written to since, or that another file has replaced, gives one warning. Throws Error::data when it
-  /// became shorter.
+  /// Warns once of a file that was written to or replaced since. Throws Error::data if it was truncated.
   void check();
 
  private:

@@ -17,13 +17,13 @@ namespace {
 constexpr uint64_t kParts = 64, kWhole = uint64_t{64} << 20, kSample = uint64_t{64} << 10;
 constexpr uint64_t kLeastPart = 4096;
 constexpr uint32_t kWindowStream = 5;  // beside those of data/sampler.h, of fine-tuning's epochs and of masks
-constexpr uint64_t kGathered = 4096;   // window hashes that ranks show each other at once
+constexpr uint64_t kGathered = 4096;   // window hashes that ranks exchange at once
 
 std::string checksum(std::span<const std::byte> bytes) { return hex64(xxh3(bytes)); }
 
 std::string sidecar_line(const std::string& path) {
   const std::string beside = sidecar_path(path);
-  if (!std::filesystem::exists(beside)) return fmt::format("{}: there is none\n", beside);
+  if (!std::filesystem::exists(beside)) return fmt::format("{}: missing\n", beside);
   return fmt::format("{}: XXH3 {}\n", beside, checksum(MappedFile(beside).bytes()));
 }
 
@@ -49,7 +49,7 @@ std::string describe_file(const std::string& path, const std::string& hash, cons
   std::string lines = fmt::format("{}: {} bytes\n", path, file.bytes().size());
   lines += sidecar_line(path);
   lines += parts_of(file, before);
-  if (!hash.empty()) lines += fmt::format("{}: its blocks have XXH3 {} together\n", path, hash);
+  if (!hash.empty()) lines += fmt::format("{}: XXH3 of all blocks {}\n", path, hash);
   return lines;
 }
 
@@ -101,8 +101,8 @@ void DataWindows::compare(Scalars& scalars, std::string_view host, int64_t step)
 void DataWindows::find_difference(Scalars& scalars, std::string_view host, int64_t step) const {
   const auto hosts = scalars.gather(host);
   const std::string fix =
-      "compare the file with the other hosts' (`trireme data verify` where it has a sidecar), copy it again and resume "
-      "from a checkpoint before this step";
+      "compare the file with that of the other hosts (`trireme data verify` if it has a sidecar), copy it again and "
+      "resume from a checkpoint before this step";
   for (uint64_t first = compared_; first < next_; first += kGathered) {
     std::vector<uint64_t> hashes;
     for (uint64_t number = first; number < std::min(next_, first + kGathered); ++number)
@@ -123,11 +123,10 @@ void DataWindows::find_difference(Scalars& scalars, std::string_view host, int64
                       who_differs(ranks, hosts), drawn.begin, drawn.begin + drawn.bytes, drawn.file->path(), fix));
     }
   }
-  throw CommonError(
-      ErrorKind::mismatch,
-      fmt::format("ranks did not read the same data before step {}, and do now: a file was written to, or "
-                  "a host's memory or network file system is at fault; {}",
-                  step, fix));
+  throw CommonError(ErrorKind::mismatch,
+                    fmt::format("ranks did not read the same data before step {}, but do now: a file was written to, "
+                                "or a host's memory or network file system is faulty; {}",
+                                step, fix));
 }
 
 }  // namespace trireme

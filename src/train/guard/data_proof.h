@@ -1,5 +1,5 @@
 #pragma once
-// Ranks prove that they read the same data: at the start by sizes, sidecars and blocks, from then on by windows.
+// Ranks prove that they read the same data: at the start by sizes, sidecars and blocks, during training by windows.
 
 #include <cstdint>
 #include <span>
@@ -14,20 +14,20 @@
 
 namespace trireme {
 
-/// What tells a file from another one of its name, a line each: its size; its sidecar's checksum; the checksums of all
-/// bytes in up to 64 parts, of a file above 64 MiB those of 64 blocks of 64 KiB; `hash`, the whole's, unless empty.
-/// `before` is called before each part. Throws Error::io.
+/// What distinguishes a file from another one with the same name, one line each: its size; its sidecar's checksum; the
+/// checksums of all bytes in up to 64 parts (of a file above 64 MiB: of 64 blocks of 64 KiB); `hash` of the whole file,
+/// unless empty. `before` is called before each part. Throws Error::io.
 std::string describe_file(const std::string& path, const std::string& hash, const BeforeBlock& before);
 
-/// Collective. `files`: token files and what identifies them; `others`: files that decide which tokens a sample has.
-/// The identity of a file is the whole's checksum, or that of its sidecar, which data.verify has held against every
-/// block: what ranks have read themselves is what is compared. Throws CommonError (mismatch) naming ranks, hosts, file
+/// Collective. `files`: token files and their identity; `others`: files that decide which tokens a sample has. The
+/// identity of a file is the checksum of the whole file, or of its sidecar if data.verify has checked every block
+/// against it: ranks compare what they have read themselves. Throws CommonError (mismatch) naming ranks, hosts, file
 /// and what differs.
 void prove_same_data(const std::vector<DataFileFact>& files, const std::vector<std::string>& others, Scalars& scalars,
                      std::string_view host, const BeforeBlock& before);
 
-/// One window of the data for each step, drawn by the seed and the same on every rank: a block in which one rank's
-/// data differs is met sooner or later. Alone it does nothing.
+/// Hashes one window of the data per step, drawn by the seed and the same on every rank: a block in which one rank's
+/// data differs is found sooner or later. Does nothing with one rank.
 class DataWindows {
  public:
   static constexpr uint64_t kWindow = 64 << 10;  // bytes: microseconds of hashing, one read of a disk
@@ -50,8 +50,8 @@ class DataWindows {
 
   std::vector<MappedFile> files_;
   uint64_t total_ = 0, seed_ = 0;
-  uint64_t compared_ = 0, next_ = 0;  ///< windows
-  uint64_t hash_ = 0;                 ///< of the windows in between
+  uint64_t compared_ = 0, next_ = 0;  ///< in windows
+  uint64_t hash_ = 0;                 ///< of the windows since the last comparison
 };
 
 }  // namespace trireme

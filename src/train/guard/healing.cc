@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPiece = int64_t{4} << 20;  // elements that travel at once
+constexpr int64_t kPiece = int64_t{4} << 20;  // elements sent at once
 
 void copy_from(int source, View flat, Communicator& replicas) {
   if (flat.device()) flat.device()->stream().finish();
@@ -23,7 +23,7 @@ void copy_from(int source, View flat, Communicator& replicas) {
   }
 }
 
-/// Ranks that differ from most of their replicas, ascending.
+/// Ranks that differ from the majority of their replicas, ascending.
 std::vector<int> differing_ranks(const std::vector<uint64_t>& hashes, const MeshShape& mesh) {
   std::vector<int> all;
   for (int rank = 0; rank < static_cast<int>(hashes.size()); ++rank) {
@@ -37,7 +37,7 @@ std::vector<int> differing_ranks(const std::vector<uint64_t>& hashes, const Mesh
   return all;
 }
 
-/// The first of the rank's replicas that is not among `ranks`, by its place on the data axis; none: nobody is right.
+/// The first of the rank's replicas that is not in `ranks`, by its place on the data axis; nullopt: there is none.
 std::optional<int> good_replica(int rank, const std::vector<int>& ranks, const MeshShape& mesh) {
   const std::vector<int> replicas = replicas_of(mesh, rank);
   for (size_t d = 0; d < replicas.size(); ++d) {
@@ -57,11 +57,10 @@ void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& sta
 void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars, std::string_view host, int64_t step) {
   const std::string names = names_of(ranks, scalars, host, mesh);
   const int source = replicas_of(mesh, ranks[0])[static_cast<size_t>(good_replica(ranks[0], ranks, mesh).value())];
-  log::write_once(
-      log::Level::warning,
-      fmt::format("{} held other parameters than the other {} ranks after step {}, as after a bit that "
-                  "flipped in memory; weights and moments were copied from rank {}; check that host's memory",
-                  names, mesh.data - static_cast<int64_t>(ranks.size()), step, source));
+  log::write_once(log::Level::warning,
+                  fmt::format("{} had other parameters than the other {} ranks after step {}, possibly a flipped bit "
+                              "in memory; weights and moments were copied from rank {}; check that host's memory",
+                              names, mesh.data - static_cast<int64_t>(ranks.size()), step, source));
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars
 void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
                       const ParameterTable& table, int64_t step, bool heal) {
   const MeshShape& shape = mesh.shape();
-  if (shape.data == 1 || state.shares_weights()) return;  // nobody has what another one has, too
+  if (shape.data == 1 || state.shares_weights()) return;  // no rank holds what another one holds
   std::vector<int> ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table)), shape);
   if (ranks.empty()) return;
   const bool can = std::ranges::all_of(ranks, [&](int r) { return good_replica(r, ranks, shape).has_value(); });
@@ -81,7 +80,7 @@ void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, Train
   }
   const std::string names = names_of(ranks, scalars, host, shape);
   const std::string others = shape.tensor * shape.pipeline > 1
-                                 ? "those that hold the same"
+                                 ? "the other replicas"
                                  : fmt::format("the other {}", shape.data - static_cast<int64_t>(ranks.size()));
   throw CommonError(
       ErrorKind::mismatch,

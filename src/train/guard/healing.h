@@ -1,5 +1,5 @@
 #pragma once
-// Ranks whose parameters differ from the others' (docs/design.md, decision 9): found by their hash, healed or named.
+// Finds ranks whose parameters differ from the others' (docs/design.md, decision 9) by their hash; heals or names them.
 
 #include <string_view>
 
@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-/// Collective over the mesh. Compares the parameters of ranks that hold the same after `step` steps. Where a minority
-/// differs from its replicas and `heal` holds, it takes weights and moments of a good one, is named in a warning and
-/// compared again. Throws CommonError (mismatch) naming the ranks when they differ otherwise.
+/// Collective over the mesh. Compares the parameters of replicas after `step` steps. If a minority differs from its
+/// replicas and `heal` is set, it copies weights and moments from a good replica, is named in a warning and compared
+/// again. Throws CommonError (mismatch) naming the ranks in any other case of a difference.
 void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
                       const ParameterTable& table, int64_t step, bool heal);
 

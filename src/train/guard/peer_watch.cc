@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is seen within milliseconds
+constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is noticed within milliseconds
 constexpr auto kLastWords = std::chrono::seconds(5);
 
 std::string launcher_secret() {
@@ -22,20 +22,20 @@ std::string launcher_secret() {
 
 [[noreturn]] void leave() { std::_Exit(exit_code(ErrorKind::peer)); }
 
-/// Says what happened, here and in the run folder.
+/// Reports what happened, in the log and in the run folder.
 void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir) {
-  // Neither a log nor a file system that hangs may keep this rank.
+  // A log or a file system that hangs must not keep this rank from leaving.
   std::thread([] {
     std::this_thread::sleep_for(kLastWords);
     leave();
   }).detach();
   if (loss.rank == rank) {
-    log::error("the other ranks have given this one up ({}) and left; it was in {}; leaving with code {}", loss.reason,
+    log::error("the other ranks declared this one lost ({}) and left; it was in {}; leaving with code {}", loss.reason,
                describe(own), exit_code(ErrorKind::peer));
     return;
   }
   tell_launch({.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason});
-  log::error("{}; this rank was in {}; leaving with code {}, start again to go on from the last checkpoint",
+  log::error("{}; this rank was in {}; leaving with code {}, start again to resume from the last checkpoint",
              describe(loss), describe(own), exit_code(ErrorKind::peer));
   if (run_dir.empty()) return;
   try {

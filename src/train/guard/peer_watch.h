@@ -1,6 +1,6 @@
 #pragma once
 // The other ranks of the job, watched through the control channel (docs/design.md, decision 14): when one is lost or
-// hangs, this process says so, writes RUN/status.json and leaves with code 76, whatever its main thread waits for.
+// hangs, this process reports it, writes RUN/status.json and leaves with code 76, whatever its main thread waits for.
 
 #include <optional>
 #include <string>
@@ -14,19 +14,19 @@ namespace trireme {
 
 class PeerWatch {
  public:
-  /// Collective. Watches from here to its end; a job of one that no launcher controls needs none and has none.
-  /// mesh: as resolve_mesh() gave it. progress: this rank's; the groups of `process` report to it.
+  /// Collective. Watches for the lifetime of the object. A single rank without a launcher has no watch. mesh: as
+  /// resolve_mesh() gave it. progress: this rank's; the groups of `process` report to it.
   PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
             const Heartbeat& heartbeat);
   ~PeerWatch();
 
-  /// Where a launcher can join, on rank 0.
+  /// The address where a launcher can join, on rank 0.
   std::vector<std::string> addresses() const;
-  /// A launcher's; nothing before there is one, and on ranks other than 0.
+  /// The stop request of a launcher; nullopt before there is one, and on other ranks than 0.
   std::optional<StopRequest> stop_request() const;
-  /// Lets this rank leave without being taken for lost. From any thread of rank 0.
+  /// Lets the ranks leave without being reported lost. From any thread of rank 0.
   void dismiss();
-  /// After communication has failed: gives the watch time to find out who was lost, and so does not return then.
+  /// After communication has failed: gives the watch time to find the lost rank; it then ends the process.
   void wait_for_verdict() const;
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
-// Steps that were skipped because their loss or gradients were not finite or their loss was a spike, and the samples
-// that they stumbled over.
+// Steps that were skipped because their loss or gradients were not finite or their loss was a spike, and their samples.
 
 #include <cstdint>
 #include <string>
@@ -14,13 +13,12 @@ namespace trireme {
 
 class SkipWatch {
  public:
-  /// A run stops after `most` skips in a row.
+  /// The run stops after `most` skips in a row.
   SkipWatch(std::string run_dir, int64_t most) : run_dir_(std::move(run_dir)), most_(most) {}
 
-  /// Collective. Counts a step and the `samples` it took in `progress`; one that was skipped gives a warning (limit:
-  /// above which its loss is a spike). After too many in a row, earlier attempts included, writes RUN/bad-samples.json,
-  /// an array of {step, first_sample, last_sample, loss, norm} with numbers that are not finite as texts, and throws
-  /// Error::numeric.
+  /// Collective. Counts a step and its `samples` in `progress`, and warns if it was skipped (limit: a loss above it is
+  /// a spike). After too many skips in a row, earlier attempts included, writes RUN/bad-samples.json, an array of
+  /// {step, first_sample, last_sample, loss, norm} (numbers that are not finite as strings), and throws Error::numeric.
   void account(const StepResult& result, int64_t samples, double limit, RunCounters& progress, Scalars& scalars);
 
   struct Skip {

@@ -14,7 +14,7 @@ constexpr double kLeastDeviation = 0.01;
 }  // namespace
 
 void add_loss(LossTrend& trend, double loss) {
-  // The first losses weigh alike, so that the very first does not stay in the mean for long.
+  // The first losses have equal weight, so that the very first one soon leaves the mean.
   const double weight = std::max(kForget, 1.0 / static_cast<double>(++trend.count));
   const double deviation = loss - trend.mean;
   trend.mean += weight * deviation;

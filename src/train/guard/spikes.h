@@ -1,5 +1,5 @@
 #pragma once
-// Loss spikes: a loss far above what the run's losses have been of late. Pure numbers, the same on every rank.
+// Loss spikes: a loss far above the recent losses of the run. Pure functions, the same on every rank.
 
 #include "checkpoint/snapshot/checkpoint.h"
 
@@ -9,7 +9,7 @@ namespace trireme {
 void add_loss(LossTrend& trend, double loss);
 
 /// The loss above which a step is a spike: mean + score x standard deviation. Infinity during the first 50 losses and
-/// for score 0. The deviation counts as at least 1 % of the mean: losses of a settled run differ by about that.
+/// for score 0. The deviation is at least 1 % of the mean, about how much the losses of a settled run differ.
 double spike_limit(const LossTrend& trend, double score);
 
 }  // namespace trireme

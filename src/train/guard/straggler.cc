@@ -9,12 +9,12 @@
 namespace trireme {
 namespace {
 
-constexpr double kSlow = 1.5;  // ranks of equal machines differ by far less over a second
+constexpr double kSlow = 1.5;  // ranks on equal machines differ by far less over a second
 constexpr double kShortest = 1.0;
 
 }  // namespace
 
-std::optional<Straggler> StragglerWatch::judge(std::span<const uint64_t> busy, int64_t steps) {
+std::optional<Straggler> StragglerWatch::find(std::span<const uint64_t> busy, int64_t steps) {
   std::vector<double> seconds;
   for (const uint64_t bits : busy) seconds.push_back(std::bit_cast<double>(bits));
   const auto slowest = std::max_element(seconds.begin(), seconds.end());
@@ -36,16 +36,15 @@ std::optional<Straggler> StragglerWatch::judge(std::span<const uint64_t> busy, i
   return found;
 }
 
-void StragglerWatch::tell(Scalars& scalars, std::string_view host, double busy, int64_t steps) {
+void StragglerWatch::warn(Scalars& scalars, std::string_view host, double busy, int64_t steps) {
   if (scalars.size() == 1) return;
-  const auto slow = judge(scalars.gather_values(std::bit_cast<uint64_t>(busy)), steps);
+  const auto slow = find(scalars.gather_values(std::bit_cast<uint64_t>(busy)), steps);
   if (!slow) return;
   const std::string its_host = scalars.broadcast(host, slow->rank);
-  log::write_once(
-      log::Level::warning,
-      fmt::format("rank {} on {} is slow: {:.1f} ms of work per step where the others need {:.1f} ms; the job loses "
-                  "{:.0f} % of its time waiting for it",
-                  slow->rank, its_host, 1e3 * slow->busy, 1e3 * slow->others, 100 * slow->lost));
+  log::write_once(log::Level::warning,
+                  fmt::format("rank {} on {} is slow: {:.1f} ms of work per step, the others need {:.1f} ms; the job "
+                              "spends {:.0f} % of its time waiting for it",
+                              slow->rank, its_host, 1e3 * slow->busy, 1e3 * slow->others, 100 * slow->lost));
 }
 
 }  // namespace trireme

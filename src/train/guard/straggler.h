@@ -14,19 +14,19 @@ struct Straggler {
   int rank = 0;
   double busy = 0;    ///< seconds of its own work per step
   double others = 0;  ///< median of the other ranks' seconds
-  double lost = 0;    ///< share of the job's time that the others wait for it: 1 - others / busy
+  double lost = 0;    ///< share of the job's time in which the others wait for it: 1 - others / busy
 };
 
 class StragglerWatch {
  public:
   /// busy: the bits of each rank's seconds of work per step (doubles), over an interval of `steps`; at least two ranks.
-  /// A rank is told of once: when it has needed 1.5 times the median of the others in two intervals in a row. Intervals
-  /// in which the slowest worked for less than a second are too short to tell and are passed over. Depends on what
-  /// every rank knows alone, so that all judge alike.
-  std::optional<Straggler> judge(std::span<const uint64_t> busy, int64_t steps);
-  /// Collective. Judges an interval of `steps` in which this rank worked `busy` seconds per step, and warns of whom it
-  /// finds.
-  void tell(Scalars& scalars, std::string_view host, double busy, int64_t steps);
+  /// A rank is reported once: when it has needed 1.5 times the median of the others in two intervals in a row.
+  /// Intervals in which the slowest rank worked for less than a second are too short and are skipped. Depends only on
+  /// what every rank knows, so that all decide alike.
+  std::optional<Straggler> find(std::span<const uint64_t> busy, int64_t steps);
+  /// Collective. Judges an interval of `steps` in which this rank worked `busy` seconds per step, and warns of the slow
+  /// rank.
+  void warn(Scalars& scalars, std::string_view host, double busy, int64_t steps);
 
  private:
   int suspect_ = -1, told_ = -1;

@@ -4,12 +4,12 @@
 
 namespace trireme {
 
-void WeightsWatch::saw_step(int64_t step, const StepResult& result) {
+void WeightsWatch::record_step(int64_t step, const StepResult& result) {
   last_ = !result.finite ? Last::not_finite : result.skipped ? Last::spike : Last::good;
   if (last_ == Last::good) good_step_ = step;
 }
 
-void WeightsWatch::saw_evaluation(double loss) {
+void WeightsWatch::record_evaluation(double loss) {
   if (!std::isfinite(loss)) {
     last_ = Last::not_finite;
   } else if (last_ == Last::spike) {

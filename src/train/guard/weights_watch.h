@@ -1,7 +1,7 @@
 #pragma once
-// Which weights of a run are known to be good. Weights that have exploded show it only in the steps after them, whose
-// loss or gradients are not finite: until such a streak is over nothing is saved, and until a good step has followed a
-// snapshot nothing older is deleted for it. Pure numbers, the same on every rank.
+// Which weights of a run are known to be good. Exploded weights show only in the steps after them, whose loss or
+// gradients are not finite: during such a streak nothing is saved, and older snapshots are kept until a good step has
+// followed a new one. Pure functions, the same on every rank.
 
 #include <cstdint>
 
@@ -11,13 +11,13 @@ namespace trireme {
 
 class WeightsWatch {
  public:
-  /// A step was made on the weights that stood after `step` steps.
-  void saw_step(int64_t step, const StepResult& result);
-  /// An evaluation of the weights as they stand gave this loss. A finite one ends a streak of spikes that were skipped,
-  /// and proves no more: exploded weights may have a finite loss and no finite gradients.
-  void saw_evaluation(double loss);
+  /// A step was computed with the weights that the run had after `step` steps.
+  void record_step(int64_t step, const StepResult& result);
+  /// An evaluation of the current weights gave this loss. A finite loss ends a streak of skipped spikes, but proves
+  /// nothing else: exploded weights may have a finite loss but no finite gradients.
+  void record_evaluation(double loss);
 
-  /// The last step was skipped, and nothing since says that the weights are good.
+  /// The last step was skipped, and nothing since has shown that the weights are good.
   bool in_streak() const { return last_ != Last::good; }
   /// The newest step whose weights gave a good step; -1: none yet.
   int64_t good_step() const { return good_step_; }

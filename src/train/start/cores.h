@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// Collective. Splits the host's cores between its ranks as launch.* and comm.cores ask, binds this process and says
-/// how on every rank.
+/// Collective. Splits the host's cores between its ranks by launch.* and comm.cores, binds this process and logs every
+/// rank's cores.
 CorePlan take_cores(const Config& config, const Process& process, Scalars& scalars);
 
 }  // namespace trireme

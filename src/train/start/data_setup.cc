@@ -42,7 +42,7 @@ std::string without_ending(const DataOptions& data, const std::string& name) {
 /// The indexed datasets that an option names; empty when it names a token file.
 std::vector<WeightedPrefix> indexed_sets(const DataOptions& data, const std::string& option) {
   if (fs::exists(data_path(data, option)) && without_ending(data, option) == option)
-    return {};  // a file, whatever characters are in its name
+    return {};  // a file, even if its name looks like a list
   std::vector<WeightedPrefix> sets = option.empty() ? std::vector<WeightedPrefix>() : parse_blend(option);
   const bool weighted = sets.size() > 1 || (sets.size() == 1 && sets[0].prefix != option);
   for (WeightedPrefix& set : sets) set.prefix = data_path(data, without_ending(data, set.prefix));
@@ -66,7 +66,7 @@ const char* name_of(SplitPart part) {
   return part == SplitPart::train ? "train" : part == SplitPart::valid ? "valid" : "test";
 }
 
-/// Samples that a run draws of a part: NeoX's own numbers, on which its order depends.
+/// Samples that a run draws from a part: as NeoX counts them, because its order depends on them.
 uint64_t samples_of(const Config& config, const BatchShape& batch, SplitPart part) {
   const int64_t steps = config.run.steps, every = config.evaluation.every;
   if (part == SplitPart::train)
@@ -93,23 +93,23 @@ std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, Sp
   return std::make_unique<IndexedSource>(std::move(options));
 }
 
-/// Whether every dataset has documents for this part of the split; where none or not all have, one line says so.
+/// Whether every dataset has documents for this part of the split; logs one line if some or all have none.
 bool has_part(const IndexedSource& data, SplitPart part, const std::string& split) {
   const bool test = part == SplitPart::test;
   const auto number = static_cast<size_t>(part);
   if (split.empty() || data.documents(number) > 0) return !split.empty();
   if (const uint64_t documents = data.unused_documents(number); documents > 0)
     log::info(
-        "data.split {}: the {} of its {} part, for {}, are not read: of another dataset it has none, so that there is "
-        "no {}",
-        split, count_text(documents, "document"), test ? "third" : "second", test ? "a test" : "validation",
+        "data.split {}: its {} part, for {}, has {} in some datasets and none in others; they are not used, and there "
+        "is no {}",
+        split, test ? "third" : "second", test ? "the test" : "validation", count_text(documents, "document"),
         test ? "test" : "validation");
   else if (!test)
     log::info("data.split {} leaves no documents for validation: the run trains without it", split);
   return false;
 }
 
-/// What data.test or data.validation names.
+/// The source that data.test or data.validation names.
 std::unique_ptr<FileSource> open_named(const std::string& option, SplitPart part, const Config& config,
                                        const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
   const std::vector<WeightedPrefix> sets = indexed_sets(config.data, option);
@@ -164,24 +164,24 @@ void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer
     if (!sidecar || sidecar->tokenizer_hash.empty()) continue;
     require(hash.empty() || hash == sidecar->tokenizer_hash, ErrorKind::data,
             "{} was prepared with another tokenizer (hash {}) than {} ({}): their ids mean different tokens; name the "
-            "one that it was prepared with, or prepare it again",
+            "tokenizer that it was prepared with, or prepare the data again",
             file, sidecar->tokenizer_hash, of, hash);
     hash = sidecar->tokenizer_hash;
     of = file;
   }
 }
 
-std::string other_meanings(const std::string& data_tokenizer_json, const std::string& model_tokenizer_json) {
+std::string describe_id_differences(const std::string& data_tokenizer_json, const std::string& model_tokenizer_json) {
   if (data_tokenizer_json.empty() || model_tokenizer_json.empty() || data_tokenizer_json == model_tokenizer_json)
     return {};
-  constexpr size_t kLookedAt = 256, kFewest = 10;  // of ten ids one may differ
+  constexpr size_t kLookedAt = 256, kFewest = 10;  // one of ten ids may differ
   const auto data = tokenizer_from_json(data_tokenizer_json, "the data's tokenizer.json");
   const auto model = tokenizer_from_json(model_tokenizer_json, "the model's tokenizer.json");
   const auto text = [](const Tokenizer& tokenizer, TokenId id) -> std::optional<std::string> {
     if (id >= tokenizer.vocabulary_size()) return std::nullopt;
     try {
       return tokenizer.decode({{id}});
-    } catch (const Error&) {  // an id that no token has
+    } catch (const Error&) {  // an id without a token
       return std::nullopt;
     }
   };
@@ -196,7 +196,7 @@ std::string other_meanings(const std::string& data_tokenizer_json, const std::st
     if (there == here) continue;
     ++differ;
     if (!example.empty()) continue;
-    example = fmt::format("id {} is {} there and {} in the model", id, dump_valid_json(*there),
+    example = fmt::format("id {} is {} in the data's tokenizer and {} in the model's", id, dump_valid_json(*there),
                           here ? dump_valid_json(*here) : "none");
   }
   if (differ * kFewest <= looked_at) return {};
@@ -227,7 +227,7 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
           "data.split divides indexed datasets, and data.train \"{}\" is a token file; remove data.split", data.train);
   if (!data.test.empty()) {
     require(data.split.empty(), ErrorKind::config,
-            "data.split takes the test's documents from data.train, and data.test names others; give one of them");
+            "data.split takes the test documents from data.train, but data.test is set too; remove one of them");
     out.test = open_named(data.test, SplitPart::test, config, batch, vocabulary, before);
   }
   if (sets.empty()) {
@@ -241,9 +241,9 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
     out.test = open_indexed(sets, SplitPart::test, data.split, config, batch, vocabulary, before);
   const bool says = loaded.origins.contains("data.validation");
   const bool named = says && !data.validation.empty(), declined = says && data.validation.empty();
-  require(!named || data.split.empty(), ErrorKind::config,
-          "data.split takes the validation documents from data.train, and data.validation names others; give one of "
-          "them");
+  require(
+      !named || data.split.empty(), ErrorKind::config,
+      "data.split takes the validation documents from data.train, but data.validation is set too; remove one of them");
   if (named) {
     out.validation = open_named(data.validation, SplitPart::valid, config, batch, vocabulary, before);
   } else if (!declined && has_part(*train, SplitPart::valid, data.split)) {
@@ -257,15 +257,15 @@ RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, ui
                          const std::string& tokenizer_json, const BeforeBlock& before) {
   const DataOptions& options = loaded.config.data;
   require(!tokenizer_json.empty(), ErrorKind::config,
-          "a masked language model needs the tokenizer of its data, and there is no tokenizer.json beside {}; name it "
+          "a masked language model needs the tokenizer of its data, but there is no tokenizer.json beside {}; name it "
           "with --data.tokenizer",
           data_path(options, options.train));
   require(batch.sequence > kMaskedEnds, ErrorKind::config,
-          "batch.sequence is {}, a sample of a masked language model has at least {} tokens", batch.sequence,
+          "batch.sequence is {}, but a sample of a masked language model has at least {} tokens", batch.sequence,
           kMaskedEnds + 1);
   const auto tokenizer = tokenizer_from_json(tokenizer_json, "the data's tokenizer.json");
   require(tokenizer->vocabulary_size() <= vocabulary, ErrorKind::config,
-          "the data's tokenizer has {} ids, the model only {}; they do not belong together",
+          "the data's tokenizer has {} ids, but the model has only {}; use the tokenizer of this model",
           tokenizer->vocabulary_size(), vocabulary);
   const Masking masking = masking_of(*tokenizer, options.mask_rate, options.whole_words);
   BatchShape text = batch;
@@ -282,9 +282,10 @@ RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, ui
 void mask_end_of_text(RunData& data, const std::string& tokenizer_json) {
   constexpr const char* kNeed = "data.mask-end-of-text needs to know which token ends a document";
   require(!tokenizer_json.empty(), ErrorKind::config,
-          "{}, and there is no tokenizer.json beside the data; name it with --data.tokenizer", kNeed);
+          "{}, but there is no tokenizer.json beside the data; name it with --data.tokenizer", kNeed);
   const auto end = tokenizer_from_json(tokenizer_json, "the data's tokenizer.json")->end_of_text();
-  require(end.has_value(), ErrorKind::config, "{}, and the data's tokenizer has none (<|endoftext|>, </s>)", kNeed);
+  require(end.has_value(), ErrorKind::config, "{}, but the data's tokenizer has no such token (<|endoftext|>, </s>)",
+          kNeed);
   for (auto* source : {&data.train, &data.validation, &data.test}) {
     if (*source) *source = std::make_unique<EndOfTextSource>(std::move(*source), static_cast<int32_t>(*end));
   }

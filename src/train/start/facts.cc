@@ -16,14 +16,12 @@ std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cas
 const char* describe_shared(ShardChoice shard) {
   switch (shard) {
     case ShardChoice::gradients:
-      return "the gradients and of what the optimizer remembers; one whose weights differ ends the run, because no "
-             "other "
+      return "the gradients and the optimizer state; a rank whose weights differ ends the run, because no other rank "
              "has its part";
     case ShardChoice::parameters:
-      return "the weights, the gradients and what the optimizer remembers; a layer's weights come from the others when "
-             "it computes";
+      return "the weights, the gradients and the optimizer state; each layer's weights are gathered when it computes";
     default:
-      return "what the optimizer remembers; one whose weights differ ends the run, because no other has its part";
+      return "the optimizer state; a rank whose weights differ ends the run, because no other rank has its part";
   }
 }
 
@@ -31,9 +29,9 @@ const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, 
 
 std::string measured_how(const PeakRate& peak) {
   if (!peak.is_measured()) return "log.peak-tflops";
-  std::string text = "a large matrix product, just measured";
-  if (peak.taken() >= 0.1)
-    text += fmt::format("; other programs had {:.0f} % of the processors meanwhile", 1e2 * peak.taken());
+  std::string text = "a large matrix product, measured now";
+  if (peak.used_by_others() >= 0.1)
+    text += fmt::format("; other programs used {:.0f} % of the processors meanwhile", 1e2 * peak.used_by_others());
   return text;
 }
 
@@ -49,10 +47,10 @@ std::string describe_exchange(const RunPlan& plan) {
   const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
   const bool is_first = plan.config().comm.reduce == ReduceOrder::hosts;
   return fmt::format(
-      "{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, {} {:.1f} MB "
-      "with --comm.reduce {}{}",
+      "each host sends {:.1f} MB of gradients per step to its data-parallel peers, {} {:.1f} MB with --comm.reduce "
+      "{}{}",
       (is_first ? first : flat) / 1e6, is_first ? "instead of" : "but", (is_first ? flat : first) / 1e6,
-      is_first ? "flat" : "hosts", is_first ? "" : ", which is faster where the network is the limit");
+      is_first ? "flat" : "hosts", is_first ? "" : ", which is faster if the network is the bottleneck");
 }
 
 void require_memory(const RunPlan& plan, const RankContext& rank) {
@@ -60,7 +58,8 @@ void require_memory(const RunPlan& plan, const RankContext& rank) {
   const uint64_t available = available_memory(rank.local_size());
   require(memory.total() <= available, ErrorKind::config,
           "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), but each of the "
-          "{} on {} can have {}; lower batch.micro ({} now), batch.sequence or the model, or use fewer ranks per host",
+          "{} on {} can use only {}; lower batch.micro (now {}) or batch.sequence, choose a smaller model, or use "
+          "fewer ranks per host",
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
           gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
           count_text(rank.local_size(), "rank"), rank.host, gigabytes(available),
@@ -84,11 +83,12 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
           (setup.test ? fmt::format(", test {} ({})", setup.test->name(), count_text(setup.test->tokens(), "token"))
                       : ""));
   if (s.head == HeadKind::masked_language_model)
-    add("masking", fmt::format("{:.3g} % of the tokens are to be found (8 of 10 masked, 1 another token, 1 as it is), "
-                               "{}",
+    add("masking", fmt::format("{:.3g} % of the tokens are to be predicted (8 of 10 masked, 1 replaced by a random "
+                               "token, 1 unchanged), {}",
                                1e2 * setup.config().data.mask_rate,
-                               setup.config().data.whole_words ? "whole words" : "each by itself"));
-  if (setup.config().data.mask_end_of_text) add("masking", "what follows the end of a document counts in no loss");
+                               setup.config().data.whole_words ? "whole words" : "single tokens"));
+  if (setup.config().data.mask_end_of_text)
+    add("masking", "tokens after the end of a document do not count in the loss");
   add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
                            count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
                            count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
@@ -103,7 +103,7 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
     }
     add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
                             setup.mesh.pipeline, fmt::join(stages, " | "),
-                            setup.shape.shares_rows ? "; tensor ranks share the rows between layers" : ""));
+                            setup.shape.shares_rows ? "; sequence parallel between layers" : ""));
   }
   if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
     add("sharded", fmt::format("each of {} keeps its part of {}", count_text(setup.mesh.data, "data rank"),
@@ -112,14 +112,13 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
                          count_text(rank.threads, "thread")));
-  add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
+  add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
                             gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
                             gigabytes(memory.snapshot)));
-  add("mfu",
-      fmt::format("the share of {:.1f} GFLOP/s ({}, all ranks together) that the model's arithmetic reaches: {:.1f} "
-                  "MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence)",
-                  peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, b.sequence) / 1e6));
+  add("mfu", fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
+                         "token (6 x matmul parameters + 6 x layers x width x sequence)",
+                         peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, b.sequence) / 1e6));
   return facts;
 }
 

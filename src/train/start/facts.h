@@ -1,5 +1,5 @@
 #pragma once
-// What a run says about itself at its start.
+// What a run logs about itself at its start.
 
 #include "comm/rank_context.h"
 #include "ops/backend.h"
@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// What the exchange of gradients sends from each host in a step, and what it would in the other order of the sum
-/// (comm.reduce); empty where the data ranks are on one host, or not as many on each.
+/// Bytes of gradients that each host sends per step, and with the other value of comm.reduce; empty if all data ranks
+/// are on one host or the hosts have different numbers of them.
 std::string describe_exchange(const RunPlan& plan);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.

@@ -14,11 +14,11 @@ void fetch_named(const hub::Named& named, const RankContext& rank, Scalars& scal
   const auto alive = [&] {
     if (rank.heartbeat != nullptr) rank.heartbeat->move();
     const std::string reason = stop_reason ? stop_reason() : "";
-    require(reason.empty(), ErrorKind::stopped, "{} while models and data were fetched: the same command goes on",
-            reason);
+    require(reason.empty(), ErrorKind::stopped,
+            "{} while models and data were fetched: run the same command to continue", reason);
   };
   const auto need = [](const hub::Place& place, const std::string& name) {
-    require(place.why_not.empty(), ErrorKind::io, "no folder {} here{}", name, place.why_not);
+    require(place.why_not.empty(), ErrorKind::io, "no folder {} on this host{}", name, place.why_not);
   };
   together(scalars, [&] {
     const std::vector<std::string> missing = still_to_fetch(named);

@@ -1,5 +1,5 @@
 #pragma once
-// Models and data sets that a run names instead of a folder are fetched before the ranks read them.
+// Fetches the models and data sets that a run names (instead of giving a folder) before the ranks read them.
 
 #include <functional>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// Collective. One rank of each host fetches what is missing in its cache, the others wait for it with one line. Throws
-/// on all ranks where it cannot be had, or when the job is to stop: stop_reason says why, or nothing.
+/// Collective. One rank of each host fetches what is missing in its cache; the others log one line and wait. Throws on
+/// all ranks if it cannot be fetched, or if the job is asked to stop: stop_reason returns why, or "".
 void fetch_named(const hub::Named& named, const RankContext& rank, Scalars& scalars,
                  const std::function<std::string()>& stop_reason);
 

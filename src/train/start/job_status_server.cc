@@ -21,7 +21,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Whoever asks may sit on another host: where a batch system chose ours, or a launch elsewhere did.
+/// Whether the commands may come from another host: a batch system or a remote launch chose this one.
 bool asked_from_elsewhere(const std::optional<ControlPlace>& launch) {
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
     if (!variable(name).empty()) return true;
@@ -50,7 +50,7 @@ JobStatusServer::JobStatusServer(const Config& config, const Process& process,
     log::set_listener([this](std::string_view line) { status_server_->say(line); });
   } catch (const Error& e) {
     status_server_.reset();
-    log::warning("trireme status, stop and attach do not reach this job: {}", e.what());
+    log::warning("trireme status, stop and attach cannot reach this job: {}", e.what());
   }
 }
 
@@ -81,7 +81,7 @@ std::string JobStatusServer::status() const {
                         {"last_line", status_server_->last_line()}});
 }
 
-/// On the server's thread; the main one may wait for anything.
+/// Called on the server's thread; the main thread may be waiting.
 bool JobStatusServer::stop(const std::string& who, bool now) {
   if (!now) {
     const std::lock_guard lock(mutex_);
@@ -96,7 +96,7 @@ bool JobStatusServer::stop(const std::string& who, bool now) {
       .state = RunState::stopped,
       .code = exit_code(ErrorKind::stopped),
       .step = process_.heartbeat().state().step,
-      .message = fmt::format("ended at once by {} --now: what came after the last snapshot is lost", who),
+      .message = fmt::format("ended immediately by {} --now: the progress after the last snapshot is lost", who),
       .requeue = false};
   log::warning("{}; leaving with code {}", status.message, status.code);
   if (end_now_(status)) end(status);

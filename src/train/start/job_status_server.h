@@ -1,7 +1,7 @@
 #pragma once
-// Rank 0 as `trireme status`, `stop` and `attach` meet it (comm/control/status_server.h), and RUN/control.json, by
-// which they find it. Lines of the log that other ranks write are not among those that an attach follows: the launch,
-// where there is one, has them all and answers in its place.
+// How rank 0 answers `trireme status`, `stop` and `attach` (comm/status_server.h), and RUN/control.json, by which they
+// find it. An attach to rank 0 does not show log lines of other ranks; a launch, if there is one, has all lines and
+// answers instead of rank 0.
 
 #include <chrono>
 #include <functional>
@@ -20,18 +20,19 @@ namespace trireme {
 
 class JobStatusServer {
  public:
-  /// Where it cannot answer it gives a warning and none of the three commands reaches the job. end_now: writes into the
-  /// run folder that the run is ended at once; false: it is not this job's any more. leave: then ends all ranks.
-  /// Borrows process.
+  /// If it cannot listen, it gives a warning and none of the three commands reaches the job. end_now: writes into the
+  /// run folder that the run was ended immediately; false: the folder belongs to another job now. leave: then ends all
+  /// ranks. Borrows process.
   JobStatusServer(const Config& config, const Process& process, std::function<bool(const RunStatus&)> end_now,
                   std::function<void()> leave);
   JobStatusServer(const JobStatusServer&) = delete;
   JobStatusServer& operator=(const JobStatusServer&) = delete;
   ~JobStatusServer();
 
-  /// For a stop at the next step; nothing before somebody has asked.
+  /// Who requested a stop at the next step; nullopt without a request.
   std::optional<StopRequest> stop_request() const;
-  /// The last word to those who wait; RUN/control.json goes, unless a launch around this job still answers there.
+  /// The final answer to waiting commands. Removes RUN/control.json, unless a launch around this job still answers
+  /// there.
   void end(const RunStatus& status);
 
  private:
@@ -43,7 +44,7 @@ class JobStatusServer {
   const std::function<bool(const RunStatus&)> end_now_;
   const std::chrono::system_clock::time_point start_ = std::chrono::system_clock::now();
   bool has_launch_ = false;
-  mutable std::mutex mutex_;  ///< of stop_
+  mutable std::mutex mutex_;  ///< guards stop_
   std::optional<StopRequest> stop_;
   std::unique_ptr<StatusServer> status_server_;
 };

@@ -27,7 +27,7 @@ namespace {
 /// A snapshot on local disks as all ranks see it.
 struct Candidate {
   int64_t step = 0;
-  std::string hash, name;  ///< of the manifest; of the folder on each host
+  std::string hash, name;  ///< hash of the manifest; name of the folder on each host
   size_t shards = 0;
   std::vector<std::set<size_t>> seen;  ///< by rank
 
@@ -39,7 +39,7 @@ struct Candidate {
   bool is_everywhere() const {
     return std::ranges::all_of(seen, [&](const auto& own) { return own.size() == shards; });
   }
-  /// What the rank reads or copies: each shard is one rank's. Where all ranks see all of it they share it out.
+  /// The shards that the rank reads or copies: each shard goes to one of the ranks that see it.
   std::vector<size_t> part_of(size_t rank) const {
     std::vector<size_t> part;
     for (size_t shard = 0; shard < shards; ++shard) {
@@ -49,13 +49,13 @@ struct Candidate {
     }
     return part;
   }
-  /// A rank that has its manifest.
+  /// A rank that has the manifest.
   int witness() const {
     return static_cast<int>(std::ranges::find_if(seen, [](const auto& own) { return !own.empty(); }) - seen.begin());
   }
 };
 
-/// "STEP HASH NAME SHARDS n i j k", a line each.
+/// "STEP HASH NAME SHARDS n i j k", one line each.
 std::string describe(const std::vector<LocalStep>& steps) {
   std::string text;
   for (const LocalStep& step : steps) {
@@ -92,7 +92,7 @@ class BothSides {
 
   std::optional<ResumePlace> find() {
     candidates_ = merge(scalars_.gather(describe(own_)));
-    // Rank 0's view of the run folder is the one that counts.
+    // Rank 0's view of the run folder decides.
     std::string order;
     together(scalars_, [&] {
       if (scalars_.rank() == 0) order = order_of_trial();
@@ -121,7 +121,7 @@ class BothSides {
                                  [&](const Candidate& one) { return one.name == name && one.hash == hash; });
   }
 
-  /// "shared step-00000120 HASH" and "local NAME HASH", newest first; of one step the run folder's first.
+  /// "shared step-00000120 HASH" and "local NAME HASH", newest first; for equal steps the run folder's first.
   std::string order_of_trial() const {
     std::vector<std::pair<int64_t, std::string>> all;
     for (const int64_t step : steps_in_line(run_dir())) {
@@ -152,7 +152,7 @@ class BothSides {
     return scalars_.any(good);
   }
 
-  /// What this host's disk has of a step of the run folder.
+  /// The shards of a step of the run folder that this host's disk also has.
   std::string nearby(const std::string& name, const std::string& hash) const {
     for (const LocalStep& own : own_) {
       if (step_name(own.step) == name && hex64(own.hash) == hash) return own.path;
@@ -164,16 +164,16 @@ class BothSides {
     const size_t missing = one.shards - one.anywhere().size();
     if (missing > 0) {
       log::write_once(log::Level::warning,
-                      fmt::format("the snapshot of step {} on the local disks ({}) is not whole: {} of its {} are on "
-                                  "no host that takes part; it is not used",
+                      fmt::format("the snapshot of step {} on the local disks ({}) is incomplete and not used: {} of "
+                                  "its {} are on none of this job's hosts",
                                   one.step, path_of(one), missing, count_text(one.shards, "shard")));
       return {};
     }
     const bool direct = one.is_everywhere() && below_option();
     if (!direct && config_.evaluation.only) {
       log::info(
-          "the snapshot of step {} lies on the local disks only, and an evaluation alone writes nothing: an "
-          "older one is taken",
+          "the snapshot of step {} is only on the local disks, and an evaluation writes nothing: an older snapshot is "
+          "used",
           one.step);
       return {};
     }
@@ -183,7 +183,7 @@ class BothSides {
     return ResumePlace{run_dir() + "/" + step_name(one.step), nearby(step_name(one.step), one.hash)};
   }
 
-  /// Of a folder that the run leaves nothing can be copied later.
+  /// Whether checkpoint.local still names this folder: from a folder that the run leaves nothing can be copied later.
   bool below_option() const {
     return fs::path(note_.folder).parent_path() == fs::path(config_.checkpoint.local + "/").parent_path();
   }
@@ -206,7 +206,7 @@ class BothSides {
       if (scalars_.rank() == witness) text = read_text(path + "/manifest.json");
     });
     text = scalars_.broadcast(text, witness);
-    log::info("the snapshot of step {} is whole on the local disks and not in {}: it is copied first", one.step,
+    log::info("the snapshot of step {} is complete on the local disks but not in {}: it is copied first", one.step,
               run_dir());
     SharedCopies copies({.run_dir = run_dir(), .folder = note_.folder}, scalars_, nullptr, {});
     LocalSnapshot snapshot{
@@ -218,16 +218,17 @@ class BothSides {
 
   void require_none(int64_t shared) const {
     if (shared > 0)
-      throw CommonError(ErrorKind::data, fmt::format("{} holds {} and none of them is good, nor is one on the local "
-                                                     "disks; the warnings above say what is wrong with each",
-                                                     run_dir(), count_text(shared, "checkpoint")));
+      throw CommonError(
+          ErrorKind::data,
+          fmt::format(
+              "{} holds {}, but neither these nor any on the local disks can be used; the warnings above say why",
+              run_dir(), count_text(shared, "checkpoint")));
     if (note_.step < 0) return;
-    throw CommonError(
-        ErrorKind::data,
-        fmt::format("the snapshots of {} lie on local disks, in {}, the newest is of step {}, and none is whole on the "
-                    "hosts of this start: start on the hosts that have them, or anew with --checkpoint.resume none "
-                    "--run.overwrite",
-                    run_dir(), note_.folder, note_.step));
+    throw CommonError(ErrorKind::data,
+                      fmt::format("the snapshots of {} are on local disks, in {} (newest: step {}), but none is "
+                                  "complete on the hosts of this start: start on the hosts that have them, or start "
+                                  "from scratch with --checkpoint.resume none --run.overwrite",
+                                  run_dir(), note_.folder, note_.step));
   }
 
   const Config& config_;
@@ -257,7 +258,7 @@ std::optional<LocalNote> agree_on_local_note(const Config& config, Scalars& scal
   return note;
 }
 
-std::optional<ResumePlace> find_on_both_sides(const Config& config, const LocalNote& note, Scalars& scalars) {
+std::optional<ResumePlace> find_newest_complete(const Config& config, const LocalNote& note, Scalars& scalars) {
   return BothSides(config, note, scalars).find();
 }
 

@@ -50,12 +50,12 @@ void require_hosts(const Config& config, const MeshShape& mesh, const HostMap& h
     std::vector<size_t> counts;
     for (int host = 0; host < data.hosts(); ++host) counts.push_back(data.ranks_on(host).size());
     require(data.ranks_per_host() > 0, ErrorKind::config,
-            "comm.reduce is hosts, which needs as many data ranks on every host, and {} hosts have {} of the {} that "
-            "hold the same as rank {}; start as many ranks on every host, or set --comm.reduce flat",
+            "comm.reduce is hosts, which needs the same number of data ranks on every host, but {} hosts have {} of "
+            "the {} replicas of rank {}; start the same number of ranks on every host, or set --comm.reduce flat",
             data.hosts(), fmt::join(counts, ", "), data.ranks(), rank);
     require(config.optim.shard_group != ShardGroup::host || data.ranks_per_host() > 1, ErrorKind::config,
-            "optim.shard-group is host, and every host has one data rank, which has nobody to share with; start more "
-            "ranks per host, or set --optim.shard-group all");
+            "optim.shard-group is host, but every host has only one data rank; start more ranks per host, or set "
+            "--optim.shard-group all");
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The options of group optim as the optimizer takes them.
+// Translates the options of group optim to those of the optimizer.
 
 #include "config/config.h"
 #include "optim/optimizer.h"
@@ -8,10 +8,11 @@
 namespace trireme {
 
 RateSchedule schedule_of(const Config& config);
-/// Of a rank of the mesh. hosts: of all ranks. exchange_cores: where the exchange thread runs; empty: anywhere.
+/// The optimizer options of a rank of the mesh. hosts: of all ranks. exchange_cores: where the exchange thread runs;
+/// empty: anywhere.
 OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,
                                    std::vector<int> exchange_cores);
-/// Throws Error::config where comm.reduce or optim.shard-group cannot be had with data ranks on these hosts.
+/// Throws Error::config if comm.reduce or optim.shard-group is not possible with data ranks on these hosts.
 void require_hosts(const Config& config, const MeshShape& mesh, const HostMap& hosts);
 
 }  // namespace trireme

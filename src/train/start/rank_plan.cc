@@ -26,8 +26,8 @@ ModelShape shape_of(const RankPlan& plan, const Config& config, int rank) {
           .shares_rows = config.mesh.sequence};
 }
 
-/// Of the embedding's own sum of a tied matrix what steps leave without memory: at most every token of the data ranks
-/// has a row, and each row's ends share pages with others.
+/// The part of the embedding's sum of a tied matrix that steps never touch: each token of the data ranks touches at
+/// most one row, and the ends of a row share pages with its neighbours.
 size_t untouched_bytes(const RankPlan& plan) {
   constexpr int64_t kPage = 4096;
   const ParameterTable& table = *plan.table;
@@ -63,7 +63,7 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
   plan.shape = shape_of(plan, config, rank.rank);
   plan.exchange_cores = rank.exchange_cores;
   plan.optimizer = optimizer_options(config, plan.mesh, rank.rank, rank.hosts, rank.exchange_cores);
-  // Who only evaluates has neither gradients nor moments to share.
+  // An evaluation has neither gradients nor moments to share.
   const bool shares = plan.trains || config.optim.shard == ShardChoice::parameters;
   plan.kept = shares ? kept_states(*plan.table, *plan.optimizer, static_cast<int>(plan.mesh.data),
                                    place_of(plan.mesh, rank.rank).data)

@@ -27,8 +27,8 @@ constexpr int kMostLines = 64;
 
 namespace fs = std::filesystem;
 
-/// Ids of the model's vocabulary where no option says it: of the data or the tokenizer where they are here, else of the
-/// preset; 0: not known.
+/// Size of the model's vocabulary if no option sets it: that of the data or the tokenizer if they are here, else of the
+/// preset; 0: unknown.
 int64_t likely_vocabulary(const Config& config) {
   DataOptions data = config.data;
   const bool tokenizer =
@@ -40,7 +40,7 @@ int64_t likely_vocabulary(const Config& config) {
   return config.model.preset.empty() ? 0 : preset(config.model.preset).spec.vocabulary;
 }
 
-/// Nothing: not known here.
+/// Nullopt: unknown here.
 std::optional<Spec> model_of(const LoadedConfig& loaded) {
   const ModelOptions& model = loaded.config.model;
   if (!model.init.empty() && model.init != "scratch") {
@@ -52,7 +52,7 @@ std::optional<Spec> model_of(const LoadedConfig& loaded) {
   return spec_from_options(loaded, vocabulary);
 }
 
-/// The model as far as its layout depends on it; nothing where a folder that is not here says what it is.
+/// The model as far as its layout depends on it; nullopt if it is described by a folder that is not here.
 std::optional<Spec> shape_of(const LoadedConfig& loaded) {
   const std::string& init = loaded.config.model.init;
   if (!init.empty() && init != "scratch" && !fs::exists(init)) return {};
@@ -78,7 +78,7 @@ std::string held_by(const Layout& layout) {
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
 
-/// The ranks in order, as many on each host.
+/// The ranks in order, the same number on each host.
 HostMap even_hosts(int ranks, int hosts) {
   require(ranks % hosts == 0, ErrorKind::config, "--ranks {} cannot be spread evenly over --hosts {}", ranks, hosts);
   std::vector<int> host_of(static_cast<size_t>(ranks));
@@ -102,19 +102,19 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   require_hosts(config, mesh, host_map);
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks,
-                 config.batch.accumulation);  // refuses a step that cannot be interleaved
+                 config.batch.accumulation);  // throws for a step that cannot be interleaved
   const std::optional<Spec> spec = model_of(loaded);
   if (!spec)
     return fmt::format(
-        "# {}: data {} x tensor {} x pipeline {}. What each of them holds is not known, because the size of the "
-        "vocabulary is not: set model.vocabulary, model.preset, or a data.dir or model.init that is here.\n",
+        "# {}: data {} x tensor {} x pipeline {}. Cannot show what each rank holds, because the vocabulary size is "
+        "unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists here.\n",
         count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
   RunPlan plan;
   plan.loaded = loaded;
   plan.spec = with_rows_for(*spec, mesh.tensor);
   plan.mesh = mesh;
   const Backend backend = make_backend();
-  size_t holds = 41;  // columns, or as many as the longest needs
+  size_t holds = 41;  // columns, more if the longest text needs them
   for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
       "# {}: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"

@@ -1,6 +1,6 @@
 #pragma once
 // What a job trains, from its start to its end. A fine-tuning task is one file with a class like train/pretraining.cc
-// or train/glue/finetune.cc; the file of its command in src/cli reads its options, one line of cli/commands.cc lists
+// or train/glue/finetune.cc; its command's file in src/cli reads the options, and one line of cli/commands.cc registers
 // it.
 
 #include <functional>
@@ -14,11 +14,11 @@
 
 namespace trireme {
 
-/// Ranks that have proved to be one job, as a recipe meets them.
+/// The ranks of one job, after they have proved to belong together.
 struct TrainingJob {
   const RankContext& rank;
   Scalars& scalars;
-  MeshShape mesh;  ///< with every axis filled in
+  MeshShape mesh;  ///< every axis is resolved
   const CorePlan& cores;
   const Backend& backend;
   std::function<std::string()> stop_reason;
@@ -26,38 +26,38 @@ struct TrainingJob {
   PlannedRank planned() const { return trireme::planned(rank, cores.exchange_cores); }
 };
 
-/// What differs in what a start proves and says.
+/// What a recipe changes in the checks and messages of a start.
 struct StartWords {
-  std::string proof;                        ///< what ranks must have in common beside their configuration
-  const char* folder_option = "--run.dir";  ///< what names the run folder
-  /// What to do where training cannot start from a snapshot.
+  std::string proof;                        ///< must be equal on all ranks, beside the configuration
+  const char* folder_option = "--run.dir";  ///< the option that names the run folder
+  /// The advice if training cannot start from a snapshot.
   const char* other_snapshot = "name an earlier one with --checkpoint.resume (`trireme checkpoint list` shows them)";
 };
 
-/// A task and what comes before and after its loop, in the order in which train/start/start.cc asks for it. Calls are
-/// collective where they have the job or a Scalars, else any rank may throw alone.
+/// A task and what comes before and after its loop, in the order in which train/start/start.cc calls it. Functions that
+/// take the job or a Scalars are collective; in the others a single rank may throw.
 class Recipe : public Task {
  public:
-  /// As it is known before the ranks meet.
+  /// The configuration before the ranks have connected.
   virtual const Config& config() const = 0;
   virtual StartWords words() const { return {}; }
-  /// At the run folder, before it belongs to this job. Changes nothing that another run has.
+  /// Looks at the run folder before this job locks it. Does not change files of another run.
   virtual void look(Scalars&) {}
-  /// Of the options, before anything is opened.
+  /// Checks the options before anything is opened.
   virtual void check() {}
-  /// What the run resumes.
+  /// Finds the snapshot to resume.
   virtual ResumePlace find_start(const TrainingJob& job) = 0;
-  /// What is named instead of a folder and has to be fetched. is_new: nothing is resumed.
+  /// The models and data sets to fetch, named instead of a folder. is_new: nothing is resumed.
   virtual hub::Named needs(bool is_new) const = 0;
-  /// Opens model and data and resolves the plan, all but its memory; it lives as long as the recipe.
+  /// Opens model and data and resolves the plan, except its memory; the plan lives as long as the recipe.
   virtual RunPlan& open(const ResumePlace& place, const TrainingJob& job) = 0;
-  /// Every rank has read the same.
+  /// Checks that every rank has read the same.
   virtual void prove_data(const TrainingJob& job) = 0;
-  /// Of a run that resumes nothing.
+  /// Loads the weights of a run that resumes nothing.
   virtual void make_weights(Run& run) = 0;
-  /// The weights are there. From here on the loop may ask for batches.
+  /// The weights are loaded. From now on the loop may ask for batches.
   virtual void begin(Work& work) = 0;
-  /// Does the work. False: a stop was asked for.
+  /// Does the work. False: a stop was requested.
   virtual bool work(Work& work, const TrainingJob& job);
 };
 

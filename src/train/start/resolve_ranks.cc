@@ -23,8 +23,8 @@ MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& sour
   MeshShape mesh = resolve_mesh({options.data, options.tensor, options.pipeline}, ranks, source);
   mesh.chunks = options.chunks;
   require(!options.sequence || mesh.tensor > 1, ErrorKind::config,
-          "mesh.sequence shares rows among the ranks that split a layer, but mesh.tensor is 1, so none does; set "
-          "--mesh.tensor 2 or more, or --mesh.sequence false");
+          "mesh.sequence splits rows among tensor ranks, but mesh.tensor is 1; set --mesh.tensor to at least 2, or "
+          "--mesh.sequence false");
   std::istringstream words(options.stages);
   for (std::string word; std::getline(words, word, ',');) {
     const Value value = resolve_plain(word);
@@ -45,7 +45,7 @@ void resolve_for_ranks(LoadedConfig& loaded, int ranks) {
   const std::string product = fmt::format("{}, {} x {}", loaded.where("batch.per-rank"), batch.per_rank,
                                           count_text(shape.data, "data-parallel rank"));
   settle(loaded, "batch.global", batch.global, plan.global, product);
-  if (batch.per_rank > 0) {  // said by global now
+  if (batch.per_rank > 0) {  // batch.global has replaced it
     batch.per_rank = 0;
     loaded.origins.erase("batch.per-rank");
   }

@@ -27,35 +27,35 @@
 namespace trireme {
 namespace {
 
-/// One thing that a start has different from its checkpoint.
+/// A difference between a start and its checkpoint.
 struct Difference {
   std::string what, then, now;
-  const char* allow;  ///< the flag that accepts it; nullptr: a run cannot go on with it
+  const char* allow;  ///< the flag that accepts it; nullptr: the run cannot be resumed
   bool allowed = false;
 };
 
 using Differences = std::vector<Difference>;
 
-/// "batch.per-rank (intel.yaml:12)": a dialect's user knows the option by the place that set it.
+/// "batch.per-rank (intel.yaml:12)": a dialect's user knows the option by where it was set.
 std::string option_of(const LoadedConfig& loaded, const char* name) {
   return loaded.dialect != "native" && loaded.given(name) ? loaded.where(name) : name;
 }
 
 bool names_a_model(const std::string& init) { return !init.empty() && init != "scratch"; }
 
-/// Nothing where the model is gone, which a resume can do without.
+/// Nullopt if the model is gone: a resume does not need it.
 std::optional<Spec> spec_of_named_model(const std::string& init) {
   const bool here =
       hub::still_to_fetch({.model = init}).empty() && std::filesystem::exists(hub::place_of_model(init).path);
   if (here) return open_model(init).spec;
-  log::write_once(log::Level::warning, fmt::format("model.init is {}, which is not there: the model is not compared "
-                                                   "with it, the weights are those of the checkpoint",
+  log::write_once(log::Level::warning, fmt::format("model.init is {}, which does not exist: cannot compare the model "
+                                                   "with it; the weights come from the checkpoint",
                                                    init));
   return {};
 }
 
-/// The checkpoint's model with everything that this start says about it: a preset, a folder other than the one that the
-/// run began with, single options.
+/// The checkpoint's model with everything that this start's options change: a preset, another folder than that of the
+/// run's first start, single options.
 Spec wanted_model(const Setup& setup, const Config& then) {
   const Spec& found = setup.resume->facts.spec;
   const ModelOptions& m = setup.config().model;
@@ -95,7 +95,7 @@ void compare_biases(const Setup& setup, const Biases& found, const Biases& wante
   }
 }
 
-/// The option that a field of the model comes from, or the field's own name where there is none.
+/// The option that sets a field of the model, or the field's name if there is none.
 std::string option_of_field(const LoadedConfig& loaded, const std::string& field) {
   if (field == "rotary_dims") return option_of(loaded, "model.rotary-fraction");
   std::string name = field;
@@ -111,7 +111,7 @@ void compare_models(const Setup& setup, const Config& then, Differences& out) {
   for (auto& [field, before, now] : spec_differences(found, wanted)) {
     if (field.ends_with("_bias")) continue;
     if (field == "rotary_dims") {
-      if (!same_head_width) continue;  // it follows
+      if (!same_head_width) continue;  // follows from the head width
       before += fmt::format(" of {} values", found.head_dim());
       now += fmt::format(" of {} values", wanted.head_dim());
     }
@@ -120,7 +120,7 @@ void compare_models(const Setup& setup, const Config& then, Differences& out) {
   const ModelOptions& m = setup.config().model;
   compare_biases(setup, found.biases, wanted.biases, out);
   if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
-    log::info("model.init is {} now and was \"{}\": without effect, the weights are those of the checkpoint", m.init,
+    log::info("model.init is {} now and was \"{}\": ignored, the weights come from the checkpoint", m.init,
               then.model.init);
 }
 
@@ -146,7 +146,7 @@ void compare_batches(const Setup& setup, const Config& then, Differences& out) {
       out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now),
                      "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
   };
-  // On another number of ranks another batch.per-rank may be the same batch.
+  // With another number of ranks another batch.per-rank may give the same global batch.
   if (then.batch.global != setup.batch.global && then.batch.per_rank > 0 && setup.config().batch.per_rank > 0)
     compare("batch.per-rank", then.batch.per_rank, setup.config().batch.per_rank);
   const int64_t sequence = then.batch.sequence > 0 ? then.batch.sequence : setup.resume->facts.spec.context;
@@ -159,7 +159,7 @@ std::string describe(const std::vector<DataFileFact>& files, size_t i) {
   return fmt::format("{} ({} bytes, XXH3 {})", files[i].path, files[i].bytes, files[i].hash);
 }
 
-/// Files may move; their bytes may not change.
+/// Files may move, but their bytes must not change.
 void compare_data(const Setup& setup, const Config& then, Differences& out) {
   const auto& before = setup.resume->facts.data_files;
   const auto& now = setup.data_files;
@@ -167,7 +167,7 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
   constexpr const char* kFlag = "checkpoint.allow-other-data";
   const bool known = setup.resume->origin == CheckpointOrigin::trireme;
   if (!known)
-    log::info("{} does not say which data it was trained on: sample {} of data.train comes next", setup.resume->path,
+    log::info("{} does not record its training data: the next sample is number {} of data.train", setup.resume->path,
               setup.resume->facts.progress.samples);
   for (size_t i = 0; known && i < std::max(before.size(), now.size()); ++i) {
     const bool same =
@@ -199,15 +199,15 @@ std::string table(const Differences& differences) {
     now = std::max(now, d.now.size());
   }
   lines.push_back(
-      fmt::format("  {:<{}}  {:<{}}  {:<{}}  to go on all the same", "", what, "in the checkpoint", then, "now", now));
+      fmt::format("  {:<{}}  {:<{}}  {:<{}}  to resume anyway", "", what, "in the checkpoint", then, "now", now));
   for (const Difference& d : differences) {
-    const std::string fix = d.allow ? fmt::format("--{}", d.allow) : "not possible: another model";
+    const std::string fix = d.allow ? fmt::format("--{}", d.allow) : "impossible: another model";
     lines.push_back(fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", d.what, what, d.then, then, d.now, now, fix));
   }
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-/// Rank 0: the folder to go on from. Deletes the steps of a folder that is to be overwritten.
+/// Rank 0: the folder to resume from. Deletes the steps of a folder that is to be overwritten.
 std::string look_for_resume(const Config& config, const std::optional<LocalNote>& note) {
   if (config.checkpoint.resume == "auto") {
     const auto folder = find_resumable(config.run.dir);
@@ -216,8 +216,8 @@ std::string look_for_resume(const Config& config, const std::optional<LocalNote>
   if (config.checkpoint.resume != "none") return open_checkpoint(config.checkpoint.resume).path;
   const std::vector<int64_t> steps = list_steps(config.run.dir);
   require((steps.empty() && (!note || note->step < 0)) || config.run.overwrite, ErrorKind::config,
-          "{} already holds checkpoints; to go on from them leave checkpoint.resume at auto, to delete them and "
-          "start anew add --run.overwrite",
+          "{} already holds checkpoints; to resume from them leave checkpoint.resume at auto, to delete them and start "
+          "from scratch add --run.overwrite",
           config.run.dir);
   for (const int64_t step : steps) remove_folder(config.run.dir, step_name(step));
   forget_steps(config.run.dir);
@@ -230,7 +230,7 @@ ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars) {
   const Config& config = loaded.config;
   const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
   if (note && config.checkpoint.resume == "auto") {
-    if (const auto found = find_on_both_sides(config, *note, scalars)) return *found;
+    if (const auto found = find_newest_complete(config, *note, scalars)) return *found;
   }
   std::string found;
   together(scalars, [&] {
@@ -265,8 +265,8 @@ void check_resume(const Setup& setup) {
   }
   std::erase_if(differences, [](const Difference& d) { return d.allowed; });
   require(differences.empty(), ErrorKind::config,
-          "{} belongs to another training than this start asks for:\n{}\nask for the same, or start a new run in "
-          "another run.dir",
+          "{} belongs to a different training than this start asks for:\n{}\nuse the same settings, or start a new run "
+          "in another run.dir",
           setup.resume->path, table(differences));
 }
 

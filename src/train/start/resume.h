@@ -1,5 +1,5 @@
 #pragma once
-// Going on with a run: from which checkpoint, and whether this start asks for the same training.
+// Resuming a run: which checkpoint, and whether this start asks for the same training.
 
 #include <string>
 
@@ -10,11 +10,11 @@ namespace trireme {
 /// Collective. Throws CommonError.
 ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars);
 
-/// The configuration that the checkpoint was written under.
+/// The configuration with which the checkpoint was written.
 Config resumed_config(const CheckpointFolder& folder);
 
-/// Compares a set-up with the checkpoint that it resumes: model, tokenizer, batch, data, seed. Throws Error::config
-/// with a table of what differs and the flag that allows it; what is allowed is told in warnings.
+/// Compares a setup with the checkpoint that it resumes: model, tokenizer, batch, data, seed. Throws Error::config with
+/// a table of the differences and the flag that allows each; allowed differences give warnings.
 void check_resume(const Setup& setup);
 
 }  // namespace trireme

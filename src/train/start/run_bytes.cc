@@ -24,7 +24,7 @@ int64_t snapshot_file_bytes(const LoadedConfig& loaded) {
     const std::vector<Layout> whole = {layout_of(spec, {.data = 1}, 0)};
     return static_cast<int64_t>(CheckpointWriter::snapshot_bytes(ParameterTable(spec), whole, 0, true));
   } catch (const Error&) {
-    return 0;  // training says what is wrong with it
+    return 0;  // training will report the error
   }
 }
 

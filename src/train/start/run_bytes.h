@@ -1,5 +1,5 @@
 #pragma once
-// How much room a run needs, told before any rank has started.
+// How much disk space a run needs, known before any rank has started.
 
 #include <cstdint>
 
@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Bytes of one snapshot in the run folder; 0: not known (a model that must be fetched first, data that tell no
-/// vocabulary) or none is written.
+/// Bytes of one snapshot in the run folder; 0: unknown (a model that must be fetched first, data without a known
+/// vocabulary) or no snapshot is written.
 int64_t snapshot_file_bytes(const LoadedConfig& loaded);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kKilled = 137;  // what shells say of SIGKILL
+constexpr int kKilled = 137;  // exit code of shells for SIGKILL
 
 }  // namespace
 
@@ -30,19 +30,18 @@ RunClaim::RunClaim(const Config& config, const Process& process, PeerWatch& peer
         of_this_rank({.state = RunState::killed, .code = code, .step = -1, .message = std::move(message)}));
   };
   guard_.emplace(
-      dir_,
-      RunGuard::Texts{
-          .running = status_text(running),
-          .killed = killed(kKilled,
-                           "ended without a word, as by kill -9 or for want of memory; start again to go on "
-                           "from the last checkpoint"),
-          .stopping = killed(exit_code(ErrorKind::stopped),
-                             "a stop was asked for, and the process was ended before it had saved; start again to go "
-                             "on from the last checkpoint")});
+      dir_, RunGuard::Texts{
+                .running = status_text(running),
+                .killed = killed(
+                    kKilled,
+                    "died without a status (kill -9, out of memory?); start again to resume from the last checkpoint"),
+                .stopping = killed(exit_code(ErrorKind::stopped),
+                                   "a stop was requested, but the process was killed before it had saved; start again "
+                                   "to resume from the last checkpoint")});
   status_server_.emplace(
       config, process, [this](const RunStatus& status) { return end_now(status); },
       [&process, &peers] {
-        peers.dismiss();  // to leave at once is no loss of a rank
+        peers.dismiss();  // to leave immediately is not a loss of a rank
         process.abort(exit_code(ErrorKind::stopped));
       });
 }
@@ -63,7 +62,7 @@ bool RunClaim::end(RunStatus status) {
   try {
     check();
   } catch (const Error&) {
-    return false;  // what the folder says is its new owner's business
+    return false;  // the folder's status belongs to its new owner
   }
   try {
     if (restores)
@@ -76,12 +75,12 @@ bool RunClaim::end(RunStatus status) {
     if (status_server_) status_server_->end(status);
     return !restores;
   } catch (const std::exception& e) {
-    log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code
+    log::warning("{}", e.what());  // must hide neither why the run ends nor its exit code
     return false;
   }
 }
 
-/// Beside the main thread, which may hang.
+/// Called on another thread than the main one, which may hang.
 bool RunClaim::end_now(const RunStatus& status) const {
   try {
     check();
@@ -93,14 +92,14 @@ bool RunClaim::end_now(const RunStatus& status) const {
   }
 }
 
-/// Nothing where the last run was killed: then a failure is news.
+/// Nullopt if the last run was killed: then a failure must be recorded.
 std::optional<RunClaim::Before> RunClaim::ended_run(const std::string& run_dir) {
   try {
     const std::string path = status_path(run_dir);
     if (!std::filesystem::exists(path) || read_status(run_dir).state == RunState::running) return {};
     return Before{read_text(path, kMostStatusBytes), std::filesystem::last_write_time(path)};
   } catch (const std::exception&) {
-    return {};  // no status that anybody could read
+    return {};  // the status cannot be parsed
   }
 }
 
@@ -110,7 +109,7 @@ RunStatus RunClaim::of_this_rank(RunStatus status) const {
   return status;
 }
 
-/// With its time, by which launchers tell an old status from one of their own job.
+/// With its time, by which launchers distinguish an old status from one of their own job.
 void RunClaim::restore() const {
   const std::string path = status_path(dir_);
   write_text(path, before_->text);

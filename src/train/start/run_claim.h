@@ -1,6 +1,6 @@
 #pragma once
-// This rank's claim on the run folder: its lock, what RUN/status.json says of the run
-// (checkpoint/run_folder/run_status.h), and where it answers meanwhile (train/start/job_status_server.h).
+// This rank's claim on the run folder: its lock, RUN/status.json (checkpoint/run_status.h), and the server that answers
+// during the run (train/job_status_server.h).
 
 #include <filesystem>
 #include <optional>
@@ -19,22 +19,22 @@ namespace trireme {
 
 class RunClaim {
  public:
-  /// Rank 0 takes the lock, writes that the run goes on and where its control channel is, and answers from now on.
+  /// Rank 0 takes the lock, writes that the run is running and where its control channel is, and answers from now on.
   /// Borrows process and peers. Throws Error::locked, Error::io.
   RunClaim(const Config& config, const Process& process, PeerWatch& peers);
-  /// Throws Error::locked when another job took the folder over meanwhile.
+  /// Throws Error::locked if another job has taken over the folder.
   void check() const;
-  /// One that came by other means than a signal; nothing before, and on ranks other than 0.
+  /// A stop request that did not come as a signal; nullopt if there is none, and on other ranks than 0.
   std::optional<StopRequest> stop_request() const;
-  /// The start succeeded: from here on the run is another one than the folder told of before.
+  /// The start succeeded: from now on the folder's status is that of this run, not of an earlier one.
   void begin() { before_.reset(); }
-  /// The run ends on this rank. A start that fails before begin() leaves what the folder tells of an ended run. A
-  /// status that cannot be written gives a warning; none is written into a folder that another job has taken over.
-  /// Whether the folder tells the status.
+  /// The run ends on this rank. A start that fails before begin() keeps the folder's status of an ended run. A status
+  /// that cannot be written gives a warning; none is written into a folder that another job has taken over. Returns
+  /// whether the folder has the status.
   bool end(RunStatus status);
 
  private:
-  /// What a file said, and when it was written.
+  /// The content of a file, and when it was written.
   struct Before {
     std::string text;
     std::filesystem::file_time_type time;

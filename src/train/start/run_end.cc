@@ -19,8 +19,8 @@ RunStatus status_of(const Error& error) {
           .message = error.what()};
 }
 
-/// Starters take seconds and many words over a code that is not 0; a launch knows from the run folder how its ranks
-/// ended. told: this rank has written what it had to write there.
+/// mpirun and srun take seconds and print many lines for a code other than 0; a launch reads from the run folder how
+/// its ranks ended. told: this rank has written its status there.
 int code_for_starter(bool told) {
   const bool launch_reads = std::getenv(kLaunchPlaceVariable) != nullptr;
   return told && launch_reads ? 0 : exit_code(ErrorKind::stopped);
@@ -47,7 +47,7 @@ int run_to_end(std::optional<RunClaim>& claim, const Process& process, const Pee
     if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
     if (claim) claim->end(status_of(e));
     throw;
-  } catch (const std::exception& e) {  // out of memory, or a fault of ours: the folder says that the run has ended
+  } catch (const std::exception& e) {  // out of memory or a bug: the folder must record that the run has ended
     if (claim) claim->end(status_of(Error(ErrorKind::io, e.what())));
     throw;
   }

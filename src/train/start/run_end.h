@@ -1,5 +1,5 @@
 #pragma once
-// How a run ends: what its folder says of it (RUN/status.json), and this process' exit code.
+// How a run ends: RUN/status.json in its folder, and this process' exit code.
 
 #include <cstdint>
 #include <functional>
@@ -16,10 +16,10 @@ struct RunEnd {
   int64_t step = 0;
 };
 
-/// Runs `work`, which may fill `claim`, and writes into the folder how it ended: rank 0 what all ranks came to, any
-/// rank what it alone met with. A failure of communication waits for what the peers' watch finds out. Returns the exit
-/// code, 0 for a stop that the folder tells to a launch around this job; throws what work() throws unless that is a
-/// stop on which all ranks agreed.
+/// Runs `work`, which may fill `claim`, and writes into the folder how it ended: rank 0 writes the common result, any
+/// rank an error of its own. After a failure of communication it waits for the peer watch to find the cause. Returns
+/// the exit code (0 for a stop if a launch around this job reads it from the folder); throws what work() throws, except
+/// a stop on which all ranks agreed.
 int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,
                const std::function<RunEnd()>& work);
 

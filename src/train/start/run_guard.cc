@@ -20,8 +20,8 @@ namespace {
 
 constexpr char kEnded = 'e';
 
-/// What the guard needs, laid out before it is made: beside it threads may have held any lock of the C library, so that
-/// it makes system calls only.
+/// What the guard needs, prepared before the fork: other threads may hold any lock of the C library at the fork, so the
+/// guard makes system calls only.
 struct WatchedJob {
   int pipe;
   const char *reserve, *status;
@@ -54,15 +54,15 @@ bool write_reserve(const WatchedJob& job, const std::string& text) {
   return written;
 }
 
-/// Another rank may write at the same time, and its word counts: both files change places at once, and back again where
-/// the one that was replaced is not the expected one.
+/// Another rank may write at the same time, and its status takes precedence: swaps both files atomically, and swaps
+/// them back if the replaced one is not the expected one.
 void tell_end(const WatchedJob& job, const std::string& text, char* buffer) {
   if (!holds(job.status, job.running, buffer) || !write_reserve(job, text)) return;
   const auto exchange = [&](long flags) {
     return call(SYS_renameat2, AT_FDCWD, address(job.reserve), AT_FDCWD, address(job.status), flags) == 0;
   };
   if (!exchange(RENAME_EXCHANGE)) {
-    exchange(0);  // network file systems cannot
+    exchange(0);  // network file systems cannot swap
     return;
   }
   if (!holds(job.reserve, job.running, buffer)) exchange(RENAME_EXCHANGE);
@@ -95,7 +95,7 @@ void close_all_but(int kept) {
   while (true) call(SYS_exit_group, 0);
 }
 
-/// Of exactly the bytes that the reserve has: blanks behind JSON are white space.
+/// Pads the JSON with spaces to exactly the size of the reserve.
 std::string padded(std::string text) {
   text.resize(kMostStatusBytes, ' ');
   return text;
@@ -113,7 +113,7 @@ RunGuard::RunGuard(const std::string& run_dir, Texts texts) {
                        std::move(texts.running),
                        padded(std::move(texts.killed)),
                        padded(std::move(texts.stopping))};
-  // fork() without its handlers: MPI warns in its own, and nothing here needs any. Signals are for the rank alone.
+  // fork() without its handlers: MPI's handler warns, and none is needed here. Signals go to the rank only.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

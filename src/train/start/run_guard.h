@@ -1,8 +1,8 @@
 #pragma once
 // A small process beside rank 0 that outlives it for a moment: a rank that is killed (kill -9, out of memory, the
-// second Ctrl-C of mpirun) cannot say in RUN/status.json how it ended, so this one does. It is in a session of its own,
-// holds no file and no lock of the run, and ends with its rank. What ends a whole host or a whole control group, as
-// Slurm does, ends it as well.
+// second Ctrl-C of mpirun) cannot write into RUN/status.json how it ended, so this process does. It is in a separate
+// session, holds no file and no lock of the run, and ends with its rank. It does not survive the end of its host or
+// control group (as by Slurm).
 
 #include <string>
 
@@ -11,16 +11,16 @@ namespace trireme {
 class RunGuard {
  public:
   struct Texts {
-    std::string running;   ///< what status.json has now; another text there is never replaced
-    std::string killed;    ///< what it gets when this process ends without dismiss()
+    std::string running;   ///< content of status.json now; any other content is never replaced
+    std::string killed;    ///< its new content when this process ends without dismiss()
     std::string stopping;  ///< the same after stop::requested()
   };
-  /// Where the process cannot be made there is no guard, which costs nothing but the truth of that file.
+  /// If the process cannot be created there is no guard; only the status of a killed run is then missing.
   RunGuard(const std::string& run_dir, Texts texts);
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;
   ~RunGuard();
-  /// The end was told: the guard ends now and writes nothing.
+  /// The end was recorded: the guard exits now and writes nothing.
   void dismiss();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What pre-training and fine-tuning have in common, decided before anything large is allocated. Every rank decides
-// alike.
+// The common plan of pre-training and fine-tuning, made before anything large is allocated. All ranks make the same
+// plan.
 
 #include <optional>
 #include <string>
@@ -12,17 +12,17 @@
 
 namespace trireme {
 
-/// Where a start finds what it resumes.
+/// Where a start finds the snapshot that it resumes.
 struct ResumePlace {
   std::string path;    ///< step folder; empty: a new run
   std::string nearby;  ///< CheckpointFolder::nearby
 };
 
 struct RunPlan : RankPlan {
-  LoadedConfig loaded;                     ///< with batch.global as it is in force
-  std::optional<CheckpointFolder> resume;  ///< the run goes on from here
-  std::string tokenizer_json;              ///< empty: none known
-  std::string generation;                  ///< what the model's first folder says of writing text; empty: nothing
+  LoadedConfig loaded;                     ///< batch.global is resolved
+  std::optional<CheckpointFolder> resume;  ///< the run resumes from here
+  std::string tokenizer_json;              ///< empty: unknown
+  std::string generation;                  ///< generation settings of the model's first folder; empty: none
   std::vector<DataFileFact> data_files;
 
   bool warms_from_zero = false;  ///< the first step's rate is 0

@@ -32,12 +32,12 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
   setup.init = open_model(init);
   require(setup.init->spec.has_decoder(), ErrorKind::config,
-          "model.init: {} is a classifier, which predicts no tokens; `trireme glue` fine-tunes those", init);
+          "model.init: {} is a classifier, which does not predict tokens; use `trireme glue` to fine-tune it", init);
   return with_given_options(setup.init->spec, setup.loaded);
 }
 
 BatchShape resolve_batch(Setup& setup, int rank) {
-  // With batch.per-rank a run keeps the global batch that it was started with; another one asks for another batch.
+  // With batch.per-rank a run keeps its first global batch; another value asks for another batch.
   int64_t started = 0;
   if (setup.resume) {
     const BatchOptions then = resumed_config(*setup.resume).batch;
@@ -48,7 +48,7 @@ BatchShape resolve_batch(Setup& setup, int rank) {
   int64_t sequence = setup.config().batch.sequence;
   if (sequence == 0) sequence = setup.spec.context;
   require(sequence <= setup.spec.context, ErrorKind::config,
-          "batch.sequence is {}, the model knows {} positions; lower it or raise model.context", sequence,
+          "batch.sequence is {}, but the model has only {} positions; lower it or raise model.context", sequence,
           setup.spec.context);
   return {.global = plan.global,
           .micro_batches = plan.accumulation,
@@ -57,23 +57,23 @@ BatchShape resolve_batch(Setup& setup, int rank) {
           .rank = place_of(setup.mesh, rank).data};
 }
 
-/// To read all of a large file takes longer than a batch system waits.
+/// Reading all of a large file takes longer than a batch system waits.
 void check_stop() {
   require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
 }
 
-/// Options about masks are for models that have one.
+/// Refuses options about masks for models without masks.
 void check_masking(const Setup& setup) {
   if (setup.spec.head == HeadKind::masked_language_model) {
     require(!setup.config().data.mask_end_of_text, ErrorKind::config,
-            "{} is given, but a masked language model predicts no next token; remove it",
+            "{} is set, but a masked language model does not predict the next token; remove it",
             setup.loaded.where("data.mask-end-of-text"));
     return;
   }
   for (const char* option : {"data.mask-rate", "data.whole-words"})
     require(!is_set(setup.loaded, option), ErrorKind::config,
-            "{} is given, but the model predicts the next token and hides none; remove it, or choose a masked "
-            "language model (--model.preset bert-base)",
+            "{} is set, but the model predicts the next token and masks none; remove it, or choose a masked language "
+            "model (--model.preset bert-base)",
             setup.loaded.where(option));
 }
 
@@ -92,13 +92,13 @@ void open_data(Setup& setup) {
       setup.data_files.push_back({file.path, file.bytes, hex64(file.hash)});
   }
   if (!setup.test) return;
-  for (const SourceFile& file : setup.test->files(check_stop)) {  // those of a split are there already
+  for (const SourceFile& file : setup.test->files(check_stop)) {  // those of a split are already in the list
     const DataFileFact fact{file.path, file.bytes, hex64(file.hash)};
     if (std::ranges::find(setup.data_files, fact) == setup.data_files.end()) setup.data_files.push_back(fact);
   }
 }
 
-/// Also those that are made from the others: every host may have them in a folder of its own.
+/// Also the files made from others: every host may have them in its own folder.
 std::vector<std::string> index_files(const Setup& setup) {
   std::vector<std::string> files;
   for (const FileSource* source : {setup.train.get(), setup.validation.get(), setup.test.get()}) {
@@ -108,7 +108,7 @@ std::vector<std::string> index_files(const Setup& setup) {
   return files;
 }
 
-/// What the run goes on from; of a checkpoint without the optimizer's state only the weights can be taken.
+/// The checkpoint that the run resumes; from one without the optimizer state only the weights are taken.
 void open_resume(Setup& setup, const ResumePlace& place) {
   CheckpointFolder folder = open_checkpoint(place.path);
   folder.nearby = place.nearby;
@@ -119,13 +119,13 @@ void open_resume(Setup& setup, const ResumePlace& place) {
   }
   log::write_once(
       log::Level::warning,
-      fmt::format("{} holds weights and no optimizer state (zero_pp_rank_*, or in its mp_rank files), so only the "
-                  "weights are taken: the run begins at step 0, with moments of zero; its own {} do not count",
+      fmt::format("{} holds weights but no optimizer state (zero_pp_rank_*, or in its mp_rank files), so only the "
+                  "weights are loaded: the run starts at step 0 with zero moments; the checkpoint's {} are not counted",
                   folder.path, count_text(folder.facts.progress.step, "step")));
   setup.init = open_model(folder.path);
 }
 
-/// Of a run that is resumed one that is named and gone is that of its snapshot.
+/// A resumed run uses the tokenizer of its snapshot if the named one is gone.
 std::string tokenizer_of_data(const Setup& setup) {
   const DataOptions& data = setup.config().data;
   if (!setup.resume || data.tokenizer.empty()) return find_tokenizer(data);
@@ -134,23 +134,22 @@ std::string tokenizer_of_data(const Setup& setup) {
   } catch (const Error& e) {
     const std::string& own = setup.resume->facts.tokenizer_json;
     if (e.kind() != ErrorKind::io || own.empty()) throw;
-    log::write_once(log::Level::info, fmt::format("data.tokenizer is {}, which cannot be read; the tokenizer of {} is "
-                                                  "used",
+    log::write_once(log::Level::info, fmt::format("cannot read data.tokenizer {}; using the tokenizer of {}",
                                                   data.tokenizer, setup.resume->path));
     return own;
   }
 }
 
-/// What the model's first folder says of writing text, where the data has its tokens.
+/// The generation settings of the model's first folder, if the data has its tokens.
 void take_generation(Setup& setup, const std::string& data_tokenizer, int rank) {
   if (setup.resume) setup.generation = setup.resume->facts.generation;
   if (!setup.init || setup.resume) return;
-  const std::string others = other_meanings(data_tokenizer, setup.init->tokenizer_json);
-  if (others.empty()) setup.generation = setup.init->generation;  // else its ids are other tokens
+  const std::string others = describe_id_differences(data_tokenizer, setup.init->tokenizer_json);
+  if (others.empty()) setup.generation = setup.init->generation;  // otherwise its ids mean other tokens
   if (!others.empty() && rank == 0)
     log::warning(
-        "the data has another tokenizer than {}: {}, so the model starts from what it has learned of other text; "
-        "`trireme prepare --tokenizer {}` makes data in its own",
+        "the data has another tokenizer than {}: {}, so the model's embeddings belong to other tokens; `trireme "
+        "prepare --tokenizer {}` prepares the data with the model's tokenizer",
         setup.init->path, others, setup.config().model.init);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What is decided before anything is allocated: the model, the data, the batch, where the run goes on. Every rank
-// decides alike from the same files; rank 0's view of the run folder is the one that counts.
+// What is decided before anything is allocated: the model, the data, the batch, where the run resumes. Every rank
+// decides the same from the same files; rank 0's view of the run folder decides.
 
 #include <memory>
 #include <optional>
@@ -22,14 +22,14 @@ struct Setup : RunPlan {
   std::unique_ptr<FileSource> train, validation, test;
 };
 
-/// Throws Error::config where the options do not fit together, else tells the notes of the configuration.
+/// Throws Error::config if the options contradict each other; otherwise logs the notes of the configuration.
 void check_options(const LoadedConfig& loaded);
 
-/// Fills in what follows from setup.loaded and setup.mesh, all but the memory. Not collective. Throws Error::config,
+/// Fills in what follows from setup.loaded and setup.mesh, except the memory. Not collective. Throws Error::config,
 /// Error::data, Error::io with the numbers and the fix.
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank);
 
-/// Collective. Throws CommonError (mismatch) where ranks read other data.
+/// Collective. Throws CommonError (mismatch) if ranks read different data.
 void prove_setup(const Setup& setup, Scalars& scalars);
 
 }  // namespace trireme

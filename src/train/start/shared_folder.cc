@@ -25,12 +25,12 @@ void prove_shared_folder(const std::string& folder, std::string_view option, Sca
   }
   if (ranks.empty()) return;
   const auto hosts = scalars.gather(host);
-  throw CommonError(ErrorKind::mismatch,
-                    fmt::format("the run folder is not the same on every host: {} {} not see in {} what rank 0 on {} "
-                                "wrote there, so that no snapshot would be whole; put it on a file system that all "
-                                "hosts share and name it with {}",
-                                names_of(ranks, hosts), ranks.size() == 1 ? "does" : "do",
-                                blind[static_cast<size_t>(ranks[0])], hosts[0], option));
+  throw CommonError(
+      ErrorKind::mismatch,
+      fmt::format("the run folder is not the same on every host: {} {} not see in {} what rank 0 on {} wrote there, so "
+                  "snapshots would be incomplete; put it on a file system that all hosts share and name it with {}",
+                  names_of(ranks, hosts), ranks.size() == 1 ? "does" : "do", blind[static_cast<size_t>(ranks[0])],
+                  hosts[0], option));
 }
 
 }  // namespace trireme

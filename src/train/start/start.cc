@@ -25,7 +25,7 @@
 namespace trireme {
 namespace {
 
-/// The mesh that the ranks make.
+/// The mesh of the job's ranks.
 MeshShape prove_ranks(const Recipe& recipe, const Process& process, Scalars& scalars, std::string_view version) {
   const Config& config = recipe.config();
   prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + recipe.words().proof, version);
@@ -37,7 +37,7 @@ MeshShape prove_ranks(const Recipe& recipe, const Process& process, Scalars& sca
   return mesh;
 }
 
-/// Nobody looks into the folder before rank 0 owns it. Nothing is claimed where nothing is written.
+/// No rank reads the folder before rank 0 has locked it. Claims nothing if the job writes nothing.
 void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Process& process, PeerWatch& peers,
                   Scalars& scalars) {
   const Config& config = recipe.config();
@@ -47,7 +47,7 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
   if (claim) prove_shared_folder(config.run.dir, recipe.words().folder_option, scalars, process.host());
 }
 
-/// All that is decided before anything large is allocated.
+/// Everything that is decided before anything large is allocated.
 RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   together(job.scalars, [&] { recipe.check(); });
   const ResumePlace place = recipe.find_start(job);
@@ -62,13 +62,13 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   return *plan;
 }
 
-/// The weights that the run starts from, and where it stands: those of the snapshot that it resumes, or new ones.
+/// The run's first weights and progress: those of the snapshot that it resumes, or new ones.
 void load(Recipe& recipe, Run& run, const TrainingJob& job) {
   together(job.scalars, [&] {
     if (!run.plan.resume) return recipe.make_weights(run);
     load_checkpoint(*run.plan.resume, run.table, run.state);
     require_finite(run.state, run.table, run.plan.resume->path,
-                   fmt::format("training cannot go on from it; {}", recipe.words().other_snapshot));
+                   fmt::format("training cannot resume from it; {}", recipe.words().other_snapshot));
     run.progress = run.plan.resume->facts.progress;
     job.rank.heartbeat->set_step(run.progress.step);
   });
@@ -86,7 +86,7 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim) {
   Work work{run, session, saver ? &*saver : nullptr};
   recipe.begin(work);
   const bool done = recipe.work(work, job);
-  tell_memory(job.scalars, plan.memory.total(), watch->peak());  // once rank 0 has written everything
+  log_memory(job.scalars, plan.memory.total(), watch->peak());  // after rank 0 has written everything
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 

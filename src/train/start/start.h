@@ -1,6 +1,6 @@
 #pragma once
-// The one start of a job, step by step: the ranks prove that they are one, watch each other and take their cores, rank
-// 0 claims the run folder, the plan is built, weights are loaded, the recipe works, the run ends.
+// The start of every job, step by step: the ranks prove that they belong together, watch each other and bind to their
+// cores; rank 0 claims the run folder; the plan is built, weights are loaded, the recipe runs, the run ends.
 
 #include <string_view>
 
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Collective. version: identifies the program, which all ranks must run the same of. Returns the exit code: 0 done, 75
+/// Collective. version: identifies the program; all ranks must run the same one. Returns the exit code: 0 done, 75
 /// stopped by request. Throws Error.
 int start(Recipe& recipe, Process& process, std::string_view version);
 

@@ -28,9 +28,11 @@ TEST(HeadHistory, TheRecordedTaskMustBeTheTask) {
 
 TEST(HeadHistory, TheDiagnosticSetIsForHeadsOfMnlisClasses) {
   EXPECT_EQ(why(classes({"CONTRADICTION", "NEUTRAL", "ENTAILMENT"}), "ax"), "");
-  EXPECT_THAT(why(classes({"LABEL_0", "LABEL_1", "LABEL_2"}), "ax"), testing::HasSubstr("names neither mnli"));
-  EXPECT_THAT(why(classes({"entailment", "not_entailment"}), "ax"), testing::HasSubstr("names neither mnli"));
-  EXPECT_THAT(why(Json::object(), "ax"), testing::HasSubstr("names neither mnli"));
+  EXPECT_THAT(why(classes({"LABEL_0", "LABEL_1", "LABEL_2"}), "ax"),
+              testing::HasSubstr("has neither finetuning_task mnli"));
+  EXPECT_THAT(why(classes({"entailment", "not_entailment"}), "ax"),
+              testing::HasSubstr("has neither finetuning_task mnli"));
+  EXPECT_THAT(why(Json::object(), "ax"), testing::HasSubstr("has neither finetuning_task mnli"));
   EXPECT_EQ(why(Json::object(), "mnli"), "");  // nothing speaks against it
 }
 

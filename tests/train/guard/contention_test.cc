@@ -10,10 +10,10 @@
 namespace trireme {
 namespace {
 
-std::optional<Contention> judge(ContentionWatch& watch, const std::vector<double>& shares) {
+std::optional<Contention> find(ContentionWatch& watch, const std::vector<double>& shares) {
   std::vector<uint64_t> bits;
   for (const double share : shares) bits.push_back(std::bit_cast<uint64_t>(share));
-  return watch.judge(bits);
+  return watch.find(bits);
 }
 
 TEST(ContentionWatch, TakesTheShareOfAllThreadsOverAnIntervalThatIsLongEnough) {
@@ -40,13 +40,13 @@ TEST(ContentionWatch, AKernelThatDoesNotTellIsTakenForQuiet) {
 
 TEST(ContentionWatch, TellsOnceOfTheRankThatLacksMost) {
   ContentionWatch watch(1);
-  EXPECT_FALSE(judge(watch, {0, 0, 0}));
-  EXPECT_FALSE(judge(watch, {0.1, 0.33, 0})) << "helpers of its own";
-  const auto found = judge(watch, {0.4, 0.2, 0.75});
+  EXPECT_FALSE(find(watch, {0, 0, 0}));
+  EXPECT_FALSE(find(watch, {0.1, 0.33, 0})) << "helpers of its own";
+  const auto found = find(watch, {0.4, 0.2, 0.75});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 2);
   EXPECT_EQ(found->share, 0.75);
-  EXPECT_FALSE(judge(watch, {0.9, 0.9, 0.9}));
+  EXPECT_FALSE(find(watch, {0.9, 0.9, 0.9}));
 }
 
 TEST(ContentionWatch, SaysWhatHappensAndWhatToDo) {
@@ -56,15 +56,14 @@ TEST(ContentionWatch, SaysWhatHappensAndWhatToDo) {
   Scalars scalars(*group);
   const Clock::time_point start = Clock::now();
   testing::internal::CaptureStderr();
-  watch.tell(scalars, "h1", start + std::chrono::seconds(5));
+  watch.warn(scalars, "h1", start + std::chrono::seconds(5));
   waited = 15;
-  watch.tell(scalars, "h1", start + std::chrono::seconds(20));
+  watch.warn(scalars, "h1", start + std::chrono::seconds(20));
   waited = 30;
-  watch.tell(scalars, "h1", start + std::chrono::seconds(40));
+  watch.warn(scalars, "h1", start + std::chrono::seconds(40));
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text,
-              testing::HasSubstr("other programs have the processors: for 75 % of the last seconds the threads of "
-                                 "rank 0 on h1 were ready to compute and others ran in their place"));
+  EXPECT_THAT(text, testing::HasSubstr("other programs use the processors: for 75 % of the last seconds the threads of "
+                                       "rank 0 on h1 were ready to compute but had no processor"));
   EXPECT_EQ(text.find("other programs"), text.rfind("other programs")) << "once";
 }
 

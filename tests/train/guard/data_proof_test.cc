@@ -61,9 +61,9 @@ class DataProof : public ::testing::Test {
 TEST_F(DataProof, DescribesSizeSidecarAndEveryByteOfASmallFile) {
   const std::string path = file(0, "train.bin");
   const std::string before = describe_file(path, "0123", {});
-  EXPECT_THAT(before, ::testing::StartsWith(path + ": 1048576 bytes\n" + path + ".json: there is none\n" + path +
+  EXPECT_THAT(before, ::testing::StartsWith(path + ": 1048576 bytes\n" + path + ".json: missing\n" + path +
                                             ": bytes 0 to 16384 have XXH3 "));
-  EXPECT_THAT(before, HasSubstr(path + ": its blocks have XXH3 0123 together\n"));
+  EXPECT_THAT(before, HasSubstr(path + ": XXH3 of all blocks 0123\n"));
   EXPECT_EQ(std::ranges::count(before, '\n'), 2 + 64 + 1);
   for (const size_t at : {size_t{0}, size_t{16383}, size_t{500'000}, (size_t{1} << 20) - 1}) {
     change(0, "train.bin", at);

@@ -8,45 +8,45 @@
 namespace trireme {
 namespace {
 
-std::optional<Straggler> judge(StragglerWatch& watch, const std::vector<double>& busy, int64_t steps = 100) {
+std::optional<Straggler> find(StragglerWatch& watch, const std::vector<double>& busy, int64_t steps = 100) {
   std::vector<uint64_t> bits;
   for (const double seconds : busy) bits.push_back(std::bit_cast<uint64_t>(seconds));
-  return watch.judge(bits, steps);
+  return watch.find(bits, steps);
 }
 
 TEST(StragglerWatch, TellsOnceOfARankThatIsSlowTwiceInARow) {
   StragglerWatch watch;
-  EXPECT_FALSE(judge(watch, {0.1, 0.2, 0.11}));
-  const auto slow = judge(watch, {0.1, 0.22, 0.11});
+  EXPECT_FALSE(find(watch, {0.1, 0.2, 0.11}));
+  const auto slow = find(watch, {0.1, 0.22, 0.11});
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 1);
   EXPECT_DOUBLE_EQ(slow->busy, 0.22);
   EXPECT_DOUBLE_EQ(slow->others, 0.11);
   EXPECT_DOUBLE_EQ(slow->lost, 0.5);
-  EXPECT_FALSE(judge(watch, {0.1, 0.2, 0.1}));
+  EXPECT_FALSE(find(watch, {0.1, 0.2, 0.1}));
 }
 
 TEST(StragglerWatch, TellsAgainAfterTheRankWasFastMeanwhile) {
   StragglerWatch watch;
-  judge(watch, {0.1, 0.2});
-  EXPECT_TRUE(judge(watch, {0.1, 0.2}));
-  EXPECT_FALSE(judge(watch, {0.1, 0.1}));
-  EXPECT_FALSE(judge(watch, {0.1, 0.2}));
-  EXPECT_TRUE(judge(watch, {0.1, 0.2}));
+  find(watch, {0.1, 0.2});
+  EXPECT_TRUE(find(watch, {0.1, 0.2}));
+  EXPECT_FALSE(find(watch, {0.1, 0.1}));
+  EXPECT_FALSE(find(watch, {0.1, 0.2}));
+  EXPECT_TRUE(find(watch, {0.1, 0.2}));
 }
 
 TEST(StragglerWatch, LetsSmallDifferencesAndChangingRanksPass) {
   StragglerWatch watch;
   for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(judge(watch, {0.1, 0.14, 0.1}));
-    EXPECT_FALSE(judge(watch, {0.1, 0.2, 0.1}));
-    EXPECT_FALSE(judge(watch, {0.1, 0.1, 0.2}));
+    EXPECT_FALSE(find(watch, {0.1, 0.14, 0.1}));
+    EXPECT_FALSE(find(watch, {0.1, 0.2, 0.1}));
+    EXPECT_FALSE(find(watch, {0.1, 0.1, 0.2}));
   }
 }
 
 TEST(StragglerWatch, PassesOverIntervalsThatAreTooShortToTell) {
   StragglerWatch watch;
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(judge(watch, {0.001, 0.009}, 100));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(find(watch, {0.001, 0.009}, 100));
 }
 
 }  // namespace

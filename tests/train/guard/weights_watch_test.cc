@@ -14,40 +14,40 @@ constexpr StepResult kNotFinite{.loss = 2e5, .norm = 0, .finite = false, .skippe
 TEST(WeightsWatch, AGoodStepProvesTheWeightsThatItWasMadeOn) {
   WeightsWatch watch;
   EXPECT_EQ(watch.good_step(), -1);
-  watch.saw_step(30, kGood);
+  watch.record_step(30, kGood);
   EXPECT_EQ(watch.good_step(), 30) << "of what it made of them only the next step tells";
   EXPECT_FALSE(watch.in_streak());
 }
 
 TEST(WeightsWatch, AStreakLastsUntilTheNextGoodStep) {
   WeightsWatch watch;
-  watch.saw_step(30, kGood);
+  watch.record_step(30, kGood);
   for (int64_t step = 31; step < 34; ++step) {
-    watch.saw_step(step, kNotFinite);
+    watch.record_step(step, kNotFinite);
     EXPECT_TRUE(watch.in_streak());
     EXPECT_EQ(watch.good_step(), 30);
   }
-  watch.saw_step(34, kGood);
+  watch.record_step(34, kGood);
   EXPECT_FALSE(watch.in_streak());
   EXPECT_EQ(watch.good_step(), 34);
 }
 
 TEST(WeightsWatch, AFiniteEvaluationEndsAStreakOfSpikesOnly) {
   WeightsWatch watch;
-  watch.saw_step(5, kSpike);
+  watch.record_step(5, kSpike);
   EXPECT_TRUE(watch.in_streak());
-  watch.saw_evaluation(2.5);
+  watch.record_evaluation(2.5);
   EXPECT_FALSE(watch.in_streak());
   EXPECT_EQ(watch.good_step(), -1);
-  watch.saw_step(6, kNotFinite);
-  watch.saw_evaluation(2e5);
+  watch.record_step(6, kNotFinite);
+  watch.record_evaluation(2e5);
   EXPECT_TRUE(watch.in_streak()) << "exploded weights have a loss, too";
 }
 
 TEST(WeightsWatch, AnEvaluationThatIsNoNumberBeginsOne) {
   WeightsWatch watch;
-  watch.saw_step(5, kGood);
-  watch.saw_evaluation(std::numeric_limits<double>::quiet_NaN());
+  watch.record_step(5, kGood);
+  watch.record_evaluation(std::numeric_limits<double>::quiet_NaN());
   EXPECT_TRUE(watch.in_streak());
 }
 

@@ -114,17 +114,15 @@ TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
     plan.rank.hosts = hosts;
     return describe_exchange(plan);
   };
-  EXPECT_EQ(
-      described(HostMap(two_hosts)),
-      fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, but {:.1f} "
-                  "MB with --comm.reduce hosts, which is faster where the network is the limit",
-                  2 * array, array));
+  EXPECT_EQ(described(HostMap(two_hosts)),
+            fmt::format("each host sends {:.1f} MB of gradients per step to its data-parallel peers, but {:.1f} MB "
+                        "with --comm.reduce hosts, which is faster if the network is the bottleneck",
+                        2 * array, array));
   plan.loaded.config.comm.reduce = ReduceOrder::hosts;
-  EXPECT_EQ(
-      described(HostMap(two_hosts)),
-      fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, instead of "
-                  "{:.1f} MB with --comm.reduce flat",
-                  array, 2 * array));
+  EXPECT_EQ(described(HostMap(two_hosts)),
+            fmt::format("each host sends {:.1f} MB of gradients per step to its data-parallel peers, instead of {:.1f} "
+                        "MB with --comm.reduce flat",
+                        array, 2 * array));
   EXPECT_EQ(described(HostMap(each_its_own)), "");
   EXPECT_EQ(described(HostMap(uneven)), "");
   EXPECT_EQ(described(HostMap::one_host(4)), "");
@@ -135,18 +133,16 @@ TEST(Hosts, ThatCannotAddTheirRanksFirstAreRefused) {
   const std::vector<int> uneven{0, 0, 0, 1}, each_its_own{0, 1}, pairs{0, 0, 1, 1};
   EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(uneven)));
   config.comm.reduce = ReduceOrder::hosts;
-  EXPECT_ERROR(
-      require_hosts(config, {.data = 4}, HostMap(uneven)), ErrorKind::config,
-      "comm.reduce is hosts, which needs as many data ranks on every host, and 2 hosts have 3, 1 of the 4 that "
-      "hold the same as rank 0; start as many ranks on every host, or set --comm.reduce flat");
+  EXPECT_ERROR(require_hosts(config, {.data = 4}, HostMap(uneven)), ErrorKind::config,
+               "comm.reduce is hosts, which needs the same number of data ranks on every host, but 2 hosts have 3, 1 "
+               "of the 4 replicas of rank 0; start the same number of ranks on every host, or set --comm.reduce flat");
   EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(pairs)));
   EXPECT_NO_THROW(require_hosts(config, {.data = 2}, HostMap(each_its_own)));
   config.optim.shard_group = ShardGroup::host;
   EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(pairs)));
-  EXPECT_ERROR(
-      require_hosts(config, {.data = 2, .tensor = 2}, HostMap(pairs)), ErrorKind::config,
-      "optim.shard-group is host, and every host has one data rank, which has nobody to share with; start more "
-      "ranks per host, or set --optim.shard-group all");
+  EXPECT_ERROR(require_hosts(config, {.data = 2, .tensor = 2}, HostMap(pairs)), ErrorKind::config,
+               "optim.shard-group is host, but every host has only one data rank; start more ranks per host, or set "
+               "--optim.shard-group all");
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ class LocalSnapshots : public testing::Test {
     int64_t step = -1;
     run_local(ranks, [&](RankContext& rank) {
       Scalars scalars(rank.world);
-      const auto place = find_on_both_sides(config_of(rank.rank()), note_of(rank.rank()), scalars);
+      const auto place = find_newest_complete(config_of(rank.rank()), note_of(rank.rank()), scalars);
       if (!place) return;
       CheckpointFolder folder = open_checkpoint(place->path);
       folder.nearby = place->nearby;
@@ -267,7 +267,7 @@ TEST_F(LocalSnapshots, OfALostDiskTheRunFoldersCopyIsReadAndWhatWasOnlyThereIsNo
   std::vector<ResumePlace> places;
   EXPECT_EQ(resume(3, &places), 1);
   EXPECT_THAT(log.text(), HasSubstr("the snapshot of step 2 on the local disks ("));
-  EXPECT_THAT(log.text(), HasSubstr("is not whole: 1 of its 3 shards are on no host that takes part; it is not used"));
+  EXPECT_THAT(log.text(), HasSubstr("is incomplete and not used: 1 of its 3 shards are on none of this job's hosts"));
   std::vector<bool> nearby;
   for (const ResumePlace& place : places) nearby.push_back(!place.nearby.empty());
   EXPECT_THAT(nearby, UnorderedElementsAre(true, true, false));
@@ -289,8 +289,8 @@ TEST_F(LocalSnapshots, NothingWholeAnywhereIsAnErrorAndNoNewRun) {
   });
   fs::remove_all(disk(0));
   EXPECT_ERROR(resume(2), ErrorKind::data,
-               "and none is whole on the hosts of this start: start on the hosts that have "
-               "them, or anew with --checkpoint.resume none --run.overwrite");
+               "but none is complete on the hosts of this start: start on the hosts that have them, or start from "
+               "scratch with --checkpoint.resume none --run.overwrite");
 }
 
 TEST_F(LocalSnapshots, ADamagedLocalShardIsNamedAndTheRunFoldersIsRead) {
