@@ -1,4 +1,4 @@
-// AWS, through aws: a CloudFormation stack, made, changed and ended as one.
+// AWS, through aws: one CloudFormation stack, which is created, changed and deleted as a whole.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,7 +53,7 @@ Json stack_of(const Cluster& cluster) {
 
 void require_ours(const Cluster& cluster, const Json& stack) {
   require(stack_tag(stack, "trireme-run") == cluster.run, ErrorKind::config,
-          "nothing was done: the stack {} is there and not of this cluster: another cluster.name",
+          "nothing was done: the stack {} exists but does not belong to this cluster; choose another cluster.name",
           aws_stack_name(cluster));
 }
 
@@ -69,10 +69,10 @@ std::string first_failure(const Cluster& cluster) {
     if (!text_in(event, "ResourceStatus").ends_with("_FAILED")) continue;
     reason = text_in(event, "LogicalResourceId") + ": " + text_in(event, "ResourceStatusReason");
   }
-  return reason.empty() ? "no reason was given" : reason;  // the newest are first, so this is the oldest
+  return reason.empty() ? "no reason given" : reason;  // the newest events are first, so this is the oldest
 }
 
-/// Waits until nothing is in progress; the stack's status then, "" where it is gone.
+/// Waits until nothing is in progress; returns the stack's status, "" if it is gone.
 std::string settled(const Cluster& cluster) {
   for (;;) {
     const Json stack = stack_of(cluster);
@@ -85,12 +85,12 @@ std::string settled(const Cluster& cluster) {
 
 void delete_stack(const Cluster& cluster) {
   log::info("deleting the stack {}", aws_stack_name(cluster));
-  run_or_fail("the end of the stack",
+  run_or_fail("deleting the stack",
               aws(cluster, {"cloudformation", "delete-stack", "--stack-name", aws_stack_name(cluster)}));
   const std::string status = settled(cluster);
   if (status.empty()) return;
-  fail(ErrorKind::io, "the stack {} could not be deleted ({}): {}; the same command goes on from here",
-       aws_stack_name(cluster), status, first_failure(cluster));
+  fail(ErrorKind::io, "cannot delete the stack {} ({}): {}; run the same command to continue", aws_stack_name(cluster),
+       status, first_failure(cluster));
 }
 
 /// Creates the stack or its missing parts.
@@ -99,7 +99,7 @@ void apply_stack(const Cluster& cluster, const std::string& folder) {
   if (!stack.is_null()) {
     require_ours(cluster, stack);
     const std::string status = settled(cluster);
-    // A stack that was never complete, or is partly deleted, cannot be changed.
+    // A stack that was never complete, or is partly deleted, cannot be updated.
     if (status.empty()) {
       stack = nullptr;
     } else if (status == "CREATE_FAILED" || status == "DELETE_FAILED" || status.starts_with("ROLLBACK_")) {
@@ -108,14 +108,15 @@ void apply_stack(const Cluster& cluster, const std::string& folder) {
     }
   }
   const bool is_new = stack.is_null();
-  log::info("{} the stack {}", is_new ? "making" : "comparing", aws_stack_name(cluster));
+  log::info("{} the stack {}", is_new ? "creating" : "updating", aws_stack_name(cluster));
   const CommandEnd asked = run_command(aws_stack_words(cluster, is_new ? "create-stack" : "update-stack", folder));
   if (!asked.ok && is_aws_no_update(asked.err)) return;
-  require(asked.ok, ErrorKind::io, "the stack {}: {}; `create` again goes on from here, `delete` ends what there is",
+  require(asked.ok, ErrorKind::io,
+          "the stack {}: {}; run `create` again to continue, or `delete` to remove what exists",
           aws_stack_name(cluster), asked.err);
   const std::string status = settled(cluster);
   if (status == "CREATE_COMPLETE" || status == "UPDATE_COMPLETE") return;
-  fail(ErrorKind::io, "the stack {} ended as {}: {}; `create` again goes on from here, `delete` ends what there is",
+  fail(ErrorKind::io, "the stack {} ended as {}: {}; run `create` again to continue, or `delete` to remove what exists",
        aws_stack_name(cluster), status, first_failure(cluster));
 }
 
@@ -131,7 +132,7 @@ Json instances_of(const Cluster& cluster) {
   return found;
 }
 
-/// Zones of the region that have a size. Empty names: the zone is not told.
+/// Zones of the region that have a size. Empty: unknown.
 std::set<std::string> zones_of(const Cluster& cluster, const std::string& type) {
   const Json answer = json_of("sizes of the region",
                               aws(cluster, {"ec2", "describe-instance-type-offerings", "--location-type",
@@ -149,7 +150,7 @@ std::string zone_for(const Cluster& cluster, std::vector<std::string>& problems)
   for (const std::string& type : types) {
     const std::set<std::string> zones = zones_of(cluster, type);
     if (zones.empty()) {
-      problems.push_back(fmt::format("{} has no size {}: another network.region or node.type", region, type));
+      problems.push_back(fmt::format("{} has no size {}; choose another network.region or node.type", region, type));
       return "";
     }
     std::set<std::string> both;
@@ -158,27 +159,28 @@ std::string zone_for(const Cluster& cluster, std::vector<std::string>& problems)
   }
   const std::string& wanted = cluster.options.network.zone;
   if (!wanted.empty() && !all.contains(wanted)) {
-    problems.push_back(fmt::format("network.zone {} does not have {}; {} do: {}", wanted, fmt::join(types, " and "),
-                                   all.size(), fmt::join(all, ", ")));
+    problems.push_back(fmt::format("network.zone {} does not have {}; {} zones do: {}", wanted,
+                                   fmt::join(types, " and "), all.size(), fmt::join(all, ", ")));
   } else if (all.empty()) {
-    problems.push_back(fmt::format("no zone of {} has both {}: another network.region, node.type or node.head-type",
-                                   region, fmt::join(types, " and ")));
+    problems.push_back(
+        fmt::format("no zone of {} has both {}; choose another network.region, node.type or node.head-type", region,
+                    fmt::join(types, " and ")));
   }
   return !wanted.empty() || all.empty() ? wanted : *all.begin();
 }
 
-/// The image itself of a path of the parameter store, which names another one every few weeks.
+/// The image of a path in the parameter store, which changes every few weeks.
 std::string image_for(const Cluster& cluster) {
   const std::string path = aws_image(cluster.options);
   if (!path.starts_with('/')) return path;
   const Json answer = json_of("the image", aws(cluster, {"ssm", "get-parameter", "--name", path}));
   const std::string image = answer.contains("Parameter") ? text_in(answer["Parameter"], "Value") : "";
-  require(image.starts_with("ami-"), ErrorKind::config, "node.image: {} names no image in {}: found \"{}\"", path,
-          cluster.options.network.region, image);
+  require(image.starts_with("ami-"), ErrorKind::config, "node.image: {} does not name an image in {}: found \"{}\"",
+          path, cluster.options.network.region, image);
   return image;
 }
 
-/// The device that the image starts from, whose size is set. Empty: not told.
+/// The root device of the image, whose size is set. Empty: unknown.
 std::string root_device_of(const Cluster& cluster, const std::string& image) {
   const CommandEnd end = run_command(aws(cluster, {"ec2", "describe-images", "--image-ids", image}));
   if (end.ok) {
@@ -186,7 +188,7 @@ std::string root_device_of(const Cluster& cluster, const std::string& image) {
     const Json images = answer.value("Images", Json::array());
     if (!images.empty() && !text_in(images[0], "RootDeviceName").empty()) return text_in(images[0], "RootDeviceName");
   }
-  log::warning("the root device of {} is not known ({}); {} is taken", image, end.ok ? "aws told none" : end.err,
+  log::warning("cannot find the root device of {} ({}); using {}", image, end.ok ? "aws returned none" : end.err,
                aws_root_device(cluster));
   return "";
 }
@@ -203,20 +205,20 @@ void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
   const char* code = cluster.options.node.spot ? "L-34B43A08" : "L-1216C47A";
   const CommandEnd end =
       run_command(aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", code}));
-  if (!end.ok) return log::warning("the quota of {} is not known: {}", cluster.options.network.region, end.err);
+  if (!end.ok) return log::warning("cannot read the quota of {}: {}", cluster.options.network.region, end.err);
   const Json answer = parse_json(end.out, "answer of aws service-quotas get-service-quota");
   const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
                      answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
-  if (!known) return log::warning("the quota of {} is not known: aws told none", cluster.options.network.region);
+  if (!known) return log::warning("cannot read the quota of {}: aws returned none", cluster.options.network.region);
   const double limit = answer["Quota"]["Value"].get<double>();
   if (static_cast<double>(needed) <= limit) return;
   problems.push_back(
-      fmt::format("quota of {}: {} hardware threads are needed, {:.0f} are allowed: ask AWS for more (quota {}), or "
-                  "take fewer or smaller machines",
+      fmt::format("quota of {}: {} hardware threads are needed, but {:.0f} are allowed; request more from AWS (quota "
+                  "{}), or use fewer or smaller machines",
                   cluster.options.network.region, needed, limit, code));
 }
 
-/// Machines with several network cards have one address each (aws_stack.cc), of which AWS allows five.
+/// Machines with several network cards need one elastic address each (aws_stack.cc); AWS allows five by default.
 void check_addresses(const Cluster& cluster, std::vector<std::string>& problems) {
   int64_t needed = 0;
   for (const Node& node : cluster.nodes) {
@@ -232,13 +234,14 @@ void check_addresses(const Cluster& cluster, std::vector<std::string>& problems)
   const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
                      answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
   if (!known || static_cast<double>(needed) <= answer["Quota"]["Value"].get<double>()) return;
-  problems.push_back(fmt::format(
-      "quota of {}: {} elastic addresses are needed, for machines with several network cards get no other, and {:.0f} "
-      "are allowed: ask AWS for more (quota L-0263D0A3), take fewer machines, or network.fast off",
-      cluster.options.network.region, needed, answer["Quota"]["Value"].get<double>()));
+  problems.push_back(
+      fmt::format("quota of {}: {} elastic addresses are needed, because machines with several network cards get no "
+                  "other public address, but {:.0f} are allowed; request more from AWS (quota L-0263D0A3), use fewer "
+                  "machines, or set network.fast off",
+                  cluster.options.network.region, needed, answer["Quota"]["Value"].get<double>()));
 }
 
-/// CloudFormation takes a template of this size; a larger one would need a bucket.
+/// CloudFormation accepts a template of this size; a larger one would need a bucket.
 constexpr size_t kLargestTemplate = 51200;
 
 void check_size_of_stack(const Cluster& cluster, const SharedFolder& shared, const End& end) {
@@ -248,11 +251,10 @@ void check_size_of_stack(const Cluster& cluster, const SharedFolder& shared, con
   do {
     fewer.nodes.pop_back();
   } while (!fewer.nodes.empty() && aws_stack(fewer, shared, end).size() > kLargestTemplate);
-  fail(
-      ErrorKind::config,
-      "{} machines make a stack of {} bytes, and CloudFormation takes {}; {} of them fit: lower cluster.nodes, or make "
-      "two clusters",
-      cluster.nodes.size(), text.size(), kLargestTemplate, fewer.nodes.size());
+  fail(ErrorKind::config,
+       "{} machines need a stack of {} bytes, but CloudFormation accepts {}, enough for {}; lower cluster.nodes, or "
+       "create two clusters",
+       cluster.nodes.size(), text.size(), kLargestTemplate, fewer.nodes.size());
 }
 
 class Aws final : public Provider {
@@ -267,7 +269,7 @@ class Aws final : public Provider {
     check_size_of_stack(cluster, shared_folder(cluster), end(cluster));
   }
 
-  /// An existing stack of a version that pinned nothing keeps the values of its machines; its subnet names no zone.
+  /// An existing stack of a version without pins keeps the values of its machines; its subnet has no fixed zone.
   Pins pins(const Cluster& cluster) const override {
     Pins chosen = {{"asked-image", cluster.options.node.image}};
     const Json there = stack_of(cluster).is_null() ? Json::array() : instances_of(cluster);
@@ -280,8 +282,8 @@ class Aws final : public Provider {
     require(problems.empty(), ErrorKind::config, "nothing was created: {}", fmt::join(problems, "; "));
     chosen["image"] = image_for(cluster);
     chosen["root-device"] = root_device_of(cluster, chosen["image"]);
-    log::info("zone {} and image {} are kept for all machines of the cluster",
-              chosen["zone"].empty() ? "of AWS's choice" : chosen["zone"], chosen["image"]);
+    log::info("zone {} and image {} are fixed for all machines of the cluster",
+              chosen["zone"].empty() ? "chosen by AWS" : chosen["zone"], chosen["image"]);
     return chosen;
   }
 
@@ -295,9 +297,9 @@ class Aws final : public Provider {
 
   void check(const Cluster& cluster) const override {
     check_plan(cluster);
-    require_program("aws", "`apt-get install awscli` or `pip install awscli` brings it");
+    require_program("aws", "install it with `apt-get install awscli` or `pip install awscli`");
     const CommandEnd who = run_command(aws(cluster, {"sts", "get-caller-identity"}));
-    require(who.ok, ErrorKind::config, "aws is not logged in: {}; `aws configure` or `aws sso login` does it", who.err);
+    require(who.ok, ErrorKind::config, "aws is not logged in: {}; run `aws configure` or `aws sso login`", who.err);
     if (const Json stack = stack_of(cluster); !stack.is_null()) {
       require_ours(cluster, stack);
       const std::vector<Machine> there = machines(cluster);
@@ -315,18 +317,17 @@ class Aws final : public Provider {
   std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
                                                         const std::string& folder) const override {
     apply_stack(cluster, folder);
-    // CloudFormation does not check whether the resources that it made still exist.
+    // CloudFormation does not check whether the resources that it created still exist.
     const std::vector<Machine> there = machines(cluster);
     std::vector<std::pair<std::string, std::string>> missing;
     for (const Node& node : cluster.nodes) {
       if (std::ranges::count(there, node.name, &Machine::node) > 0) continue;
-      require(
-          !node.is_head(), ErrorKind::io,
-          "the head's machine has ended, after cluster.lifetime-hours or by hand: `trireme cluster delete` ends what "
-          "remains, then `create` makes the cluster anew");
-      missing.emplace_back(node.name,
-                           fmt::format("its machine has ended{}; `trireme cluster remove` and `add` replace it",
-                                       cluster.options.node.spot ? ", as spot machines do that AWS takes back" : ""));
+      require(!node.is_head(), ErrorKind::io,
+              "the head's machine has ended, after cluster.lifetime-hours or by hand; run `trireme cluster delete` to "
+              "remove the rest, then `create` to create the cluster again");
+      missing.emplace_back(
+          node.name, fmt::format("its machine has ended{}; replace it with `trireme cluster remove` and `add`",
+                                 cluster.options.node.spot ? ", as spot machines do when AWS reclaims them" : ""));
     }
     return missing;
   }
@@ -367,7 +368,7 @@ class Aws final : public Provider {
   }
 
   std::vector<std::string> destroy(const Cluster& cluster) const override {
-    require_program("aws", "`apt-get install awscli` or `pip install awscli` brings it");
+    require_program("aws", "install it with `apt-get install awscli` or `pip install awscli`");
     const Json stack = stack_of(cluster);
     if (stack.is_null()) return {};
     require_ours(cluster, stack);

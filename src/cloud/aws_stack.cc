@@ -9,7 +9,7 @@
 namespace trireme::cloud {
 namespace {
 
-/// Every network may have a part of this range, whatever its own is.
+/// Any network may use a part of this range, whatever its own range is.
 constexpr const char* kNatRange = "100.64.0.0/28";
 constexpr const char* kUbuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
 
@@ -21,15 +21,15 @@ std::string tag_lines(const Cluster& cluster, const std::string& name, size_t bl
   return indented(lines, blanks);
 }
 
-/// Where every machine has a public address, the way out is the internet gateway's.
+/// If every machine has a public address, traffic leaves through the internet gateway.
 constexpr const char* kRouteOut =
     "  RouteOut:\n"
     "    Type: AWS::EC2::Route\n"
     "    DependsOn: GatewayOfNetwork\n"
     "    Properties: {RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}\n";
 
-/// Where only the head has one, it is a NAT gateway's, in its own subnet. All nodes stay in one subnet, as the fabric
-/// adapter needs it, so answers of the head's ssh have a separate route to each of the caller's networks.
+/// If only the head has one, traffic leaves through a NAT gateway in its own subnet. All nodes stay in one subnet, as
+/// the fabric adapter requires, so answers of the head's ssh have a separate route to each of the caller's networks.
 std::string nat_routes(const Cluster& cluster) {
   const std::string tags = tag_lines(cluster, cluster.name() + "-nat", 8);
   std::string text = fmt::format(
@@ -132,8 +132,7 @@ std::string network(const Cluster& cluster) {
       "      SecurityGroupIngress:\n{2}"
       "      SecurityGroupEgress:\n"
       "        - {{IpProtocol: \"-1\", CidrIp: 0.0.0.0/0, Description: packages and models}}\n"
-      "      Tags:\n{1}"
-      "  # The fabric adapter needs a group that is open to itself both ways.\n"
+      "      Tags:\n{1}  # The fabric adapter needs a group that is open to itself in both directions.\n"
       "  FromEachOther:\n"
       "    Type: AWS::EC2::SecurityGroupIngress\n"
       "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", SourceSecurityGroupId: !GetAtt "
@@ -167,7 +166,7 @@ std::string storage(const Cluster& cluster) {
       tag_lines(cluster, cluster.name(), 8), storage_address(cluster.options));
 }
 
-/// Burstable sizes are not placed together.
+/// Burstable sizes do not support placement groups.
 bool is_placed(const std::string& type) { return !type.starts_with("t"); }
 
 /// Network interfaces of a launch template. EC2 gives no public address to a machine that starts with several: these
@@ -349,7 +348,7 @@ std::vector<std::string> aws_stack_words(const Cluster& cluster, const std::stri
 std::string aws_script(const Cluster& cluster) {
   return fmt::format(
       "#!/usr/bin/env bash\n"
-      "# The cluster {} on AWS: what `trireme cluster create` runs. `aws configure` or `aws sso login` comes before.\n"
+      "# The cluster {} on AWS: what `trireme cluster create` runs. Run `aws configure` or `aws sso login` before.\n"
       "set -euo pipefail\n"
       "cd \"$(dirname \"$0\")\"\n\n"
       "{}\n"

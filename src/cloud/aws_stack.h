@@ -1,5 +1,5 @@
 #pragma once
-// A cluster on AWS: one CloudFormation stack, which has and ends all that belongs to it.
+// A cluster on AWS: one CloudFormation stack, which contains all its resources.
 
 #include <string>
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace trireme::cloud {
 
-/// stack.yaml.
+/// Text of stack.yaml.
 std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const End& end);
 
 /// node.image, or Ubuntu's path in the parameter store.
 std::string aws_image(const ClusterOptions& options);
-/// As pinned, else by the image's name: Debian starts from /dev/xvda, Ubuntu from /dev/sda1.
+/// The pinned root device, else by the image's name: /dev/xvda for Debian, /dev/sda1 for Ubuntu.
 std::string aws_root_device(const Cluster& cluster);
 
 /// Name of the stack: trireme-NAME.
@@ -24,7 +24,7 @@ std::string aws_stack_name(const Cluster& cluster);
 /// "/".
 std::vector<std::string> aws_stack_words(const Cluster& cluster, const std::string& action, const std::string& folder);
 
-/// commands.sh.
+/// Text of commands.sh.
 std::string aws_script(const Cluster& cluster);
 
 }  // namespace trireme::cloud

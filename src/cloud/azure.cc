@@ -24,7 +24,7 @@ using Words = std::vector<std::string>;
 
 bool is_ours(const Cluster& cluster, const Json& resource) { return tag_in(resource, "trireme-run") == cluster.run; }
 
-/// Kinds of resources in the order in which they can be deleted: each is used by those before it only.
+/// Types of resources in the order in which they can be deleted: each is used only by those before it.
 constexpr std::array<const char*, 9> kOrder = {
     "Microsoft.Compute/virtualMachines",   "Microsoft.Network/networkInterfaces",
     "Microsoft.Network/publicIPAddresses", "Microsoft.Compute/disks",
@@ -45,8 +45,7 @@ void delete_resources(std::vector<Json> resources) {
     const CommandEnd end = run_command({"az", "resource", "delete", "--ids", text_in(resource, "id")});
     // Resources deleted with a machine (its disk and its network card) are already gone.
     if (end.ok || is_azure_not_found(end.err)) continue;
-    fail(ErrorKind::io, "{} could not be deleted: {}; the same command goes on from here", text_in(resource, "name"),
-         end.err);
+    fail(ErrorKind::io, "cannot delete {}: {}; run the same command to continue", text_in(resource, "name"), end.err);
   }
 }
 
@@ -58,7 +57,7 @@ std::vector<Json> ours(const Cluster& cluster) {
   return found;
 }
 
-/// The words with the outputs of earlier steps.
+/// Inserts the outputs of earlier steps into the words.
 Words filled(const Words& words, const std::vector<std::pair<std::string, std::string>>& captured) {
   Words result = words;
   for (std::string& word : result) {
@@ -73,18 +72,18 @@ std::string describe_no_capacity(const Cluster& cluster, const Node& node, const
   const ClusterOptions& options = cluster.options;
   const bool spot = options.node.spot && !node.is_head();
   return fmt::format(
-      "Azure has no {}{} free in {} at the moment; the same command later, another region or size{} ({})",
+      "Azure currently has no free {}{} in {}; run the same command later, or choose another region or size{} ({})",
       spot ? "spot " : "", node.is_head() ? type_of_head(options) : type_of_nodes(options), options.network.region,
       spot ? ", or node.spot off" : "", reason);
 }
 
-/// Why the machine of a node is missing: from its instance view, else the error of `az vm wait`.
+/// Why the machine of a node is missing: from its instance view, otherwise the error of `az vm wait`.
 std::string why_missing(const Cluster& cluster, const Node& node, const std::string& waited) {
   const CommandEnd asked = run_command({"az", "vm", "get-instance-view", "--resource-group", azure_group(cluster),
                                         "--name", node.name, "--output", "json"});
   if (!asked.ok) {
     if (is_azure_not_found(asked.err) && cluster.options.node.spot && !node.is_head())
-      return "Azure has taken its spot machine back; the same command makes it anew";
+      return "Azure has reclaimed its spot machine; run the same command to create it again";
     return waited;
   }
   const Json view = parse_json(asked.out, "answer of az vm get-instance-view");
@@ -99,8 +98,8 @@ std::string why_missing(const Cluster& cluster, const Node& node, const std::str
   return waited;
 }
 
-/// PUBLISHER:OFFER:SKU:VERSION of the image: "latest", and an alias such as Debian12, mean another one every few weeks.
-/// Images by identity remain unchanged.
+/// PUBLISHER:OFFER:SKU:VERSION of the image: "latest" and an alias such as Debian12 change every few weeks. Images by
+/// identity are returned unchanged.
 std::string image_for(const Cluster& cluster) {
   std::string urn = azure_image(cluster.options);
   if (urn.starts_with('/')) return urn;
@@ -119,7 +118,7 @@ std::string image_for(const Cluster& cluster) {
   const Json image =
       json_of("the image", {"az", "vm", "image", "show", "--location", region, "--urn", urn, "--output", "json"});
   const std::string version = text_in(image, "name");
-  require(!version.empty(), ErrorKind::config, "node.image: az tells no version of {} in {}", urn, region);
+  require(!version.empty(), ErrorKind::config, "node.image: az returned no version of {} in {}", urn, region);
   return urn.substr(0, urn.rfind(':') + 1) + version;
 }
 
@@ -134,7 +133,7 @@ class Azure final : public Provider {
 
   Pins pins(const Cluster& cluster) const override {
     const std::string image = image_for(cluster);
-    log::info("image {} is kept for all machines of the cluster", image);
+    log::info("image {} is fixed for all machines of the cluster", image);
     return {{"image", image}, {"asked-image", cluster.options.node.image}};
   }
 
@@ -178,8 +177,9 @@ class Azure final : public Provider {
         continue;
       }
       if (!done.ok && step.waits_for.empty()) {
-        fail(ErrorKind::io, "{}: `az {} {}` failed: {}; `create` again goes on from here, `delete` ends what there is",
-             step.what, step.words[1], step.words[2], done.err);
+        fail(ErrorKind::io,
+             "{}: `az {} {}` failed: {}; run `create` again to continue, or `delete` to remove what exists", step.what,
+             step.words[1], step.words[2], done.err);
       }
       if (!done.ok) missing.emplace_back(step.waits_for, why_missing(cluster, node_called(step.waits_for), done.err));
       std::string out = done.out;
@@ -199,14 +199,14 @@ class Azure final : public Provider {
     for (const Json& machine : list_in("the machines", words, end)) {
       if (!is_ours(cluster, machine)) continue;
       std::string state = text_in(machine, "powerState");
-      if (state == "VM stopped") state += ", still paid for";
-      if (state == "VM deallocated") state += ", disks still cost";
+      if (state == "VM stopped") state += ", still charged";
+      if (state == "VM deallocated") state += ", disks still charged";
       found.push_back({text_in(machine, "name"), text_in(machine, "publicIps"), state, text_in(machine, "vmId")});
     }
     return found;
   }
 
-  /// Through the agent of the machine, which answers only to accounts with rights to the machine.
+  /// Through the agent of the machine, which answers only accounts with rights to the machine.
   std::optional<std::vector<std::string>> host_keys(const Cluster& cluster, const Node& node) const override {
     const Json answer =
         json_of("host keys of " + node.name,
@@ -236,7 +236,7 @@ class Azure final : public Provider {
   }
 
   std::vector<std::string> destroy(const Cluster& cluster) const override {
-    require_program("az", "`apt-get install azure-cli` or `pip install azure-cli` brings it");
+    require_program("az", "install it with `apt-get install azure-cli` or `pip install azure-cli`");
     const std::string group = azure_group(cluster);
     if (!azure_group_exists(cluster)) return {};
     const Json all = azure_resources(cluster);
@@ -244,7 +244,7 @@ class Azure final : public Provider {
     const bool own = owns_group(cluster) && is_ours(cluster, itself);
     std::vector<std::string> foreign;
     for (const Json& resource : all) {
-      // A machine's disk has no tags of ours, but its name.
+      // A machine's disk has none of our tags, but a known name.
       const std::string name = text_in(resource, "name");
       const bool disk = text_in(resource, "type") == "Microsoft.Compute/disks" &&
                         name.starts_with(cluster.name() + "-") && name.ends_with("-os");
@@ -252,12 +252,12 @@ class Azure final : public Provider {
     }
     if (own && foreign.empty()) {
       log::info("deleting the resource group {}", group);
-      run_or_fail("the end of the resource group", {"az", "group", "delete", "--name", group, "--yes"});
+      run_or_fail("deleting the resource group", {"az", "group", "delete", "--name", group, "--yes"});
       return {};
     }
     delete_resources(ours(cluster));
     if (!own || foreign.empty()) return {};
-    return {fmt::format("the resource group {} stays, for it has what is not the cluster's: {}", group,
+    return {fmt::format("keeping the resource group {}, because it has other resources than the cluster's: {}", group,
                         fmt::join(foreign, ", "))};
   }
 };

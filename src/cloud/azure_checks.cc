@@ -17,7 +17,7 @@
 namespace trireme::cloud {
 namespace {
 
-/// A number of az's, which writes some of them as text.
+/// A number from az, which writes some numbers as text.
 int64_t number_in(const Json& json, const char* member) {
   if (!json.is_object() || !json.contains(member)) return 0;
   const Json& value = json[member];
@@ -33,7 +33,7 @@ int64_t cpus_of(const Json& size) {
   return 0;
 }
 
-/// The region's facts about a size; adds the processors that its machines need to those of their kind.
+/// Checks a size in the region; adds the processors that its machines need to `needed`.
 void check_size(const Cluster& cluster, const std::string& type, bool spot, int64_t machines,
                 std::map<std::string, int64_t>& needed, std::vector<std::string>& problems) {
   const std::string& region = cluster.options.network.region;
@@ -45,15 +45,16 @@ void check_size(const Cluster& cluster, const std::string& type, bool spot, int6
     if (text_in(size, "name") == type) found = &size;
   }
   if (found == nullptr) {
-    problems.push_back(fmt::format("{} has no size {}: another network.region or node.type", region, type));
+    problems.push_back(fmt::format("{} has no size {}; choose another network.region or node.type", region, type));
     return;
   }
   if (found->contains("restrictions") && (*found)["restrictions"].is_array()) {
     for (const Json& restriction : (*found)["restrictions"]) {
       if (text_in(restriction, "type") != "Location") continue;
       problems.push_back(
-          fmt::format("{} of {} is not for this subscription ({}): another region or size, or ask Azure for it", type,
-                      region, text_in(restriction, "reasonCode")));
+          fmt::format("{} of {} is not available to this subscription ({}); choose another region or size, or request "
+                      "it from Azure",
+                      type, region, text_in(restriction, "reasonCode")));
     }
   }
   const int64_t cpus = cpus_of(*found) * machines;
@@ -75,8 +76,8 @@ void check_quota(const Cluster& cluster, const std::map<std::string, int64_t>& n
     const int64_t limit = number_in(usage, "limit"), used = number_in(usage, "currentValue");
     if (used + wanted->second <= limit) continue;
     problems.push_back(
-        fmt::format("quota of {} in {}: {} processors are needed, {} of {} are free: ask Azure for more, or take fewer "
-                    "or smaller machines",
+        fmt::format("quota of {} in {}: {} processors are needed, but {} of {} are free; request more from Azure, or "
+                    "use fewer or smaller machines",
                     text_in(name, "localizedValue"), region, wanted->second, limit - used, limit));
   }
 }
@@ -90,14 +91,14 @@ bool azure_group_exists(const Cluster& cluster) {
 
 Json azure_resources(const Cluster& cluster) {
   if (!azure_group_exists(cluster)) return Json::array();
-  return list_of("what there is",
+  return list_of("the existing resources",
                  {"az", "resource", "list", "--resource-group", azure_group(cluster), "--output", "json"});
 }
 
 void check_azure(const Cluster& cluster) {
-  require_program("az", "`apt-get install azure-cli` or `pip install azure-cli` brings it");
+  require_program("az", "install it with `apt-get install azure-cli` or `pip install azure-cli`");
   const CommandEnd account = run_command({"az", "account", "show", "--output", "json"});
-  require(account.ok, ErrorKind::config, "az is not logged in: {}; `az login` does it", account.err);
+  require(account.ok, ErrorKind::config, "az is not logged in: {}; run `az login`", account.err);
 
   std::vector<std::string> problems;
   std::map<std::string, int64_t> needed;
@@ -107,12 +108,12 @@ void check_azure(const Cluster& cluster) {
   const std::string group = azure_group(cluster);
   const bool exists = azure_group_exists(cluster);
   if (!exists && !owns_group(cluster))
-    problems.push_back(fmt::format("there is no resource group {}: azure.resource-group", group));
+    problems.push_back(fmt::format("azure.resource-group: {} does not exist", group));
   if (exists && owns_group(cluster)) {
     const Json itself = json_of("the resource group", {"az", "group", "show", "--name", group, "--output", "json"});
     if (tag_in(itself, "trireme-run") != cluster.run) {
-      problems.push_back(
-          fmt::format("the resource group {} is there and not of this cluster: another cluster.name", group));
+      problems.push_back(fmt::format(
+          "the resource group {} exists but does not belong to this cluster; choose another cluster.name", group));
     }
   }
   std::set<std::pair<std::string, std::string>> names;
@@ -122,7 +123,8 @@ void check_azure(const Cluster& cluster) {
     const bool is_ours = tag_in(resource, "trireme-run") == cluster.run;
     if (is_ours && type == "Microsoft.Compute/virtualMachines") there.insert(name);
     if (!is_ours && names.contains({type, name})) {
-      problems.push_back(fmt::format("{} is there and not of this cluster: another cluster.name", name));
+      problems.push_back(
+          fmt::format("{} exists but does not belong to this cluster; choose another cluster.name", name));
     }
   }
   std::map<std::pair<std::string, bool>, int64_t> machines;  // by size, and whether spot

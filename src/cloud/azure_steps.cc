@@ -18,7 +18,7 @@ Words with_tags(const Cluster& cluster, Words words) {
   return words;
 }
 
-/// "az" and the action, the group, a name.
+/// "az" with the action, the group and a name.
 Words call(const Cluster& cluster, const Words& action, const std::string& name) {
   Words words = {"az"};
   append(words, action);
@@ -46,7 +46,7 @@ void add_network(const Cluster& cluster, std::vector<AzureStep>& steps) {
   steps.push_back({"the network", with_tags(cluster, words), "Microsoft.Network/virtualNetworks", name + "-vnet", ""});
 }
 
-/// Machines without a public address get packages and models through it; only the head is let in from outside.
+/// Machines without a public address get packages and models through it; only the head is reachable from outside.
 void add_way_out(const Cluster& cluster, std::vector<AzureStep>& steps) {
   const std::string &name = cluster.name(), &region = cluster.options.network.region;
   Words words = call(cluster, {"network", "public-ip", "create"}, azure_nat_address(cluster));
@@ -60,20 +60,20 @@ void add_way_out(const Cluster& cluster, std::vector<AzureStep>& steps) {
 
   words = call(cluster, {"network", "vnet", "subnet", "update"}, "nodes");
   append(words, {"--vnet-name", name + "-vnet", "--nat-gateway", name + "-nat"});
-  steps.push_back({"the nodes' way out through it", words, "", "", ""});
+  steps.push_back({"the nodes' route to the internet through it", words, "", "", ""});
 }
 
 void add_storage(const Cluster& cluster, std::vector<AzureStep>& steps) {
   const std::string &name = cluster.name(), account = azure_account(cluster);
   Words words = call(cluster, {"network", "vnet", "subnet", "update"}, "nodes");
   append(words, {"--vnet-name", name + "-vnet", "--service-endpoints", "Microsoft.Storage"});
-  steps.push_back({"a way from the network to the storage", words, "", "", ""});
+  steps.push_back({"a route from the network to the storage", words, "", "", ""});
 
   words = call(cluster, {"storage", "account", "create"}, account);
   append(words,
          {"--location", cluster.options.network.region, "--kind", "FileStorage", "--sku", "Premium_LRS", "--https-only",
           "false", "--default-action", "Deny", "--vnet-name", name + "-vnet", "--subnet", "nodes"});
-  steps.push_back({"storage that only the nodes reach (NFS has no https)", with_tags(cluster, words),
+  steps.push_back({"storage that only the nodes can reach (NFS has no https)", with_tags(cluster, words),
                    "Microsoft.Storage/storageAccounts", account, ""});
 
   words = call(cluster, {"storage", "share-rm", "create"}, "cluster");
@@ -129,7 +129,7 @@ std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node
 
   const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
   const NodeType* known = find_node_type(ProviderChoice::azure, type);
-  const bool small = known != nullptr && known->vcpus < 4;  // accelerated networking begins at four
+  const bool small = known != nullptr && known->vcpus < 4;  // accelerated networking needs at least four
   words = call(cluster, {"network", "nic", "create"}, node.name + "-nic");
   append(words, {"--location", region, "--vnet-name", name + "-vnet", "--subnet", "nodes", "--private-ip-address",
                  node.address});
@@ -181,10 +181,10 @@ std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& fo
   std::vector<AzureStep> steps;
   if (owns_group(cluster)) {
     const Words words = {"az", "group", "create", "--name", group, "--location", cluster.options.network.region};
-    steps.push_back({"a resource group of the cluster's own", with_tags(cluster, words), "", "", ""});
+    steps.push_back({"a resource group for the cluster", with_tags(cluster, words), "", "", ""});
   }
   if (ends_by_itself(cluster)) {
-    steps.push_back({"what the head may delete when the time is over: this group, and nothing else",
+    steps.push_back({"what the head may delete at the end of its lifetime: only this group",
                      {"az", "group", "show", "--name", group, "--query", "id", "--output", "tsv"},
                      "",
                      "",
@@ -201,7 +201,7 @@ std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& fo
     Words words = call(cluster, {"vm", "wait"}, node.name);
     append(words, {"--created", "--interval", "15", "--timeout",
                    fmt::format("{:.0f}", cluster.options.node.wait_minutes * 60)});
-    steps.push_back({"until " + node.name + " is there", words, "", "", "", node.name});
+    steps.push_back({"waiting for " + node.name + "", words, "", "", "", node.name});
   }
   return steps;
 }
@@ -209,7 +209,7 @@ std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& fo
 std::string azure_script(const Cluster& cluster) {
   std::string text = fmt::format(
       "#!/usr/bin/env bash\n"
-      "# The cluster {} on Azure: what `trireme cluster create` runs, in this order. `az login` comes before.\n"
+      "# The cluster {} on Azure: what `trireme cluster create` runs, in this order. Run `az login` before.\n"
       "set -euo pipefail\n"
       "cd \"$(dirname \"$0\")\"\n",
       cluster.name());

@@ -65,8 +65,8 @@ Json json_in(const std::string& what, const std::vector<std::string>& words, con
   try {
     return parse_json(out, "answer");
   } catch (const Error& e) {
-    fail(ErrorKind::io, "{}: `{} ... --output json` answered something else than JSON: \"{}\" ({})", what,
-         action_of(words), beginning_of(out), e.what());
+    fail(ErrorKind::io, "{}: `{} ... --output json` did not return JSON but \"{}\" ({})", what, action_of(words),
+         beginning_of(out), e.what());
   }
 }
 
@@ -76,7 +76,7 @@ Json list_of(const std::string& what, const std::vector<std::string>& words) {
 
 Json list_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end) {
   Json answer = json_in(what, words, end);
-  require(answer.is_array(), ErrorKind::io, "{}: `{}` answered {}, expected a list", what, action_of(words),
+  require(answer.is_array(), ErrorKind::io, "{}: `{}` returned {}, expected a list", what, action_of(words),
           answer.is_null() ? "nothing" : "\"" + beginning_of(dump_json(answer)) + "\"");
   return answer;
 }

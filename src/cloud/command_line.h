@@ -1,5 +1,5 @@
 #pragma once
-// The providers' own command lines, az and aws: they have the login, and this program never sees it.
+// The providers' command lines, az and aws: they have the login, which this program never sees.
 
 #include <string>
 #include <vector>
@@ -17,18 +17,18 @@ struct CommandEnd {
 };
 
 CommandEnd run_command(const std::vector<std::string>& words);
-/// Its output. Throws Error::io naming `what` and the program's own reason.
+/// Returns its output. Throws Error::io naming `what` and the program's reason.
 std::string run_or_fail(const std::string& what, const std::vector<std::string>& words);
-/// The same, read as JSON; nothing printed is null.
+/// The same, parsed as JSON; null for empty output.
 Json json_of(const std::string& what, const std::vector<std::string>& words);
 
-/// The same, where the answer has to be a list.
+/// The same for an answer that must be a list.
 Json list_of(const std::string& what, const std::vector<std::string>& words);
-/// Both of a call that has ended.
+/// The same for a call that has ended.
 Json json_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end);
 Json list_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end);
 
-/// A member of an answer that must be text; "" where it is not there.
+/// A text member of an answer; "" if it is missing.
 std::string text_in(const Json& json, const char* member);
 /// The value of a tag in {"key": "value", ...}.
 std::string tag_in(const Json& resource, const std::string& key);

@@ -1,6 +1,6 @@
-// A CycleCloud project: the machines are made by a CycleCloud server, which brings its own Slurm; cluster-init installs
-// Trireme with its node checks. One image serves all roles, every parameter has a value, and the project contains its
-// files, so that nothing else has to be copied to the server.
+// A CycleCloud project: a CycleCloud server creates the machines and has its own Slurm; cluster-init installs Trireme
+// with its node checks. All roles use one image, every parameter has a value, and the project contains its files, so
+// nothing else has to be copied to the server.
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ std::string project_ini(const Cluster& cluster) {
       cluster.name());
 }
 
-/// Parameters of the template with their values: the template declares each of them, and uses each.
+/// Parameters of the template with their values: the template declares and uses each of them.
 Json parameters(const Cluster& cluster) {
   const ClusterOptions& options = cluster.options;
   std::string lines;
@@ -61,7 +61,7 @@ std::string cluster_template(const Cluster& cluster, const Json& values) {
   std::string text = fmt::format(
       "# The cluster {0} for CycleCloud; made by `trireme cluster plan`. Its parameters are those of parameters.json, "
       "and\n"
-      "# SubnetId and Credentials, which commands.sh gives.\n"
+      "# SubnetId and Credentials, which commands.sh sets.\n"
       "[cluster {0}]\n"
       "FormLayout = selectionpanel\n"
       "Category = Schedulers\n"
@@ -159,8 +159,8 @@ constexpr const char* kInstall =
 
 constexpr const char* kHealth =
     "#!/bin/bash\n"
-    "# The node checks: what this node is now becomes what is expected of it (its load apart), and Slurm's programs "
-    "look at that.\n"
+    "# The node checks: the current state of this node (except its load) becomes the expected state, which Slurm's "
+    "programs check.\n"
     "set -euo pipefail\n"
     "mkdir -p /etc/trireme\n"
     "if [[ ! -s /etc/trireme/nhc.conf ]]; then\n"
@@ -181,7 +181,7 @@ constexpr const char* kHealth =
 std::string commands(const Cluster& cluster) {
   return fmt::format(
       "#!/usr/bin/env bash\n"
-      "# The cluster {0} on a CycleCloud server: `cyclecloud initialize` comes before. Its locker, credentials and "
+      "# The cluster {0} on a CycleCloud server: run `cyclecloud initialize` before. Its locker, credentials and "
       "subnet:\n"
       "# commands.sh LOCKER CREDENTIALS RESOURCE-GROUP/NETWORK/SUBNET\n"
       "set -euo pipefail\n"
@@ -202,9 +202,8 @@ std::string commands(const Cluster& cluster) {
 std::vector<PlanFile> cyclecloud_plan(const Cluster& cluster) {
   const std::string package = at_home(cluster.options.software.package);
   require(!package.empty(), ErrorKind::config,
-          "cluster.scheduler is cyclecloud, and software.package is empty: name the .deb or .tar.gz of "
-          "scripts/package, which "
-          "the project brings to its nodes");
+          "cluster.scheduler is cyclecloud, but software.package is empty; name the .deb or .tar.gz of "
+          "scripts/package, which the project installs on its nodes");
   const std::string name = std::filesystem::path(package).filename();
   std::string install = kInstall;
   install.replace(install.find("PACKAGE"), 7, name);

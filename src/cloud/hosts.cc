@@ -1,4 +1,4 @@
-// Machines that exist, reached by ssh.
+// Existing machines, reached by ssh.
 
 #include "cloud/provider.h"
 
@@ -26,7 +26,7 @@ class Hosts final : public Provider {
   }
   std::vector<Machine> machines(const Cluster& cluster) const override {
     std::vector<Machine> all;
-    for (const Node& node : cluster.nodes) all.push_back({node.name, node.login, "of its own"});
+    for (const Node& node : cluster.nodes) all.push_back({node.name, node.login, "own machine"});
     return all;
   }
   std::optional<std::vector<std::string>> host_keys(const Cluster&, const Node&) const override { return {}; }

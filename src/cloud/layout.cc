@@ -19,7 +19,7 @@
 namespace trireme::cloud {
 namespace {
 
-/// Both providers keep the first four addresses of a network.
+/// Both providers reserve the first four addresses of a network.
 constexpr uint32_t kFirstAddress = 4;
 
 std::string read_public_key(const ClusterOptions& options) {
@@ -28,28 +28,29 @@ std::string read_public_key(const ClusterOptions& options) {
   try {
     text = read_text(path, 65536);
   } catch (const Error& e) {
-    fail(ErrorKind::config, "access.key: {}; `ssh-keygen -t ed25519` makes a pair", e.what());
+    fail(ErrorKind::config, "access.key: {}; create a key pair with `ssh-keygen -t ed25519`", e.what());
   }
   require(text.find("PRIVATE KEY") == std::string::npos, ErrorKind::config,
-          "access.key: {} is a private key, which never leaves its place; name the file of its public half, {}.pub",
-          path, path);
+          "access.key: {} is a private key, which must not be copied; name the file of its public half, {}.pub", path,
+          path);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   const bool is_key = (text.starts_with("ssh-") || text.starts_with("ecdsa-") || text.starts_with("sk-")) &&
                       text.find(' ') != std::string::npos && text.find('\n') == std::string::npos &&
                       text.find_first_of("\"\\'") == std::string::npos;
   require(is_key, ErrorKind::config,
-          "access.key: {} holds no public key of ssh, expected one line such as ssh-ed25519 AAAA... name", path);
+          "access.key: {} has no public ssh key; expected one line such as ssh-ed25519 AAAA... name", path);
   return text;
 }
 
-/// IPv4 address of a machine, as this one finds it.
+/// IPv4 address of a machine, resolved on this one.
 std::string address_of(const std::string& host) {
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_family = AF_INET;
   wanted.ai_socktype = SOCK_STREAM;
   const int code = getaddrinfo(host.c_str(), nullptr, &wanted, &found);
   require(code == 0 && found != nullptr, ErrorKind::config,
-          "hosts.list: {} has no IPv4 address here ({}); write its address into the list", host, gai_strerror(code));
+          "hosts.list: cannot resolve {} to an IPv4 address here ({}); write its address into the list", host,
+          gai_strerror(code));
   std::array<char, NI_MAXHOST> text{};
   getnameinfo(found->ai_addr, found->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   freeaddrinfo(found);
@@ -67,8 +68,8 @@ Node make_node(const ClusterOptions& options, int number) {
   const std::vector<std::string> hosts = expand_hostlist(options.hosts.list, "hosts.list");
   const auto place = static_cast<size_t>(number - 1);
   require(place < hosts.size(), ErrorKind::config,
-          "{} is machine {} of hosts.list, which has {}; put it back into the file, or add one", node.name, number,
-          hosts.size());
+          "{} is machine {} of hosts.list, but the list has only {}; put it back into the file, or add a machine",
+          node.name, number, hosts.size());
   node.login = hosts[place];
   node.address = address_of(node.login);
   return node;
@@ -96,11 +97,10 @@ std::string address_of_caller() {
   std::string address = asked.out;
   while (!address.empty() && (address.back() == '\n' || address.back() == '\r')) address.pop_back();
   AddressRange range;
-  require(
-      asked.exit_code == 0 && parse_range(address + "/32", range), ErrorKind::io,
-      "cannot find out this machine's own address (curl https://checkip.amazonaws.com {}); write it into access.from, "
-      "such as 203.0.113.7/32",
-      describe_end(asked));
+  require(asked.exit_code == 0 && parse_range(address + "/32", range), ErrorKind::io,
+          "cannot find this machine's public address (curl https://checkip.amazonaws.com {}); write it into "
+          "access.from, such as 203.0.113.7/32",
+          describe_end(asked));
   return address + "/32";
 }
 

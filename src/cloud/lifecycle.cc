@@ -34,9 +34,8 @@ struct Opened {
   Opened(const std::string& file, bool writes)
       : options(read_options(file)), folder(file), provider(provider_of(options.cluster.provider)) {
     require(options.cluster.scheduler != SchedulerChoice::cyclecloud, ErrorKind::config,
-            "{}: cluster.scheduler is cyclecloud, so a CycleCloud server makes and ends the machines: `trireme cluster "
-            "plan` "
-            "writes its project and commands.sh, which brings it there",
+            "{}: cluster.scheduler is cyclecloud, so a CycleCloud server creates and deletes the machines; `trireme "
+            "cluster plan` writes its project and commands.sh, which uploads it",
             file);
     if (writes) folder.lock();
     state = folder.read();
@@ -47,14 +46,14 @@ struct Opened {
     whole.pins = state.pins;
     whole.take_over = take_over;
     require(state.run.empty() || state.run == whole.run, ErrorKind::config,
-            "{}: the cluster was created with another cluster.name or access.key, by which its machines are known; put "
-            "them back",
+            "{}: the cluster was created with another cluster.name or access.key, which identify its machines; restore "
+            "them",
             folder.path());
     return whole;
   }
   void require_created(const std::string& file) const {
     require(!state.run.empty(), ErrorKind::config,
-            "{}: there is no such cluster yet; `trireme cluster create {}` makes it", file, file);
+            "{}: the cluster does not exist yet; create it with `trireme cluster create {}`", file, file);
   }
   std::string plan_folder() const { return folder.path() + "/plan/"; }
   Remote remote(const Cluster& cluster) const {
@@ -67,8 +66,8 @@ void write_plan(const Opened& opened, Cluster& cluster) {
   write_files(opened.provider->plan(cluster), opened.plan_folder());
 }
 
-/// Address of every existing node. One without a public address has its private one, once that of the head, the way to
-/// it, is known.
+/// Finds the address of every existing node. A node without a public address gets its private one after the head's
+/// address is known, through which it is reached.
 void find_logins(const Opened& opened, Cluster& cluster) {
   const std::vector<Machine> machines = opened.provider->machines(cluster);
   const auto head = std::ranges::find(machines, opened.cluster().nodes.front().name, &Machine::node);
@@ -85,8 +84,8 @@ void find_logins(const Opened& opened, Cluster& cluster) {
   }
 }
 
-/// The lines of known_hosts without those of the node, and whether one of these was pinned for the machine that it has
-/// now: the end of a line says for which it was. Another machine, according to the provider, rightly has other keys.
+/// The lines of known_hosts without those of the node, and whether one of these was pinned for its current machine,
+/// which is named at the end of a line. Another machine, according to the provider, legitimately has other keys.
 std::pair<std::string, bool> other_pins(const std::string& known_hosts, const Node& node) {
   std::istringstream lines(known_hosts);
   std::string others;
@@ -112,14 +111,14 @@ void pin_host_keys(const Opened& opened, const Cluster& cluster, const Node& nod
     if (pins().second) return;
   }
   const auto keys = opened.provider->host_keys(cluster, node);
-  require(keys && !keys->empty(), ErrorKind::io, "the provider does not tell its host keys yet");
+  require(keys && !keys->empty(), ErrorKind::io, "the provider does not report its host keys yet");
   const std::lock_guard lock(guard);
   std::string text = pins().first;
   for (const std::string& key : *keys) text += fmt::format("{} {} {}\n", node.login, key, node.machine);
   write_text(path, text);
 }
 
-/// A line for each node that is missing; whether there are any.
+/// Logs a line for each missing node; returns whether there are any.
 bool tell_missing(const Failures& missing) {
   for (const auto& [name, problem] : missing) log::warning("{} is not part of the cluster: {}", name, problem);
   return !missing.empty();
@@ -137,12 +136,12 @@ void require_same_addresses(const Opened& opened) {
   const auto pinned = opened.state.pins.find(kAddresses);
   const std::string before = pinned == opened.state.pins.end() ? "all" : pinned->second;
   require(before == addresses_asked(opened.options), ErrorKind::config,
-          "network.public-addresses is {} and was {} when the cluster was created; set it back, or delete the cluster "
+          "network.public-addresses is {}, but was {} when the cluster was created; set it back, or delete the cluster "
           "first",
           addresses_asked(opened.options), before);
 }
 
-/// Brings the machines from the present to the requested state.
+/// Brings the machines from the current to the requested state.
 int converge(Opened& opened, const std::string& file) {
   if (opened.state.pins.empty()) {
     opened.state.pins = opened.provider->pins(opened.cluster());
@@ -152,7 +151,7 @@ int converge(Opened& opened, const std::string& file) {
   require_same_addresses(opened);
   const auto asked_image = opened.state.pins.find("asked-image");
   if (asked_image != opened.state.pins.end() && asked_image->second != opened.options.node.image) {
-    log::warning("node.image is \"{}\" now and was \"{}\" when the cluster was created, which all its machines keep",
+    log::warning("node.image is \"{}\" now, but was \"{}\" when the cluster was created; all its machines keep that",
                  opened.options.node.image, asked_image->second);
   }
   Cluster cluster = opened.cluster();
@@ -163,14 +162,13 @@ int converge(Opened& opened, const std::string& file) {
   std::erase_if(cluster.nodes, [&](const Node& node) { return missing.contains(node.name); });
   const std::string head_name = opened.cluster().nodes.front().name;
   if (const auto head = missing.find(head_name); head != missing.end()) {
-    fail(ErrorKind::io, "the head could not be made: {}; `trireme cluster create {}` goes on from here", head->second,
-         file);
+    fail(ErrorKind::io, "cannot create the head: {}; run `trireme cluster create {}` to continue", head->second, file);
   }
 
   const Remote remote = opened.remote(cluster);
   std::mutex guard, asking;
   const Cluster asked = cluster;
-  // sshd of a machine that has just been made may answer before the key is there.
+  // sshd of a new machine may answer before the key is installed.
   const Patience patience{opened.options.node.wait_minutes * 60, opened.provider->keeps_machines() ? 0.0 : 60.0};
   const Failures unreached = wait_for_nodes(remote, cluster.nodes, patience, [&](Node& node) {
     if (node.login.empty()) {
@@ -184,21 +182,20 @@ int converge(Opened& opened, const std::string& file) {
   });
   missing.insert(unreached.begin(), unreached.end());
   if (const auto head = unreached.find(head_name); head != unreached.end()) {
-    fail(ErrorKind::io, "the head cannot be reached: {}; `trireme cluster create {}` goes on from here", head->second,
-         file);
+    fail(ErrorKind::io, "cannot reach the head: {}; run `trireme cluster create {}` to continue", head->second, file);
   }
   std::erase_if(cluster.nodes, [&](const Node& node) { return unreached.contains(node.name); });
 
   missing.merge(set_up(cluster, remote, opened.provider->shared_folder(cluster), opened.provider->end(cluster)));
   const bool proved = prove(cluster, remote);
   const bool lacks = tell_missing(missing);
-  fmt::print("{} of {} are up; `trireme cluster ssh {}` logs in, the hostfile is {}\n", cluster.nodes.size(),
+  fmt::print("{} of {} are up; log in with `trireme cluster ssh {}`; the hostfile is {}\n", cluster.nodes.size(),
              count_text(wanted, "node"), file, hostfile_path(cluster));
   return proved && !lacks ? 0 : 1;
 }
 
 void require_yes(const Confirm& confirm, const std::string& question) {
-  require(confirm(question), ErrorKind::usage, "nothing was done; --yes agrees beforehand");
+  require(confirm(question), ErrorKind::usage, "nothing was done; use --yes to agree without a question");
 }
 
 /// Removes the cluster's files from machines that remain.
@@ -206,8 +203,8 @@ void take_off(const Remote& remote, const Node& node) {
   remote.require_as_root(node, "[ ! -e /usr/local/sbin/trireme-node ] || /usr/local/sbin/trireme-node leave");
 }
 
-/// "h4 | Healthy (at its last boot or setup, 2026-11-25 19:58 UTC, 12 min ago)" of the line, its time and the node's
-/// present time: a node that has become sick since then does not show it here.
+/// "h4 | Healthy (at its last boot or setup, 2026-11-25 19:58 UTC, 12 min ago)" from the line, its time and the node's
+/// current time. A failure since then is not shown.
 std::string describe_health(const std::string& said) {
   std::istringstream lines(said);
   std::string line;
@@ -227,7 +224,7 @@ std::string describe_health(const std::string& said) {
 
 /// Possible reasons why a machine is gone.
 const char* why_gone(const ClusterOptions& options, const Node& node) {
-  if (options.node.spot && !node.is_head()) return "; the provider takes spot machines back when it needs them";
+  if (options.node.spot && !node.is_head()) return "; the provider reclaims spot machines when it needs them";
   return options.cluster.lifetime_hours > 0 ? "; cluster.lifetime-hours may have ended it" : "";
 }
 
@@ -236,7 +233,7 @@ const char* why_gone(const ClusterOptions& options, const Node& node) {
 int create(const std::string& file, const Confirm& confirm, bool take_over) {
   Opened opened(file, true);
   require(!take_over || opened.provider->keeps_machines(), ErrorKind::usage,
-          "--take-over is of machines that were there before (cluster.provider hosts); those of {} are new",
+          "--take-over is only for existing machines (cluster.provider hosts); those of {} are new",
           name_of(opened.options.cluster.provider));
   opened.take_over = take_over;
   require_software_for_new(opened.options);
@@ -266,7 +263,7 @@ int add_nodes(const std::string& file, int count, const Confirm& confirm) {
   std::ranges::sort(wanted.numbers);
   const Cluster cluster = lay_out(opened.options, wanted.numbers, wanted.first);
   opened.provider->check(cluster);
-  require_yes(confirm, fmt::format("{}\nmake the cluster that large?",
+  require_yes(confirm, fmt::format("{}\nextend the cluster to this size?",
                                    describe_cost(opened.options, static_cast<int64_t>(wanted.numbers.size()))));
   opened.state = wanted;
   opened.folder.write(wanted);
@@ -280,11 +277,11 @@ int remove_nodes(const std::string& file, const std::vector<std::string>& names,
   std::vector<Node> leaving;
   for (const std::string& name : names) {
     const auto node = std::ranges::find(before.nodes, name, &Node::name);
-    require(node != before.nodes.end(), ErrorKind::usage, "no node {} in the cluster; it has {} to {}", name,
+    require(node != before.nodes.end(), ErrorKind::usage, "the cluster has no node {}; it has {} to {}", name,
             before.nodes.front().name, before.nodes.back().name);
     require(!node->is_head(), ErrorKind::usage,
-            "{} is the head, which has the shared folder; `trireme cluster delete {}` ends the whole cluster", name,
-            file);
+            "{} is the head, which has the shared folder; delete the whole cluster with `trireme cluster delete {}`",
+            name, file);
     leaving.push_back(*node);
   }
   require_yes(confirm, fmt::format("remove {} from {}?", count_text(leaving.size(), "node"), before.name()));
@@ -304,17 +301,17 @@ int destroy(const std::string& file, const Confirm& confirm) {
   const Cluster cluster = opened.cluster();
   const bool keeps = opened.provider->keeps_machines();
   if (keeps) opened.require_created(file);
-  require_yes(confirm, keeps ? fmt::format("take the cluster {} off its machines, which stay?", cluster.name())
+  require_yes(confirm, keeps ? fmt::format("remove the cluster {} from its machines, which stay?", cluster.name())
                              : fmt::format("delete the cluster {} and its disks?", cluster.name()));
   if (keeps) {
     const Remote remote = opened.remote(cluster);
     const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) { take_off(remote, node); });
-    for (const auto& [name, problem] : failures) log::error("{}: what was put on it is still there: {}", name, problem);
+    for (const auto& [name, problem] : failures) log::error("{}: cannot remove the cluster's files: {}", name, problem);
     if (!failures.empty()) return 1;
   }
   for (const std::string& remains : opened.provider->destroy(cluster)) log::warning("{}", remains);
   opened.folder.forget();
-  fmt::print("the cluster {} is no more\n", cluster.name());
+  fmt::print("deleted the cluster {}\n", cluster.name());
   return 0;
 }
 
@@ -329,7 +326,7 @@ int status(const std::string& file) {
   std::map<std::string, std::string> health;
   const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) {
     const auto there = std::ranges::find(machines, node.name, &Machine::node);
-    require(there != machines.end(), ErrorKind::io, "there is no such machine{}", why_gone(opened.options, node));
+    require(there != machines.end(), ErrorKind::io, "its machine does not exist{}", why_gone(opened.options, node));
     require(!node.login.empty(), ErrorKind::io, "it has no address");
     const std::string said =
         remote.require_as_user(node, "tail -n 1 /etc/trireme/health; stat -c %Y /etc/trireme/health; date +%s");
@@ -354,9 +351,9 @@ std::vector<std::string> ssh_to(const std::string& file, const std::string& name
   Cluster cluster = opened.cluster();
   find_logins(opened, cluster);
   const auto node = name.empty() ? cluster.nodes.begin() : std::ranges::find(cluster.nodes, name, &Node::name);
-  require(node != cluster.nodes.end(), ErrorKind::usage, "no node {} in the cluster; it has {} to {}", name,
+  require(node != cluster.nodes.end(), ErrorKind::usage, "the cluster has no node {}; it has {} to {}", name,
           cluster.nodes.front().name, cluster.nodes.back().name);
-  require(!node->login.empty(), ErrorKind::io, "{} has no address; `trireme cluster status {}` shows how it is",
+  require(!node->login.empty(), ErrorKind::io, "{} has no address; check it with `trireme cluster status {}`",
           node->name, file);
   return opened.remote(cluster).ssh_words(*node);
 }
@@ -375,7 +372,7 @@ std::string nodes_as_ssh_config(const std::string& file) {
   std::string text;
   for (const Node& node : cluster.nodes) {
     if (node.login.empty()) {  // "HostName" without a value would invalidate all of ~/.ssh/config
-      log::warning("{} has no address and is left out; `trireme cluster status {}` shows how it is", node.name, file);
+      log::warning("skipped {}, which has no address; check it with `trireme cluster status {}`", node.name, file);
       continue;
     }
     text += fmt::format("Host {}\n  HostName {}\n  User {}\n  StrictHostKeyChecking yes\n", node.name, node.login,

@@ -10,7 +10,7 @@ namespace trireme::cloud {
 /// src/cloud/node_setup.sh, /usr/local/sbin/trireme-node on a node.
 const char* node_setup_script();
 
-/// Where a shared folder of the provider's is mounted from.
+/// The source of a shared folder of the provider.
 struct SharedFolder {
   std::string source, options;
 };
@@ -20,8 +20,8 @@ struct End {
   std::string how;  ///< "shutdown", or the resource group
 };
 
-/// /etc/trireme/node.env of the node; nullptr: the one that serves every machine of the first `create`, each of which
-/// finds out by its address which it is.
+/// /etc/trireme/node.env of the node; nullptr: the one for all machines of the first `create`, each of which identifies
+/// itself by its address.
 std::string node_environment(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
 
 /// A cloud-init document: the user, the script, its environment (node_environment()), and its first run.
@@ -32,7 +32,7 @@ struct SlurmHardware {
   std::string host_name, line;
 };
 
-/// slurm.conf of the cluster; hardware[i] is of nodes[i].
+/// slurm.conf of the cluster; hardware[i] is for nodes[i].
 std::string slurm_conf(const Cluster& cluster, const std::vector<SlurmHardware>& hardware);
 
 /// Text as a YAML block, each line indented.

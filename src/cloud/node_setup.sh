@@ -1,5 +1,5 @@
 #!/bin/sh
-# trireme-node ACTION: sets one machine of a cluster up. Every action may be run again. What the cluster is stands in
+# trireme-node ACTION: sets up one machine of a cluster. Every action may be repeated. The cluster is described in
 # /etc/trireme/node.env; `trireme cluster` and cloud-init put both there.
 set -eu
 umask 022
@@ -10,7 +10,7 @@ say() { echo "trireme-node: $*"; }
 fail() { echo "trireme-node: $*" >&2; exit 1; }
 is_head() { [ "$TRIREME_NODE" = "$TRIREME_HEAD" ]; }
 
-# One document serves all machines that are made at once: each knows itself by its address.
+# One document serves all machines created together: each identifies itself by its address.
 number_of() { (IFS=.; set -- $1; echo $((($1 << 24) + ($2 << 16) + ($3 << 8) + $4))); }
 find_own_name() {
   for own in $(hostname -I); do
@@ -24,14 +24,14 @@ find_own_name() {
 [ -n "$TRIREME_NODE" ] || find_own_name
 home() { getent passwd "$TRIREME_USER" | cut -d: -f6; }
 
-# put FILE [MODE]: standard input becomes the file, whole or not at all.
+# put FILE [MODE]: standard input becomes the file, completely or not at all.
 put() {
   mkdir -p "$(dirname "$1")"
   cat >"$1.new" && chmod "${2:-644}" "$1.new" && mv "$1.new" "$1"
 }
 
-# What a machine had before the cluster is never written over nor removed. claim FILE...: each is the cluster's from now
-# on. One that is there and is not: refused, or with TRIREME_TAKE_OVER moved aside, and put back by `leave`.
+# Existing files of a machine are never overwritten or removed. claim FILE...: each belongs to the cluster from now
+# on. An existing foreign file is refused, or with TRIREME_TAKE_OVER moved aside and restored by `leave`.
 claim() {
   there= foreign=
   for file in "$@"; do
@@ -40,14 +40,14 @@ claim() {
     is_packages_key "$file" || foreign="$foreign $file"
   done
   if [ -n "$foreign" ] && [ "${TRIREME_TAKE_OVER-}" != yes ]; then
-    fail "$(hostname) already has files where the cluster's would go:$foreign; move them away, or let \`trireme cluster create --take-over\` keep them aside until \`delete\` puts them back"
+    fail "$(hostname) already has files in the place of the cluster's files:$foreign; move them away, or use \`trireme cluster create --take-over\` to move them aside until \`delete\` restores them"
   fi
   for file in $there; do keep_aside "$file"; done
   for file in "$@"; do is_listed "$file" || echo "$file" >>"$etc/own"; done
 }
 is_listed() { [ -e "$etc/own" ] && grep -qxF -- "$1" "$etc/own"; }
 is_own() {
-  [ "$TRIREME_RENAME" = yes ] && return 0  # a machine that was made for the cluster
+  [ "$TRIREME_RENAME" = yes ] && return 0  # a machine created for the cluster
   is_listed "$1" && return 0
   case $1 in
     */slurm.conf) grep -qx "# Made by \`trireme cluster\`." "$1" ;;
@@ -55,7 +55,7 @@ is_own() {
     *) false ;;
   esac
 }
-# The key that the package of munge made for itself when it was installed is not a site's: it is kept without asking.
+# The key that the munge package created at its installation is not the site's: it is moved aside without asking.
 is_packages_key() {
   list=/var/lib/dpkg/info/munge.list
   [ "$1" = /etc/munge/munge.key ] && [ -e "$list" ] || return 1
@@ -63,14 +63,14 @@ is_packages_key() {
   [ "$age" -ge 0 ] && [ "$age" -le 120 ]
 }
 keep_aside() {
-  say "$1 is kept as $1.before-trireme"
+  say "moved $1 to $1.before-trireme"
   ! has_systemd || for name in munge slurmctld slurmd; do
     ! systemctl is-active -q "$name" || grep -qx "$name" "$etc/services" 2>/dev/null || echo "$name" >>"$etc/services"
   done
   rm -rf "$1.before-trireme" && mv "$1" "$1.before-trireme"
   echo "$1" >>"$etc/kept"
 }
-# Removes what is the cluster's, and puts back what was there before.
+# Removes the cluster's files and restores those from before.
 give_back() {
   for file in "$@"; do ! is_listed "$file" || rm -rf "$file"; done
   for file in "$@"; do
@@ -78,7 +78,7 @@ give_back() {
   done
 }
 
-# Clusters that were made before there was a list.
+# For clusters created by versions without this list.
 list_own() {
   [ ! -e "$etc/own" ] && [ -e "$etc/health" ] || return 0
   for file in "$etc/nhc.conf" "$etc/slurm-health" "$etc/slurm-prolog" "$etc/slurm-epilog"; do [ ! -e "$file" ] || echo "$file"; done >"$etc/own"
@@ -86,7 +86,7 @@ list_own() {
   [ "$(readlink /usr/local/bin/trireme)" != /opt/trireme/bin/trireme ] || printf '/usr/local/bin/trireme\n/opt/trireme\n' >>"$etc/own"
 }
 
-# Before anything is changed: what would be refused later, all of it at once. $1: the package's ending.
+# Before anything is changed: refuses all foreign files together. $1: the package's extension.
 claim_all() {
   files=
   [ "$1" != tar.gz ] || files="/opt/trireme /usr/local/bin/trireme"
@@ -106,12 +106,12 @@ block() {
     sed "/^$begin\$/,/^$end\$/d" "$1"
     [ -z "$text" ] || printf '%s\n%s\n%s\n' "$begin" "$text" "$end"
   } >"$1.trireme-new"
-  # /etc/hosts may be a mount of its own, which nothing can be renamed over.
+  # /etc/hosts may be a mount point, which cannot be replaced by a rename.
   cmp -s "$1.trireme-new" "$1" || cat "$1.trireme-new" >"$1"
   rm -f "$1.trireme-new"
 }
 
-# packages NAME...: those that are missing; `a|b` is b where there is no a.
+# packages NAME...: installs those that are missing; `a|b` is b if a does not exist.
 packages() {
   missing=
   for entry in "$@"; do
@@ -122,12 +122,12 @@ packages() {
     missing="$missing $entry"
   done
   [ -n "$missing" ] || return 0
-  apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 update >/dev/null || fail "apt-get update failed, and needed are:$missing"
+  apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 update >/dev/null || fail "apt-get update failed; missing packages:$missing"
   names=
   for entry in $missing; do
     apt-cache show "${entry%%|*}" >/dev/null 2>&1 && names="$names ${entry%%|*}" || names="$names ${entry##*|}"
   done
-  apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $names >/dev/null || fail "apt-get could not install$names"
+  apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $names >/dev/null || fail "apt-get cannot install$names"
 }
 
 has_systemd() { [ -d /run/systemd/system ]; }
@@ -161,11 +161,11 @@ service() {
       setsid "$1" -D >>"$log" 2>&1 </dev/null &
       echo $! >"$pid"
       sleep 1
-      kill -0 "$(cat "$pid")" 2>/dev/null || fail "$1 ended at once: $(tail -n 3 "$log")" ;;
+      kill -0 "$(cat "$pid")" 2>/dev/null || fail "$1 exited immediately: $(tail -n 3 "$log")" ;;
     nfs-kernel-server)
-      exportfs -ra && rpcbind && rpc.nfsd 8 && rpc.mountd || fail "this kernel serves no NFS; use storage.kind: existing" ;;
+      exportfs -ra && rpcbind && rpc.nfsd 8 && rpc.mountd || fail "this kernel cannot serve NFS; use storage.kind: existing" ;;
     trireme-health) /usr/local/sbin/trireme-node health ;;
-    *) fail "service $1 is not known here" ;;
+    *) fail "unknown service $1" ;;
   esac
 }
 
@@ -174,7 +174,7 @@ set_names() { for entry in $TRIREME_NODES; do echo "${entry#*=} ${entry%%=*}"; d
 set_storage() {
   path=$TRIREME_STORAGE_PATH
   case $TRIREME_STORAGE in
-    existing) [ -d "$path" ] || fail "$path is not there, and storage.kind is existing: mount it on every node" ;;
+    existing) [ -d "$path" ] || fail "$path does not exist, but storage.kind is existing: mount it on every node" ;;
     nfs)
       mkdir -p "$path"
       if is_head; then
@@ -193,22 +193,22 @@ set_storage() {
       mkdir -p "$path"
       mount_storage "$TRIREME_STORAGE_SOURCE" nfs4 "$TRIREME_STORAGE_OPTIONS" ;;
   esac
-  # The folder belongs to who logs in; on machines that were there before it is left as it is.
+  # The folder belongs to the login user; on existing machines it is not changed.
   [ "$TRIREME_STORAGE" = existing ] || ! { is_head || [ "$TRIREME_STORAGE" = provider ]; } || chown "$TRIREME_USER" "$path"
 }
 
 mount_storage() {
   echo "$1 $TRIREME_STORAGE_PATH $2 $3 0 0" | block /etc/fstab
-  # The head may still be on its way.
+  # The head may not be ready yet.
   for _ in $(seq 60); do
     ! mountpoint -q "$TRIREME_STORAGE_PATH" || return 0
     mount "$TRIREME_STORAGE_PATH" 2>/run/trireme-mount && return 0
     sleep 5
   done
-  fail "$1 cannot be mounted on $TRIREME_STORAGE_PATH: $(cat /run/trireme-mount)"
+  fail "cannot mount $1 on $TRIREME_STORAGE_PATH: $(cat /run/trireme-mount)"
 }
 
-# The end of the machines by themselves: a timer that survives restarts.
+# The automatic end of the machines: a timer that survives restarts.
 set_end() {
   [ "$TRIREME_END_MINUTES" != 0 ] || return 0
   { [ "$TRIREME_END" = shutdown ] || is_head; } || return 0
@@ -227,14 +227,14 @@ end_cluster() {
   ask() { curl -sf -H Metadata:true "http://169.254.169.254/metadata/$1"; }
   token=$(ask 'identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fmanagement.azure.com%2F' |
     sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
-  [ -n "$token" ] || fail "no token from the machine's identity"
+  [ -n "$token" ] || fail "got no token for the machine's identity"
   subscription=$(ask 'instance/compute/subscriptionId?api-version=2021-02-01&format=text')
   # On standard input, so that no list of processes shows the token.
   printf 'header = "Authorization: Bearer %s"\n' "$token" |
     curl -sf -X DELETE -K - "https://management.azure.com/subscriptions/$subscription/resourcegroups/$TRIREME_END?api-version=2021-04-01"
 }
 
-# The first good look becomes what is expected from then on, less the load: a node that has just worked is not sick.
+# The first good result becomes the expected state, without the load: a node that has just worked is not faulty.
 check_health() {
   command -v trireme >/dev/null || fail "trireme is not installed"
   if [ ! -s "$etc/nhc.conf" ]; then
@@ -256,8 +256,8 @@ set_health() {
   service trireme-health restart
 }
 
-# Registered memory is locked, and the usual bound of it is a few MiB. On machines that were there before, limits are
-# their owner's.
+# Registered memory is locked, and its usual limit is a few MiB. On existing machines limits are
+# left to their owner.
 set_fabric() {
   [ "$TRIREME_RENAME" = yes ] || return 0
   printf '* soft memlock unlimited\n* hard memlock unlimited\nroot soft memlock unlimited\nroot hard memlock unlimited\n' | put /etc/security/limits.d/90-trireme.conf
@@ -278,7 +278,7 @@ boot() {
   say "$TRIREME_NODE is set up"
 }
 
-# The key with which nodes reach each other: made on the head, once, and only its public half leaves it.
+# The key for logins between nodes: created once, on the head, and only its public half leaves it.
 head_key() {
   file=$(home)/.ssh/trireme-$TRIREME_CLUSTER
   if [ ! -s "$file.pub" ]; then
@@ -289,12 +289,12 @@ head_key() {
   cat "$file.pub"
 }
 
-# trust: the head's public key and, behind it, the nodes' host keys come on standard input.
+# trust: reads the head's public key and then the nodes' host keys from standard input.
 trust() {
   folder=$(home)/.ssh
   install -d -m 700 -o "$TRIREME_USER" "$folder"
   IFS= read -r key
-  case $key in ssh-*) ;; *) fail "no public key was given" ;; esac
+  case $key in ssh-*) ;; *) fail "the public key is missing" ;; esac
   echo "$key" | block "$folder/authorized_keys"
   chmod 600 "$folder/authorized_keys" && chown "$TRIREME_USER" "$folder/authorized_keys"
   block /etc/ssh/ssh_known_hosts
@@ -306,17 +306,17 @@ trust() {
   }
 }
 
-# build FILE: a .tar.gz of the sources becomes a package in the shared folder, once; its path on standard output.
+# build FILE: builds a .tar.gz of the sources once into a package in the shared folder; prints its path.
 build_program() {
   built=$TRIREME_STORAGE_PATH/.trireme/built-$(sha256sum "$1" | cut -c1-16) work=/var/lib/trireme-build log=/var/log/trireme-build.log
   if [ ! -d "$built" ]; then
     rm -rf "$work" "$built.new" && mkdir -p "$work"
-    tar -xzf "$1" -C "$work" >"$log" 2>&1 || fail "$1 is no .tar.gz"
+    tar -xzf "$1" -C "$work" >"$log" 2>&1 || fail "$1 is not a .tar.gz"
     script=$(find "$work" -maxdepth 3 -path '*/scripts/package' | head -n 1)
-    [ -n "$script" ] || fail "$1 holds no sources of Trireme: there is no scripts/package in it"
+    [ -n "$script" ] || fail "$1 has no sources of Trireme: scripts/package is missing"
     packages dpkg-dev
     (cd "$(dirname "$script")/.." && scripts/bootstrap && scripts/package --output "$built.new") >"$log" 2>&1 ||
-      fail "Trireme could not be built here, $log has it all: $(tail -n 2 "$log" | tr '\n' ' ')"
+      fail "cannot build Trireme here, the full log is $log: $(tail -n 2 "$log" | tr '\n' ' ')"
     rm -rf "$work" && mv "$built.new" "$built"
   fi
   for file in "$built"/*.deb "$built"/*.tar.gz; do
@@ -325,11 +325,11 @@ build_program() {
   fail "$built has no package"
 }
 
-# install FILE: a package or a tarball; "-": it is there already.
+# install FILE: a package or a tarball; "-": it is already installed.
 install_program() {
   case $1 in
     -) command -v trireme >/dev/null || fail "trireme is not installed; name a package in software.package, or sources in software.source" ;;
-    *.deb) apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends --allow-downgrades --reinstall "$1" >/dev/null || fail "apt-get could not install $1" ;;
+    *.deb) apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends --allow-downgrades --reinstall "$1" >/dev/null || fail "apt-get cannot install $1" ;;
     *.tar.gz)
       claim /opt/trireme /usr/local/bin/trireme
       rm -rf /opt/trireme.new && mkdir -p /opt/trireme.new
@@ -341,23 +341,23 @@ install_program() {
   trireme --version >/dev/null || fail "trireme does not start here"
 }
 
-# Slurm's PMIx plug-in opens libpmix.so, which libpmix-dev has and nothing asks for.
+# Slurm's PMIx plug-in opens libpmix.so, which is in libpmix-dev; no package depends on it.
 slurm_packages() {
   claim /etc/slurm/slurm.conf /etc/munge/munge.key
   ! is_head || packages slurmctld
   packages munge slurmd slurm-client libpmix-dev "slurm-wlm-mpi-plugins|slurmd"
 }
 
-# The machine's own name, and what slurmd sees of it, as in a line of slurm.conf.
+# The machine's own name and its hardware as slurmd sees it, as a line of slurm.conf.
 slurm_hardware() { slurm_packages >&2; slurmd -C | sed -n 's/^NodeName=//p' | sed 's/ *UpTime=.*//'; }
 
-# Made on the head, once; base64 on standard output.
+# Created once, on the head; prints base64.
 munge_key() {
   [ -s /etc/munge/trireme.key ] || { umask 077; head -c 1024 /dev/urandom >/etc/munge/trireme.key; }
   base64 -w0 /etc/munge/trireme.key && echo
 }
 
-# slurm: the munge key and, behind it, slurm.conf come on standard input.
+# slurm: reads the munge key and then slurm.conf from standard input.
 set_slurm() {
   slurm_packages
   IFS= read -r key
@@ -368,7 +368,7 @@ set_slurm() {
   mv /etc/munge/munge.key.new /etc/munge/munge.key
   put /etc/slurm/slurm.conf
   grep -q '^CgroupPlugin' /etc/slurm/cgroup.conf 2>/dev/null || { [ -e /sys/fs/cgroup/cgroup.controllers ] || claim /etc/slurm/cgroup.conf && echo CgroupPlugin=cgroup/v1 | put /etc/slurm/cgroup.conf; }
-  # A Prolog that fails drains the node with a reason; nohold_on_prolog_fail lets the job go elsewhere.
+  # A failed Prolog drains the node with a reason; nohold_on_prolog_fail lets the job run elsewhere.
   for name in health prolog epilog; do
     detached=
     [ "$name" != health ] || detached=' --detached'
@@ -376,19 +376,19 @@ set_slurm() {
     printf '#!/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexec trireme health -c %s --drain%s\n' "$etc/nhc.conf" "$detached" |
       put "$etc/slurm-$name" 755
   done
-  mkdir -p /var/spool/trireme/slurmctld /var/spool/trireme/slurmd # not a site's own, which knows another cluster
+  mkdir -p /var/spool/trireme/slurmctld /var/spool/trireme/slurmd # separate from the site's, which belongs to another cluster
   service munge "$munge_action"
   ! is_head || service slurmctld restart
   service slurmd restart
 }
 
-# hostfile: the names of the nodes come on standard input.
+# hostfile: reads the names of the nodes from standard input.
 set_hostfile() {
   claim "$TRIREME_STORAGE_PATH/hosts"
   put "$TRIREME_STORAGE_PATH/hosts"
 }
 
-# The machine as it was before, less the packages.
+# Restores the machine, except the installed packages.
 leave() {
   list_own
   slurm=
@@ -431,5 +431,5 @@ case $action in
   hostfile) set_hostfile ;;
   leave) leave ;;
   end) end_cluster ;;
-  *) fail "no action $action" ;;
+  *) fail "unknown action $action" ;;
 esac

@@ -105,13 +105,13 @@ namespace {
 std::string describe_price(const ClusterOptions& options, int64_t nodes) {
   const ProviderChoice provider = options.cluster.provider;
   if (provider == ProviderChoice::hosts)
-    return fmt::format("{} that exist: no price is known", count_text(nodes, "machine"));
+    return fmt::format("{}, existing: the price is unknown", count_text(nodes, "machine"));
   const std::string what = type_of_head(options) == type_of_nodes(options)
                                ? type_of_nodes(options)
                                : type_of_head(options) + " and " + type_of_nodes(options);
   const std::optional<double> cost = cost_per_hour(options, nodes);
   if (!cost) {
-    return fmt::format("{}, {}: the price is not known here, look it up at {}", count_text(nodes, "machine"), what,
+    return fmt::format("{}, {}: the price is unknown, look it up at {}", count_text(nodes, "machine"), what,
                        price_page(provider));
   }
   return fmt::format("{}, {}: {:.2f} USD per hour (list price without disks and traffic, {}, {}{}; {})",
@@ -126,7 +126,7 @@ std::string describe_cost(const ClusterOptions& options, int64_t nodes) {
   for (const std::string& type : {type_of_head(options), type_of_nodes(options)}) {
     if (has_accelerators(options.cluster.provider, type) && unused.find(type) == std::string::npos) {
       unused += fmt::format(
-          "\n{} has accelerators, which are paid for and which nothing uses yet: trireme trains on processors", type);
+          "\n{} has accelerators, which cost money but are not used yet: trireme trains on processors", type);
     }
   }
   return describe_price(options, nodes) + unused;

@@ -20,7 +20,7 @@ struct NodeType {
 };
 
 inline constexpr const char* kPriceDate = "January 2025";
-/// Where the price of a size holds, and where it is to be had: AWS has sizes for high performance in few regions.
+/// The region of a size's price, where the size is available: AWS has high-performance sizes in few regions.
 const char* price_region(ProviderChoice provider, std::string_view type);
 
 std::span<const NodeType> node_types();
@@ -30,14 +30,15 @@ const NodeType* find_node_type(ProviderChoice provider, std::string_view name);
 /// node.type, or the provider's default; empty for hosts.
 std::string type_of_nodes(const ClusterOptions& options);
 std::string type_of_head(const ClusterOptions& options);
-/// Of sizes of aws: each can have an Elastic Fabric Adapter, and together they have the size's bandwidth.
+/// Network cards of a size of aws: each can have an Elastic Fabric Adapter, and together they have the size's
+/// bandwidth.
 int network_cards(std::string_view type);
-/// Sizes with GPUs or other accelerators, by the families' names.
+/// Whether a size has GPUs or other accelerators, by the family's name.
 bool has_accelerators(ProviderChoice provider, std::string_view type);
 /// Whether the nodes use InfiniBand or EFA.
 bool uses_fast_network(const ClusterOptions& options);
 
-/// Dollars per hour of all machines; nothing if a size is not in the table. Spot prices change by the hour, so the
+/// US dollars per hour of all machines; nullopt if a size is not in the table. Spot prices change hourly, so the
 /// regular price is reported as an upper bound.
 std::optional<double> cost_per_hour(const ClusterOptions& options, int64_t nodes);
 /// One line: "3 machines: 4.61 USD per hour (...)", or which price is unknown and where to look it up.

@@ -48,11 +48,11 @@ Setting with_lists_joined(Setting setting) {
             setting.problem.empty() ? describe(setting) : setting.problem);
   }
   const std::string near = nearest_name(setting.key, names);
-  fail(ErrorKind::config, "{}: no option \"{}\"{}", setting.origin.text(), setting.key,
+  fail(ErrorKind::config, "{}: unknown option \"{}\"{}", setting.origin.text(), setting.key,
        near.empty() ? "; `trireme cluster init` writes a file with all of them" : "; did you mean " + near + "?");
 }
 
-/// Words in lines of a comment.
+/// Wraps words into comment lines.
 std::string as_comment(const std::string& text, const std::string& indent) {
   constexpr size_t kWidth = 100;
   std::istringstream words(text);
@@ -73,7 +73,7 @@ bool is_for(const std::string& group, ProviderChoice provider) {
   return group != "network" || provider != ProviderChoice::hosts;
 }
 
-/// Of machines that exist nothing of this can be chosen.
+/// Options that have no effect for existing machines.
 bool is_of_made_machines(const std::string& option) {
   for (const char* name : {"node.type", "node.head-type", "node.image", "node.disk-gb", "node.spot", "access.from",
                            "cluster.lifetime-hours", "cluster.tags", "storage.gb"}) {
@@ -124,8 +124,8 @@ std::string options_file(const ClusterOptions& given) {
   const Collector declared = declarations(options);
   const ProviderChoice provider = options.cluster.provider;
   std::string page = fmt::format(
-      "# A cluster of {} of {}. `trireme cluster plan FILE --output DIR` shows what would be made,\n"
-      "# `create FILE` makes it, `delete FILE` ends it. No secret belongs in here.\n",
+      "# A cluster of {} of {}. `trireme cluster plan FILE --output DIR` shows what would be created,\n"
+      "# `create FILE` creates it, `delete FILE` deletes it. Do not write secrets into this file.\n",
       count_text(options.cluster.nodes, "machine"), name_of(provider));
   for (const OptionGroup& group : declared.groups) {
     if (!is_for(group.name, provider)) continue;

@@ -61,16 +61,16 @@ struct ClusterGroup {
   double lifetime_hours = 0;
   template <class V>
   void visit(V& v) {
-    v.text("name", name, "names everything that is made: letters, digits and '-', 24 at most");
-    v.choice("provider", provider, "who gives the machines; hosts: machines that exist, reached by ssh");
-    v.integer("nodes", nodes, "machines in all; the first one is the head, which trains as well", 1, 200);
+    v.text("name", name, "names everything that is created: letters, digits and '-', at most 24");
+    v.choice("provider", provider, "who provides the machines; hosts: existing machines, reached by ssh");
+    v.integer("nodes", nodes, "number of machines; the first one is the head, which also trains", 1, 200);
     v.choice("scheduler", scheduler,
              "none: `trireme launch` over ssh; slurm: set up on the nodes; cyclecloud (azure): `plan` writes a project "
-             "for a CycleCloud server, which makes the machines");
+             "for a CycleCloud server, which creates the machines");
     v.number("lifetime-hours", lifetime_hours,
-             "hours after which the machines of azure and aws end by themselves, their disks with them (0: never)", 0,
+             "hours after which the machines of azure and aws and their disks are deleted automatically (0: never)", 0,
              8760);
-    v.text("tags", tags, "more tags on everything that is made: key=value,key=value");
+    v.text("tags", tags, "more tags for everything that is created: key=value,key=value");
   }
 };
 
@@ -82,14 +82,14 @@ struct NodeGroup {
   template <class V>
   void visit(V& v) {
     v.text("type", type, "size of a machine, by the provider's name (empty: Standard_D32s_v5, c7i.16xlarge)");
-    v.text("head-type", head_type, "size of the first machine (empty: that of the others)");
+    v.text("head-type", head_type, "size of the first machine (empty: as the others)");
     v.text("image", image,
-           "operating system, Debian or Ubuntu: an image of az, or an AMI's id or path in the parameter store (empty: "
-           "Ubuntu 24.04)");
+           "operating system, Debian or Ubuntu: an image of az, or the id of an AMI or its path in the parameter store "
+           "(empty: Ubuntu 24.04)");
     v.integer("disk-gb", disk_gb, "system disk of each machine", 30, 4095);
-    v.flag("spot", spot, "cheaper machines that the provider may take back; the head never is one");
-    v.number("wait-minutes", wait_minutes, "after that a machine that cannot be reached is given up and named", 0.01,
-             120);
+    v.flag("spot", spot, "cheaper machines that the provider may reclaim; never used for the head");
+    v.number("wait-minutes", wait_minutes, "minutes to wait for an unreachable machine before it is reported missing",
+             0.01, 120);
   }
 };
 
@@ -99,18 +99,17 @@ struct NetworkGroup {
   PublicAddresses public_addresses = PublicAddresses::all;
   template <class V>
   void visit(V& v) {
-    v.text("region", region, "where the machines stand, by the provider's name (azure and aws need it)");
-    v.text(
-        "zone", zone,
-        "availability zone of aws (empty: the first that has all sizes), chosen once and kept as long as the cluster "
-        "is there");
-    v.text("range", range, "private addresses of azure and aws: the network of a cluster of its own, /16 to /28");
+    v.text("region", region, "location of the machines, by the provider's name (needed for azure and aws)");
+    v.text("zone", zone,
+           "availability zone of aws (empty: the first with all sizes), chosen once and kept while the cluster exists");
+    v.text("range", range, "private addresses of azure and aws: the network of the cluster, /16 to /28");
     v.choice("fast", fast,
-             "InfiniBand (azure) or the Elastic Fabric Adapter (aws) of sizes that have it; auto: where the table of "
-             "node types says so; on: refused for a size that has none");
+             "use InfiniBand (azure) or the Elastic Fabric Adapter (aws) of sizes that have it; auto: if the table of "
+             "node types lists it; on: refuse sizes without it");
     v.choice("public-addresses", public_addresses,
-             "which machines of azure and aws have one; head: the others are reached through the head, and reach the "
-             "internet through a NAT gateway, which the provider charges for; stays as it is while the cluster exists");
+             "which machines of azure and aws have a public address; head: the others are reached through the head, "
+             "and reach the internet through a NAT gateway, which the provider charges for; cannot change while the "
+             "cluster exists");
   }
 };
 
@@ -118,10 +117,10 @@ struct AccessGroup {
   std::string user = "trireme", key = "~/.ssh/id_ed25519.pub", from = "caller";
   template <class V>
   void visit(V& v) {
-    v.text("user", user, "who logs in; made on machines of azure and aws, must exist and be root or use sudo on hosts");
-    v.text("key", key, "file of the public key that logs in; its private half stays where it is and is never read");
-    v.text("from", from,
-           "addresses from which ssh is let in, a.b.c.d/32,...; caller: this machine's own as seen from outside");
+    v.text("user", user,
+           "user for login; created on machines of azure and aws; on hosts it must exist and be root or have sudo");
+    v.text("key", key, "file of the public key for login; the private key is not copied and never read");
+    v.text("from", from, "addresses that may connect by ssh, a.b.c.d/32,...; caller: this machine's public address");
   }
 };
 
@@ -132,10 +131,10 @@ struct StorageGroup {
   template <class V>
   void visit(V& v) {
     v.choice("kind", kind,
-             "the folder that all nodes share: nfs: the head's disk; provider: Azure Files or EFS; existing: every "
-             "node has it mounted already, which is looked at");
+             "the folder that all nodes share: nfs: on the head's disk; provider: Azure Files or EFS; existing: "
+             "already mounted on every node, which is checked");
     v.text("path", path, "where it is mounted");
-    v.integer("gb", gb, "size of Azure Files (100 at least); the others grow or have the disk's", 100, 102400);
+    v.integer("gb", gb, "size of Azure Files (at least 100); the others grow or use the disk", 100, 102400);
   }
 };
 
@@ -144,10 +143,10 @@ struct SoftwareGroup {
   template <class V>
   void visit(V& v) {
     v.text("package", package,
-           "file of Trireme that is put on the nodes: .deb or .tar.gz of scripts/package (empty: software.source)");
+           "package of Trireme for the nodes: .deb or .tar.gz of scripts/package (empty: software.source)");
     v.text("source", source,
            "checkout of Trireme (its last commit), or a .tar.gz of one, which the head builds once for all nodes; both "
-           "empty: the nodes have Trireme already: your own machines, or an image that you made");
+           "empty: the nodes already have Trireme, as your own machines or image may");
   }
 };
 
@@ -156,8 +155,8 @@ struct AzureGroup {
   template <class V>
   void visit(V& v) {
     v.text("resource-group", resource_group,
-           "one that exists and is shared with others (empty: trireme-NAME, made and deleted with the cluster)");
-    v.text("cyclecloud-slurm", cyclecloud_slurm, "version of CycleCloud's Slurm project that your server has");
+           "an existing group that is shared with others (empty: trireme-NAME, created and deleted with the cluster)");
+    v.text("cyclecloud-slurm", cyclecloud_slurm, "version of CycleCloud's Slurm project on your server");
   }
 };
 
@@ -180,20 +179,20 @@ struct ClusterOptions {
   HostsGroup hosts;
   template <class V>
   void visit(V& v) {
-    v.group("cluster", "what there shall be", cluster);
+    v.group("cluster", "the cluster as a whole", cluster);
     v.group("node", "each machine", node);
-    v.group("network", "where, and how they are joined", network);
+    v.group("network", "location and network", network);
     v.group("access", "who may log in", access);
     v.group("storage", "the folder that all nodes share", storage);
-    v.group("software", "what runs on them", software);
-    v.group("azure", "of provider azure only", azure);
-    v.group("hosts", "of provider hosts only", hosts);
+    v.group("software", "the software on the nodes", software);
+    v.group("azure", "only for provider azure", azure);
+    v.group("hosts", "only for provider hosts", hosts);
   }
 };
 
-/// Reads a cluster's file. Throws Error::config with file and line for a key that is not known, a value that does not
-/// fit, options that contradict each other, and for anything that looks like a secret: those stay with the provider's
-/// command line, which has them from its own login.
+/// Reads a cluster's file. Throws Error::config with file and line for an unknown key, an invalid value, options that
+/// contradict each other, and for anything that looks like a secret: those stay with the provider's command line, which
+/// gets them from its login.
 ClusterOptions read_options(const std::string& path);
 ClusterOptions parse_options(const std::string& text, const std::string& path);
 
@@ -204,7 +203,7 @@ std::string options_file(const ClusterOptions& options);
 /// The table of all options in docs/clouds.md.
 std::string options_table();
 
-/// The parts of "a,b" or "a, b"; blanks around them are dropped, empty ones too.
+/// The parts of "a,b" or "a, b", without blanks around them and without empty parts.
 std::vector<std::string> split_list(const std::string& text);
 
 }  // namespace trireme::cloud

@@ -1,7 +1,7 @@
 #pragma once
-// The words of az and aws, wherever a call's end has to be understood: both end with the same code for most failures,
-// and put the reason into their messages alone. As the providers document their error codes; seen from stand-ins and
-// the parsers of azure-cli and awscli only, never from the real services.
+// Recognizes messages of az and aws: both exit with the same code for most failures and name the reason only in their
+// messages. Follows the providers' documented error codes; tested with substitutes and the parsers of azure-cli and
+// awscli, never with the real services.
 
 #include <string>
 

@@ -16,9 +16,9 @@ namespace {
 
 using launch::SshFault;
 
-/// ssh's own code for its own failures.
+/// The exit code of ssh for its own failures.
 constexpr int kSshFailed = 255;
-/// Each is a process and its pipes here.
+/// Each connection is a local process with its pipes.
 constexpr size_t kMostAtOnce = 32;
 
 std::string last_lines(const std::string& text, size_t most) {
@@ -41,7 +41,7 @@ std::string require_done(const Node& node, const std::string& command, const Pro
        said.empty() ? "" : ": " + said);
 }
 
-/// As ssh takes it in a ProxyCommand.
+/// Escapes for a ProxyCommand of ssh.
 std::string with_percents_kept(std::string word) {
   for (size_t at = 0; (at = word.find('%', at)) != std::string::npos; at += 2) word.insert(at, 1, '%');
   return word;
@@ -59,7 +59,7 @@ Remote::Remote(const Cluster& cluster, std::string known_hosts)
 
 std::string Remote::key_shown() const {
   if (!identity_.empty()) return fmt::format("user {}, key {}", user_, identity_);
-  return fmt::format("user {}; there is no private key beside {}, so those of ssh's agent and defaults were shown",
+  return fmt::format("user {}; found no private key beside {}, so the keys of ssh-agent and ssh's defaults were tried",
                      user_, key_);
 }
 
@@ -92,12 +92,11 @@ RemoteResult Remote::run(const Node& node, const std::string& command, const std
     result.fault = failure.fault;
     const std::string shown = failure.fault == SshFault::key_refused ? " (" + key_shown() + ")" : "";
     const bool pinned = !known_hosts_.empty() && failure.fault == SshFault::host_key;
-    result.err =
-        failure.reason + shown + "; " +
-        (pinned ? fmt::format("it was pinned in {} when the machine was made: find out why, and remove its line "
-                              "only where you know",
-                              known_hosts_)
-                : failure.fix);
+    result.err = failure.reason + shown + "; " +
+                 (pinned ? fmt::format("it was pinned in {} when the machine was created: find out why it changed, and "
+                                       "remove its line only if you know the reason",
+                                       known_hosts_)
+                         : failure.fix);
   }
   return result;
 }
@@ -181,7 +180,7 @@ Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Pa
         problem = e.what();
       }
       const double now = seconds_since(start);
-      // A host that answered and does not let us in: some minutes after its machine was made that is final, too.
+      // A host that answers but refuses us: some minutes after its machine was created that is final, too.
       if (fault != SshFault::key_refused) refused_since = -1;
       if (fault == SshFault::key_refused && refused_since < 0) refused_since = now;
       final = final || fault == SshFault::host_key ||

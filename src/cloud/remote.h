@@ -1,5 +1,5 @@
 #pragma once
-// The nodes of a cluster by ssh, with host keys that are known before.
+// The nodes of a cluster by ssh, with host keys that are known in advance.
 
 #include <functional>
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace trireme::cloud {
 
-/// Of a command on a node.
+/// The result of a command on a node.
 struct RemoteResult : ProcessResult {
   launch::SshFault fault = launch::SshFault::other;  ///< the error of ssh itself, if it failed
 };
@@ -22,7 +22,7 @@ class Remote {
   /// known_hosts: the file of pinned keys; empty: the caller's own.
   Remote(const Cluster& cluster, std::string known_hosts);
 
-  /// ssh, its options and the host, up to the command; through the head where the node has no public address.
+  /// ssh with its options and the host, without the command; through the head if the node has no public address.
   std::vector<std::string> ssh_words(const Node& node) const;
   /// Runs a shell command as the user. If ssh itself failed, the result's error text explains it.
   RemoteResult run(const Node& node, const std::string& command, const std::string& input = "",
@@ -35,7 +35,7 @@ class Remote {
                               std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
   std::string require_as_user(const Node& node, const std::string& command, const std::string& input = "") const;
 
-  /// The node's host keys as known_hosts has them, "ssh-ed25519 AAAA..." a line.
+  /// The node's host keys from known_hosts, one "ssh-ed25519 AAAA..." per line.
   std::vector<std::string> host_keys(const Node& node) const;
 
  private:
@@ -47,16 +47,16 @@ class Remote {
 /// Node -> error.
 using Failures = std::map<std::string, std::string>;
 
-/// Runs `work` for all nodes at once; an exception is the node's error.
+/// Runs `work` for all nodes in parallel; an exception is the node's error.
 Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(const Node&)>& work);
 
 struct Patience {
   double seconds = 0;  ///< for a node that does not answer yet
-  double refused = 0;  ///< for one that refuses the key, from its first refusal on
+  double refused = 0;  ///< for a node that refuses the key, after its first refusal
 };
 
-/// Waits until each node lets the user in, and logs every half minute what it waits for. A changed or unknown host key
-/// ends the wait. `before` is called before every try and may find out how the node is reached.
+/// Waits until the user can log in to each node, and logs every half minute what it waits for. A changed or unknown
+/// host key ends the wait. `before` is called before every attempt and may set how the node is reached.
 Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Patience& patience,
                         const std::function<void(Node&)>& before);
 

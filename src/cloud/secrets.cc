@@ -24,7 +24,7 @@ constexpr std::array<Sign, 9> kSigns = {{
     {R"((^|[^A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,})", "a bearer token"},
     {R"((^|[^A-Za-z0-9_-])(gh[pousr]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}|hf_[A-Za-z0-9]{20}|xox[abp]-[A-Za-z0-9-]{10}))",
      "an access token", true, false},
-    // Of 40 digits of base64, all kinds among them, as the secret half of an access key of AWS is.
+    // 40 base64 digits of all kinds, like the secret half of an AWS access key.
     {R"((^|[^A-Za-z0-9/+=])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*[0-9])[A-Za-z0-9/+]{40}($|[^A-Za-z0-9/+=]))",
      "a secret access key of AWS", true, false},
     {R"([a-z]://[^/\s:@]+:[^/\s@]+@)", "a password in an address"},
@@ -44,8 +44,8 @@ void refuse_secrets(std::string_view text, const std::string& path) {
       const auto flags = sign.any_case ? std::regex::ECMAScript | std::regex::icase : std::regex::ECMAScript;
       const std::string seen = sign.in_comments ? line : line.substr(0, comment);
       require(!std::regex_search(seen, std::regex(sign.pattern, flags)), ErrorKind::config,
-              "{}:{}: this looks like {}, and secrets do not belong in this file: log in with the provider's own "
-              "command line (az login, aws configure) and remove the line",
+              "{}:{}: this looks like {}, but secrets must not be in this file; log in with the provider's command "
+              "line (az login, aws configure) and remove the line",
               path, number, sign.what);
     }
   }

@@ -16,16 +16,16 @@ namespace trireme::cloud {
 namespace {
 
 constexpr const char* kNode = "/usr/local/sbin/trireme-node";
-constexpr std::chrono::hours kBuildTime{3};  // on two slow cores, packages of the compiler included
+constexpr std::chrono::hours kBuildTime{3};  // on two slow cores, including the compiler's packages
 
-/// A file as a part of a shell script, written atomically.
+/// Shell commands that write a file atomically.
 std::string writes(const std::string& path, const std::string& text, const char* mode) {
   return fmt::format(
       "mkdir -p {0}\ncat >{1}.new <<'TRIREME_END_OF_FILE'\n{2}TRIREME_END_OF_FILE\nchmod {3} {1}.new\nmv {1}.new {1}\n",
       std::filesystem::path(path).parent_path().string(), path, text, mode);
 }
 
-/// Runs `work` on all nodes except the head, or on all; those that fail leave the cluster.
+/// Runs `work` on all nodes, or on all except the head; nodes that fail are removed from the cluster.
 class Stages {
  public:
   explicit Stages(Cluster& cluster) : cluster_(cluster) {}
@@ -39,7 +39,7 @@ class Stages {
     if (others.empty()) return;
     log::info("{}: {}", count_text(others.size(), "other node"), what);
     for (const auto& [name, problem] : for_each_node(others, work)) {
-      log::warning("{} is left out: {}", name, problem);
+      log::warning("skipping {}: {}", name, problem);
       failures_[name] = problem;
       std::erase_if(cluster_.nodes, [&name = name](const Node& node) { return node.name == name; });
     }
@@ -55,7 +55,7 @@ class Stages {
   Failures failures_;
 };
 
-/// Writes a file into the shared folder; its path there.
+/// Writes a file into the shared folder; returns its path there.
 std::string bring_file(const Cluster& cluster, const Remote& remote, const std::string& name, const std::string& text) {
   const std::string folder = cluster.options.storage.path + "/.trireme", target = folder + "/" + name;
   remote.require_as_root(cluster.nodes.front(),
@@ -64,7 +64,7 @@ std::string bring_file(const Cluster& cluster, const Remote& remote, const std::
   return target;
 }
 
-/// The sources as .tar.gz; of a checkout: those of its last commit.
+/// The sources as .tar.gz; for a checkout its last commit.
 std::string packed_source(const std::string& source) {
   if (source.ends_with(".tar.gz")) return read_text(source);
   ProcessRequest request;
@@ -77,8 +77,8 @@ std::string packed_source(const std::string& source) {
   return packed.out;
 }
 
-/// The program's package in the shared folder, built there where only the sources are given; "-" where the nodes have
-/// the program.
+/// The program's package in the shared folder, built there if only the sources are given; "-" if the nodes have the
+/// program.
 std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& stages) {
   const std::string file = at_home(cluster.options.software.package), source = at_home(cluster.options.software.source);
   if (!file.empty()) {
@@ -86,7 +86,7 @@ std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& 
   }
   if (source.empty()) return "-";
   std::string package;
-  stages.on_head("Trireme from its sources, where these are not built yet", [&](const Node& head) {
+  stages.on_head("building Trireme from its sources, unless already built", [&](const Node& head) {
     const std::string archive = bring_file(cluster, remote, "source.tar.gz", packed_source(source));
     package = remote.require_as_root(head, fmt::format("{} build {}", kNode, shell_quote(archive)), "", kBuildTime);
   });
@@ -94,7 +94,7 @@ std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& 
   return package;
 }
 
-/// Checks what the nodes' files depend on before anything is changed: the ending of the package.
+/// The kind of the package, on which the nodes' files depend; checked before anything is changed.
 std::string package_kind(const Cluster& cluster) {
   return cluster.options.software.package.ends_with(".tar.gz") ? "tar.gz" : "other";
 }
@@ -103,8 +103,8 @@ std::string known_hosts_lines(const Cluster& cluster, const Remote& remote) {
   std::string lines;
   for (const Node& node : cluster.nodes) {
     const std::vector<std::string> keys = remote.host_keys(node);
-    require(!keys.empty(), ErrorKind::io, "{}: no host key of {} is known here; log in to it once with ssh", node.name,
-            node.login);
+    require(!keys.empty(), ErrorKind::io, "{}: the host key of {} is unknown here; log in to it once with ssh",
+            node.name, node.login);
     for (const std::string& key : keys) lines += fmt::format("{},{} {}\n", node.name, node.address, key);
   }
   return lines;
@@ -118,7 +118,7 @@ void set_up_slurm(Cluster& cluster, const Remote& remote, Stages& stages) {
     SlurmHardware hardware;
     line >> hardware.host_name >> std::ws;
     std::getline(line, hardware.line);
-    require(!hardware.line.empty(), ErrorKind::io, "{}: slurmd -C says nothing of the machine", node.name);
+    require(!hardware.line.empty(), ErrorKind::io, "{}: slurmd -C printed nothing about the machine", node.name);
     const std::lock_guard lock(guard);
     seen[node.name] = hardware;
   });
@@ -142,7 +142,7 @@ std::string hostfile(const Cluster& cluster) {
 
 Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shared, const End& end) {
   Stages stages(cluster);
-  const Cluster whole = cluster;  // names of nodes that fail later do no harm in the files
+  const Cluster whole = cluster;  // names of nodes that fail later are harmless in the files
   stages.on_all("names, packages, shared folder", [&](const Node& node) {
     remote.run(node, "! command -v cloud-init >/dev/null || cloud-init status --wait >/dev/null");
     const std::string files = writes("/etc/trireme/node.env", node_environment(whole, &node, shared, end), "644") +

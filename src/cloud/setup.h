@@ -1,6 +1,5 @@
 #pragma once
-// Machines that can be reached become a cluster: names, shared folder, keys, Trireme, node checks, Slurm, and at the
-// end a look whether it works.
+// Turns reachable machines into a cluster: names, shared folder, keys, Trireme, node checks, Slurm, and a final test.
 
 #include <string>
 
@@ -10,15 +9,15 @@
 
 namespace trireme::cloud {
 
-/// Sets up the nodes that are in `cluster`, regardless of earlier setups. A node that fails is taken out of the cluster
-/// and named in the result; the head cannot fail: that throws Error::io. Logs each stage.
+/// Sets up the nodes in `cluster`, regardless of earlier setups. A node that fails is removed from the cluster and
+/// named in the result; a failure of the head throws Error::io. Logs each stage.
 Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shared, const End& end);
 
 /// Runs hosts, health and bench comm over all nodes from the head and prints their output. Returns whether all
 /// succeeded.
 bool prove(const Cluster& cluster, const Remote& remote);
 
-/// The nodes' names, a line each: the hostfile in the shared folder.
+/// The nodes' names, one per line: the hostfile in the shared folder.
 std::string hostfile(const Cluster& cluster);
 std::string hostfile_path(const Cluster& cluster);
 

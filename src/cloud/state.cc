@@ -44,7 +44,7 @@ void StateFolder::lock() {
   whole.l_whence = SEEK_SET;
   const bool taken = fcntl(fd_, F_OFD_SETLK, &whole) != 0;
   require(!taken, ErrorKind::locked,
-          "another `trireme cluster` is at work on this cluster ({}, lock {}); wait until it has ended", note_of(fd_),
+          "another `trireme cluster` is working on this cluster ({}, lock {}); wait until it has ended", note_of(fd_),
           file);
   const std::string note = fmt::format("process {} on {}", getpid(), host_name());
   const bool written =
@@ -60,8 +60,10 @@ State StateFolder::read() const {
   const bool whole = json.is_object() && json.contains("run") && json["run"].is_string() && json.contains("first") &&
                      json["first"].is_number_integer() && json.contains("numbers") && json["numbers"].is_array() &&
                      !json["numbers"].empty();
-  require(whole, ErrorKind::data,
-          "{} is not what `trireme cluster` wrote; move it away, then `create` finds what there is by its tag", file);
+  require(
+      whole, ErrorKind::data,
+      "{} was not written by `trireme cluster`; move it away, then `create` finds the existing resources by their tag",
+      file);
   state.run = json["run"];
   state.first = json["first"];
   for (const Json& number : json["numbers"]) state.numbers.push_back(number.get<int>());

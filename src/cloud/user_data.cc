@@ -13,7 +13,7 @@ std::string gzip(std::string_view text) {
   constexpr int kGzip = 15 + 16;
   z_stream stream{};
   require(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) == Z_OK, ErrorKind::io,
-          "cannot start to compress");
+          "cannot start compression");
   std::string packed(deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());

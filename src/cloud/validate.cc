@@ -21,17 +21,16 @@ namespace {
 
 bool matches(const std::string& text, const char* pattern) { return std::regex_match(text, std::regex(pattern)); }
 
-/// Words that go into commands and files of the nodes; nothing in them may mean something to a shell.
+/// Checks words that go into commands and files of the nodes; they must not have characters special in a shell.
 void check_words(const ClusterOptions& options, const std::string& path) {
   const std::string& name = options.cluster.name;
-  require(
-      name.size() <= 24 && matches(name, "[a-z]([a-z0-9-]*[a-z0-9])?"), ErrorKind::config,
-      "{}: cluster.name is \"{}\", expected lower-case letters, digits and '-', beginning with a letter, 24 at most",
-      path, name);
+  require(name.size() <= 24 && matches(name, "[a-z]([a-z0-9-]*[a-z0-9])?"), ErrorKind::config,
+          "{}: cluster.name is \"{}\", expected at most 24 lower-case letters, digits and '-', beginning with a letter",
+          path, name);
   require(matches(options.access.user, "[a-z_][a-z0-9_-]{0,31}"), ErrorKind::config,
-          "{}: access.user is \"{}\", which is no name of a user", path, options.access.user);
+          "{}: access.user is \"{}\", which is not a user name", path, options.access.user);
   require(options.cluster.provider == ProviderChoice::hosts || options.access.user != "root", ErrorKind::config,
-          "{}: access.user is root; images of {} let nobody log in as root, name another user", path,
+          "{}: access.user is root, but images of {} do not allow login as root; name another user", path,
           name_of(options.cluster.provider));
   require(matches(options.storage.path, "(/[A-Za-z0-9._-]+)+"), ErrorKind::config,
           "{}: storage.path is \"{}\", expected an absolute path of letters, digits, '.', '_' and '-'", path,
@@ -45,18 +44,18 @@ void check_words(const ClusterOptions& options, const std::string& path) {
             "{}: {} is \"{}\", expected letters, digits, '.', '_' and '-'", path, option, value);
   }
   require(matches(options.node.image, "[A-Za-z0-9:/._-]*"), ErrorKind::config,
-          "{}: node.image is \"{}\", which names no image", path, options.node.image);
+          "{}: node.image is \"{}\", which is not an image name", path, options.node.image);
   std::set<std::string> keys;
   for (const std::string& tag : split_list(options.cluster.tags)) {
     require(matches(tag, "[A-Za-z0-9_.-]+=[A-Za-z0-9_.@:/-]*"), ErrorKind::config,
             "{}: cluster.tags has \"{}\", expected key=value of letters, digits and '_.-@:/'", path, tag);
     require(!tag.starts_with("trireme-"), ErrorKind::config,
-            "{}: cluster.tags has \"{}\"; tags that begin with trireme- tell what belongs to a cluster", path, tag);
+            "{}: cluster.tags has \"{}\", but tags that begin with trireme- are reserved", path, tag);
     const std::string key = lower_case(tag.substr(0, tag.find('=')));
     require(key != "name" || options.cluster.provider != ProviderChoice::aws, ErrorKind::config,
-            "{}: cluster.tags has \"{}\"; aws keeps the machines' names in that tag, take another", path, tag);
+            "{}: cluster.tags has \"{}\", but aws uses that tag for the machines' names; choose another", path, tag);
     require(keys.insert(key).second, ErrorKind::config,
-            "{}: cluster.tags has {} twice (large and small letters are the same)", path, tag.substr(0, key.size()));
+            "{}: cluster.tags has {} twice (upper and lower case are the same)", path, tag.substr(0, key.size()));
   }
 }
 
@@ -68,16 +67,17 @@ void check_network(const ClusterOptions& options, const std::string& path) {
   require(parse_range(options.network.range, range) && range.bits >= 16 && range.bits <= 28, ErrorKind::config,
           "{}: network.range is \"{}\", expected a network such as 10.60.0.0/24, /16 to /28", path,
           options.network.range);
-  constexpr uint32_t kSharedRange = 100u << 24 | 64u << 16;  // 100.64.0.0/10, of which the NAT gateway has a part
+  constexpr uint32_t kSharedRange = 100u << 24 | 64u << 16;  // 100.64.0.0/10; the NAT gateway uses a part of it
   require(options.network.public_addresses == PublicAddresses::all || range.first >> 22 != kSharedRange >> 22,
           ErrorKind::config,
           "{}: network.range {} overlaps 100.64.0.0/10, which network.public-addresses head needs for the NAT gateway; "
           "choose another range, such as 10.60.0.0/24",
           path, options.network.range);
-  // Both providers keep the first four addresses and the last one; the one before that is the shared folder's.
+  // Both providers reserve the first four addresses and the last one; the one before that is for the shared folder.
   const int64_t most = static_cast<int64_t>(range.size()) - 6;
-  require(options.cluster.nodes <= most, ErrorKind::config, "{}: network.range {} has room for {}, cluster.nodes is {}",
-          path, options.network.range, count_text(most, "machine"), options.cluster.nodes);
+  require(options.cluster.nodes <= most, ErrorKind::config,
+          "{}: network.range {} has room for {}, but cluster.nodes is {}", path, options.network.range,
+          count_text(most, "machine"), options.cluster.nodes);
   if (options.access.from == "caller") return;
   const std::vector<std::string> sources = split_list(options.access.from);
   require(!sources.empty(), ErrorKind::config,
@@ -87,40 +87,40 @@ void check_network(const ClusterOptions& options, const std::string& path) {
     require(parse_range(source, from), ErrorKind::config,
             "{}: access.from has \"{}\", expected caller or networks such as 203.0.113.7/32", path, source);
     require(from.bits >= 8, ErrorKind::config,
-            "{}: access.from has {}, which lets the whole world knock; name the addresses that log in", path, source);
+            "{}: access.from has {}, which allows connections from the whole internet; name the addresses that log in",
+            path, source);
   }
 }
 
 void check_types(const ClusterOptions& options, const std::string& path) {
-  require(
-      !options.node.spot || options.cluster.provider != ProviderChoice::azure || !uses_fast_network(options),
-      ErrorKind::config,
-      "{}: node.spot with InfiniBand: Azure joins such machines in an availability set, which takes no spot machines; "
-      "set node.spot or network.fast off",
-      path);
+  require(!options.node.spot || options.cluster.provider != ProviderChoice::azure || !uses_fast_network(options),
+          ErrorKind::config,
+          "{}: node.spot with InfiniBand: Azure needs an availability set for InfiniBand, which does not allow spot "
+          "machines; set node.spot or network.fast off",
+          path);
   if (options.network.fast != FastNetwork::on) return;
   const std::string type = type_of_nodes(options);
   const NodeType* known = find_node_type(options.cluster.provider, type);
   require(known == nullptr || known->fast, ErrorKind::config,
-          "{}: network.fast is on, but {} has no {}; take a size that has (docs/clouds.md lists some), or auto", path,
-          type, options.cluster.provider == ProviderChoice::azure ? "InfiniBand" : "Elastic Fabric Adapter");
+          "{}: network.fast is on, but {} has no {}; choose a size that has one (docs/clouds.md lists some), or auto",
+          path, type, options.cluster.provider == ProviderChoice::azure ? "InfiniBand" : "Elastic Fabric Adapter");
 }
 
 void check_hosts(const ClusterOptions& options, const std::string& path) {
   const std::vector<std::string> hosts = expand_hostlist(options.hosts.list, path + ": hosts.list");
   for (const std::string& host : hosts) {
     require(matches(host, "[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?"), ErrorKind::config,
-            "{}: hosts.list has \"{}\", which is no name or address (the user is access.user)", path, host);
+            "{}: hosts.list has \"{}\", which is not a name or address (the user is access.user)", path, host);
     require(std::count(hosts.begin(), hosts.end(), host) == 1, ErrorKind::config, "{}: hosts.list has {} twice", path,
             host);
   }
   require(static_cast<int64_t>(hosts.size()) >= options.cluster.nodes, ErrorKind::config,
-          "{}: hosts.list has {}, cluster.nodes is {}; add machines to the list or ask for fewer", path,
+          "{}: hosts.list has {}, but cluster.nodes is {}; add machines to the list or lower cluster.nodes", path,
           count_text(hosts.size(), "machine"), options.cluster.nodes);
   require(options.storage.kind != StorageChoice::provider, ErrorKind::config,
-          "{}: storage.kind is provider, and provider hosts has no storage; expected nfs or existing", path);
+          "{}: storage.kind is provider, but provider hosts has no storage; expected nfs or existing", path);
   require(options.cluster.lifetime_hours == 0, ErrorKind::config,
-          "{}: cluster.lifetime-hours is for azure and aws; provider hosts switches nothing off", path);
+          "{}: cluster.lifetime-hours is only for azure and aws; remove it for provider hosts", path);
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ bool parse_range(const std::string& text, AddressRange& range) {
 void require_software(const ClusterOptions& options) {
   const std::string &package = options.software.package, &source = options.software.source;
   require(package.empty() || source.empty(), ErrorKind::config,
-          "software.package and software.source are both given; the nodes get one Trireme: leave one of them empty");
+          "software.package and software.source are both set; leave one of them empty");
   if (!source.empty()) {
     std::error_code unknown;
     const std::string at = at_home(source);
@@ -159,7 +159,7 @@ void require_software(const ClusterOptions& options) {
           "software.package is {}, expected a .deb or .tar.gz of scripts/package", package);
   std::error_code ignored;
   require(std::filesystem::is_regular_file(at_home(package), ignored), ErrorKind::config,
-          "software.package: there is no file {}; scripts/package makes one", package);
+          "software.package: the file {} does not exist; create it with scripts/package", package);
 }
 
 void require_software_for_new(const ClusterOptions& options) {
@@ -167,8 +167,8 @@ void require_software_for_new(const ClusterOptions& options) {
   require(options.cluster.provider == ProviderChoice::hosts || !options.node.image.empty() ||
               !options.software.package.empty() || !options.software.source.empty(),
           ErrorKind::config,
-          "software.package and software.source are both empty, and new machines of {} have no Trireme: name the .deb "
-          "or .tar.gz of scripts/package, a checkout, or in node.image an image that has it",
+          "software.package and software.source are both empty, but new machines of {} do not have Trireme; name the "
+          ".deb or .tar.gz of scripts/package, a checkout, or in node.image an image with it",
           name_of(options.cluster.provider));
 }
 
@@ -176,15 +176,15 @@ void validate(const ClusterOptions& options, const std::string& path) {
   check_words(options, path);
   const bool cyclecloud = options.cluster.scheduler == SchedulerChoice::cyclecloud;
   require(!cyclecloud || options.cluster.provider == ProviderChoice::azure, ErrorKind::config,
-          "{}: cluster.scheduler is cyclecloud, which is of azure only; provider is {}", path,
+          "{}: cluster.scheduler is cyclecloud, which needs provider azure; provider is {}", path,
           name_of(options.cluster.provider));
   require(options.azure.resource_group.empty() || options.cluster.lifetime_hours == 0, ErrorKind::config,
-          "{}: cluster.lifetime-hours deletes the resource group, and {} is shared with others; leave "
+          "{}: cluster.lifetime-hours deletes the resource group, but {} is shared with others; leave "
           "azure.resource-group empty, or set lifetime-hours to 0",
           path, options.azure.resource_group);
   if (options.cluster.provider == ProviderChoice::hosts) return check_hosts(options, path);
   require(options.storage.kind != StorageChoice::existing, ErrorKind::config,
-          "{}: storage.kind is existing, which machines that are made now cannot have; expected nfs or provider", path);
+          "{}: storage.kind is existing, but new machines have no existing folder; expected nfs or provider", path);
   check_network(options, path);
   check_types(options, path);
 }

@@ -11,12 +11,11 @@ namespace trireme::cloud {
 /// Throws Error::config naming `path`, the option, the value found and the remedy.
 void validate(const ClusterOptions& options, const std::string& path);
 
-/// Throws Error::config where software.package or software.source cannot be copied to a node. An existing cluster does
-/// not need them, so validate() does not check them.
+/// Throws Error::config if software.package or software.source cannot be copied to a node. An existing cluster does not
+/// need them, so validate() does not check them.
 void require_software(const ClusterOptions& options);
 
-/// Throws Error::config where machines would be made that cannot have Trireme: of the provider's own image, and nothing
-/// to put on them.
+/// Throws Error::config if new machines would have no Trireme: with the provider's image and no package or sources.
 void require_software_for_new(const ClusterOptions& options);
 
 /// A network in CIDR form, "10.60.0.0/24".

@@ -100,7 +100,7 @@ class Failures(unittest.TestCase):
             account = Account(f"resource-{name}")
             first = account.run("create", "--yes", AWS_RESOURCE_FAILS=name, AWS_REASON=FULL)
             self.assertEqual(first.returncode, 1, first.both)
-            self.assertIn(f"the stack trireme-sea ended as CREATE_FAILED: {name}: {FULL}; `create` again goes on from here, `delete` ends what there is", first.stderr)
+            self.assertIn(f"the stack trireme-sea ended as CREATE_FAILED: {name}: {FULL}; run `create` again to continue, or `delete` to remove what exists", first.stderr)
             self.assertNotEqual(account.resources(), whole(1, 2))
             if name.endswith("2"):  # delete after half a create
                 self.assert_gone(account)
@@ -132,7 +132,7 @@ class Failures(unittest.TestCase):
         self.done(account, "create", "--yes")
         stuck = account.run("delete", "--yes", AWS_RESOURCE_FAILS="Network", AWS_REASON="The vpc has dependencies and cannot be deleted.")
         self.assertEqual(stuck.returncode, 1, stuck.both)
-        self.assertIn("the stack trireme-sea could not be deleted (DELETE_FAILED): Network: The vpc has dependencies and cannot be deleted.; the same command goes on from here", stuck.stderr)
+        self.assertIn("cannot delete the stack trireme-sea (DELETE_FAILED): Network: The vpc has dependencies and cannot be deleted.; run the same command to continue", stuck.stderr)
         self.done(account, "create", "--yes")  # begins anew
         self.assertEqual(account.resources(), whole(1, 2))
         self.assert_gone(account)
@@ -170,10 +170,10 @@ class Failures(unittest.TestCase):
         del state["stacks"]["trireme-sea"]["resources"]["Node2"]["tags"]["Name"]  # it is found by no question then
         state["stacks"]["trireme-sea"]["resources"]["Node2"]["type"] = "ended"
         account.state_file.write_text(json.dumps(state))
-        self.assertIn("there is no such machine; the provider takes spot machines back when it needs them", account.run("status").stdout)
+        self.assertIn("its machine does not exist; the provider reclaims spot machines when it needs them", account.run("status").stdout)
         again = account.run("create", "--yes")
         self.assertEqual(again.returncode, 1, again.both)
-        self.assertIn("sea-2 is not part of the cluster: its machine has ended, as spot machines do that AWS takes back; `trireme cluster remove` and `add` replace it", again.stderr)
+        self.assertIn("sea-2 is not part of the cluster: its machine has ended, as spot machines do when AWS reclaims them; replace it with `trireme cluster remove` and `add`", again.stderr)
         self.assertIn("1 of 2 nodes are up", again.stdout)
         self.done(account, "remove", "sea-2", "--yes")
         self.assertIn("2 of 2 nodes are up", self.done(account, "add", "--yes").stdout)
@@ -206,10 +206,10 @@ class Failures(unittest.TestCase):
         for one in state["stacks"]["trireme-sea"]["resources"].values():
             one["type"] = one["type"].replace("AWS::EC2::Instance", "ended")
         account.state_file.write_text(json.dumps(state))
-        self.assertRegex(account.run("status").stdout, "sea-1 +- +missing +ERROR: there is no such machine; cluster.lifetime-hours may have ended it")
+        self.assertRegex(account.run("status").stdout, "sea-1 +- +missing +ERROR: its machine does not exist; cluster.lifetime-hours may have ended it")
         again = account.run("create", "--yes")
         self.assertEqual(again.returncode, 1, again.both)
-        self.assertIn("the head's machine has ended, after cluster.lifetime-hours or by hand: `trireme cluster delete` ends what remains", again.stderr)
+        self.assertIn("the head's machine has ended, after cluster.lifetime-hours or by hand; run `trireme cluster delete` to remove the rest", again.stderr)
         self.done(account, "delete", "--yes")
         self.done(account, "create", "--yes")
         self.assertEqual(account.resources(), whole(1, 2))
@@ -275,7 +275,7 @@ class Failures(unittest.TestCase):
         self.assert_gone(account)
         for zones, more, message in (
                 ("c7i.large=us-east-1a c7i.16xlarge=us-east-1b", mixed, "no zone of us-east-1 has both c7i.16xlarge and c7i.large: another network.region"),
-                ("c7i.16xlarge=us-east-1b", mixed, "us-east-1 has no size c7i.large: another network.region or node.type")):
+                ("c7i.16xlarge=us-east-1b", mixed, "us-east-1 has no size c7i.large; choose another network.region or node.type")):
             account.write(more=more)
             done = account.run("create", "--yes", AWS_ZONES=zones)
             self.assertEqual(done.returncode, 2, done.both)
@@ -294,14 +294,14 @@ class Failures(unittest.TestCase):
         account.write(nodes=6, more=f"node: {{type: hpc7a.96xlarge, image: {UBUNTU}}}")
         done = account.run("create", "--yes", AWS_QUOTA="5")
         self.assertEqual(done.returncode, 2, done.both)
-        self.assertIn("quota of us-east-1: 6 elastic addresses are needed, for machines with several network cards get no other, and 5 are allowed", done.stderr)
+        self.assertIn("quota of us-east-1: 6 elastic addresses are needed, because machines with several network cards get no other public address, but 5 are allowed", done.stderr)
 
     def test_a_key_that_is_refused_is_named_and_not_waited_for_long(self):
         account = Account("refused")
         account.write(more=f"node: {{wait-minutes: 0.2, image: {UBUNTU}}}")
         done = account.run("create", "--yes", SSH_DENIED="203.0.113.11")
         self.assertEqual(done.returncode, 1, done.both)
-        self.assertIn(f"the head cannot be reached: sea-1: it asks for a password or refuses our key (user trireme; there is no private key beside {account.folder}/key.pub, so those",
+        self.assertIn(f"cannot reach the head: sea-1: it asks for a password or refuses our key (user trireme; there is no private key beside {account.folder}/key.pub, so those",
                       done.stderr)
         self.assertRegex(done.stderr, r"sea-1: not reached yet after \d+ of at most 12 s: it asks for a password")
 
@@ -321,7 +321,7 @@ class Failures(unittest.TestCase):
         path = f"{bare}:{account.environment['PATH']}"
         done = account.run("plan", "--output", "plan", PATH=path)
         self.assertEqual(done.returncode, 0, done.both)
-        self.assertIn("access.from is caller: cannot find out this machine's own address", done.stderr)
+        self.assertIn("access.from is caller: cannot find this machine's public address", done.stderr)
         self.assertIn("the plan has ADDRESS-OF-CALLER/32 in its place, and create asks again", done.stderr)
         self.assertIn('CidrIp: "ADDRESS-OF-CALLER/32"', (account.folder / "plan/stack.yaml").read_text())
         self.assertIn("nothing was created", done.stdout)
@@ -339,7 +339,7 @@ class Failures(unittest.TestCase):
                             .replace("image: /aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id", ""))
             done = account.run("plan", "--output", "plan")
             self.assertEqual(done.returncode, 0, done.both)
-            self.assertEqual(f"{kind} has accelerators, which are paid for and which nothing uses yet" in done.stdout, told, done.both)
+            self.assertEqual(f"{kind} has accelerators, which cost money but are not used yet" in done.stdout, told, done.both)
 
     def test_a_stack_in_progress_is_waited_for(self):
         account = Account("slow")
@@ -363,7 +363,7 @@ class Failures(unittest.TestCase):
         for words in (["plan", "--output", "plan"], ["create", "--yes"]):
             done = account.run(*words)
             self.assertEqual(done.returncode, 2, done.both)
-            self.assertRegex(done.stderr, r"40 machines make a stack of \d+ bytes, and CloudFormation takes 51200; (2\d|3\d) of them fit: lower cluster.nodes")
+            self.assertRegex(done.stderr, r"40 machines need a stack of \d+ bytes, but CloudFormation accepts 51200, enough for (2\d|3\d); lower cluster.nodes")
         self.assertEqual(list(account.state()["stacks"]), ["theirs"])
 
 

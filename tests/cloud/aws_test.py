@@ -135,7 +135,7 @@ class Aws(unittest.TestCase):
         for words in (["create", "--yes"], ["delete", "--yes"]):
             done = self.run_cluster(*words)
             self.assertEqual(done.returncode, 2, done.both)
-            self.assertIn("nothing was done: the stack trireme-sea is there and not of this cluster: another cluster.name", done.stderr)
+            self.assertIn("nothing was done: the stack trireme-sea exists but does not belong to this cluster; choose another cluster.name", done.stderr)
         self.assertEqual(self.there()[0], ["sea-1", "sea-2"])
         self.write("sea")
         self.done("delete", "--yes")
@@ -150,7 +150,7 @@ class Aws(unittest.TestCase):
             self.assertIn(message, done.stderr)
         text = (self.folder / "cluster.yaml").read_text()
         (self.folder / "cluster.yaml").write_text(text.replace("node: {", "node: {type: c99.large, "))
-        self.assertIn("us-east-1 has no size c99.large: another network.region or node.type", self.run_cluster("create", "--yes").stderr)
+        self.assertIn("us-east-1 has no size c99.large; choose another network.region or node.type", self.run_cluster("create", "--yes").stderr)
         self.assertEqual(self.there(), self.NOTHING)
 
 

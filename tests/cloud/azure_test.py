@@ -163,7 +163,7 @@ class Azure(unittest.TestCase):
         shutil.rmtree(account.folder / "cluster.state")
         other = account.run("create", "--yes")
         self.assertEqual(other.returncode, 2, other.both)
-        self.assertIn("sea-1 is there and not of this cluster: another cluster.name", other.stderr)
+        self.assertIn("sea-1 exists but does not belong to this cluster; choose another cluster.name", other.stderr)
         self.assertEqual(account.run("delete", "--yes").returncode, 0)
         self.assertEqual(account.resources(), mine)
 
@@ -172,13 +172,13 @@ class Azure(unittest.TestCase):
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         account.az("network", "public-ip", "create", "--resource-group", "trireme-sea", "--name", "their-ip", "--tags", "owner=them")
         gone = account.run("delete", "--yes")
-        self.assertIn("trireme-sea stays, for it has what is not the cluster's: their-ip", gone.stderr)
+        self.assertIn("trireme-sea, because it has other resources than the cluster's: their-ip", gone.stderr)
         self.assertEqual(account.resources(), ["their-ip"])
 
     def test_what_can_be_known_is_known_before(self):
-        for variables, message in (({"AZ_LOGGED_OUT": "1"}, "az is not logged in: ERROR: Please run 'az login' to setup account.; `az login` does it"),
-                                   ({"AZ_NO_SIZE": "1"}, "eastus has no size Standard_D32s_v5: another network.region or node.type"),
-                                   ({"AZ_RESTRICTED": "1"}, "Standard_D32s_v5 of eastus is not for this subscription (NotAvailableForSubscription)"),
+        for variables, message in (({"AZ_LOGGED_OUT": "1"}, "az is not logged in: ERROR: Please run 'az login' to setup account.; run `az login`"),
+                                   ({"AZ_NO_SIZE": "1"}, "eastus has no size Standard_D32s_v5; choose another network.region or node.type"),
+                                   ({"AZ_RESTRICTED": "1"}, "Standard_D32s_v5 of eastus is not available to this subscription (NotAvailableForSubscription)"),
                                    ({"AZ_QUOTA": "64"}, "quota of Standard DSv5 Family vCPUs in eastus: 64 processors are needed, 54 of 64 are free"),
                                    ({"AZ_SPOT_QUOTA": "16"}, "quota of Total Regional Low-priority vCPUs in eastus: 32 processors are needed, 16 of 16 are free")):
             account = Account("checks")
@@ -189,13 +189,13 @@ class Azure(unittest.TestCase):
             self.assertIn(message, done.stderr)
             self.assertEqual((account.resources(), account.state()["groups"]), ([], {}))
         account = Account("checks", "azure: {resource-group: nobodys}")
-        self.assertIn("there is no resource group nobodys: azure.resource-group", account.run("create", "--yes").stderr)
+        self.assertIn("azure.resource-group: nobodys does not exist", account.run("create", "--yes").stderr)
 
     def test_what_a_file_says_is_looked_at_before_anything_is_asked(self):
-        for lines, message in ((["software: {package: /nowhere/trireme.deb}"], "software.package: there is no file /nowhere/trireme.deb; scripts/package makes one"),
+        for lines, message in ((["software: {package: /nowhere/trireme.deb}"], "software.package: the file /nowhere/trireme.deb does not exist; create it with scripts/package"),
                                (["software: {package: /etc/passwd}"], "software.package is /etc/passwd, expected a .deb or .tar.gz of scripts/package"),
                                (["software: {source: /nowhere}"], "software.source: /nowhere is neither a checkout of Trireme nor a .tar.gz of one"),
-                               ([f"software: {{source: {HERE.parent.parent}, package: a.deb}}"], "software.package and software.source are both given")):
+                               ([f"software: {{source: {HERE.parent.parent}, package: a.deb}}"], "software.package and software.source are both set")):
             account = Account("before", *lines)
             for words in (["plan", "--output", account.folder / "plan"], ["create", "--yes"]):
                 done = account.run(*words)
@@ -222,15 +222,14 @@ class Azure(unittest.TestCase):
         account = Account("taken", groups=["trireme-sea"])
         done = account.run("create", "--yes")
         self.assertEqual(done.returncode, 2, done.both)
-        self.assertIn("the resource group trireme-sea is there and not of this cluster: another cluster.name", done.stderr)
+        self.assertIn("the resource group trireme-sea exists but does not belong to this cluster; choose another cluster.name", done.stderr)
 
     def test_machines_that_would_have_no_trireme_are_not_made(self):
         account = Account("without")
         account.file.write_text(account.file.read_text().replace(", image: 'Canonical:ubuntu-24_04-lts:server:latest'", ""))
         done = account.run("create", "--yes")
         self.assertEqual(done.returncode, 2, done.both)
-        self.assertIn("software.package and software.source are both empty, and new machines of azure have no Trireme: name the .deb or .tar.gz of scripts/package, "
-                      "a checkout, or in node.image an image that has it", done.stderr)
+        self.assertIn("software.package and software.source are both empty, but new machines of azure do not have Trireme; name the .deb or .tar.gz of scripts/package, a checkout, or in node.image an image with it", done.stderr)
         self.assertFalse(account.state_file.exists() and account.resources())
         begun = subprocess.run([TRIREME, "cluster", "init", "--provider", "azure", "--package", "t.tar.gz"], capture_output=True, text=True, timeout=60)
         self.assertIn('package: "t.tar.gz"', begun.stdout)
@@ -242,7 +241,7 @@ class Azure(unittest.TestCase):
         for answer in ("", "n\n", "maybe\n"):
             done = account.run("create", answer=answer)
             self.assertEqual(done.returncode, 2, done.both)
-            self.assertIn("nothing was done; --yes agrees beforehand", done.stderr)
+            self.assertIn("nothing was done; use --yes to agree without a question", done.stderr)
             self.assertEqual(account.resources(), [])
         self.assertEqual(account.run("create", answer="y\n").returncode, 0)
         kept = account.run("delete", answer="no\n")
@@ -258,7 +257,7 @@ class Azure(unittest.TestCase):
         self.assertIn("2 of 3 nodes are up", done.stdout)
         done = account.run("create", "--yes", SSH_DEAD="203.0.113.11")
         self.assertEqual(done.returncode, 1, done.both)
-        self.assertIn("the head cannot be reached: sea-1: it does not answer", done.stderr)
+        self.assertIn("cannot reach the head: sea-1: it does not answer", done.stderr)
         self.assertEqual(account.run("create", "--yes").returncode, 0)
 
     def test_a_machine_that_could_not_be_made_is_named_and_made_anew(self):
@@ -274,8 +273,8 @@ class Azure(unittest.TestCase):
     def test_a_machine_that_azure_has_no_room_for_is_named_and_the_others_are_made(self):
         for variables, reason in (({"AZ_NO_CAPACITY": "sea-2"}, r"ERROR: \(SkuNotAvailable\) The requested VM size Standard_D32s_v5 is currently not available"),
                                   ({"AZ_MACHINES_FAIL": "sea-2", "AZ_REASON": "OverconstrainedAllocationRequest Allocation failed."}, "OverconstrainedAllocationRequest: Allocation failed")):
-            for spot, words in (("false", "Azure has no Standard_D32s_v5 free in eastus at the moment; the same command later, another region or size "),
-                                ("true", "Azure has no spot Standard_D32s_v5 free in eastus at the moment; the same command later, another region or size, or node.spot off ")):
+            for spot, words in (("false", "Azure currently has no free Standard_D32s_v5 in eastus; run the same command later, or choose another region or size "),
+                                ("true", "Azure currently has no free spot Standard_D32s_v5 in eastus; run the same command later, or choose another region or size, or node.spot off ")):
                 account = Account("room", nodes=3)
                 account.file.write_text(account.file.read_text().replace("node: {", f"node: {{spot: {spot}, "))
                 done = account.run("create", "--yes", **variables)
@@ -292,7 +291,7 @@ class Azure(unittest.TestCase):
         done = account.run("create", "--yes", AZ_NO_CAPACITY="sea-1")
         self.assertEqual(done.returncode, 1, done.both)
         self.assertIn("machine sea-1: `az vm create` failed: ERROR: (SkuNotAvailable) The requested VM size", done.stderr)
-        self.assertIn("`create` again goes on from here, `delete` ends what there is", done.stderr)
+        self.assertIn("run `create` again to continue, or `delete` to remove what exists", done.stderr)
 
     def test_a_spot_machine_that_was_taken_back_is_made_anew(self):
         account = Account("evicted")
@@ -302,12 +301,12 @@ class Azure(unittest.TestCase):
         account.az("resource", "delete", "--ids", machine)
         shown = account.run("status")
         self.assertEqual(shown.returncode, 1, shown.both)
-        self.assertRegex(shown.stdout, r"sea-2 +- +missing +ERROR: there is no such machine; the provider takes spot machines back when it needs them")
+        self.assertRegex(shown.stdout, r"sea-2 +- +missing +ERROR: its machine does not exist; the provider reclaims spot machines when it needs them")
         config = account.run("hosts", "--ssh-config")
         self.assertEqual(config.returncode, 0, config.both)
         self.assertIn("Host sea-1\n  HostName 203.0.113.11\n", config.stdout)
         self.assertNotIn("sea-2", config.stdout)
-        self.assertIn("sea-2 has no address and is left out", config.stderr)
+        self.assertIn("skipped sea-2, which has no address", config.stderr)
         known = account.folder / "cluster.state/known_hosts"
         before = dict(line.split(" ", 1) for line in known.read_text().splitlines())
         again = account.run("create", "--yes")
@@ -381,11 +380,11 @@ class Azure(unittest.TestCase):
             self.assertEqual((account.resources(), list(account.state()["groups"])), ([], list(groups)))
 
     def test_answers_that_are_not_what_az_answers_are_told(self):
-        for told, message in (("vm list-usage=Name  CurrentValue  Limit", "the quota: `az vm list-usage ... --output json` answered something else than JSON: \"Name  CurrentValue  Limit "),
+        for told, message in (("vm list-usage=Name  CurrentValue  Limit", "the quota: `az vm list-usage ... --output json` did not return JSON but \"Name  CurrentValue  Limit "),
                               ("vm list-usage=", "the quota: `az vm list-usage` answered nothing, expected a list"),
                               ("vm list-usage={\"value\": 3}", "the quota: `az vm list-usage` answered \"{\"value\":3}\", expected a list"),
-                              ("vm list-skus=<html>", "sizes of the region: `az vm list-skus ... --output json` answered something else than JSON: \"<html>"),
-                              ("resource list=oops", "what there is: `az resource list ... --output json` answered something else than JSON")):
+                              ("vm list-skus=<html>", "sizes of the region: `az vm list-skus ... --output json` did not return JSON but \"<html>"),
+                              ("resource list=oops", "the existing resources: `az resource list ... --output json` did not return JSON")):
             account = Account("text", "azure: {resource-group: theirs}", groups=["theirs"])
             done = account.run("create", "--yes", AZ_ANSWERS=told)
             self.assertEqual(done.returncode, 1, done.both)
@@ -402,13 +401,13 @@ class Azure(unittest.TestCase):
         for words, code in ((["status"], 1), (["create", "--yes"], 1), (["add", "--yes"], 1)):
             done = account.run(*words, SSH_CHANGED="203.0.113.12")
             self.assertEqual(done.returncode, code, done.both)
-            self.assertRegex(done.both, "sea-2.*: its host key is not the one in known_hosts; it was pinned in .*cluster.state/known_hosts when the machine was made: find out why")
+            self.assertRegex(done.both, "sea-2.*: its host key differs from the one in known_hosts; it was pinned in .*cluster.state/known_hosts when the machine was created: find out why it changed")
             self.assertEqual(known.read_text().splitlines()[:2], pinned.splitlines())
         self.assertIn("2 of 3 nodes are up", done.stdout)
         # The head's: every command stops.
         done = account.run("create", "--yes", SSH_CHANGED="203.0.113.11")
         self.assertEqual(done.returncode, 1, done.both)
-        self.assertIn("the head cannot be reached: sea-1: its host key is not the one in known_hosts", done.stderr)
+        self.assertIn("cannot reach the head: sea-1: its host key differs from the one in known_hosts", done.stderr)
         # One that is not pinned any more is not learned from the machine either.
         known.write_text(pinned.replace("203.0.113.11 ", "203.0.113.99 ").replace("203.0.113.12 ", "203.0.113.98 "))
         shown = account.run("status")
@@ -430,8 +429,8 @@ class Azure(unittest.TestCase):
         self.assertEqual([name for name in account.resources() if name.startswith("sea-2")], [])
         self.assertIn("Host sea-3\n  HostName 203.0.113.13\n  User trireme\n  StrictHostKeyChecking yes\n", account.run("hosts", "--ssh-config").stdout)
         for words, message in ((["remove", "sea-1", "--yes"], "sea-1 is the head, which has the shared folder"),
-                               (["remove", "sea-9", "--yes"], "no node sea-9 in the cluster; it has sea-1 to sea-3"),
-                               (["ssh", "sea-9"], "no node sea-9 in the cluster")):
+                               (["remove", "sea-9", "--yes"], "the cluster has no node sea-9; it has sea-1 to sea-3"),
+                               (["ssh", "sea-9"], "the cluster has no node sea-9")):
             done = account.run(*words)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.stderr)
@@ -449,7 +448,7 @@ class Azure(unittest.TestCase):
             done = account.run("create", "--yes")
             process.stdin.close()
         self.assertEqual(done.returncode, 1, done.both)
-        self.assertIn("another `trireme cluster` is at work on this cluster (process 7 on there", done.stderr)
+        self.assertIn("another `trireme cluster` is working on this cluster (process 7 on there", done.stderr)
         self.assertEqual(account.calls(), 0)
 
     def test_machines_that_end_by_themselves_get_a_right_to_their_own_group_only(self):
@@ -474,8 +473,8 @@ class Azure(unittest.TestCase):
         shown = account.run("status")
         self.assertEqual(shown.returncode, 1, shown.both)
         for node in (1, 2):
-            self.assertRegex(shown.stdout, f"sea-{node} +- +missing +ERROR: there is no such machine; cluster.lifetime-hours may have ended it")
-        self.assertIn("sea-1 has no address; `trireme cluster status", account.run("ssh").stderr)
+            self.assertRegex(shown.stdout, f"sea-{node} +- +missing +ERROR: its machine does not exist; cluster.lifetime-hours may have ended it")
+        self.assertIn("sea-1 has no address; check it with `trireme cluster status", account.run("ssh").stderr)
         again = account.run("create", "--yes")
         self.assertEqual(again.returncode, 0, again.both)
         self.assertEqual(account.resources(), list(WHOLE))

@@ -88,7 +88,7 @@ class Hosts(unittest.TestCase):
         self.assertIn("3 ranks: lab-[1-3] 1 each", trained.both)
 
         shown = self.done("status")
-        self.assertRegex(shown.stdout, r"lab-3 +10\.77\.0\.4 +of its own +h4 \| Healthy \(at its last boot or setup, \d+-\d+-\d+ \d+:\d+ UTC, \d+ min ago\)")
+        self.assertRegex(shown.stdout, r"lab-3 +10\.77\.0\.4 +own machine +h4 \| Healthy \(at its last boot or setup, \d+-\d+-\d+ \d+:\d+ UTC, \d+ min ago\)")
         self.assertEqual(self.done("hosts").stdout, "lab-1\nlab-2\nlab-3\n")
         self.done("remove", "lab-3", "--yes")
         self.assertEqual((BED.work / "shared/hosts").read_text(), "lab-1\nlab-2\n")
@@ -98,7 +98,7 @@ class Hosts(unittest.TestCase):
         again = self.done("create", "--yes")
         self.assertIn("3 of 3 nodes are up", again.stdout)
         self.assertEqual(BED.run(3, "grep", "-c", "lab-3", "/etc/hosts").stdout, "1\n")
-        self.assertIn("take the cluster lab off its machines, which stay? yes", self.done("delete", "--yes").stdout)
+        self.assertIn("remove the cluster lab from its machines, which stay? yes", self.done("delete", "--yes").stdout)
         self.assertEqual(self.touched(), before)
 
     def test_a_slurm_of_its_own(self):
@@ -157,8 +157,8 @@ class Hosts(unittest.TestCase):
                 self.assertIn("trireme", BED.run(node, "/opt/trireme/bin/trireme", "--version").stdout)
         self.write(name="make", nodes=2)
         self.write_source("#!/bin/sh\necho it does not compile\nexit 3\n")
-        for message in ("trireme-node: Trireme could not be built here, /var/log/trireme-build.log has it all: it does not compile",
-                        "source.tar.gz holds no sources of Trireme: there is no scripts/package in it"):
+        for message in ("trireme-node: cannot build Trireme here, the full log is /var/log/trireme-build.log: it does not compile",
+                        "source.tar.gz has no sources of Trireme: scripts/package is missing"):
             failed = self.cluster("create", "--yes")
             self.assertEqual(failed.returncode, 1, failed.both)
             self.assertIn(message, failed.both)
@@ -187,8 +187,7 @@ class Hosts(unittest.TestCase):
             (BED.work / "shared/hosts").write_text("their\nhosts\n")
             refused = self.cluster("create", "--yes")
             self.assertEqual(refused.returncode, 1, refused.both)
-            self.assertIn(f"h2 already has files where the cluster's would go: /opt/trireme /usr/local/bin/trireme {BED.work}/shared/hosts /etc/slurm/slurm.conf "
-                          "/etc/munge/munge.key; move them away, or let `trireme cluster create --take-over` keep them aside until `delete` puts them back", refused.both)
+            self.assertIn(f"h2 already has files in the place of the cluster's files: /opt/trireme /usr/local/bin/trireme {BED.work}/shared/hosts /etc/slurm/slurm.conf /etc/munge/munge.key; move them away, or let `trireme cluster create --take-over` keep them aside until `delete` puts them back", refused.both)
             for node in NODES:
                 self.assertTrue(BED.run(node, "sh", "-c", self.OWN_FILES).stdout.startswith(self.THEIRS))
             self.done("delete", "--yes")
@@ -234,7 +233,7 @@ class Hosts(unittest.TestCase):
             made = self.cluster("create", "--yes")
             self.assertEqual(made.returncode, 1, made.both)
             self.assertLess(time.monotonic() - began, 60)
-            self.assertIn("the head cannot be reached: denied-1: it asks for a password or refuses our key (user nobody", made.both)
+            self.assertIn("cannot reach the head: denied-1: it asks for a password or refuses our key (user nobody", made.both)
         (BED.work / "lab.yaml").write_text(text)
         self.cluster("delete", "--yes")
 
@@ -262,7 +261,7 @@ class Hosts(unittest.TestCase):
         finally:
             known.write_text(text)
         self.assertEqual(made.returncode, 1, made.both)
-        self.assertIn("keys-2: its host key is not the one in known_hosts", made.both)
+        self.assertIn("keys-2: its host key differs from the one in known_hosts", made.both)
         self.done("delete", "--yes")
 
     def test_a_folder_that_is_not_there(self):
@@ -271,7 +270,7 @@ class Hosts(unittest.TestCase):
         (BED.work / "lab.yaml").write_text(text)
         made = self.cluster("create", "--yes")
         self.assertEqual(made.returncode, 1, made.both)
-        self.assertIn("/nowhere is not there, and storage.kind is existing: mount it on every node", made.both)
+        self.assertIn("/nowhere does not exist, but storage.kind is existing: mount it on every node", made.both)
         self.done("delete", "--yes")
 
 

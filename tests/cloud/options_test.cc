@@ -49,17 +49,18 @@ TEST(ClusterOptions, ListsMayBeWrittenAsListsOrWithCommas) {
 
 TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"cluster: {nods: 3}\n", "c.yaml:1: no option \"cluster.nods\"; did you mean cluster.nodes?"},
+      {"cluster: {nods: 3}\n", "c.yaml:1: unknown option \"cluster.nods\"; did you mean cluster.nodes?"},
       {"cluster: {nodes: many}\n", "c.yaml:1: cluster.nodes is \"many\", expected a whole number from 1 to 200"},
       {"cluster: {provider: gcp}\n", "expected one of azure, aws, hosts"},
-      {kHosts + "storage: {kind: provider}\n", "storage.kind is provider, and provider hosts has no storage"},
-      {"cluster: {nodes: 3}\nhosts: {list: \"h[1-2]\"}\n", "hosts.list has 2 machines, cluster.nodes is 3"},
+      {kHosts + "storage: {kind: provider}\n", "storage.kind is provider, but provider hosts has no storage"},
+      {"cluster: {nodes: 3}\nhosts: {list: \"h[1-2]\"}\n", "hosts.list has 2 machines, but cluster.nodes is 3"},
       {"cluster: {nodes: 2}\nhosts: {list: \"h1,h1\"}\n", "hosts.list has h1 twice"},
-      {"cluster: {nodes: 1}\nhosts: {list: \"h1;reboot\"}\n", "which is no name or address"},
-      {"cluster: {name: Sea}\n", "cluster.name is \"Sea\", expected lower-case letters"},
+      {"cluster: {nodes: 1}\nhosts: {list: \"h1;reboot\"}\n", "which is not a name or address"},
+      {"cluster: {name: Sea}\n", "cluster.name is \"Sea\", expected at most 24 lower-case letters"},
       {"cluster: {provider: aws}\n", "network.region is empty; aws needs one, such as us-east-1"},
-      {kAzure + "storage: {kind: existing}\n", "which machines that are made now cannot have"},
-      {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {from: 0.0.0.0/0}\n", "lets the whole world knock"},
+      {kAzure + "storage: {kind: existing}\n", "new machines have no existing folder"},
+      {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {from: 0.0.0.0/0}\n",
+       "allows connections from the whole internet"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {from: 10.1.2.3/8}\n",
        "expected caller or networks such as"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {user: root}\n", "access.user is root"},
@@ -68,11 +69,11 @@ TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
        "network.range 100.100.0.0/24 overlaps 100.64.0.0/10"},
       {"cluster: {provider: azure}\nnetwork: {region: e, fast: on}\n", "Standard_D32s_v5 has no InfiniBand"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\nnode: {type: Standard_HB120rs_v3, spot: true}\n",
-       "takes no spot machines"},
-      {"cluster: {provider: aws, scheduler: cyclecloud}\nnetwork: {region: e}\n", "which is of azure only"},
+       "does not allow spot machines"},
+      {"cluster: {provider: aws, scheduler: cyclecloud}\nnetwork: {region: e}\n", "which needs provider azure"},
       {"cluster: {provider: azure, lifetime-hours: 3}\nnetwork: {region: e}\nazure: {resource-group: ours}\n",
-       "deletes the resource group, and ours is shared with others"},
-      {"cluster: {provider: azure, tags: \"trireme-run=x\"}\nnetwork: {region: e}\n", "tell what belongs to a cluster"},
+       "deletes the resource group, but ours is shared with others"},
+      {"cluster: {provider: azure, tags: \"trireme-run=x\"}\nnetwork: {region: e}\n", "trireme- are reserved"},
       {"cluster: azure\n", "c.yaml:1: cluster is a group of options, such as cluster.name; found \"azure\""},
       {"cluster: {name: [a\n", "c.yaml:2: not valid YAML"},
       {"- a\n", "c.yaml:1: expected `key: value` lines, found a list"},
@@ -80,8 +81,9 @@ TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
       {"cluster: {lifetime-hours: 2026-01-01}\n", "expected a number from 0 to 8760"},
       {"cluster: {provider: azure, tags: \"Owner=a,owner=b\"}\nnetwork: {region: e}\n", "cluster.tags has owner twice"},
       {"cluster: {provider: aws, tags: \"Name=a\"}\nnetwork: {region: e}\n",
-       "aws keeps the machines' names in that tag"},
-      {"cluster: {lifetime-hours: 3, nodes: 1}\nhosts: {list: h1}\n", "provider hosts switches nothing off"},
+       "aws uses that tag for the machines' names"},
+      {"cluster: {lifetime-hours: 3, nodes: 1}\nhosts: {list: h1}\n",
+       "cluster.lifetime-hours is only for azure and aws"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(message_of(text), HasSubstr(message)) << text;
 }
@@ -119,7 +121,7 @@ TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {
   options.node.head_type = "Standard_D2s_v5";
   EXPECT_DOUBLE_EQ(cost_per_hour(options, 3).value_or(0), 0.096 + 2 * 1.536);
   options.node.type = "Standard_New_v9";
-  EXPECT_THAT(describe_cost(options, 3), HasSubstr("the price is not known here, look it up at https://azure"));
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("the price is unknown, look it up at https://azure"));
 }
 
 TEST(ClusterDocuments, HaveTheTablesOfThisProgram) {

@@ -171,8 +171,8 @@ TEST_F(Plan, OnlyThePublicHalfOfAKeyIsTaken) {
     return "no error";
   };
   EXPECT_THAT(message("-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n"),
-              testing::AllOf(HasSubstr("is a private key, which never leaves its place"), Not(HasSubstr("hunter2"))));
-  EXPECT_THAT(message("hello\n"), HasSubstr("holds no public key of ssh, expected one line"));
+              testing::AllOf(HasSubstr("is a private key, which must not be copied"), Not(HasSubstr("hunter2"))));
+  EXPECT_THAT(message("hello\n"), HasSubstr("has no public ssh key; expected one line"));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The cluster sea on Azure: what `trireme cluster create` runs, in this order. `az login` comes before.
+# The cluster sea on Azure: what `trireme cluster create` runs, in this order. Run `az login` before.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# a resource group of the cluster's own
+# a resource group for the cluster
 az group create --name trireme-sea --location eastus --tags trireme-cluster=sea trireme-run=8f3f307572b9
 
-# what the head may delete when the time is over: this group, and nothing else
+# what the head may delete at the end of its lifetime: only this group
 GROUP_ID=$(az group show --name trireme-sea --query id --output tsv)
 
 # the firewall
@@ -18,10 +18,10 @@ az network nsg rule create --resource-group trireme-sea --name ssh --nsg-name se
 # the network
 az network vnet create --resource-group trireme-sea --name sea-vnet --location eastus --address-prefixes 10.60.0.0/24 --subnet-name nodes --subnet-prefixes 10.60.0.0/24 --network-security-group sea-nsg --tags trireme-cluster=sea trireme-run=8f3f307572b9
 
-# a way from the network to the storage
+# a route from the network to the storage
 az network vnet subnet update --resource-group trireme-sea --name nodes --vnet-name sea-vnet --service-endpoints Microsoft.Storage
 
-# storage that only the nodes reach (NFS has no https)
+# storage that only the nodes can reach (NFS has no https)
 az storage account create --resource-group trireme-sea --name trireme8f3f307572b9 --location eastus --kind FileStorage --sku Premium_LRS --https-only false --default-action Deny --vnet-name sea-vnet --subnet nodes --tags trireme-cluster=sea trireme-run=8f3f307572b9
 
 # the shared folder
@@ -48,8 +48,8 @@ az network nic create --resource-group trireme-sea --name sea-2-nic --location e
 # machine sea-2
 az vm create --resource-group trireme-sea --name sea-2 --location eastus --size Standard_HB120rs_v3 --image Canonical:ubuntu-24_04-lts:server:latest --nics sea-2-nic --admin-username trireme --authentication-type ssh --ssh-key-values key.pub --custom-data cloud-init/node.yaml --os-disk-name sea-2-os --os-disk-size-gb 64 --os-disk-delete-option Delete --nic-delete-option Delete --availability-set sea-set --no-wait --tags trireme-cluster=sea trireme-run=8f3f307572b9
 
-# until sea-1 is there
+# waiting for sea-1
 az vm wait --resource-group trireme-sea --name sea-1 --created --interval 15 --timeout 1200
 
-# until sea-2 is there
+# waiting for sea-2
 az vm wait --resource-group trireme-sea --name sea-2 --created --interval 15 --timeout 1200

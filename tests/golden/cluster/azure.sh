@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The cluster sea on Azure: what `trireme cluster create` runs, in this order. `az login` comes before.
+# The cluster sea on Azure: what `trireme cluster create` runs, in this order. Run `az login` before.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# a resource group of the cluster's own
+# a resource group for the cluster
 az group create --name trireme-sea --location eastus --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
 
 # the firewall
@@ -36,8 +36,8 @@ az network nic create --resource-group trireme-sea --name sea-2-nic --location e
 # machine sea-2
 az vm create --resource-group trireme-sea --name sea-2 --location eastus --size Standard_D32s_v5 --image Canonical:ubuntu-24_04-lts:server:latest --nics sea-2-nic --admin-username trireme --authentication-type ssh --ssh-key-values key.pub --custom-data cloud-init/node.yaml --os-disk-name sea-2-os --os-disk-size-gb 64 --os-disk-delete-option Delete --nic-delete-option Delete --ppg sea-near --no-wait --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
 
-# until sea-1 is there
+# waiting for sea-1
 az vm wait --resource-group trireme-sea --name sea-1 --created --interval 15 --timeout 1200
 
-# until sea-2 is there
+# waiting for sea-2
 az vm wait --resource-group trireme-sea --name sea-2 --created --interval 15 --timeout 1200

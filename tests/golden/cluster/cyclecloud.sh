@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The cluster sea on a CycleCloud server: `cyclecloud initialize` comes before. Its locker, credentials and subnet:
+# The cluster sea on a CycleCloud server: run `cyclecloud initialize` before. Its locker, credentials and subnet:
 # commands.sh LOCKER CREDENTIALS RESOURCE-GROUP/NETWORK/SUBNET
 set -euo pipefail
 cd "$(dirname "$0")/cyclecloud"
