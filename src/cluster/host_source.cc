@@ -18,9 +18,9 @@
 namespace trireme {
 namespace {
 
-// PBS and LSF tell the hosts of a job in a file with one line per slot, LSF also in variables: "h1 h1 h2", "h1 2 h2 1".
+// PBS and LSF list the hosts of a job in a file with one line per slot, LSF also in variables: "h1 h1 h2", "h1 2 h2 1".
 constexpr const char* kSlotFiles[] = {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"};
-constexpr const char* kJobHostfile = "DLTS_HOSTFILE";  // DeepSpeed's and GPT-NeoX's
+constexpr const char* kJobHostfile = "DLTS_HOSTFILE";  // of DeepSpeed and GPT-NeoX
 constexpr const char* kSlotLists[] = {"LSB_MCPU_HOSTS", "LSB_HOSTS"};
 
 std::vector<Host> hosts_of_words(const std::string& text, const char* name) {
@@ -39,7 +39,7 @@ std::string sinfo_text(const std::string& source) {
   const ProcessResult result =
       run_process({.arguments = {"sinfo", "-o", "%P %T %N"}, .input = "", .variables = {}, .user = ""});
   require(result.exit_code == 0 && !result.timed_out, ErrorKind::config,
-          "sinfo {}: {}; is this a Slurm cluster? Otherwise give --hostfile", describe_end(result),
+          "sinfo {}: {}; outside a Slurm cluster use --hostfile", describe_end(result),
           result.err.substr(0, result.err.find('\n')));
   return result.out;
 }
@@ -49,14 +49,14 @@ HostSet from_sinfo(const HostRequest& request) {
   SlurmNodes nodes = parse_sinfo(sinfo_text(request.sinfo), name, request.partition);
   keep_states(nodes, request.states, "--states");
   require(!nodes.usable.empty() || request.may_all_be_out, ErrorKind::config,
-          "{}: of its {} none is usable; the first is {} {}", name, count_text(nodes.skipped.size(), "node"),
+          "{}: none of its {} is usable; the first is {} {}", name, count_text(nodes.skipped.size(), "node"),
           nodes.skipped.front().name, nodes.skipped.front().state);
   return {std::move(nodes.usable), std::move(nodes.skipped), name};
 }
 
 HostSet from_source(const HostRequest& request, const EnvironmentReader& environment) {
   if (!request.hostfile.empty()) {
-    // The scheduler's own file, given by hand.
+    // The scheduler's file, named by the user.
     const bool slots = std::ranges::any_of(kSlotFiles, [&](const char* name) {
       const char* value = environment(name);
       return value != nullptr && request.hostfile == value;
@@ -82,17 +82,18 @@ HostSet from_source(const HostRequest& request, const EnvironmentReader& environ
   }
   if (is_set(kJobHostfile)) {
     const std::string path = environment(kJobHostfile);
-    return {read_hostfile(path), {}, fmt::format("hostfile {}, which {} names", path, kJobHostfile)};
+    return {read_hostfile(path), {}, fmt::format("hostfile {} from {}", path, kJobHostfile)};
   }
   std::error_code unseen;
   if (std::filesystem::exists(request.job_hostfile, unseen)) {
-    return {
-        read_hostfile(request.job_hostfile), {}, fmt::format("hostfile {}, as -f is not given", request.job_hostfile)};
+    return {read_hostfile(request.job_hostfile),
+            {},
+            fmt::format("hostfile {}, because -f is not set", request.job_hostfile)};
   }
-  const int cpus = static_cast<int>(std::thread::hardware_concurrency());  // those our affinity allows
+  const int cpus = static_cast<int>(std::thread::hardware_concurrency());  // allowed by our CPU affinity
   return {{Host{"localhost", 0, cpus, "no hostfile", ""}},
           {},
-          fmt::format("this host alone (no -f, no job of Slurm, PBS or LSF, no {} and no {})", kJobHostfile,
+          fmt::format("only this host (no -f, no job of Slurm, PBS or LSF, no {} and no {})", kJobHostfile,
                       request.job_hostfile)};
 }
 
@@ -101,16 +102,15 @@ HostSet from_source(const HostRequest& request, const EnvironmentReader& environ
 HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& environment) {
   const int told =
       int{!request.hostfile.empty()} + int{!request.hosts.empty()} + int{!request.sinfo.empty()} + int{request.slurm};
-  require(told <= 1, ErrorKind::usage,
-          "--hostfile, --hosts, --sinfo and --slurm each name the hosts; give one of them");
-  require(request.partition.empty() || !request.sinfo.empty(), ErrorKind::usage,
-          "--partition chooses among the rows of sinfo; give --sinfo as well");
+  require(told <= 1, ErrorKind::usage, "--hostfile, --hosts, --sinfo and --slurm exclude each other; give only one");
+  require(request.partition.empty() || !request.sinfo.empty(), ErrorKind::usage, "--partition needs --sinfo; add it");
   HostSet set = from_source(request, environment);
   if (set.hosts.empty()) return set;
   set.hosts = filter_hosts(std::move(set.hosts), request.include, request.exclude);
   if (request.num_nodes > 0) {
     const auto wanted = static_cast<size_t>(request.num_nodes);
-    require(wanted <= set.hosts.size(), ErrorKind::config, "--num-nodes {}: {} gives {}", request.num_nodes, set.source,
+    require(wanted <= set.hosts.size(), ErrorKind::config,
+            "--num-nodes {}: {} has only {}; lower --num-nodes or add hosts", request.num_nodes, set.source,
             count_text(set.hosts.size(), "host"));
     set.hosts.resize(wanted);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Where the hosts of a job are told: a hostfile, a flag, sinfo, or the Slurm job around us.
+// The source of a job's hosts: a hostfile, a flag, sinfo, or the current Slurm job.
 
 #include <string>
 #include <vector>
@@ -12,27 +12,26 @@ namespace trireme {
 struct HostRequest {
   std::string hostfile;                        ///< path
   std::string hosts;                           ///< parse_host_argument()
-  std::string sinfo;                           ///< path of recorded output, "-" for standard input, "run" to run sinfo
-  bool slurm = false;                          ///< the job that SLURM_JOB_NODELIST describes
+  std::string sinfo;                           ///< path of saved output, "-" for standard input, "run" to run sinfo
+  bool slurm = false;                          ///< the job of SLURM_JOB_NODELIST
   std::string partition;                       ///< with sinfo
-  std::string states = "idle";                 ///< with sinfo: nodes in these states are offered: "idle,mix", "all"
-  std::string job_hostfile = "/job/hostfile";  ///< where DeepSpeed looks when nobody names a hostfile
-  bool may_all_be_out = false;  ///< with sinfo: no usable node is no error, the caller looks at HostSet::skipped
+  std::string states = "idle";                 ///< with sinfo: usable states: "idle,mix", "all"
+  std::string job_hostfile = "/job/hostfile";  ///< DeepSpeed's default hostfile
+  bool may_all_be_out = false;  ///< with sinfo: allow that no node is usable; the caller checks HostSet::skipped
   std::string include, exclude;
-  int num_nodes = 0;  ///< the first N that are left; 0: all
+  int num_nodes = 0;  ///< the first N of the remaining hosts; 0: all
 };
 
 struct HostSet {
   std::vector<Host> hosts;
-  std::vector<Host> skipped;  ///< told by sinfo, not usable
-  std::string source;         ///< "hostfile hosts.txt (3 hosts)", for the announcement
+  std::vector<Host> skipped;  ///< from sinfo, not usable
+  std::string source;         ///< "hostfile hosts.txt (3 hosts)", for the log
 };
 
-/// At most one source may be told; with none it is the job of Slurm, PBS (PBS_NODEFILE) or LSF (LSB_DJOB_HOSTFILE,
-/// LSB_MCPU_HOSTS, LSB_HOSTS) around us if there is one, else the hostfile that DLTS_HOSTFILE names (an error where it
-/// is missing), else job_hostfile, else this host alone.
-/// Throws Error::usage for several sources, Error::config when fewer than num_nodes hosts are left, and whatever
-/// reading the source throws.
+/// At most one source may be set; without one it is the current job of Slurm, PBS (PBS_NODEFILE) or LSF
+/// (LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS, LSB_HOSTS) if there is one, else the hostfile of DLTS_HOSTFILE (an error if it
+/// is missing), else job_hostfile, else only this host. Throws Error::usage for several sources, Error::config if fewer
+/// than num_nodes hosts are left, and what reading the source throws.
 HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& environment);
 
 }  // namespace trireme

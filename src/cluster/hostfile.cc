@@ -30,13 +30,13 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Open MPI's other words for slots and max_slots.
+// Open MPI's synonyms of slots and max_slots.
 constexpr std::string_view kCounts[] = {"slots", "count", "cpu"};
 constexpr std::string_view kBounds[] = {"max_slots", "slots_max", "max_count", "count_max", "max_cpu", "cpu_max"};
 constexpr const char* kPlacement =
-    "ranks are spread over its cores by trireme itself; drop it (--launch.bind inherit ends that)";
+    "trireme itself spreads the ranks over the cores; remove it (--launch.bind inherit disables that)";
 const std::map<std::string_view, std::string> kRefused = {
-    {"ifname", "all ranks use one network; drop it and give --interface NAME or --interface 10.0.0.0/24"},
+    {"ifname", "all ranks use the same network; remove it and set --interface NAME or --interface 10.0.0.0/24"},
     {"binding", kPlacement},
     {"boards", kPlacement},
     {"sockets", kPlacement},
@@ -45,7 +45,7 @@ const std::map<std::string_view, std::string> kRefused = {
     {"cores_per_socket", kPlacement},
     {"cpu_set", kPlacement}};
 
-/// One line without its comment.
+/// A line without its comment.
 class LineParser {
  public:
   LineParser(std::string_view text, std::string origin) : text_(text), origin_(std::move(origin)) {}
@@ -95,30 +95,30 @@ class LineParser {
     const size_t equals = text_.find('=');
     const std::string_view key = trim(text_.substr(0, equals));
     require(equals != std::string_view::npos && key.find_first_of(" \t") == std::string_view::npos, ErrorKind::config,
-            "{}: \"{}\" behind the host; expected slots=N or max_slots=M", origin_, trim(text_));
+            "{}: \"{}\" after the host; expected slots=N or max_slots=M", origin_, trim(text_));
     text_ = trim(text_.substr(equals + 1));
     const std::string_view value = word();
     std::string folded(key);
     std::ranges::replace(folded, '-', '_');
     if (std::ranges::find(kCounts, folded) != std::end(kCounts)) {
-      require(host_.slots == 0, ErrorKind::config, "{}: slots of \"{}\" are given twice", origin_, host_.name);
+      require(host_.slots == 0, ErrorKind::config, "{}: slots of \"{}\" appear twice", origin_, host_.name);
       host_.slots = number(value, key);
     } else if (std::ranges::find(kBounds, folded) != std::end(kBounds)) {
-      require(host_.max_slots == 0, ErrorKind::config, "{}: max_slots of \"{}\" is given twice", origin_, host_.name);
+      require(host_.max_slots == 0, ErrorKind::config, "{}: max_slots of \"{}\" appears twice", origin_, host_.name);
       host_.max_slots = number(value, key);
     } else if (folded == "port") {
       host_.port = number(value, key);
       require(host_.port <= 65535, ErrorKind::config, "{}: port={} is above 65535", origin_, host_.port);
     } else if (folded == "user" || folded == "username" || folded == "user_name") {
       require(host_.name.find('@') == std::string::npos, ErrorKind::config,
-              "{}: \"{}\" has a user already, found {}={}", origin_, host_.name, key, value);
+              "{}: \"{}\" already has a user, found also {}={}", origin_, host_.name, key, value);
       host_.name = fmt::format("{}@{}", value, host_.name);
       require_host_name(host_.name, origin_);
     } else if (const auto refusal = kRefused.find(folded); refusal != kRefused.end()) {
-      fail(ErrorKind::config, "{}: {}={} cannot be set for one host: {}", origin_, key, value, refusal->second);
+      fail(ErrorKind::config, "{}: {}={} cannot be set per host: {}", origin_, key, value, refusal->second);
     } else {
       static const std::array<std::string, 2> kKnown = {"slots", "max_slots"};
-      fail(ErrorKind::config, "{}: \"{}\" is not known; expected slots or max_slots, nearest is \"{}\"", origin_, key,
+      fail(ErrorKind::config, "{}: unknown \"{}\"; expected slots or max_slots, nearest is \"{}\"", origin_, key,
            nearest(key, kKnown));
     }
   }
@@ -137,7 +137,7 @@ class LineParser {
   Host host_;
 };
 
-/// "h[1-2] slots=3" as one line for each host; an IPv6 address begins with its bracket.
+/// Expands "h[1-2] slots=3" to one line per host; an IPv6 address begins with a bracket.
 std::vector<std::string> expand_line(std::string_view line, const std::string& origin) {
   const size_t open = line.find('['), close = line.rfind(']');
   if (open == 0 || open == std::string_view::npos) return {std::string(line)};
@@ -177,7 +177,7 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& sourc
       add(hosts, LineParser(entry, origin).parse(), repeats);
     }
   }
-  require(!hosts.empty(), ErrorKind::config, "{}: no host in {}; write one host per line", source,
+  require(!hosts.empty(), ErrorKind::config, "{}: found no host in {}; write one host per line", source,
           count_text(line, "line"));
   require_unique(hosts);
   return hosts;
@@ -186,7 +186,7 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& sourc
 std::vector<Host> read_hostfile(const std::string& path, Repeats repeats) {
   std::error_code ignored;
   require(std::filesystem::exists(path, ignored), ErrorKind::config,
-          "hostfile {} does not exist; nothing was started (a missing hostfile never means this host alone)", path);
+          "hostfile {} does not exist; nothing was started (a missing hostfile does not mean only this host)", path);
   return parse_hostfile(read_text(path, kMaxBytes), path, repeats);
 }
 
@@ -199,7 +199,7 @@ HostfileForm hostfile_form(std::string_view name) {
   for (const auto& [known, form] : kForms) {
     if (name == known) return form;
   }
-  fail(ErrorKind::usage, "no hostfile form \"{}\"; expected list, intel, openmpi, deepspeed or slurm", name);
+  fail(ErrorKind::usage, "unknown hostfile form \"{}\"; expected list, intel, openmpi, deepspeed or slurm", name);
 }
 
 std::string format_hostfile(std::span<const Host> hosts, HostfileForm form) {

@@ -1,5 +1,5 @@
 #pragma once
-// Hostfiles of the MPI libraries and of DeepSpeed, read as one grammar and written in each one's own form.
+// Hostfiles of the MPI libraries and of DeepSpeed: one parser for all, and a writer for each form.
 
 #include <span>
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace trireme {
 
-/// What a host that is listed again means: a mistake, or one more process (as in PBS_NODEFILE).
+/// The meaning of a repeated host: an error, or one more process (as in PBS_NODEFILE).
 enum class Repeats { are_errors, are_slots };
 
 /// One host per line: "host", "host:N" (Intel MPI, Hydra), "host slots=N [max_slots=M | max-slots=M] [port=P] [user=U]"
-/// (Open MPI with its other words for them, such as cpu=N; DeepSpeed); what chooses a network or cores for one host is
-/// refused with what to give instead; the host may be a host list expression, whose hosts get N each. "#" starts a
-/// comment; blank lines, CRLF, a byte order mark and a missing last line end are fine. Throws Error::config with
+/// (Open MPI with its synonyms, such as cpu=N; DeepSpeed). Settings of a network or cores for one host are refused,
+/// naming the option to use instead. The host may be a host list expression, whose hosts get N each. "#" starts a
+/// comment; blank lines, CRLF, a byte order mark and a missing last line end are accepted. Throws Error::config with
 /// "source:line:" for anything else, a host listed twice (unless repeats are slots), slots below 1, max_slots below
 /// slots, and for a file without hosts.
 std::vector<Host> parse_hostfile(std::string_view text, const std::string& source,
                                  Repeats repeats = Repeats::are_errors);
 
-/// Reads and parses. A file that is missing is an error, never a run on this host alone. Throws Error::config, or
-/// Error::io when it cannot be read.
+/// Reads and parses a file. A missing file is an error and does not mean only this host. Throws Error::config, or
+/// Error::io if it cannot be read.
 std::vector<Host> read_hostfile(const std::string& path, Repeats repeats = Repeats::are_errors);
 
 enum class HostfileForm { list, intel, open_mpi, deepspeed, slurm };
@@ -32,7 +32,7 @@ enum class HostfileForm { list, intel, open_mpi, deepspeed, slurm };
 /// Throws Error::usage for another name.
 HostfileForm hostfile_form(std::string_view name);
 
-/// Hosts without a told slot count get 1 where the form needs one. Ends with a line end.
+/// Hosts without a slot count get 1 if the form needs one. The text ends with a line end.
 std::string format_hostfile(std::span<const Host> hosts, HostfileForm form);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMaxNames = 65536, kMaxNameBytes = 255;  // the domain name system's limit
+constexpr size_t kMaxNames = 65536, kMaxNameBytes = 255;  // the limit of DNS
 
 /// Parses one name of an expression; every message names the expression, the name and the column in it.
 class NameParser {
@@ -25,13 +25,13 @@ class NameParser {
     while (at < name_.size()) {
       const size_t open = name_.find_first_of("[]", at);
       if (open == std::string_view::npos) {
-        check(!bracketed, at, "text behind the last bracket; write one name per host");
+        check(!bracketed, at, "text after the last bracket; write one name per host");
         append(names, {std::string(name_.substr(at))});
         break;
       }
       check(name_[open] == '[', open, "\"]\" without \"[\"");
       const size_t close = name_.find_first_of("[]", open + 1);
-      check(close != std::string_view::npos, open, "\"[\" is never closed");
+      check(close != std::string_view::npos, open, "\"[\" is not closed");
       check(name_[close] == ']', close, "\"[\" inside brackets");
       append(names, {std::string(name_.substr(at, open - at))});
       append(names, ranges(open + 1, close));
@@ -55,7 +55,7 @@ class NameParser {
       const std::string_view low = range.substr(0, dash);
       const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
       const uint64_t first = number(low, at), last = number(high, at);
-      check(first <= last, at, "the range falls");
+      check(first <= last, at, "the range is descending");
       check(last - first < kMaxNames && values.size() + (last - first) < kMaxNames, at, "more than 65536 hosts");
       for (uint64_t value = first; value <= last; ++value) values.push_back(fmt::format("{:0{}}", value, low.size()));
       at = stop + 1;
@@ -78,7 +78,7 @@ class NameParser {
     longer.reserve(names.size() * endings.size());
     for (const std::string& name : names) {
       for (const std::string& ending : endings) {
-        check(name.size() + ending.size() <= kMaxNameBytes, 0, "a name of more than 255 characters");
+        check(name.size() + ending.size() <= kMaxNameBytes, 0, "a name has more than 255 characters");
         longer.push_back(name + ending);
       }
     }
@@ -90,7 +90,7 @@ class NameParser {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// A name as prefix and trailing number; no number: digits is empty.
+/// A name as prefix and trailing number; without a number `digits` is empty.
 struct Numbered {
   std::string_view prefix, digits;
   explicit Numbered(std::string_view name) {
@@ -104,7 +104,7 @@ struct Numbered {
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     return number;
   }
-  /// Whether `next` comes directly behind this one in a range: 9-10 when nothing is padded, 09-10 when it is.
+  /// Whether `next` directly follows this one in a range: 9-10 without padding, 09-10 with padding.
   bool precedes(const Numbered& next) const {
     if (digits.empty() || next.digits.empty() || next.value() != value() + 1) return false;
     return next.digits == fmt::format("{:0{}}", next.value(), digits.size());
@@ -134,7 +134,7 @@ std::vector<std::string> expand_hostlist(std::string_view expression, std::strin
   std::vector<std::string> names;
   for (std::string_view part : split_outside_brackets(expression)) {
     std::vector<std::string> more = NameParser(part, where).expand();
-    require(names.size() + more.size() <= kMaxNames, ErrorKind::config, "{}: the host list names more than {}", where,
+    require(names.size() + more.size() <= kMaxNames, ErrorKind::config, "{}: the host list has more than {}", where,
             count_text(kMaxNames, "host"));
     std::ranges::move(more, std::back_inserter(names));
   }

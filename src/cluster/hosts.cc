@@ -38,7 +38,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 bool is_same_host(std::string_view one, std::string_view other) { return host_key(one) == host_key(other); }
 
-/// One part of a filter: a host, and the slots of it that are meant (none: all).
+/// A part of a filter: a host and its selected slots (empty: all).
 struct Selection {
   std::string host;
   std::set<int> slots;
@@ -65,7 +65,7 @@ std::vector<Selection> parse_filter(std::string_view text, std::string_view flag
                   std::max(host->slots, 1) - 1, host->origin);
           selection.slots.insert(*slot);
         }
-        require(!selection.slots.empty(), ErrorKind::config, "{}: no slot behind \"{}:\"", flag, name);
+        require(!selection.slots.empty(), ErrorKind::config, "{}: the slots after \"{}:\" are missing", flag, name);
       }
       selections.push_back(std::move(selection));
     }
@@ -132,7 +132,7 @@ void require_unique(std::span<const Host> hosts) {
     const std::string other =
         !fresh && first->second->name != host.name ? fmt::format(" as \"{}\"", first->second->name) : "";
     require(fresh, ErrorKind::config,
-            "{}: host \"{}\" is listed again, first by {}{}; list it once with the sum of its slots", host.origin,
+            "{}: host \"{}\" is listed again, first in {}{}; list it once with the sum of its slots", host.origin,
             host.name, first->second->origin, other);
   }
 }
@@ -146,7 +146,7 @@ void require_host_name(std::string_view name, std::string_view origin) {
   const std::string_view host = name.substr(name.find('@') + 1);  // npos + 1 is 0
   in6_addr ignored{};
   require(inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &ignored) == 1, ErrorKind::config,
-          "{}: \"{}\" is no IPv6 address, which more than one \":\" makes it; expected host:N or [address]:N", origin,
+          "{}: \"{}\" has more than one \":\" but is not an IPv6 address; expected host:N or [address]:N", origin,
           name);
 }
 
@@ -181,14 +181,14 @@ std::vector<Host> parse_host_argument(std::string_view text) {
       hosts.push_back({std::move(name), slots, 0, std::string(kFlag), ""});
     }
   }
-  require(!hosts.empty(), ErrorKind::config, "{}: no host in \"{}\"", kFlag, text);
+  require(!hosts.empty(), ErrorKind::config, "{}: found no host in \"{}\"", kFlag, text);
   require_unique(hosts);
   return hosts;
 }
 
 std::vector<Host> filter_hosts(std::vector<Host> hosts, std::string_view include, std::string_view exclude) {
   require(include.empty() || exclude.empty(), ErrorKind::config,
-          "--include and --exclude were both given; they are two ways to say one thing, keep one");
+          "--include and --exclude exclude each other; keep one");
   if (include.empty() && exclude.empty()) return hosts;
   const std::string_view flag = include.empty() ? "--exclude" : "--include";
   const std::vector<Selection> selections = parse_filter(include.empty() ? exclude : include, flag, hosts);
@@ -207,19 +207,19 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
     require(request.per_host == 0 || bound == 0 || request.per_host <= bound, ErrorKind::config,
             "--ppn {}: host \"{}\" has {} ({}); lower --ppn or raise its slots", request.per_host, host.name,
             count_text(bound, "slot"), host.origin);
-    // A bound alone is not an offer: it counts only when more processes are asked for.
+    // max_slots alone gives no processes: it is used only if more processes are requested.
     const int offered = host.slots > 0 ? host.slots : request.processes > 0 ? std::max(bound, 1) : 1;
     const int room = request.per_host > 0 ? request.per_host : offered;
     capacity += room;
     require(capacity <= kMostProcesses, ErrorKind::config,
-            "the hosts up to \"{}\" hold {}, at most {} are started; lower --ppn or the hosts' slots", host.name,
+            "the hosts up to \"{}\" hold {}, but at most {} can be started; lower --ppn or the hosts' slots", host.name,
             count_text(capacity, "process"), kMostProcesses);
     const int here = request.processes > 0 ? std::min(room, left) : room;
     left -= here;
     if (here > 0) placement.push_back({host.name, here});
   }
   require(capacity >= request.processes, ErrorKind::config,
-          "--np {}: at most {} on {}; add hosts, raise their slots or give --ppn", request.processes,
+          "--np {}: at most {} fit on {}; add hosts, raise their slots or set --ppn", request.processes,
           count_text(capacity, "process"), count_text(hosts.size(), "host"));
   return placement;
 }

@@ -9,7 +9,7 @@ namespace trireme {
 
 PrivateFolder::PrivateFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "trireme-launch-XXXXXX").string();
-  require(mkdtemp(name.data()) != nullptr, ErrorKind::io, "cannot make a folder {}", name);
+  require(mkdtemp(name.data()) != nullptr, ErrorKind::io, "cannot create a temporary folder {}", name);
   path_ = name;
 }
 

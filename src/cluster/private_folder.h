@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// A folder of our own for files that other programs get; removed with the object.
+/// A private temporary folder for files that other programs read; removed with the object.
 class PrivateFolder {
  public:
   /// Throws Error::io.

@@ -25,7 +25,7 @@ struct Stat {
 
 std::optional<Stat> read_stat(int pid) {
   const std::string text = read_text_if_there("/proc/" + std::to_string(pid) + "/stat");
-  const size_t close = text.rfind(')');  // the name before it may hold anything
+  const size_t close = text.rfind(')');  // the name before it may contain any character
   if (close == std::string::npos || close + 4 > text.size()) return std::nullopt;
   return Stat{std::atoi(text.c_str() + close + 4), text[close + 2]};
 }

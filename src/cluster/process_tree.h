@@ -1,5 +1,5 @@
 #pragma once
-// The processes below a process, wherever setsid and forks took them.
+// The descendants of a process, even after setsid and double forks.
 
 #include <functional>
 #include <set>
@@ -7,21 +7,21 @@
 
 namespace trireme {
 
-/// Parent's pid; 0 when the process is gone.
+/// The parent's pid; 0 if the process is gone.
 int parent_of(int pid);
 
-/// Children, their children, and so on; not those that have ended and wait for their parent (zombies). Processes whose
-/// parents ended count as the children of the nearest ancestor that called become_subreaper().
+/// All descendants except zombies. Processes whose parents have exited are children of the nearest ancestor that called
+/// become_subreaper().
 std::set<int> descendants_of(int pid);
 
-/// Processes in whose environment this assignment ("NAME=VALUE") stands, as far as we may read it.
+/// Processes with this assignment ("NAME=VALUE") in their environment, as far as we may read it.
 std::set<int> processes_with(const std::string& assignment);
 
-/// Orphans below this process become its children from now on, those of setsid and double forks included.
+/// From now on orphaned descendants become children of this process, even after setsid and double forks.
 void become_subreaper();
 
-/// Stops `pid`, a subreaper, ends all that is below it but `spared` and what is below those, then `pid` itself. Waits
-/// at most a second: a process that hangs in the kernel ends when the kernel lets it go.
+/// Stops `pid`, a subreaper, kills all its descendants except `spared` and theirs, then `pid`. Waits at most a second:
+/// a process that hangs in the kernel ends later.
 void end_tree(int pid, const std::set<int>& spared);
 
 }  // namespace trireme

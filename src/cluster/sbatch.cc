@@ -22,14 +22,13 @@ bool matches(const std::string& text, const char* pattern) {
 }
 
 void check_time(const BatchJob& job) {
-  // Slurm looks at its clock once a minute, and warns up to that much early.
+  // Slurm checks the time once a minute, and so may warn up to a minute early.
   constexpr int64_t kEarly = 60;
   if (job.time.empty()) return;
   const int64_t seconds = slurm_seconds(job.time);
   require(seconds == 0 || seconds > job.warning_seconds + kEarly, ErrorKind::usage,
-          "--time {} is {} s, and Slurm asks the ranks to stop {} s (--warn), up to {} s more, before that: the job "
-          "would be queued again "
-          "and again and train nothing; take a longer --time or a smaller --warn",
+          "--time {} is {} s, but Slurm asks the ranks to stop {} s (--warn) plus up to {} s before its end: the job "
+          "would be requeued again and again without training; raise --time or lower --warn",
           job.time, seconds, job.warning_seconds, kEarly);
 }
 
@@ -37,7 +36,8 @@ void check(const BatchJob& job) {
   for (const std::string* value : {&job.name, &job.partition, &job.account, &job.reservation, &job.constraint,
                                    &job.output, &job.container, &job.container_mounts, &job.nodelist, &job.exclude,
                                    &job.qos, &job.dependency, &job.mail_type, &job.mail_user}) {
-    require(value->find_first_of("\n\r") == std::string::npos, ErrorKind::usage, "a line break in \"{}\"", *value);
+    require(value->find_first_of("\n\r") == std::string::npos, ErrorKind::usage,
+            "\"{}\" contains a line break; remove it", *value);
   }
   check_time(job);
   require(job.memory.empty() || matches(job.memory, "^[0-9]+[KMGT]?$"), ErrorKind::usage,
@@ -51,15 +51,16 @@ void check(const BatchJob& job) {
   require(job.starter == "srun" || job.starter == "mpirun", ErrorKind::usage,
           "--starter \"{}\": expected srun or mpirun", job.starter);
   require(job.starter == "srun" || (job.container.empty() && job.cpu_bind.empty()), ErrorKind::usage,
-          "--container and --cpu-bind are of srun's; drop them or use --starter srun");
+          "--container and --cpu-bind need srun; remove them or use --starter srun");
   for (const std::string& line : job.lines) {
     require(line.starts_with("-") && line.find_first_of("\n\r") == std::string::npos, ErrorKind::usage,
             "--sbatch \"{}\": expected an option of sbatch in one line, such as --comment=text", line);
   }
-  require(!job.command.empty(), ErrorKind::usage, "nothing to run; write `-- train config.yaml` behind the options");
+  require(!job.command.empty(), ErrorKind::usage,
+          "the command is missing; write `-- train config.yaml` after the options");
 }
 
-/// As sbatch reads the words of a directive: a blank ends one, "#" begins a comment.
+/// Quotes a word of a directive for sbatch, where a blank ends a word and "#" begins a comment.
 std::string directive_word(const std::string& value) {
   if (value.find_first_of(" \t#'\"\\") == std::string::npos) return value;
   std::string quoted = "\"";
@@ -70,7 +71,7 @@ std::string directive_word(const std::string& value) {
   return quoted + '"';
 }
 
-/// An option of sbatch as it was given; a value that is quoted already, and a short option, stay as they are.
+/// An option of sbatch as given; an already quoted value and a short option stay unchanged.
 std::string directive(const std::string& option) {
   const size_t equals = option.find('=');
   if (!option.starts_with("--") || equals == std::string::npos || option.find_first_of(" '\"\\") < equals)
@@ -103,13 +104,13 @@ void add_directives(std::string& text, const BatchJob& job) {
   add("mem", job.memory);
   if (job.exclusive) text += "#SBATCH --exclusive\n";
   add("output", job.output);
-  add("open-mode", "append");  // a requeued job goes on in the same file
+  add("open-mode", "append");  // a requeued job appends to the same file
   add("signal", fmt::format("{}USR1@{}", job.starter == "srun" ? "" : "B:", job.warning_seconds));
   text += job.requeue ? "#SBATCH --requeue\n" : "#SBATCH --no-requeue\n";
   for (const std::string& line : job.lines) text += fmt::format("#SBATCH {}\n", directive(line));
 }
 
-/// Nodes that fail are said in the job's output, and nothing is started.
+/// Failing nodes are listed in the job's output, and nothing is started.
 std::string preflight_part(const BatchJob& job) {
   if (!job.preflight && job.health.empty()) return "";
   std::vector<std::string> words = {job.program, "launch", "--slurm", "--starter", "srun", "--preflight-only"};
@@ -119,7 +120,7 @@ std::string preflight_part(const BatchJob& job) {
   return shell_join(words) + " || exit\n";
 }
 
-/// Of `trireme stop`, which nobody wants to be undone.
+/// Tests for a stop by `trireme stop`, after which the job must not be requeued.
 std::string stays_stopped_test(const BatchJob& job) {
   if (job.run_folder.empty()) return "";
   return fmt::format(" && ! grep -qs '{}' {}", kStaysStopped, shell_quote(job.run_folder + "/status.json"));
@@ -127,13 +128,13 @@ std::string stays_stopped_test(const BatchJob& job) {
 
 bool may_restart(const BatchJob& job) { return job.requeue && !job.run_folder.empty(); }
 
-/// Counts what Slurm did by itself, and ends a job whose nodes or ranks were lost too often.
+/// Counts requeues by Slurm itself, and ends a job that lost nodes or ranks too often.
 std::string restarts_part(const BatchJob& job) {
   if (!may_restart(job)) return "";
   const std::string folder = shell_quote(job.run_folder);
   return fmt::format(
-      "# Why this job was queued again, a line each time: 75 to go on after a stop, 76 after a lost rank, node where "
-      "Slurm lost one.\n"
+      "# Why this job was requeued, one line each time: 75 after a stop, 76 after a lost rank, node after a node that "
+      "Slurm lost.\n"
       "restarts={0}/slurm-\"$SLURM_JOB_ID\".restarts\n"
       "if [ \"${{SLURM_RESTART_COUNT:-0}}\" != 0 ]; then\n"
       "  mkdir -p {0}\n"
@@ -160,7 +161,7 @@ std::string after_a_loss(const BatchJob& job) {
       "[ \"$code\" != 75 ] || echo 75 >>\"$restarts\"\n"
       "if {{ [ \"$code\" = 76 ] || [ \"$code\" -gt 128 ]; }} && [ \"$losses\" -lt {} ]; then\n"
       "  pause=$((losses < 6 ? 1 << losses : 60))\n"
-      "  echo \"trireme: code $code: job $SLURM_JOB_ID goes back to Slurm in $pause s\" >&2\n"
+      "  echo \"trireme: code $code: requeueing job $SLURM_JOB_ID in $pause s\" >&2\n"
       "  echo \"$code\" >>\"$restarts\"\n"
       "  sleep \"$pause\"; scontrol requeue \"$SLURM_JOB_ID\" && sleep 60\n"
       "fi\n",
@@ -179,10 +180,10 @@ std::string srun_part(const BatchJob& job) {
   if (job.requeue) {
     text += after_a_loss(job);
     text +=
-        "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
-        "later, goes on from it.\n"
-        "# Not so after `trireme stop`.\n"
-        "# Slurm ends this script when it has taken the job back: a code that came before would be the job's end.\n"
+        "# 75: all ranks stopped after the same step with a snapshot; Slurm starts the job again two minutes later, "
+        "and it resumes.\n"
+        "# Except after `trireme stop`.\n"
+        "# Slurm ends this script after it has requeued the job: exiting before that would end the job.\n"
         "if [ \"$code\" = 75 ]" +
         stays_stopped_test(job) + "; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n";
   }

@@ -46,7 +46,7 @@ int64_t gpus_of(const std::string& gres) {
   return count;
 }
 
-/// The value of an option among --sbatch's lines: "--time=5", "--time 5", "-t5", "-t 5"; empty: not given.
+/// The value of an option in --sbatch's lines: "--time=5", "--time 5", "-t5", "-t 5"; empty: not given.
 std::string given(const BatchJob& job, const std::string& name, char letter) {
   std::string value;
   for (const std::string& line : job.lines) {
@@ -64,7 +64,7 @@ std::string given(const BatchJob& job, const std::string& name, char letter) {
   return value;
 }
 
-/// The job as sbatch sees it, what --sbatch passes on included.
+/// The job as sbatch sees it, including the options of --sbatch.
 BatchJob as_submitted(BatchJob job) {
   const auto take = [&](std::string& field, const char* name, char letter) {
     if (std::string value = given(job, name, letter); !value.empty()) field = std::move(value);
@@ -118,7 +118,7 @@ Nodes nodes_of(const std::vector<PartitionNode>& all, const std::string& partiti
   return nodes;
 }
 
-/// Too few of the nodes have `need` of something; empty: enough.
+/// Why too few of the nodes have `need` of something; empty: enough have it.
 std::string too_few(const Nodes& nodes, const BatchJob& job, int64_t PartitionNode::*what, int64_t need,
                     const std::string& asked, const std::string& unit, const std::string& where) {
   int64_t largest = 0, fit = 0;
@@ -126,24 +126,25 @@ std::string too_few(const Nodes& nodes, const BatchJob& job, int64_t PartitionNo
     largest = std::max(largest, node->*what);
     fit += node->*what >= need ? 1 : 0;
   }
-  if (largest == 0 && what != &PartitionNode::gpus) return "";  // not told
+  if (largest == 0 && what != &PartitionNode::gpus) return "";  // unknown
   if (fit >= job.nodes) return "";
-  return fmt::format("{}: {} {} are needed on each of {}, {} of the {} of {} have that, the largest has {}", asked,
-                     need, unit, count_text(job.nodes, "node"), fit, count_text(nodes.size(), "node"), where, largest);
+  return fmt::format("{}: {} {} are needed on each of {}, but only {} of the {} of {} have them; the largest has {}",
+                     asked, need, unit, count_text(job.nodes, "node"), fit, count_text(nodes.size(), "node"), where,
+                     largest);
 }
 
 std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& where) {
   const PartitionNode& any = *nodes.front();
   const int64_t seconds = job.time.empty() ? -1 : slurm_seconds(job.time);
   if (any.most_seconds > 0 && (seconds == 0 || seconds > any.most_seconds)) {
-    return fmt::format("--time {}: {} runs jobs of {:g} min at most", job.time, where,
+    return fmt::format("--time {}: {} runs jobs of at most {:g} min", job.time, where,
                        static_cast<double>(any.most_seconds) / 60);
   }
   if (any.most_nodes > 0 && job.nodes > any.most_nodes) {
-    return fmt::format("--nodes {}: {} runs jobs of {} at most", job.nodes, where, count_text(any.most_nodes, "node"));
+    return fmt::format("--nodes {}: {} runs jobs of at most {}", job.nodes, where, count_text(any.most_nodes, "node"));
   }
   if (job.nodes < any.fewest_nodes) {
-    return fmt::format("--nodes {}: {} runs jobs of {} at least", job.nodes, where,
+    return fmt::format("--nodes {}: {} runs jobs of at least {}", job.nodes, where,
                        count_text(any.fewest_nodes, "node"));
   }
   if (!job.exclude.empty()) {
@@ -151,7 +152,7 @@ std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& wh
     std::erase_if(nodes, [&](const PartitionNode* node) { return std::ranges::find(out, node->node) != out.end(); });
   }
   if (static_cast<size_t>(job.nodes) > nodes.size()) {
-    return fmt::format("--nodes {}: {} has {}{}", job.nodes, where, count_text(nodes.size(), "node"),
+    return fmt::format("--nodes {}: {} has only {}{}", job.nodes, where, count_text(nodes.size(), "node"),
                        job.exclude.empty() ? "" : " without those of --exclude");
   }
   const int64_t cpus = int64_t{job.tasks_per_node} * std::max(1, job.cpus_per_task);
@@ -160,7 +161,7 @@ std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& wh
                                                   : fmt::format("--ntasks-per-node {}", job.tasks_per_node);
   if (!has_option(job, "--overcommit", "-O")) {
     if (any.most_cpus > 0 && cpus > any.most_cpus) {
-      return fmt::format("{}: {} CPUs are needed on each node, jobs of {} have {} at most", tasks, cpus, where,
+      return fmt::format("{}: {} CPUs are needed on each node, but jobs of {} have at most {}", tasks, cpus, where,
                          any.most_cpus);
     }
     if (std::string why = too_few(nodes, job, &PartitionNode::cpus, cpus, tasks, "CPUs", where); !why.empty())
@@ -211,7 +212,7 @@ std::string why_never(const BatchJob& asked, const std::vector<PartitionNode>& a
     } else if (!partition.empty()) {
       std::set<std::string> known;
       for (const PartitionNode& node : all) known.insert(node.partition);
-      why = fmt::format("partition {} has no node, known are {}", partition, fmt::join(known, ", "));
+      why = fmt::format("partition {} has no nodes (others are {})", partition, fmt::join(known, ", "));
     }
     if (why.empty()) return "";
     reasons += (reasons.empty() ? "" : "; ") + why;

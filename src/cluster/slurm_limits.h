@@ -1,5 +1,5 @@
 #pragma once
-// Whether a batch job could ever start: its requests against what the controller says of partitions and their nodes.
+// Whether a batch job can ever start: compares its requests with the partitions and nodes that the controller reports.
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// What `sinfo -h -N -o kPartitionFormat` is asked for.
+/// The format for `sinfo -h -N -o`.
 inline constexpr const char* kPartitionFormat = "%N|%P|%c|%m|%l|%s|%a|%B|%G";
 
 /// A node in a partition; 0: no limit.
@@ -18,21 +18,21 @@ struct PartitionNode {
   std::string node, partition;
   bool is_default = false, is_up = true;
   int64_t cpus = 0, memory_mb = 0, gpus = 0;
-  int64_t most_seconds = 0, fewest_nodes = 0, most_nodes = 0, most_cpus = 0;  ///< of the partition
+  int64_t most_seconds = 0, fewest_nodes = 0, most_nodes = 0, most_cpus = 0;  ///< limits of the partition
 };
 
-/// Rows that cannot be read are left out.
+/// Skips rows that cannot be parsed.
 std::vector<PartitionNode> read_partitions(std::string_view sinfo);
 
-/// Why the job would wait for ever in each of its partitions (the default one where it names none); empty: it could
-/// start, or nothing is known. Options of --sbatch count where they set a time, a partition, nodes or tasks. Pure.
+/// Why the job would wait forever in each of its partitions (the default one if it names none); empty: it can start, or
+/// nothing is known. Includes time, partition, nodes and tasks from options of --sbatch. Pure.
 std::string why_never(const BatchJob& job, const std::vector<PartitionNode>& nodes);
 
-/// What should be said of it all the same, such as a partition that is down now; empty: nothing. Pure.
+/// A warning about a job that can start, such as a partition that is down now; empty: none. Pure.
 std::string why_not_now(const BatchJob& job, const std::vector<PartitionNode>& nodes);
 
-/// The file of the job's output, or of its errors, whose folder has to be there: Slurm makes none, and the job fails
-/// before its first line. Empty folders are left out; those of --sbatch=--output, -o, --error, -e are among them.
+/// Folders of the job's output and error files, which must exist: Slurm does not create them, and the job would fail
+/// before its first line. Without empty ones; including those of --sbatch=--output, -o, --error, -e.
 std::vector<std::string> output_folders(const BatchJob& job);
 
 }  // namespace trireme

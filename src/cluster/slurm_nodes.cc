@@ -23,7 +23,7 @@ struct State {
   std::string_view reason;  ///< empty: usable
 };
 
-// Long and short words of sinfo(1), NODE STATE CODES.
+// Long and short states of sinfo(1), NODE STATE CODES.
 constexpr State kStates[] = {
     {"idle", ""},
     {"allocated", ""},
@@ -119,7 +119,7 @@ std::vector<std::string_view> words(std::string_view line) {
   return out;
 }
 
-/// Rows of any form end here; one entry per node, in the order of first mention.
+/// Collects rows of any form; one entry per node, in the order of first mention.
 class NodeTable {
  public:
   NodeTable(std::string source, std::string_view partition) : source_(std::move(source)), partition_(partition) {}
@@ -150,7 +150,7 @@ class NodeTable {
         nodes.skipped.push_back(std::move(entry.host));
       }
     }
-    require(!entries_.empty(), ErrorKind::data, "{}: no node{}{}; expected the output of sinfo", source_,
+    require(!entries_.empty(), ErrorKind::data, "{}: found no node{}{}; expected the output of sinfo", source_,
             partition_.empty() ? "" : " in partition ", partition_);
     return nodes;
   }
@@ -171,7 +171,7 @@ class NodeTable {
 void read_json_nodes(NodeTable& table, std::string_view text) {
   const Json document = parse_json(text, table.source());
   require(document.contains("nodes") && document["nodes"].is_array(), ErrorKind::data,
-          "{}: no \"nodes\" in the JSON; expected the output of `sinfo --json`", table.source());
+          "{}: \"nodes\" is missing in the JSON; expected the output of `sinfo --json`", table.source());
   for (const Json& node : document["nodes"]) {
     // "state" is a word up to 22.05 and a list of words later.
     std::string state;
@@ -198,7 +198,7 @@ void read_json_nodes(NodeTable& table, std::string_view text) {
   }
 }
 
-/// Columns of a header line; nodes < 0: none.
+/// Columns of a header line; nodes < 0: not a header.
 struct Header {
   int nodes = -1, state = -1, partition = -1;
   Header() = default;
@@ -239,7 +239,7 @@ void read_json_row(NodeTable& table, std::string_view line, int number) {
 
 void read_table_row(NodeTable& table, const Header& header, std::span<const std::string_view> fields, int number) {
   const int last = std::max({header.nodes, header.state, header.partition});
-  require(static_cast<int>(fields.size()) > last, ErrorKind::data, "{}:{}: {}, fewer than its header names",
+  require(static_cast<int>(fields.size()) > last, ErrorKind::data, "{}:{}: found {}, fewer than in its header",
           table.source(), number, count_text(fields.size(), "column"));
   const auto column = [&](int i) { return i < 0 ? std::string_view() : fields[static_cast<size_t>(i)]; };
   table.add(column(header.nodes), column(header.state), number, column(header.partition));
@@ -294,14 +294,14 @@ std::vector<int> expand_counts(std::string_view text, std::string_view variable,
   return counts;
 }
 
-/// What a node is used for, by its word of sinfo in both lengths.
+/// The use of a node, by its short and long word of sinfo.
 struct Use {
   std::string_view word, longer;
 };
 constexpr Use kUses[] = {{"idle", "idle"},     {"mix", "mixed"},    {"alloc", "allocated"}, {"comp", "completing"},
                          {"resv", "reserved"}, {"plnd", "planned"}, {"npc", "perfctrs"}};
 
-/// The most restrictive of the state's words; idle where it has none of them ("cloud").
+/// The most restrictive of the state's words; idle if it has none of them ("cloud").
 std::string_view use_of(std::string_view state) {
   std::string_view use = "idle";
   std::string text = lower_case(state);
@@ -321,20 +321,21 @@ std::vector<Host> component_hosts(const EnvironmentReader& environment, const st
                                   const std::string& counts_variable) {
   const char* list = environment(variable.c_str());
   require(list != nullptr && *list != '\0', ErrorKind::config,
-          "no Slurm job: {} is not set; run inside salloc or sbatch, or give --hostfile",
+          "not in a Slurm job: {} is not set; run inside salloc or sbatch, or use --hostfile",
           variable == "SLURM_NODELIST" ? "SLURM_JOB_NODELIST" : variable);
   std::vector<Host> hosts;
   for (std::string& name : expand_hostlist(list, variable)) hosts.push_back({std::move(name), 0, 0, variable, ""});
   if (const char* tasks = environment(counts_variable.c_str())) {
     const std::vector<int> counts = expand_counts(tasks, counts_variable, hosts.size());
-    require(counts.size() == hosts.size(), ErrorKind::config, "{} is \"{}\" for {} in {}; the two must fit",
-            counts_variable, tasks, count_text(hosts.size(), "node"), variable);
+    require(counts.size() == hosts.size(), ErrorKind::config,
+            "{} is \"{}\", but {} are in {}; the counts must match the nodes", counts_variable, tasks,
+            count_text(hosts.size(), "node"), variable);
     for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = counts[i];
   }
   return hosts;
 }
 
-/// Of a heterogeneous job; 1 of any other.
+/// Number of components of a heterogeneous job; otherwise 1.
 int component_count(const EnvironmentReader& environment) {
   for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"}) {  // the second up to 19.05
     if (const char* count = environment(name)) return std::max(1, std::atoi(count));
@@ -389,9 +390,8 @@ void keep_states(SlurmNodes& nodes, std::string_view states, std::string_view fl
     all = all || name == "all";
     const auto* use = std::ranges::find_if(kUses, [&](const Use& u) { return u.word == name || u.longer == name; });
     require(all || use != std::end(kUses), ErrorKind::usage,
-            "{}: \"{}\" is not a state in which Slurm offers a node; expected idle, mix, alloc, comp, resv, plnd, npc "
-            "or all",
-            flag, word);
+            "{}: \"{}\" is not a usable node state; expected idle, mix, alloc, comp, resv, plnd, npc or all", flag,
+            word);
     if (!all) wanted.insert(use->word);
   }
   if (all) return;
@@ -401,7 +401,7 @@ void keep_states(SlurmNodes& nodes, std::string_view states, std::string_view fl
     if (wanted.contains(use)) {
       kept.push_back(std::move(node));
     } else {
-      node.state += fmt::format(" ({} {} offers it)", flag, use);
+      node.state += fmt::format(" (use it with {} {})", flag, use);
       nodes.skipped.push_back(std::move(node));
     }
   }
@@ -430,7 +430,7 @@ void require_first_component(const EnvironmentReader& environment, const std::ve
     if (std::ranges::find(first, host.name) == first.end()) others.push_back(host.name);
   }
   require(others.empty(), ErrorKind::config,
-          "the Slurm job has {} components, and ranks of one job start in the first alone ({}), not on {}; ask for all "
+          "the Slurm job has {} components, but ranks can start only in the first one ({}), not on {}; request all "
           "nodes in one component, or choose its hosts with --include {}; nothing was started",
           components, compress_hostlist(first), compress_hostlist(others), fmt::join(first, "@"));
 }

@@ -27,7 +27,7 @@ struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
     const bool made = pipe2(ends.data(), O_CLOEXEC) == 0;
-    require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+    require(made, ErrorKind::io, "cannot create a pipe: {}", std::strerror(errno));
   }
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
@@ -45,7 +45,7 @@ bool become_user(const passwd& user) {
   return initgroups(user.pw_name, user.pw_gid) == 0 && setgid(user.pw_gid) == 0 && setuid(user.pw_uid) == 0;
 }
 
-/// The child's side; everything it needs was made before fork().
+/// The child's side; everything it needs was prepared before fork().
 [[noreturn]] void execute(const std::vector<char*>& argv, const std::vector<std::pair<std::string, std::string>>& set,
                           const passwd* user, int in, int out, int err) {
   setpgid(0, 0);
@@ -62,7 +62,7 @@ bool become_user(const passwd& user) {
   _exit(127);
 }
 
-/// Feeds the input, takes the outputs, waits, and ends the group when time is up.
+/// Writes the input, reads the outputs, waits, and kills the group after the timeout.
 class Running {
  public:
   Running(const ProcessRequest& request, pid_t pid, Pipe& in, Pipe& out, Pipe& err)
@@ -74,7 +74,7 @@ class Running {
 
   ProcessResult finish() {
     while (!status_ || (streams_open() && seconds_since(ended_) < 0.2)) step();
-    // Whatever it left in its group goes with it.
+    // Kill what it left in its group, too.
     kill(-pid_, SIGKILL);
     result_.seconds = std::chrono::duration<double>(ended_ - start_).count();
     if (WIFEXITED(*status_)) {
@@ -156,11 +156,11 @@ PipedProcess start_piped(std::vector<std::string> words, const std::function<voi
 }
 
 ProcessResult run_process(const ProcessRequest& request) {
-  require(!request.arguments.empty(), ErrorKind::io, "no program to run");
+  require(!request.arguments.empty(), ErrorKind::io, "the program to run is missing");
   const passwd* user = nullptr;
   if (!request.user.empty()) {
     user = getpwnam(request.user.c_str());
-    require(user != nullptr, ErrorKind::io, "no user \"{}\" on this host", request.user);
+    require(user != nullptr, ErrorKind::io, "user \"{}\" does not exist on this host", request.user);
   }
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));

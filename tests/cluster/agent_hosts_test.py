@@ -121,7 +121,7 @@ class Agents(unittest.TestCase):
         self.assertEqual(code, 76, text)
         self.assertLess(time.monotonic() - begin, 40)
         self.assertRegex(text, r"rank 1 on h2 was lost|rank 1 \(.*\) on h2 was lost")
-        self.assertIn("launch: whether processes are left cannot be seen: h2: no agent listens on its port 7500; start `trireme agent`",
+        self.assertIn("launch: cannot check whether processes are left: h2: no agent listens on its port 7500; start `trireme agent`",
                       text)
         self.assertTrue(wait_for(lambda: not bed.ranks(config), 30), bed.ranks(config))
 
@@ -138,7 +138,7 @@ class Agents(unittest.TestCase):
         self.assertFalse(sleepers(mark))
         code, text = shell.finish(20)
         self.assertEqual(code, 255)
-        self.assertIn("error: host h2: the connection to its agent broke off", text)
+        self.assertIn("error: host h2: the connection to its agent was lost", text)
 
     def test_streams_and_exit_code_are_passed(self):
         data = os.urandom(5_000_000)
@@ -157,9 +157,9 @@ class Agents(unittest.TestCase):
             result, "preflight: h2: no agent listens on its port 7999; start `trireme agent` there",
             "preflight: h3: its agent has another secret; give the same secret to every agent and to launch",
             "2 problems on 3 hosts; nothing was started")
-        self.assertTrue(wait_for(lambda: "agent: 10.77.0.1 has another secret; it was refused" in stranger.output(), 10), stranger.output())
+        self.assertTrue(wait_for(lambda: "agent: refused 10.77.0.1: it has another secret" in stranger.output(), 10), stranger.output())
         result = launch("--hosts", "h1,h9", "--program", "--", "echo", "RAN")
-        self.assert_fails_before_start(result, "preflight: h9: its name is not known here; correct the hostfile, or add h9 to DNS")
+        self.assert_fails_before_start(result, "preflight: h9: its name cannot be resolved on this host; correct the hostfile, or add h9 to DNS")
 
     def test_a_host_that_is_down_is_named_in_time(self):
         BED.script("link", BED.folder, 3, "down")
@@ -186,7 +186,7 @@ class Agents(unittest.TestCase):
     def test_wrong_flags_and_secrets_are_refused_at_once(self):
         (BED.work / "open").write_text("x" * 40)
         (BED.work / "open").chmod(0o644)
-        for words, text in ((("--agents",), "agents: no secret: neither --secret-file nor TRIREME_AGENT_SECRET is given"),
+        for words, text in ((("--agents",), "agents: the secret is missing: set --secret-file or TRIREME_AGENT_SECRET"),
                             (("--agents", "--secret-file", "open"), "secret file open: its mode is 0644, so others may read it"),
                             (("--secret-file", "secret"), "--secret-file is for --agents; give both, or neither"),
                             (("--agents", "--secret-file", "secret", "--host-key", "yes"), "--host-key is for ssh; leave it out with --agents")):
@@ -232,7 +232,7 @@ class Agents(unittest.TestCase):
             self.assertIn(text, result.stdout)
         again = BED.run(1, BED.binary, "agent", "--new-secret", "secret")
         self.assertEqual(again.returncode, 1)
-        self.assertIn("secret file secret: it exists already; use it, or remove it first", again.both)
+        self.assertIn("secret file secret: it exists already; use it or remove it first", again.both)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class Health(unittest.TestCase):
         for words, code in ((("--hosts", "h[1-3]"), 1), (("--hosts", "h1,h3"), 0)):
             done = health("-c", "site.conf", f"INCDIR={scripts}", *words)
             self.assertEqual(done.returncode, code, done.both)
-            self.assertIn("h3 | Healthy (1 of 4 not checked: check_nowhere (line 4: no check \"check_nowhere\" here or in the site's scripts; nearest is ", done.stdout)
+            self.assertIn("h3 | Healthy (1 of 4 not checked: check_nowhere (line 4: unknown check \"check_nowhere\": neither Trireme nor the site's scripts have it; nearest is ", done.stdout)
         self.assertIn("h2 | ERROR: nhc: Health check failed: check_site_name:  this is h2\n", health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h[1-3]").stdout)
         told = health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h1,h3", "-v")
         self.assertIn("h3 | line 1: check_site_name h*: ok\n", told.stdout)
@@ -144,7 +144,7 @@ class Health(unittest.TestCase):
     def test_one_check_that_cannot_be_used_is_an_error(self):
         for check, message in (("check_hw_cpuinfo two", 'check: check_hw_cpuinfo: count: expected a number, found "two"'),
                                ("check_hw_eht lo", 'no check "check_hw_eht" here or in the site\'s scripts; nearest is check_hw_eth'),
-                               ("if true; then", "bash cannot read it: syntax error")):
+                               ("if true; then", "bash cannot parse it: syntax error")):
             done = health("-e", check)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.both)

@@ -58,7 +58,7 @@ TEST_F(HostSource, FiltersAndTakesTheFirstNodesOfAHostfile) {
 }
 
 TEST_F(HostSource, TakesTheSlurmJobAroundItUnlessToldOtherwise) {
-  EXPECT_THAT(resolve({}).source, HasSubstr("this host alone"));
+  EXPECT_THAT(resolve({}).source, HasSubstr("only this host"));
   variables_["SLURM_JOB_NODELIST"] = "n[1-2]";
   EXPECT_THAT(names(resolve({}).hosts), ElementsAre("n1", "n2"));
   HostRequest request;
@@ -73,32 +73,32 @@ TEST_F(HostSource, ReportsSkippedNodesOfSinfo) {
   EXPECT_THAT(names(set.hosts), ElementsAre("n1"));
   EXPECT_THAT(names(set.skipped), ElementsAre("n2"));
   request.sinfo = write("sinfo", "n2 drained\n");
-  EXPECT_THAT(reason(request), HasSubstr("of its 1 node none is usable; the first is n2 drained (drained)"));
+  EXPECT_THAT(reason(request), HasSubstr("none of its 1 node is usable; the first is n2 drained (drained)"));
 }
 
 TEST_F(HostSource, RefusesSeveralSources) {
   HostRequest request;
   request.hosts = "a";
   request.slurm = true;
-  EXPECT_THAT(reason(request), HasSubstr("give one of them"));
+  EXPECT_THAT(reason(request), HasSubstr("give only one"));
   request = {};
   request.partition = "p";
-  EXPECT_THAT(reason(request), HasSubstr("give --sinfo as well"));
+  EXPECT_THAT(reason(request), HasSubstr("--partition needs --sinfo; add it"));
   request = {};
   request.slurm = true;
-  EXPECT_THAT(reason(request), HasSubstr("no Slurm job"));
+  EXPECT_THAT(reason(request), HasSubstr("not in a Slurm job"));
 }
 
 TEST_F(HostSource, LooksWhereDeepSpeedDoesWhenNobodyNamesAHostfile) {
   HostRequest request;
   request.job_hostfile = folder_ / "absent";
-  EXPECT_EQ(resolve(request).source, "this host alone (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no " +
+  EXPECT_EQ(resolve(request).source, "only this host (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no " +
                                          request.job_hostfile + "), 1 host");
   request.job_hostfile = write("job", "n1\nn2\n");
   EXPECT_THAT(names(resolve(request).hosts), ElementsAre("n1", "n2"));
-  EXPECT_EQ(resolve(request).source, "hostfile " + request.job_hostfile + ", as -f is not given, 2 hosts");
+  EXPECT_EQ(resolve(request).source, "hostfile " + request.job_hostfile + ", because -f is not set, 2 hosts");
   variables_["DLTS_HOSTFILE"] = write("dlts", "m1\nm2\nm3\n");
-  EXPECT_EQ(resolve(request).source, "hostfile " + folder_ / "dlts" + ", which DLTS_HOSTFILE names, 3 hosts");
+  EXPECT_EQ(resolve(request).source, "hostfile " + folder_ / "dlts" + " from DLTS_HOSTFILE, 3 hosts");
   variables_["PBS_NODEFILE"] = write("pbs", "p1\n");
   EXPECT_THAT(names(resolve(request).hosts), ElementsAre("p1")) << "the job around it says more";
   variables_.erase("PBS_NODEFILE");
@@ -125,14 +125,14 @@ TEST_F(HostSource, OffersIdleNodesAndOthersOnRequest) {
   }
   request.states = "idle";
   for (const Host& host : resolve(request).skipped) {
-    EXPECT_EQ(host.state, host.name == "n3" ? "alloc (--states alloc offers it)" : host.state);
+    EXPECT_EQ(host.state, host.name == "n3" ? "alloc (use it with --states alloc)" : host.state);
   }
   request.states = "happy";
-  EXPECT_THAT(reason(request),
-              HasSubstr("--states: \"happy\" is not a state in which Slurm offers a node; expected idle, mix"));
+  EXPECT_THAT(reason(request), HasSubstr("--states: \"happy\" is not a usable node state; expected idle, mix"));
   request.states = "idle";
   request.sinfo = write("sinfo", "n2 mix\n");
-  EXPECT_THAT(reason(request), HasSubstr("of its 1 node none is usable; the first is n2 mix (--states mix offers it)"));
+  EXPECT_THAT(reason(request),
+              HasSubstr("none of its 1 node is usable; the first is n2 mix (use it with --states mix)"));
 }
 
 }  // namespace

@@ -62,26 +62,25 @@ TEST(Hostfile, ReadsRealFiles) {
 
 TEST(Hostfile, NamesTheLineAndWhatIsWrong) {
   EXPECT_EQ(reason("n1\nn2 slots=2\n\nn1 slots=4\n"),
-            "hosts:4: host \"n1\" is listed again, first by hosts:1; list it once with the sum of its slots");
+            "hosts:4: host \"n1\" is listed again, first in hosts:1; list it once with the sum of its slots");
   EXPECT_EQ(reason("n1\r\nn2 slots=\r\n"), "hosts:2: slots: expected a number from 1 to 1000000, found \"\"");
   EXPECT_EQ(reason("n2 slots=0"), "hosts:1: slots: expected a number from 1 to 1000000, found \"0\"");
   EXPECT_THAT(reason("n2 slots=-1"), HasSubstr("found \"-1\""));
   EXPECT_THAT(reason("n2 slots=4x"), HasSubstr("found \"4x\""));
   EXPECT_THAT(reason("n2:"), HasSubstr("hosts:1: n2:: expected a number"));
   EXPECT_THAT(reason("n2:99999999999"), HasSubstr("found \"99999999999\""));
-  EXPECT_EQ(reason("n2 slot=4"), "hosts:1: \"slot\" is not known; expected slots or max_slots, nearest is \"slots\"");
-  EXPECT_EQ(reason("n2 4"), "hosts:1: \"4\" behind the host; expected slots=N or max_slots=M");
-  EXPECT_EQ(reason("n2 slots=4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
-  EXPECT_EQ(reason("n2:4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
+  EXPECT_EQ(reason("n2 slot=4"), "hosts:1: unknown \"slot\"; expected slots or max_slots, nearest is \"slots\"");
+  EXPECT_EQ(reason("n2 4"), "hosts:1: \"4\" after the host; expected slots=N or max_slots=M");
+  EXPECT_EQ(reason("n2 slots=4 slots=2"), "hosts:1: slots of \"n2\" appear twice");
+  EXPECT_EQ(reason("n2:4 slots=2"), "hosts:1: slots of \"n2\" appear twice");
   EXPECT_EQ(reason("n2 slots=4 max_slots=2"), "hosts:1: slots=4 is above max_slots=2");
   EXPECT_THAT(reason("n[1-"), HasSubstr("hosts:1"));
-  EXPECT_EQ(
-      reason("n1\nn2:2:3"),
-      "hosts:2: \"n2:2:3\" is no IPv6 address, which more than one \":\" makes it; expected host:N or [address]:N");
+  EXPECT_EQ(reason("n1\nn2:2:3"),
+            "hosts:2: \"n2:2:3\" has more than one \":\" but is not an IPv6 address; expected host:N or [address]:N");
   EXPECT_THAT(reason("-oProxyCommand=x"), HasSubstr("is not a host name"));
   EXPECT_THAT(reason("slots=4"), HasSubstr("is not a host name"));
-  EXPECT_EQ(reason("# only\n\n"), "hosts: no host in 2 lines; write one host per line");
-  EXPECT_EQ(reason(""), "hosts: no host in 0 lines; write one host per line");
+  EXPECT_EQ(reason("# only\n\n"), "hosts: found no host in 2 lines; write one host per line");
+  EXPECT_EQ(reason(""), "hosts: found no host in 0 lines; write one host per line");
 }
 
 TEST(Hostfile, TakesHostListExpressions) {
@@ -137,26 +136,25 @@ TEST(Hostfile, TakesOpenMpisOtherWords) {
 }
 
 TEST(Hostfile, RefusesWhatOneHostCannotHaveWithWhatToGiveInstead) {
-  EXPECT_EQ(
-      reason("n1:2 ifname=eth1"),
-      "hosts:1: ifname=eth1 cannot be set for one host: all ranks use one network; drop it and give --interface NAME "
-      "or --interface 10.0.0.0/24");
+  EXPECT_EQ(reason("n1:2 ifname=eth1"),
+            "hosts:1: ifname=eth1 cannot be set per host: all ranks use the same network; remove it and set "
+            "--interface NAME or --interface 10.0.0.0/24");
   for (const char* word :
        {"binding=socket", "boards=1", "sockets=2", "cores=4", "cpu_set=0-3", "sockets-per-board=2"}) {
     EXPECT_THAT(reason(std::string("n1\nn2 slots=2 ") + word),
-                HasSubstr("cannot be set for one host: ranks are spread over its cores by trireme itself"))
+                HasSubstr("cannot be set per host: trireme itself spreads the ranks over the cores"))
         << word;
   }
   EXPECT_THAT(reason("n1 port=0"), HasSubstr("port: expected a number"));
   EXPECT_EQ(reason("n1 port=99999"), "hosts:1: port=99999 is above 65535");
-  EXPECT_EQ(reason("ann@n1 user=bob"), "hosts:1: \"ann@n1\" has a user already, found user=bob");
+  EXPECT_EQ(reason("ann@n1 user=bob"), "hosts:1: \"ann@n1\" already has a user, found also user=bob");
   EXPECT_THAT(reason("n1 user=-x"), HasSubstr("is not a host name"));
 }
 
 TEST(Hostfile, HostsInOtherCaseAreOne) {
   EXPECT_EQ(
       reason("DGX-01 slots=8\ndgx-01 slots=8\n"),
-      "hosts:2: host \"dgx-01\" is listed again, first by hosts:1 as \"DGX-01\"; list it once with the sum of its "
+      "hosts:2: host \"dgx-01\" is listed again, first in hosts:1 as \"DGX-01\"; list it once with the sum of its "
       "slots");
   const auto hosts = parse_hostfile("n1\nN1\nn2\n", "pbs", Repeats::are_slots);
   ASSERT_EQ(hosts.size(), 2u);

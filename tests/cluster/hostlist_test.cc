@@ -62,8 +62,8 @@ TEST(Hostlist, VariesTheLeftmostBracketSlowest) {
 }
 
 TEST(Hostlist, NamesSourceExpressionColumnAndReason) {
-  EXPECT_EQ(reason("b,a[3-1]"), "--hosts: host list \"a[3-1]\", column 3: the range falls");
-  EXPECT_THAT(reason("a[1-2"), HasSubstr("column 2: \"[\" is never closed"));
+  EXPECT_EQ(reason("b,a[3-1]"), "--hosts: host list \"a[3-1]\", column 3: the range is descending");
+  EXPECT_THAT(reason("a[1-2"), HasSubstr("column 2: \"[\" is not closed"));
   EXPECT_THAT(reason("a1]"), HasSubstr("column 3: \"]\" without \"[\""));
   EXPECT_THAT(reason("a[[1]]"), HasSubstr("\"[\" inside brackets"));
   EXPECT_THAT(reason("a[]"), HasSubstr("expected a number or a range such as 1-4"));
@@ -71,7 +71,7 @@ TEST(Hostlist, NamesSourceExpressionColumnAndReason) {
   EXPECT_THAT(reason("a[x-y]"), HasSubstr("expected a number"));
   EXPECT_THAT(reason("a[1-2-3]"), HasSubstr("expected a number"));
   EXPECT_THAT(reason("a[99999999999999999999]"), HasSubstr("expected a number"));
-  EXPECT_THAT(reason("a[1-2]-bmc"), HasSubstr("column 7: text behind the last bracket"));
+  EXPECT_THAT(reason("a[1-2]-bmc"), HasSubstr("column 7: text after the last bracket"));
 }
 
 TEST(Hostlist, BoundsTheNumberOfHosts) {

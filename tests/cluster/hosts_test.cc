@@ -51,7 +51,8 @@ TEST(HostArgument, RefusesBadCountsDuplicatesAndNothing) {
   EXPECT_EQ(reason([] { parse_host_argument("a,-oProxyCommand=x"); }),
             "--hosts: \"-oProxyCommand=x\" is not a host name; expected host, host:N, or host slots=N [max_slots=M]");
   EXPECT_THAT(reason([] { parse_host_argument("a;b"); }), HasSubstr("\"a;b\" is not a host name"));
-  EXPECT_THAT(reason([] { parse_host_argument("a:2:3"); }), HasSubstr("\"a:2:3\" is no IPv6 address"));
+  EXPECT_THAT(reason([] { parse_host_argument("a:2:3"); }),
+              HasSubstr("\"a:2:3\" has more than one \":\" but is not an IPv6 address"));
   EXPECT_THAT(reason([] { parse_host_argument("a,b,a"); }), HasSubstr("host \"a\" is listed again"));
   EXPECT_THAT(reason([] { parse_host_argument(" , "); }), HasSubstr("no host in"));
 }
@@ -71,7 +72,7 @@ TEST(HostFilter, NamesWhatDoesNotFit) {
   EXPECT_EQ(reason([] { filter_hosts(kHosts, "n2:2", ""); }),
             "--include: host \"n2\" has no slot 2; it has slots 0 to 1 (f:2)");
   EXPECT_THAT(reason([] { filter_hosts(kHosts, "n2:a", ""); }), HasSubstr("slot \"a\" of host \"n2\""));
-  EXPECT_THAT(reason([] { filter_hosts(kHosts, "n2:", ""); }), HasSubstr("no slot behind"));
+  EXPECT_THAT(reason([] { filter_hosts(kHosts, "n2:", ""); }), HasSubstr("the slots after"));
   EXPECT_EQ(reason([] { filter_hosts(kHosts, "", "n[1-3]"); }), "--exclude: no host is left");
 }
 
@@ -101,7 +102,7 @@ TEST(Place, RefusesMoreThanTheHostsHold) {
   EXPECT_EQ(reason([] {
               place(kHosts, {8, 0});
             }),
-            "--np 8: at most 7 processes on 3 hosts; add hosts, raise their slots or give --ppn");
+            "--np 8: at most 7 processes fit on 3 hosts; add hosts, raise their slots or set --ppn");
   EXPECT_EQ(reason([] {
               place(kHosts, {0, 3});
             }),
@@ -109,7 +110,7 @@ TEST(Place, RefusesMoreThanTheHostsHold) {
   const std::vector<Host> bounded = {{"a", 0, 2, "f:1", ""}};
   EXPECT_THAT(text(place(bounded, {})), ElementsAre("a:1"));
   EXPECT_THAT(text(place(bounded, {2, 0})), ElementsAre("a:2"));
-  EXPECT_THAT(reason([&] { place(bounded, {3, 0}); }), HasSubstr("at most 2 processes on 1 host"));
+  EXPECT_THAT(reason([&] { place(bounded, {3, 0}); }), HasSubstr("at most 2 processes fit on 1 host"));
   EXPECT_THAT(reason([&] { place(bounded, {0, 3}); }), HasSubstr("has 2 slots"));
 }
 
@@ -131,7 +132,7 @@ TEST(HostKey, IsOneForEverySpellingOfAHost) {
 TEST(HostKey, OneHostUnderTwoSpellingsIsListedTwice) {
   EXPECT_EQ(
       reason([] { parse_host_argument("DGX-01:8,dgx-01:8"); }),
-      "--hosts: host \"dgx-01\" is listed again, first by --hosts as \"DGX-01\"; list it once with the sum of its "
+      "--hosts: host \"dgx-01\" is listed again, first in --hosts as \"DGX-01\"; list it once with the sum of its "
       "slots");
   EXPECT_THAT(reason([] { parse_host_argument("fd88::1,fd88:0::1"); }), HasSubstr("listed again"));
   EXPECT_THAT(reason([] { parse_host_argument("a@h,b@h"); }), HasSubstr("listed again"));

@@ -56,7 +56,7 @@ class Launch(unittest.TestCase):
         result = BED.run(1, "env", "HWLOC_SYNTHETIC=package:2 core:1 pu:1", BED.binary, "launch", "--hosts", "localhost", "--",
                          "bench", "comm", "all_reduce", "-b", "1K", "-e", "1K", "-n", "2")
         self.assertEqual(result.returncode, 0, result.both)
-        self.assertIn("preflight: 2 ranks, one per socket; --ppn chooses", result.stderr)
+        self.assertIn("preflight: 2 ranks, one per socket; change this with --ppn", result.stderr)
         self.assertIn("# ranks 2 ", result.stdout)
 
     def test_dry_run_prints_the_command_and_starts_nothing(self):
@@ -69,7 +69,7 @@ class Launch(unittest.TestCase):
 
     def test_dry_run_after_a_look_has_the_network_and_can_be_pasted(self):
         blind = launch("-f", "hosts", "--dry-run", "--program", "--", "hostname")
-        self.assertIn("# A start looks at the hosts first and adds the network", blind.stdout)
+        self.assertIn("# A start checks the hosts first and adds their common network", blind.stdout)
         self.assertNotIn("btl_tcp_if_include", blind.stdout)
         named = launch("-f", "hosts", "--dry-run", "--interface", "eth0", "--program", "--", "hostname")
         self.assertIn("--mca btl_tcp_if_include eth0", named.stdout)
@@ -95,7 +95,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(result.returncode, 76, result.both)
         self.assertIn("waiting in MPI_Init for 3 s: 1 of this host's 1 rank have reached it, so ranks of another host have not",
                       result.both)
-        self.assertIn("error: launch: 2 of 3 ranks came to MPI_Init; rank 2 on h3 did not: see what runs there", result.both)
+        self.assertIn("error: launch: 2 of 3 ranks reached MPI_Init; rank 2 on h3 did not: check the process and its log", result.both)
         self.assertNotIn("trireme-record", result.both)
         self.assertFalse(run.exists())
 
@@ -114,8 +114,8 @@ class Launch(unittest.TestCase):
                       ("--max-restarts", "1", "--", "train", config, "--run.start-timeout", "4")):
             result = launch("-f", "hosts", "--skip-preflight", *words)
             self.assertEqual(result.returncode, 76, result.both)
-            self.assertIn("launch: no rank has begun within 4 s", result.both)
-            self.assertIn("error: launch: no rank has begun: h3: mpirun's daemon runs there and has not called back", result.both)
+            self.assertIn("launch: no rank has started within 4 s", result.both)
+            self.assertIn("error: launch: no rank has started: h3: mpirun's daemon runs there but has not connected back", result.both)
             self.assertNotIn("begun: h2", result.both)
             self.assertEqual("restart 1 of 1" in result.both, "--max-restarts" in words, result.both)
             self.assertTrue(wait_for(lambda: not bed.processes("16180.3398") and not bed.processes("ess_base_jobid"), 10))
@@ -125,7 +125,7 @@ class Launch(unittest.TestCase):
         self.fake_daemon(2)
         result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 2, result.both)
-        self.assertRegex(result.both, "h2: its /usr/bin/(orted|prted) is another program: it does not explain itself as \\1")
+        self.assertRegex(result.both, "h2: its /usr/bin/(orted|prted) is another program: its --help does not mention \\1")
         self.assertNotIn("RAN", result.stdout)
 
     def test_a_silent_program_is_not_taken_for_one_that_has_not_begun(self):
@@ -197,13 +197,13 @@ class Launch(unittest.TestCase):
         job.signal(signal.SIGTERM)
         code, text = job.finish()
         self.assertNotIn(code, (0, 75), text)
-        self.assertIn("error: launch: the job was ended before it had stopped", text)
+        self.assertIn("error: launch: the job was killed before it had stopped", text)
         self.assertNotRegex(text, "rank 0|first failure")
 
     def test_a_folder_of_logs_that_cannot_be_is_refused_before_the_start(self):
         result = launch("--hosts", "h1", "--log-dir", "/proc/x", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 2, result.both)
-        self.assertIn("error: --log-dir /proc/x: no folder that can be written: ", result.both)
+        self.assertIn("error: --log-dir /proc/x: cannot write to this folder: ", result.both)
         self.assertNotIn("RAN", result.stdout)
 
     def test_lines_have_the_time_where_it_is_wanted(self):
@@ -214,10 +214,10 @@ class Launch(unittest.TestCase):
     def test_without_a_hostfile_deepspeeds_place_is_looked_at(self):
         result = BED.run(1, "env", "DLTS_HOSTFILE=hosts", BED.binary, "launch", "--program", "--", "hostname")
         self.assertEqual(result.returncode, 0, result.both)
-        self.assertIn("launch: hostfile hosts, which DLTS_HOSTFILE names, 3 hosts; ", result.stderr)
+        self.assertIn("launch: hostfile hosts from DLTS_HOSTFILE, 3 hosts; ", result.stderr)
         self.assertEqual(len(result.stdout.splitlines()), 3)
         result = launch("--program", "--", "hostname")
-        self.assertIn("launch: this host alone (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no /job/hostfile)", result.stderr)
+        self.assertIn("launch: only this host (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no /job/hostfile)", result.stderr)
 
     def test_a_stop_signal_asks_the_ranks_and_waits_for_them(self):
         job = start("-f", "hosts", "--program", "--", "sh", "-c",

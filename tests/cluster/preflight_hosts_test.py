@@ -38,7 +38,7 @@ class Preflight(unittest.TestCase):
         (BED.work / "twice").write_text("h1\r\nh2\r\n# note\r\nh1")
         result = launch("-f", "twice", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 2)
-        self.assertIn('twice:4: host "h1" is listed again, first by twice:1', result.both)
+        self.assertIn('twice:4: host "h1" is listed again, first in twice:1', result.both)
 
     def test_one_machine_under_two_names_is_found(self):
         result = launch("--hosts", "h1,h2,10.77.0.2", "--program", "--", "echo", "RAN")
@@ -57,7 +57,7 @@ class Preflight(unittest.TestCase):
             keys.with_suffix(".off").rename(keys)
         self.assert_fails_before_start(result, "h2: it asks for a password or refuses our key; install a key: `ssh-copy-id h2`",
                                        "h3: its host key is unknown; connect once with `ssh h3`, or pass --host-key accept-new",
-                                       "h9: its name is not known here", "3 problems on 4 hosts")
+                                       "h9: its name cannot be resolved on this host", "3 problems on 4 hosts")
 
     def test_changed_host_key_is_told_apart_and_unknown_ones_can_be_learned(self):
         known = BED.folder / "h1.home/.ssh/known_hosts"
@@ -67,7 +67,7 @@ class Preflight(unittest.TestCase):
             swapped = lines[1].split(" ", 1)[0] + " " + lines[2].split(" ", 1)[1]
             known.write_text(lines[0] + swapped + lines[2])
             result = launch("--hosts", "h1,h2", "--program", "--", "echo", "RAN")
-            self.assert_fails_before_start(result, "h2: its host key is not the one in known_hosts")
+            self.assert_fails_before_start(result, "h2: its host key differs from the one in known_hosts")
             known.write_text(lines[0])
             result = launch("--hosts", "h1,h2", "--host-key", "accept-new", "--program", "--", "echo", "RAN")
             self.assertEqual(result.returncode, 0, result.both)
@@ -91,7 +91,7 @@ class Preflight(unittest.TestCase):
         try:
             result = launch("-f", "hosts", "--connect-timeout", "2", "--program", "--", "echo", "RAN")
             self.assertEqual(result.returncode, 2, result.both)
-            self.assertRegex(result.both, "h3: (it does not answer|no route leads to it)")
+            self.assertRegex(result.both, "h3: (it does not answer|there is no route to it)")
             result = launch("-f", "hosts", "--connect-timeout", "2", "--drop-bad-hosts", "--program", "--", "hostname")
             self.assertEqual(result.returncode, 0, result.both)
             self.assertEqual(sorted(result.stdout.split()), ["h1", "h1[0]", "h2", "h2[1]"])
@@ -109,7 +109,7 @@ class Preflight(unittest.TestCase):
         finally:
             BED.script("run", BED.folder, 2, "umount", BED.binary)
             other.unlink()
-        self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy one build to the same path")
+        self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy the same build to the same path")
 
     def with_on(self, host, file, place, words=("--program", "--", "echo", "RAN")):
         """What launch says while `file` lies over `place` on this host."""
@@ -136,7 +136,7 @@ class Preflight(unittest.TestCase):
         copy = BED.work / "not-executable"
         shutil.copyfile(BED.binary, copy)
         result = self.with_on(2, copy, BED.binary)
-        self.assert_fails_before_start(result, f"h2: {BED.binary} may not be executed there; chmod +x {BED.binary}")
+        self.assert_fails_before_start(result, f"h2: {BED.binary} is not executable there; chmod +x {BED.binary}")
 
     def test_another_program_of_that_name_is_told_apart_from_login_noise(self):
         result = self.with_on(3, "/bin/echo", BED.binary)
@@ -145,7 +145,7 @@ class Preflight(unittest.TestCase):
     def test_a_missing_daemon_of_mpirun_is_found_before_mpirun_blames_another_host(self):
         name = "prted" if shutil.which("prted") else "orted"  # of Open MPI 5, and before
         result = self.with_on(2, self.make("no-daemon"), pathlib.Path(shutil.which(name)).resolve())
-        self.assert_fails_before_start(result, f"h2: it has no {name}, which /usr/bin/mpirun", "starts there; install the MPI of this host there")
+        self.assert_fails_before_start(result, f"h2: it has no {name}, which /usr/bin/mpirun", "needs; install the MPI of this host there")
 
     def test_another_version_of_mpirun_is_found(self):
         mpirun = pathlib.Path(shutil.which("mpirun")).resolve()
@@ -252,7 +252,7 @@ class Preflight(unittest.TestCase):
         result = launch(*words)
         self.assertEqual(result.returncode, 0, result.both)
         result = launch(*words, "--model.width", "512")
-        self.assert_fails_before_start(result, "h1: 0.01 GiB are free for the run folder: 8.4 MB, and the run needs ", " MB for a snapshot; make room")
+        self.assert_fails_before_start(result, "h1: only 0.01 GiB are free for the run folder: 8.4 MB, but the run needs ", " MB for a snapshot; make room")
 
     def test_a_clock_that_is_ahead_is_told(self):
         real, wrapper = BED.work / "real", BED.work / "ahead"
@@ -311,7 +311,7 @@ class Preflight(unittest.TestCase):
         self.assertEqual(result.stdout.splitlines()[:3],
                          ["h1 | Healthy", "h2 | ERROR: nhc: Health check failed: check_hw_eth: no network interface ib0",
                           "h3 | Healthy"])
-        self.assertIn("h9 | ERROR: No results reported (its name is not known here", result.stdout)
+        self.assertIn("h9 | ERROR: No results reported (its name cannot be resolved on this host", result.stdout)
 
 
 if __name__ == "__main__":

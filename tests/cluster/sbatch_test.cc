@@ -37,16 +37,12 @@ std::string reason(const BatchJob& job) {
 TEST(BatchScript, SrunStepsAreWarnedAndTheScriptQueuesAgain) {
   EXPECT_EQ(
       batch_script(job_of()),
-      "#!/bin/bash\n"
-      "#SBATCH --job-name=trireme\n#SBATCH --nodes=3\n#SBATCH --ntasks-per-node=2\n"
-      "#SBATCH --output=slurm-%j.out\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@180\n#SBATCH --requeue\n\n"
-      "srun --mpi=pmix --label --kill-on-bad-exit=1 --cpu-bind=none /opt/trireme train 'my run.yaml'\n"
-      "code=$?\n"
-      "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
-      "later, goes on from it.\n"
-      "# Not so after `trireme stop`.\n"
-      "# Slurm ends this script when it has taken the job back: a code that came before would be the job's end.\n"
-      "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n"
+      "#!/bin/bash\n#SBATCH --job-name=trireme\n#SBATCH --nodes=3\n#SBATCH --ntasks-per-node=2\n#SBATCH "
+      "--output=slurm-%j.out\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@180\n#SBATCH --requeue\n\nsrun "
+      "--mpi=pmix --label --kill-on-bad-exit=1 --cpu-bind=none /opt/trireme train 'my run.yaml'\ncode=$?\n# 75: all "
+      "ranks stopped after the same step with a snapshot; Slurm starts the job again two minutes later, and it "
+      "resumes.\n# Except after `trireme stop`.\n# Slurm ends this script after it has requeued the job: exiting "
+      "before that would end the job.\nif [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n"
       "exit \"$code\"\n");
 }
 
@@ -140,7 +136,7 @@ TEST(BatchScript, RefusesATimeAtWhichTheWarningComesAtOnce) {
   BatchJob job = job_of();
   for (const char* time : {"2", "0:03:00", "4"}) {
     job.time = time;
-    EXPECT_THAT(reason(job), HasSubstr("the job would be queued again and again and train nothing")) << time;
+    EXPECT_THAT(reason(job), HasSubstr("the job would be requeued again and again without training")) << time;
   }
   for (const char* time : {"0", "4:01", "5"}) {
     job.time = time;
@@ -159,7 +155,7 @@ TEST(BatchScript, RefusesWhatSlurmWould) {
   EXPECT_THAT(with([](BatchJob& j) { j.memory = "lots"; }), HasSubstr("--mem \"lots\""));
   EXPECT_THAT(with([](BatchJob& j) { j.cpu_bind = "mask_cpu:xyz"; }), HasSubstr("--cpu-bind"));
   EXPECT_THAT(with([](BatchJob& j) { j.starter = "pdsh"; }), HasSubstr("expected srun or mpirun"));
-  EXPECT_THAT(with([](BatchJob& j) { j.command.clear(); }), HasSubstr("nothing to run"));
+  EXPECT_THAT(with([](BatchJob& j) { j.command.clear(); }), HasSubstr("the command is missing"));
   EXPECT_THAT(with([](BatchJob& j) { j.lines = {"comment=x"}; }),
               HasSubstr("--sbatch \"comment=x\": expected an option"));
   EXPECT_THAT(with([](BatchJob& j) { j.name = "a\n#SBATCH --x"; }), HasSubstr("a line break"));
@@ -168,7 +164,7 @@ TEST(BatchScript, RefusesWhatSlurmWould) {
                 j.starter = "mpirun";
                 j.container = "x";
               }),
-              HasSubstr("are of srun's"));
+              HasSubstr("need srun"));
 }
 
 /// Runs a script with srun, scontrol, sinfo and sleep that only tell what they were asked for.
@@ -214,7 +210,7 @@ TEST_F(RunScript, AJobThatLostARankIsQueuedAgainUntilThatHappensTooOften) {
   job_.max_restarts = 2;
   EXPECT_EQ(run(0, 0), "srun\n0");
   EXPECT_EQ(run(76, 0), "srun\nsleep 1\nscontrol requeue 12\nsleep 60\n76");
-  EXPECT_THAT(said_, HasSubstr("trireme: code 76: job 12 goes back to Slurm in 1 s"));
+  EXPECT_THAT(said_, HasSubstr("trireme: code 76: requeueing job 12 in 1 s"));
   EXPECT_EQ(run(137, 1), "srun\nsleep 2\nscontrol requeue 12\nsleep 60\n137");
   EXPECT_THAT(said_, HasSubstr("trireme: restart 1 of 2 after a lost rank or node, on h[2-3]"));
   EXPECT_THAT(said_, HasSubstr("Slurm leaves out h3 (down)"));

@@ -25,23 +25,23 @@ std::string never(void (*change)(BatchJob&)) {
 
 TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
   const std::pair<void (*)(BatchJob&), const char*> cases[] = {
-      {[](BatchJob& j) { j.nodes = 9; }, "--nodes 9: the default partition has 2 nodes"},
+      {[](BatchJob& j) { j.nodes = 9; }, "--nodes 9: the default partition has only 2 nodes"},
       {[](BatchJob& j) {
          j.nodes = 2;
          j.exclude = "h[3-4]";
        },
-       "the default partition has 1 node without those of --exclude"},
+       "the default partition has only 1 node without those of --exclude"},
       {[](BatchJob& j) {
          j.nodes = 2;
          j.partition = "small";
        },
-       "--nodes 2: partition small runs jobs of 1 node at most"},
-      {[](BatchJob& j) { j.partition = "pairs"; }, "--nodes 1: partition pairs runs jobs of 2 nodes at least"},
+       "--nodes 2: partition small runs jobs of at most 1 node"},
+      {[](BatchJob& j) { j.partition = "pairs"; }, "--nodes 1: partition pairs runs jobs of at least 2 nodes"},
       {[](BatchJob& j) {
          j.partition = "small";
          j.time = "60";
        },
-       "--time 60: partition small runs jobs of 10 min at most"},
+       "--time 60: partition small runs jobs of at most 10 min"},
       {[](BatchJob& j) {
          j.partition = "small";
          j.time = "0";
@@ -52,9 +52,8 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
        },
        "--time 2:00:00: partition small"},
       {[](BatchJob& j) { j.tasks_per_node = 99; },
-       "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node, 0 of the 2 nodes of the default partition "
-       "have that, "
-       "the largest has 2"},
+       "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node, but only 0 of the 2 nodes of the default partition "
+       "have them; the largest has 2"},
       {[](BatchJob& j) {
          j.tasks_per_node = 2;
          j.cpus_per_task = 2;
@@ -64,14 +63,14 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
          j.nodes = 2;
          j.memory = "6G";
        },
-       "--mem 6G: 6144 MB are needed on each of 2 nodes, 1 of the 2"},
+       "--mem 6G: 6144 MB are needed on each of 2 nodes, but only 1 of the 2"},
       {[](BatchJob& j) { j.gpus_per_node = 4; }, "--gpus-per-node 4: 4 GPUs are needed"},
-      {[](BatchJob& j) { j.partition = "hpc"; }, "partition hpc has no node, known are all, pairs, small"},
+      {[](BatchJob& j) { j.partition = "hpc"; }, "partition hpc has no nodes (others are all, pairs, small)"},
       {[](BatchJob& j) {
          j.partition = "small,hpc";
          j.time = "60";
        },
-       "10 min at most; partition hpc has no node"}};
+       "at most 10 min; partition hpc has no nodes"}};
   for (const auto& [change, said] : cases) EXPECT_THAT(never(change), HasSubstr(said));
 }
 

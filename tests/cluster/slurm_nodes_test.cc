@@ -115,9 +115,9 @@ TEST(Sinfo, NamesTheLineThatItCannotRead) {
   const auto parse = [](const char* text) { return reason([&] { parse_sinfo(text, "s", ""); }); };
   EXPECT_THAT(parse("n1 idle\nn2 happy\n"), HasSubstr("s:2: expected the nodes first and their state last"));
   EXPECT_THAT(parse("idle\n"), HasSubstr("s:1: expected the nodes first"));
-  EXPECT_THAT(parse("STATE NODELIST\nidle\n"), HasSubstr("s:2: 1 column, fewer than its header names"));
+  EXPECT_THAT(parse("STATE NODELIST\nidle\n"), HasSubstr("s:2: found 1 column, fewer than in its header"));
   EXPECT_THAT(parse("STATE NODELIST\nidle n[1-\n"), HasSubstr("s:2: host list"));
-  EXPECT_THAT(parse(""), HasSubstr("s: no node; expected the output of sinfo"));
+  EXPECT_THAT(parse(""), HasSubstr("s: found no node; expected the output of sinfo"));
   EXPECT_THAT(parse("{\"n\":1}\n"), HasSubstr("s:1: expected an object with \"n\""));
   EXPECT_THAT(parse("{\"nodes\":[{\"name\":\"a\"}]}"), HasSubstr("a node without"));
   EXPECT_THAT(reason([] { parse_sinfo("PARTITION STATE NODELIST\np* idle n1\n", "s", "q"); }),
@@ -144,9 +144,9 @@ TEST_F(SlurmJob, GivesNodesAndTasks) {
 
 TEST_F(SlurmJob, RefusesWhatDoesNotFit) {
   const auto why = [this] { return reason([this] { slurm_job_hosts(reader()); }); };
-  EXPECT_THAT(why(), HasSubstr("no Slurm job: SLURM_JOB_NODELIST is not set"));
+  EXPECT_THAT(why(), HasSubstr("not in a Slurm job: SLURM_JOB_NODELIST is not set"));
   variables_ = {{"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_TASKS_PER_NODE", "2(x2)"}};
-  EXPECT_THAT(why(), HasSubstr("for 3 nodes"));
+  EXPECT_THAT(why(), HasSubstr("but 3 nodes are in"));
   for (const char* bad : {"2(x", "x", "2(x0)", "0", "2(x3"}) {
     variables_["SLURM_TASKS_PER_NODE"] = bad;
     EXPECT_THAT(why(), HasSubstr("expected counts such as 2(x3),1")) << bad;
@@ -163,10 +163,9 @@ TEST_F(SlurmJob, OfAHeterogeneousJobAllComponentsAreSeenAndOneAloneIsTaken) {
   const auto hosts = slurm_job_hosts(reader());
   EXPECT_THAT(names(hosts), ElementsAre("n1", "n2", "g1"));
   EXPECT_EQ(hosts[2].slots, 4);
-  EXPECT_EQ(
-      reason([&] { require_first_component(reader(), hosts); }),
-      "the Slurm job has 2 components, and ranks of one job start in the first alone (n[1-2]), not on g1; ask for all "
-      "nodes in one component, or choose its hosts with --include n1@n2; nothing was started");
+  EXPECT_EQ(reason([&] { require_first_component(reader(), hosts); }),
+            "the Slurm job has 2 components, but ranks can start only in the first one (n[1-2]), not on g1; request "
+            "all nodes in one component, or choose its hosts with --include n1@n2; nothing was started");
   EXPECT_EQ(reason([&] { require_first_component(reader(), {hosts[1]}); }), "no error");
   variables_["SLURM_HET_SIZE"] = "1";
   EXPECT_THAT(names(slurm_job_hosts(reader())), ElementsAre("n1", "n2"));

@@ -93,8 +93,8 @@ class Slurm(unittest.TestCase):
     def test_jobs_that_could_never_train_are_refused(self):
         config, run = BED.write_training("refused")
         for words, command, said in (
-                (("--time", "2"), ("train", config), "the job would be queued again and again and train nothing"),
-                (("--nodes", "9"), ("train", config), "the default partition has 2 nodes, so the job would wait for ever"),
+                (("--time", "2"), ("train", config), "the job would be requeued again and again without training"),
+                (("--nodes", "9"), ("train", config), "the default partition has only 2 nodes, so the job would wait for ever"),
                 ((), ("trian", config), '"trian" is not a command of trireme; nearest is "train"'),
                 ((), ("train", "absent.yaml"), "absent.yaml")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", *command)
@@ -104,10 +104,10 @@ class Slurm(unittest.TestCase):
 
     def test_limits_of_the_partition_are_asked_before_a_job_is_submitted(self):
         config, run = BED.write_training("limits")
-        for words, said in ((("-p", "small", "--time", "60"), "--time 60: partition small runs jobs of 10 min at most, so the job would wait"),
-                            (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of 1 node at most"),
+        for words, said in ((("-p", "small", "--time", "60"), "--time 60: partition small runs jobs of at most 10 min, so the job would wait"),
+                            (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of at most 1 node"),
                             (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node"),
-                            (("--mem", "999G"), "--mem 999G: "), (("-p", "nowhere"), "partition nowhere has no node, known are all, small"),
+                            (("--mem", "999G"), "--mem 999G: "), (("-p", "nowhere"), "partition nowhere has no nodes (others are all, small)"),
                             (("-o", "d%j/x"), "--output: the folder d%j has a % that Slurm fills in")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", "train", config)
             self.assertEqual(result.returncode, 2, result.both)
@@ -128,7 +128,7 @@ class Slurm(unittest.TestCase):
             self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "alloc"), job_state(job))
             shown = slurm(BED.binary, "hosts", "--sinfo", "--to", "list")
             self.assertEqual(shown.stdout, "h3\n", shown.both)
-            self.assertIn("skipped h2: allocated (--states alloc offers it)", shown.stderr)
+            self.assertIn("skipped h2: allocated (use it with --states alloc)", shown.stderr)
             shown = slurm(BED.binary, "hosts", "--sinfo", "--states", "idle,alloc", "--to", "list")
             self.assertEqual(sorted(shown.stdout.split()), ["h2", "h3"], shown.both)
         finally:
@@ -137,7 +137,7 @@ class Slurm(unittest.TestCase):
     def test_launch_in_a_heterogeneous_job_is_refused(self):
         result = slurm("salloc", "-N1", "-n1", ":", "-N1", "-n1", BED.binary, "launch", "--slurm", "--program", "--", "echo", "RAN")
         self.assertNotIn("RAN", result.stdout)
-        self.assertRegex(result.both, r"the Slurm job has 2 components, and ranks of one job start in the first alone \(h[23]\), not on h[23]")
+        self.assertRegex(result.both, r"the Slurm job has 2 components, but ranks can start only in the first one \(h[23]\), not on h[23]")
 
     def test_mpirun_in_a_job_is_said_to_be_asked_for(self):
         result = slurm("salloc", "-N1", "-n1", BED.binary, "launch", "--slurm", "--starter", "openmpi", "--dry-run", "--program", "--", "true")
@@ -190,8 +190,8 @@ class Slurm(unittest.TestCase):
     def test_launch_inside_a_job_takes_the_batch_shells_warning(self):
         text = self.stop_and_come_back("launch", ["--batch"], "--starter", "mpirun")
         self.assertIn("starting through /usr/bin/srun (pmix)", text)
-        self.assertIn("the job's control channel has the request", text)
-        self.assertRegex(text, r"launch: queueing job \d+ again")
+        self.assertIn("the job's control channel received the request", text)
+        self.assertRegex(text, r"launch: requeueing job \d+")
 
     def test_a_job_that_trireme_stop_ended_is_not_queued_again(self):
         for name, words in (("asked-srun", ()), ("asked-launch", ("--starter", "mpirun"))):
@@ -336,7 +336,7 @@ class Slurm(unittest.TestCase):
         try:
             for check in ("check_hw_eth eth0", "check_hw_eth ib9"):
                 result = slurm(BED.binary, "health", "-e", check, "--drain", host=3)
-                self.assertIn("left as it is: the node is drain", result.both)
+                self.assertIn("not changed: the node is drain", result.both)
                 self.assertEqual(node_state("h3"), ("drain", "disk swap, ask Ann"))
         finally:
             slurm("scontrol", "update", "NodeName=h3", "State=RESUME")

@@ -79,7 +79,7 @@ class Training(bed.TrainingCase):
         job = self.start(config)
         job.signal(signal.SIGTERM)
         text = self.assert_ends(job, 75)
-        self.assertIn("the job's control channel has the request", text)
+        self.assertIn("the job's control channel received the request", text)
         stopped = status(run)
         self.assertEqual((stopped["state"], stopped["code"]), ("stopped", 75))
         last = stopped["step"] + 100
@@ -118,7 +118,7 @@ class Training(bed.TrainingCase):
         config, run = BED.write_training("asked", **FOREVER)
         text = self.control(config, run, self.start(config, "--max-restarts", "3"), "launch")
         self.assertIn("launch: trireme stop (root on h3); asking all ranks to stop after this step", text)
-        self.assertEqual(text.splitlines()[-1], "launch: the job stopped as asked (code 75); start it again to go on",
+        self.assertEqual(text.splitlines()[-1], "launch: the job stopped as requested (code 75); start it again to resume",
                          "no restart")
         # What mpirun says about the code that the ranks ended with. On a busy machine it has warnings of other things, which are shown.
         self.assertNotRegex(text, "mpirun: (.*non-zero|.*Exit code|Primary job|.*aborted)")
@@ -261,8 +261,7 @@ class Training(bed.TrainingCase):
                            "--launch.threads", 1)
         refused = train("--env", "HF_HUB_OFFLINE=1")
         self.assertEqual(refused.returncode, 2, refused.both)
-        self.assertIn("preflight: h[1-2] (2 hosts): tiny/gpt2 is not in its cache /tmp/hf/hub, and HF_HUB_OFFLINE is set; `trireme fetch "
-                      "tiny/gpt2` where there is a connection", refused.both)
+        self.assertIn("preflight: h[1-2] (2 hosts): tiny/gpt2 is not in its cache /tmp/hf/hub, and HF_HUB_OFFLINE is set; run `trireme fetch tiny/gpt2` on a host with a connection", refused.both)
         self.assertIn("nothing was started", refused.both)
 
         result = train("--env", "HF_HUB_OFFLINE=0")

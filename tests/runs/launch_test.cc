@@ -81,10 +81,10 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
     more.insert(more.end(), {"--", "train", "--run.dir", "x"});
     return run(trireme_command(more));
   };
-  EXPECT_THAT(dry({}).output, HasSubstr("# A start looks at the hosts first"));
+  EXPECT_THAT(dry({}).output, HasSubstr("# A start checks the hosts first"));
   const Outcome skipped = dry({"--skip-preflight"});
-  EXPECT_THAT(skipped.output, ::testing::Not(HasSubstr("looks at the hosts first")));
-  EXPECT_THAT(skipped.output, HasSubstr("# With --skip-preflight nobody looks at the hosts"));
+  EXPECT_THAT(skipped.output, ::testing::Not(HasSubstr("checks the hosts first")));
+  EXPECT_THAT(skipped.output, HasSubstr("# With --skip-preflight the hosts are not checked"));
 }
 
 TEST(Launch, AnEmptyWordForHostsIsNoRunOnThisHostAlone) {

@@ -20,9 +20,9 @@
 namespace trireme::health {
 namespace {
 
-constexpr int kFromTrireme = 198, kToTrireme = 199;  // beyond those that scripts choose for themselves
+constexpr int kFromTrireme = 198, kToTrireme = 199;  // above the descriptors that scripts use
 
-/// The words before a blank that open a message, and how many follow: -1: their number is the first of them.
+/// The word that begins a message, and the number of words that follow; -1: the first of them is their number.
 struct Form {
   std::string_view name;
   int words;
@@ -36,7 +36,7 @@ int number_of(const std::string& text, int absent) {
   return std::stoi(text);
 }
 
-/// What a shell wrote since the file was emptied: its first line.
+/// The first line of what a shell wrote since the file was emptied.
 std::string first_line(int fd) {
   std::array<char, 2000> buffer;
   const ssize_t got = pread(fd, buffer.data(), buffer.size(), 0);
@@ -44,7 +44,7 @@ std::string first_line(int fd) {
   return text.substr(0, text.find('\n'));
 }
 
-/// "bash: line 1: x: command not found" without bash's own place.
+/// "bash: line 1: x: command not found" without "bash: line 1: ".
 std::string without_place(const std::string& text) {
   const size_t line = text.find("line ");
   const size_t colon = line == std::string::npos ? line : text.find(": ", line);
@@ -52,7 +52,7 @@ std::string without_place(const std::string& text) {
   return text.substr(colon + 2);
 }
 
-/// Of a line of the configuration, or of a script of the site (0).
+/// A result for a line of the configuration, or for a site script (0).
 Outcome of_line(int number, std::string why) {
   return number > 0 ? unusable(std::move(why)) : not_checked(std::move(why));
 }
@@ -73,12 +73,12 @@ void BashHost::set(const std::string& name, const std::string& value) {
 }
 
 void BashHost::start(std::vector<LineResult>& results) {
-  std::array<int, 2> there{}, back{};  // a socket there: writing to a shell that ended raises no signal
+  std::array<int, 2> there{}, back{};  // sockets: writing to a shell that has exited raises no signal
   out_ = out_ < 0 ? memfd_create("out", MFD_CLOEXEC) : out_;
   err_ = err_ < 0 ? memfd_create("err", MFD_CLOEXEC) : err_;
   const bool made = out_ >= 0 && err_ >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, there.data()) == 0 &&
                     pipe2(back.data(), O_CLOEXEC) == 0;
-  require(made, ErrorKind::io, "no pipes for bash: {}", std::strerror(errno));
+  require(made, ErrorKind::io, "cannot create pipes for bash: {}", std::strerror(errno));
   std::vector<std::string> words = {"bash", "--noprofile", "--norc", "-c", nhc_environment_script(), "nhc"};
   for (const KnownCheck& known : known_checks()) {
     if (known.make != nullptr) words.emplace_back(known.name);
@@ -89,7 +89,7 @@ void BashHost::start(std::vector<LineResult>& results) {
   pid_ = fork();
   require(pid_ >= 0, ErrorKind::io, "cannot start bash: {}", std::strerror(errno));
   if (pid_ == 0) {
-    setpgid(0, 0);  // what it leaves running on purpose outlives the checks; itself it ends with this process
+    setpgid(0, 0);  // processes that it starts on purpose outlive the checks; the shell itself ends with this process
     fcntl(out_, F_SETFL, O_APPEND);
     fcntl(err_, F_SETFL, O_APPEND);
     dup2(open("/dev/null", O_RDONLY), 0);
@@ -116,7 +116,7 @@ void BashHost::say(const std::vector<std::string>& words) {
   for (const std::string& word : words) text.append(word).push_back('\0');
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t put = send(to_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-    if (put < 0 && errno != EINTR) return;  // it ended, which is seen when its answer is read
+    if (put < 0 && errno != EINTR) return;  // it has exited, which is noticed when its answer is read
     if (put > 0) sent += static_cast<size_t>(put);
   }
 }
@@ -132,7 +132,7 @@ std::string BashHost::next() {
     if (ended_) return "";
     pollfd polled{from_, POLLIN, 0};
     const int ready = poll(&polled, 1, 100);
-    // The pipe alone would not tell: what the shell left running holds it open.
+    // The pipe alone does not show it: background processes of the shell hold it open.
     int status = 0;
     const bool gone = ready == 0 && waitpid(pid_, &status, WNOHANG) == pid_;
     std::array<char, 4096> buffer;
@@ -151,12 +151,13 @@ std::string BashHost::next() {
   }
 }
 
-/// One message. False: the last of a line, or the shell ended.
+/// Handles a message. False: it was the last of a line, or the shell exited.
 bool BashHost::receive(std::vector<LineResult>& results, int number) {
   const std::string name = next();
   if (ended_ && name.empty()) return false;
   const auto form = std::ranges::find(kForms, name, &Form::name);
-  require(form != std::end(kForms), ErrorKind::data, "a script of the site wrote to descriptor {}", kToTrireme);
+  require(form != std::end(kForms), ErrorKind::data,
+          "a site script wrote to descriptor {}, which is reserved; use another one", kToTrireme);
   const int count = form->words >= 0 ? form->words : number_of(next(), 0);
   std::vector<std::string> words = {name};
   for (int i = 0; i < count; ++i) words.push_back(next());
@@ -175,7 +176,7 @@ bool BashHost::receive(std::vector<LineResult>& results, int number) {
     results.push_back({words[1], of_line(number, fmt::format("{}{}: not read: {}", where, words[1], words[2]))});
     explained_ = true;
   } else if (name == "syntax") {
-    results.push_back({"", of_line(number, fmt::format("{}bash cannot read it: {}", where, words[1]))});
+    results.push_back({"", of_line(number, fmt::format("{}bash cannot parse it: {}", where, words[1]))});
   } else if (name == "loading") {
     loading_ = words[1];
   } else if (name == "ready") {
@@ -210,7 +211,7 @@ void BashHost::answer(const std::vector<std::string>& asked, std::vector<LineRes
     const std::vector<std::string> words(asked.begin() + 1, asked.end());
     const Outcome outcome = callbacks_.check(words);
     const std::string text = fmt::format("{}", fmt::join(words, " "));
-    if (outcome.kind == Outcome::Kind::fail) last_check_ = text;  // its `die` comes next
+    if (outcome.kind == Outcome::Kind::fail) last_check_ = text;  // its `die` follows
     passed_ = passed_ || outcome.kind == Outcome::Kind::pass;
     if (outcome.kind == Outcome::Kind::skipped || outcome.kind == Outcome::Kind::not_checked) {
       results.push_back({text, outcome});
@@ -230,18 +231,18 @@ std::vector<LineResult> BashHost::run(const std::string& line, int number) {
   code_ = 0;
   if (pid_ == 0) {
     start(results);
-    if (started_) results.clear();  // told when the first shell was started
+    if (started_) results.clear();  // reported when the first shell was started
     started_ = true;
   }
   explained_ = false;
   if (ended_) {
-    const std::string file = loading_.empty() ? "bash does not start" : loading_ + " ended bash";
+    const std::string file = loading_.empty() ? "bash did not start" : loading_ + " made bash exit";
     results.push_back({line, of_line(number, fmt::format("line {}: {} (code {})", number, file, code_))});
     ended_ = false;
     return results;
   }
   const bool emptied = ftruncate(out_, 0) == 0 && ftruncate(err_, 0) == 0;
-  require(emptied, ErrorKind::io, "cannot empty bash's output: {}", std::strerror(errno));
+  require(emptied, ErrorKind::io, "cannot clear bash's output: {}", std::strerror(errno));
   const size_t before = results.size();
   say({"run", line});
   while (receive(results, number)) {
@@ -259,7 +260,7 @@ std::vector<LineResult> BashHost::run(const std::string& line, int number) {
 
 LineResult BashHost::failure(const std::string& line) const {
   const std::string err = without_place(first_line(err_)), said = err.empty() ? first_line(out_) : err;
-  const std::string how = code_ > 128 && ended_ ? fmt::format("was ended by signal {}", code_ - 128)
+  const std::string how = code_ > 128 && ended_ ? fmt::format("was killed by signal {}", code_ - 128)
                                                 : fmt::format("ended with code {}", code_);
   return {line, {Outcome::Kind::fail, fmt::format("`{}` {}{}{}", line, how, said.empty() ? "" : ": ", said), code_}};
 }

@@ -10,7 +10,7 @@
 namespace trireme::health {
 namespace {
 
-// Of NHC and of the Azure set; their measurements need programs or hardware that Trireme does not drive.
+// Checks of NHC and of the Azure set without a native form: they need programs or hardware that Trireme does not use.
 constexpr KnownCheck kWithoutNativeForm[] = {
     {"check_cuda_bw", nullptr, true},
     {"check_file_stat", nullptr},
@@ -75,7 +75,7 @@ Options::Options(Words words, std::string_view spec) {
     }
     for (size_t i = 1; i < word.size(); ++i) {
       const size_t known = word[i] == ':' ? std::string_view::npos : spec.find(word[i]);
-      require(known != std::string_view::npos, ErrorKind::config, "option -{} is not known here", word[i]);
+      require(known != std::string_view::npos, ErrorKind::config, "unknown option -{}", word[i]);
       std::string value;
       const bool takes_value = known + 1 < spec.size() && spec[known + 1] == ':';
       if (takes_value) {

@@ -1,5 +1,5 @@
 #pragma once
-// One health check: made once from the words of its line, run on a machine.
+// A health check: created from the words of its line, then run on a machine.
 
 #include <fmt/format.h>
 
@@ -16,12 +16,11 @@
 namespace trireme::health {
 
 struct Outcome {
-  /// skipped: not meant for this node (a GPU check without a GPU); not_checked: meant for it, and nothing here can do
-  /// it
+  /// skipped: does not apply to this node (a GPU check without a GPU); not_checked: applies, but cannot be run here
   enum class Kind { pass, fail, skipped, not_checked } kind = Kind::pass;
-  std::string text;       ///< why it is none of a pass; for a pass a remark, or nothing
-  int code = 1;           ///< of a failure: what the run ends with, as a check's `die CODE MESSAGE` or command told
-  bool unusable = false;  ///< of one that was not checked: its line, or bash for it, cannot be used
+  std::string text;       ///< why it is not a pass; for a pass a remark or nothing
+  int code = 1;           ///< of a failure: exit code of the run, from a check's `die CODE MESSAGE` or command
+  bool unusable = false;  ///< of not_checked: its line, or bash, cannot be used
 };
 
 inline Outcome passed(std::string remark = "") { return {Outcome::Kind::pass, std::move(remark)}; }
@@ -39,13 +38,12 @@ using Check = std::function<Outcome(const Machine&)>;
 /// A check that configuration files may name.
 struct KnownCheck {
   std::string_view name;
-  /// Reads the words behind the name; throws Error::config saying what is wrong with them. nullptr: known, no native
-  /// form.
+  /// Parses the words after the name; throws Error::config for wrong ones. nullptr: known, but without a native form.
   Check (*make)(Words words);
   bool gpu = false;  ///< skipped on a node without GPUs
 };
 
-/// All of them, sorted by name; checks_*.cc hold the native forms by area.
+/// All known checks, sorted by name; checks_*.cc have the native forms by area.
 std::span<const KnownCheck> known_checks();
 
 std::span<const KnownCheck> filesystem_checks();
@@ -54,22 +52,22 @@ std::span<const KnownCheck> network_checks();
 std::span<const KnownCheck> process_checks();
 std::span<const KnownCheck> command_checks();
 std::span<const KnownCheck> gpu_checks();
-std::span<const KnownCheck> cluster_checks();  ///< of the Azure set, neither GPU nor network
+std::span<const KnownCheck> cluster_checks();  ///< from the Azure set, except GPU and network
 
 struct CpuCount {
   size_t sockets = 0, cores = 0, threads = 0;
 };
 
-/// From /proc/cpuinfo; where it does not tell packages (arm64, some guests) every thread is a core of one socket.
+/// From /proc/cpuinfo; if that does not list packages (arm64, some guests) every thread is a core of one socket.
 CpuCount count_cpus(const Machine& machine);
 
-/// Options "-x" and their values in front of the positional words, as getopts reads them.
+/// Options "-x" and their values before the positional words, as getopts parses them.
 struct Options {
   std::map<char, std::vector<std::string>> values;
   std::vector<std::string> positional;
 
-  /// `spec` as for getopts: a letter, with ':' behind it when it takes a value. Throws Error::config for another
-  /// letter or a missing value.
+  /// `spec` as for getopts: a letter, followed by ':' if it takes a value. Throws Error::config for another letter or a
+  /// missing value.
   Options(Words words, std::string_view spec);
   bool has(char option) const { return values.contains(option); }
   std::string value(char option, const std::string& absent = "") const;
@@ -78,14 +76,14 @@ struct Options {
 
 /// "1857830712kB", "32G", "90" (kB) in kB. Throws Error::config.
 double parse_size_kb(const std::string& text);
-/// A decimal number, the whole of the text. Throws Error::config naming `what`.
+/// The whole text as a decimal number. Throws Error::config naming `what`.
 double parse_number(const std::string& text, std::string_view what);
 /// Throws Error::config with the usage when the number of words is outside [least, most].
 void require_words(Words words, size_t least, size_t most, std::string_view usage);
 
 /// Lines of text, without line ends.
 std::vector<std::string_view> split_lines(std::string_view text);
-std::vector<std::string_view> split_lines(std::string&&) = delete;  // the lines would outlive their text
+std::vector<std::string_view> split_lines(std::string&&) = delete;  // the lines would outlive the text
 std::string_view trim_blanks(std::string_view text);
 
 }  // namespace trireme::health

@@ -1,4 +1,4 @@
-// What the Azure set adds for CPU nodes: page cache, disks and memory bandwidth.
+// Checks of the Azure set for CPU nodes: page cache, disks and memory bandwidth.
 
 #include <algorithm>
 #include <chrono>
@@ -30,17 +30,17 @@ double cached_kb(const Machine& machine) {
   return -1;
 }
 
-/// MOST-KB: drops the page cache when it holds more.
+/// MOST-KB: drops the page cache if it is larger.
 Check make_drop_cache(Words words) {
   require_words(words, 1, 1, "MOST-KB");
   const double most = parse_size_kb(words[0]);
   return [most](const Machine& machine) {
     const double before = cached_kb(machine);
-    if (before < 0) return failed("/proc/meminfo does not tell the page cache");
+    if (before < 0) return failed("/proc/meminfo does not show the page cache");
     if (before <= most || !machine.repair) return passed();
     const ProcessResult result = machine.command(
         {"/bin/sh", "-c", "sync && echo 1 > " + shell_quote(machine.root + "/proc/sys/vm/drop_caches")});
-    if (result.exit_code != 0) return failed("the page cache ({:.0f} kB) cannot be dropped: {}", before, result.err);
+    if (result.exit_code != 0) return failed("cannot drop the page cache ({:.0f} kB): {}", before, result.err);
     return passed(fmt::format("dropped a page cache of {:.0f} kB", before));
   };
 }
@@ -81,7 +81,7 @@ Check make_raid(Words words) {
   };
 }
 
-/// a = b + s c over arrays far larger than caches, on every thread; best of 5, counted as 3 x 8 bytes per element.
+/// a = b + s c with arrays far larger than the caches, on all threads; best of 5, counted as 3 x 8 bytes per element.
 double triad_mb_per_s() {
   constexpr size_t kElements = size_t{1} << 24;  // 3 x 128 MiB
   std::vector<double> a(kElements, 1), b(kElements, 2), c(kElements, 0.5);
@@ -112,13 +112,13 @@ Check make_stream(Words words) {
   };
 }
 
-/// What `trireme bench comm -J FILE` has measured, GB/s.
+/// The result of `trireme bench comm -J FILE` in GB/s.
 double average_bus_bandwidth(const std::string& file) {
   const Json result = read_json(file);
   return json_field<double>(json_member(result, "average_bus_bandwidth", file), "bandwidth", file);
 }
 
-/// Variables of a starter around this process would tell the ranks that they belong to its job.
+/// Without variables of a starter around this process, which would make the ranks part of its job.
 std::vector<std::string> clean_environment() {
   std::vector<std::string> words = {"env", "-i"};
   for (const char* name : {"PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR"}) {

@@ -1,4 +1,4 @@
-// Output and status of commands, content and kind of files.
+// Output and status of commands; content and type of files.
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 namespace trireme::health {
 namespace {
 
-/// The first match string that the lines do not satisfy: one line must match each, and none a negated one.
+/// The first match string that the lines do not satisfy: a line must match it, or no line if it is negated.
 std::optional<std::string> unsatisfied(std::string_view text, const std::vector<std::string>& matches) {
   const auto lines = split_lines(text);
   for (const std::string& wanted : matches) {
@@ -27,13 +27,14 @@ std::optional<std::string> unsatisfied(std::string_view text, const std::vector<
   return std::nullopt;
 }
 
-constexpr double kNoLimit = 86400;  // the watchdog is the bound
+constexpr double kNoLimit = 86400;  // limited by the watchdog
 
 class CommandCheck {
  public:
   CommandCheck(Words words, bool output) {
     const Options options(words, output ? "t:r:m:e:" : "t:r:e:");
-    require(options.has('e') || !options.positional.empty(), ErrorKind::config, "no command; give -e 'COMMAND'");
+    require(options.has('e') || !options.positional.empty(), ErrorKind::config,
+            "the command is missing; give -e 'COMMAND'");
     if (options.has('e')) {
       command_ = options.value('e');
       for (const std::string& word : options.positional) command_ += " " + shell_quote(word);
@@ -104,7 +105,7 @@ constexpr FileTest kFileTests[] = {
      [](const char*, const struct stat& s, const struct stat&) { return s.st_mode != 0 && s.st_gid == getegid(); }},
 };
 
-/// The files that a path of `*`, `?` and `[]` stands for; itself where there are none.
+/// The files that match a path with `*`, `?` and `[]`; the path itself if none does.
 std::vector<std::string> expand(const Machine& machine, const std::string& path) {
   glob_t found{};
   std::vector<std::string> files;
@@ -116,7 +117,7 @@ std::vector<std::string> expand(const Machine& machine, const std::string& path)
   return files.empty() ? std::vector<std::string>{path} : files;
 }
 
-/// -OPERATOR... FILE...: every operator of test(1) holds for every file; with -! none does.
+/// -OPERATOR... FILE...: every operator of test(1) must be true for every file; with -! false.
 Check make_file_test(Words words) {
   const Options options(words, "!abcdefghLkNprsSuwxOG");
   require(!options.values.empty() && !options.positional.empty(), ErrorKind::config,
@@ -150,7 +151,7 @@ Check make_file_contents(Words words) {
   for (const std::string& match : matches) Match{match};
   return [=](const Machine& machine) {
     const auto text = machine.read(file);
-    if (!text) return failed("{} cannot be read", file);
+    if (!text) return failed("cannot read {}", file);
     if (const auto problem = unsatisfied(*text, matches)) return failed("{}: {}", file, *problem);
     return passed();
   };

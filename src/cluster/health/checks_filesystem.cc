@@ -12,7 +12,7 @@
 namespace trireme::health {
 namespace {
 
-/// \040 and its like stand for blanks in /proc/mounts, and may do so in a configuration.
+/// Decodes \040 and other octal escapes, which /proc/mounts uses for blanks and a configuration may use.
 std::string unescape(const std::string& text) {
   const auto octal = [](char c) { return c >= '0' && c <= '7'; };
   std::string out;
@@ -27,15 +27,15 @@ std::string unescape(const std::string& text) {
   return out;
 }
 
-/// A field of /proc/mounts as it is written there, which is what NHC compares with, and what it means.
+/// A field of /proc/mounts: as written there (NHC compares with this form) and decoded.
 struct Field {
   std::string raw, plain;
 
   bool is(const std::string& wanted) const { return wanted == raw || wanted == plain; }
-  /// The match may be written either way, too.
+  /// The match string may have either form, too.
   bool matches(const std::string& text) const {
     const Match match(text), meant(unescape(text));
-    // As it stands: a backslash that \134 means is no escape of a glob.
+    // Unchanged: a backslash written as \134 is not an escape of a glob.
     const bool same = unescape(text.substr(match.negated() ? 1 : 0)) == plain;
     return (same || match.positive(raw) || match.positive(plain) || meant.positive(plain)) != match.negated();
   }
@@ -65,15 +65,15 @@ bool has_option(const std::string& options, const std::string& wanted) {
   return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
 }
 
-/// [-0] [-r] [-t TYPE] [-s SOURCE] [-o OPTIONS] [-O OPTIONS] [-e ACTION] [-E ACTION] -f|-F POINT..., or, as NHC once
-/// had it, POINT [SOURCE [TYPE [OPTIONS]]]. Every point has to be mounted so; of -t, -s and -o given several times all
-/// have to match.
+/// [-0] [-r] [-t TYPE] [-s SOURCE] [-o OPTIONS] [-O OPTIONS] [-e ACTION] [-E ACTION] -f|-F POINT..., or, as in older
+/// NHC, POINT [SOURCE [TYPE [OPTIONS]]]. Every point must be mounted like this; if -t, -s or -o is repeated, all values
+/// must match.
 class MountCheck {
  public:
   MountCheck(Words words, std::string mode) : mode_(std::move(mode)) {
     const Options options(words, "0rt:s:o:O:e:E:f:F:");
     if (!words.empty() && words[0].starts_with('/')) {
-      require_words(words, 1, 4, "POINT [SOURCE [TYPE [OPTIONS]]], or options in front of the points");
+      require_words(words, 1, 4, "POINT [SOURCE [TYPE [OPTIONS]]], or options before the points");
       points_ = {words[0]};
       if (words.size() > 1) sources_ = {words[1]};
       if (words.size() > 2) types_ = {words[2]};
@@ -87,7 +87,7 @@ class MountCheck {
       types_ = options.all('t');
       options_ = options.all('o');
     }
-    require(!points_.empty(), ErrorKind::config, "no mount point; give -f /path");
+    require(!points_.empty(), ErrorKind::config, "the mount point is missing; give -f /path");
     for (std::string& point : points_) {
       require(point.starts_with('/'), ErrorKind::config, "the mount point \"{}\" does not begin with /", point);
       while (point.size() > 1 && point.ends_with('/')) point.pop_back();
@@ -98,13 +98,13 @@ class MountCheck {
     if_missing_ = options.value('e');
     if_found_ = options.value('E');
     for (const auto* matches : {&types_, &sources_, &options_}) {
-      for (const std::string& text : *matches) Match{text};  // reads them: errors belong to the line
+      for (const std::string& text : *matches) Match{text};  // parsed now, so that errors are reported for this line
     }
   }
 
   Outcome operator()(const Machine& machine) const {
     for (const std::string& point : automounted_)
-      machine.exists(unescape(point) + "/.");  // who looks inside has it mounted
+      machine.exists(unescape(point) + "/.");  // access makes an automounter mount it
     std::string remarks;
     for (const std::string& point : points_) {
       const Outcome outcome = look_after(machine, point);
@@ -140,7 +140,7 @@ class MountCheck {
     return {"mount", "-o", with, unescape(point)};
   }
 
-  /// The last mount on a point hides the ones below it.
+  /// The last mount on a point hides earlier ones.
   Found look(const Machine& machine, const std::string& point) const {
     Found found{false, fmt::format("{} not mounted", point)};
     for (const Mount& mount : mounts(machine)) {
@@ -167,7 +167,7 @@ class MountCheck {
     return "";
   }
 
-  /// The first that does not match.
+  /// The first match string that fails.
   static const std::string* mismatch(const std::vector<std::string>& wanted, const Field& field) {
     const auto found = std::ranges::find_if(wanted, [&](const std::string& text) { return !field.matches(text); });
     return found == wanted.end() ? nullptr : &*found;
@@ -179,7 +179,7 @@ class MountCheck {
   bool fatal_ = true, remount_ = false;
 };
 
-/// "1k" or "2.5M" inodes: NHC counts these by thousands.
+/// "1k" or "2.5M" inodes: NHC uses powers of 1000 here.
 double parse_count(const std::string& text) {
   constexpr std::string_view kUnits = "kmgtpe";
   const auto unit = text.empty()
@@ -189,7 +189,7 @@ double parse_count(const std::string& text) {
   return parse_number(text.substr(0, text.size() - 1), "inodes") * std::pow(1000.0, static_cast<double>(unit + 1));
 }
 
-/// A bound in percent ("90%") or in kB or inodes.
+/// A limit in percent ("90%"), in kB or in inodes.
 struct Bound {
   std::string text;
   bool percent = false;
@@ -212,7 +212,8 @@ class SpaceCheck {
     require_words(words, 2, quantity == Quantity::size ? 3 : 2,
                   quantity == Quantity::size ? "MOUNT-POINT LEAST [MOST]" : "MOUNT-POINT BOUND");
     path_ = words[0];
-    const bool no_least = quantity == Quantity::size && words.size() == 3 && words[1].empty();  // "" asks for MOST only
+    const bool no_least =
+        quantity == Quantity::size && words.size() == 3 && words[1].empty();  // "": only MOST is given
     bounds_.emplace_back(no_least ? "0" : words[1], !inodes);
     if (words.size() == 3 && !words[2].empty()) bounds_.emplace_back(words[2], !inodes);
   }
@@ -226,8 +227,8 @@ class SpaceCheck {
     const auto free = static_cast<double>(inodes_ ? space->inodes_free : space->free_kb);
     const double used_percent = inodes_ ? space->inodes_used_percent() : space->used_percent();
     const auto used = static_cast<double>(inodes_ ? space->inodes - space->inodes_free : space->used_kb);
-    // As of /proc, and inodes where they come when they are needed (vfat, btrfs).
-    if (total == 0) return passed(fmt::format("{} counts no {}", path_, unit));
+    // As for /proc, and for inodes on file systems that create them on demand (vfat, btrfs).
+    if (total == 0) return passed(fmt::format("{} does not count {}", path_, unit));
     const Bound& bound = bounds_[0];
     switch (quantity_) {
       case Quantity::used:
@@ -241,9 +242,9 @@ class SpaceCheck {
         }
         return passed();
       default:
-        if (total < bound.value) return failed("{}: {:.0f} {} in all, below {}", path_, total, unit, bound.text);
+        if (total < bound.value) return failed("{}: {:.0f} {} in total, below {}", path_, total, unit, bound.text);
         if (bounds_.size() > 1 && total > bounds_[1].value) {
-          return failed("{}: {:.0f} {} in all, above {}", path_, total, unit, bounds_[1].text);
+          return failed("{}: {:.0f} {} in total, above {}", path_, total, unit, bounds_[1].text);
         }
         return passed();
     }

@@ -1,4 +1,4 @@
-// NVIDIA GPUs through nvidia-smi, dcgmi and the kernel log. The runner skips these on a node without GPUs, but for the
+// NVIDIA GPUs through nvidia-smi, dcgmi and the kernel log. The runner skips these on a node without GPUs, except the
 // count.
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace trireme::health {
 namespace {
 
-/// The report, or why there is none.
+/// The report, or why it is missing.
 struct Query {
   SmiReport report;
   std::optional<Outcome> problem;
@@ -37,7 +37,7 @@ Check for_each_gpu(std::function<Outcome(const GpuFacts&)> check) {
   return [check = std::move(check)](const Machine& machine) {
     const Query found = query(machine);
     if (found.problem) return *found.problem;
-    if (found.report.gpus.empty()) return failed("nvidia-smi lists no GPU");
+    if (found.report.gpus.empty()) return failed("nvidia-smi lists no GPUs");
     std::string remark;
     for (const GpuFacts& gpu : found.report.gpus) {
       const Outcome outcome = check(gpu);
@@ -53,7 +53,7 @@ Check make_count(Words words) {
   const double wanted = parse_number(words[0], "count");
   const bool rocm = words.size() > 1 && words[1] == "rocm";
   require(words.size() == 1 || rocm || words[1] == "cuda" || words[1] == "nvidia", ErrorKind::config,
-          "\"{}\" behind the count; expected rocm or nothing", words[words.size() - 1]);
+          "\"{}\" after the count; expected rocm or nothing", words[words.size() - 1]);
   return [=](const Machine& machine) {
     const ProcessResult result =
         rocm ? machine.command({"rocm-smi", "--showid"}, 60) : machine.command({"nvidia-smi", "-L"}, 60);
@@ -100,7 +100,7 @@ Check make_dcgm(Words words) {
   };
 }
 
-/// Looks, repairs with `nvidia-smi ARGUMENTS` where that is allowed, looks again.
+/// Checks, repairs with `nvidia-smi ARGUMENTS` if allowed, and checks again.
 Check repairable(const Check& look, std::vector<std::string> (*repair)(const GpuFacts&), const char* remark) {
   return [=](const Machine& machine) {
     const Outcome first = look(machine);
@@ -123,7 +123,7 @@ Check make_persistence(Words words) {
       [](const GpuFacts& gpu) {
         return std::vector<std::string>{"nvidia-smi", "-i", gpu.bus_id, "-pm", "1"};
       },
-      "persistence mode switched on");
+      "switched persistence mode on");
 }
 
 Check make_clocks(Words words) {
@@ -146,10 +146,10 @@ Check make_clocks(Words words) {
             "nvidia-smi", "-i", gpu.bus_id, "-ac",
             fmt::format("{:.0f},{:.0f}", gpu.number("Max Clocks/Memory", 0), gpu.number("Max Clocks/Graphics", 0))};
       },
-      "application clocks raised to their maximum");
+      "raised application clocks to their maximum");
 }
 
-/// The sum of the numbers whose path starts so: drivers split one counter into several over time.
+/// The sum of all numbers whose path has this prefix: newer drivers split some counters.
 double counter(const GpuFacts& gpu, std::string_view start) {
   double total = 0;
   for (const auto& [path, value] : gpu.values) {
@@ -159,7 +159,7 @@ double counter(const GpuFacts& gpu, std::string_view start) {
 }
 
 Outcome check_ecc(const GpuFacts& gpu, double most_dram, double most_sram) {
-  // NVIDIA asks for replacement from 60 retired pages on, and allows 512 remapped rows.
+  // NVIDIA recommends replacement at 60 retired pages, and allows 512 remapped rows.
   constexpr double kMostRetired = 60, kMostRemapped = 512;
   const auto is_yes = [&](const char* path) { return gpu.value(path) == "Yes"; };
   if (is_yes("Remapped Rows/Pending")) return failed("{}: a row remap is pending", gpu.label());
@@ -198,7 +198,7 @@ Check make_ecc(Words words) {
   return for_each_gpu([=](const GpuFacts& gpu) { return check_ecc(gpu, dram, sram); });
 }
 
-/// Told, not failed: a capped clock is often the room's temperature, not the node.
+/// A remark, not a failure: clocks are often throttled because of the room's temperature, not the node.
 Check make_throttling(Words words) {
   require_words(words, 0, 0, "no argument");
   return for_each_gpu([](const GpuFacts& gpu) {
@@ -209,7 +209,7 @@ Check make_throttling(Words words) {
       if (reason && value == "Active" && name != "Idle" && name != "SW Power Cap")
         active += (active.empty() ? "" : ", ") + name;
     }
-    return active.empty() ? passed() : passed(fmt::format("{}: clocks are held down by {}", gpu.label(), active));
+    return active.empty() ? passed() : passed(fmt::format("{}: clocks are throttled by {}", gpu.label(), active));
   });
 }
 
@@ -218,10 +218,10 @@ Check make_xid(Words words) {
   return [](const Machine& machine) {
     static const std::set<int> kBad = {48, 56, 57, 58, 62, 63, 64, 65, 68,  69,
                                        73, 74, 79, 80, 81, 92, 94, 95, 119, 120};
-    static const std::set<int> kForgiven = {119, 120};  // of the GPU's own processor: gone after a reset
+    static const std::set<int> kForgiven = {119, 120};  // of the GPU's system processor: cleared by a reset
     constexpr double kForgivenAfter = 2 * 3600;
     const ProcessResult log = machine.command({"dmesg"});
-    if (log.exit_code != 0) return failed("dmesg {}; Xid events cannot be seen", describe_end(log));
+    if (log.exit_code != 0) return failed("dmesg {}; cannot read Xid events", describe_end(log));
     double uptime = 0;
     std::istringstream(machine.read("/proc/uptime").value_or("0")) >> uptime;
     for (const XidEvent& event : parse_xid_events(log.out)) {
@@ -244,7 +244,7 @@ Check make_nvlink(Words words) {
         if (gpu.all_inactive) return failed("{}: all NVLinks are inactive", gpu.gpu);
         if (gpu.inactive > 0)
           return failed("{}: {} of {} NVLinks inactive", gpu.gpu, gpu.inactive, gpu.inactive + gpu.active);
-        if (!gpu.supported) remark = fmt::format("{}: no NVLink to check", gpu.gpu);
+        if (!gpu.supported) remark = fmt::format("{}: has no NVLink to check", gpu.gpu);
       }
       return passed(remark);
     } catch (const Error& e) {
@@ -253,7 +253,7 @@ Check make_nvlink(Words words) {
   };
 }
 
-/// [GENERATION [WIDTH]]: the link is as wide as the device can, and the slot as fast as asked.
+/// [GENERATION [WIDTH]]: the link has the device's full width, and the slot the expected generation.
 Check make_pcie(Words words) {
   require_words(words, 0, 2, "[GENERATION [WIDTH]]");
   const double generation = words.empty() ? 0 : parse_number(words[0], "generation");
@@ -262,7 +262,7 @@ Check make_pcie(Words words) {
     const std::string link = "PCI/GPU Link Info/";
     const double current = gpu.number(link + "Link Width/Current", -1), most = gpu.number(link + "Link Width/Max", -1);
     const double speed = gpu.number(link + "PCIe Generation/Max", -1);
-    if (current < 0 || speed < 0) return failed("{}: nvidia-smi does not tell its PCIe link", gpu.label());
+    if (current < 0 || speed < 0) return failed("{}: nvidia-smi does not report its PCIe link", gpu.label());
     if (current < std::max(most, width)) {
       return failed("{}: PCIe link of {:.0f} lanes, expected {:.0f}", gpu.label(), current, std::max(most, width));
     }

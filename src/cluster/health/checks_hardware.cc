@@ -1,4 +1,4 @@
-// Processors, memory, swap, load and what dmidecode knows.
+// Processors, memory, swap, load and dmidecode's facts.
 
 #include <fmt/ranges.h>
 
@@ -35,7 +35,7 @@ namespace {
 
 Check make_cpuinfo(Words words) {
   require_words(words, 1, 3, "SOCKETS [CORES [THREADS]]");
-  std::vector<double> wanted;  // below 0: any
+  std::vector<double> wanted;  // negative: any
   for (const std::string& word : words) wanted.push_back(word.empty() ? -1 : parse_number(word, "count"));
   return [wanted](const Machine& machine) {
     const CpuCount count = count_cpus(machine);
@@ -71,7 +71,7 @@ double sum_kb(const Machine& machine, const std::vector<std::string>& keys) {
   return total;
 }
 
-/// LEAST [MOST [FUDGE%]] on the sum of lines of /proc/meminfo.
+/// LEAST [MOST [FUDGE%]] for the sum of lines of /proc/meminfo.
 template <size_t N>
 Check make_memory(Words words, const char* what, const char* const (&keys)[N], bool range) {
   require_words(words, 1, range ? 3 : 1,
@@ -93,7 +93,7 @@ Check make_memory(Words words, const char* what, const char* const (&keys)[N], b
   const std::vector<std::string> lines(std::begin(keys), std::end(keys));
   return [=](const Machine& machine) {
     const double found = sum_kb(machine, lines);
-    if (found < 0) return failed("/proc/meminfo does not tell {}", lines[0]);
+    if (found < 0) return failed("/proc/meminfo does not show {}", lines[0]);
     if (found < least) return failed("{} is {:.0f} kB, below {:.0f} kB", what, found, least);
     if (most >= 0 && found > most) return failed("{} is {:.0f} kB, above {:.0f} kB", what, found, most);
     return passed();
@@ -109,14 +109,14 @@ Check make_loadavg(Words words) {
     constexpr const char* kMinutes[] = {"1", "5", "15"};
     for (size_t i = 0; i < most.size(); ++i) {
       double load = 0;
-      if (!(text >> load)) return failed("/proc/loadavg cannot be read");
+      if (!(text >> load)) return failed("cannot read /proc/loadavg");
       if (load > most[i]) return failed("{}-minute load {:.2f}, above {}", kMinutes[i], load, most[i]);
     }
     return passed();
   };
 }
 
-/// dmidecode's text as "section: key: value" lines, which the match strings are held against.
+/// dmidecode's text as "section: key: value" lines, which are compared with the match strings.
 std::vector<std::string> dmi_lines(std::string_view text, const std::string& handle, const std::string& type) {
   std::vector<std::string> out;
   std::string section, key;
@@ -140,7 +140,7 @@ std::vector<std::string> dmi_lines(std::string_view text, const std::string& han
   return out;
 }
 
-/// [!] MATCH..., the words of one match.
+/// [!] MATCH...: the words of one match string.
 struct DmiMatch {
   bool none = false;  ///< no line may match
   std::string text;
@@ -151,7 +151,7 @@ struct DmiMatch {
     }
     require(!words.empty(), ErrorKind::config, "expected a string to match");
     text = fmt::format("{}", fmt::join(words, " "));
-    Match{text};  // reads it: errors belong to the line
+    Match{text};  // parsed now, so that errors are reported for this line
   }
   template <class Lines>
   Outcome look(const Lines& lines) const {
@@ -173,7 +173,7 @@ Check make_dmi(Words words) {
   };
 }
 
-/// [!] MATCH: of the lines as dmidecode prints them.
+/// [!] MATCH: for the lines as dmidecode prints them.
 Check make_raw_dmi(Words words) {
   return [match = DmiMatch(words, false)](const Machine& machine) {
     const ProcessResult result = machine.command({"dmidecode"});

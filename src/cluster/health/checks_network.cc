@@ -44,14 +44,15 @@ std::vector<IbPort> ib_ports(const Machine& machine) {
   return ports;
 }
 
-/// [RATE [DEVICE[:PORT]]]: a port that is up, at exactly that rate where one is given ("" is none).
+/// [RATE [DEVICE[:PORT]]]: a port is up, with exactly this rate if one is given ("": any).
 Check make_ib(Words words) {
   require_words(words, 0, 2, "[RATE [DEVICE[:PORT]]]");
   const bool any_rate = words.empty() || words[0].empty();
   const double rate = any_rate ? 0 : parse_number(words[0], "rate in Gb/s");
   const std::string wanted = words.size() > 1 ? words[1] : "";
   return [=](const Machine& machine) {
-    std::string reason = wanted.empty() ? "no InfiniBand port" : fmt::format("no InfiniBand port {}", wanted);
+    std::string reason =
+        wanted.empty() ? "found no InfiniBand port" : fmt::format("found no InfiniBand port {}", wanted);
     for (const IbPort& port : ib_ports(machine)) {
       const bool named = wanted.empty() || port.name == wanted || port.name.substr(0, port.name.find(':')) == wanted;
       if (!named) continue;
@@ -65,8 +66,8 @@ Check make_ib(Words words) {
   };
 }
 
-/// Seconds since the epoch of a syslog line; 0 when it has no time. "Aug 17 06:18:01" has no year: the latest one that
-/// is not in the future is meant.
+/// Seconds since the epoch of a syslog line; 0 if it has no time. "Aug 17 06:18:01" has no year: takes the latest one
+/// that is not in the future.
 std::time_t line_time(const std::string& line, std::time_t now) {
   std::tm fields{};
   if (strptime(line.c_str(), "%Y-%m-%dT%H:%M:%S", &fields) != nullptr) {
@@ -88,7 +89,7 @@ std::time_t line_time(const std::string& line, std::time_t now) {
   return time;
 }
 
-/// "ib6" of a line that says that ib6 lost its carrier; else empty.
+/// "ib6" for a line that reports that ib6 lost its carrier; otherwise empty.
 std::string flapped_device(const std::string& line) {
   const std::string lower = lower_case(line);
   const size_t at = lower.find(": lost carrier");
@@ -110,7 +111,7 @@ Check make_flapping(Words words) {
     if (!text) {
       const ProcessResult journal =
           machine.command({"journalctl", "--no-pager", "-o", "short-iso", "--since", fmt::format("-{}h", hours)});
-      if (journal.exit_code != 0) return failed("no system log: neither /var/log/syslog nor the journal can be read");
+      if (journal.exit_code != 0) return failed("cannot read a system log: neither /var/log/syslog nor the journal");
       text = journal.out;
     }
     const std::time_t now = machine.now();
@@ -128,7 +129,7 @@ Check make_flapping(Words words) {
   };
 }
 
-/// Options are ping's own.
+/// Options are those of ping.
 Check make_ping(Words words) {
   const Options options(words, "I:W:c:i:s:t:w:");
   require_words(options.positional, 1, 16, "[-c COUNT] [-W SECONDS] [-I, -i, -s, -t or -w of ping] HOST...");
@@ -143,8 +144,7 @@ Check make_ping(Words words) {
       const ProcessResult result = machine.command(words_to_host);
       if (result.exit_code == 127) {
         return not_checked(fmt::format(
-            "nobody can tell here whether {} does not answer ping: this node has no program ping; install iputils-ping",
-            host));
+            "cannot check whether {} answers ping: this node has no program ping; install iputils-ping", host));
       }
       if (result.exit_code != 0) return failed("{} does not answer ping ({})", host, describe_end(result));
     }
@@ -152,7 +152,7 @@ Check make_ping(Words words) {
   };
 }
 
-/// The average of ib_write_bw's table, in Gb/s; below 0 when there is none.
+/// The average of ib_write_bw's table in Gb/s; negative if there is none.
 double write_bandwidth(std::string_view text) {
   double average = -1;
   for (std::string_view line : split_lines(text)) {
@@ -163,7 +163,7 @@ double write_bandwidth(std::string_view text) {
   return average;
 }
 
-/// LEAST-GBIT [BYTES]: RDMA writes of every port to itself, without a GPU.
+/// LEAST-GBIT [BYTES]: RDMA writes from every port to itself, without a GPU.
 Check make_ib_loopback(Words words) {
   require_words(words, 1, 2, "LEAST-GBIT [BYTES]");
   const double least = parse_number(words[0], "Gb/s");
@@ -171,7 +171,7 @@ Check make_ib_loopback(Words words) {
   parse_number(bytes, "bytes");
   return [=](const Machine& machine) {
     const std::vector<IbPort> ports = ib_ports(machine);
-    if (ports.empty()) return failed("no InfiniBand port");
+    if (ports.empty()) return failed("found no InfiniBand port");
     for (const IbPort& port : ports) {
       const size_t colon = port.name.find(':');
       const std::string common =

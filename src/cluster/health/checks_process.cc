@@ -12,7 +12,7 @@
 namespace trireme::health {
 namespace {
 
-/// The name up to a blank or ':' of the command ("sshd:" of "sshd: /usr/sbin/sshd -D"), without its folder.
+/// The command's name up to a blank or ':' ("sshd:" of "sshd: /usr/sbin/sshd -D"), without its folder.
 std::string program_name(const std::string& command_line) {
   std::string word = command_line.substr(0, command_line.find(' '));
   word = word.substr(word.rfind('/') + 1);
@@ -21,9 +21,9 @@ std::string program_name(const std::string& command_line) {
 }
 
 struct Wanted {
-  std::string daemon;  ///< program name; with a blank or a folder in it a part of the command line
-  std::string user;    ///< empty: any; a match string or the number of a user
-  std::string match;   ///< against the whole command line; empty: the name decides
+  std::string daemon;  ///< program name; if it has a blank or a folder: part of the command line
+  std::string user;    ///< a match string or a user number; empty: any
+  std::string match;   ///< for the whole command line; empty: compare the name
 };
 
 /// "0" as "root".
@@ -55,9 +55,9 @@ const ProcessEntry* find_process(const std::vector<ProcessEntry>& processes, con
 std::string join(Words words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 /// [-0] [-d DAEMON] [-u USER] [-m MATCH] [-e ACTION] [-S|-r|-c|-s|-k|-E ACTION] SERVICE. -S starts, -r restarts, -c
-/// stops and starts a service that does not run; -s stops and -k kills one that must not, -E runs ACTION then. -0 makes
-/// a remark of a failure. -f, -v and -V ask for what is always done: the whole command line counts, and repairs are
-/// looked at again.
+/// stops and starts a service that does not run; -s stops and -k kills one that must not run, and -E runs ACTION in
+/// that case. -0 turns a failure into a remark. -f, -v and -V have no effect: the whole command line is always
+/// compared, and repairs are always checked.
 class ServiceCheck {
  public:
   explicit ServiceCheck(Words words) {
@@ -101,7 +101,7 @@ class ServiceCheck {
   Outcome problem(const std::string& tried) const {
     const std::string owner = wanted_.user.empty() ? "" : " of user " + wanted_.user;
     const std::string text = fmt::format("service {} (process {}{}) {}{}", service_, wanted_.daemon, owner,
-                                         must_run_ ? "does not run" : "runs and must not", tried);
+                                         must_run_ ? "does not run" : "runs but must not", tried);
     return {fatal_ ? Outcome::Kind::fail : Outcome::Kind::pass, text};
   }
 
@@ -122,7 +122,7 @@ Check make_daemon(Words words) {
   };
 }
 
-/// NAME [[!]USER [ARGUMENTS]]: no such process, of that user or of anyone but that user.
+/// NAME [[!]USER [ARGUMENTS]]: no such process of that user, or with "!" of any other user.
 Check make_blacklist(Words words) {
   require_words(words, 1, 3, "NAME [[!]USER [ARGUMENTS]]");
   const std::string name = words.size() > 2 ? words[0] + " " + words[2] : words[0];

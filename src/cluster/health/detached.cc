@@ -27,8 +27,8 @@ std::optional<Report> last_report(const std::string& path, const std::string& bo
     if (document.value("boot_id", "") != boot_id) return std::nullopt;
     return report_from_json(document.value("report", Json::object()), path);
   } catch (const std::exception& e) {
-    // It must not keep a node from being checked for ever.
-    log::warning("the last result is not used: {}", e.what());
+    // A bad file must not block the checks of a node forever.
+    log::warning("ignoring the last result: {}", e.what());
     return std::nullopt;
   }
 }
@@ -55,7 +55,7 @@ bool run_in_background(const std::string& path, const std::function<void()>& bod
   require(child >= 0, ErrorKind::io, "cannot start the background run: {}", std::strerror(errno));
   if (child == 0) {
     setsid();
-    if (fork() != 0) _exit(0);  // the grandchild has no parent to wait for it
+    if (fork() != 0) _exit(0);  // double fork: nobody has to wait for the grandchild
     const int null = open("/dev/null", O_RDWR);
     for (int stream = 0; stream < 3; ++stream) dup2(null, stream);
     try {

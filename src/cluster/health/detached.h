@@ -1,5 +1,5 @@
 #pragma once
-// NHC's detached mode: answer at once with the last result, look again in the background.
+// NHC's detached mode: answer immediately with the last result, check again in the background.
 
 #include <optional>
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace trireme::health {
 
-/// The report that the last background run left in `path`; none before the first one, none from before this boot, and
-/// none where the file cannot be read, with a warning.
+/// The report that the last background run left in `path`; nullopt before the first one or if it is from before this
+/// boot, and with a warning if the file cannot be read.
 std::optional<Report> last_report(const std::string& path, const std::string& boot_id);
 void save_report(const std::string& path, const std::string& boot_id, const Report& report);
-/// Of this boot.
+/// Writes the report of this boot.
 std::string this_boot_id();
 
-/// Calls `body` in a process of its own that outlives this one. Does nothing when an earlier one still holds the lock
-/// file `path`.lock: a hung check must not pile up runs. Returns whether it started. Throws Error::io.
+/// Calls `body` in a separate process that outlives this one. Does nothing if an earlier one still holds the lock file
+/// `path`.lock: runs must not pile up behind a hung check. Returns whether it started. Throws Error::io.
 bool run_in_background(const std::string& path, const std::function<void()>& body);
 
 }  // namespace trireme::health

@@ -30,7 +30,7 @@ class Writer {
   std::vector<GeneratedLine> lines_;
 };
 
-/// "*" for all, "n3" for one, "{n[1-2],n5}" for several.
+/// "*" for all, "n3" for one, "{n[1-2],n5}" for several hosts.
 std::string target_of(const std::vector<std::string>& hosts, size_t all) {
   if (hosts.size() == all) return "*";
   return hosts.size() == 1 ? hosts[0] : "{" + compress_hostlist(hosts) + "}";
@@ -41,7 +41,7 @@ struct Mounted {
   bool read_only = false;
 };
 
-/// What can be seen: of several mounts on one point the last hides the others.
+/// The visible mounts: the last of several mounts on one point hides the others.
 std::vector<Mounted> visible_mounts(const Machine& machine) {
   std::vector<Mounted> mounts;
   const std::string text = machine.read("/proc/mounts").value_or("");
@@ -159,7 +159,7 @@ std::vector<GeneratedLine> describe_node(const Machine& machine) {
 
 std::string generate_config(const std::vector<GeneratedNode>& nodes) {
   std::vector<std::string> sections;
-  std::vector<std::pair<GeneratedLine, std::vector<std::string>>> merged;  // with the hosts that have the line
+  std::vector<std::pair<GeneratedLine, std::vector<std::string>>> merged;  // lines and the hosts that have them
   for (const GeneratedNode& node : nodes) {
     for (const GeneratedLine& line : node.lines) {
       if (std::ranges::find(sections, line.section) == sections.end()) sections.push_back(line.section);

@@ -20,7 +20,7 @@ struct GeneratedNode {
   std::vector<GeneratedLine> lines;
 };
 
-/// A configuration file that all these nodes pass: what is common to them is for "*", the rest for the nodes by name.
+/// A configuration file that all these nodes pass: common lines have the target "*", the others name their nodes.
 std::string generate_config(const std::vector<GeneratedNode>& nodes);
 
 }  // namespace trireme::health

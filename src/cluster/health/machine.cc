@@ -43,7 +43,7 @@ std::vector<ProcessEntry> running_processes() {
     const std::string name = folder.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     struct stat info {};
-    if (stat(folder.path().c_str(), &info) != 0) continue;  // ended meanwhile
+    if (stat(folder.path().c_str(), &info) != 0) continue;  // it has exited
     ProcessEntry entry{std::stoi(name), "", first_bytes(folder.path() / "comm"),
                        first_bytes(folder.path() / "cmdline")};
     if (!entry.name.empty()) entry.name.pop_back();  // line end

@@ -45,7 +45,7 @@ std::optional<uint64_t> to_number(std::string_view digits) {
 
 struct Range {
   uint64_t first = 0, last = 0;
-  size_t width = 0, width_of_last = 0;  ///< digits of the ends as written; padded to one of them
+  size_t width = 0, width_of_last = 0;  ///< digits of both ends as written; names are padded to one of them
 };
 
 std::vector<Range> parse_ranges(std::string_view body, std::string_view whole) {
@@ -64,12 +64,12 @@ std::vector<Range> parse_ranges(std::string_view body, std::string_view whole) {
   return ranges;
 }
 
-/// Whether `name` is one of the names behind `pattern`, which may go on after its brackets ("n[1-3].cluster").
+/// Whether `name` is one of the names of `pattern`, which may continue after its brackets ("n[1-3].cluster").
 bool matches_ranges(std::string_view pattern, std::string_view name, std::string_view whole) {
   const size_t open = pattern.find('[');
   if (open == std::string_view::npos) return pattern == name;
   const size_t close = pattern.find(']', open);
-  require(close != std::string_view::npos, ErrorKind::config, "match \"{}\": \"[\" is never closed", whole);
+  require(close != std::string_view::npos, ErrorKind::config, "match \"{}\": \"[\" is not closed", whole);
   const std::vector<Range> ranges = parse_ranges(pattern.substr(open + 1, close - open - 1), whole);
   if (!name.starts_with(pattern.substr(0, open))) return false;
   name.remove_prefix(open);
@@ -96,14 +96,14 @@ Match::Match(std::string text) : text_(std::move(text)), pattern_(text_) {
     pattern_.erase(0, 1);
   }
   require(!pattern_.starts_with('('), ErrorKind::config,
-          "match \"{}\": matches by an outside command are not supported; use a glob, /regex/ or {{ranges}}", text_);
+          "match \"{}\": matching by an external command is unsupported; use a glob, /regex/ or {{ranges}}", text_);
   if (pattern_.starts_with('/') && pattern_.size() > 1 && pattern_.ends_with('/')) {
     kind_ = Kind::regex;
     pattern_ = pattern_.substr(1, pattern_.size() - 2);
     const std::string error = Regex(pattern_).error();
     require(error.empty(), ErrorKind::config, "match \"{}\": {}", text_, error);
   } else if (pattern_.starts_with('{')) {
-    require(pattern_.ends_with('}'), ErrorKind::config, "match \"{}\": \"{{\" is never closed", text_);
+    require(pattern_.ends_with('}'), ErrorKind::config, "match \"{}\": \"{{\" is not closed", text_);
     kind_ = Kind::ranges;
     pattern_ = pattern_.substr(1, pattern_.size() - 2);
     for (std::string_view part : split_outside_brackets(pattern_)) matches_ranges(part, part, text_);

@@ -7,12 +7,12 @@
 namespace trireme::health {
 
 /// A glob ("n*.viz"), "/extended regular expression/" (found anywhere), or "{n00[00-99].phys,n05}" (node ranges); a
-/// leading "!" turns it round.
+/// leading "!" negates it.
 class Match {
  public:
-  /// Throws Error::config naming the string for an expression that does not compile, a brace or bracket that does not
-  /// close, something else than numbers in a range, and NHC's external matches "(...)". As for NHC a range may fall
-  /// ("[3-1]") and its numbers may have the width of either end ("[1-10]" has n1, n01 and n10).
+  /// Throws Error::config naming the string for an expression that does not compile, an unclosed brace or bracket, a
+  /// range without numbers, and NHC's external matches "(...)". As in NHC a range may be descending ("[3-1]"), and its
+  /// numbers may have the width of either end ("[1-10]" has n1, n01 and n10).
   explicit Match(std::string text);
   bool operator()(std::string_view candidate) const;
   bool negated() const { return negated_; }

@@ -17,7 +17,7 @@ bool is_assignment(std::string_view word) {
          std::isdigit(static_cast<unsigned char>(word[0])) == 0;
 }
 
-/// "export A=1 B=2" or "A=1"; nothing else sets variables.
+/// "export A=1 B=2" or "A=1"; no other line sets variables.
 bool sets_variables(const ShellWords& parsed) {
   const auto& words = parsed.words;
   if (parsed.needs_shell || words.empty()) return false;
@@ -34,10 +34,10 @@ void set_variables(const std::vector<std::string>& words, const Variables& fixed
   }
 }
 
-/// What earlier lines for bash may have done to later ones.
+/// How earlier lines for bash may affect later ones.
 struct Seen {
   bool bash = false;    ///< variables may have changed
-  bool source = false;  ///< so may functions
+  bool source = false;  ///< functions may have changed
 };
 
 class Planner {
@@ -66,7 +66,7 @@ class Planner {
 
  private:
   void make(Step& step) {
-    // $'...' and here-documents have quotes of another kind: bash judges them.
+    // $'...' and here-documents have another kind of quotes: leave them to bash.
     if (step.text.find("$'") != std::string::npos || step.text.find("<<") != std::string::npos) {
       return leave_to_bash(step, "");
     }
@@ -79,7 +79,7 @@ class Planner {
       return;
     }
     const KnownCheck* known = find(first);
-    // What nobody here can do needs no shell for its words.
+    // A check that cannot be run here needs no shell for its words.
     const bool undoable = known != nullptr && known->make == nullptr && !parsed.has_operator && !is_replaced(*known);
     if (!undoable && (known == nullptr || parsed.needs_shell || seen_.source || (seen_.bash && parsed.uses_variables) ||
                       is_replaced(*known))) {
@@ -111,7 +111,7 @@ class Planner {
     return found == known.end() ? nullptr : &*found;
   }
 
-  /// By a function of the site; what has no native form is taken from wherever it is.
+  /// Whether a site function defines the check; without a native form any function counts.
   bool is_replaced(const KnownCheck& check) const {
     return is_replaced_by_site(check) ||
            (check.make == nullptr && settings_.functions.contains(std::string(check.name)));
@@ -127,7 +127,7 @@ class Planner {
   Seen seen_;
 };
 
-/// By its whole name or by that without the domain: which of them a host has is a habit of its distribution.
+/// By its full name or the name without the domain: distributions differ in which one a host has.
 bool is_of(const Match& target, std::string_view host) {
   return (target.positive(host) || target.positive(host.substr(0, host.find('.')))) != target.negated();
 }
@@ -136,7 +136,7 @@ bool is_octal(std::string_view text) {
   return text.size() == 3 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '7'; });
 }
 
-/// What `read` of a shell does to a line; but a path of a check of file systems may be written as in /proc/mounts.
+/// Treats a line like the shell's `read`, except that paths of file system checks may be written as in /proc/mounts.
 std::string without_backslashes(std::string_view line) {
   const bool of_mounts = line.find("check_fs_") != std::string_view::npos;
   std::string text;
@@ -166,7 +166,7 @@ ConfigLine make_line(int number, std::string_view content) {
   line.target_text = trim_blanks(content.substr(0, bars));
   line.text = trim_blanks(content.substr(bars + 2));
   if (line.target_text.empty() || line.text.empty()) {
-    line.problem = fmt::format("nothing {} \"||\"", line.target_text.empty() ? "before" : "after");
+    line.problem = fmt::format("found nothing {} \"||\"", line.target_text.empty() ? "before" : "after");
     if (line.text.empty()) line.text = line.target_text + " ||";
     return line;
   }
@@ -188,7 +188,7 @@ std::vector<ConfigLine> parse_nhc_config(std::string_view text) {
   for (auto row = rows.begin(); row != rows.end(); ++row) {
     const int number = next++;
     joined = *row;
-    // A backslash at the end joins the next line, as in a shell; two of them are a backslash.
+    // A backslash at the end of a line joins the next line, as in a shell; two are a literal backslash.
     while (backslashes_at_end(joined) % 2 == 1 && row + 1 != rows.end()) {
       joined.pop_back();
       joined += *++row;

@@ -19,13 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// NHC forgets these when it starts: only its sysconfig file and its command line set them.
+/// NHC clears these at its start: only its sysconfig file and command line set them.
 constexpr const char* kOfNhcAlone[] = {"CONFDIR",   "CONFFILE",   "INCDIR",       "HELPERDIR",     "ONLINE_NODE",
                                        "LOGFILE",   "DEBUG",      "SILENT",       "VERBOSE",       "OFFLINE_NODE",
                                        "TIMEOUT",   "RESULTFILE", "MAX_SYS_UID",  "NHC_RM",        "NHC_CHECK_ALL",
                                        "EVAL_LINE", "NAME",       "SYSCONFIGDIR", "DETACHED_MODE", "NHC_CHECK_FORKED"};
 
-/// Prints what a file sets or changes, each as NAME=VALUE and a NUL.
+/// Prints the variables that a file sets or changes, each as NAME=VALUE and a NUL.
 constexpr const char* kTellVariables = R"(
 declare -A __was
 for __name in $(compgen -v); do __was[$__name]=${!__name}; done
@@ -45,7 +45,7 @@ std::string value_of(const Variables& variables, const std::string& name, const 
   return found == variables.end() || found->second.empty() ? absent : found->second;
 }
 
-/// Where NHC looks on this system.
+/// The folder that NHC uses on this system.
 std::string sysconfig_folder() {
   std::error_code ignored;
   if (!fs::exists("/etc/debian_version", ignored) && fs::is_directory("/etc/sysconfig", ignored)) {
@@ -77,7 +77,7 @@ void read_sysconfig(const std::string& path, Settings& settings) {
   }
 }
 
-/// The check functions that a file defines; a look at its text, nothing is run.
+/// Finds the check functions that a file defines in its text; runs nothing.
 void find_functions(const fs::path& file, Settings& settings) {
   static const std::regex definition(R"(^\s*(?:function\s+(check_\w+)|(check_\w+)\s*\(\s*\)))");
   std::string text;
@@ -107,7 +107,7 @@ Variables variables_of(const std::string& host) {
     if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   for (const char* name : kOfNhcAlone) variables.erase(name);
-  // What starts checks at night has often less of a path than a login, and administrators' programs lie in sbin.
+  // Cron jobs often have a shorter PATH than a login, and programs of administrators are in sbin.
   std::string& path = variables["PATH"];
   for (const char* folder : {"/usr/bin", "/bin", "/usr/sbin", "/sbin"}) {
     if ((":" + path + ":").find(fmt::format(":{}:", folder)) == std::string::npos) {
@@ -146,10 +146,10 @@ std::string why_not_trusted(const std::string& path) {
   if (file.st_uid != 0 && file.st_uid != geteuid()) {
     return fmt::format("it belongs to user {}, not to root or the caller; chown it", file.st_uid);
   }
-  if ((file.st_mode & S_IWOTH) != 0) return "everybody may write to it; chmod o-w";
+  if ((file.st_mode & S_IWOTH) != 0) return "it is world-writable; chmod o-w";
   const std::string parent = fs::path(path).parent_path().empty() ? "." : fs::path(path).parent_path().string();
   if (stat(parent.c_str(), &folder) == 0 && (folder.st_mode & S_IWOTH) != 0 && (folder.st_mode & S_ISVTX) == 0) {
-    return fmt::format("everybody may write to its folder {}; chmod o-w", parent);
+    return fmt::format("its folder {} is world-writable; chmod o-w", parent);
   }
   return "";
 }

@@ -11,7 +11,7 @@
 namespace trireme::health {
 namespace {
 
-/// Keeps the open sections of an indented text; gives each line its path.
+/// Tracks the open sections of an indented text; gives each line its path.
 class Indentation {
  public:
   std::string path(std::string_view line, std::string_view key) {
@@ -71,7 +71,7 @@ SmiReport parse_smi_query(std::string_view text) {
     const std::string path = indentation.path(line, key);
     if (colon != std::string_view::npos) report.gpus.back().values.emplace(path, value);
   }
-  require(is_log, ErrorKind::data, "not the output of `nvidia-smi -q`: no NVSMI LOG line");
+  require(is_log, ErrorKind::data, "not the output of `nvidia-smi -q`: the NVSMI LOG line is missing");
   return report;
 }
 
@@ -95,7 +95,7 @@ std::vector<NvlinkStatus> parse_nvlink_status(std::string_view text) {
       gpu.supported = false;
     }
   }
-  require(!gpus.empty(), ErrorKind::data, "not the output of `nvidia-smi nvlink -s`: no GPU in it");
+  require(!gpus.empty(), ErrorKind::data, "not the output of `nvidia-smi nvlink -s`: it lists no GPU");
   return gpus;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What nvidia-smi prints, as facts.
+// Parses the output of nvidia-smi.
 
 #include <map>
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace trireme::health {
 
-/// One device of `nvidia-smi -q`: every line with a value, by its path in the indentation
-/// ("ECC Errors/Aggregate/DRAM Uncorrectable").
+/// A device of `nvidia-smi -q`: every line with a value, by its path of sections ("ECC Errors/Aggregate/DRAM
+/// Uncorrectable").
 struct GpuFacts {
   std::string bus_id;
   std::map<std::string, std::string> values;
 
-  /// Empty when it is not told.
+  /// Empty if it is missing.
   std::string value(const std::string& path) const;
-  /// The number a value starts with; `absent` for N/A, deprecated and not told.
+  /// The number that a value starts with; `absent` for N/A, deprecated and missing values.
   double number(const std::string& path, double absent) const;
   /// "0000:83:00.0 (GPU-...)" for messages.
   std::string label() const;
@@ -27,28 +27,28 @@ struct SmiReport {
   std::vector<GpuFacts> gpus;
 };
 
-/// Text of `nvidia-smi -q`, whole or of some sections (-d). Throws Error::data when it is not that.
+/// Parses the text of `nvidia-smi -q`, complete or with some sections (-d). Throws Error::data for other text.
 SmiReport parse_smi_query(std::string_view text);
 
 struct NvlinkStatus {
   std::string gpu;  ///< "GPU 6: NVIDIA A100 ..."
   int active = 0, inactive = 0;
-  bool supported = true;      ///< false: the device says that it has none, or MIG hides it
-  bool all_inactive = false;  ///< told by a sentence instead of link by link
+  bool supported = true;      ///< false: the device has none, or MIG hides it
+  bool all_inactive = false;  ///< reported in one sentence instead of link by link
 };
 
-/// Text of `nvidia-smi nvlink -s`. Throws Error::data when it is not that.
+/// Parses the text of `nvidia-smi nvlink -s`. Throws Error::data for other text.
 std::vector<NvlinkStatus> parse_nvlink_status(std::string_view text);
 
-/// Devices of `nvidia-smi -L`, MIG slices not counted.
+/// Number of devices of `nvidia-smi -L`, without MIG slices.
 int count_listed_gpus(std::string_view text);
 
-/// What an exit code of nvidia-smi means; empty for 0.
+/// The meaning of an exit code of nvidia-smi; empty for 0.
 std::string smi_exit_reason(int code);
 
 struct XidEvent {
   int code = 0;
-  double uptime = 0;  ///< seconds after boot; 0 when the line does not tell
+  double uptime = 0;  ///< seconds after boot; 0 if the line does not have it
   std::string device, line;
 };
 

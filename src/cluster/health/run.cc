@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kKinds[] = {"pass", "fail", "skipped", "not checked"};
 
-/// A known check and its words, as a line or a function of the site calls it.
+/// Runs a known check with its words, as called by a line or a site function.
 Outcome run_check(const KnownCheck& known, Words words, const Machine& machine, bool gpu) {
   if (known.gpu && !gpu) return skipped("no GPU on this node");
   Outcome outcome;
@@ -40,14 +40,15 @@ Outcome run_check(const KnownCheck& known, Words words, const Machine& machine, 
   return outcome;
 }
 
-/// What bash does not find.
+/// The outcome of a check that bash does not find.
 std::string why_unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const KnownCheck& known : known_checks()) {
-    if (known.name == name) return "not implemented in trireme, and no file of the site defines it";
+    if (known.name == name) return "not implemented in trireme, and no site file defines it";
     names.emplace_back(known.name);
   }
-  return fmt::format("no check \"{}\" here or in the site's scripts; nearest is {}", name, nearest(name, names));
+  return fmt::format("unknown check \"{}\": neither Trireme nor the site's scripts have it; nearest is {}", name,
+                     nearest(name, names));
 }
 
 Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
@@ -60,7 +61,7 @@ Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
   return outcome;
 }
 
-/// A line {"step": i, "left": pids that earlier checks left running} before each check, {"kind", "text", "code",
+/// Sends a line {"step": i, "left": pids that earlier checks left running} before each check, {"kind", "text", "code",
 /// "unusable", "check"} for each of its results, {"end": i} after it.
 void send(int fd, const Json& message) {
   const std::string line = dump_json(message) + "\n";
@@ -127,7 +128,7 @@ class Runner {
     const Step& step = plan_.steps[at];
     for (const LineResult& result : bash_.run(step.text, step.number)) report(result.check, result.outcome);
     if (!bash_.ended()) return;
-    // A line that says `exit 0` ends NHC, and the node is healthy; what comes after it was not looked at.
+    // A line with `exit 0` ends NHC with a healthy node; the lines after it are not checked.
     const bool goes_on = all_ && failed_;
     if (goes_on) return;
     stop_ = true;
@@ -212,7 +213,7 @@ class Watch {
     if (step_ != nullptr) close_open_step();
     if (report_.timed_out) end_tree(child_, left_);
     kill(-child_, SIGKILL);
-    // A child stuck in the kernel cannot be waited for; init inherits it.
+    // Do not wait for a child stuck in the kernel; init inherits it.
     waitpid(child_, nullptr, report_.timed_out ? WNOHANG : 0);
     return std::move(report_);
   }
@@ -270,7 +271,7 @@ class Watch {
   pid_t child_;
   Clock::time_point start_ = Clock::now();
   const Step* step_ = nullptr;
-  std::set<int> left_;  ///< running before the present step began
+  std::set<int> left_;  ///< running before the current step began
   std::string text_;
   Report report_;
 };
@@ -314,7 +315,7 @@ Report run_plan(const Plan& plan, const Machine& machine, const CheckOptions& op
   std::array<int, 2> ends{};
   // Close on exec: a daemon that a repair starts must not hold the pipe open.
   const bool made = pipe2(ends.data(), O_CLOEXEC) == 0;
-  require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+  require(made, ErrorKind::io, "cannot create a pipe: {}", std::strerror(errno));
   const pid_t child = fork();
   require(child >= 0, ErrorKind::io, "cannot start the checks: {}", std::strerror(errno));
   if (child == 0) {
@@ -350,7 +351,7 @@ std::string one_line_per_node(const Report& report) {
 }
 
 Json to_json(const Report& report) {
-  // Nothing wrong was found where nothing was looked at: that is not healthy.
+  // If nothing was checked no fault was found, but the node is not healthy.
   const bool unknown = report.healthy() && report.checked() == 0;
   Json document{{"host", report.host},
                 {"healthy", unknown ? Json() : Json(report.healthy())},

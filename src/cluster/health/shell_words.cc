@@ -32,7 +32,7 @@ class Splitter {
   void take(char c) {
     if (c == '\'') {
       const size_t close = line_.find('\'', at_ + 1);
-      require(close != std::string_view::npos, ErrorKind::config, "the quote ' is never closed");
+      require(close != std::string_view::npos, ErrorKind::config, "the quote ' is not closed");
       word_ += line_.substr(at_ + 1, close - at_ - 1);
       in_word_ = true;
       at_ = close + 1;
@@ -72,11 +72,11 @@ class Splitter {
         word_ += line_[at_++];
       }
     }
-    require(at_ < line_.size(), ErrorKind::config, "the quote \" is never closed");
+    require(at_ < line_.size(), ErrorKind::config, "the quote \" is not closed");
     ++at_;
   }
 
-  /// At "$". An unquoted variable that is empty makes no word, as in a shell.
+  /// At "$". An unquoted empty variable does not make a word, as in a shell.
   void take_variable(bool quoted = false) {
     size_t begin = at_ + 1, end = begin;
     const bool braced = begin < line_.size() && line_[begin] == '{';
@@ -84,13 +84,13 @@ class Splitter {
     if (braced) {
       ++begin;
       end = line_.find('}', begin);
-      require(end != std::string_view::npos, ErrorKind::config, "the brace of ${{ is never closed");
+      require(end != std::string_view::npos, ErrorKind::config, "the brace of ${{ is not closed");
     } else {
       while (end < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[end])) != 0 || line_[end] == '_')) {
         ++end;
       }
     }
-    if (end == begin) {  // a lone dollar, unless what comes next means something to a shell
+    if (end == begin) {  // a single dollar, unless the next character is special in a shell
       const std::string_view special = quoted ? "([?#@*!-$" : "([?#@*!-$'\"";
       if (begin < line_.size() && special.find(line_[begin]) != std::string_view::npos) result_.needs_shell = true;
       add('$');
@@ -100,7 +100,7 @@ class Splitter {
     const std::string name(line_.substr(begin, end - begin));
     const auto value = variables_.find(name);
     result_.uses_variables = true;
-    // Not known here, such as ${A:-b} and $1; or bash would make several words of it.
+    // Unsupported here, such as ${A:-b} and $1, or a value that bash would split into several words.
     if (value == variables_.end() || (!quoted && value->second.find_first_of(" \t\n") != std::string::npos)) {
       result_.needs_shell = true;
     }

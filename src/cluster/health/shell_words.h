@@ -13,14 +13,14 @@ using Variables = std::map<std::string, std::string>;
 struct ShellWords {
   std::vector<std::string> words;
   bool has_operator = false;    ///< an unquoted pipe, list, redirection or substitution: only a shell can run it
-  bool needs_shell = false;     ///< has_operator, or an expansion that is not made here: ${A:-b}, {a,b}, ~, $'..', $1,
-                                ///< a variable that is not in `variables`, or one that makes several words
-  bool uses_variables = false;  ///< the words hold values of variables
+  bool needs_shell = false;     ///< has_operator, or an unsupported expansion: ${A:-b}, {a,b}, ~, $'..', $1,
+                                ///< a variable that is not in `variables`, or one with several words
+  bool uses_variables = false;  ///< the words contain values of variables
 };
 
-/// Splits like a shell: '...' is literal, "..." and bare text take $NAME and ${NAME} from `variables` (empty when not
-/// set), backslash escapes but for \040 and its like (three octal digits, as in /proc/mounts), "#" at a word's start
-/// ends the line. Throws Error::config for a quote or ${ that does not close.
+/// Splits like a shell: '...' is literal, "..." and bare text expand $NAME and ${NAME} from `variables` (empty if not
+/// set), a backslash escapes except before three octal digits (as \040 in /proc/mounts), "#" at a word's start ends the
+/// line. Throws Error::config for an unclosed quote or ${.
 ShellWords split_words(std::string_view line, const Variables& variables);
 
 }  // namespace trireme::health

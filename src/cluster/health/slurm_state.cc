@@ -25,7 +25,7 @@ SlurmAction decide(bool healthy, std::string_view problem, std::string_view stat
   using Kind = SlurmAction::Kind;
   const std::string state = lower_case(state_text);
   if (state.find_first_of("@#^~%!") != std::string::npos || starts_with_any(state, {"boot", "plan", "pow", "reboot"})) {
-    return {Kind::none, fmt::format("the node is {}, it is about to restart or to change its power", state_text), ""};
+    return {Kind::none, fmt::format("the node is {}: it is restarting or changing its power state", state_text), ""};
   }
   const bool ours = is_own_reason(reason);
   const bool no_reason = reason.empty() || lower_case(reason) == "none";
@@ -33,19 +33,21 @@ SlurmAction decide(bool healthy, std::string_view problem, std::string_view stat
   if (healthy) {
     if (!out) return {Kind::none, "the node is in service", ""};
     if (!ours)
-      return {Kind::none, fmt::format("the node is {} for somebody else's reason: {}", state_text, reason), ""};
+      return {Kind::none,
+              fmt::format("the node is {} for another reason, which Trireme did not set: {}", state_text, reason), ""};
     return {Kind::resume, "", ""};
   }
-  if (starts_with_any(state, {"down"})) return {Kind::none, "the node is down already", ""};
+  if (starts_with_any(state, {"down"})) return {Kind::none, "the node is already down", ""};
   if (out && !ours) {
     return {Kind::none,
-            no_reason ? std::string("the node is drained without a reason; that is somebody's decision")
-                      : fmt::format("the node is {} for somebody else's reason: {}", state_text, reason),
+            no_reason
+                ? std::string("the node is drained without a reason, so by somebody's decision")
+                : fmt::format("the node is {} for another reason, which Trireme did not set: {}", state_text, reason),
             ""};
   }
   std::string text = fmt::format("{} {}", kMark, problem);
   std::ranges::replace(text, '\n', ' ');
-  if (out && text == reason) return {Kind::none, "the node is drained for this already", ""};
+  if (out && text == reason) return {Kind::none, "the node is already drained for this reason", ""};
   return {Kind::drain, "", std::move(text)};
 }
 
@@ -60,7 +62,7 @@ std::string mark_in_slurm(const Machine& machine, const std::string& node, bool 
   const size_t bar = lines[0].find('|');
   const std::string_view state = trim_blanks(lines[0].substr(0, bar)), reason = trim_blanks(lines[0].substr(bar + 1));
   const SlurmAction action = decide(healthy, problem, state, reason);
-  if (action.kind == SlurmAction::Kind::none) return "left as it is: " + action.why;
+  if (action.kind == SlurmAction::Kind::none) return "not changed: " + action.why;
   const bool drains = action.kind == SlurmAction::Kind::drain;
   if (dry_run) return drains ? "would be drained: " + action.reason : "would be resumed";
   std::vector<std::string> command = {"scontrol", "update", "NodeName=" + node};
@@ -78,7 +80,7 @@ std::string mark_in_slurm(const Machine& machine, const std::string& node, bool 
 void mark_in_slurm(const Machine& machine, const MarkOptions& options, Report& report) {
   const auto failures = report.failures();
   if (failures.empty() && report.checked() == 0) {
-    report.slurm = "left as it is: nothing was checked";
+    report.slurm = "not changed: nothing was checked";
     return;
   }
   try {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kHeader = 5, kLargestFrame = size_t{1} << 20;
 constexpr std::string_view kKinds = "hriomfe";
-constexpr std::string_view kIdentity = "trireme-agent-1";  // of the key, in the clear
+constexpr std::string_view kIdentity = "trireme-agent-1";  // identity of the key, sent unencrypted
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
 constexpr unsigned char kSuiteNumber[] = {0x13, 0x01};
 
@@ -33,7 +33,7 @@ Key derive_key(const std::string& secret) {
   return key;
 }
 
-/// A host that vanished is noticed after a minute, as `ServerAliveInterval` does it for ssh.
+/// A vanished host is noticed after a minute, as with `ServerAliveInterval` of ssh.
 void watch_connection(int fd) {
   const int yes = 1, idle = 15, pause = 15, tries = 3, unanswered = 60'000;
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
@@ -67,14 +67,14 @@ int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** identity, size
   return 1;
 }
 
-/// What a failed handshake means, by what OpenSSL says of it.
+/// The meaning of a failed handshake, by OpenSSL's error.
 AgentChannel::Greeting explain_handshake(int error) {
   using Greeting = AgentChannel::Greeting;
   const int reason = ERR_GET_REASON(ERR_peek_last_error());
   if (error == SSL_ERROR_SYSCALL || error == SSL_ERROR_ZERO_RETURN || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
     return Greeting::closed;
   }
-  // The agent sees it by the head's proof, and tells the head by an alert.
+  // The agent detects it by the head's proof, and sends the head an alert.
   const bool refused = reason == SSL_R_BINDER_DOES_NOT_VERIFY ||
                        reason == SSL_AD_REASON_OFFSET + SSL_AD_DECRYPT_ERROR ||
                        reason == SSL_AD_REASON_OFFSET + SSL_AD_ILLEGAL_PARAMETER;
@@ -93,7 +93,7 @@ std::string encode(FrameKind kind, std::string_view bytes) {
 std::optional<Frame> FrameReader::next() {
   const std::string_view rest = std::string_view(bytes_).substr(begin_);
   if (rest.empty()) return std::nullopt;
-  require(kKinds.find(rest[0]) != std::string_view::npos, ErrorKind::comm, "agent: no frame begins with byte {}",
+  require(kKinds.find(rest[0]) != std::string_view::npos, ErrorKind::comm, "agent: byte {} does not begin a frame",
           static_cast<int>(static_cast<unsigned char>(rest[0])));
   if (rest.size() < kHeader) return std::nullopt;
   size_t size = 0;
@@ -122,9 +122,9 @@ struct AgentChannel::Tls {
         ssl(nullptr) {
     SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
     SSL_CTX_set_ciphersuites(context, kSuite);
-    SSL_CTX_set_num_tickets(context, 0);  // a later connection begins anew
+    SSL_CTX_set_num_tickets(context, 0);  // no session resumption
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    // An impostor that shows a certificate in place of the key is refused: the head trusts no authority.
+    // An impostor with a certificate instead of the key is refused: the head trusts no authority.
     if (side == Side::head) SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
     SSL_CTX_set_psk_find_session_callback(context, find_key);
     SSL_CTX_set_psk_use_session_callback(context, use_key);
@@ -217,7 +217,7 @@ void AgentChannel::finish(double seconds) {
   }
   SSL_shutdown(tls_->ssl);
   shutdown(tls_->socket.fd(), SHUT_WR);
-  // A socket that is closed before all was read from it takes away what the other side has not read yet.
+  // Closing a socket before all input was read discards data that the other side has not read yet.
   while (move() && wait()) {
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// What `trireme agent` and the head talk through: frames over TLS 1.3. Both sides derive one key from the secret that
-// they share (TLS calls it a pre-shared key), and neither talks to a side that does not have it: each proves that over
-// random bytes of both, the secret itself does not travel, and every byte is encrypted, numbered and authenticated.
+// The connection between `trireme agent` and the head: frames over TLS 1.3. Both sides derive a key from their shared
+// secret (a pre-shared key of TLS), and neither talks to a side without it: each proves it over random bytes of both,
+// the secret itself is not sent, and every byte is encrypted, numbered and authenticated.
 
 #include <poll.h>
 
@@ -16,12 +16,12 @@ namespace trireme::launch {
 
 enum class FrameKind : char {
   hello = 'h',     ///< agent: the version of its program
-  run = 'r',       ///< head: {"line": for a shell, "user": who is to run it, or ""}
+  run = 'r',       ///< head: {"line": for a shell, "user": that runs it, or ""}
   input = 'i',     ///< head: for the command's standard input; empty: its end
-  output = 'o',    ///< agent: of its standard output
-  messages = 'm',  ///< agent: of its standard error
+  output = 'o',    ///< agent: bytes of the command's standard output
+  messages = 'm',  ///< agent: bytes of the command's standard error
   refusal = 'f',   ///< agent: why it does not run the command
-  end = 'e'        ///< agent: its exit code, in digits; the last frame
+  end = 'e'        ///< agent: the exit code as digits; the last frame
 };
 
 struct Frame {
@@ -29,19 +29,19 @@ struct Frame {
   std::string bytes;
 };
 
-/// Kind, length (four bytes, the highest first), bytes.
+/// Encodes kind, length (four bytes, big-endian), bytes.
 std::string encode(FrameKind kind, std::string_view bytes);
 
 /// Cuts a stream of bytes into frames.
 class FrameReader {
  public:
   void append(std::string_view bytes) { bytes_ += bytes; }
-  /// Nothing until a complete frame is there. Throws Error::comm for a kind or a length that no frame has.
+  /// The next frame; nullopt until it is complete. Throws Error::comm for an invalid kind or length.
   std::optional<Frame> next();
 
  private:
   std::string bytes_;
-  size_t begin_ = 0;  ///< of what has not been taken
+  size_t begin_ = 0;  ///< of the bytes not yet used
 };
 
 /// One connection. Ignore SIGPIPE before it is used.
@@ -53,7 +53,7 @@ class AgentChannel {
     wrong_secret,
     foreign,  ///< the other side speaks another protocol
     closed,   ///< by the other side
-    silent    ///< within the limit
+    silent    ///< no answer within the limit
   };
 
   AgentChannel(Socket socket, Side side, const std::string& secret);
@@ -61,19 +61,19 @@ class AgentChannel {
   AgentChannel(const AgentChannel&) = delete;
   AgentChannel& operator=(const AgentChannel&) = delete;
 
-  /// Until it has given `done`, nothing else may be called.
+  /// Until it has returned `done`, no other function may be called.
   Greeting shake_hands(double seconds);
 
   /// move() sends it.
   void queue(FrameKind kind, std::string_view bytes);
   size_t queued() const;  ///< bytes
-  /// Sends and receives what is possible without waiting. False: the connection is over, in order or not, or what came
-  /// was not from the other side; complete frames that came before can still be taken.
+  /// Sends and receives what is possible without waiting. False: the connection ended, with or without an error, or
+  /// received invalid data; complete frames from before can still be read.
   bool move(bool receives = true);
   std::optional<Frame> next() { return reader_.next(); }
-  /// What to wait for before move() is called again; `reads`: whether more may come.
+  /// What to wait for before the next move(); `reads`: whether more input is wanted.
   pollfd awaited(bool reads = true) const;
-  /// Sends what is queued and ends the connection so that the other side gets it all. Waits at most `seconds`.
+  /// Sends what is queued and ends the connection so that the other side receives all of it. Waits at most `seconds`.
   void finish(double seconds);
 
  private:

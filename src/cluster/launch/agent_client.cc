@@ -28,9 +28,9 @@ namespace trireme::launch {
 namespace {
 
 constexpr size_t kMostQueued = size_t{1} << 20;
-constexpr auto kPause = std::chrono::milliseconds(300);  // before the next try
+constexpr auto kPause = std::chrono::milliseconds(300);  // before the next attempt
 
-/// Why an agent was not reached, and whether that may change while it starts.
+/// Why an agent was not reached, and whether a retry may succeed while it starts.
 struct Refusal {
   std::string reason, fix;
   bool may_pass = false;
@@ -54,8 +54,7 @@ Refusal explain_connection(const std::string& name, int port, const std::string&
   if (error == std::strerror(ECONNREFUSED)) {
     return {
         fmt::format("no agent listens on its port {}", port),
-        "start `trireme agent` there, give its port (port= in the hostfile, --agent-port), or let --wait-for-agents "
-        "wait for it",
+        "start `trireme agent` there, give its port (port= in the hostfile, --agent-port), or use --wait-for-agents",
         true};
   }
   if (error == std::strerror(ETIMEDOUT)) {
@@ -63,7 +62,7 @@ Refusal explain_connection(const std::string& name, int port, const std::string&
             fmt::format("check that {} is up and that no firewall drops this port", name), true};
   }
   return {fmt::format("its agent's port {} cannot be reached: {}", port, error),
-          fmt::format("check that {} is up and its network", name), true};
+          fmt::format("check that {} is up and its network works", name), true};
 }
 
 Refusal explain_greeting(AgentChannel::Greeting greeting, int port) {
@@ -71,17 +70,17 @@ Refusal explain_greeting(AgentChannel::Greeting greeting, int port) {
     case AgentChannel::Greeting::wrong_secret:
       return {"its agent has another secret", "give the same secret to every agent and to launch"};
     case AgentChannel::Greeting::closed:
-      return {fmt::format("its port {} closes the connection", port), "see what its agent says there", true};
+      return {fmt::format("its port {} closes the connection", port), "check the output of its agent", true};
     case AgentChannel::Greeting::silent:
-      return {fmt::format("what listens on its port {} says nothing", port), "see whether that is `trireme agent`",
+      return {fmt::format("the program on its port {} does not answer", port), "check whether that is `trireme agent`",
               true};
     default:
-      return {fmt::format("what listens on its port {} is not `trireme agent`", port),
+      return {fmt::format("the program on its port {} is not `trireme agent`", port),
               "give the agent's port: port= in the hostfile, or --agent-port"};
   }
 }
 
-/// The agent's first frame; nothing where it does not come.
+/// The agent's first frame; nullopt if it does not come.
 std::optional<Frame> take_frame(AgentChannel& channel, double seconds) {
   const Clock::time_point start = Clock::now();
   for (;;) {
@@ -94,13 +93,13 @@ std::optional<Frame> take_frame(AgentChannel& channel, double seconds) {
   }
 }
 
-/// One try. Null: `refusal` says why.
+/// One attempt. Null: `refusal` says why.
 std::unique_ptr<AgentChannel> reach(const RemoteOptions& options, const std::string& secret, const std::string& name,
                                     Refusal& refusal) {
   const int port = options.port_of(name);
   const auto addresses = addresses_of_name(name, port);
-  refusal = {"its name is not known here", fmt::format("correct the hostfile, or add {} to DNS or /etc/hosts", name),
-             true};
+  refusal = {"its name cannot be resolved on this host",
+             fmt::format("correct the hostfile, or add {} to DNS or /etc/hosts", name), true};
   for (const std::string& address : addresses) {
     std::string error;
     Socket socket = connect_to(address, options.connect_seconds, error);
@@ -116,8 +115,8 @@ std::unique_ptr<AgentChannel> reach(const RemoteOptions& options, const std::str
     }
     const auto hello = take_frame(*channel, options.connect_seconds);
     if (hello && hello->bytes == options.version) return channel;
-    refusal = hello ? Refusal{fmt::format("its agent is of {}, here is {}", hello->bytes, options.version),
-                              "start the agent of the same build there"}
+    refusal = hello ? Refusal{fmt::format("its agent is {}, but this program is {}", hello->bytes, options.version),
+                              "start an agent of the same build there"}
                     : explain_greeting(AgentChannel::Greeting::closed, port);
   }
   return nullptr;
@@ -127,7 +126,7 @@ bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t put = write(fd, bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0 && errno == EAGAIN) {  // whoever gave us the stream
+    if (put < 0 && errno == EAGAIN) {  // as set by whoever passed the stream
       pollfd item{fd, POLLOUT, 0};
       poll(&item, 1, -1);
       continue;
@@ -138,7 +137,7 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// Passes the streams until the command has ended.
+/// Copies the streams until the command has ended.
 int relay(AgentChannel& channel) {
   bool input_open = true;
   for (;;) {
@@ -156,11 +155,11 @@ int relay(AgentChannel& channel) {
     while (const auto frame = channel.next()) {
       if (frame->kind == FrameKind::end) return std::atoi(frame->bytes.c_str());
       require(frame->kind != FrameKind::refusal, ErrorKind::comm, "{}", frame->bytes);
-      // Whoever reads our output may be gone: then the command ends with the connection.
+      // If the reader of our output is gone, the command ends with the connection.
       if (!write_all(frame->kind == FrameKind::output ? 1 : 2, frame->bytes)) return 128 + SIGPIPE;
     }
     require(open, ErrorKind::comm,
-            "the connection to its agent broke off; see whether the host is up and its agent runs there");
+            "the connection to its agent was lost; check that the host is up and its agent runs");
   }
 }
 

@@ -16,7 +16,7 @@
 namespace trireme::launch {
 namespace {
 
-// Who listens to one handshake can try guesses at leisure: a password would be found.
+// From one recorded handshake secrets can be guessed offline: a password would be found.
 constexpr size_t kFewestCharacters = 32;
 
 void require_private(const std::string& file) {
@@ -24,8 +24,8 @@ void require_private(const std::string& file) {
   struct stat facts {};
   fstat(opened.fd(), &facts);
   require((facts.st_mode & 077) == 0, ErrorKind::config,
-          "secret file {}: its mode is {:04o}, so others may read it; expected 0600: `chmod 600 {}`, or give the "
-          "secret in {}",
+          "secret file {}: its mode is {:04o}, so others may read it; expected 0600: `chmod 600 {}`, or set the secret "
+          "in {}",
           file, facts.st_mode & 07777, file, kAgentSecretVariable);
 }
 
@@ -39,24 +39,23 @@ std::string read_agent_secret(const std::string& file) {
   } else if (const char* value = std::getenv(kAgentSecretVariable)) {
     secret = value;
   } else {
-    fail(
-        ErrorKind::config,
-        "agents: no secret: neither --secret-file nor {} is given; `trireme agent --new-secret FILE` writes one, which "
-        "every host needs",
-        kAgentSecretVariable);
+    fail(ErrorKind::config,
+         "agents: the secret is missing: set --secret-file or {}; `trireme agent --new-secret FILE` creates one for "
+         "all hosts",
+         kAgentSecretVariable);
   }
   constexpr const char* kBlanks = " \t\r\n";
   secret.erase(secret.find_last_not_of(kBlanks) + 1);  // npos + 1 is 0
   secret.erase(0, secret.find_first_not_of(kBlanks));
   require(secret.size() >= kFewestCharacters, ErrorKind::config,
-          "{}: it has {} characters, expected at least {}; `trireme agent --new-secret FILE` writes a random one",
+          "{}: it has {} characters, expected at least {}; `trireme agent --new-secret FILE` creates a random one",
           origin, secret.size(), kFewestCharacters);
   return secret;
 }
 
 void write_agent_secret(const std::string& file) {
   const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  require(fd >= 0 || errno != EEXIST, ErrorKind::io, "secret file {}: it exists already; use it, or remove it first",
+  require(fd >= 0 || errno != EEXIST, ErrorKind::io, "secret file {}: it exists already; use it or remove it first",
           file);
   require(fd >= 0, ErrorKind::io, "secret file {}: {}", file, std::strerror(errno));
   const std::string line = random_secret() + "\n";

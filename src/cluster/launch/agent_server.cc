@@ -38,12 +38,12 @@ namespace {
 
 constexpr size_t kMostConnections = 256;  // a launch has a few at a time
 constexpr double kGreetingSeconds = 10, kLeaveSeconds = 5;
-constexpr double kEndSeconds = 3, kEndAllSeconds = 6;  // that a command, and all of them, may take to end after TERM
+constexpr double kEndSeconds = 3, kEndAllSeconds = 6;  // time for one command, and for all, to end after TERM
 constexpr double kStreamSeconds =
-    0.2;  // of silence after its end: what a command leaves in the background may hold its streams
+    0.2;  // of silence after its end: background processes of a command may hold its streams
 constexpr size_t kMostQueued = size_t{1} << 20, kPiece = size_t{1} << 16;
 
-/// TERM, INT and CHLD, which are blocked in this process from now on, as something to poll.
+/// TERM, INT and CHLD as a descriptor to poll; they are blocked in this process from now on.
 class Signals {
  public:
   Signals() {
@@ -58,7 +58,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
   ~Signals() { close(fd_); }
   int fd() const { return fd_; }
-  /// Whether one of those that have come asks this process to end.
+  /// Whether a pending signal asks this process to end.
   bool end_asked() const {
     signalfd_siginfo info{};
     bool asked = false;
@@ -70,8 +70,8 @@ class Signals {
   int fd_ = -1;
 };
 
-/// Waits for those that have ended and takes them out of `children`; `status` gets that of `wanted`. False: this
-/// process has no child any more.
+/// Reaps children that have exited and removes them from `children`; `status` gets that of `wanted`. False: this
+/// process has no more children.
 bool reap(std::set<pid_t>& children, pid_t wanted = -1, std::optional<int>* status = nullptr) {
   int ended = 0;
   pid_t pid;
@@ -82,7 +82,7 @@ bool reap(std::set<pid_t>& children, pid_t wanted = -1, std::optional<int>* stat
   return pid == 0;
 }
 
-/// Ends everything below this process at once.
+/// Kills all descendants of this process.
 void kill_children() {
   const Clock::time_point start = Clock::now();
   for (std::set<pid_t> ignored; reap(ignored) && seconds_since(start) < 1;) {
@@ -91,7 +91,7 @@ void kill_children() {
   }
 }
 
-/// The same, with TERM to its children and to `group` some seconds before.
+/// The same, after TERM to its children and to `group` and some seconds.
 void end_children(double seconds, pid_t group = 0) {
   if (group > 0) kill(-group, SIGTERM);
   for (const int pid : descendants_of(getpid())) {
@@ -128,7 +128,7 @@ Socket listen_at(const std::string& address, int port) {
           gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   int error = 0;
-  for (const int family : {AF_INET6, AF_INET}) {  // a socket of IPv6 takes IPv4, too, where it listens everywhere
+  for (const int family : {AF_INET6, AF_INET}) {  // an IPv6 socket on all addresses also accepts IPv4
     for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
       if (entry->ai_family != family) continue;
       Socket socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -143,7 +143,8 @@ Socket listen_at(const std::string& address, int port) {
   }
   fail(ErrorKind::comm, "agent: cannot listen on port {}{}: {}; {}", port, address.empty() ? "" : " of " + address,
        std::strerror(error),
-       error == EADDRINUSE ? "another agent may run here; --port takes another port" : "--port and --listen choose");
+       error == EADDRINUSE ? "another agent may run here; choose another port with --port"
+                           : "change --port or --listen");
 }
 
 int port_of(const Socket& socket) {
@@ -159,16 +160,16 @@ std::string own_user() {
   return entry != nullptr ? entry->pw_name : std::to_string(geteuid());
 }
 
-/// One command: between its pipes and the channel.
+/// A command: copies between its pipes and the channel.
 class Command {
  public:
   Command(AgentChannel& channel, const Signals& signals, const std::string& line)
       : channel_(channel), signals_(signals) {
     const char* shell = std::getenv("SHELL");
-    if (shell == nullptr || *shell == '\0') setenv("SHELL", "/bin/sh", 1);  // mpirun's daemon is called through it
+    if (shell == nullptr || *shell == '\0') setenv("SHELL", "/bin/sh", 1);  // mpirun's daemon is started through it
     process_ = start_piped({std::getenv("SHELL"), "-c", line}, [] {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
-      const char* home = std::getenv("HOME");  // where ssh begins, too
+      const char* home = std::getenv("HOME");  // as ssh does
       if (home != nullptr && chdir(home) != 0) return;
     });
     for (const int fd : {process_.in, process_.out, process_.err}) fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -180,7 +181,7 @@ class Command {
   }
 
   void run() {
-    take_input();  // frames that came together with the one that says what to run
+    take_input();  // frames that came together with the run frame
     while (!status_ || (streams_open() && seconds_since(last_) < kStreamSeconds)) {
       if (!step()) return end_children(kEndSeconds, process_.pid);
     }
@@ -191,8 +192,8 @@ class Command {
   }
 
  private:
-  /// What the command left in the background ends with the agent, too. mpirun's daemon does so: at a TERM it would ask
-  /// its ranks to stop, and the job would take the end of its host for a stop that somebody wanted.
+  /// Background processes of the command end with the agent, too. mpirun's daemon is one: on TERM it would ask its
+  /// ranks to stop, and the job would mistake the loss of its host for a requested stop.
   void guard() {
     std::set<pid_t> ignored;
     while (reap(ignored)) {
@@ -204,7 +205,7 @@ class Command {
 
   bool streams_open() const { return process_.out >= 0 || process_.err >= 0; }
 
-  /// False: the head is gone, or this process is to end.
+  /// False: the head is gone, or this process has to end.
   bool step() {
     const bool may_send = channel_.queued() < kMostQueued, may_receive = input_.size() < kMostQueued;
     std::array<pollfd, 5> items{channel_.awaited(may_receive), pollfd{signals_.fd(), POLLIN, 0},
@@ -238,7 +239,7 @@ class Command {
 
   void take_input() {
     while (const auto frame = channel_.next()) {
-      require(frame->kind == FrameKind::input, ErrorKind::comm, "agent: a frame out of turn");
+      require(frame->kind == FrameKind::input, ErrorKind::comm, "agent: unexpected frame");
       input_ += frame->bytes;
       input_ends_ = input_ends_ || frame->bytes.empty();
     }
@@ -260,10 +261,10 @@ class Command {
   std::string input_;
   bool input_ends_ = false;
   std::optional<int> status_;
-  Clock::time_point last_;  ///< when it ran or said something
+  Clock::time_point last_;  ///< last time when it ran or had output
 };
 
-/// Waits for the frame that says what to run.
+/// Waits for the run frame.
 std::optional<Frame> first_frame(AgentChannel& channel) {
   const Clock::time_point start = Clock::now();
   while (seconds_since(start) < kGreetingSeconds) {
@@ -283,30 +284,31 @@ void serve(Socket socket, const AgentOptions& options) {
   AgentChannel channel(std::move(socket), AgentChannel::Side::agent, options.secret);
   const auto greeting = channel.shake_hands(kGreetingSeconds);
   if (greeting == AgentChannel::Greeting::wrong_secret) {
-    return log::warning("agent: {} has another secret; it was refused", peer);
+    return log::warning("agent: refused {}: it has another secret", peer);
   }
   if (greeting != AgentChannel::Greeting::done) {
-    return log::warning("agent: {} does not speak as `trireme launch --agents` does; it was refused", peer);
+    return log::warning("agent: refused {}: it does not use the protocol of `trireme launch --agents`", peer);
   }
   channel.queue(FrameKind::hello, options.version);
   const std::optional<Frame> frame = first_frame(channel);
-  if (!frame || frame->kind != FrameKind::run) return;  // it does not like our version
+  if (!frame || frame->kind != FrameKind::run) return;  // it does not accept our version
   const Json wanted = parse_json(frame->bytes, "agent");
   const std::string user = wanted.at("user"), own = own_user();
   if (!user.empty() && user != own) {
-    channel.queue(FrameKind::refusal, fmt::format("its agent runs as {}, not as {}; write the host without a user, or "
-                                                  "start its agent as {}",
-                                                  own, user, user));
+    channel.queue(
+        FrameKind::refusal,
+        fmt::format("its agent runs as {}, not as {}; write the host without a user, or start its agent as {}", own,
+                    user, user));
     return channel.finish(kLeaveSeconds);
   }
   Command(channel, signals, wanted.at("line")).run();
 }
 
-/// In its own process.
+/// Serves a connection in a separate process.
 pid_t serve_apart(Socket socket, const Socket& listener, const AgentOptions& options) {
   const pid_t parent = getpid(), pid = fork();
   if (pid != 0) return pid;
-  close(listener.fd());  // the port is that of the process that listens
+  close(listener.fd());  // only the listening process keeps the port
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
   try {
@@ -323,9 +325,9 @@ pid_t serve_apart(Socket socket, const Socket& listener, const AgentOptions& opt
 int serve_agent(const AgentOptions& options) {
   const Signals signals;
   const Socket listener = listen_at(options.address, options.port);
-  become_subreaper();              // what commands leave in the background stays below this process
+  become_subreaper();              // background processes of commands stay descendants of this process
   unsetenv(kAgentSecretVariable);  // no command needs it
-  log::info("agent: {} waits for `trireme launch --agents` on port {} of {}; TERM ends it", host_name(),
+  log::info("agent: {} waits for `trireme launch --agents` on port {} of {}; stop it with TERM", host_name(),
             port_of(listener), options.address.empty() ? "every address" : options.address);
   std::set<pid_t> connections;
   for (;;) {

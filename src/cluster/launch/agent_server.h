@@ -1,6 +1,6 @@
 #pragma once
-// The far side of `trireme launch --agents`: `trireme agent` waits on a host and runs commands for whoever has the
-// secret, as sshd does for whoever has a key.
+// The remote side of `trireme launch --agents`: `trireme agent` waits on a host and runs commands for clients with the
+// secret, as sshd does for clients with a key.
 
 #include <string>
 
@@ -13,10 +13,10 @@ struct AgentOptions {
   std::string version;  ///< of this program
 };
 
-/// Says where it listens, then serves until TERM or INT: every connection in its own process, which runs one
-/// command in a shell, passes the standard streams and the exit code, and ends the command when the connection ends
-/// before it. What a command leaves in the background runs on until the agent ends, however that happens. Returns 0
-/// once everything that runs below this process has been ended. Throws Error::comm where it cannot listen.
+/// Logs where it listens, then serves until TERM or INT: each connection in a separate process, which runs one command
+/// in a shell, passes the standard streams and the exit code, and ends the command if the connection is lost first.
+/// Background processes of a command run until the agent ends in any way. Returns 0 after all descendants of this
+/// process have ended. Throws Error::comm if it cannot listen.
 int serve_agent(const AgentOptions& options);
 
 }  // namespace trireme::launch

@@ -16,15 +16,15 @@ bool has_any(std::string_view text, const std::array<const char*, N>& all) {
   return std::ranges::any_of(all, [&](const char* words) { return has(text, words); });
 }
 
-// What Open MPI 4 and 5 say of a hostfile; after most of it mpirun goes on and never ends.
+// Messages of Open MPI 4 and 5 about a hostfile; after most of them mpirun hangs.
 constexpr std::pair<const char*, const char*> kRefusals[] = {
-    {"presence of an illegal character in the following node name", "it does not take the name of a host"},
+    {"presence of an illegal character in the following node name", "it does not accept the name of a host"},
     {"detected a parse error in the hostfile", "it cannot read its hostfile"},
     {"detected a bad parameter in the hostfile", "it cannot read its hostfile"},
     {"unable to open the hostfile", "it cannot open its hostfile"},
-    {"contains multiple definitions", "it takes two hosts for one"},
-    {"requested hosts are not included in the current allocation", "its batch system does not hold these hosts"},
-    {"contains at least one node not", "its batch system does not hold these hosts"},
+    {"contains multiple definitions", "it mistakes two hosts for one"},
+    {"requested hosts are not included in the current allocation", "its batch system did not allocate these hosts"},
+    {"contains at least one node not", "its batch system did not allocate these hosts"},
     {"There are not enough slots available", "its hostfile has too few slots"},
     {"All nodes which are allocated for this job are already filled", "its hostfile has too few slots"}};
 
@@ -43,7 +43,7 @@ constexpr std::array kTraces = {"ORTE_ERROR_LOG",
                                 "] Signal code: ",
                                 "] Failing at address: "};
 
-/// "NAME" of the box's line "node:  NAME"; empty where it is missing.
+/// "NAME" of the box's line "node: NAME"; empty if it is missing.
 std::string value_of(const std::string& box, const std::string& key) {
   const size_t at = box.find(key);
   if (at == std::string::npos) return "";

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "trireme-name-";
 constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.";
-// A hyphen begins each of these; every other character of a host's name stands for itself.
+// Each escape begins with a hyphen; every other character of a host's name is unchanged.
 constexpr std::pair<char, char> kEscapes[] = {{'-', '-'}, {'.', 'd'}, {'_', 'u'}, {':', 'c'}, {'%', 'p'}};
 
 /// Open MPI accepts only `kPlain` and hyphens: 4.1 prints an error for other names and then hangs; 5.0 finds no slots
@@ -65,7 +65,7 @@ std::string without_aliases(std::string_view text) {
     out += text.substr(0, at);
     size_t end = at;
     while (end < text.size() && (text[end] == '-' || kPlain.find(text[end]) != std::string_view::npos)) ++end;
-    while (text[end - 1] == '.') --end;  // of a sentence
+    while (text[end - 1] == '.') --end;  // the end of a sentence
     out += name_of_alias(text.substr(at, end - at));
     text.remove_prefix(end);
   }

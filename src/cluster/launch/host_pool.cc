@@ -14,7 +14,7 @@ namespace trireme {
 HostPool::HostPool(std::vector<Host> hosts, int spares, PlacementRequest request)
     : hosts_(std::move(hosts)), request_(request) {
   require(static_cast<size_t>(spares) < hosts_.size(), ErrorKind::config,
-          "--spares {}: found {}, and at least one must run the job", spares, count_text(hosts_.size(), "host"));
+          "--spares {}: found {}, but at least one must run the job", spares, count_text(hosts_.size(), "host"));
   spares_.assign(hosts_.end() - spares, hosts_.end());
   hosts_.resize(hosts_.size() - static_cast<size_t>(spares));
   placement_ = place(hosts_, request_);
@@ -40,7 +40,7 @@ bool HostPool::leave_out(const std::vector<std::string>& failed, bool may_shrink
   if (lost == 0 || (waiting.size() < lost && !may_shrink)) return false;
   const size_t fresh = std::min(lost, waiting.size());
   if (kept.empty() && fresh == 0) return false;
-  for (size_t i = 0; i < fresh; ++i) log::warning("launch: {} steps in", waiting[i].name);
+  for (size_t i = 0; i < fresh; ++i) log::warning("launch: using spare host {}", waiting[i].name);
   kept.insert(kept.end(), waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(fresh));
   waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(fresh));
   if (lost > fresh)

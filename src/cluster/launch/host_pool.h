@@ -1,5 +1,5 @@
 #pragma once
-// Which hosts a job runs on, and which step in for them.
+// The hosts that a job runs on, and the spare hosts.
 
 #include <string>
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace trireme {
 
-/// The hosts of a launch in their order; the last `spares` of them wait until one of the others fails.
+/// The hosts of a launch in their order; the last `spares` of them are used only when another host fails.
 class HostPool {
  public:
-  /// Throws Error::config when no host is left beside the spares, and what place() throws.
+  /// Throws Error::config if all hosts are spares, and what place() throws.
   HostPool(std::vector<Host> hosts, int spares, PlacementRequest request);
 
   const std::vector<Placement>& placement() const { return placement_; }
   std::vector<std::string> names() const;  ///< of the placement
   size_t spares() const { return spares_.size(); }
-  /// One process per socket where nobody told a number; returns whether that changed the placement.
+  /// Places one process per socket if no number was given; returns whether that changed the placement.
   bool offer_sockets(std::span<const int> sockets);
 
-  /// Leaves these hosts out for good; spares step in for them, as many as there are. Without enough spares nothing
-  /// changes unless `may_shrink`. Returns whether the job can be placed on what is left.
+  /// Removes these hosts permanently and replaces them by spares, if any are left. With too few spares nothing changes
+  /// unless `may_shrink`. Returns whether the job can be placed on the remaining hosts.
   bool leave_out(const std::vector<std::string>& failed, bool may_shrink);
 
  private:

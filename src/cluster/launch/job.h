@@ -1,5 +1,5 @@
 #pragma once
-// One launched job: its hosts looked at, its ranks started, watched, stopped, and started again where asked.
+// A launched job: checks its hosts; starts, watches and stops its ranks, and restarts them if requested.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ struct LaunchRequest {
   launch::RemoteOptions remote;
   std::vector<std::string> variables;  ///< NAME=VALUE
   std::string interface, health_config;
-  std::string default_dtype;  ///< for training whose own files and flags do not say it
+  std::string default_dtype;  ///< for training whose files and flags do not set it
   int port = 0, max_restarts = 0, spares = 0;
   double stop_seconds = 120, wait_minutes = 10;
   double start_seconds = -1;  ///< below 0: JobFacts::start_seconds
@@ -30,23 +30,23 @@ struct LaunchRequest {
   std::vector<std::string> command;
 };
 
-/// What the launched command says about itself: `train` names its run folder and its data.
+/// Facts about the launched command: for `train` its run folder and its data.
 struct JobFacts {
   std::string run_folder = ".";
   bool has_status = false;  ///< the command writes run_folder/status.json
-  std::string stop_folder;  ///< whose status.json tells a stop for good from one to come back from; empty: none
+  std::string stop_folder;  ///< its status.json distinguishes a final stop from one to resume; empty: none
   bool inherit_binding = false;
-  double start_seconds = 120;      ///< that the first sign of a rank may take
-  int64_t run_bytes = 0;           ///< free space that the run folder needs
+  double start_seconds = 120;      ///< limit for the first sign of a rank
+  int64_t run_bytes = 0;           ///< free space needed in the run folder
   std::vector<std::string> flags;  ///< to add to the command
   std::vector<std::string> files;  ///< must be the same on every host
-  hub::Named named;                ///< by names of the Hugging Face hub
+  hub::Named named;                ///< models and data sets named on the Hugging Face hub
 };
 
 /// The program of every rank and its arguments.
 std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job);
 
-/// Does all of it and returns the exit code of `trireme launch`. Throws Error.
+/// Runs the job and returns the exit code of `trireme launch`. Throws Error.
 int launch_job(LaunchRequest request, HostSet hosts, JobFacts job);
 
 }  // namespace trireme

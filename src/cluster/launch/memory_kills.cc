@@ -35,12 +35,12 @@ std::string describe_memory_kills(const MemoryKills& before, const MemoryKills& 
   constexpr const char* kFix = "lower batch.micro or the ranks on this host";
   if (after.in_group > before.in_group) {
     return fmt::format(
-        "out of memory: the kernel killed {} of a control group that may use {:.2f} GiB; {}, or raise that limit",
+        "out of memory: the kernel killed {} of a control group with a limit of {:.2f} GiB; {}, or raise that limit",
         count_text(after.in_group - before.in_group, "process"), static_cast<double>(after.memory_limit) / (1 << 30),
         kFix);
   }
   if (after.on_host > before.on_host) {
-    return fmt::format("out of memory: the kernel killed {} on this host meanwhile; {}",
+    return fmt::format("out of memory: the kernel killed {} on this host during the run; {}",
                        count_text(after.on_host - before.on_host, "process"), kFix);
   }
   return "";

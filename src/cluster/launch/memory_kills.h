@@ -1,5 +1,5 @@
 #pragma once
-// Why a process was killed that nobody killed: the kernel's count of those that it ended for want of memory.
+// Detects processes that the kernel killed because memory ran out, by the kernel's count of such kills.
 
 #include <cstdint>
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace trireme::launch {
 
-/// On this host since it was started.
+/// Kills on this host since its boot.
 struct MemoryKills {
   int64_t in_group = 0;      ///< in the control groups around this process that limit memory
-  int64_t on_host = 0;       ///< anywhere
-  int64_t memory_limit = 0;  ///< of those groups, bytes; 0: none
+  int64_t on_host = 0;       ///< anywhere on the host
+  int64_t memory_limit = 0;  ///< smallest limit of those groups in bytes; 0: none
 };
 
 MemoryKills read_memory_kills();
@@ -20,7 +20,7 @@ MemoryKills read_memory_kills();
 Json to_json(const MemoryKills& kills);
 MemoryKills memory_kills_from_json(const Json& document);
 
-/// What happened between two readings and what to do; empty when nothing did.
+/// What happened between two readings and what to do; empty if nothing happened.
 std::string describe_memory_kills(const MemoryKills& before, const MemoryKills& after);
 
 }  // namespace trireme::launch

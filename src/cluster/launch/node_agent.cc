@@ -54,7 +54,7 @@ class Socket {
   int fd_;
 };
 
-/// A listening socket on every address, both families; connections are accepted by the kernel's backlog alone.
+/// A listening socket on all addresses of both families; the kernel's backlog accepts connections.
 class Listener {
  public:
   /// Returns the port. Throws Error::comm.
@@ -90,7 +90,7 @@ class Listener {
   Socket socket_;
 };
 
-/// Why no TCP connection could be made within `seconds`; empty when it could.
+/// Why a TCP connection failed within `seconds`; empty if it succeeded.
 std::string try_connect(const std::string& address, int port, double seconds) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -104,7 +104,7 @@ std::string try_connect(const std::string& address, int port, double seconds) {
   if (error != EINPROGRESS) return std::strerror(error);
   pollfd polled{socket.fd(), POLLOUT, 0};
   if (poll(&polled, 1, static_cast<int>(seconds * 1000)) == 0) {
-    return "no answer: a firewall drops it, or no route leads there";
+    return "no answer: a firewall drops the packets, or the route is missing";
   }
   int outcome = 0;
   socklen_t size = sizeof outcome;
@@ -145,7 +145,7 @@ Json check_health(const Json& request) {
   return to_json(report);
 }
 
-/// Folders that have to be made for this one, outermost first.
+/// Folders that must be created for this one, outermost first.
 std::vector<std::string> missing_folders(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder) || !folder.has_relative_path()) return {};
   std::vector<std::string> missing = missing_folders(folder.parent_path());
@@ -157,7 +157,7 @@ Json leave(const std::string& folder, const std::string& name) {
   const std::vector<std::string> made = missing_folders(std::filesystem::path(folder).lexically_normal());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  require(!error, ErrorKind::io, "the run folder {} cannot be made: {}", folder, error.message());
+  require(!error, ErrorKind::io, "cannot create the run folder {}: {}", folder, error.message());
   leave_token(folder, name);
   return {{"made", made}};
 }
@@ -165,7 +165,7 @@ Json leave(const std::string& folder, const std::string& name) {
 Json take(const Json& request) {
   take_token(request.at("folder"), request.at("name"));
   const auto made = request.at("made").get<std::vector<std::string>>();
-  std::error_code ignored;  // somebody uses it by now
+  std::error_code ignored;  // another process may use it now
   for (auto folder = made.rbegin(); folder != made.rend(); ++folder) std::filesystem::remove(*folder, ignored);
   return Json::object();
 }
@@ -209,7 +209,7 @@ Json answer(const Json& request, Listener& listener) {
   if (what == "health") return check_health(request);
   if (what == "starter") return probe_starter(request.at("program"), request.at("daemon"));
   if (what == "describe") return describe();
-  fail(ErrorKind::data, "node-agent: no request \"{}\"", what);
+  fail(ErrorKind::data, "node-agent: unknown request \"{}\"", what);
 }
 
 }  // namespace

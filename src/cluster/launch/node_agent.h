@@ -1,6 +1,6 @@
 #pragma once
-// The far side of launch: `trireme node-agent` answers requests, one JSON object per line on its standard streams,
-// until they close. It starts no ranks.
+// The remote side of launch: `trireme node-agent` answers requests, one JSON object per line on its standard streams,
+// until they close. It does not start ranks.
 //   {"do": "facts", "folder": F, "files": [..], "model": M, "tokenizer": T, "glue_task": G,
 //    "variables": ["NAME=VALUE", ..]}                         -> NodeFacts; M, T and G by names of the hub, or empty
 //   {"do": "leave-token", "folder": F, "name": N}             -> {"made": folders}: an empty file N in F, which is made
@@ -31,11 +31,11 @@ namespace trireme::launch {
 
 inline constexpr const char* kAgentGreeting = "trireme-node-agent 1";
 
-/// Serves until `in` ends. A request that fails is answered with {"error": why}.
+/// Serves until `in` ends. Answers a failed request with {"error": why}.
 void serve_node(std::istream& in, std::ostream& out);
 
-/// Ends every process of this user on this host that carries the launch id, or the mark of mpirun's daemon where one is
-/// given, TERM first, KILL after a second; returns how many there were. This process and its ancestors are left alone.
+/// Ends every process of this user on this host with the launch id, or with the mark of mpirun's daemon if one is
+/// given: TERM first, KILL after a second. Returns their number. This process and its ancestors are not ended.
 int sweep(const std::string& launch_id, const std::string& daemon = "");
 
 }  // namespace trireme::launch

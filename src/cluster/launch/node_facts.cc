@@ -45,7 +45,7 @@ int64_t free_bytes(const std::string& path) {
   return static_cast<int64_t>(info.f_bavail * info.f_frsize);
 }
 
-/// Of the folder, or of the nearest parent that exists.
+/// Free bytes of the folder, or of its nearest existing parent.
 int64_t free_bytes_for(const std::string& folder) {
   std::filesystem::path path = std::filesystem::absolute(folder);
   std::error_code ignored;
@@ -77,7 +77,7 @@ std::vector<std::string> cpu_features() {
   return found;
 }
 
-/// "10.0.0.0/24" of an address and its mask.
+/// "10.0.0.0/24" from an address and its mask.
 std::string network_of(const sockaddr_in& address, const sockaddr_in& mask) {
   in_addr network{};
   network.s_addr = address.sin_addr.s_addr & mask.sin_addr.s_addr;
@@ -98,7 +98,7 @@ std::string network_of(const sockaddr_in6& address, const sockaddr_in6& mask) {
   return fmt::format("{}/{}", text.data(), bits);
 }
 
-/// Whether the link's driver has a rate that means nothing: a pair of virtual Ethernet ends says 10 Gb/s.
+/// Whether the link's driver reports a meaningless rate: virtual Ethernet pairs report 10 Gb/s.
 bool is_pretended(const std::string& interface) {
   const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (any < 0) return false;
@@ -158,14 +158,14 @@ std::vector<Interface> list_interfaces() {
 
 namespace {
 
-/// Why no verbs device can be opened for this adapter; empty: one can.
+/// Why no verbs device of this adapter can be opened; empty: one can.
 std::string missing_verbs(const std::string& root, const std::string& adapter) {
   std::error_code error;
   for (const auto& verbs : std::filesystem::directory_iterator(root + "/sys/class/infiniband_verbs", error)) {
     if (first_word(verbs.path() / "ibdev") != adapter) continue;
     const std::string device = "/dev/infiniband/" + verbs.path().filename().string();
     if (access((root + device).c_str(), R_OK | W_OK) == 0) return "";
-    return fmt::format("{} cannot be opened: {}", device, std::strerror(errno));
+    return fmt::format("cannot open {}: {}", device, std::strerror(errno));
   }
   return "it has no verbs device (is ib_uverbs loaded?)";
 }
@@ -186,8 +186,9 @@ std::vector<InfinibandPort> active_infiniband_ports(const std::string& root) {
       const bool ethernet = first_word(port.path() / "link_layer") == "Ethernet";
       const std::string lid = first_word(port.path() / "lid");
       const bool no_address = !ethernet && (lid == "0x0" || lid == "0");
-      active.push_back({adapter + ":" + port.path().filename().string(), static_cast<int64_t>(gigabit * 1000),
-                        no_address ? "the subnet manager gave it no address (LID 0)" : missing_verbs(root, adapter)});
+      active.push_back(
+          {adapter + ":" + port.path().filename().string(), static_cast<int64_t>(gigabit * 1000),
+           no_address ? "it got no address from the subnet manager (LID 0)" : missing_verbs(root, adapter)});
     }
   }
   return active;

@@ -1,5 +1,5 @@
 #pragma once
-// What a host must have in common with the others before ranks start on it.
+// Facts about a host, which are compared with the other hosts before ranks start.
 
 #include <cstdint>
 #include <string>
@@ -13,47 +13,47 @@ namespace trireme::launch {
 
 struct Interface {
   std::string name, address, network;  ///< "eth0", "10.0.0.5", "10.0.0.0/24"
-  int64_t megabit = 0;                 ///< link rate; 0: not told (virtual links)
+  int64_t megabit = 0;                 ///< link rate; 0: unknown (virtual links)
 };
 
 struct NodeFacts {
   std::string host;                      ///< its own name
   std::string executable;                ///< XXH3 of the running program
   int cpus = 0;                          ///< that this process may use
-  int sockets = 1;                       ///< that have processors for this process
-  double cpu_quota = 0;                  ///< processors' worth of time; 0: no limit
-  int64_t memory = 0, memory_limit = 0;  ///< bytes: free; cgroup's bound, 0: none
+  int sockets = 1;                       ///< with processors for this process
+  double cpu_quota = 0;                  ///< in processors; 0: no limit
+  int64_t memory = 0, memory_limit = 0;  ///< bytes: free; the cgroup's limit, 0: none
   MemoryKills memory_kills;
-  int64_t disk_free = -1;                   ///< bytes where the run folder is or will be; -1: no such file system
-  int64_t shm_free = 0;                     ///< bytes in /dev/shm
-  std::vector<std::string> features;        ///< of avx2 avx512f avx512_bf16 amx_bf16
-  std::vector<Interface> interfaces;        ///< up, with an address, loopback left out
-  int infiniband_ports = 0;                 ///< active ones that can be used
+  int64_t disk_free = -1;                   ///< free bytes in the run folder's file system; -1: not found
+  int64_t shm_free = 0;                     ///< free bytes in /dev/shm
+  std::vector<std::string> features;        ///< subset of avx2 avx512f avx512_bf16 amx_bf16
+  std::vector<Interface> interfaces;        ///< up and with an address, without loopback
+  int infiniband_ports = 0;                 ///< active and usable
   std::vector<std::string> unusable_ports;  ///< "mlx5_0:1: why"
-  std::string own_name_address;             ///< what its own name resolves to
-  std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or the reason why it cannot be read
-  std::vector<std::string> unfetched;                      ///< names that are not in its Hugging Face cache
-  std::string hub_cache;                                   ///< that cache's folder
-  bool hub_offline = false;                                ///< it may not ask the hub for them
+  std::string own_name_address;             ///< the address of its own name
+  std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or why it cannot be read
+  std::vector<std::string> unfetched;                      ///< names missing in its Hugging Face cache
+  std::string hub_cache;                                   ///< folder of that cache
+  bool hub_offline = false;                                ///< it must not download from the hub
 };
 
-/// Interfaces of this host that are up and have an address, loopback left out.
+/// Interfaces of this host that are up and have an address, without loopback.
 std::vector<Interface> list_interfaces();
-/// InfiniBand ports that are up: "mlx5_0:1", its rate in Mbit/s, and why MPI cannot use it all the same (no address
-/// from the subnet manager, no verbs device that this process may open); empty: it can.
+/// InfiniBand ports that are up: "mlx5_0:1", rate in Mbit/s, and why MPI cannot use the port (no address from the
+/// subnet manager, no verbs device that this process may open); empty: it can.
 struct InfinibandPort {
   std::string name;
   int64_t megabit = 0;
   std::string unusable;
 };
-/// `root`: in front of /sys and /dev, for tests.
+/// `root`: prefix of /sys and /dev, for tests.
 std::vector<InfinibandPort> active_infiniband_ports(const std::string& root = "");
 
-/// Facts about this host. `folder`: where disk space is asked for (its nearest existing parent counts); `files`: to be
-/// compared between hosts: whole when up to 64 MiB, else size and 64 samples of 64 KiB.
+/// Facts about this host. `folder`: where disk space is needed (its nearest existing parent is measured); `files`:
+/// compared between hosts: completely up to 64 MiB, otherwise size and 64 samples of 64 KiB.
 NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>& files);
 
-/// Fills what facts say of the host's cache. variables: NAME=VALUE, as ranks are given them beside the host's own.
+/// Fills in the facts about the host's cache. variables: NAME=VALUE, set for ranks beside the host's own.
 void look_into_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts);
 
 Json to_json(const NodeFacts& facts);

@@ -28,7 +28,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr double kSayAgain = 5;  // seconds, while agents are waited for
+constexpr double kSayAgain = 5;  // seconds between log lines while waiting for agents
 
 }  // namespace
 
@@ -69,12 +69,12 @@ AgentFailure explain_agent_failure(const std::string& executable, int code, cons
             "run scripts/bootstrap there, or install the package of that library"};
   }
   if (code == 126 && says("Permission denied")) {
-    return {fmt::format("{} may not be executed there", executable),
+    return {fmt::format("{} is not executable there", executable),
             fmt::format("chmod +x {}, or mount its file system without noexec", executable)};
   }
   if (code == 126) return {fmt::format("{} does not start there: {}", executable, line), kSameBuild};
-  if (code == 127) return {fmt::format("it has no {}", executable), kSameBuild};
-  return {fmt::format("its {} is no agent of this version: it ended with code {}{}{}", executable, code,
+  if (code == 127) return {fmt::format("{} does not exist there", executable), kSameBuild};
+  return {fmt::format("its {} is not an agent of this version: it ended with code {}{}{}", executable, code,
                       line.empty() ? "" : ": ", line),
           kSameBuild};
 }
@@ -122,7 +122,7 @@ struct NodeSessions::Session {
     return line;
   }
 
-  /// The other end's exit code once it has ended; waits a little for it.
+  /// The exit code of the other side after it has ended; waits a short time for it.
   int exit_code() {
     int status = 0;
     for (int i = 0; i < 100; ++i) {
@@ -150,7 +150,7 @@ std::vector<std::string> agent_command(const std::string& host, const std::strin
   return words;
 }
 
-/// Three pipes per host: beyond 340 hosts more than the 1024 files that a process has by default.
+/// Three pipes per host: above 340 hosts more than the default limit of 1024 open files.
 void raise_file_limit(size_t hosts) {
   const rlim_t wanted = 3 * hosts + 64;
   rlimit limit{};
@@ -191,11 +191,11 @@ NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::str
   for (size_t i = 0; i < hosts_.size(); ++i) {
     if (!sessions_[i].open || !greetings[i]) continue;
     if (*greetings[i] != kAgentGreeting && !greets_later(i)) {
-      lose(i, fmt::format("its {} is another program: it says \"{}\"", executable_, greetings[i]->substr(0, 80)),
+      lose(i, fmt::format("its {} is another program: it prints \"{}\"", executable_, greetings[i]->substr(0, 80)),
            "put the same build at the same path on every host");
     } else if (*greetings[i] != kAgentGreeting) {
       lose(i, fmt::format("its shell prints \"{}\" at login, which breaks mpirun", greetings[i]->substr(0, 80)),
-           "let its shell start files print to terminals only");
+           "make its shell start-up files print to terminals only");
     }
   }
 }
@@ -295,7 +295,7 @@ std::vector<Json> NodeSessions::ask(const std::vector<Json>& requests, double se
     if (!sessions_[i].open || requests[i].is_null()) continue;
     const std::string line = dump_json(requests[i]) + "\n";
     expected[i] = write(sessions_[i].in, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-    if (!expected[i]) lose(i, "its agent is gone", "");
+    if (!expected[i]) lose(i, "its agent has exited", "");
   }
   receive(seconds, expected, lines);
   std::vector<Json> answers(hosts_.size());
@@ -307,7 +307,8 @@ std::vector<Json> NodeSessions::ask(const std::vector<Json>& requests, double se
     }
     if (answers[i].is_object() && !answers[i].contains("error")) continue;
     problems_.push_back(
-        {hosts_[i], answers[i].is_object() ? answers[i]["error"].get<std::string>() : "a garbled answer", ""});
+        {hosts_[i],
+         answers[i].is_object() ? answers[i]["error"].get<std::string>() : "its agent sent an invalid answer", ""});
     answers[i] = nullptr;
   }
   return answers;

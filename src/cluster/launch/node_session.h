@@ -1,5 +1,5 @@
 #pragma once
-// The head's side: one node agent per host, over ssh, srun or the host's agent, all asked at the same time.
+// The head's side: one node agent per host, over ssh, srun or the host's agent, all queried at the same time.
 
 #include <optional>
 #include <string>
@@ -15,21 +15,21 @@ struct Problem {
 };
 /// "n2: its host key is unknown; connect once with ..."
 std::string to_text(const Problem& problem);
-/// One line for each different problem, the hosts that have it together: "h[2-5] (4 hosts): ...".
+/// One line per different problem, naming all hosts that have it: "h[2-5] (4 hosts): ...".
 std::vector<std::string> group(const std::vector<Problem>& problems);
 
 struct AgentFailure {
   std::string reason, fix;
 };
-/// Why no agent answered: the exit code and what was said on standard error by the shell or the loader.
+/// Why no agent answered, by the exit code and the standard error of the shell or the loader.
 AgentFailure explain_agent_failure(const std::string& executable, int code, const std::string& messages);
 
 class NodeSessions {
  public:
   /// Starts `executable node-agent` on every host (through ssh, srun or its agent, directly on this one); waits for the
-  /// greetings. Hosts that did not give one are in problems() and get no requests.
+  /// greetings. Hosts without a greeting are in problems() and get no requests.
   NodeSessions(const std::vector<std::string>& hosts, const std::string& executable, const RemoteOptions& options);
-  /// Closes the streams; the agents end by themselves.
+  /// Closes the streams; then the agents exit.
   ~NodeSessions();
   NodeSessions(const NodeSessions&) = delete;
   NodeSessions& operator=(const NodeSessions&) = delete;
@@ -37,8 +37,8 @@ class NodeSessions {
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::vector<Problem>& problems() const { return problems_; }
 
-  /// Sends requests[i] to host i (null: nothing) and gives the answers; null where there is none: the host failed
-  /// before, did not answer within `seconds`, or answered {"error"}: then problems() says why.
+  /// Sends requests[i] to host i (null: nothing) and returns the answers; null if the host failed before, did not
+  /// answer within `seconds`, or answered {"error"}: problems() says why.
   std::vector<Json> ask(const std::vector<Json>& requests, double seconds);
   std::vector<Json> ask_all(const Json& request, double seconds);
   /// Round-trip seconds of the last answer of each host.

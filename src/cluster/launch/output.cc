@@ -20,11 +20,11 @@
 namespace trireme::launch {
 namespace {
 
-// A rank that writes without line ends must not make us hold all of it.
+// Limits the memory for a rank that writes without line ends.
 constexpr size_t kLongestLine = 65536;
 constexpr size_t kLongestTag = 64;
 
-/// Reads digits at `at`; below 0 when there are none. Moves `at` behind them.
+/// Parses digits at `at`; negative if there are none. Moves `at` after them.
 int digits(std::string_view line, size_t& at) {
   int value = -1;
   const auto [stop, error] = std::from_chars(line.data() + at, line.data() + line.size(), value);
@@ -33,7 +33,7 @@ int digits(std::string_view line, size_t& at) {
   return value;
 }
 
-/// A tag of Open MPI within a text.
+/// Finds a tag of Open MPI within a text.
 struct Tag {
   size_t begin = std::string_view::npos, end = 0;
   int rank = -1;
@@ -47,7 +47,7 @@ Tag find_tag(StarterKind kind, std::string_view text, size_t from, int ranks) {
   return {};
 }
 
-/// Whether it passes on parts of lines as they come.
+/// Whether the starter passes on parts of lines as they come.
 bool mixes_parts(StarterKind kind) { return kind == StarterKind::open_mpi || kind == StarterKind::prrte; }
 
 }  // namespace
@@ -90,7 +90,7 @@ RankLogs::RankLogs(std::string folder) : folder_(std::move(folder)) {
   if (!error && !std::filesystem::is_directory(folder_)) error = std::make_error_code(std::errc::not_a_directory);
   if (!error && access(folder_.c_str(), W_OK | X_OK) != 0) error = std::error_code(errno, std::generic_category());
   require(!error, ErrorKind::usage,
-          "--log-dir {}: no folder that can be written: {}; nothing was started, name another folder", folder_,
+          "--log-dir {}: cannot write to this folder: {}; nothing was started, name another folder", folder_,
           error.message());
 }
 
@@ -122,9 +122,9 @@ std::string OutputPrefixer::stamp() const {
 
 std::string OutputPrefixer::own_words(std::string_view words) {
   constexpr size_t kBoxLine = 60;
-  // PRRTE writes a blank behind a box, which comes in front of what follows.
+  // PRRTE writes a blank after a box, which precedes the next output.
   if (kind_ == StarterKind::prrte && box_.empty() && words.starts_with(' ')) words.remove_prefix(1);
-  if (record_in(words)) return "";  // of a process that the starter runs and that is not a rank
+  if (record_in(words)) return "";  // from a process of the starter that is not a rank
   const std::string text = without_aliases(words);
   const bool edge = text.size() >= kBoxLine && text.find_first_not_of('-') == std::string::npos;
   if (!text.empty()) logs_.add_starter(stamp() + text);
@@ -198,7 +198,7 @@ void OutputPrefixer::take_record(int rank, const RankRecord& record) {
   }
 }
 
-/// `ends`: a line end follows, which is that of the last part.
+/// `ends`: the last part is followed by a line end.
 std::string OutputPrefixer::parts_of_ranks(std::string_view text, bool ends) {
   const int ranks = total_processes(placement_);
   Tag next = find_tag(kind_, text, 0, ranks);

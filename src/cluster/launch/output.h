@@ -1,5 +1,5 @@
 #pragma once
-// Output of all ranks, one line at a time, with host and rank in front. What ranks tell by records is taken out.
+// Output of all ranks, line by line, prefixed with host and rank. Records of ranks are removed.
 
 #include <fstream>
 #include <map>
@@ -14,23 +14,22 @@
 namespace trireme::launch {
 
 struct TaggedLine {
-  int rank = -1;  ///< below 0: the starter's own words
+  int rank = -1;  ///< negative: a line of the starter
   std::string_view text;
 };
 
-/// Takes the starter's tag off: "[1,3]<stdout>:" of Open MPI (since 5 with a blank behind it), "[3]" of Hydra
-/// (-prepend-pattern "[%r]"), "3: " of srun
-/// (--label, padded).
+/// Removes the starter's tag: "[1,3]<stdout>:" of Open MPI (since 5 followed by a blank), "[3]" of Hydra
+/// (-prepend-pattern "[%r]"), "3: " of srun (--label, padded).
 TaggedLine read_tag(StarterKind kind, std::string_view line);
 
-/// One file per rank with its lines, as they come; those of an earlier attempt stay.
+/// One file per rank with its lines as they come; lines of an earlier attempt stay.
 class RankLogs {
  public:
-  /// Empty: writes nothing. Makes the folder. Throws Error::usage when it cannot be made or written.
+  /// Empty: writes nothing. Creates the folder. Throws Error::usage if it cannot be created or written.
   explicit RankLogs(std::string folder);
-  /// Throws Error::io when the file cannot be opened.
+  /// Throws Error::io if the file cannot be opened.
   void add(int rank, std::string_view text);
-  /// The starter's own words, into starter.log.
+  /// Lines of the starter, for starter.log.
   void add_starter(std::string_view text);
 
  private:
@@ -40,36 +39,36 @@ class RankLogs {
   std::map<std::string, std::ofstream> files_;
 };
 
-/// Collects bytes into lines; gives "host[rank] text" lines, the starter's own words as "mpirun: text".
+/// Collects bytes into lines; returns "host[rank] text" lines, and lines of the starter as "mpirun: text".
 class OutputPrefixer {
  public:
-  /// with_times: the time stands in front of every line, in the files, too. foreign_program: the ranks run a program
-  /// that need not be trireme, so their lines are read for errors, too.
+  /// with_times: every line begins with the time, in the files, too. foreign_program: the ranks may run another program
+  /// than trireme, so their lines are searched for errors, too.
   OutputPrefixer(StarterKind kind, const std::vector<Placement>& placement, RankLogs& logs, bool with_times = false,
                  bool foreign_program = false)
       : kind_(kind), placement_(placement), logs_(logs), with_times_(with_times), foreign_program_(foreign_program) {}
-  /// Whole lines that the bytes complete, prefixed. Open MPI's mpirun passes on what a rank has written so far, a tag
-  /// in front and no line end behind; such parts are put together again.
+  /// The lines that these bytes complete, prefixed. Open MPI's mpirun passes on parts of lines, with a tag before and
+  /// no line end after them; such parts are joined again.
   std::string take(std::string_view bytes);
-  /// The rest without a line end, when the stream has closed.
+  /// The rest without a line end, after the stream has closed.
   std::string flush();
-  /// The line of the first error that a rank has told (comm/rank_record.h), prefixed; of a foreign program the first
-  /// line that says "error: ".
+  /// The line of the first error that a rank has reported (comm/rank_record.h), prefixed; of a foreign program the
+  /// first line with "error: ".
   const std::optional<std::string>& first_error() const { return first_error_; }
-  /// The rank that another one was the first to report as lost, or the first one of a host whose daemon mpirun lost.
+  /// The first rank that another one reported as lost, or the first rank of a host whose daemon mpirun lost.
   const std::optional<int>& lost_rank() const { return lost_rank_; }
-  /// Ranks that told that they have reached MPI's start.
+  /// Ranks that reported reaching MPI_Init.
   const std::set<int>& arrived() const { return arrived_; }
-  /// What Open MPI's mpirun says in a box about a rank that ended with another code than 0. Kept back, because a stop
-  /// that went well ends so, too.
+  /// The box of Open MPI's mpirun about a rank that ended with a code other than 0. Not shown at once, because a normal
+  /// stop ends like this, too.
   const std::string& verdict() const { return verdict_; }
-  /// Whether Open MPI's mpirun or Hydra said that the command cannot be started on a host.
+  /// Whether Open MPI's mpirun or Hydra reported that the command cannot be started on a host.
   bool not_started() const { return not_started_; }
-  /// Whether any rank has said anything.
+  /// Whether any rank has had output.
   bool heard() const { return heard_; }
-  /// What the starter said of a hostfile or of host names that it does not take, in one line; empty: nothing such.
+  /// One line about a hostfile or host names that the starter refused; empty: none.
   const std::string& refusal() const { return refusal_; }
-  /// Call traces and codes of the starter's own sources. Kept back: they say nothing where a cause is told.
+  /// Call traces and internal codes of the starter. Not shown at once: they do not help if the cause is known.
   const std::string& traces() const { return traces_; }
 
  private:
@@ -88,8 +87,8 @@ class OutputPrefixer {
   RankLogs& logs_;
   bool with_times_, foreign_program_;
   std::string open_, box_, verdict_, refusal_, traces_;
-  std::map<int, std::string> begun_;  ///< of Open MPI: lines of ranks without their ends
-  int continues_ = -1;                ///< whose the next bytes are where they begin without a tag
+  std::map<int, std::string> begun_;  ///< Open MPI: incomplete lines of ranks
+  int continues_ = -1;                ///< the rank of the next bytes if they begin without a tag
   bool not_started_ = false, heard_ = false;
   std::optional<std::string> first_error_;
   std::optional<int> lost_rank_;

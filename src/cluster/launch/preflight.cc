@@ -19,12 +19,12 @@ namespace trireme::launch {
 namespace {
 
 constexpr double kMostSkewSeconds = 2;
-// Open MPI's and MPICH's shared-memory transports take about 32 MiB for each process on a host.
+// Open MPI's and MPICH's shared-memory transports need about 32 MiB per process on a host.
 constexpr int64_t kShmPerProcess = int64_t{32} << 20;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-/// One value per host must be the same; the hosts that differ from the most common one are named.
+/// The value must be the same on all hosts; names the hosts that differ from the most common value.
 void require_same(const std::vector<Placement>& hosts, const std::vector<std::string>& values, const std::string& what,
                   const std::string& fix, std::vector<Problem>& problems) {
   std::map<std::string, int> counts;
@@ -40,7 +40,7 @@ void require_same(const std::vector<Placement>& hosts, const std::vector<std::st
   }
 }
 
-/// A file that a host cannot read is said so; of the others the odd ones are named.
+/// Names the hosts that cannot read a file, and those whose file differs from the others'.
 void require_same_file(const std::vector<Placement>& hosts, const std::vector<std::string>& values,
                        const std::string& file, std::vector<Problem>& problems) {
   constexpr const char* kFix = "copy it, or put it on a shared file system";
@@ -54,7 +54,7 @@ void require_same_file(const std::vector<Placement>& hosts, const std::vector<st
     readers.push_back(hosts[i]);
     prints.push_back(values[i]);
   }
-  if (readers.empty()) return;  // nobody has it: the command's own words say more
+  if (readers.empty()) return;  // no host has it: the command's own error says more
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_print(values[i])) continue;
     problems.push_back(
@@ -77,25 +77,25 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t dis
   const int64_t memory = facts.memory_limit > 0 ? std::min(facts.memory, facts.memory_limit) : facts.memory;
   if (memory < (int64_t{1} << 28)) {
     result.problems.push_back(
-        {entry.host, fmt::format("{:.2f} GiB of memory are free", gib(memory)), "end what uses it"});
+        {entry.host, fmt::format("only {:.2f} GiB of memory are free", gib(memory)), "end the processes that use it"});
   }
   if (facts.disk_free >= 0 && facts.disk_free < disk_bytes) {
     result.problems.push_back(
         {entry.host,
-         fmt::format("{:.2f} GiB are free for the run folder: {}, and the run needs {} for a snapshot",
+         fmt::format("only {:.2f} GiB are free for the run folder: {}, but the run needs {} for a snapshot",
                      gib(facts.disk_free), human_bytes(static_cast<uint64_t>(facts.disk_free)),
                      human_bytes(static_cast<uint64_t>(disk_bytes))),
-         "make room or set run.dir elsewhere"});
+         "free disk space or set another run.dir"});
   }
   if (entry.processes > 1 && facts.shm_free < kShmPerProcess * entry.processes) {
     result.notes.push_back(
-        fmt::format("{}: /dev/shm has {} MiB free for {}; if MPI complains, enlarge it or pass --env "
-                    "OMPI_MCA_btl=self,tcp (slower on the host)",
+        fmt::format("{}: /dev/shm has only {} MiB free for {}; if MPI fails, enlarge it or pass --env "
+                    "OMPI_MCA_btl=self,tcp (slower within the host)",
                     entry.host, facts.shm_free >> 20, count_text(entry.processes, "process")));
   }
 }
 
-/// Models and data by name: what is in no cache of a host is fetched there, where that may be.
+/// Models and data by name: what is missing in a host's cache is fetched there, if allowed.
 void judge_cache(const Placement& entry, const NodeFacts& facts, PreflightResult& result) {
   for (const std::string& name : facts.unfetched) {
     if (!facts.hub_offline) {
@@ -105,7 +105,7 @@ void judge_cache(const Placement& entry, const NodeFacts& facts, PreflightResult
     }
     result.problems.push_back(
         {entry.host, fmt::format("{} is not in its cache {}, and HF_HUB_OFFLINE is set", name, facts.hub_cache),
-         fmt::format("`trireme fetch {}{}` where there is a connection, and its folder copied to there", name,
+         fmt::format("run `trireme fetch {}{}` on a host with a connection and copy the folder there", name,
                      name.starts_with("glue/") ? " --dataset" : "")});
   }
 }
@@ -116,14 +116,14 @@ std::multiset<std::string> addresses(const NodeFacts& facts) {
   return all;
 }
 
-/// Two entries with one name: one machine listed twice, or two, such as copies of one image.
+/// Two entries with the same host name: one machine listed twice, or two machines such as copies of one image.
 Problem same_name(const std::string& host, const NodeFacts& facts, const std::string& other, const NodeFacts& others) {
   if (addresses(facts) == addresses(others)) {
-    return {host, fmt::format("it is the same machine as {} (both call themselves {})", other, facts.host),
+    return {host, fmt::format("it is the same machine as {} (both have the name {})", other, facts.host),
             "list each machine once, with the sum of its slots"};
   }
-  return {host, fmt::format("it calls itself {}, as {} does, which is another machine", facts.host, other),
-          "give each a name of its own: `hostnamectl set-hostname NAME`"};
+  return {host, fmt::format("its name is {}, as that of {}, which is another machine", facts.host, other),
+          "give each a different name: `hostnamectl set-hostname NAME`"};
 }
 
 void judge_names(const std::vector<Placement>& placement, const std::vector<NodeFacts>& facts,
@@ -138,7 +138,7 @@ void judge_names(const std::vector<Placement>& placement, const std::vector<Node
     const std::string& own = facts[i].own_name_address;
     if (facts.size() > 1 && (own.starts_with("127.") || own == "::1")) {
       result.notes.push_back(
-          fmt::format("{}: its own name is {}; MPI is told the network instead", placement[i].host, own));
+          fmt::format("{}: its own name resolves to {}; MPI gets the network instead", placement[i].host, own));
     }
   }
 }
@@ -161,14 +161,14 @@ void measure_clocks(NodeSessions& sessions, PreflightResult& result) {
     const double trip = sessions.round_trips()[i];
     const double skew = answers[i].at("time").get<double>() - (start + trip / 2);
     if (std::abs(skew) > kMostSkewSeconds + trip) {
-      // Steps, not times, decide what is newer; a skewed clock only confuses logs.
+      // Steps, not times, decide what is newer; a wrong clock only confuses logs.
       result.notes.push_back(fmt::format("{}: its clock is {:.1f} s {}; set it with chrony or ntp", sessions.hosts()[i],
                                          std::abs(skew), skew > 0 ? "ahead" : "behind"));
     }
   }
 }
 
-/// What the first host leaves in the run folder has to be there on every other one.
+/// A file that the first host leaves in the run folder must be visible on every other host.
 void look_for_run_folder(const PreflightRequest& request, const std::vector<size_t>& session, NodeSessions& sessions,
                          PreflightResult& result) {
   const Json token = {{"folder", request.run_folder}, {"name", token_name()}};
@@ -182,7 +182,7 @@ void look_for_run_folder(const PreflightRequest& request, const std::vector<size
     return sessions.ask(requests, kTokenSeconds + 20);
   };
   const Json left = ask(0, 1, "leave-token", Json::object())[session[0]];
-  if (left.is_null()) return;  // a problem of that host by now
+  if (left.is_null()) return;  // already a problem of that host
   const std::vector<Json> answers = ask(1, session.size(), "find-token", Json::object());
   ask(0, 1, "take-token", {{"made", left.at("made")}});
   for (size_t i = 1; i < session.size(); ++i) {
@@ -195,8 +195,7 @@ void look_for_run_folder(const PreflightRequest& request, const std::vector<size
   }
 }
 
-/// Every host listens, then every host connects to all others.
-/// `session`: of each host in facts, among those that were asked.
+/// Every host listens, then every host connects to all others. `session`: the session of each host in facts.
 void try_all_pairs(const PreflightRequest& request, const std::vector<NodeFacts>& facts,
                    const std::vector<size_t>& session, const std::vector<size_t>& chosen, NodeSessions& sessions,
                    PreflightResult& result) {
@@ -233,8 +232,8 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
     executables.push_back(fact.executable);
     features.push_back(fmt::format("{}", fmt::join(fact.features, " ")));
   }
-  require_same(request.placement, executables, "the trireme binary", "copy one build to the same path on every host",
-               result.problems);
+  require_same(request.placement, executables, "the trireme binary",
+               "copy the same build to the same path on every host", result.problems);
   for (size_t f = 0; f < request.files.size(); ++f) {
     std::vector<std::string> prints;
     for (const NodeFacts& fact : facts) prints.push_back(fact.files.at(f).second);
@@ -244,7 +243,8 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
   for (size_t i = 0; i < facts.size(); ++i) judge_cache(request.placement[i], facts[i], result);
   if (std::set<std::string>(features.begin(), features.end()).size() > 1) {
     for (size_t i = 0; i < facts.size(); ++i) {
-      result.notes.push_back(fmt::format("{}: CPU has {}; each host uses its own kernels", request.placement[i].host,
+      result.notes.push_back(fmt::format("{}: its CPU has {}; each host uses its own kernels",
+                                         request.placement[i].host,
                                          features[i].empty() ? "none of the known extensions" : features[i]));
     }
   }
@@ -296,7 +296,7 @@ std::vector<size_t> pick_network(const std::string& wanted, const std::vector<No
       for (const Interface& i : fact.interfaces) own += fmt::format(" {} {}", i.name, i.network);
     }
     result.problems.push_back({"network",
-                               wanted.empty() ? "no network is common to all hosts:" + own
+                               wanted.empty() ? "all hosts have no network in common:" + own
                                               : fmt::format("{} is not on every host:{}", wanted, own),
                                "name one with --interface NAME or --interface 10.0.0.0/24"});
     return {};
@@ -320,7 +320,7 @@ PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& ses
                                                       {"glue_task", request.named.glue_task},
                                                       {"variables", request.variables}},
                                                      120);
-  // Who did not answer is a problem already; what the others say is still worth knowing.
+  // Hosts without an answer are already problems; the others' answers are still useful.
   PreflightRequest reached = request;
   reached.placement.clear();
   std::vector<NodeFacts> facts;

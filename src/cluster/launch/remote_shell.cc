@@ -31,30 +31,31 @@ struct Sign {
   const char* fix;  ///< {} is the host
 };
 
-// ssh has one code, 255, for all of its failures, so its words are read: here only. First match wins; the texts are
-// those of OpenSSH, seen with 9.2.
+// ssh has one code, 255, for all of its failures, so its messages are parsed, only here. First match wins; the texts
+// are those of OpenSSH 9.2.
 constexpr Sign kSigns[] = {
-    {"IDENTIFICATION HAS CHANGED", SshFault::host_key, "its host key is not the one in known_hosts",
+    {"IDENTIFICATION HAS CHANGED", SshFault::host_key, "its host key differs from the one in known_hosts",
      "find out why; after a reinstallation remove the old key with `ssh-keygen -R {0}`"},
     {"Host key verification failed", SshFault::host_key, "its host key is unknown",
-     "connect once with `ssh {0}`, or pass --host-key accept-new to learn keys at first contact"},
+     "connect once with `ssh {0}`, or pass --host-key accept-new to accept keys at first contact"},
     {"Permission denied", SshFault::key_refused, "it asks for a password or refuses our key",
      "install a key: `ssh-copy-id {0}`"},
-    {"Too many authentication failures", SshFault::key_refused, "it refused every key of the agent",
+    {"Too many authentication failures", SshFault::key_refused, "it refused every key of ssh-agent",
      "name one key for {0} in ~/.ssh/config"},
-    {"Could not resolve hostname", SshFault::other, "its name is not known here",
+    {"Could not resolve hostname", SshFault::other, "its name cannot be resolved on this host",
      "correct the hostfile, or add {0} to DNS or /etc/hosts"},
     {"Connection refused", SshFault::other, "nothing listens on its ssh port", "start sshd on {0}"},
-    {"No route to host", SshFault::other, "no route leads to it", "check that {0} is up and its network"},
-    {"Network is unreachable", SshFault::other, "its network cannot be reached from here", "check the routes to {0}"},
+    {"No route to host", SshFault::other, "there is no route to it", "check that {0} is up and its network works"},
+    {"Network is unreachable", SshFault::other, "its network cannot be reached from this host",
+     "check the routes to {0}"},
     {"timed out", SshFault::other, "it does not answer", "check that {0} is up and that no firewall drops ssh"},
     {"Connection closed by", SshFault::other, "it closed the connection",
-     "look into the sshd log of {0}; MaxStartups may be too low"},
+     "check the sshd log of {0}; MaxStartups may be too low"},
     {"kex_exchange_identification", SshFault::other, "it closed the connection",
-     "look into the sshd log of {0}; MaxStartups may be too low"},
+     "check the sshd log of {0}; MaxStartups may be too low"},
 };
 
-/// 255 is ssh's own failure, or the code of a command that crashed on the other side.
+/// 255 is a failure of ssh, or the code of a command that crashed on the other side.
 bool is_ssh_failure(const std::string& messages) {
   return std::ranges::any_of(kSigns, [&](const Sign& sign) { return messages.find(sign.text) != std::string::npos; });
 }
@@ -66,7 +67,7 @@ std::string last_line(const std::string& text) {
   return text.substr(begin, end - begin);
 }
 
-/// HOST and COMMAND of the words; options that MPI starters put before the host are dropped, except a user.
+/// HOST and COMMAND of the words; drops options that MPI starters put before the host, except a user.
 struct RemoteWords {
   std::string host;
   std::vector<std::string> command;
@@ -76,7 +77,7 @@ struct RemoteWords {
     for (; at < words.size() && words[at].starts_with('-'); ++at) {
       if (words[at] == "-l" && at + 1 < words.size()) user = words[++at] + "@";
     }
-    require(at < words.size(), ErrorKind::usage, "remote-shell: no host among {} words", words.size());
+    require(at < words.size(), ErrorKind::usage, "remote-shell: the host is missing in {} words", words.size());
     host = user + name_of_alias(words[at]);
     command.assign(words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
   }
@@ -196,7 +197,7 @@ std::map<std::string, int> read_ports_word(const std::string& word) {
 
 namespace {
 
-/// The line for a shell of that host: what mpirun wants there, in an environment with the mark.
+/// The shell command line for that host: mpirun's command, in an environment with the mark.
 std::string remote_line(const RemoteOptions& options, const RemoteWords& remote) {
   const std::string line = fmt::format("{}", fmt::join(remote.command, " "));
   if (options.daemon_mark.empty()) return line;

@@ -14,7 +14,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr double kLongestPause = 60, kTakenBackSeconds = 60;  // the second: for Slurm to end what it queues again
+constexpr double kLongestPause = 60, kTakenBackSeconds = 60;  // the second: time for Slurm to end a requeued job
 constexpr int kStopped = 75;
 
 }  // namespace
@@ -39,19 +39,19 @@ void SlurmRestarts::requeue(int code, const StopSignals& signals) const {
   require(!job_.empty(), ErrorKind::config, "--requeue: this is not a Slurm job");
   if (code != kStopped) {
     const double pause = std::min(kLongestPause, std::pow(2.0, losses()));
-    log::warning("launch: code {}: job {} goes back to Slurm in {:g} s", code, job_, pause);
+    log::warning("launch: code {}: requeueing job {} in {:g} s", code, job_, pause);
     if (signals.wait(pause) != 0) return;
   }
   if (!file_.empty()) std::ofstream(file_, std::ios::app) << code << std::endl;
-  // Said before: Slurm ends this program, too, when it takes the job back.
-  log::info("launch: queueing job {} again", job_);
+  // Logged first: Slurm ends this program, too, when it requeues the job.
+  log::info("launch: requeueing job {}", job_);
   ProcessRequest request;
   request.arguments = {"scontrol", "requeue", job_};
   const ProcessResult result = run_process(request);
   const bool ended_by_slurm = result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGKILL;
   require(result.exit_code == 0 || ended_by_slurm, ErrorKind::io, "scontrol requeue {} {}: {}", job_,
           describe_end(result), result.err);
-  // A code of ours that reached Slurm before it has taken the job back would be the job's end: it ends us.
+  // If we exited before Slurm has requeued the job, the job would end; so wait until Slurm ends us.
   while (signals.next() != 0) {
   }
   signals.wait(kTakenBackSeconds);

@@ -1,7 +1,7 @@
 #pragma once
-// Why a Slurm job was queued again, kept beside its run: RUN/slurm-JOB.restarts has a line for each time: 75 to go on
-// after a stop with a snapshot, another code after a lost rank, "node" where Slurm took the job back because it lost a
-// node. The scripts of `trireme slurm` (cluster/sbatch.h) read and write it, too.
+// Why a Slurm job was requeued, recorded beside its run: RUN/slurm-JOB.restarts has one line per restart: 75 after a
+// stop with a snapshot, another code after a lost rank, "node" if Slurm requeued the job after losing a node. The
+// scripts of `trireme slurm` (cluster/sbatch.h) read and write it, too.
 
 #include <string>
 
@@ -11,14 +11,14 @@ namespace trireme::launch {
 
 class SlurmRestarts {
  public:
-  /// Of the job around this process. run_folder: empty where the command has none.
+  /// For the current job. run_folder: empty if the command has none.
   explicit SlurmRestarts(const std::string& run_folder);
 
-  /// Whether the job may be queued again after one more loss, `most` of them in all; without a run folder never.
+  /// Whether the job may be requeued after one more loss, with at most `most` in total; never without a run folder.
   bool may_follow_loss(int most) const;
 
-  /// Notes `code`, waits longer from loss to loss, and gives the job back to Slurm, which ends this process; returns
-  /// when that does not happen, or a signal comes. Throws Error::config outside Slurm, Error::io when Slurm refuses.
+  /// Records `code`, waits longer with each loss, and requeues the job, for which Slurm ends this process; returns if
+  /// that does not happen, or on a signal. Throws Error::config outside Slurm, Error::io if Slurm refuses.
   void requeue(int code, const StopSignals& signals) const;
 
  private:

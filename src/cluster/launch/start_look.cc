@@ -15,7 +15,7 @@
 namespace trireme::launch {
 namespace {
 
-/// Sockets of this host's TCP connections that are established.
+/// Sockets of this host's established TCP connections.
 std::set<std::string> connected_sockets() {
   std::set<std::string> inodes;
   for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -52,24 +52,25 @@ std::vector<Problem> hosts_not_begun(StarterKind kind, const std::vector<std::st
                                      const std::vector<Json>& answers, const std::vector<Problem>& unseen,
                                      const std::string& here) {
   const auto runs = [](const Json& answer) { return !answer.is_null() && answer.at("ranks").get<int>() > 0; };
-  // mpirun starts ranks when all its daemons have come; srun starts each node's by itself.
+  // mpirun starts ranks when all its daemons are connected; srun starts each node's ranks independently.
   if (kind != StarterKind::srun && std::ranges::any_of(answers, runs)) return {};
   std::vector<Problem> problems = unseen;
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (answers[i].is_null() || runs(answers[i])) continue;
     if (kind == StarterKind::srun) {
-      problems.push_back({hosts[i], "Slurm has started no rank there", "see the log of slurmd on that node"});
+      problems.push_back({hosts[i], "Slurm has started no rank there", "check the log of slurmd on that node"});
     } else if (hosts[i] == here) {
       continue;
     } else if (!answers[i].at("daemon").get<bool>()) {
-      problems.push_back({hosts[i], "mpirun's daemon does not run there", "see what its remote shell said"});
+      problems.push_back({hosts[i], "mpirun's daemon does not run there", "check the output of its remote shell"});
     } else if (!answers[i].at("connected").get<bool>()) {
-      problems.push_back({hosts[i], "mpirun's daemon runs there and has not called back",
-                          "see whether it is the one of this MPI, and whether a firewall keeps it from this host"});
+      problems.push_back(
+          {hosts[i], "mpirun's daemon runs there but has not connected back",
+           "check that it belongs to this MPI, and that no firewall blocks its connection to this host"});
     }
   }
   if (problems.empty() && !std::ranges::all_of(answers, runs)) {
-    problems.push_back({"mpirun", "its daemons have come and no rank runs", "see what it said"});
+    problems.push_back({"mpirun", "its daemons are connected but no rank runs", "check its output"});
   }
   return problems;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A starter that starts no rank: how far it has come on each host, seen from outside.
+// Diagnoses a starter that starts no rank: how far it got on each host, seen from outside.
 
 #include <string>
 #include <vector>
@@ -10,13 +10,13 @@
 
 namespace trireme::launch {
 
-/// On the host itself: whether a process with `daemon` in its environment runs there and holds a TCP connection, and
-/// how many have `ranks` in it: {"daemon", "connected", "ranks"}.
+/// On the host itself: whether a process with `daemon` in its environment runs and has a TCP connection, and how many
+/// processes have `ranks` in theirs: {"daemon", "connected", "ranks"}.
 Json look_for_start(const std::string& daemon, const std::string& ranks);
 
-/// Which hosts are the reason that no rank has begun, with what is the case there; index i of `answers`, given by
-/// look_for_start(), is of hosts[i], null: `unseen` says why. `here`: the starter's own host, where mpirun needs no
-/// daemon. Empty: ranks run, which have said nothing yet. Pure.
+/// The hosts that keep ranks from starting, and what was found there. answers[i], from look_for_start(), is for
+/// hosts[i]; null: `unseen` says why. `here`: the starter's own host, where mpirun needs no daemon. Empty: ranks run
+/// but have had no output yet. Pure.
 std::vector<Problem> hosts_not_begun(StarterKind kind, const std::vector<std::string>& hosts,
                                      const std::vector<Json>& answers, const std::vector<Problem>& unseen,
                                      const std::string& here);

@@ -31,7 +31,7 @@ const char* family_name(StarterKind kind) {
   return kind == StarterKind::srun ? "Slurm" : kind == StarterKind::hydra ? "MPICH or Intel MPI" : "Open MPI";
 }
 
-/// The PMI plug-in of srun that this build's MPI speaks; empty when srun lacks it.
+/// The PMI plug-in of srun that this build's MPI supports; empty if srun lacks it.
 std::string srun_plugin(const std::string& build_mpi, const std::string& list) {
   if (build_mpi != "mpich" && list.find("pmix") != std::string::npos) return "pmix";
   if (build_mpi != "openmpi" && list.find("pmi2") != std::string::npos) return "pmi2";
@@ -66,12 +66,12 @@ Starter find_mpirun(const StarterRequest& request) {
     if (suits(kind, request.build_mpi)) {
       return {kind, path, first_line(text), fmt::format("this build uses {}", family_name(kind))};
     }
-    rejected = fmt::format("; {} is of {}, which cannot start it", path, family_name(kind));
+    rejected = fmt::format("; {} belongs to {}, which cannot start it", path, family_name(kind));
   }
   const bool open_mpi = request.build_mpi == "openmpi";
   fail(ErrorKind::config,
-       "no mpirun of {} on this host{}; install it (Debian: apt install {}), put its folder into PATH, or name it with "
-       "--mpirun",
+       "found no mpirun of {} on this host{}; install it (Debian: apt install {}), put its folder into PATH, or name "
+       "it with --mpirun",
        open_mpi ? "Open MPI" : "MPICH", rejected, open_mpi ? "openmpi-bin" : "mpich");
 }
 
@@ -79,31 +79,30 @@ void add(std::vector<std::string>& words, std::initializer_list<std::string> mor
   words.insert(words.end(), more.begin(), more.end());
 }
 
-/// An absolute path makes Open MPI set its prefix on every host, which an installation outside the system's folders
-/// needs and which keeps the daemons of Debian's from finding their plug-ins.
+/// An absolute path makes Open MPI set its prefix on every host. An installation outside the system's folders needs
+/// this; with Debian's packages the daemons would not find their plug-ins.
 std::string open_mpi_program(const std::string& path) {
   const std::string folder = path.substr(0, path.rfind('/'));
   return folder == "/usr/bin" || folder == "/bin" ? path.substr(folder.size() + 1) : path;
 }
 
-/// Open MPI splits it at blanks and knows no quotes.
+/// Open MPI splits it at blanks and does not support quotes.
 std::string agent_words(const std::vector<std::string>& agent) {
   for (const std::string& word : agent) {
-    require(
-        word.find_first_of(" \t:") == std::string::npos, ErrorKind::config,
-        "Open MPI cannot call \"{}\" as its remote shell; put trireme, and the secret file of agents, into a folder "
-        "without blanks and colons",
-        word);
+    require(word.find_first_of(" \t:") == std::string::npos, ErrorKind::config,
+            "Open MPI cannot call \"{}\" as its remote shell; put trireme, and the secret file of agents, into a "
+            "folder without blanks and colons",
+            word);
   }
   return fmt::format("{}", fmt::join(agent, " "));
 }
 
-/// Open MPI cuts names at their first dot: then ssh looks for another name, and hosts may fall together.
+/// Open MPI cuts names at their first dot: then ssh would use another name, and hosts may become indistinguishable.
 bool has_domain_names(const std::vector<Host>& hosts) {
   return std::ranges::any_of(hosts, [](const Host& host) { return is_domain_name(host_key(host.name)); });
 }
 
-/// What its hostfile has: the placement, in names that it takes.
+/// The entries of its hostfile: the placement, in names that it accepts.
 std::vector<Host> hosts_for_starter(StarterKind kind, const StartRequest& request) {
   std::vector<Host> hosts;
   for (const Placement& entry : request.placement) {
@@ -119,7 +118,7 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
   add(words,
       {"--hostfile", request.hostfile, "-np", std::to_string(total_processes(request.placement)), "--map-by", "slot"});
   if (!request.inherit_binding) add(words, {"--bind-to", "none"});
-  // All ssh connections start here: nodes need no keys for each other. Each node's daemon still looks for the agent.
+  // All ssh connections start here: nodes need no keys for each other. Each node's daemon still needs the remote shell.
   if (starter.kind == StarterKind::prrte) {
     add(words, {"--output", "tag", "--prtemca", "plm_ssh_agent", agent_words(request.agent), "--prtemca",
                 "plm_ssh_no_tree_spawn", "1"});
@@ -129,9 +128,9 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
   }
   if (has_domain_names(hosts_for_starter(starter.kind, request)))
     add(words, {"--mca", "orte_keep_fqdn_hostnames", "1"});
-  // vader is sm since Open MPI 5, which knows the old name, too.
+  // vader is called sm since Open MPI 5, which accepts the old name, too.
   if (request.tcp_only) add(words, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"});
-  if (request.ipv6 && starter.kind != StarterKind::prrte) {  // which has it on
+  if (request.ipv6 && starter.kind != StarterKind::prrte) {  // where it is on by default
     add(words, {"--mca", "oob_tcp_disable_ipv6_family", "0"});
   }
   if (!request.network.empty()) {
@@ -149,13 +148,13 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
 
 std::vector<std::string> hydra_words(const Starter& starter, const StartRequest& request) {
   const bool intel = starter.version.find("Intel(R) MPI") != std::string::npos;
-  // Intel's -f takes no counts of processes.
+  // Intel's -f does not accept process counts.
   std::vector<std::string> words = {starter.path, intel ? "-machinefile" : "-f"};
   add(words, {request.hostfile, "-n", std::to_string(total_processes(request.placement)), "-launcher", "ssh",
               "-launcher-exec", request.agent_script, "-prepend-pattern", "[%r]"});
   if (!request.inherit_binding) add(words, {"-bind-to", "none"});
-  if (!request.inherit_binding && intel) add(words, {"-genv", "I_MPI_PIN", "0"});  // else it pins all the same
-  // Hydra takes an interface, not a network.
+  if (!request.inherit_binding && intel) add(words, {"-genv", "I_MPI_PIN", "0"});  // otherwise it still pins
+  // Hydra expects an interface, not a network.
   if (!request.network.empty() && request.network.find('/') == std::string::npos) {
     add(words, {"-iface", request.network});
     if (intel) add(words, {"-genv", "FI_TCP_IFACE", request.network});
@@ -163,7 +162,7 @@ std::vector<std::string> hydra_words(const Starter& starter, const StartRequest&
   if (request.tcp_only && intel) add(words, {"-genv", "FI_PROVIDER", "tcp"});
   if (request.tcp_only && !intel) add(words, {"-genv", "UCX_TLS", "tcp,self,sm"});
   for (const auto& [name, value] : request.variables) add(words, {"-genv", name, value});
-  return words;  // secrets lie in its own environment, all of which Hydra passes on
+  return words;  // secrets are in its own environment, which Hydra passes on completely
 }
 
 bool is_even(const std::vector<Placement>& placement) {
@@ -188,7 +187,7 @@ std::vector<std::string> srun_words(const Starter& starter, const StartRequest& 
   return words;
 }
 
-/// srun has no words for the MPI library; it passes its own environment on.
+/// srun has no options for the MPI library; it passes on its own environment.
 std::vector<std::pair<std::string, std::string>> srun_environment(const Starter& starter, const StartRequest& request) {
   std::vector<std::pair<std::string, std::string>> variables = request.variables;
   const bool open_mpi = starter.version == "pmix";
@@ -212,7 +211,7 @@ StarterKind mpirun_family(std::string_view text, const std::string& program) {
   if (text.find("HYDRA") != std::string_view::npos || text.find("Intel(R) MPI") != std::string_view::npos) {
     return StarterKind::hydra;
   }
-  fail(ErrorKind::config, "{} is neither Open MPI's nor Hydra's (MPICH, Intel MPI) mpirun; it says \"{}\"", program,
+  fail(ErrorKind::config, "{} is neither Open MPI's nor Hydra's (MPICH, Intel MPI) mpirun; it prints \"{}\"", program,
        first_line(std::string(text)));
 }
 
@@ -221,13 +220,13 @@ Starter find_starter(const StarterRequest& request) {
   require(wanted == "auto" || wanted == "openmpi" || wanted == "hydra" || wanted == "srun", ErrorKind::usage,
           "--starter is \"{}\", expected auto, openmpi, hydra or srun", wanted);
   require(request.build_mpi != "off", ErrorKind::config,
-          "this build has no MPI and can run one process only; build it with -DTRIREME_MPI=openmpi or mpich");
+          "this build has no MPI and can run only one process; build it with -DTRIREME_MPI=openmpi or mpich");
   if (wanted == "srun" || (wanted == "auto" && request.in_slurm_job && request.program.empty())) {
     Starter starter = find_srun(request);
     if (!starter.path.empty()) return starter;
     require(
         wanted != "srun", ErrorKind::config,
-        "srun cannot start this build: it is not installed or lacks {}; see `srun --mpi=list`, or use --starter auto",
+        "srun cannot start this build: it is not installed or lacks {}; check `srun --mpi=list`, or use --starter auto",
         request.build_mpi == "mpich" ? "pmi2" : "pmix");
   }
   Starter starter;
@@ -235,19 +234,20 @@ Starter find_starter(const StarterRequest& request) {
     starter = find_mpirun(request);
     if (request.in_slurm_job) {
       starter.why +=
-          wanted == "auto" ? " and srun here cannot start it" : fmt::format(" and --starter {} asks for it", wanted);
+          wanted == "auto" ? " and srun cannot start it here" : fmt::format(" and --starter {} asks for it", wanted);
     }
   } else {
     const std::string path = find_program(request.program);
-    require(!path.empty(), ErrorKind::config, "--mpirun {}: no such program", request.program);
+    require(!path.empty(), ErrorKind::config, "--mpirun {}: found no such program", request.program);
     const std::string text = output_of({path, "--version"});
     starter = {mpirun_family(text, path), path, first_line(text), "--mpirun names it"};
-    require(suits(starter.kind, request.build_mpi), ErrorKind::config, "--mpirun {} is of {}; this build uses {}", path,
-            family_name(starter.kind), request.build_mpi);
+    require(suits(starter.kind, request.build_mpi), ErrorKind::config, "--mpirun {} belongs to {}; this build uses {}",
+            path, family_name(starter.kind), request.build_mpi);
   }
   const bool hydra = starter.kind == StarterKind::hydra;
   require(wanted == "auto" || (wanted == "hydra") == hydra, ErrorKind::config,
-          "--starter {}: {} is of {}; name another with --mpirun", wanted, starter.path, family_name(starter.kind));
+          "--starter {}: {} belongs to {}; name another with --mpirun", wanted, starter.path,
+          family_name(starter.kind));
   return starter;
 }
 

@@ -22,20 +22,20 @@ enum class StarterKind {
 struct Starter {
   StarterKind kind = StarterKind::open_mpi;
   std::string path;     ///< of the program
-  std::string version;  ///< its own words, one line
+  std::string version;  ///< one line of its output
   std::string why;      ///< "this build uses Open MPI and there is no Slurm job"
 };
 
 struct StarterRequest {
   std::string wanted = "auto";  ///< auto, openmpi, hydra, srun
-  std::string program;          ///< --mpirun: this file, whatever family it says it is
-  std::string build_mpi;        ///< what the binary was built with: openmpi, mpich, any, off
+  std::string program;          ///< --mpirun: this file, of any family
+  std::string build_mpi;        ///< MPI of this build: openmpi, mpich, any, off
   bool in_slurm_job = false;
 };
 
-/// Looks for a starter of the family that the binary was built with: inside a Slurm job srun, where it has PMIx (Open
-/// MPI) or PMI-2 (MPICH); else mpirun. Throws Error::config when the build has no MPI, no starter is there (saying what
-/// to install), or the one asked for is of the wrong family.
+/// Finds a starter of the MPI family of this build: inside a Slurm job srun, if it has PMIx (Open MPI) or PMI-2
+/// (MPICH); otherwise mpirun. Throws Error::config if the build has no MPI, no starter is found (naming what to
+/// install), or the requested one belongs to the wrong family.
 Starter find_starter(const StarterRequest& request);
 
 /// Family of an mpirun by the first lines of `mpirun --version`. Throws Error::config for another program.
@@ -45,13 +45,13 @@ struct StartRequest {
   std::vector<Placement> placement;
   std::vector<std::string> command;                            ///< what each rank runs
   std::vector<std::pair<std::string, std::string>> variables;  ///< for every rank
-  std::vector<std::pair<std::string, std::string>> secrets;    ///< passed by name: never on a command line
-  std::string this_host;  ///< the placement's name of this host, where the starter does not take that name; else empty
-  std::string hostfile;   ///< path of the file for the starter
-  std::vector<std::string> agent;  ///< the remote shell and its options, found on every host (Open MPI)
-  std::string agent_script;        ///< a script on this host that runs it (Hydra takes no options)
+  std::vector<std::pair<std::string, std::string>> secrets;    ///< passed by name, never on a command line
+  std::string this_host;           ///< this host in the placement, if the starter refuses that name; otherwise empty
+  std::string hostfile;            ///< path of the file for the starter
+  std::vector<std::string> agent;  ///< the remote shell and its options, at this path on every host (Open MPI)
+  std::string agent_script;        ///< a script on this host that runs it (Hydra accepts no options)
   std::string network;             ///< "10.0.0.0/24" or an interface; empty: the starter's choice
-  bool ipv6 = false;               ///< the network has no IPv4; then it is an interface
+  bool ipv6 = false;               ///< the network has no IPv4; `network` is then an interface
   bool tcp_only = false;           ///< no usable InfiniBand on every host
   bool inherit_binding = false;
   bool as_root = false;
@@ -63,10 +63,10 @@ struct StartCommand {
   std::string hostfile_text;                                     ///< for StartRequest::hostfile
 };
 
-/// Pure. Ranks fill the placement's hosts in their order, so rank r runs where host_of_rank() says.
+/// Pure. Ranks fill the placement's hosts in order, so rank r runs on host_of_rank(r).
 StartCommand start_command(const Starter& starter, const StartRequest& request);
 const std::string& host_of_rank(const std::vector<Placement>& placement, int rank);
-/// Nothing: no rank is placed on this host.
+/// Nullopt: no rank is placed on this host.
 std::optional<int> first_rank_on(const std::vector<Placement>& placement, const std::string& host);
 
 }  // namespace trireme::launch

@@ -19,16 +19,16 @@ ProcessResult run(std::vector<std::string> words, double seconds) {
                       .user = ""});
 }
 
-/// The first line of what it says of its version; empty where it does not run.
+/// The first line of its version; empty if it does not run.
 std::string version_of(const std::string& program) {
   const ProcessResult said = run({program, "--version"}, 10);
   if (said.exit_code != 0) return "";
-  const size_t line = said.out.find("Version:");  // Hydra's second line; Open MPI says it in the first
+  const size_t line = said.out.find("Version:");  // Hydra's second line; Open MPI's first line
   const size_t begin = line == std::string::npos ? 0 : said.out.find_first_not_of(' ', line + 8);
   return said.out.substr(begin, said.out.find('\n', begin) - begin);
 }
 
-/// Of the mpirun in the daemon's folder, by the name that is used here before any other.
+/// The version of the mpirun in the daemon's folder; tries the name used here first.
 std::string version_beside(const std::string& daemon, const std::string& program) {
   const std::filesystem::path folder = std::filesystem::path(daemon).parent_path();
   const std::string name = std::filesystem::path(program).filename();
@@ -58,7 +58,7 @@ std::string daemon_of(const Starter& starter) {
 Json probe_starter(const std::string& program, const std::string& daemon) {
   const std::filesystem::path folder = std::filesystem::path(program).parent_path();
   const std::string beside = find_program((folder / daemon).string()), in_path = find_program(daemon);
-  // mpirun of the system is called by its name, and so are its daemons; another one sets its own folder on every host.
+  // The system's mpirun and its daemons are called by name; another mpirun uses its own folder on every host.
   const bool by_name = folder == "/usr/bin" || folder == "/bin";
   const std::string found = by_name ? (in_path.empty() ? beside : in_path) : (beside.empty() ? in_path : beside);
   if (found.empty()) return {{"daemon", ""}, {"version", version_of(program)}, {"print", ""}, {"answers", false}};
@@ -83,20 +83,19 @@ std::vector<Problem> judge_starters(const Starter& starter, const std::vector<st
       problems.push_back({hosts[i], std::move(what), std::move(fix)});
     };
     if (found.empty()) {
-      add(fmt::format("it has no {}, which {} starts there", daemon, starter.path),
+      add(fmt::format("{} is missing there, which {} needs", daemon, starter.path),
           fmt::format("install the MPI of this host there ({})", expected));
     } else if (!version.empty() && version != expected) {
       const bool here = std::filesystem::path(found).parent_path() == std::filesystem::path(starter.path).parent_path();
       add(fmt::format("its {} is \"{}\", here it is \"{}\"", here ? starter.path : "mpirun beside " + found, version,
                       expected),
-          here ? "install the same version on every host" : "put the MPI of this host first in the PATH of its logins");
+          here ? "install the same version on every host" : "put this host's MPI first in PATH there");
     } else if (!same_file && own.at("answers").get<bool>() && !answer.at("answers").get<bool>()) {
-      add(fmt::format("its {} is another program: it does not explain itself as {} when it is asked with --help", found,
-                      daemon),
-          fmt::format("install the MPI of this host there ({}), and put it first in the PATH of its logins", expected));
+      add(fmt::format("its {} is another program: its --help does not mention {}", found, daemon),
+          fmt::format("install this host's MPI there ({}), and put it first in PATH there", expected));
     } else if (!same_file && version.empty()) {
-      add(fmt::format("its {} is not the one of this host, and no mpirun beside it tells its version", found),
-          fmt::format("install the MPI of this host there ({}), and put it first in the PATH of its logins", expected));
+      add(fmt::format("its {} differs from this host's, and no mpirun beside it shows its version", found),
+          fmt::format("install this host's MPI there ({}), and put it first in PATH there", expected));
     }
   }
   return problems;

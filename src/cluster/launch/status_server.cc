@@ -23,7 +23,7 @@ LaunchStatusServer::LaunchStatusServer(std::string run_folder, const std::string
                               const std::lock_guard lock(mutex_);
                               caller_ = {who, now};
                             }
-                            kill(getpid(), SIGTERM);  // what it does can then be read in one place
+                            kill(getpid(), SIGTERM);  // handled in one place, with the other signals
                             return false;
                           },
                       .leave = {}}) {

@@ -1,6 +1,6 @@
 #pragma once
-// A launch as `trireme status`, `stop` and `attach` meet it (comm/control/status_server.h): it has the lines of all
-// ranks, and is there when no rank runs. Rank 0 writes its place into RUN/control.json, beside its own.
+// How a launch answers `trireme status`, `stop` and `attach` (comm/status_server.h): it has the lines of all ranks and
+// answers even when no rank runs. Rank 0 writes the address of the launch into RUN/control.json, beside its own.
 
 #include <mutex>
 #include <optional>
@@ -19,24 +19,24 @@ class LaunchStatusServer {
   LaunchStatusServer(std::string run_folder, const std::string& secret, bool this_host_only);
   LaunchStatusServer(const LaunchStatusServer&) = delete;
   LaunchStatusServer& operator=(const LaunchStatusServer&) = delete;
-  /// RUN/control.json goes with it.
+  /// Removes RUN/control.json, too.
   ~LaunchStatusServer();
 
-  /// For kLaunchPlaceVariable (base/launch_variables.h) of every rank.
+  /// The value of kLaunchPlaceVariable (base/launch_variables.h) for every rank.
   std::string place() const;
-  /// What status says from here on: "attempt 2: 3 rank(s): h[1-3] 1 each".
+  /// Sets what status reports from now on: "attempt 2: 3 rank(s): h[1-3] 1 each".
   void is_doing(std::string text);
   std::optional<launch::StopCaller> caller() const;
-  /// Whole lines.
+  /// Adds complete lines.
   void said(std::string_view text);
-  /// The launch ends with `code`; status: the job's own last word, where it has one.
+  /// The launch ends with `code`; status: the job's own last status, if it has one.
   void end(int code, const std::optional<RunStatus>& status);
 
  private:
   std::string status() const;
 
   const std::string run_folder_;
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   std::string doing_ = "starting";
   std::optional<launch::StopCaller> caller_;
   StatusServer status_server_;

@@ -1,11 +1,11 @@
 #pragma once
-// The signals that ask a launch to stop, held while it has something to look after.
+// The signals that ask a launch to stop, blocked while it has a job.
 
 #include <csignal>
 
 namespace trireme::launch {
 
-/// While it lives TERM, INT and USR1 wait to be read here in place of ending the process; HUP and PIPE end nothing.
+/// During its lifetime TERM, INT and USR1 are queued here instead of ending the process; HUP and PIPE are ignored.
 class StopSignals {
  public:
   StopSignals();
@@ -13,10 +13,10 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  int fd() const { return fd_; }                      ///< readable when one waits
-  const sigset_t& before() const { return before_; }  ///< the mask that children should get
-  int next() const;                                   ///< takes one; 0: none
-  int wait(double seconds) const;                     ///< takes one within this time; 0: none came
+  int fd() const { return fd_; }                      ///< readable when a signal is pending
+  const sigset_t& before() const { return before_; }  ///< the signal mask for children
+  int next() const;                                   ///< returns a pending signal; 0: none
+  int wait(double seconds) const;                     ///< waits this long for a signal; 0: none came
 
  private:
   sigset_t set_{}, before_{};

@@ -77,12 +77,12 @@ class Attempt {
     argv.push_back(nullptr);
     std::array<int, 2> out{}, err{};
     const bool made = pipe2(out.data(), O_CLOEXEC) == 0 && pipe2(err.data(), O_CLOEXEC) == 0;
-    require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+    require(made, ErrorKind::io, "cannot create a pipe: {}", std::strerror(errno));
     const pid_t parent = getpid();
     child_ = fork();
     require(child_ >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
     if (child_ == 0) {
-      setpgid(0, 0);  // a Ctrl-C in the terminal reaches us alone: we turn it into a stop request
+      setpgid(0, 0);  // Ctrl-C in the terminal reaches only us: we turn it into a stop request
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
       sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
@@ -112,7 +112,7 @@ class Attempt {
       reap();
       enforce_start();
       enforce_stop();
-    } else if (seconds_since(ended_at_) > 2) {  // something it left behind holds the pipes
+    } else if (seconds_since(ended_at_) > 2) {  // a background process holds the pipes open
       for (Stream& stream : streams_) close_stream(stream);
     }
   }
@@ -143,7 +143,7 @@ class Attempt {
     const std::optional<StopCaller> caller = number == SIGTERM ? job_.caller() : std::nullopt;
     if (caller && caller->now) {
       end_.stop_requested = true;
-      force(caller->who + " wants it to end now");
+      force(caller->who + " requested an immediate end");
     } else if (!end_.stop_requested) {
       end_.stop_requested = true;
       stop_at_ = Clock::now();
@@ -152,7 +152,7 @@ class Attempt {
       const StopRequest request{caller ? who : "launch got " + who, caller.has_value()};
       if (!job_.ask_to_stop(request)) kill(child_, SIGUSR1);
     } else if (stop::leaves_at_once(number, Clock::now() - stop_at_)) {
-      force("a second signal came");
+      force("received a second signal");
     }
   }
 
@@ -166,7 +166,7 @@ class Attempt {
     end_.not_begun = job_.not_begun();
     begun_ = end_.not_begun.empty();
     if (!begun_)
-      force(fmt::format("no rank has begun within {:g} s (--start-timeout, run.start-timeout)", start_seconds_));
+      force(fmt::format("no rank has started within {:g} s (--start-timeout, run.start-timeout)", start_seconds_));
   }
 
   void enforce_stop() {
@@ -185,7 +185,7 @@ class Attempt {
     } else if (!over_at_) {
       over_at_ = Clock::now();
     } else if (seconds_since(*over_at_) > grace) {
-      force("the job is over, but its starter waits, probably for a host that does not answer");
+      force("the job is over, but its starter still waits, probably for a host that does not answer");
     }
   }
 
@@ -236,7 +236,7 @@ std::string describe_absent(const std::vector<Placement>& placement, const std::
     if (!arrived.contains(rank)) names.push_back(fmt::format("rank {} on {}", rank, host_of_rank(placement, rank)));
   }
   const size_t rest = static_cast<size_t>(ranks - came) - names.size();
-  return fmt::format("{} of {} came to MPI_Init; {}{} did not: see what runs there, and what it said", came,
+  return fmt::format("{} of {} reached MPI_Init; {}{} did not: check the process and its log there", came,
                      count_text(ranks, "rank"), fmt::join(names, ", "),
                      rest > 0 ? fmt::format(" and {} more", rest) : "");
 }

@@ -197,14 +197,14 @@ TEST_F(InfinibandTree, IsTheLinkBetweenHostsOnlyWhileItCanBeUsed) {
 
 TEST_F(InfinibandTree, APortWithoutAnAddressIsNot) {
   file("/sys/class/infiniband/mlx5_0/ports/1/lid", "0x0\n");
-  EXPECT_EQ(port().unusable, "the subnet manager gave it no address (LID 0)");
+  EXPECT_EQ(port().unusable, "it got no address from the subnet manager (LID 0)");
   file("/sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet\n");
   EXPECT_EQ(port().unusable, "") << "RoCE has no LID";
 }
 
 TEST_F(InfinibandTree, APortWhoseDeviceCannotBeOpenedIsNot) {
   std::filesystem::remove(root_ + "/dev/infiniband/uverbs0");
-  EXPECT_EQ(port().unusable, "/dev/infiniband/uverbs0 cannot be opened: No such file or directory");
+  EXPECT_EQ(port().unusable, "cannot open /dev/infiniband/uverbs0: No such file or directory");
   std::filesystem::remove_all(root_ + "/sys/class/infiniband_verbs");
   EXPECT_EQ(port().unusable, "it has no verbs device (is ib_uverbs loaded?)");
 }

@@ -112,15 +112,17 @@ TEST_F(Bash, WhatNobodyDefinesIsNotCheckedAndTheRestIsInForce) {
             "n1 | ERROR: nhc: Health check failed: check_hw_eth: no network interface nope0\n");
   ASSERT_EQ(report.not_checked().size(), 4u);
   EXPECT_EQ(report.not_checked()[0]->outcome.text,
-            "line 1: no check \"check_hw_eht\" here or in the site's scripts; nearest is check_hw_eth");
-  EXPECT_THAT(report.not_checked()[1]->outcome.text, StartsWith("line 2: bash cannot read it: syntax error"));
+            "line 1: unknown check \"check_hw_eht\": neither Trireme nor the site's scripts have it; nearest is "
+            "check_hw_eth");
+  EXPECT_THAT(report.not_checked()[1]->outcome.text, StartsWith("line 2: bash cannot parse it: syntax error"));
   EXPECT_EQ(report.not_checked()[2]->check, "check_gone 3");
   EXPECT_THAT(report.not_checked()[3]->outcome.text, StartsWith("line 4: target: "));
   for (const Result* result : report.not_checked()) EXPECT_TRUE(result->outcome.unusable) << result->check;
   const Report again = report_from_json(to_json(report), "test");
   for (const Result* result : again.not_checked()) EXPECT_TRUE(result->outcome.unusable) << result->check;
   report = run("* || check_gone\n* || check_hw_eth lo\n");
-  EXPECT_THAT(one_line_per_node(report), StartsWith("n1 | Healthy (1 of 2 not checked: check_gone (line 1: no check "));
+  EXPECT_THAT(one_line_per_node(report),
+              StartsWith("n1 | Healthy (1 of 2 not checked: check_gone (line 1: unknown check "));
   require_all_checked(report);
   EXPECT_EQ(exit_code(report, false), 1);
 }
@@ -162,7 +164,7 @@ TEST_F(Bash, ALineThatEndsTheShellEndsTheChecks) {
               StartsWith("n1 | Healthy (1 of 3 not checked: check_hw_eth (line 2 ended the checks)"));
   EXPECT_EQ(exit_code(run("* || exit 1\n* || A=lo\n* || check_hw_eth $A\n* || test $A = lo\n", true), true), 1);
   script("site.nhc", "exit 9\n");
-  EXPECT_THAT(line("* || true && true\n* || check_hw_eth lo\n"), HasSubstr("site.nhc ended bash (code 9)"));
+  EXPECT_THAT(line("* || true && true\n* || check_hw_eth lo\n"), HasSubstr("site.nhc made bash exit (code 9)"));
 }
 
 TEST_F(Bash, OnlyFilesOfRootOrTheCallerAreRun) {
@@ -174,9 +176,8 @@ TEST_F(Bash, OnlyFilesOfRootOrTheCallerAreRun) {
   Report report = run("* || check_own\n* || check_open\n", true);
   EXPECT_TRUE(report.healthy());
   ASSERT_EQ(report.not_checked().size(), 2u);
-  EXPECT_THAT(report.not_checked()[0]->outcome.text,
-              HasSubstr("open.nhc: not read: everybody may write to it; chmod o-w"));
-  EXPECT_THAT(report.not_checked()[1]->outcome.text, HasSubstr("no check \"check_open\""));
+  EXPECT_THAT(report.not_checked()[0]->outcome.text, HasSubstr("open.nhc: not read: it is world-writable; chmod o-w"));
+  EXPECT_THAT(report.not_checked()[1]->outcome.text, HasSubstr("unknown check \"check_open\""));
   for (const char* how :
        {"source FILE", ". FILE", "[ -e FILE ] && . FILE", "if true; then source \"FILE\"; fi", "F=FILE; source $F"}) {
     std::string text = how;
@@ -186,8 +187,8 @@ TEST_F(Bash, OnlyFilesOfRootOrTheCallerAreRun) {
     const auto left = report.not_checked();
     EXPECT_TRUE(std::ranges::any_of(left,
                                     [](const Result* result) {
-                                      return result->outcome.text.find(
-                                                 "loose.sh: not read: everybody may write to it") != std::string::npos;
+                                      return result->outcome.text.find("loose.sh: not read: it is world-writable") !=
+                                             std::string::npos;
                                     }))
         << text << one_line_per_node(report);
     EXPECT_FALSE(node.machine.exists("/nhc/touched")) << text;
@@ -198,7 +199,7 @@ TEST_F(Bash, OnlyFilesOfRootOrTheCallerAreRun) {
     EXPECT_EQ(why_not_trusted(in_site("theirs.sh")), "it belongs to user 4711, not to root or the caller; chown it");
   }
   chmod((node.machine.root + "/nhc").c_str(), 0777);
-  EXPECT_THAT(why_not_trusted(in_site("none")), HasSubstr("everybody may write to its folder"));
+  EXPECT_THAT(why_not_trusted(in_site("none")), HasSubstr("is world-writable; chmod o-w"));
 }
 
 TEST_F(Bash, TheSysconfigFileSetsVariablesAndTheCommandLineWins) {
@@ -218,7 +219,7 @@ TEST_F(Bash, TheSysconfigFileSetsVariablesAndTheCommandLineWins) {
   const Settings refused = read_settings("n1", {{"SYSCONFIGDIR", node.machine.root + "/nhc-settings"}});
   EXPECT_FALSE(refused.variables.contains("BASE"));
   ASSERT_EQ(refused.problems.size(), 1u);
-  EXPECT_THAT(make_plan({}, "n1", refused).steps.at(0).problem, HasSubstr("everybody may write to it"));
+  EXPECT_THAT(make_plan({}, "n1", refused).steps.at(0).problem, HasSubstr("it is world-writable"));
 }
 
 TEST_F(Bash, WhatALineLeavesRunningOutlivesTheChecks) {

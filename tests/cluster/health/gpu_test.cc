@@ -156,7 +156,7 @@ TEST_F(Gpu, EveryXidOfTheListIsSeenWhereverItStands) {
   node.answer("dmesg", "[ 100.0] NVRM: Xid (PCI:0000:3b:00): 119, pid=1\n");
   EXPECT_EQ(run("check_gpu_xid"), "") << "119 is forgiven after two hours";
   node.answer("dmesg", "", 1);
-  EXPECT_THAT(run("check_gpu_xid"), HasSubstr("Xid events cannot be seen"));
+  EXPECT_THAT(run("check_gpu_xid"), HasSubstr("cannot read Xid events"));
 }
 
 TEST_F(Gpu, RepairsAreMadeAndLookedAtAgain) {
@@ -166,10 +166,10 @@ TEST_F(Gpu, RepairsAreMadeAndLookedAtAgain) {
   node.on_command = [&](const std::string& line) {
     if (line.ends_with("-pm 1") || line.ends_with("-ac 2619,1980")) node.answer("nvidia-smi -q", kQuery);
   };
-  EXPECT_EQ(run("check_gpu_persistence"), "remark: persistence mode switched on");
+  EXPECT_EQ(run("check_gpu_persistence"), "remark: switched persistence mode on");
   change("Graphics    : 1980 MHz\n        Memory    : 2619 MHz\n    Max",
          "Graphics    : 900 MHz\n        Memory    : 2619 MHz\n    Max");
-  EXPECT_EQ(run("check_app_gpu_clocks"), "remark: application clocks raised to their maximum");
+  EXPECT_EQ(run("check_app_gpu_clocks"), "remark: raised application clocks to their maximum");
   change("Graphics    : 1980 MHz\n        Memory    : 2619 MHz\n    Max",
          "Graphics    : 900 MHz\n        Memory    : 2619 MHz\n    Max");
   node.machine.repair = false;
@@ -179,7 +179,7 @@ TEST_F(Gpu, RepairsAreMadeAndLookedAtAgain) {
 
 TEST_F(Gpu, ThrottlingIsToldAndWidthIsChecked) {
   change("HW Thermal Slowdown    : Not Active", "HW Thermal Slowdown    : Active");
-  EXPECT_THAT(run("check_gpu_clock_throttling"), HasSubstr("clocks are held down by HW Thermal Slowdown"));
+  EXPECT_THAT(run("check_gpu_clock_throttling"), HasSubstr("clocks are throttled by HW Thermal Slowdown"));
   change("Current    : 16x", "Current    : 8x");
   EXPECT_EQ(run("check_gpu_pcie"), "GPU 00000000:00:09.0 (GPU-1): PCIe link of 8 lanes, expected 16");
 }

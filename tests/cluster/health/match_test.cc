@@ -65,10 +65,10 @@ TEST(Match, ExclamationMarkTurnsItRound) {
 
 TEST(Match, NamesWhatItCannotRead) {
   EXPECT_THAT(reason("/n(/"), HasSubstr("match \"/n(/\": "));
-  EXPECT_THAT(reason("{n[1-3]"), HasSubstr("\"{\" is never closed"));
-  EXPECT_THAT(reason("{n[1-3}"), HasSubstr("\"[\" is never closed"));
+  EXPECT_THAT(reason("{n[1-3]"), HasSubstr("\"{\" is not closed"));
+  EXPECT_THAT(reason("{n[1-3}"), HasSubstr("\"[\" is not closed"));
   EXPECT_THAT(reason("{n[3-x]}"), HasSubstr("is not a range such as 00-15"));
-  EXPECT_THAT(reason("(test -e /x)"), HasSubstr("not supported"));
+  EXPECT_THAT(reason("(test -e /x)"), HasSubstr("is unsupported"));
 }
 
 TEST(ShellWords, SplitsQuotesVariablesAndComments) {

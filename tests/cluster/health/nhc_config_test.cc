@@ -157,19 +157,19 @@ TEST(NhcConfig, ALineThatIsWrongIsNamedAndTheOthersStayInForce) {
 
   EXPECT_EQ(reason("* || check_hw_eth lo\n\n* | check_hw_eth lo\n"),
             "line 3: expected TARGET || CHECK, found \"* | check_hw_eth lo\"");
-  EXPECT_EQ(reason("|| check_hw_eth lo\n"), "line 1: nothing before \"||\"");
-  EXPECT_EQ(reason("* || \n"), "line 1: nothing after \"||\"");
+  EXPECT_EQ(reason("|| check_hw_eth lo\n"), "line 1: found nothing before \"||\"");
+  EXPECT_EQ(reason("* || \n"), "line 1: found nothing after \"||\"");
   EXPECT_THAT(reason("{n[1-3} || check_hw_eth lo\n"), HasSubstr("line 1: target: match"));
   EXPECT_THAT(reason("/^sgpu0[1-5][01-02]/ || check_hw_eth lo\n"), HasSubstr("Invalid range end"));
   EXPECT_THAT(reason("* || check_hw_eth lo eth0\n"), HasSubstr("line 1: check_hw_eth: expected DEVICE"));
   EXPECT_THAT(reason("* || check_hw_physmem 1XB 2GB\n"), HasSubstr("expected a size such as 32GB or 1024kB"));
   EXPECT_THAT(reason("* || check_fs_used / 101%\n"), HasSubstr("expected 0% to 100%"));
   EXPECT_THAT(reason("* || check_hw_cpuinfo two\n"), HasSubstr("count: expected a number, found \"two\""));
-  EXPECT_THAT(reason("* || check_fs_mount_rw -t ext4\n"), HasSubstr("no mount point"));
-  EXPECT_THAT(reason("* || check_fs_mount_rw -z / \n"), HasSubstr("option -z is not known here"));
+  EXPECT_THAT(reason("* || check_fs_mount_rw -t ext4\n"), HasSubstr("the mount point is missing"));
+  EXPECT_THAT(reason("* || check_fs_mount_rw -z / \n"), HasSubstr("unknown option -z"));
   EXPECT_THAT(reason("* || check_fs_mount_rw -f\n"), HasSubstr("option -f needs a value"));
-  EXPECT_THAT(reason("* || check_hw_eth \"lo\n"), HasSubstr("line 1: the quote \" is never closed"));
-  EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("no command"));
+  EXPECT_THAT(reason("* || check_hw_eth \"lo\n"), HasSubstr("line 1: the quote \" is not closed"));
+  EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("the command is missing"));
   EXPECT_THAT(reason("* || check_cmd_status -t -1 true\n"), HasSubstr("-t -1: expected seconds, or 0 for no limit"));
   EXPECT_THAT(reason("* || check_gpu_count 8 tpu\n"), HasSubstr("expected rocm or nothing"));
 }

@@ -285,7 +285,7 @@ TEST(SlurmState, WhatWasNotCheckedNeitherDrainsNorResumes) {
   FakeNode node;
   Report report{"n1", {{1, "check_cuda_bw", not_checked("not implemented in trireme")}}, false, 0, ""};
   mark_in_slurm(node.machine, {"n1", false}, report);
-  EXPECT_EQ(report.slurm, "left as it is: nothing was checked");
+  EXPECT_EQ(report.slurm, "not changed: nothing was checked");
   EXPECT_FALSE(report_from_json(to_json(report), "test").slurm_failed);
   EXPECT_TRUE(node.commands.empty());
 }
@@ -309,7 +309,7 @@ TEST(SlurmState, CallsScontrolWithTheReason) {
   EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", false), "resumed");
   node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|bad fan\n");
   EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", false),
-            "left as it is: the node is drain for somebody else's reason: bad fan");
+            "not changed: the node is drain for another reason, which Trireme did not set: bad fan");
   node.answer("sinfo -h -n n1 -o '%t|%E'", "");
   EXPECT_THROW(mark_in_slurm(node.machine, "n1", true, "", false), Error);
 }

@@ -58,7 +58,7 @@ TEST(AgentFrames, AFrameThatIsCutShortIsNone) {
 TEST(AgentFrames, OtherKindsAndSizesAreErrors) {
   FrameReader web, large;
   web.append("GET / HTTP/1.1");
-  EXPECT_ERROR(web.next(), ErrorKind::comm, "agent: no frame begins with byte 71");
+  EXPECT_ERROR(web.next(), ErrorKind::comm, "agent: byte 71 does not begin a frame");
   large.append(std::string("o\x7f\xff\xff\xff", 5));
   EXPECT_ERROR(large.next(), ErrorKind::comm, "agent: a frame of 2147483647 bytes, expected at most 1048576");
 }

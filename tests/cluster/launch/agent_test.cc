@@ -43,7 +43,7 @@ TEST(AgentSecret, IsReadFromAPrivateFile) {
   write_agent_secret(file);
   EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
   EXPECT_EQ(read_agent_secret(file).size(), 64u);
-  EXPECT_ERROR(write_agent_secret(file), ErrorKind::io, "secret: it exists already; use it, or remove it first");
+  EXPECT_ERROR(write_agent_secret(file), ErrorKind::io, "secret: it exists already; use it or remove it first");
   EXPECT_ERROR(write_agent_secret(folder / "none/secret"), ErrorKind::io, "No such file or directory");
   EXPECT_ERROR(read_agent_secret(folder / "missing"), ErrorKind::io, "missing");
 
@@ -53,17 +53,16 @@ TEST(AgentSecret, IsReadFromAPrivateFile) {
   std::filesystem::permissions(file, std::filesystem::perms(0640));
   EXPECT_ERROR(read_agent_secret(file), ErrorKind::config,
                "its mode is 0640, so others may read it; expected 0600: `chmod 600 " + file +
-                   "`, or give the secret in TRIREME_AGENT_SECRET");
+                   "`, or set the secret in TRIREME_AGENT_SECRET");
   write_private(file, "hunter2\n");
   EXPECT_ERROR(read_agent_secret(file), ErrorKind::config,
-               "it has 7 characters, expected at least 32; `trireme agent --new-secret FILE` writes a random one");
+               "it has 7 characters, expected at least 32; `trireme agent --new-secret FILE` creates a random one");
 }
 
 TEST(AgentSecret, IsReadFromTheEnvironmentWithoutAFile) {
   unsetenv(kAgentSecretVariable);
-  EXPECT_ERROR(
-      read_agent_secret(""), ErrorKind::config,
-      "agents: no secret: neither --secret-file nor TRIREME_AGENT_SECRET is given; `trireme agent --new-secret");
+  EXPECT_ERROR(read_agent_secret(""), ErrorKind::config,
+               "agents: the secret is missing: set --secret-file or TRIREME_AGENT_SECRET; `trireme agent --new-secret");
   setenv(kAgentSecretVariable, kSecret.c_str(), 1);
   EXPECT_EQ(read_agent_secret(""), kSecret);
   setenv(kAgentSecretVariable, "short", 1);
@@ -143,7 +142,7 @@ TEST_F(HostAgent, RunsALineAndGivesItsExitCode) {
   const Forked agent(run_agent);
   options.agent_port = agent.port();
   EXPECT_THAT(agent.line(), HasSubstr(" waits for `trireme launch --agents` on port "));
-  EXPECT_THAT(agent.line(), HasSubstr(" of 127.0.0.1; TERM ends it\n"));
+  EXPECT_THAT(agent.line(), HasSubstr(" of 127.0.0.1; stop it with TERM\n"));
   EXPECT_EQ(run("exit 3"), 3);
   EXPECT_EQ(run("no-such-program-anywhere 2>/dev/null"), 127);
   EXPECT_EQ(run("kill -KILL $$"), 137);
@@ -183,10 +182,11 @@ TEST_F(HostAgent, WhatCannotBeIsSaidWithTheFix) {
   EXPECT_ERROR(run("exit 0", "nobody-else@localhost"), ErrorKind::comm,
                ", not as nobody-else; write the host without a user");
   EXPECT_ERROR(run("exit 0", "no-such-host.invalid"), ErrorKind::comm,
-               "its name is not known here; correct the hostfile, or add no-such-host.invalid to DNS or /etc/hosts");
+               "its name cannot be resolved on this host; correct the hostfile, or add no-such-host.invalid to DNS or "
+               "/etc/hosts");
   options.version = "trireme 1.2.4";
   EXPECT_ERROR(run("exit 0"), ErrorKind::comm,
-               "its agent is of trireme 1.2.3, here is trireme 1.2.4; start the agent of the same build there");
+               "its agent is trireme 1.2.3, but this program is trireme 1.2.4; start an agent of the same build there");
   write_private(file, kSecret + "x");
   EXPECT_ERROR(run("exit 0"), ErrorKind::comm,
                "its agent has another secret; give the same secret to every agent and to launch");
@@ -194,15 +194,15 @@ TEST_F(HostAgent, WhatCannotBeIsSaidWithTheFix) {
   const std::string address = addresses_of(stranger, true, "")[0];
   options.agent_port = std::atoi(address.c_str() + address.rfind(':') + 1);
   options.connect_seconds = 1;
-  EXPECT_ERROR(run("exit 0"), ErrorKind::comm, " says nothing; see whether that is `trireme agent`");
+  EXPECT_ERROR(run("exit 0"), ErrorKind::comm, " does not answer; check whether that is `trireme agent`");
 }
 
 TEST_F(HostAgent, AMissingAgentIsWaitedForAsLongAsAsked) {
   { options.agent_port = Forked(run_agent).port(); }  // free again
   options.ports = {{"localhost", options.agent_port}};
-  EXPECT_ERROR(run("exit 0"), ErrorKind::comm,
-               "; start `trireme agent` there, give its port (port= in the hostfile, --agent-port), or let "
-               "--wait-for-agents wait for it");
+  EXPECT_ERROR(
+      run("exit 0"), ErrorKind::comm,
+      "; start `trireme agent` there, give its port (port= in the hostfile, --agent-port), or use --wait-for-agents");
   options.wait_seconds = 1;
   const auto start = Clock::now();
   EXPECT_ERROR(run("exit 0"), ErrorKind::comm,
@@ -222,7 +222,7 @@ TEST_F(HostAgent, ALostAgentEndsTheCallAndWhatItRan) {
       EXPECT_EQ(agent.end(number), number == SIGTERM ? 0 : 128 + SIGKILL);
     });
     EXPECT_ERROR(run("AGENT_TEST_MARK=17320.508 sleep 100"), ErrorKind::comm,
-                 "the connection to its agent broke off; see whether the host is up and its agent runs there");
+                 "the connection to its agent was lost; check that the host is up and its agent runs");
     killer.join();
     const auto start = Clock::now();
     while (!processes_with("AGENT_TEST_MARK=17320.508").empty() && seconds_since(start) < 10) {
@@ -236,7 +236,7 @@ TEST_F(HostAgent, APortThatIsTakenIsAnError) {
   const Forked agent(run_agent);
   EXPECT_ERROR(serve_agent({.secret = kSecret, .address = "127.0.0.1", .port = agent.port(), .version = ""}),
                ErrorKind::comm,
-               " of 127.0.0.1: Address already in use; another agent may run here; --port takes another port");
+               " of 127.0.0.1: Address already in use; another agent may run here; choose another port with --port");
   EXPECT_ERROR(serve_agent({.secret = kSecret, .address = "no address", .port = 0, .version = ""}), ErrorKind::comm,
                "agent: --listen no address: ");
   sigset_t set;  // serve_agent() has blocked them
@@ -273,12 +273,12 @@ TEST(RemoteShell, BothWaysAreOneCommandForMpirun) {
 TEST(RemoteShell, ItsFailuresBecomeReasonsAndFixes) {
   RemoteOptions options;
   options.agents = true;
-  const auto failure = explain_remote_failure(options, "h2", "noise\nerror: host h2: its agent is gone; start it\n");
-  EXPECT_EQ(failure.reason, "its agent is gone");
+  const auto failure = explain_remote_failure(options, "h2", "noise\nerror: host h2: its agent has exited; start it\n");
+  EXPECT_EQ(failure.reason, "its agent has exited");
   EXPECT_EQ(failure.fix, "start it");
   EXPECT_EQ(explain_remote_failure(options, "h2", "Killed\n").reason, "its remote shell says: Killed");
   options.agents = false;
-  EXPECT_EQ(explain_remote_failure(options, "h2", "No route to host").reason, "no route leads to it");
+  EXPECT_EQ(explain_remote_failure(options, "h2", "No route to host").reason, "there is no route to it");
 }
 
 }  // namespace

@@ -30,15 +30,15 @@ TEST(Output, WhatMpirunRefusesOfItsHostfileIsKnown) {
   const std::pair<const char*, const char*> boxes[] = {
       {"While trying to create a regular expression of the node names\nused in this application, the regex parser has "
        "detected the\npresence of an illegal character in the following node name:\n\n  node:  h%1\n",
-       "it does not take the name of a host: h%1"},
+       "it does not accept the name of a host: h%1"},
       {"Open RTE detected a parse error in the hostfile:\n    a\nIt occured on line number 1 on token 1.\n",
        "it cannot read its hostfile"},
       {"Open RTE detected a bad parameter in the hostfile:\n", "it cannot read its hostfile"},
       {"A hostfile was provided that contains multiple definitions\nof the slot count for at least one node:\n\n  "
        "hostfile:  a\n  node:      n1\n",
-       "it takes two hosts for one: n1"},
+       "it mistakes two hosts for one: n1"},
       {"Some of the requested hosts are not included in the current allocation.\n",
-       "its batch system does not hold these hosts"},
+       "its batch system did not allocate these hosts"},
       {"There are not enough slots available in the system to satisfy the 3\n", "its hostfile has too few slots"}};
   for (const auto& [text, meaning] : boxes) {
     OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
@@ -136,8 +136,8 @@ TEST(Output, WhatOtherProcessesTellIsNotPassedOn) {
   const std::vector<Placement> placement = {{"n1", 1}};
   RankLogs no_logs("");
   OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
-  EXPECT_EQ(prefixer.take(line_of({.kind = RankRecord::Kind::error, .text = "error: host n1: no route leads to it"})),
-            "");
+  EXPECT_EQ(
+      prefixer.take(line_of({.kind = RankRecord::Kind::error, .text = "error: host n1: there is no route to it"})), "");
   EXPECT_EQ(prefixer.first_error(), std::nullopt) << "no rank told it";
 }
 
@@ -155,7 +155,7 @@ TEST(RankLogs, RefuseAFolderThatCannotBe) {
   for (const std::string& path :
        {std::string("/proc/x"), std::string("/proc/x/y"), folder / "file", folder / "file/below"}) {
     EXPECT_THAT(reason([&] { RankLogs logs(path); }),
-                testing::AllOf(HasSubstr("--log-dir " + path + ": no folder that can be written: "),
+                testing::AllOf(HasSubstr("--log-dir " + path + ": cannot write to this folder: "),
                                HasSubstr("name another folder")));
   }
   EXPECT_EQ(reason([&] { RankLogs logs(folder / "a/b"); }), "no error");

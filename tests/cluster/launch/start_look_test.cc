@@ -29,12 +29,12 @@ TEST(StartLook, NamesTheHostsThatHaveNotCome) {
              runs = start_answer(true, true, 1);
   for (const StarterKind kind : {StarterKind::open_mpi, StarterKind::hydra}) {
     const std::string mute = said(kind, {head, come, stuck}), absent = said(kind, {head, gone, stuck});
-    EXPECT_THAT(mute, HasSubstr("h3: mpirun's daemon runs there and has not called back"));
+    EXPECT_THAT(mute, HasSubstr("h3: mpirun's daemon runs there but has not connected back"));
     EXPECT_EQ(mute.find("h2"), std::string::npos);
     EXPECT_THAT(absent, HasSubstr("h2: mpirun's daemon does not run there"));
     EXPECT_THAT(said(kind, {head, come, Json()}, {{"h3", "it does not answer", ""}}),
                 HasSubstr("h3: it does not answer"));
-    EXPECT_THAT(said(kind, {head, come, come}), HasSubstr("its daemons have come and no rank runs"));
+    EXPECT_THAT(said(kind, {head, come, come}), HasSubstr("its daemons are connected but no rank runs"));
     EXPECT_EQ(said(kind, {head, runs, stuck}), "{}") << "ranks run";
   }
   EXPECT_THAT(said(StarterKind::srun, {runs, runs, gone}), HasSubstr("h3: Slurm has started no rank there"));
@@ -70,16 +70,16 @@ TEST(StarterProbe, AForeignDaemonIsToldFromAnotherVersion) {
   };
   EXPECT_EQ(said(own), "{}");
   EXPECT_EQ(said(answer("/usr/bin/orted", "mpirun (Open MPI) 4.1.4", "9 bb", true)), "{}") << "another build of it";
-  EXPECT_THAT(said(answer("", "", "", false)), HasSubstr("it has no orted, which /usr/bin/mpirun starts there"));
+  EXPECT_THAT(said(answer("", "", "", false)), HasSubstr("orted is missing there, which /usr/bin/mpirun needs"));
   EXPECT_THAT(said(answer("/usr/bin/orted", "mpirun (Open MPI) 3.1.0", "9 bb", true)),
               HasSubstr("its /usr/bin/mpirun is \\\"mpirun (Open MPI) 3.1.0"));
   EXPECT_THAT(said(answer("/opt/conda/bin/orted", "mpirun (Open MPI) 4.0.1", "9 bb", true)),
               HasSubstr("its mpirun beside /opt/conda/bin/orted is"));
   EXPECT_THAT(
       said(answer("/opt/conda/bin/orted", "", "9 bb", true)),
-      HasSubstr("its /opt/conda/bin/orted is not the one of this host, and no mpirun beside it tells its version"));
+      HasSubstr("its /opt/conda/bin/orted differs from this host's, and no mpirun beside it shows its version"));
   EXPECT_THAT(said(answer("/usr/bin/orted", "mpirun (Open MPI) 4.1.4", "9 bb", false)),
-              HasSubstr("its /usr/bin/orted is another program: it does not explain itself as orted"));
+              HasSubstr("its /usr/bin/orted is another program: its --help does not mention orted"));
 }
 
 }  // namespace

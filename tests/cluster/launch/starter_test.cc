@@ -153,7 +153,7 @@ TEST(Starter, SaysWhatIsMissing) {
   EXPECT_THAT(reason([] { find_starter({.wanted = "pdsh", .program = "", .build_mpi = "openmpi"}); }),
               HasSubstr("expected auto, openmpi, hydra or srun"));
   EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "/no/mpirun", .build_mpi = "openmpi"}); }),
-              HasSubstr("--mpirun /no/mpirun: no such program"));
+              HasSubstr("--mpirun /no/mpirun: found no such program"));
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nonexistent", 1);
   EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .build_mpi = "openmpi"}); }),
@@ -271,12 +271,12 @@ TEST(Agent, WhyNoneAnsweredIsToldApart) {
       why(127, "/opt/trireme: error while loading shared libraries: libx.so.1: cannot open shared object file\n"),
       "/opt/trireme does not start there: /opt/trireme: error while loading shared libraries: libx.so.1: cannot open "
       "shared object file");
-  EXPECT_EQ(why(126, "bash: line 1: /opt/trireme: Permission denied\n"), "/opt/trireme may not be executed there");
+  EXPECT_EQ(why(126, "bash: line 1: /opt/trireme: Permission denied\n"), "/opt/trireme is not executable there");
   EXPECT_EQ(why(126, "bash: /opt/trireme: cannot execute binary file: Exec format error\n"),
             "/opt/trireme does not start there: bash: /opt/trireme: cannot execute binary file: Exec format error");
-  EXPECT_EQ(why(127, "bash: /opt/trireme: No such file or directory\n"), "it has no /opt/trireme");
+  EXPECT_EQ(why(127, "bash: /opt/trireme: No such file or directory\n"), "/opt/trireme does not exist there");
   EXPECT_EQ(why(2, "unknown command node-agent\n"),
-            "its /opt/trireme is no agent of this version: it ended with code 2: unknown command node-agent");
+            "its /opt/trireme is not an agent of this version: it ended with code 2: unknown command node-agent");
 }
 
 TEST(Problems, EqualOnesOfSeveralHostsAreOneLine) {
@@ -293,11 +293,11 @@ TEST(Ssh, MessagesBecomeReasonsAndFixes) {
   const auto what = [](const char* text) { return explain_ssh_failure("n2", text).reason; };
   EXPECT_EQ(what("Host key verification failed.\r\n"), "its host key is unknown");
   EXPECT_EQ(what("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"),
-            "its host key is not the one in known_hosts");
+            "its host key differs from the one in known_hosts");
   EXPECT_EQ(what("root@n2: Permission denied (publickey,password).\n"), "it asks for a password or refuses our key");
   EXPECT_EQ(what("ssh: connect to host n2 port 22: Connection refused\n"), "nothing listens on its ssh port");
   EXPECT_EQ(what("ssh: connect to host n2 port 22: Connection timed out\n"), "it does not answer");
-  EXPECT_EQ(what("ssh: connect to host n2 port 22: No route to host\n"), "no route leads to it");
+  EXPECT_EQ(what("ssh: connect to host n2 port 22: No route to host\n"), "there is no route to it");
   EXPECT_EQ(what("strange\nnews\n"), "ssh says: news");
   EXPECT_EQ(explain_ssh_failure("n2", "Permission denied").fix, "install a key: `ssh-copy-id n2`");
   const auto fault = [](const char* text) { return explain_ssh_failure("n2", text).fault; };
@@ -350,20 +350,21 @@ TEST_F(Judge, EveryProblemIsNamedAtOnce) {
   facts[0].cpu_quota = 1.5;
   facts[1].disk_free = 1000;
   const std::string text = problems();
-  EXPECT_THAT(text, HasSubstr("n3: the trireme binary differs: 10 dd there, 10 aa on 2 other hosts; copy one build"));
+  EXPECT_THAT(text,
+              HasSubstr("n3: the trireme binary differs: 10 dd there, 10 aa on 2 other hosts; copy the same build"));
   EXPECT_THAT(text, HasSubstr("n2: /data/train.bin differs: 5 cc there, 5 bb on 2 other hosts; copy it"));
   EXPECT_THAT(text, HasSubstr("n1: 2 processes for 1.5 processors (its cgroup's quota); lower --ppn"));
-  EXPECT_THAT(text, HasSubstr("n2: 0.00 GiB are free for the run folder"));
+  EXPECT_THAT(text, HasSubstr("n2: only 0.00 GiB are free for the run folder"));
 }
 
 TEST_F(Judge, OneMachineUnderTwoNamesIsToldFromTwoUnderOne) {
   facts[1].host = "n1";
   EXPECT_EQ(problems(),
-            "n2: it calls itself n1, as n1 does, which is another machine; give each a name of its own: `hostnamectl "
+            "n2: its name is n1, as that of n1, which is another machine; give each a different name: `hostnamectl "
             "set-hostname NAME`\n");
   facts[1] = facts[0];
   EXPECT_EQ(problems(),
-            "n2: it is the same machine as n1 (both call themselves n1); list each machine once, with the sum of its "
+            "n2: it is the same machine as n1 (both have the name n1); list each machine once, with the sum of its "
             "slots\n");
 }
 
@@ -375,14 +376,14 @@ TEST_F(Judge, NamesAreLookedUpInEachHostsCache) {
       notes, testing::Contains("n2: gpt2 is not in its cache /root/.cache/huggingface/hub: its first rank fetches it"));
   facts[1].hub_offline = true;
   EXPECT_THAT(problems(),
-              HasSubstr("n2: gpt2 is not in its cache /root/.cache/huggingface/hub, and HF_HUB_OFFLINE is set; "
-                        "`trireme fetch gpt2` where there is a connection, and its folder copied to there"));
-  EXPECT_THAT(problems(), HasSubstr("`trireme fetch glue/mrpc --dataset` where"));
+              HasSubstr("n2: gpt2 is not in its cache /root/.cache/huggingface/hub, and HF_HUB_OFFLINE is set; run "
+                        "`trireme fetch gpt2` on a host with a connection and copy the folder there"));
+  EXPECT_THAT(problems(), HasSubstr("`trireme fetch glue/mrpc --dataset` on a host with a connection"));
 }
 
 TEST_F(Judge, ContainerMemoryIsTheTighterBound) {
   facts[0].memory_limit = int64_t{1} << 20;
-  EXPECT_THAT(problems(), HasSubstr("n1: 0.00 GiB of memory are free"));
+  EXPECT_THAT(problems(), HasSubstr("n1: only 0.00 GiB of memory are free"));
 }
 
 TEST_F(Judge, SharedMemoryLoopbackNamesFeaturesAndInfinibandAreNotes) {
@@ -391,9 +392,9 @@ TEST_F(Judge, SharedMemoryLoopbackNamesFeaturesAndInfinibandAreNotes) {
   facts[2].features = {"avx2"};
   facts[2].infiniband_ports = 1;
   EXPECT_EQ(problems(), "");
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("n1: /dev/shm has 1 MiB free for 2 processes")));
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("n2: its own name is 127.0.1.1")));
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("n3: CPU has avx2; each host uses its own kernels")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n1: /dev/shm has only 1 MiB free for 2 processes")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n2: its own name resolves to 127.0.1.1")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n3: its CPU has avx2; each host uses its own kernels")));
   EXPECT_THAT(notes, testing::Contains(HasSubstr("n1: no active InfiniBand port; the whole job uses TCP")));
 }
 
@@ -420,11 +421,12 @@ TEST(MemoryKills, TellOfTheGroupBeforeTheHost) {
   const MemoryKills before{1, 5, int64_t{3} << 29}, group{2, 6, int64_t{3} << 29}, host{1, 7, 0};
   EXPECT_EQ(describe_memory_kills(before, before), "");
   EXPECT_EQ(describe_memory_kills(before, group),
-            "out of memory: the kernel killed 1 process of a control group that may use 1.50 GiB; lower batch.micro "
+            "out of memory: the kernel killed 1 process of a control group with a limit of 1.50 GiB; lower batch.micro "
             "or the ranks on this host, or raise that limit");
-  EXPECT_EQ(describe_memory_kills(before, host),
-            "out of memory: the kernel killed 2 processes on this host meanwhile; lower batch.micro or the ranks on "
-            "this host");
+  EXPECT_EQ(
+      describe_memory_kills(before, host),
+      "out of memory: the kernel killed 2 processes on this host during the run; lower batch.micro or the ranks on "
+      "this host");
 }
 
 TEST(Facts, SurviveJson) {
@@ -494,8 +496,8 @@ TEST_F(Judge, DiskThatARunNeedsIsHeldAgainstWhatIsFree) {
   for (NodeFacts& fact : facts) fact.disk_free = 100 << 20;
   EXPECT_EQ(problems(), "");
   facts[1].disk_free = 5'000'000;
-  EXPECT_THAT(problems(), HasSubstr("n2: 0.00 GiB are free for the run folder: 5.0 MB, and the run needs 9.7 MB for a "
-                                    "snapshot; make room or set run.dir elsewhere"));
+  EXPECT_THAT(problems(), HasSubstr("n2: only 0.00 GiB are free for the run folder: 5.0 MB, but the run needs 9.7 MB "
+                                    "for a snapshot; free disk space or set another run.dir"));
   request.disk_bytes = 0;
   EXPECT_EQ(problems(), "") << "a command that writes nothing";
 }
