@@ -78,7 +78,7 @@ TEST(AtomicFile, WritesInAnyOrderLeavingZerosBetween) {
   EXPECT_EQ(read_text(folder / "f"), std::string("a\0\0d", 4));
 }
 
-TEST(AtomicFile, NamesTheFolderThatIsNotThere) {
+TEST(AtomicFile, NamesTheMissingFolder) {
   TemporaryFolder folder;
   EXPECT_ERROR(AtomicFile(folder / "absent/f"), ErrorKind::io, "No such file or directory");
 }

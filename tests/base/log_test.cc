@@ -20,7 +20,7 @@ TEST(Log, AJobOfOneRankNeedsNoName) {
   EXPECT_EQ(logged([] { log::warning("the disk is {} % full", 90); }), "warning: the disk is 90 % full\n");
 }
 
-TEST(Log, AListenerHearsWhatTheConsoleShows) {
+TEST(Log, AListenerGetsTheLinesOfTheConsole) {
   std::string heard;
   log::set_listener([&](std::string_view line) { heard += line, heard += '\n'; });
   const std::string shown = logged([] {
@@ -46,7 +46,7 @@ TEST(Log, AThreadWithAnIdentityNamesItsRank) {
             "[rank 2] warning: the disk is full\n[rank 2] going on\n");
 }
 
-TEST(Log, OnlyAThreadOfRankZeroWritesWhatIsSaidOnce) {
+TEST(Log, OnlyAThreadOfRankZeroWritesLinesLoggedOnce) {
   for (const int rank : {0, 1}) {
     const std::string text = logged([&] {
       std::thread([&] {

@@ -21,7 +21,7 @@ TEST(OpenedFile, APipeInPlaceOfAFileIsNamedAtOnce) {
   EXPECT_ERROR(MappedFile(folder / "p"), ErrorKind::io, "/p is a pipe, expected a file");
 }
 
-TEST(OpenedFile, APipeIntoWhichNobodyWritesIsGivenUp) {
+TEST(OpenedFile, APipeWithoutAWriterTimesOut) {
   TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "p").c_str(), 0600), 0);
   EXPECT_ERROR(read_text(folder / "p"), ErrorKind::io, "/p is a pipe without a writer");
@@ -44,7 +44,7 @@ TEST(OpenedFile, APipeThatIsWrittenIsReadToItsEnd) {
   writer.join();
 }
 
-TEST(OpenedFile, DevicesFoldersAndSocketsAreNoFiles) {
+TEST(OpenedFile, DevicesFoldersAndSocketsAreNotFiles) {
   TemporaryFolder folder;
   EXPECT_ERROR(read_text("/dev/zero"), ErrorKind::io, "/dev/zero is a device, expected a file");
   EXPECT_ERROR(MappedFile("/dev/zero"), ErrorKind::io, "/dev/zero is a device, expected a file");

@@ -14,7 +14,7 @@ TEST(Printable, KeepsTextOfAnyScript) {
   EXPECT_EQ(printable(text), text);
 }
 
-TEST(Printable, EscapesBytesThatAreNoUtf8) {
+TEST(Printable, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(printable("\xFF\xFEjunk"), "\\xff\\xfejunk");
   EXPECT_EQ(printable("a\xE6\x97"), "a\\xe6\\x97") << "cut in a character";
   EXPECT_EQ(printable("\xC0\x80 \xED\xA0\x80 \xF4\x90\x80\x80"), "\\xc0\\x80 \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80")

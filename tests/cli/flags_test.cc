@@ -102,7 +102,7 @@ TEST(Config, EveryActionHasHelp) {
   }
 }
 
-TEST(Flags, AnEmptyWordIsNoValueWhereOneIsNeeded) {
+TEST(Flags, AnEmptyWordIsNotAValue) {
   std::string file;
   Flags flags("test", "");
   flags.add("-f,--file", file).not_empty();

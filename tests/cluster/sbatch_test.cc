@@ -205,7 +205,7 @@ class RunScript : public testing::Test {
   std::string said_;
 };
 
-TEST_F(RunScript, AJobThatLostARankIsQueuedAgainUntilThatHappensTooOften) {
+TEST_F(RunScript, AJobThatLostARankIsRequeuedUntilThatHappensTooOften) {
   std::filesystem::create_directories(job_.run_folder);
   job_.max_restarts = 2;
   EXPECT_EQ(run(0, 0), "srun\n0");

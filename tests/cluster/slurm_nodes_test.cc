@@ -153,7 +153,7 @@ TEST_F(SlurmJob, RefusesWhatDoesNotFit) {
   }
 }
 
-TEST_F(SlurmJob, OfAHeterogeneousJobAllComponentsAreSeenAndOneAloneIsTaken) {
+TEST_F(SlurmJob, OfAHeterogeneousJobAllComponentsAreSeenAndOnlyOneIsUsed) {
   variables_ = {{"SLURM_HET_SIZE", "2"},
                 {"SLURM_JOB_NODELIST", "n[1-2]"},
                 {"SLURM_JOB_NODELIST_HET_GROUP_0", "n[1-2]"},

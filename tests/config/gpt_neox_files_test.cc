@@ -54,7 +54,7 @@ LoadedConfig load_published(const std::vector<const char*>& files) {
   return load_config(paths, {});
 }
 
-TEST(GptNeoxFiles, ComeToWhatNeoxResolves) {
+TEST(GptNeoxFiles, ResolveLikeNeox) {
   TRIREME_NEEDS_TEST_DATA("configs/neox");
   for (const Published& set : kPublished) {
     SCOPED_TRACE(set.files[0]);

@@ -131,7 +131,7 @@ TEST_F(GptNeox, AKeyInTwoFilesIsRefusedButReplacedWhereTheLaterOneHasDashes) {
   EXPECT_EQ(load({"--model.layers=7"}).config.model.layers, 7);
 }
 
-TEST_F(GptNeox, TellsAllObjectionsAtOnce) {
+TEST_F(GptNeox, ReportsAllObjectionsTogether) {
   try {
     load_with(R"({"norm": "rmsnorm", "activation": "swiglu", "num_kv_heads": 2, "hiden_dropout": 0.1,
                   "sliding_window_width": 16, "seed": "x", "zero_optimization": {"stage": 4}})");
@@ -230,7 +230,7 @@ TEST_F(GptNeox, PipelineSizesZeroAndOneAreOneStage) {
   EXPECT_EQ(load({"--pipe_parallel_size=4"}).config.mesh.pipeline, 4);
 }
 
-TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
+TEST_F(GptNeox, UnsupportedModelsAreRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"gpt_j_tied: true", "have a norm each"},
       {"pos_emb_: 1", "did you mean \"pos_emb\"?"},
@@ -408,7 +408,7 @@ TEST_F(GptNeox, AFileMayBeJsonAsAYamlIs) {
   EXPECT_EQ(loaded.config.optim.clip, 0) << "it is NeoX's file, not DeepSpeed's";
 }
 
-TEST_F(GptNeox, AWarmUpOfLessThanAnUpdateIsTold) {
+TEST_F(GptNeox, AWarmUpOfLessThanAnUpdateIsReported) {
   EXPECT_THAT(load({"--warmup=0.005"}).notes,
               testing::Contains(HasSubstr("warmup 0.005 of 100 updates is 0.5, less than one: by NeoX's rule the first "
                                           "update has 2 times the peak rate; warmup 0 gives it the peak")));
@@ -475,7 +475,7 @@ TEST_F(GptNeox, FoldersOfNeoxAreNeverWritten) {
   EXPECT_EQ(load_with("extra_save_iters: [0, 1, 2]").config.checkpoint.also, "0,1,2");
 }
 
-TEST_F(GptNeox, NativeFilesAndOtherProgramsFilesAreNotTakenForIt) {
+TEST_F(GptNeox, NativeFilesAndOtherProgramsFilesAreNotMistakenForIt) {
   write_text(folder_ / "native.yaml", "model:\n  layers: 3\n");
   EXPECT_EQ(load_config({folder_ / "native.yaml"}, {}).dialect, "native");
   write_text(folder_ / "group.yaml", "precision: {dtype: bf16}\n");

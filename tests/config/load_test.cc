@@ -138,7 +138,7 @@ TEST(Presets, Load) {
   EXPECT_GE(count, 3);
 }
 
-TEST(SplitWords, TellsFilesFromFlagsAndTheirValues) {
+TEST(SplitWords, DistinguishesFilesFromFlagsAndTheirValues) {
   const ConfigWords words =
       split_words({"a.yaml", "--run.steps", "5", "b.yaml", "--data.verify", "c.yaml", "--log.jsonl", "false",
                    "--dialect", "nanogpt", "--optim.clip=3", "d.yaml", "x.y=3", "--bias", "False"});

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-TEST(ResolvePlain, TellsTypesApart) {
+TEST(ResolvePlain, DistinguishesTypes) {
   EXPECT_EQ(resolve_plain("True"), Value(true));
   EXPECT_EQ(resolve_plain("false"), Value(false));
   EXPECT_EQ(resolve_plain("-12"), Value(int64_t{-12}));

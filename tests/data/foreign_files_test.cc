@@ -267,7 +267,7 @@ TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
 }
 
 /// Valid files of nanoGPT, including unusual ones.
-TEST_F(ForeignFiles, LegalIdsAreLeftAlone) {
+TEST_F(ForeignFiles, ValidIdsAreUnchanged) {
   const auto ramp = [](size_t count, uint32_t below) {
     std::vector<uint32_t> ids(count);
     std::iota(ids.begin(), ids.end(), 0u);
@@ -335,7 +335,7 @@ TEST_F(ForeignFiles, LegalIdsAreLeftAlone) {
   }
 }
 
-TEST_F(ForeignFiles, RandomLegalFilesOfEverySizeAreLeftAlone) {
+TEST_F(ForeignFiles, RandomValidFilesOfEverySizeAreUnchanged) {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const uint32_t vocabulary = std::vector<uint32_t>{2, 12, 65, 100, 256, 512, 5000, 32000, 50257, 65536}[seed % 10];
     const auto ids = text_ids(1 + seed * 7 % 500, vocabulary, seed);

@@ -84,7 +84,7 @@ TEST_F(MaskedSourceTest, PutsTheTextBetweenTheTokenizersEnds) {
   }
 }
 
-TEST_F(MaskedSourceTest, HidesTheShareThatIsAskedForEverywhereAlike) {
+TEST_F(MaskedSourceTest, MasksTheRequestedShareUniformly) {
   constexpr int kSamples = 600;
   const MaskedSource masked = source(0.15, false, 7, 0);
   std::map<int32_t, int> drawn;

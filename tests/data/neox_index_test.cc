@@ -137,7 +137,7 @@ TEST(PartBorders, AreMegatrons) {
   EXPECT_EQ(part_borders("949,50,1", 8009762), (PartBorders{0, 7601264, 8001752, 8009762}));
 }
 
-TEST(PartBorders, RefusesWhatIsNoSplit) {
+TEST(PartBorders, RefusesInvalidSplits) {
   EXPECT_ERROR(part_borders("969,x,1", 9), ErrorKind::usage,
                "\"x\" is not a number >= 0; write shares like \"969, 30, 1\"");
   EXPECT_ERROR(part_borders("1,-1", 9), ErrorKind::usage, "\"-1\" is not a number >= 0");

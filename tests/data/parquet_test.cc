@@ -91,7 +91,7 @@ TEST(Parquet, OfOtherFormsIsRefusedByTheirNames) {
                "column \"both\" has lists or structures, expected strings");
 }
 
-TEST(Parquet, ThatIsDamagedNeverCrashesAndHurtsNobody) {
+TEST(Parquet, DamageNeverCrashesTheProgramOrOtherRuns) {
   const TemporaryFolder folder;
   const std::string path = folder / "damaged.parquet";
   size_t refused = 0, total = 0;

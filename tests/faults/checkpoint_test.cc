@@ -149,7 +149,7 @@ TEST_F(DamagedCheckpoint, AStaleLatestHidesNoNewerStep) {
                                     HasSubstr("RESUMING from " + newest_)));
 }
 
-TEST_F(DamagedCheckpoint, ACopyOfAnotherStepIsNoSnapshot) {
+TEST_F(DamagedCheckpoint, ACopyOfAnotherStepIsNotASnapshot) {
   fs::copy(newest_, path("run") + "/step-00000030", fs::copy_options::recursive);
   const Outcome verified = command("verify", path("run"));
   EXPECT_EQ(verified.code, 1);

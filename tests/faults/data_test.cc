@@ -73,7 +73,7 @@ TEST_F(Data, AnIdThatTheSampleOfBlocksMissesIsNamedWithItsFileWhenASampleHoldsIt
                             "30\\): .*--data.verify"));
 }
 
-TEST_F(Data, AFileThatIsReplacedOrWrittenToIsToldOnce) {
+TEST_F(Data, AReplacedOrModifiedFileGivesOneWarning) {
   Program program(trireme_command(train("run", {"--run.steps", "1000000", "--log.every", "100"})));
   ASSERT_TRUE(wait_for_text(program, "step     100/"));
   append("train.bin", "xx");

@@ -24,7 +24,7 @@ class Disk : public FaultFixture {
   }
 };
 
-TEST_F(Disk, ASnapshotThatDoesNotFitIsDroppedAndTrainingGoesOn) {
+TEST_F(Disk, ASnapshotThatDoesNotFitIsDroppedAndTrainingContinues) {
   const Outcome outcome = run_with(fault("write", ".saving-00000012", ENOSPC));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("warning: the snapshot of step 12 is lost, training continues"));
@@ -43,7 +43,7 @@ TEST_F(Disk, OrTrainingStopsWithTheOldSnapshotKept) {
   EXPECT_THAT(read_status(path("run")).message, HasSubstr("Disk quota exceeded"));
 }
 
-TEST_F(Disk, ASaveThatFailsInTheBackgroundIsToldAtTheNextStepNotAtTheEnd) {
+TEST_F(Disk, ASaveThatFailsInTheBackgroundIsReportedAtTheNextStepNotAtTheEnd) {
   const Outcome outcome = run_with(fault("fsync", ".saving-00000006", EIO),
                                    {"--checkpoint.on-error", "stop", "--run.steps", "1000000", "--log.every", "1000"});
   EXPECT_EQ(outcome.code, 1) << outcome.output;
@@ -64,7 +64,7 @@ TEST_F(Disk, ASaveThatTakesLongKeepsNoStepWaiting) {
   EXPECT_THAT(list_steps(path("run")), ElementsAre(100, 150));
 }
 
-TEST_F(Disk, ThatTakesNothingIsToldAndThenEndsTheRun) {
+TEST_F(Disk, ThatAcceptsNoDataGivesAWarningAndThenEndsTheRun) {
   write_text(path("hold"), "");
   const Outcome outcome =
       run_with(fault("fsync", ".saving-00000012", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}),
@@ -88,7 +88,7 @@ TEST_F(Disk, TheLastSnapshotMustSucceedWhateverThePolicy) {
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12));
 }
 
-TEST_F(Disk, AFlushThatFailsIsNoSnapshot) {
+TEST_F(Disk, AFailedFlushMakesNoSnapshot) {
   const Outcome outcome = run_with(fault("fsync", ".saving-00000012", EIO));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("Input/output error"));
@@ -193,7 +193,7 @@ TEST_F(SmallDisk, ThatHoldsTheCheckpointAndLittleMoreIsEnough) {
   EXPECT_THAT(outcome.output, HasSubstr("\nstep-00000020\n"));
 }
 
-TEST_F(SmallDisk, OnSeveralRanksTheWholeAndTheRanksPartAreTold) {
+TEST_F(SmallDisk, OnSeveralRanksTheTotalAndTheRanksPartAreReported) {
   if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   std::string words;
   for (const std::string& word : mpirun_command(2, train("run", {"--checkpoint.every", "2", "--checkpoint.keep", "0"})))
@@ -211,7 +211,7 @@ TEST_F(SmallDisk, WithoutInodesIsRefusedBeforeTheFirstStep) {
   EXPECT_THAT(outcome.output, ::testing::ContainsRegex("needs [0-9]+ files, the file system has [0-9]+ inodes free"));
 }
 
-TEST_F(SmallDisk, SharedMemoryThatIsTooSmallStopsNothingAndIsTold) {
+TEST_F(SmallDisk, TooLittleSharedMemoryStopsNothingAndGivesAWarning) {
   if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   std::string words;
   for (const std::string& word : mpirun_command(2, train("run"))) words += "'" + word + "' ";
@@ -232,7 +232,7 @@ TEST_F(Disk, TensorBoardFilesThatCannotBeMadeGiveOneWarning) {
   EXPECT_EQ(progress("run").step, 18);
 }
 
-TEST_F(Disk, ALogThatHasGrownLargeGoesOnInANewFile) {
+TEST_F(Disk, ALargeLogContinuesInANewFile) {
   std::filesystem::create_directory(path("run"));
   write_text(path("run") + "/metrics.jsonl", "");
   std::filesystem::resize_file(path("run") + "/metrics.jsonl", 64u << 20);

@@ -147,7 +147,7 @@ TEST_F(HostileFiles, SizesThatNothingCouldHoldAreNamedBeforeAnythingIsMade) {
               HasSubstr("config.json: model: layers is 10000000, expected 1 to 1000"));
 }
 
-TEST_F(HostileFiles, BytesThatAreNoTextDoNotHideTheError) {
+TEST_F(HostileFiles, BinaryOutputDoesNotHideTheError) {
   write("train.bin.json", "\xFF\xFEjunk");
   EXPECT_THAT(refusal(1, train("run")), HasSubstr("train.bin.json: not valid JSON at line 1, column 1"));
   EXPECT_EQ(read_status(path("run")).state, RunState::failed);

@@ -84,7 +84,7 @@ TEST_F(WrongInput, OptionsThatDoNotFitEachOtherAreRefusedWithThoseThatWould) {
   EXPECT_TRUE(!fs::exists(path("run")) || list_steps(path("run")).empty());
 }
 
-TEST_F(WrongInput, LinesThatAreNoDocumentsAreCountedOrRefused) {
+TEST_F(WrongInput, LinesThatAreNotDocumentsAreCountedOrRefused) {
   const std::string tokenizer = make_tokenizer();
   const std::string lines = write("lines.jsonl",
                                   "{\"text\": \"1\"}\n"

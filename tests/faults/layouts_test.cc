@@ -86,7 +86,7 @@ TEST_P(FaultsOnLayouts, ARankThatStandsStillIsNamedWithItsPlace) {
   expect_to_go_on("run");
 }
 
-TEST_P(FaultsOnLayouts, NumbersThatAreNoneInTheMiddleOfTheModelSkipTheStepEverywhere) {
+TEST_P(FaultsOnLayouts, NonFiniteNumbersInTheMiddleOfTheModelSkipTheStepOnAllRanks) {
   ASSERT_EQ(run(trireme_command(train("run", with({"--run.steps", "3", "--optim.decay-steps", "20"}, {})))).code, 0);
   poison("run", "block.1.mlp.in.weight", 3e38f);
   const Outcome outcome = run(command("run", {"--run.max-skips", "3"}));

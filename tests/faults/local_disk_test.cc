@@ -53,7 +53,7 @@ class LocalDisk : public FaultFixture {
   }
 };
 
-TEST_F(LocalDisk, TakesSnapshotsFirstAndIsEmptyWhenTheRunFolderHasThem) {
+TEST_F(LocalDisk, GetsSnapshotsFirstAndIsEmptyWhenTheRunFolderHasThem) {
   const Outcome outcome = run(trireme_command(train("run", flags())));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   for (const char* step : {"6", "12", "18"})
@@ -82,7 +82,7 @@ TEST_F(LocalDisk, NoStepWaitsForTheRunFolder) {
   EXPECT_THAT(list_steps(path("run")), ElementsAre(100, 200, 300, 350));
 }
 
-TEST_F(LocalDisk, AKilledRunGoesOnFromItAndTheFilesOfBothSidesAreTold) {
+TEST_F(LocalDisk, AKilledRunResumesFromItAndTheFilesOfBothSidesAreListed) {
   kill_after(40);
   const int64_t step = newest_local();
   const std::string name = step_name(step);
@@ -217,7 +217,7 @@ TEST_F(LocalDisk, ANewRunInTheFolderIsRefusedUnlessItMayOverwrite) {
   EXPECT_THAT(on_disk(), IsEmpty());
 }
 
-TEST_F(LocalDisk, ARunFolderThatHangsAtTheEndIsToldAndLeftAndTheResultIsKept) {
+TEST_F(LocalDisk, ARunFolderThatHangsAtTheEndGivesAnErrorAndTheResultIsKept) {
   for (const int ranks : {1, 2}) {
     if (ranks > 1 && !has_mpi()) continue;
     write_text(path("hold"), "");
@@ -245,7 +245,7 @@ TEST_F(LocalDisk, ARunFolderThatHangsAtTheEndIsToldAndLeftAndTheResultIsKept) {
   }
 }
 
-TEST_F(LocalDisk, AStopAtOnceCopiesNothingAndSaysWhereTheNewestIs) {
+TEST_F(LocalDisk, AnImmediateStopCopiesNothingAndSaysWhereTheNewestIs) {
   Program program(trireme_command(train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20"}))));
   ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= 40; })) << program.output();
   const Outcome stopped = run(trireme_command({"stop", "--now", path("run")}));
@@ -289,7 +289,7 @@ TEST_F(LocalDisk, PruneDeletesThereWhatTheRunFolderHasAndNothingNewer) {
   EXPECT_THAT(next.output, HasSubstr(fmt::format(": {} steps and ", steps.back().step)));
 }
 
-TEST_F(LocalDisk, WhoReadsTheModelTakesTheNewestFromThereOrIsToldWhereItIs) {
+TEST_F(LocalDisk, ReadersOfTheModelUseTheNewestFromThereOrSayWhereItIs) {
   kill_after(20);
   const int64_t step = newest_local();
   const std::string newest = fmt::format("the newest snapshot of {}, of step {}, is on ", path("run"), step);
@@ -327,7 +327,7 @@ TEST_F(LocalDisk, WhoReadsTheModelTakesTheNewestFromThereOrIsToldWhereItIs) {
                 path("disk")));
 }
 
-TEST_F(LocalDisk, AndOfASnapshotThatIsNotWholeHereTheRunFoldersOlderOneIsRead) {
+TEST_F(LocalDisk, ReadersUseTheRunFoldersOlderSnapshotIfTheNewestIsIncompleteHere) {
   ASSERT_EQ(run(trireme_command(train("run", flags({"--optim.decay-steps", "1000"})))).code, 0);
   Program program(trireme_command(
       train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20", "--optim.decay-steps", "1000"}))));
@@ -363,7 +363,7 @@ TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_THAT(none.output, AllOf(HasSubstr("for checkpoint.local: Not a directory"), Not(HasSubstr("step  1/"))));
 }
 
-TEST_F(LocalDisk, KillsOfRanksAtAnyInstantLoseNoSnapshotThatWasTold) {
+TEST_F(LocalDisk, KillsOfRanksAtAnyInstantLoseNoReportedSnapshot) {
   if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   const char* asked = std::getenv("TRIREME_LOCAL_RUN_KILLS");
   const int kills = asked ? std::atoi(asked) : 4;

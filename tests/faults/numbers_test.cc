@@ -21,7 +21,7 @@ class Numbers : public FaultFixture {
   }
 };
 
-TEST_F(Numbers, StepsThatAreNotFiniteAreSkippedAndAfterSoManyTheSamplesAreWrittenOut) {
+TEST_F(Numbers, NonFiniteStepsAreSkippedAndAfterTheLimitTheSamplesAreWritten) {
   run(trireme_command(train("run", {"--run.steps", "3", "--optim.decay-steps", "20"})));
   poison("run", "embedding.token.weight", 3e38f);
   std::vector<std::vector<std::string>> commands = {trireme_command(train("run", {"--run.max-skips", "3"}))};
@@ -77,7 +77,7 @@ TEST_F(Numbers, ARunThatEndsOrStopsInAStreakSavesNothingOfIt) {
   EXPECT_THAT(list_steps(path("run")), ::testing::ElementsAre(10));
 }
 
-TEST_F(Numbers, WeightsThatAreNoneAreRefusedByEveryCommandThatWouldUseThem) {
+TEST_F(Numbers, NonFiniteWeightsAreRefusedByEveryCommandThatUsesThem) {
   write_text(path("letters.txt"), std::string(200, 'a') + "bcdefghijklmnopqrstuvwxyz.,;:!");
   ASSERT_EQ(run(trireme_command({"prepare", "--input", path("letters.txt"), "--tokenizer", "char", "--output",
                                  path("tokenizer"), "--val-fraction", "0"}))
@@ -173,7 +173,7 @@ class Spike : public FaultFixture {
   }
 };
 
-TEST_F(Spike, IsToldWithItsSamples) {
+TEST_F(Spike, IsReportedWithItsSamples) {
   const Outcome outcome = run(training("run", {}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, ContainsRegex("warning: step [0-9]+: loss [0-9.]+ is a spike above [0-9.]+; samples "));

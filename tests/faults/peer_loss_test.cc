@@ -44,7 +44,7 @@ class PeerLoss : public FaultFixture {
   }
 };
 
-TEST_F(PeerLoss, AKilledRankIsNamedAtOnceAndTheJobGoesOnFromItsLastSnapshot) {
+TEST_F(PeerLoss, AKilledRankIsNamedImmediatelyAndTheJobResumesFromItsLastSnapshot) {
   for (const int rank : {1, 0}) {
     const std::string name = "killed-" + std::to_string(rank);
     const auto program = start(name, "90");

@@ -26,7 +26,7 @@ class WrongSetup : public FaultFixture {
   }
 };
 
-TEST_F(WrongSetup, AWrongOptionOfAllRanksIsToldOnce) {
+TEST_F(WrongSetup, AWrongOptionOfAllRanksIsReportedOnce) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--model.widht", "3"}, "did you mean \"model.width\"?"},
       {{"--batch.global", "7"}, "cannot be shared evenly by 3 data-parallel ranks"},
@@ -42,7 +42,7 @@ TEST_F(WrongSetup, AWrongOptionOfAllRanksIsToldOnce) {
   }
 }
 
-TEST_F(WrongSetup, WhatIsWrongOnOneRankIsToldWithRankAndHost) {
+TEST_F(WrongSetup, AnErrorOnOneRankNamesRankAndHost) {
   // Rank 2 lacks the configuration's file, as on a host where it was not copied.
   auto words = train("run");
   words[1] = "$(test $RANK = 2 && echo " + path("absent.yaml") + " || echo " + path("config.yaml") + ")";

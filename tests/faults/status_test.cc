@@ -24,7 +24,7 @@ class Status : public FaultFixture {
   }
 };
 
-TEST_F(Status, AKilledProcessIsToldByTheOneBesideIt) {
+TEST_F(Status, AKilledProcessIsReportedByItsGuard) {
   Program program(trireme_command(endless("run")));
   ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
   kill(program.pid(), SIGKILL);
@@ -43,7 +43,7 @@ TEST_F(Status, AKilledProcessIsToldByTheOneBesideIt) {
   EXPECT_EQ(read_status(path("run")).state, RunState::done);
 }
 
-TEST_F(Status, APressOfCtrlCTwiceAtMpirunIsNoRunningJob) {
+TEST_F(Status, ASecondCtrlCAtMpirunLeavesNoRunningStatus) {
   if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   Program program(mpirun_command(2, endless("run")));
   ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
@@ -66,7 +66,7 @@ TEST_F(Status, AKilledMpirunLeavesNoRunningJob) {
   EXPECT_THAT(settled("run").state, AnyOf(RunState::killed, RunState::stopped, RunState::peer_lost, RunState::failed));
 }
 
-TEST_F(Status, ADiskThatIsFullToTheEndTakesTheLastWord) {
+TEST_F(Status, AFullDiskStillRecordsTheEndOfTheRun) {
   // The first write of status.json records that the run is running.
   const Outcome outcome =
       run(trireme_command(train("run")), fault("write", "status.json.tmp", ENOSPC, {"FAULT_FIRST=2"}));

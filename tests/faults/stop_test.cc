@@ -124,7 +124,7 @@ TEST_F(FaultFixture, TwoSignalsInOneInstantStopAnExportAsOneDoes) {
     EXPECT_FALSE(item.path().filename().string().starts_with("out")) << item.path();
 }
 
-TEST_F(FaultFixture, ALaterSignalLeavesAtOnceWithoutAHalfPublishedSnapshot) {
+TEST_F(FaultFixture, ASecondSignalExitsImmediatelyWithoutAHalfPublishedSnapshot) {
   run(trireme_command(train("run", {"--run.steps", "3", "--optim.decay-steps", "20"})));
   write_text(path("hold"), "");
   Program program(trireme_command(train("run", {"--run.steps", "1000000"})),
@@ -146,7 +146,7 @@ TEST_F(FaultFixture, ALaterSignalLeavesAtOnceWithoutAHalfPublishedSnapshot) {
   EXPECT_THAT(leftovers("run"), ::testing::IsEmpty());
 }
 
-TEST_F(FaultFixture, ASecondJobOnTheFolderIsRefusedAndTheFirstGoesOn) {
+TEST_F(FaultFixture, ASecondJobOnTheFolderIsRefusedAndTheFirstContinues) {
   Program first(trireme_command(train("run", {"--run.steps", "1000000"})));
   ASSERT_TRUE(wait_for_text(first, "step       2/"));
   const Outcome second = run(trireme_command(train("run", {"--run.steps", "5"})));

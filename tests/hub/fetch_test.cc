@@ -66,7 +66,7 @@ TEST_F(Fetching, TakesThePartsThatAnIndexNames) {
   EXPECT_FALSE(find_snapshot(settings_, big, "main", ModelSelection()));  // a part is missing
 }
 
-TEST_F(Fetching, GoesOnWhereTheConnectionBroke) {
+TEST_F(Fetching, ContinuesAfterALostConnection) {
   std::atomic<int> breaks = 0;
   hub_.trick_elsewhere([&](const WebRequest& request) -> std::optional<WebReply> {
     if (breaks >= 7) return std::nullopt;  // more often than the number of attempts: each one makes progress
@@ -91,7 +91,7 @@ TEST_F(Fetching, GoesOnWhereTheConnectionBroke) {
   }
 }
 
-TEST_F(Fetching, GoesOnWithWhatAnEarlierProcessLeft) {
+TEST_F(Fetching, ContinuesTheFileOfAnEarlierProcess) {
   fs::create_directories(settings_.cache + "/models--gpt2/blobs");
   write_text(blob(weights_, true) + ".incomplete", weights_.substr(0, 100'000));
   EXPECT_EQ(read_text(fetch_gpt2().folder + "/model.safetensors"), weights_);
@@ -99,7 +99,7 @@ TEST_F(Fetching, GoesOnWithWhatAnEarlierProcessLeft) {
   EXPECT_FALSE(fs::exists(blob(weights_, true) + ".incomplete"));
 }
 
-TEST_F(Fetching, BeginsAnewWhereWhatWasLeftIsWrong) {
+TEST_F(Fetching, StartsAgainIfTheLeftoverIsWrong) {
   fs::create_directories(settings_.cache + "/models--gpt2/blobs");
   for (const std::string& left :
        {std::string(100'000, 'x'), std::string(weights_.size(), 'x'), std::string(400'000, 'x')}) {
@@ -110,7 +110,7 @@ TEST_F(Fetching, BeginsAnewWhereWhatWasLeftIsWrong) {
   }
 }
 
-TEST_F(Fetching, TakesAllFromAServerWithoutRanges) {
+TEST_F(Fetching, FetchesWholeFilesFromAServerWithoutRanges) {
   fs::create_directories(settings_.cache + "/models--gpt2/blobs");
   write_text(blob(weights_, true) + ".incomplete", weights_.substr(0, 100'000));
   hub_.trick_elsewhere([&](const WebRequest&) { return WebReply{200, {}, weights_}; });
@@ -206,7 +206,7 @@ TEST_F(Fetching, FollowsARenamedModelOnTheSameHost) {
   EXPECT_EQ(read_text(snapshot.folder + "/config.json"), kConfig);
 }
 
-TEST_F(Fetching, GoesNowhereUnencrypted) {
+TEST_F(Fetching, NeverConnectsUnencrypted) {
   hub_.trick([](const WebRequest&) { return WebReply{302, {{"Location", "http://cdn.example/x"}}, ""}; });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::data,
                "redirects to http://cdn.example/x, which is neither https nor on this host");
@@ -242,7 +242,7 @@ TEST_F(Fetching, SaysWhichRevisionOrFileIsMissing) {
                "has README.md");
 }
 
-TEST_F(Fetching, RecognisesPagesThatAreNoHub) {
+TEST_F(Fetching, RecognisesPagesThatAreNotOfAHub) {
   hub_.trick([](const WebRequest&) {
     return WebReply{200, {{"Content-Type", "text/html"}}, "<html>Please log in</html>"};
   });
@@ -278,7 +278,7 @@ TEST_F(Fetching, TrustsNoUnknownCertificate) {
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::io, "is not trusted: SSL certificate problem");
 }
 
-TEST_F(Fetching, SaysThatNobodyAnswers) {
+TEST_F(Fetching, ReportsAServerThatDoesNotAnswer) {
   {
     const HttpsServer gone([](const WebRequest&) { return WebReply{}; });
     settings_.endpoint = gone.url();

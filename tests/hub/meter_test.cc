@@ -9,7 +9,7 @@
 namespace trireme::hub {
 namespace {
 
-TEST(Meter, SaysHowFarHowFastAndHowLongYet) {
+TEST(Meter, ShowsProgressSpeedAndRemainingTime) {
   Meter meter("gpt2", 4'000'000);
   meter.set_file("model.safetensors");
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

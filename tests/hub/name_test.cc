@@ -9,7 +9,7 @@
 namespace trireme::hub {
 namespace {
 
-TEST(HubName, IsToldFromPathsOfOnesOwn) {
+TEST(HubName, IsDistinguishedFromLocalPaths) {
   for (const char* name : {"gpt2", "facebook/opt-125m", "models/gpt2", "EleutherAI/gpt-neox-20b"})
     EXPECT_TRUE(looks_like_name(name)) << name;
   for (const char* path :

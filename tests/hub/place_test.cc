@@ -58,7 +58,7 @@ TEST_F(Places, OfAModelAreTheFolderThenTheCacheThenTheHub) {
   EXPECT_EQ(requests(), asked);
 }
 
-TEST_F(Places, OfOnesOwnAreNoNames) {
+TEST_F(Places, LocalPathsAreNotHubNames) {
   for (const char* path : {"./gpt3", "/absent/gpt2", "../gpt2", "runs/a/b", "model.pt"}) {
     const Place place = place_of_model(path);
     EXPECT_EQ(place.path, path);
@@ -67,7 +67,7 @@ TEST_F(Places, OfOnesOwnAreNoNames) {
   EXPECT_EQ(requests(), 0u);
 }
 
-TEST_F(Places, OfUnknownNamesTellTheNearestAndHowToBringFilesByHand) {
+TEST_F(Places, OfUnknownNamesSuggestTheNearestAndHowToCopyFilesByHand) {
   place_of_model("gpt2");
   const Place unknown = place_of_model("gpt3");
   EXPECT_EQ(
@@ -85,7 +85,7 @@ TEST_F(Places, OfUnknownNamesTellTheNearestAndHowToBringFilesByHand) {
   EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
 }
 
-TEST_F(Places, OfWhatMayBeAMistypedPathAreAskedForOnce) {
+TEST_F(Places, OfAPossiblyMistypedPathAreRequestedOnce) {
   setenv("HF_ENDPOINT", "https://127.0.0.1:1", 1);  // nobody listens
   for (const auto& place : {place_of_model("nosuch"), place_of_tokenizer("nosuch/x")}) {
     EXPECT_THAT(place.why_not, testing::StartsWith("; cannot fetch https://127.0.0.1:1/api/models/nosuch"));

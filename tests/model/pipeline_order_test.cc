@@ -111,7 +111,7 @@ class Simulation {
   std::map<std::pair<int64_t, PipelinePass>, std::optional<Key>> last_sent_;
 };
 
-TEST(PipelineOrder, KeepsBatchesForAsManyForwardsAsBeginMeanwhile) {
+TEST(PipelineOrder, KeepsBatchesForAllForwardsInFlight) {
   EXPECT_EQ(forwards_kept(pipeline_order(0, 1, 1, 3)), 1);
   for (int64_t stage = 0; stage < 4; ++stage) {
     const auto order = pipeline_order(stage, 4, 1, 8);
@@ -143,7 +143,7 @@ TEST(PipelineOrder, FillsThePipelineThenTakesTurns) {
   EXPECT_EQ(pipeline_order(0, 3, 1, 4), expected);
 }
 
-TEST(PipelineOrder, ChunksTakeTurnsAfterAsManyMicroBatchesAsThereAreStages) {
+TEST(PipelineOrder, ChunksAlternateAfterOneMicroBatchPerStage) {
   const auto order = pipeline_order(1, 2, 2, 4);  // of figure 4 of the source: the second of two devices
   std::vector<std::pair<int64_t, int64_t>> forward, backward;
   for (const PipelineAction& action : order)
@@ -171,7 +171,7 @@ TEST(PipelineOrder, RunsEveryMicroBatchOfEveryChunkOnceForwardThenBackward) {
   });
 }
 
-TEST(PipelineOrder, KeepsAsManyMicroBatchesAsFillThePipelineAndNoMore) {
+TEST(PipelineOrder, KeepsOnlyTheMicroBatchesThatFillThePipeline) {
   for_each_pipeline([](int64_t stages, int64_t chunks, int64_t micro_batches) {
     for (int64_t stage = 0; stage < stages; ++stage) {
       const auto order = pipeline_order(stage, stages, chunks, micro_batches);

@@ -137,7 +137,7 @@ std::map<std::string, std::string> values_of(LoadedConfig loaded) {
   return out;
 }
 
-TEST(PublishedRuns, NeoxEqualsNeoxsFilesButForWhatTheirHeadSays) {
+TEST(PublishedRuns, NeoxEqualsNeoxsFilesExceptTheirHeader) {
   TRIREME_NEEDS_TEST_DATA("configs/neox");
   const auto theirs = [](const std::vector<std::string>& names) {
     std::vector<std::string> files;

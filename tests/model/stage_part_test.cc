@@ -347,7 +347,7 @@ TEST(Stage, PlansTheSlotsOfEachOfItsChunks) {
   EXPECT_EQ(bytes({3, 2}) - bytes({1, 1}), 3 * block);
 }
 
-TEST(StagePart, RefusesPartsThatAreNoSliceOfTheModel) {
+TEST(StagePart, RefusesPartsThatAreNotSlicesOfTheModel) {
   const Spec spec = small_spec();
   EXPECT_ERROR(ModelPart({.last_layer = 3}).of(spec), ErrorKind::config,
                "part of a model: blocks 0 to 3, the model has 2");

@@ -121,7 +121,7 @@ TEST_P(Embedding, PartsOfATableAddUpToTheWholeOne) {
     }
 }
 
-TEST_P(Embedding, APartThatIsNoneIsRefused) {
+TEST_P(Embedding, AnInvalidPartIsRefused) {
   const Tensor ids(DType::i32, {2}, {1, 9}), table = Tensor::random(dtype(), {5, 3}, 1);
   Tensor y(dtype(), {2, 3});
   EXPECT_ERROR(cpu->ops->embedding_part(cpu->context, ids.view(), table.view(), {6, 10}, y.view()), ErrorKind::shape,

@@ -25,7 +25,7 @@ TEST(GemmBench, MeasuresEveryProductOfALayer) {
   }
 }
 
-TEST(GemmMeter, KeepsEveryPassAndTellsMedians) {
+TEST(GemmMeter, KeepsEveryPassAndReportsMedians) {
   const std::vector<GemmShape> shapes = {{GemmKind::forward, 64, 32, 48, DType::f32},
                                          {GemmKind::weight, 200, 64, 96, DType::f32}};
   GemmMeter meter(shapes, 1);

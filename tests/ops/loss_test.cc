@@ -51,7 +51,7 @@ class CrossEntropy : public CpuOp {};
 INSTANTIATE_TEST_SUITE_P(Cpu, CrossEntropy, every_case(), case_name);
 
 // Three parts of the columns, the last of which has only padding.
-TEST_P(CrossEntropy, StatsAndGradientsOfPartsComeToThoseOfTheWholeRow) {
+TEST_P(CrossEntropy, StatsAndGradientsOfPartsEqualThoseOfTheWholeRow) {
   constexpr int64_t kRows = 9, kColumns = 96, kClasses = 57, kPart = 32;
   const DType stat = DType::f32;
   for (Device* device : {cpu.get(), reference.get()}) {

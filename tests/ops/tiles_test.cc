@@ -85,7 +85,7 @@ TEST(Tiles, EmulatedGiveTheBitsOfTheCpus) {
   for (const Product& product : kProducts) EXPECT_EQ(product.in_registers(), product.emulated());
 }
 
-TEST(Tiles, BytesOutsideARegistersShapeAreLeftAlone) {
+TEST(Tiles, BytesOutsideARegistersShapeAreUnchanged) {
   const Product product(7, 3, 5);
   std::vector<float> memory(16 * 16, 42.0f);
   tiles::emulated::configure(product.shapes());

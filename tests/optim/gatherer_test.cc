@@ -36,7 +36,7 @@ TEST(Gatherer, EveryoneGetsWhatEachRankOwnsInAnyType) {
   }
 }
 
-TEST(Gatherer, NeedsAsManyOwnersAsRanks) {
+TEST(Gatherer, NeedsOneOwnerPerRank) {
   const auto group = make_single();
   const Ownership ownership(std::vector<int64_t>{0, 10}, 2, 10, 10);
   EXPECT_ERROR(Gatherer(*group, ownership), ErrorKind::shape,

@@ -63,7 +63,7 @@ TEST_F(OptimizerTest, TheNormCoversEveryParameterOnce) {
 
 TEST_F(OptimizerTest, UpdatesByTheDefinitionWithDecayOnMatricesOnly) { expect_definition(false); }
 
-TEST_F(OptimizerTest, DecaysBiasesAndNormsTooWhereItIsToldTo) { expect_definition(true); }
+TEST_F(OptimizerTest, DecaysBiasesAndNormsOnRequest) { expect_definition(true); }
 
 void OptimizerTest::expect_definition(bool decay_all) {
   options_.decay_all = decay_all;

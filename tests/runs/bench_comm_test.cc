@@ -112,7 +112,7 @@ TEST_F(BenchComm, ASizeThatTakesTooLongEndsTheJob) {
   EXPECT_THAT(outcome.output, HasSubstr("all_reduce of 67108864 bytes took longer than -T 3 s"));
 }
 
-TEST(BenchCommLogs, StandBesideEachOtherWithoutRanks) {
+TEST(BenchCommLogs, AreComparedWithoutRanks) {
   const TemporaryFolder folder;
   const std::string head =
       "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "

@@ -96,7 +96,7 @@ TEST_F(JobControl, OfALaunch) {
   expect_to_be_controlled(job, "2");
 }
 
-TEST_F(JobControl, ARankOfALaunchWhoseStopIsToldEndsWithZeroForMpirun) {
+TEST_F(JobControl, AStoppedRankOfALaunchExitsWithZeroForMpirun) {
   // mpirun takes seconds and a box of words over any other code.
   Program job(trireme_command(endless()), {"TRIREME_LAUNCH_PLACE=h1,boot,1,10.0.0.1:1"});
   wait_for_steps(job);
@@ -173,7 +173,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
   EXPECT_EQ(next.finish().code, 75);
 }
 
-TEST_F(JobControl, WhatCannotBeReachedIsNotTakenForDead) {
+TEST_F(JobControl, AnUnreachableJobIsNotConsideredDead) {
   std::filesystem::create_directory(path("run"));
   write_status(path("run"), {.state = RunState::running, .host = "h2"});
   ControlPlace elsewhere{"h2", "boot", 7, {"127.0.0.1:1"}};
@@ -188,7 +188,7 @@ TEST_F(JobControl, WhatCannotBeReachedIsNotTakenForDead) {
   EXPECT_THAT(ask("stop").output, HasSubstr("but there is no control.json by which to reach it"));
 }
 
-TEST_F(JobControl, WhatIsNoRunFolderIsSaid) {
+TEST_F(JobControl, AFolderThatIsNotARunIsNamed) {
   EXPECT_EQ(ask("status").code, 1);
   EXPECT_THAT(ask("status").output, HasSubstr("is no run folder: there is no such folder"));
   std::filesystem::create_directory(path("run"));

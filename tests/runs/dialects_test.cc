@@ -321,7 +321,7 @@ class GptNeox : public Dialects {
       "train tiny local_setup.yml -d conf --data.dir . --model.vocabulary 31 --launch.threads 1 ";
 };
 
-TEST_F(GptNeox, TrainsFromItsFilesAndGoesOnFromLoad) {
+TEST_F(GptNeox, TrainsFromItsFilesAndResumesFromLoad) {
   const Outcome outcome = done(here(1, kTrain + std::string("--run.steps 4")));
   EXPECT_THAT(outcome.output,
               HasSubstr("conf/local_setup.yml:1: load is checkpoints, which holds no checkpoint: the run "

@@ -51,7 +51,7 @@ TEST_F(EndOfText, ChangesTheLossAndSoDoesWhatItIsAMeanOver) {
   EXPECT_NEAR(losses("plain").at(4), losses("even").at(4), 1e-5);
 }
 
-TEST_F(EndOfText, RanksComeToTheSameMeans) {
+TEST_F(EndOfText, RanksGetTheSameMeans) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::vector<std::string> flags = {"--data.mask-end-of-text", "true", "--optim.loss-mean", "micro-batches"};
   done(start("one", flags));

@@ -61,7 +61,7 @@ TEST_F(ByName, FetchPrintsTheFolderAndTeaches) {
   EXPECT_THAT(help.output, HasSubstr("HF_HUB_OFFLINE=1 asks nobody"));
 }
 
-TEST_F(ByName, FetchRefusesWhatItCannotHaveInOneLine) {
+TEST_F(ByName, FetchRefusesImpossibleRequestsInOneLine) {
   trireme({"fetch", "tiny/gpt2"});
   const Outcome unknown = trireme({"fetch", "tiny/gpt3"});
   EXPECT_EQ(unknown.code, 1);
@@ -83,7 +83,7 @@ TEST_F(ByName, FetchRefusesWhatItCannotHaveInOneLine) {
   EXPECT_THAT(nobody.output, HasSubstr("HF_HUB_OFFLINE is set: nothing is fetched"));
 }
 
-TEST_F(ByName, FetchThatIsKilledIsGoneOnWith) {
+TEST_F(ByName, AKilledFetchIsResumed) {
   const std::string weights(3'000'000, 'w');
   hub_.add("models/tiny/slow", "config.json", "{}");
   hub_.add("models/tiny/slow", "model.safetensors", weights, true);
@@ -111,7 +111,7 @@ TEST_F(ByName, FetchThatIsKilledIsGoneOnWith) {
   EXPECT_EQ(read_text(snapshot("models--tiny--slow") + "/model.safetensors"), weights);
 }
 
-TEST_F(ByName, TwoProcessesThatFetchTheSameAtOnceTakeItOnce) {
+TEST_F(ByName, TwoProcessesFetchTheSameFileOnlyOnce) {
   const std::string weights(3'000'000, 'w');
   hub_.add("models/tiny/slow", "config.json", "{}");
   hub_.add("models/tiny/slow", "model.safetensors", weights, true);
@@ -134,7 +134,7 @@ TEST_F(ByName, TwoProcessesThatFetchTheSameAtOnceTakeItOnce) {
   EXPECT_EQ(hub_.elsewhere().requests().size(), 1u) << "the weights came once";
 }
 
-TEST_F(ByName, ARevisionStandsBehindTheName) {
+TEST_F(ByName, ARevisionFollowsTheName) {
   const std::string name = std::string("tiny/gpt2@") + FakeHub::kCommit;
   const Outcome exported = trireme({"export", "--model", name, "--output", path("exported")});
   EXPECT_EQ(exported.code, 0) << exported.output;

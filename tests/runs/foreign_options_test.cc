@@ -54,7 +54,7 @@ TEST(ForeignOptionsOfEveryCommand, AreWhatTheTableSays) {
   EXPECT_GE(rows, 200u);
 }
 
-TEST(ForeignOptionsOfEveryCommand, NoneStandsBehindAnEqualSignThatIsNotRead) {
+TEST(ForeignOptionsOfEveryCommand, NoneIsIgnoredAfterAnEqualSign) {
   const Outcome outcome = run(trireme_command({"sample", "--out_dir=no-such-run", "--start=a"}));
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.output, HasSubstr("no model folder no-such-run"));
@@ -63,13 +63,13 @@ TEST(ForeignOptionsOfEveryCommand, NoneStandsBehindAnEqualSignThatIsNotRead) {
       Not(HasSubstr("--order")));
 }
 
-TEST(Commands, AWordThatIsNoneIsNamedWithTheNearest) {
+TEST(Commands, AnUnknownWordIsNamedWithTheNearest) {
   const Outcome outcome = run(trireme_command({"trian", "c.yaml"}));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.output, HasSubstr("no command \"trian\"; nearest is \"train\", and `trireme --help` lists all"));
 }
 
-TEST(Commands, OfOtherProgramsAreNotTakenForSlips) {
+TEST(Commands, OptionsOfOtherProgramsAreNotMistakenForTypos) {
   const struct {
     const char *word, *said;
   } cases[] = {
@@ -89,7 +89,7 @@ TEST(Commands, OfOtherProgramsAreNotTakenForSlips) {
   }
 }
 
-TEST(Commands, HelpBehindLaunchIsThatOfTheCommand) {
+TEST(Commands, HelpAfterLaunchIsThatOfTheCommand) {
   const Outcome train = run(trireme_command({"launch", "--", "train", "--help"}));
   EXPECT_EQ(train.code, 0);
   EXPECT_THAT(train.output, HasSubstr("usage: trireme train CONFIG.yaml"));

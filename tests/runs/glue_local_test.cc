@@ -41,7 +41,7 @@ class GlueLocalDisk : public GlueFixture {
   }
 };
 
-TEST_F(GlueLocalDisk, AKilledTrainingGoesOnFromThereToTheSameModel) {
+TEST_F(GlueLocalDisk, AKilledTrainingResumesToTheSameModel) {
   const int64_t step = kill_one("out");
   const std::string last = std::to_string(step + 7);
   const Outcome next = run_on(1, "out", flags(last));

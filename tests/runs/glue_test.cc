@@ -123,7 +123,7 @@ TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {
                         "\"data/MRPC/train.tsv: 202 rows\"; copy the files and the tokenizer to that host again"));
 }
 
-TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
+TEST_F(Glue, ResumesFromACheckpointToTheSameBits) {
   const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps",
                                        "4",          "--save_total_limit",  "1",        "--model.dropout",
                                        "0.1"};
@@ -158,7 +158,7 @@ TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
   EXPECT_FALSE(fs::exists(path("parts/step-00000028")));
 }
 
-TEST_F(Glue, GoesOnWithoutTheModelThatItBeganWith) {
+TEST_F(Glue, ResumesWithoutItsFirstModel) {
   const auto with = [](const char* steps) {
     return std::vector<std::string>{"--do_train",          "--do_eval", "--max_steps",  steps,
                                     "--lr_scheduler_type", "constant",  "--save_steps", "4"};
@@ -208,7 +208,7 @@ TEST_F(Glue, WritesTheSpecialIdsOfTheModelsFolderBack) {
   train("3");
 }
 
-TEST_F(Glue, TakesRowsOfOnesOwnAndNumbersToPredict) {
+TEST_F(Glue, AcceptsTheUsersOwnRowsAndNumbersToPredict) {
   write_text(path("t.csv"), "sentence,label\nw1 w2,0.5\ngood w3,2.5\nw4,0.25\ngood,2.75\n");
   write_text(path("config.json"), Json{{"model_name_or_path", path("model")},
                                        {"train_file", path("t.csv")},

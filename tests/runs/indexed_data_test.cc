@@ -81,7 +81,7 @@ TEST_F(IndexedData, TheThirdPartOfTheSplitIsTheTest) {
   EXPECT_THAT(two.output, ::testing::Not(HasSubstr("test at step")));
 }
 
-TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
+TEST_F(IndexedData, AnUnusedPartOfTheSplitIsReported) {
   write_dataset("c", "train.bin", 1000);  // 20 documents: 1 % of them rounds to zero
   const Outcome outcome = run(trireme_command(blend("run", {"--run.steps", "2", "--data.train", "0.7 a 0.3 c"})));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
@@ -128,7 +128,7 @@ TEST_F(IndexedData, APartWithoutDocumentsIsDoneWithout) {
       HasSubstr("documents in some datasets and none in others; they are not used, and there is no validation"));
 }
 
-TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
+TEST_F(IndexedData, AnyNumberOfRanksContinuesWithTheSameSamples) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::vector<std::string> flags = {
       "--data.index-dir", path("order"), "--run.steps", "400", "--evaluation.every", "0"};

@@ -40,7 +40,7 @@ TEST_F(LaunchedByMpirun, IsARankAndReadsAcceleratesFile) {
   EXPECT_THAT(read_text(path("run/step-00000003/manifest.json")), testing::ContainsRegex("\"dtype\": *\"bf16\""));
 }
 
-TEST_F(LaunchedByMpirun, AnotherNumberOfRanksThanAskedForIsToldOnce) {
+TEST_F(LaunchedByMpirun, AnotherNumberOfRanksThanRequestedIsReportedOnce) {
   const Outcome flag = launch({"--np", "3"}, train("run"));
   EXPECT_EQ(flag.code, 2) << flag.output;
   EXPECT_EQ(times(flag.output, "error: --np is 3, but "), 1) << flag.output;
@@ -87,7 +87,7 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
   EXPECT_THAT(skipped.output, HasSubstr("# With --skip-preflight the hosts are not checked"));
 }
 
-TEST(Launch, AnEmptyWordForHostsIsNoRunOnThisHostAlone) {
+TEST(Launch, AnEmptyHostListDoesNotMeanThisHostAlone) {
   for (const std::string flag : {"-f", "--hostfile", "--hosts", "--sinfo", "--health", "--config-file"}) {
     const Outcome outcome = run(trireme_command({"launch", flag, "", "--", "--version"}));
     EXPECT_EQ(outcome.code, 2) << flag;

@@ -31,7 +31,7 @@ class MeshRuns : public TrainingFixture {
   }
 };
 
-TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
+TEST_F(MeshRuns, ARunResumesOnAnyOtherLayout) {
   const auto run_to = [&](const std::string& name, int ranks, const char* steps, const Flags& layout) {
     go_on(name, ranks, steps, with({"--model.layers", "5"}, layout));
   };

@@ -46,7 +46,7 @@ class NeoxRun : public TrainingFixture {
   static constexpr const char* kTrain = "train neox.yml --data.dir . --launch.threads 1 ";
 };
 
-TEST_F(NeoxRun, GoesOnWithIterationSamplesAndRate) {
+TEST_F(NeoxRun, ResumesIterationSamplesAndRate) {
   const Outcome first = done(kTrain + std::string("--run.steps 8"));
   EXPECT_THAT(first.output, HasSubstr("RESUMING from ckpt/global_step5: 5 steps and 30 samples are done"));
   EXPECT_THAT(first.output, HasSubstr("ckpt/global_step5: its loss scale of 4096 belongs to fp16"));
@@ -215,7 +215,7 @@ TEST_F(NeoxRun, TheCheckpointCommandListsAndVerifiesThem) {
               testing::ContainsRegex("\nglobal_step5 +bad: ckpt/global_step5/layer_02"));
 }
 
-TEST_F(NeoxRun, TheCheckpointCommandNamesAPointerThatLeadsNowhereAndDeletesNothing) {
+TEST_F(NeoxRun, TheCheckpointCommandNamesADanglingPointerAndDeletesNothing) {
   write_text(path("ckpt/latest"), "global_step6\n");
   const Outcome bad = here("checkpoint verify ckpt");
   EXPECT_EQ(bad.code, 1);
@@ -248,7 +248,7 @@ TEST_F(NeoxRun, IsAModelToStartFromWithItsWeightsOnly) {
   }
 }
 
-TEST_F(NeoxRun, WhatReplacesFinetuneBeginsWithTheWeightsAndGoesOnWithItsOwnSnapshots) {
+TEST_F(NeoxRun, TheReplacementOfFinetuneStartsFromTheWeightsAndResumesItsOwnSnapshots) {
   std::string text = read_text(path("neox.yml"));
   text.replace(text.find("\"load\": \"ckpt\""), 14, "\"load\": \"ckpt\", \"finetune\": true");
   write_text(path("tune.yml"), text);

@@ -256,7 +256,7 @@ TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
 }
 
 /// Where documents are counted first, both files grow side by side.
-TEST_F(PrepareRuns, KilledWhileBothFilesGrowItGoesOnToTheSameBytes) {
+TEST_F(PrepareRuns, KilledWhileBothFilesGrowItResumesToTheSameBytes) {
   std::string large;
   for (int i = 0; i < 500; ++i) large += lines_;
   write_text(folder_ / "large.jsonl", large);
@@ -280,7 +280,7 @@ TEST_F(PrepareRuns, KilledWhileBothFilesGrowItGoesOnToTheSameBytes) {
         << name;
 }
 
-TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
+TEST_F(PrepareRuns, StoppedByASignalItResumesToo) {
   const size_t repeats = 700;
   std::string members, block = zstd(lines_);
   for (size_t i = 0; i < repeats; ++i) members += block;

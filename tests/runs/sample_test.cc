@@ -78,7 +78,7 @@ TEST_F(Sample, ContinuesAndStopsAtTheEndOfTextFromARunAStepAndAHuggingFaceFolder
   }
 }
 
-TEST_F(Sample, GoesOnPastTheEndOfTextWhenAsked) {
+TEST_F(Sample, ContinuesPastTheEndOfTextOnRequest) {
   const auto records = lines(
       sample({"--prompt", "the cat", "--greedy", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "60"}).output);
   ASSERT_EQ(records.size(), 1u);
@@ -260,7 +260,7 @@ TEST_F(Sample, SaysThatAFolderHasNoTokenizer) {
   expect_refused({"--prompt", "a"}, 1, "has no tokenizer, so text cannot become tokens", "mute");
 }
 
-TEST_F(Sample, TrainingAModelOnDataOfAnotherTokenizerIsToldOf) {
+TEST_F(Sample, TrainingAModelOnDataOfAnotherTokenizerGivesAWarning) {
   done({"prepare", "--input", path("words.txt"), "--tokenizer", "char", "--output", path("letters"), "--val-fraction",
         "0"});
   const auto fine_tuned = [&](const std::string& data) {

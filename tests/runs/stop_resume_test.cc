@@ -61,7 +61,7 @@ TEST_F(StopResume, ASignalToOneRankStopsAllAtTheSameStep) {
   EXPECT_THAT(read_text(path("run") + "/status.json"), HasSubstr("75"));
 }
 
-TEST_F(StopResume, AFolderThatHoldsStepsIsNotStartedAnewByAccident) {
+TEST_F(StopResume, AFolderWithStepsIsNotOverwrittenByAccident) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
   const Outcome refused = run(trireme_command(train("run", {"--checkpoint.resume", "none"})));
   EXPECT_EQ(refused.code, 2);
@@ -116,7 +116,7 @@ TEST_F(StopResume, AnotherPresetIsRefused) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
 }
 
-TEST_F(StopResume, NeedsTheRunFolderAloneWhenTheModelThatItBeganWithIsGone) {
+TEST_F(StopResume, NeedsOnlyTheRunFolderWhenItsFirstModelIsGone) {
   expect_done(run(trireme_command(train("first", {"--run.steps", "1"}))));
   expect_done(run(trireme_command({"export", "--model", path("first"), "--output", path("base")})));
   const auto go_on = [&](const char* run_name, const std::string& init, const char* steps) {
@@ -136,7 +136,7 @@ TEST_F(StopResume, NeedsTheRunFolderAloneWhenTheModelThatItBeganWithIsGone) {
   EXPECT_THAT(anew.output, HasSubstr("base"));
 }
 
-TEST_F(StopResume, ARunThatIsSentBackGoesOnFromThereAndNotFromWhatItLeft) {
+TEST_F(StopResume, ARunSentBackToAStepResumesThereAndNotFromLaterSteps) {
   const std::vector<std::string> flags = {"--checkpoint.every", "4", "--checkpoint.keep", "0", "--run.steps"};
   const auto until = [&](const std::string& steps, std::vector<std::string> more = {}) {
     more.insert(more.begin(), flags.begin(), flags.end());

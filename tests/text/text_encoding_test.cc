@@ -77,7 +77,7 @@ TEST(TextEncoding, OtherEncodingsAreNamed) {
   }
 }
 
-TEST(TextEncoding, Utf8WithOddBytesIsLeftAlone) {
+TEST(TextEncoding, Utf8WithOddBytesIsUnchanged) {
   RandomStream random(5);
   std::string noise, bits;
   for (int i = 0; i < 5000; ++i) noise += static_cast<char>(random.below(256));

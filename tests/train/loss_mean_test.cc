@@ -100,11 +100,11 @@ void expect_sum(const Outcome& got, const std::vector<double>& weights) {
   }
 }
 
-TEST(LossMean, TokensCountAlikeWhereverTheyStand) {
+TEST(LossMean, TokensHaveEqualWeightAtEveryPlace) {
   expect_sum(step_of(0, 3, LossMean::tokens), {8. / 15, 5. / 15, 2. / 15});
 }
 
-TEST(LossMean, MicroBatchesCountAlikeHoweverManyTokensTheyHave) {
+TEST(LossMean, MicroBatchesHaveEqualWeightWithAnyNumberOfTokens) {
   expect_sum(step_of(0, 3, LossMean::micro_batches), {1. / 3, 1. / 3, 1. / 3});
 }
 

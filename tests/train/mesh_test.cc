@@ -32,7 +32,7 @@ TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
   }
 }
 
-TEST_P(MeshTraining, SharedRowsComeToWhatOneRankComesTo) {
+TEST_P(MeshTraining, SequenceParallelTrainingEqualsOneRank) {
   const Spec spec = GetParam().spec();
   Layouts layouts[] = {
       {{.data = 1, .tensor = 2, .pipeline = 1}},
@@ -148,7 +148,7 @@ TEST_P(MeshTraining, WhoSharesTheStateChangesNoBitOfHierarchicalReduction) {
     }
 }
 
-TEST_P(MeshTraining, SharedGradientsAndParametersComeToWhatOneRankComesTo) {
+TEST_P(MeshTraining, SharedGradientsAndParametersTrainLikeOneRank) {
   const Spec spec = GetParam().spec();
   for (const ShardChoice shard : {ShardChoice::gradients, ShardChoice::parameters}) {
     Layouts layouts[] = {{.mesh = {.data = 2, .tensor = 1, .pipeline = 1}},

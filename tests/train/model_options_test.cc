@@ -234,7 +234,7 @@ TEST(ResolveForRanks, FillsInMeshAndBatch) {
                "mesh rest x 2 x 4 needs a multiple of 8 processes but the launcher started 12 (--ranks)");
 }
 
-TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
+TEST(Runnable, ReportsAllUntrainableSettingsTogether) {
   EXPECT_NO_THROW(require_runnable(load({})));
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "mesh.pipeline=2", "optim.shard=optimizer"})));
   EXPECT_NO_THROW(require_runnable(load({"optim.shard=parameters", "optim.shard-group=host", "comm.reduce=hosts"})));

@@ -59,7 +59,7 @@ class OtherPrograms {
   std::vector<pid_t> children_;
 };
 
-TEST_F(Peak, WhatOtherProgramsTakeIsToldAndDoesNotLowerIt) {
+TEST_F(Peak, UseByOtherProgramsIsReportedAndDoesNotLowerIt) {
   const double before = measure_gemm_rate(*ops_, 1, DType::f32).best;
   const OtherPrograms others;
   const PeakRate peak(0, *ops_, 1, 1, DType::f32, scalars_);
@@ -81,7 +81,7 @@ TEST_F(Peak, RanksThatShareProcessorsShareTheirPeak) {
   EXPECT_LE(share_of_processors(2 * processors, 2), 0.25);
 }
 
-TEST_F(Peak, AConfiguredOneStaysAndIsWarnedOfOnce) {
+TEST_F(Peak, AConfiguredOneStaysAndGivesOneWarning) {
   PeakRate peak(2e12, *ops_, 1, 1, DType::f32, scalars_);
   EXPECT_FALSE(peak.is_measured());
   EXPECT_EQ(peak.used_by_others(), 0);

@@ -44,7 +44,7 @@ TEST(Session, MadeAgainInTheMiddleOfARunGivesTheSameBits) {
   }
 }
 
-TEST(Session, OfOneRankGoesOnForTwoWithTwiceTheMicroBatches) {
+TEST(Session, OfOneRankResumesOnTwoWithTwiceTheMicroBatches) {
   std::optional<Trainee> half, whole;
   run_local(2, [&](RankContext& rank) {
     Trainee trainee(DType::f32);
@@ -57,7 +57,7 @@ TEST(Session, OfOneRankGoesOnForTwoWithTwiceTheMicroBatches) {
   EXPECT_EQ(half->weights(), whole->weights());
 }
 
-TEST(Session, AHundredOfThemLeaveNothingBehind) {
+TEST(Session, AHundredOfThemLeakNothing) {
   LocalOptions options;
   options.live = std::make_shared<std::atomic<int64_t>>(0);
   run_local(

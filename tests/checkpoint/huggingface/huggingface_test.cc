@@ -366,7 +366,7 @@ TEST(HuggingFace, EveryFaultIsListedAtOnce) {
   EXPECT_THAT(error, testing::HasSubstr("ln_f.bias: stands twice, as \"ln_f.bias\" and as \"transformer.ln_f.bias\""));
 }
 
-TEST(HuggingFace, BiasesAreTheSpecsWord) {
+TEST(HuggingFace, TheSpecDecidesAboutBiases) {
   Folder folder;
   EXPECT_THAT(load_error(folder, [](Spec& spec) { spec.biases.qkv = false; }),
               testing::HasSubstr("h.0.attn.c_attn.bias: unexpected"));

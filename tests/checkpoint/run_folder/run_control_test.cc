@@ -32,7 +32,7 @@ TEST_F(RunControlFile, IsReadAsItWasWrittenAndGoesWithItsSecretOnly) {
   remove_control(run_.path(), "5ecret");
 }
 
-TEST_F(RunControlFile, NobodyElseMayReadIt) {
+TEST_F(RunControlFile, OnlyTheOwnerMayReadIt) {
   umask(0);
   write_control(run_.path(), control());
   struct stat info {};

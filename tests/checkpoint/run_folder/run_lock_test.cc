@@ -104,7 +104,7 @@ TEST(RunLock, AnotherHostCannotTellWhetherTheOwnerRuns) {
   EXPECT_NO_THROW(RunLock(run.path(), kElsewhere, true));
 }
 
-TEST(RunLock, ALaterAttemptOfTheSameJobTakesItsOwnLockBack) {
+TEST(RunLock, ALaterAttemptOfTheSameJobTakesOverItsLock) {
   TemporaryFolder run;
   die_with(run.path(), job(kHere, "17", 0));
   EXPECT_NO_THROW(RunLock(run.path(), job(kElsewhere, "17", 1), false));
@@ -136,7 +136,7 @@ TEST(RunLock, TakingOverARunningJobIsNoticedByIt) {
   EXPECT_ERROR(RunLock(run.path(), kHere, false), ErrorKind::locked, "process 200 on node2");
 }
 
-TEST(RunLock, AnUnreadableNoteIsNoObstacleOnceFree) {
+TEST(RunLock, AnUnreadableNoteDoesNotBlockAFreeLock) {
   TemporaryFolder run;
   leave_note(run.path(), "{\"host\":");
   testing::internal::CaptureStderr();

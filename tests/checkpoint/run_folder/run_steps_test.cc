@@ -37,7 +37,7 @@ class RunSteps : public testing::Test {
   uint64_t seed_ = 0;
 };
 
-TEST_F(RunSteps, TheNewestCompleteStepCountsWhereLatestIsStaleOrMissing) {
+TEST_F(RunSteps, TheNewestCompleteStepIsUsedIfLatestIsStaleOrMissing) {
   EXPECT_EQ(warning_of_newest(30), "");
   write_pointer(folder_.path(), "latest", 20);  // killed between the rename of step 30 and `latest`
   EXPECT_THAT(warning_of_newest(30), HasSubstr("latest names step-00000020, but step-00000030 is complete and newer"));
@@ -50,7 +50,7 @@ TEST_F(RunSteps, TheNewestCompleteStepCountsWhereLatestIsStaleOrMissing) {
               HasSubstr("step-00000040 is no complete checkpoint; the newest one is step-00000030"));
 }
 
-TEST_F(RunSteps, StepsThatAreGoneAreAnErrorAndNoNewRun) {
+TEST_F(RunSteps, MissingStepsAreAnErrorAndDoNotStartANewRun) {
   for (const int64_t step : {10, 20, 30}) fs::remove_all(folder_ / step_name(step));
   const std::string expected = "latest names step-00000030, but " + folder_.path() + " holds no complete checkpoint";
   EXPECT_ERROR(find_resumable(folder_.path()), ErrorKind::data, expected);
@@ -72,13 +72,13 @@ TEST_F(RunSteps, WhatARunWentBackFromCountsAgainOnceItIsMadeAgain) {
   EXPECT_EQ(steps_in_line(folder_.path()), (Steps{10, 20, 30}));
 }
 
-TEST_F(RunSteps, OfAFolderThatWasLeftBehindWholeNothingIsTakenSilently) {
+TEST_F(RunSteps, CompleteLeftoverFoldersAreNotUsedSilently) {
   leave_behind(folder_.path(), 5);
   EXPECT_ERROR(find_resumable(folder_.path()), ErrorKind::data,
                "name what to go on from: --checkpoint.resume " + folder_.path() + "/step-00000030");
 }
 
-TEST_F(RunSteps, PruningPassesOverThoseAheadAndDeletesThoseThatWerePassed) {
+TEST_F(RunSteps, PruningSkipsLaterStepsAndDeletesOlderOnes) {
   leave_behind(folder_.path(), 10);
   add(15);
   EXPECT_EQ(prune_checkpoints(folder_.path(), 1), (Steps{10}));

@@ -191,7 +191,7 @@ TEST(Checkpoint, PruningKeepsTheNewestAndTheBest) {
   EXPECT_EQ(list_steps(run.folder.path()), (std::vector<int64_t>{6, 9, 10}));
 }
 
-TEST(Checkpoint, StepsThatTheRunWentBackFromAreLeftAloneAndNotUsed) {
+TEST(Checkpoint, StepsBeforeARollbackAreKeptButNotUsed) {
   SavedRun run;
   run.add(20, 1);
   run.add(30, 2);

@@ -146,7 +146,7 @@ TEST(InterruptedSave, ADiskThatFillsUpKeepsTheOldCheckpoint) {
   EXPECT_EQ(find_resumable(run.path())->facts.progress.step, 3);
 }
 
-TEST(InterruptedSave, OneFailingRankFailsAllAlike) {
+TEST(InterruptedSave, OneFailingRankFailsAllRanks) {
   TemporaryFolder run;
   const Spec spec = small_spec();
   const ParameterTable table(spec);

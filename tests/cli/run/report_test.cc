@@ -46,12 +46,12 @@ TEST_F(ReportCommand, WritesWhereOutputSays) {
   EXPECT_FALSE(std::filesystem::exists(file("report.html")));
 }
 
-TEST_F(ReportCommand, SaysWhatIsNoRunFolder) {
+TEST_F(ReportCommand, NamesFoldersThatAreNotRuns) {
   EXPECT_ERROR(run_report({file("absent")}), ErrorKind::io, "is no run folder: there is no such folder");
   EXPECT_ERROR(run_report({run_.path()}), ErrorKind::io, "holds no metrics.jsonl");
 }
 
-TEST_F(ReportCommand, NamesTheLineThatIsNoSample) {
+TEST_F(ReportCommand, NamesTheLineThatIsNotASample) {
   make_run();
   write_text(file("samples.jsonl"), "{\"context\": \"a\", \"text\": \"b\"}\n{\"context\": \"a\"}\n");
   EXPECT_ERROR(run_report({run_.path()}), ErrorKind::data, "samples.jsonl line 2: no sample: expected");

@@ -97,12 +97,12 @@ TEST_F(Wizard, InputThatEndsBeforeTheQuestionsIsAnErrorAndWritesNothing) {
   typed("\n\n\n\n\n\n", {"--mixed-precision", "bf16"});  // a flag's question needs no line
 }
 
-TEST_F(Wizard, AsManyProcessesAsMachinesAreTheDefault) {
+TEST_F(Wizard, OneProcessPerMachineIsTheDefault) {
   EXPECT_THAT(typed("", {"--machine-type", "multi-CPU", "--num-machines", "3", "--defaults"}),
               HasSubstr("num_machines: 3\nnum_processes: 3\n"));
 }
 
-TEST_F(Wizard, WrongFlagsAndFoldersAreToldBeforeAnythingIsAsked) {
+TEST_F(Wizard, WrongFlagsAndFoldersAreReportedBeforeAnyQuestion) {
   std::istringstream input("\n\n\n\n\n\n\n");
   std::streambuf* before = std::cin.rdbuf(input.rdbuf());
   EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 or f32");
@@ -148,7 +148,7 @@ TEST_F(Wizard, WhatCannotBeHadIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
-TEST_F(Wizard, FilesThatAreNotAcceleratesAreRefusedByLaunch) {
+TEST_F(Wizard, OtherFilesThanAcceleratesAreRefusedByLaunch) {
   write_text(file_, "model: {layers: 1}\n");
   EXPECT_ERROR(launched(), ErrorKind::config, "it has no distributed_type");
   write_text(file_, "distributed_type: MULTI_CPU\nnum_machines: 2\nnum_processes: 3\n");

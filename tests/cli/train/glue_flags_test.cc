@@ -187,7 +187,7 @@ TEST(GlueFlags, StepsBelowOneAreSharesAndSchedulesTakeTheirNumbers) {
                ErrorKind::usage, "expected a number of at least 1");
 }
 
-TEST(GlueFlags, ColumnsAreForFilesOfOnesOwn) {
+TEST(GlueFlags, ColumnsAreForTheUsersOwnFiles) {
   EXPECT_ERROR(read({"--text_columns", "a"}), ErrorKind::usage, "are for files of your own");
   EXPECT_ERROR(read({"--csv_separator", "semicolon"}), ErrorKind::usage, "are for files of your own");
 }

@@ -201,7 +201,7 @@ TEST(NhcConfig, AfterALineForBashItsVariablesAreNotKnownHere) {
                                  StepKind::command, StepKind::native, StepKind::command, StepKind::command));
 }
 
-TEST(NhcConfig, FunctionsOfTheSiteReplaceNativeChecksAndThoseOfNhcDoNot) {
+TEST(NhcConfig, SiteFunctionsReplaceNativeChecksAndNhcsDoNot) {
   Settings settings;
   settings.functions = {{"check_hw_eth", "/etc/nhc/scripts/site.nhc"},
                         {"check_hw_ib", "/etc/nhc/scripts/lbnl_hw.nhc"},

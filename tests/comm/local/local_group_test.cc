@@ -221,7 +221,7 @@ TEST_F(LocalGroupTest, AMemberThatHasLeftIsMissedOnlyByWhatNeedsIt) {
   EXPECT_ERROR(member(1).barrier().wait("test"), ErrorKind::peer, "barrier: rank 2 on node2 has left the group");
 }
 
-TEST_F(LocalGroupTest, WhatARankGivesUpIsNeverReadAndFailsForThoseThatNeedIt) {
+TEST_F(LocalGroupTest, ACallThatARankCancelsIsNeverReadAndFailsForTheOthers) {
   make(2, {.rendezvous = true});
   auto gone = std::make_unique<std::vector<float>>(2, 9.0f);
   Handle departure = member(0).send(view(*gone), 1, 1), reduction = member(0).all_reduce(view(*gone), Reduction::sum);
@@ -302,7 +302,7 @@ TEST(RunLocal, ARankThatThrowsIsTheErrorAndNobodyWaitsForIt) {
   EXPECT_ERROR(run_local(3, body), ErrorKind::data, "row 17 is bad");
 }
 
-TEST(RunLocal, RanksThatWaitForEachOtherForEverAreNamedWithTheirCalls) {
+TEST(RunLocal, RanksThatDeadlockAreNamedWithTheirCalls) {
   const auto body = [](RankContext& rank) {
     std::vector<float> x(8), y(8);
     rank.world.send(view(x), 1 - rank.rank(), 0).wait("test");  // both send first

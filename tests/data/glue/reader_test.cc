@@ -120,7 +120,7 @@ TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
                "give the folder of the GLUE tasks");
 }
 
-TEST_F(GlueReader, NamesFilesThatAreNoTables) {
+TEST_F(GlueReader, NamesFilesThatAreNotTables) {
   file("MRPC/train.tsv", std::string(8 << 20, '\xFF'));
   EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv line 1: 8388608 bytes, expected at most 4194304");
   file("MRPC/train.tsv", "\xFF\xFE\x1b[31m\0binary");

@@ -34,7 +34,7 @@ class GrowingFiles : public testing::TestWithParam<Purpose> {
 
 INSTANTIATE_TEST_SUITE_P(Purposes, GrowingFiles, testing::Values(Purpose::keep, Purpose::reread));
 
-TEST_P(GrowingFiles, HoldWhatWasAppendedAndGoOnWhereTheyWereCut) {
+TEST_P(GrowingFiles, HoldWhatWasAppendedAndContinueAfterTruncation) {
   constexpr size_t kBlock = GrowingFile::kBlockBytes, kCut = 2 * kBlock + 12345, kEnd = 6 * kBlock + 77;
   std::vector<std::string> blocks;
   const auto note = [&](std::span<const std::byte> block) {

@@ -98,7 +98,7 @@ TEST_F(Parts, OfADamagedArchiveAreRefused) {
   EXPECT_ERROR(read(damaged), ErrorKind::data, "x.tar is damaged: the checksum of a header is wrong");
 }
 
-TEST_F(Parts, ChunksGoOnAtAnyOfTheirEnds) {
+TEST_F(Parts, ChunksContinueAtAnyOfTheirEnds) {
   std::string lines, text;
   for (int i = 0; i < 3000; ++i) {
     lines += "{\"text\": \"" + std::to_string(i) + "\"}\n";

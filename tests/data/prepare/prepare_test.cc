@@ -264,7 +264,7 @@ TEST_F(Prepare, MakesACharacterVocabulary) {
   EXPECT_EQ(load_tokenizer(path("out/tokenizer.json"))->vocabulary_size(), 4u);
 }
 
-TEST_F(Prepare, NamesTheByteThatIsNoCharacter) {
+TEST_F(Prepare, NamesTheByteThatIsNotACharacter) {
   write("one.txt", std::string(1'000'003, 'a') + "\xff" + std::string(1'000'000, 'b') + "\xff");
   options_.inputs = {path("one.txt")};
   options_.tokenizer = "char";

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Tiktoken, AMistypedPatternIsNoRegularExpression) {
+TEST(Tiktoken, AMistypedPatternIsNotARegularExpression) {
   const std::string ranks = "YQ== 0\nYg== 1\n";
   EXPECT_ERROR(load_tiktoken(ranks, "a.tiktoken", "o200k"), ErrorKind::usage,
                "--pattern is o200k; expected gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3 or a regular "

@@ -98,7 +98,7 @@ TEST_F(VocabTxt, TemplatesTakeTheLastOfEqualSpecialWords) {
   EXPECT_EQ(load_tokenizer(folder_ / "vocab.txt")->encode("the cat").ids, (std::vector<TokenId>{5, 4, 7, 3}));
 }
 
-TEST_F(VocabTxt, AByteOrderMarkStaysInTheFirstTokenAndSaysNothingOfCase) {
+TEST_F(VocabTxt, AByteOrderMarkStaysInTheFirstTokenAndDoesNotAffectCase) {
   write_text(folder_ / "vocab.txt", "\xEF\xBB\xBF[PAD]\n[UNK]\nhello\n");
   const auto tokenizer = load_tokenizer(folder_ / "vocab.txt");
   EXPECT_EQ(tokenizer->token_to_id("\xEF\xBB\xBF[PAD]"), TokenId{0});
@@ -113,7 +113,7 @@ TEST_F(VocabTxt, TextOfAnotherEncodingIsNamedByItsLine) {
                "vocab.txt, line 3: not UTF-8; `iconv -f LATIN1");
 }
 
-TEST(TokenizerNames, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
+TEST(TokenizerNames, AMissingOneGivesAWarningWithItsReplacementAndTheFix) {
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_ERROR(
       load_tokenizer("no-such-tokenizer"), ErrorKind::io,

@@ -67,7 +67,7 @@ TEST(TokenizerJson, AddedTokensThatAreNotSpecialAlwaysMatch) {
   EXPECT_EQ(tokenizer->encode("addb", {.special_tokens = false}).ids, (Ids{0, 10, 1}));
 }
 
-TEST(TokenizerJson, AddedTokensStripAndStandAlone) {
+TEST(TokenizerJson, AddedTokensStripAndMatchSingleWords) {
   const auto strips = load(byte_level_json(added("dd", R"(, "lstrip": true, "rstrip": true)")));
   EXPECT_EQ(strips->encode("ab  dd\n dd  c").ids, (Ids{5, 10, 10, 2}));
   const auto single = load(byte_level_json(added("dd", R"(, "single_word": true)")));
@@ -80,7 +80,7 @@ TEST(TokenizerJson, TheLongestAddedTokenWins) {
   EXPECT_EQ(tokenizer->encode("ddddd d").ids, (Ids{11, 10, 4, 3}));
 }
 
-TEST(TokenizerJson, FindsTheLongestOfManyAddedTokensThatBeginAlike) {
+TEST(TokenizerJson, FindsTheLongestOfManyAddedTokensWithACommonPrefix) {
   std::string tokens = R"("added_tokens": [{"id": 10, "content": "<a0"})", text;
   for (int i = 1; i < 100'000; ++i) tokens += fmt::format(R"(, {{"id": {}, "content": "<a{}>"}})", 10 + i, i);
   const auto tokenizer = load(byte_level_json(tokens + "],"));
@@ -138,7 +138,7 @@ TEST(TokenizerJson, PadsToAFixedLengthAndItsMultipleOnlyWhatIsShorter) {
   EXPECT_EQ(tokenizer->encode("aaaaa").ids, (Ids{0, 0, 0, 0, 0}));
 }
 
-TEST(TokenizerJson, LeavesNothingOfTheTextsWhereTheTemplateTakesAllOfTheLength) {
+TEST(TokenizerJson, CutsTheTextsToNothingIfTheTemplateFillsTheLength) {
   const auto tokenizer = load(byte_level_json(R"("truncation": {"direction": "Right", "max_length": 4,
     "strategy": "OnlyFirst", "stride": 0}, "post_processor": {"type": "RobertaProcessing", "sep": ["d", 3],
     "cls": ["c", 2], "trim_offsets": true, "add_prefix_space": false},)"));
@@ -175,7 +175,7 @@ TEST(TokenizerJson, NamesIdsThatItDoesNotHave) {
   }
 }
 
-TEST(TokenizerJson, CutsOnlyWhereBothSidesEncodeAlike) {
+TEST(TokenizerJson, CutsOnlyWhereBothSidesEncodeTheSame) {
   const auto tokenizer = load(byte_level_json());
   const std::string text = "ab  ab c\nab.  ab";
   EXPECT_EQ(tokenizer->cut(text, 3), 6u);

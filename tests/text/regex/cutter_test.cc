@@ -295,7 +295,7 @@ TEST(Cutter, ReadsBytesAsTheLettersThatSpellThem) {
   }
 }
 
-TEST(Cutter, TakesInvalidBytesAsCharactersWhereToldTo) {
+TEST(Cutter, TreatsInvalidBytesAsCharactersOnRequest) {
   const Cutter cutter(test::model_patterns()[0].pattern, Cutter::Text::lenient_utf8);
   const std::string_view text = "a\xff\xfe b \xe2\x82";
   const std::vector<Cut> expected{{1, true}, {3, true}, {5, true}, {8, true}};

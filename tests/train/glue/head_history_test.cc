@@ -36,7 +36,7 @@ TEST(HeadHistory, TheDiagnosticSetIsForHeadsOfMnlisClasses) {
   EXPECT_EQ(why(Json::object(), "mnli"), "");  // nothing speaks against it
 }
 
-TEST(HeadHistory, ANewHeadHasLearnedNothing) {
+TEST(HeadHistory, ANewHeadIsUntrained) {
   EXPECT_THAT(why({{"finetuning_task", "mnli"}}, "ax", true), testing::HasSubstr("it has no classifier"));
   GlueTask own;
   own.name = "None";

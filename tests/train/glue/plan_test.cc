@@ -105,7 +105,7 @@ TEST(RowBatches, AreCutWhereTheTokensAreReached) {
   }
 }
 
-TEST(RowPacker, PutsPaddingBehindAllRowsAsSequencesWithoutLabels) {
+TEST(RowPacker, PutsPaddingAfterAllRowsAsSequencesWithoutLabels) {
   const EncodedRows rows = rows_of(3);
   const std::vector<uint32_t> which{2, 0};
   RowPacker packed({.length = 0, .padding = 99, .classes = 2}), padded({.length = 3, .padding = 99, .classes = 2});

@@ -33,12 +33,12 @@ TEST(ContentionWatch, TakesTheShareOfAllThreadsOverAnIntervalThatIsLongEnough) {
   EXPECT_EQ(watch.share(start + std::chrono::seconds(80)), 1) << "threads of libraries wait, too";
 }
 
-TEST(ContentionWatch, AKernelThatDoesNotTellIsTakenForQuiet) {
+TEST(ContentionWatch, WithoutKernelSupportNothingIsReported) {
   ContentionWatch watch(1, [] { return std::optional<double>(); });
   EXPECT_EQ(watch.share(Clock::now() + std::chrono::seconds(20)), 0);
 }
 
-TEST(ContentionWatch, TellsOnceOfTheRankThatLacksMost) {
+TEST(ContentionWatch, ReportsTheMostAffectedRankOnce) {
   ContentionWatch watch(1);
   EXPECT_FALSE(find(watch, {0, 0, 0}));
   EXPECT_FALSE(find(watch, {0.1, 0.33, 0})) << "helpers of its own";

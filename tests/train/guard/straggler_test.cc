@@ -14,7 +14,7 @@ std::optional<Straggler> find(StragglerWatch& watch, const std::vector<double>& 
   return watch.find(bits, steps);
 }
 
-TEST(StragglerWatch, TellsOnceOfARankThatIsSlowTwiceInARow) {
+TEST(StragglerWatch, ReportsARankOnceThatIsSlowTwiceInARow) {
   StragglerWatch watch;
   EXPECT_FALSE(find(watch, {0.1, 0.2, 0.11}));
   const auto slow = find(watch, {0.1, 0.22, 0.11});
@@ -26,7 +26,7 @@ TEST(StragglerWatch, TellsOnceOfARankThatIsSlowTwiceInARow) {
   EXPECT_FALSE(find(watch, {0.1, 0.2, 0.1}));
 }
 
-TEST(StragglerWatch, TellsAgainAfterTheRankWasFastMeanwhile) {
+TEST(StragglerWatch, ReportsAgainAfterTheRankWasFastInBetween) {
   StragglerWatch watch;
   find(watch, {0.1, 0.2});
   EXPECT_TRUE(find(watch, {0.1, 0.2}));
@@ -44,7 +44,7 @@ TEST(StragglerWatch, LetsSmallDifferencesAndChangingRanksPass) {
   }
 }
 
-TEST(StragglerWatch, PassesOverIntervalsThatAreTooShortToTell) {
+TEST(StragglerWatch, SkipsIntervalsThatAreTooShort) {
   StragglerWatch watch;
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(find(watch, {0.001, 0.009}, 100));
 }

@@ -44,7 +44,7 @@ TEST(WeightsWatch, AFiniteEvaluationEndsAStreakOfSpikesOnly) {
   EXPECT_TRUE(watch.in_streak()) << "exploded weights have a loss, too";
 }
 
-TEST(WeightsWatch, AnEvaluationThatIsNoNumberBeginsOne) {
+TEST(WeightsWatch, ANonFiniteEvaluationBeginsOne) {
   WeightsWatch watch;
   watch.record_step(5, kGood);
   watch.record_evaluation(std::numeric_limits<double>::quiet_NaN());

@@ -60,7 +60,7 @@ TEST_F(FetchNamed, OneRankOfEachHostFetchesAndTheOthersWaitWithALine) {
 }
 
 /// The watch of a job, whose clock runs sixty times as fast: its 120 s for what does not move in the start are two.
-TEST_F(FetchNamed, AFetchThatTakesLongIsNoHang) {
+TEST_F(FetchNamed, ALongFetchIsNotAHang) {
   constexpr int kFaster = 60;
   stall(5);
   std::array<std::atomic<Heartbeat*>, 2> progress{};

@@ -222,7 +222,7 @@ TEST_F(LocalSnapshots, TheLimitHoldsAndIsLiftedAtTheEnd) {
   EXPECT_GE(seconds_since(start), 0.9 * static_cast<double>(copy.bytes()) / 50'000);
 }
 
-TEST_F(LocalSnapshots, ANewerOneThatIsWholeOnAllHostsTogetherIsCopiedAndGoneOnFrom) {
+TEST_F(LocalSnapshots, ANewerOneThatAllHostsTogetherHaveIsCopiedAndResumed) {
   run_local(3, [&](RankContext& rank) {
     Saver saver(*this, rank, 0, 1);
     saver.save(7);
@@ -248,7 +248,7 @@ TEST_F(LocalSnapshots, OnOneHostNothingIsCopiedBeforeTheStart) {
   EXPECT_TRUE(places.at(0).path.starts_with(folder_of(0) + "/step-00000007-"));
 }
 
-TEST_F(LocalSnapshots, OfALostDiskTheRunFoldersCopyIsReadAndWhatWasOnlyThereIsNotUsed) {
+TEST_F(LocalSnapshots, AfterALostDiskTheRunFoldersCopyIsReadAndIncompleteSnapshotsAreNotUsed) {
   run_local(3, [&](RankContext& rank) {
     Saver saver(*this, rank);
     saver.save(1);
@@ -274,7 +274,7 @@ TEST_F(LocalSnapshots, OfALostDiskTheRunFoldersCopyIsReadAndWhatWasOnlyThereIsNo
   EXPECT_THAT(list_steps(run_), ElementsAre(1));
 }
 
-TEST_F(LocalSnapshots, MoreAndFewerHostsGoOnFromTheSameOne) {
+TEST_F(LocalSnapshots, MoreAndFewerHostsResumeFromTheSameOne) {
   run_local(2, [&](RankContext& rank) {
     Saver saver(*this, rank, 0, 1);
     saver.save(3);
@@ -423,7 +423,7 @@ class KilledLocalRun : public LocalSnapshots {
   }
 };
 
-TEST_F(KilledLocalRun, GoesOnFromTheNewestSnapshotThatWasWholeAnywhere) {
+TEST_F(KilledLocalRun, ResumesFromTheNewestCompleteSnapshotAnywhere) {
   const char* asked = std::getenv("TRIREME_LOCAL_KILLS");
   const int kills = asked ? std::atoi(asked) : 200;
   RandomStream random(mix_key(54));
