@@ -200,7 +200,7 @@ std::string commands(const Cluster& cluster) {
 }  // namespace
 
 std::vector<PlanFile> cyclecloud_plan(const Cluster& cluster) {
-  const std::string package = at_home(cluster.options.software.package);
+  const std::string package = expand_home(cluster.options.software.package);
   require(!package.empty(), ErrorKind::config,
           "cluster.scheduler is cyclecloud, but software.package is empty; name the .deb or .tar.gz of "
           "scripts/package, which the project installs on its nodes");

@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kFirstAddress = 4;
 
 std::string read_public_key(const ClusterOptions& options) {
-  const std::string path = at_home(options.access.key);
+  const std::string path = expand_home(options.access.key);
   std::string text;
   try {
     text = read_text(path, 65536);
@@ -77,7 +77,7 @@ Node make_node(const ClusterOptions& options, int number) {
 
 }  // namespace
 
-std::string at_home(const std::string& path) {
+std::string expand_home(const std::string& path) {
   const char* home = environment_variable("HOME");
   return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
 }
@@ -88,7 +88,7 @@ std::string storage_address(const ClusterOptions& options) {
   return range.address(static_cast<uint32_t>(range.size()) - 2);
 }
 
-std::string address_of_caller() {
+std::string public_address() {
   const ProcessResult asked =
       run_process({.arguments = {"curl", "-4fsS", "--max-time", "10", "https://checkip.amazonaws.com"},
                    .input = "",

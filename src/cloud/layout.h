@@ -60,12 +60,12 @@ std::string storage_address(const ClusterOptions& options);
 
 /// This machine's address as the provider sees it, "203.0.113.7/32", to replace `caller`. Asks
 /// https://checkip.amazonaws.com through curl. Throws Error::io, with the advice to write the address into the file.
-std::string address_of_caller();
+std::string public_address();
 
 /// {"trireme-cluster", name}, {"trireme-run", run}, and those of cluster.tags.
 std::vector<std::pair<std::string, std::string>> tags_of(const Cluster& cluster);
 
 /// Path with a leading ~/ replaced.
-std::string at_home(const std::string& path);
+std::string expand_home(const std::string& path);
 
 }  // namespace trireme::cloud

@@ -62,7 +62,7 @@ struct Opened {
 };
 
 void write_plan(const Opened& opened, Cluster& cluster) {
-  if (!opened.provider->keeps_machines() && cluster.sources.empty()) cluster.sources = {address_of_caller()};
+  if (!opened.provider->keeps_machines() && cluster.sources.empty()) cluster.sources = {public_address()};
   write_files(opened.provider->plan(cluster), opened.plan_folder());
 }
 

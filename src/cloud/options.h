@@ -146,7 +146,7 @@ struct SoftwareGroup {
            "package of Trireme for the nodes: .deb or .tar.gz of scripts/package (empty: software.source)");
     v.text("source", source,
            "checkout of Trireme (its last commit), or a .tar.gz of one, which the head builds once for all nodes; both "
-           "empty: the nodes already have Trireme, as your own machines or image may");
+           "empty: the nodes already have Trireme (your own machines or image)");
   }
 };
 

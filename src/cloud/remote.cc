@@ -52,7 +52,7 @@ std::string with_percents_kept(std::string word) {
 Remote::Remote(const Cluster& cluster, std::string known_hosts)
     : user_(cluster.options.access.user),
       known_hosts_(std::move(known_hosts)),
-      key_(at_home(cluster.options.access.key)) {
+      key_(expand_home(cluster.options.access.key)) {
   if (key_.ends_with(".pub") && std::filesystem::exists(key_.substr(0, key_.size() - 4)))
     identity_ = key_.substr(0, key_.size() - 4);
 }
@@ -160,11 +160,11 @@ Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(
 Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Patience& patience,
                         const std::function<void(Node&)>& before) {
   constexpr auto kPause = std::chrono::seconds(5);
-  constexpr double kTellEvery = 30;
+  constexpr double kLogEvery = 30;
   const auto start = Clock::now();
   return for_each_node(nodes, [&](const Node& given) {
     Node& node = nodes[static_cast<size_t>(&given - nodes.data())];
-    double told = -kTellEvery, refused_since = -1;
+    double reported = -kLogEvery, refused_since = -1;
     for (;;) {
       std::string problem;
       SshFault fault = SshFault::other;
@@ -187,10 +187,10 @@ Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Pa
               now + std::chrono::duration<double>(kPause).count() > patience.seconds ||
               (refused_since >= 0 && now - refused_since >= patience.refused);
       if (final) fail(ErrorKind::io, "{}: {}", node.name, problem);
-      if (now - told >= kTellEvery) {
+      if (now - reported >= kLogEvery) {
         log::info("{}: not reached yet after {:.0f} of at most {:.0f} s: {}", node.name, now, patience.seconds,
                   problem);
-        told = now;
+        reported = now;
       }
       std::this_thread::sleep_for(kPause);
     }

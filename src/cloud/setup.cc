@@ -80,7 +80,8 @@ std::string packed_source(const std::string& source) {
 /// The program's package in the shared folder, built there if only the sources are given; "-" if the nodes have the
 /// program.
 std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& stages) {
-  const std::string file = at_home(cluster.options.software.package), source = at_home(cluster.options.software.source);
+  const std::string file = expand_home(cluster.options.software.package),
+                    source = expand_home(cluster.options.software.source);
   if (!file.empty()) {
     return bring_file(cluster, remote, std::filesystem::path(file).filename().string(), read_text(file));
   }

@@ -149,7 +149,7 @@ void require_software(const ClusterOptions& options) {
           "software.package and software.source are both set; leave one of them empty");
   if (!source.empty()) {
     std::error_code unknown;
-    const std::string at = at_home(source);
+    const std::string at = expand_home(source);
     const bool archive = source.ends_with(".tar.gz") && std::filesystem::is_regular_file(at, unknown);
     require(archive || std::filesystem::exists(at + "/scripts/package", unknown), ErrorKind::config,
             "software.source: {} is neither a checkout of Trireme nor a .tar.gz of one", source);
@@ -158,7 +158,7 @@ void require_software(const ClusterOptions& options) {
   require(package.ends_with(".deb") || package.ends_with(".tar.gz"), ErrorKind::config,
           "software.package is {}, expected a .deb or .tar.gz of scripts/package", package);
   std::error_code ignored;
-  require(std::filesystem::is_regular_file(at_home(package), ignored), ErrorKind::config,
+  require(std::filesystem::is_regular_file(expand_home(package), ignored), ErrorKind::config,
           "software.package: the file {} does not exist; create it with scripts/package", package);
 }
 

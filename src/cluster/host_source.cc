@@ -100,9 +100,9 @@ HostSet from_source(const HostRequest& request, const EnvironmentReader& environ
 }  // namespace
 
 HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& environment) {
-  const int told =
+  const int sources =
       int{!request.hostfile.empty()} + int{!request.hosts.empty()} + int{!request.sinfo.empty()} + int{request.slurm};
-  require(told <= 1, ErrorKind::usage, "--hostfile, --hosts, --sinfo and --slurm exclude each other; give only one");
+  require(sources <= 1, ErrorKind::usage, "--hostfile, --hosts, --sinfo and --slurm exclude each other; give only one");
   require(request.partition.empty() || !request.sinfo.empty(), ErrorKind::usage, "--partition needs --sinfo; add it");
   HostSet set = from_source(request, environment);
   if (set.hosts.empty()) return set;

@@ -220,7 +220,7 @@ std::string why_never(const BatchJob& asked, const std::vector<PartitionNode>& a
   return reasons;
 }
 
-std::string why_not_now(const BatchJob& asked, const std::vector<PartitionNode>& all) {
+std::string start_warning(const BatchJob& asked, const std::vector<PartitionNode>& all) {
   const BatchJob job = as_submitted(asked);
   for (const std::string& partition : split(job.partition, ',')) {
     const Nodes nodes = nodes_of(all, partition);

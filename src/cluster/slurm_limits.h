@@ -29,7 +29,7 @@ std::vector<PartitionNode> read_partitions(std::string_view sinfo);
 std::string why_never(const BatchJob& job, const std::vector<PartitionNode>& nodes);
 
 /// A warning about a job that can start, such as a partition that is down now; empty: none. Pure.
-std::string why_not_now(const BatchJob& job, const std::vector<PartitionNode>& nodes);
+std::string start_warning(const BatchJob& job, const std::vector<PartitionNode>& nodes);
 
 /// Folders of the job's output and error files, which must exist: Slurm does not create them, and the job would fail
 /// before its first line. Without empty ones; including those of --sbatch=--output, -o, --error, -e.

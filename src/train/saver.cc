@@ -171,11 +171,11 @@ CheckpointEvent Saver::account_copy(const SharedCopies::Published& copy) {
           .place = CheckpointEvent::Place::copied};
 }
 
-void Saver::finish_copies(const std::function<void(const CheckpointEvent&)>& told) {
+void Saver::finish_copies(const std::function<void(const CheckpointEvent&)>& published) {
   if (!copies_) return;
   try {
     copies_->finish(plan_.config().run.hang_timeout, !in_streak(),
-                    [&](const SharedCopies::Published& copy) { told(account_copy(copy)); });
+                    [&](const SharedCopies::Published& copy) { published(account_copy(copy)); });
   } catch (const CommonError& e) {
     throw CommonError(
         e.kind(),
@@ -192,15 +192,15 @@ void Saver::wait_for_disk() const {
   const double patience = plan_.config().run.hang_timeout;
   const std::string& run_dir = writer_.is_local() ? copies_->folder() : plan_.config().run.dir;
   int64_t done = -1;
-  bool told = false;
+  bool reported = false;
   for (auto moved = Clock::now(); !writer_.wait(std::min(patience, 1.0));) {
     if (writer_.slices_done() != done) {
       done = writer_.slices_done();
       moved = Clock::now();
-      told = false;
+      reported = false;
     }
     const double still = seconds_since(moved);
-    if (still > patience && !std::exchange(told, true))
+    if (still > patience && !std::exchange(reported, true))
       log::warning("the disk of {} has accepted no data of the snapshot of step {} for {:.1f} s; training waits for it",
                    run_dir, begun_, still);
     if (scalars_.size() > 1 || still < kDiskPatience * patience) continue;

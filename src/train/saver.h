@@ -72,8 +72,9 @@ class Saver {
   /// Collective, while copying(). As publish(): the run folder has the snapshot now; nullopt if the copy failed and
   /// training continues without it.
   std::optional<CheckpointEvent> publish_copy();
-  /// Collective. Copies all snapshots that the run folder does not have; calls `told` with each. Throws CommonError.
-  void finish_copies(const std::function<void(const CheckpointEvent&)>& told);
+  /// Collective. Copies all snapshots that the run folder does not have; calls `published` with each. Throws
+  /// CommonError.
+  void finish_copies(const std::function<void(const CheckpointEvent&)>& published);
 
  private:
   void start_from(int64_t step);

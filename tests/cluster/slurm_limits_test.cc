@@ -103,9 +103,9 @@ TEST(SlurmLimits, JobsThatCouldAreLeftAlone) {
 
 TEST(SlurmLimits, APartitionThatIsDownIsSaid) {
   BatchJob job;
-  EXPECT_EQ(why_not_now(job, read_partitions(kNodes)), "");
+  EXPECT_EQ(start_warning(job, read_partitions(kNodes)), "");
   job.partition = "pairs";
-  EXPECT_EQ(why_not_now(job, read_partitions(kNodes)), "partition pairs is not up: the job waits until it is");
+  EXPECT_EQ(start_warning(job, read_partitions(kNodes)), "partition pairs is not up: the job waits until it is");
 }
 
 TEST(SlurmLimits, FoldersOfTheOutputAreKnown) {

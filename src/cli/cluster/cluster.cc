@@ -81,7 +81,7 @@ int plan(const std::string& file, const std::string& folder) {
                           options.cluster.scheduler != cloud::SchedulerChoice::cyclecloud;
   if (by_address && cluster.sources.empty()) {
     try {
-      cluster.sources = {cloud::address_of_caller()};
+      cluster.sources = {cloud::public_address()};
     } catch (const Error& e) {  // a plan creates nothing, so it may wait for `create` to ask
       log::warning("access.from is caller: {}; the plan has {} in its place, and create asks again", e.what(),
                    kCallerUnknown);

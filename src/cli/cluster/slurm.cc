@@ -46,7 +46,7 @@ void check_limits(const BatchJob& job, const std::string& script) {
   const ProcessResult asked = ask({"sinfo", "-h", "-N", "-o", kPartitionFormat});
   if (asked.exit_code != 0) return;  // sbatch will say why
   const std::vector<PartitionNode> nodes = read_partitions(asked.out);
-  const std::string never = why_never(job, nodes), later = why_not_now(job, nodes);
+  const std::string never = why_never(job, nodes), later = start_warning(job, nodes);
   require(never.empty(), ErrorKind::usage, "{}, so the job would wait for ever; nothing was submitted", never);
   if (!later.empty()) log::warning("{}", later);
   const ProcessResult tried = ask({"sbatch", "--test-only"}, script);

@@ -293,8 +293,8 @@ void require_all_checked(Report& report) {
   report.results.push_back({0, "--require-all", failed("--require-all: {}", text)});
 }
 
-double watchdog_seconds(double told, const Plan& plan) {
-  if (told >= 0) return told;
+double watchdog_seconds(double requested, const Plan& plan) {
+  if (requested >= 0) return requested;
   const auto timeout = plan.variables.find("TIMEOUT");
   return timeout == plan.variables.end() ? 30 : parse_number(timeout->second, "TIMEOUT");
 }

@@ -33,8 +33,8 @@ struct Report {
 /// Adds a failure if checks were not run, or none was. This is no reason to drain a node: mark the node before.
 void require_all_checked(Report& report);
 
-/// The limit in seconds: `told` unless negative, else the file's TIMEOUT, else NHC's 30 s.
-double watchdog_seconds(double told, const Plan& plan);
+/// The limit in seconds: `requested` unless negative, else the file's TIMEOUT, else NHC's 30 s.
+double watchdog_seconds(double requested, const Plan& plan);
 
 struct CheckOptions {
   bool all = false;                           ///< continue after a failure

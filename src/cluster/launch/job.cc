@@ -74,12 +74,12 @@ class Launch {
 
  private:
   int run_attempts(const StopSignals& signals) {
-    int cause = 0;  // how the job itself first ended; what mpirun says of a restart that never began says less
+    int cause = 0;  // the job's first exit code; more useful than mpirun's for a restart that never began
     for (int attempt = 0;; ++attempt) {
       log::info("launch: {}: {}{}", count_text(total_processes(placement()), "rank"), to_text(placement()),
                 hosts_.spares() > 0 ? fmt::format("; {}", count_text(hosts_.spares(), "spare host")) : "");
       job_.begin_attempt();
-      say_what_runs(fmt::format("attempt {}: {}: {}", attempt + 1, count_text(total_processes(placement()), "rank"),
+      show_activity(fmt::format("attempt {}: {}: {}", attempt + 1, count_text(total_processes(placement()), "rank"),
                                 to_text(placement())));
       const AttemptEnd end = run_attempt(
           prepare(attempt), starter_.kind, placement(),
@@ -89,11 +89,11 @@ class Launch {
       int code = job_.final_code(end, starter_.path);
       if (!began && code != 0 && cause != 0) code = cause;
       cause = code;
-      if (code != 0 && code != kStopped) hosts_.sweep(!end.not_begun.empty() || !end.refusal.empty());
+      if (code != 0 && code != kStopped) hosts_.sweep(!end.start_problems.empty() || !end.refusal.empty());
       const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
       if (!again) return code;
-      say_what_runs(
+      show_activity(
           fmt::format("no rank runs: restart {} of {} waits for its hosts", attempt + 1, request_.max_restarts));
       if (request_.drop_failed_host || hosts_.spares() > 0) drop_failed_host(end);
       if (!hosts_.ready_again(attempt, signals)) return code;
@@ -106,16 +106,16 @@ class Launch {
     return environment_variable("SLURM_JOB_ID") == nullptr &&
            std::ranges::all_of(placement(), [](const Placement& entry) { return is_this_host(entry.host); });
   }
-  void say_what_runs(std::string text) {
-    if (status_server_) status_server_->is_doing(std::move(text));
+  void show_activity(std::string text) {
+    if (status_server_) status_server_->set_activity(std::move(text));
   }
 
-  /// By `trireme stop`, or for good: then nobody queues the job again.
+  /// Whether the stop is final (by `trireme stop` or by the job's status): then the job is not requeued.
   bool stays_stopped() const { return (status_server_ && status_server_->caller()) || job_.stopped_for_good(); }
 
   JobChannel job_channel() {
     JobChannel job = {.ask_to_stop = [this](const StopRequest& request) { return job_.ask_to_stop(request); },
-                      .not_begun = [this] { return hosts_.not_begun(); },
+                      .start_problems = [this] { return hosts_.start_problems(); },
                       .over = [this] { return job_.seconds_to_end(); }};
     if (!status_server_) return job;
     job.caller = [this] { return status_server_->caller(); };
@@ -127,7 +127,7 @@ class Launch {
     StartRequest start;
     start.placement = placement();
     start.command = rank_command(request_, job_facts_);
-    // Whatever the configuration says about a first start: a restart goes on.
+    // Whatever the configuration says about a first start, a restart resumes.
     if (attempt > 0 && job_facts_.has_status)
       start.command.insert(start.command.end(), {"--checkpoint.resume", "auto"});
     for (const std::string& variable : request_.variables) {
@@ -146,12 +146,13 @@ class Launch {
     for (const char* name : hub::passed_variables()) {
       const char* value = environment_variable(name);
       const bool given = std::ranges::any_of(start.variables, [&](const auto& own) { return own.first == name; });
-      if (value != nullptr && !given) start.secrets.emplace_back(name, value);  // a proxy's address may have a password
+      if (value != nullptr && !given)
+        start.secrets.emplace_back(name, value);  // a proxy's address may contain a password
     }
     start.hostfile = folder_.file("hosts");
     for (const Placement& entry : placement()) {
       const bool taken = name_for_starter(starter_.kind, entry.host) == entry.host;
-      // PRRTE knows this host by its name in the same letters only, and calls it by ssh otherwise.
+      // PRRTE recognizes this host only by exactly the same name, and uses ssh otherwise.
       const bool other_letters = starter_.kind == StarterKind::prrte && entry.host != host_name() &&
                                  strcasecmp(entry.host.c_str(), host_name().c_str()) == 0;
       if ((!taken || other_letters) && is_this_host(entry.host)) start.this_host = entry.host;
@@ -186,10 +187,10 @@ class Launch {
     const auto processes = total_processes(placement());
     fmt::print("# {} on {}\n", count_text(processes, "process"), count_text(placement().size(), "host"));
     if (!hosts_.looked_at() && placement().size() > 1) {
-      fmt::print("{}", request_.skip_preflight
-                           ? "# With --skip-preflight nobody looks at the hosts: no network that they share is added.\n"
-                           : "# A start looks at the hosts first and adds the network that they share; "
-                             "--preflight-only does so here.\n");
+      fmt::print("{}",
+                 request_.skip_preflight
+                     ? "# With --skip-preflight the hosts are not checked: no common network is added.\n"
+                     : "# A start checks the hosts first and adds their common network; --preflight-only shows it.\n");
     }
     if (!command.hostfile_text.empty() || starter_.kind == StarterKind::hydra) {
       fmt::print("mkdir -p -m 700 {}\n", folder_.path());
@@ -210,13 +211,13 @@ class Launch {
   void drop_failed_host(const AttemptEnd& end) {
     const int rank = job_.lost_rank(end);
     if (rank < 0) {
-      log::warning("launch: the job did not tell which host failed; restarting on the same hosts");
+      log::warning("launch: the job did not report which host failed; restarting on the same hosts");
       return;
     }
     hosts_.drop_host_of(rank);
   }
 
-  /// Slurm runs the job again from its start; the run goes on from its snapshot.
+  /// Slurm runs the job again from its start; the run resumes from its snapshot.
   int requeue(int code, const StopSignals& signals) const {
     SlurmRestarts restarts(job_facts_.stop_folder);
     if (code == kStopped && stays_stopped()) return code;
@@ -228,19 +229,19 @@ class Launch {
   void tell_end(const AttemptEnd& end, int code, int next_attempt) const {
     if (code == 0) return;
     if (code == kStopped) {
-      log::info("launch: the job stopped as asked (code 75); start it again to go on");
+      log::info("launch: the job stopped as requested (code 75); start it again to resume");
       return;
     }
     if (end.stop_requested && end.stop_forced) {
-      // What ranks say when mpirun ends them one after the other is not the cause of anything.
+      // Messages of ranks while mpirun kills them one after the other are not the cause.
       log::error(
-          "launch: the job was ended before it had stopped (code {}); what it did since its last snapshot is lost",
+          "launch: the job was killed before it had stopped (code {}); the progress after its last snapshot is lost",
           code);
       return;
     }
     if (!end.refusal.empty()) log::error("launch: {} refuses its hostfile: {}", starter_.path, end.refusal);
-    for (std::istringstream lines(end.not_begun); lines;) {
-      if (std::string line; std::getline(lines, line)) log::error("launch: no rank has begun: {}", line);
+    for (std::istringstream lines(end.start_problems); lines;) {
+      if (std::string line; std::getline(lines, line)) log::error("launch: no rank has started: {}", line);
     }
     fmt::print(stderr, "{}", end.verdict);
     const bool explained = !end.verdict.empty() || !end.first_error.empty() || !end.refusal.empty();
@@ -261,11 +262,11 @@ class Launch {
     }
   }
 
-  /// With what follows from the hosts, the starter and the job.
+  /// The request, completed by what follows from hosts, starter and job.
   LaunchRequest completed(LaunchRequest request, const HostSet& hosts) const {
     require(!request.remote.agents || starter_.kind != StarterKind::srun, ErrorKind::usage,
-            "--agents: srun starts the ranks and reaches the nodes of this Slurm job; leave --agents out, or choose "
-            "mpirun with --starter");
+            "--agents: srun starts the ranks and reaches the nodes of this Slurm job without agents; remove --agents, "
+            "or choose mpirun with --starter");
     request.remote.through_srun = starter_.kind == StarterKind::srun;
     request.remote.ports = remote_ports(hosts.hosts);
     if (request.start_seconds < 0) request.start_seconds = job_facts_.start_seconds;

@@ -11,21 +11,21 @@ namespace trireme::launch {
 namespace {
 
 constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;  // for the starter to end
-constexpr double kJoinSeconds = 2;                              // while we wait no output is passed on
+constexpr double kJoinSeconds = 2;                              // no output is passed on during this wait
 constexpr int kCannotStart = 2;
 
 }  // namespace
 
 int JobView::final_code(const AttemptEnd& end, const std::string& starter) {
   status_.reset();
-  // Open MPI's own number of this fault looks like a death by signal.
+  // Open MPI's code for this failure looks like a death by signal.
   const int said = end.not_started || !end.refusal.empty() ? kCannotStart
-                   : !end.not_begun.empty()                ? exit_code(ErrorKind::peer)
+                   : !end.start_problems.empty()           ? exit_code(ErrorKind::peer)
                                                            : end.code;
   if (!job_.has_status) return said;
   if (!began()) {
     if (said != 0) return said;
-    log::error("launch: {} returned 0, but no rank began to train: {}/status.json was not written", starter,
+    log::error("launch: {} returned 0, but no rank started training: {}/status.json was not written", starter,
                job_.run_folder);
     return 1;
   }
@@ -35,7 +35,7 @@ int JobView::final_code(const AttemptEnd& end, const std::string& starter) {
     log::warning("launch: {}", e.what());
     return end.code;
   }
-  if (status_->state == RunState::running || status_->state == RunState::killed) {  // ended before it could write why
+  if (status_->state == RunState::running || status_->state == RunState::killed) {  // killed before it could write why
     if (end.lost_rank && !end.stop_requested) return exit_code(ErrorKind::peer);
     return end.code != 0 ? end.code : 1;
   }
@@ -52,10 +52,10 @@ bool JobView::ask_to_stop(const StopRequest& request) const {
     if (status.state != RunState::running || addresses.empty()) return false;
     ControlClient client(addresses, secret_, ControlClient::kLauncher, "launch", nullptr, {}, kJoinSeconds);
     client.request_stop(request);
-    log::info("launch: the job's control channel has the request");
+    log::info("launch: the job's control channel received the request");
     return true;
   } catch (const Error& e) {
-    log::warning("launch: not through the control channel: {}", e.what());
+    log::warning("launch: the control channel failed, signalling the ranks instead: {}", e.what());
     return false;
   }
 }
@@ -66,7 +66,7 @@ double JobView::seconds_to_end() const {
     const RunState state = read_status(job_.run_folder).state;
     return state == RunState::running ? -1 : state == RunState::peer_lost ? kSecondsAfterLoss : kSecondsAfterEnd;
   } catch (const Error&) {
-    return -1;  // it is being replaced
+    return -1;  // status.json is being replaced
   }
 }
 
@@ -74,7 +74,7 @@ bool JobView::stopped_for_good() const {
   try {
     return !job_.stop_folder.empty() && !read_status(job_.stop_folder).requeue;
   } catch (const Error&) {
-    return false;  // no word of the job
+    return false;  // the job left no status
   }
 }
 

@@ -19,21 +19,21 @@ class JobView {
   /// job: borrowed. secret: of the job's control channel.
   JobView(const JobFacts& job, std::string secret) : job_(job), secret_(std::move(secret)) {}
 
-  /// From here on only a status.json that is written later counts.
+  /// From now on only a status.json that is written later is used.
   void begin_attempt() { before_ = status_stamp(); }
   /// Whether the attempt has written its status.json; false for a job that writes none.
   bool began() const { return status_stamp() != before_; }
-  /// The exit code of the attempt: the job's own where it has one, because mpirun may return 0 for a killed job.
+  /// The exit code of the attempt: the job's own if it has one, because mpirun may return 0 for a killed job.
   int final_code(const AttemptEnd& end, const std::string& starter);
   /// As final_code() read it; empty if the job has none.
   const std::optional<RunStatus>& status() const { return status_; }
-  /// The rank that was lost; below 0: unknown. A host that is cut off considers the others lost and may write that into
+  /// The lost rank; negative: unknown. A host that is cut off considers the others lost and may write that into
   /// status.json; what reached this process comes from its own side of the network.
   int lost_rank(const AttemptEnd& end) const;
 
   /// Through the job's control channel, whose address a running job writes into its status.json. False if that fails.
   bool ask_to_stop(const StopRequest& request) const;
-  /// Once the job has ended: seconds that the starter may take to end; below 0 before.
+  /// After the job has ended: seconds that the starter may take to end; negative before.
   double seconds_to_end() const;
   /// Whether the stop was one after which Slurm must not queue the job again.
   bool stopped_for_good() const;

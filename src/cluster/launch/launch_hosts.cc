@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "cluster/health/run.h"
 #include "cluster/launch/host_alias.h"
-#include "cluster/launch/start_look.h"
+#include "cluster/launch/start_probe.h"
 #include "cluster/launch/starter_probe.h"
 #include "cluster/subprocess.h"
 
@@ -49,8 +49,8 @@ void LaunchHosts::check_own_name() const {
   std::array<char, 256> own{};
   gethostname(own.data(), own.size() - 1);
   require(name_for_starter(starter_.kind, own.data()) == own.data(), ErrorKind::config,
-          "launch: this host calls itself \"{}\", and Open MPI takes letters, digits, dots and hyphens alone in a "
-          "name; give it another one: `hostnamectl set-hostname NAME`",
+          "launch: the name of this host is \"{}\", but Open MPI accepts only letters, digits, dots and hyphens in a "
+          "name; rename it: `hostnamectl set-hostname NAME`",
           own.data());
 }
 
@@ -58,13 +58,13 @@ void LaunchHosts::preflight() {
   for (;;) {
     const std::vector<Problem> problems = look();
     if (problems.empty()) break;
-    tell(problems);
+    log_problems(problems);
     if (!leave_out(problems)) {
       fail(ErrorKind::config, "launch: {} on {}; nothing was started", count_text(problems.size(), "problem"),
            count_text(placement().size(), "host"));
     }
   }
-  remote_ = remote_at_once();  // from here on an agent that does not answer is gone
+  remote_ = remote_at_once();  // from now on an agent that does not answer is lost
 }
 
 bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
@@ -80,17 +80,17 @@ bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
     if (problems.empty()) return true;
     if (leave_out(problems)) continue;
     if (seconds_since(start) > 60 * request_.wait_minutes) {
-      tell(problems);
+      log_problems(problems);
       log::error("launch: the hosts did not come back within {:g} min (--wait-for-hosts)", request_.wait_minutes);
       return false;
     }
     for (const std::string& line : group(problems)) {
-      log::warning("launch: waiting up to {:g} min for it: {}", request_.wait_minutes, line);
+      log::warning("launch: waiting up to {:g} min until this is solved: {}", request_.wait_minutes, line);
     }
   }
 }
 
-/// Checks every host once; without problems takes over its network.
+/// Checks every host once; without problems uses its network.
 std::vector<Problem> LaunchHosts::look() {
   NodeSessions sessions(pool_.names(), program_path(), remote_);
   PreflightResult result =
@@ -107,7 +107,8 @@ std::vector<Problem> LaunchHosts::look() {
   looked_ = true;
   memory_kills_ = std::move(result.memory_kills);
   if (!request_.any_program && pool_.offer_sockets(result.sockets)) {
-    log::info("preflight: {}, one per socket; --ppn chooses", count_text(total_processes(placement()), "rank"));
+    log::info("preflight: {}, one per socket; change this with --ppn",
+              count_text(total_processes(placement()), "rank"));
   }
   if (placement().size() > 1) {
     log::info("preflight: {} hosts agree; network {}, {}", placement().size(), network_,
@@ -151,14 +152,14 @@ void LaunchHosts::check_health(NodeSessions& sessions, PreflightResult& result) 
   }
 }
 
-/// Whether the hosts that have a problem of their own could be left out.
+/// Whether the hosts that have problems could be removed.
 bool LaunchHosts::leave_out(const std::vector<Problem>& problems) {
   std::vector<std::string> failed;
   for (const Problem& problem : problems) failed.push_back(problem.host);
   return (request_.drop_bad_hosts || pool_.spares() > 0) && pool_.leave_out(failed, request_.drop_bad_hosts);
 }
 
-std::string LaunchHosts::not_begun() {
+std::string LaunchHosts::start_problems() {
   NodeSessions sessions(pool_.names(), program_path(), remote_at_once());
   std::vector<Json> requests;
   std::string here;
@@ -167,7 +168,7 @@ std::string LaunchHosts::not_begun() {
     requests.push_back({{"do", "start"}, {"id", id_}, {"daemon", daemon_mark(host)}});
   }
   const std::vector<Json> answers = sessions.ask(requests, kSecondsToLook);
-  const auto problems = hosts_not_begun(starter_.kind, sessions.hosts(), answers, sessions.problems(), here);
+  const auto problems = hosts_not_started(starter_.kind, sessions.hosts(), answers, sessions.problems(), here);
   return fmt::format("{}", fmt::join(group(problems), "\n"));
 }
 
@@ -184,18 +185,18 @@ void LaunchHosts::sweep(bool daemons) {
     if (answers[i].is_null()) continue;
     const std::string& host = sessions.hosts()[i];
     const int killed = answers[i].at("killed").get<int>();
-    if (killed > 0) log::warning("launch: ended {} left on {}", count_text(killed, "process"), host);
-    tell_memory_kills(host, memory_kills_from_json(answers[i].at("memory_kills")));
+    if (killed > 0) log::warning("launch: killed {} left on {}", count_text(killed, "process"), host);
+    log_memory_kills(host, memory_kills_from_json(answers[i].at("memory_kills")));
   }
   for (const Problem& problem : sessions.problems()) {
-    log::warning("launch: whether processes are left cannot be seen: {}", to_text(problem));
+    log::warning("launch: cannot check whether processes are left: {}", to_text(problem));
   }
 }
 
-void LaunchHosts::tell_memory_kills(const std::string& host, const MemoryKills& now) {
+void LaunchHosts::log_memory_kills(const std::string& host, const MemoryKills& now) {
   const auto before = memory_kills_.find(host);
-  const std::string told = before == memory_kills_.end() ? "" : describe_memory_kills(before->second, now);
-  if (!told.empty()) log::error("launch: {}: {}", host, told);
+  const std::string reported = before == memory_kills_.end() ? "" : describe_memory_kills(before->second, now);
+  if (!reported.empty()) log::error("launch: {}: {}", host, reported);
   memory_kills_[host] = now;
 }
 
@@ -207,11 +208,11 @@ RemoteOptions LaunchHosts::remote_at_once() const {
   return options;
 }
 
-void LaunchHosts::tell(const std::vector<Problem>& problems) {
+void LaunchHosts::log_problems(const std::vector<Problem>& problems) {
   for (const std::string& line : group(problems)) log::error("preflight: {}", line);
 }
 
-/// Where ranks find the Hugging Face cache, and whether they may ask the hub: --env before this process' variables.
+/// Variables that set the ranks' Hugging Face cache and whether they may use the hub: --env before this process' own.
 std::vector<std::string> LaunchHosts::cache_variables() const {
   std::vector<std::string> variables = request_.variables;
   for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"}) {

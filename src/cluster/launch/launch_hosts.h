@@ -1,6 +1,6 @@
 #pragma once
-// The hosts of a launch: preflight, waiting until they are ready again, leaving out those that fail, ending what is
-// left on them.
+// The hosts of a launch: preflight, waiting until they are ready again, removing failed ones, ending leftover
+// processes.
 
 #include <map>
 #include <string>
@@ -32,16 +32,18 @@ class LaunchHosts {
   /// Whether ranks can only use TCP between these hosts, as far as known.
   bool tcp_only() const { return placement().size() == 1 || (looked_ && !infiniband_); }
 
-  /// Until every host passes or none can be left out any more; then throws Error::config. All problems are logged.
+  /// Repeats until every host passes, or until no more hosts can be removed; then throws Error::config. Logs all
+  /// problems.
   void preflight();
   /// Waits longer from restart to restart, then until every host passes preflight. Returns false if a stop was
   /// requested or the hosts did not return in time; both are logged.
   bool ready_again(int attempt, const StopSignals& signals);
-  /// What keeps ranks from beginning, one line per cause; empty: they have begun.
-  std::string not_begun();
-  /// Leaves the host of a lost rank out if a spare takes its place or the job may shrink.
+  /// What keeps ranks from starting, one line per cause; empty: they have started.
+  std::string start_problems();
+  /// Removes the host of a lost rank if a spare can replace it or the job may shrink.
   void drop_host_of(int rank);
-  /// Ends processes of the launch that are left on the hosts. daemons: those of mpirun, too, which it may not know of.
+  /// Ends processes of the launch that are left on the hosts. daemons: also ends mpirun's daemons, of which mpirun may
+  /// not know.
   void sweep(bool daemons);
 
  private:
@@ -53,8 +55,8 @@ class LaunchHosts {
   std::vector<std::string> cache_variables() const;
   std::string daemon_mark(const std::string& host) const;
   RemoteOptions remote_at_once() const;
-  static void tell(const std::vector<Problem>& problems);
-  void tell_memory_kills(const std::string& host, const MemoryKills& now);
+  static void log_problems(const std::vector<Problem>& problems);
+  void log_memory_kills(const std::string& host, const MemoryKills& now);
 
   const LaunchRequest& request_;
   const JobFacts& job_;

@@ -30,7 +30,7 @@
 #include "cluster/health/slurm_state.h"
 #include "cluster/launch/node_facts.h"
 #include "cluster/launch/remote_shell.h"
-#include "cluster/launch/start_look.h"
+#include "cluster/launch/start_probe.h"
 #include "cluster/launch/starter_probe.h"
 #include "cluster/process_tree.h"
 
@@ -185,7 +185,7 @@ Json answer(const Json& request, Listener& listener) {
   if (what == "facts") {
     NodeFacts facts = gather_facts(request.at("folder"), request.at("files").get<std::vector<std::string>>());
     const hub::Named named{request.at("model"), request.at("tokenizer"), request.at("glue_task")};
-    if (named != hub::Named{}) look_into_cache(named, request.at("variables").get<std::vector<std::string>>(), facts);
+    if (named != hub::Named{}) check_cache(named, request.at("variables").get<std::vector<std::string>>(), facts);
     return to_json(facts);
   }
   if (what == "leave-token") return leave(request.at("folder"), request.at("name"));
@@ -204,7 +204,7 @@ Json answer(const Json& request, Listener& listener) {
             {"memory_kills", to_json(read_memory_kills())}};
   }
   if (what == "start") {
-    return look_for_start(daemon_assignment(request.at("daemon")), launch_assignment(request.at("id")));
+    return probe_start(daemon_assignment(request.at("daemon")), launch_assignment(request.at("id")));
   }
   if (what == "health") return check_health(request);
   if (what == "starter") return probe_starter(request.at("program"), request.at("daemon"));

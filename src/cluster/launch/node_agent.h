@@ -13,7 +13,7 @@
 //   {"do": "sweep", "id": ID, "daemon": M}                    -> {"killed": N, "memory_kills": MemoryKills}: processes
 //                                                                with TRIREME_LAUNCH_ID=ID, or TRIREME_DAEMON=M where
 //                                                                M is given
-//   {"do": "start", "id": ID, "daemon": M}                    -> look_for_start() of those two
+//   {"do": "start", "id": ID, "daemon": M}                    -> probe_start() of those two
 //   {"do": "health", "config": TEXT, "name": N, "all": A, "seconds": S, "repair": R,
 //    "drain": D, "dry_run": Y, "variables": {..}}            -> health report
 //   {"do": "starter", "program": P, "daemon": D}              -> probe_starter()

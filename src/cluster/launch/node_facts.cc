@@ -107,9 +107,9 @@ bool is_pretended(const std::string& interface) {
   ifreq request{};
   interface.copy(request.ifr_name, IFNAMSIZ - 1);
   request.ifr_data = reinterpret_cast<char*>(&info);
-  const bool told = ioctl(any, SIOCETHTOOL, &request) == 0;
+  const bool reported = ioctl(any, SIOCETHTOOL, &request) == 0;
   close(any);
-  return told && std::string_view(info.driver) == "veth";
+  return reported && std::string_view(info.driver) == "veth";
 }
 
 std::string own_address() {
@@ -236,7 +236,7 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   return facts;
 }
 
-void look_into_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts) {
+void check_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts) {
   const auto environment = [&](const char* name) -> const char* {
     for (const std::string& variable : variables) {
       if (variable.starts_with(name) && variable[std::strlen(name)] == '=')

@@ -54,7 +54,7 @@ std::vector<InfinibandPort> active_infiniband_ports(const std::string& root = ""
 NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>& files);
 
 /// Fills in the facts about the host's cache. variables: NAME=VALUE, set for ranks beside the host's own.
-void look_into_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts);
+void check_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts);
 
 Json to_json(const NodeFacts& facts);
 NodeFacts facts_from_json(const Json& document);

@@ -120,7 +120,7 @@ std::string OutputPrefixer::stamp() const {
   return fmt::format("{}.{:03} ", text.data(), now.tv_usec / 1000);
 }
 
-std::string OutputPrefixer::own_words(std::string_view words) {
+std::string OutputPrefixer::starter_line(std::string_view words) {
   constexpr size_t kBoxLine = 60;
   // PRRTE writes a blank after a box, which precedes the next output.
   if (kind_ == StarterKind::prrte && box_.empty() && words.starts_with(' ')) words.remove_prefix(1);
@@ -161,11 +161,11 @@ std::string OutputPrefixer::end_of_box() {
 std::string OutputPrefixer::prefixed(std::string_view line) {
   not_started_ = not_started_ || is_hydra_start_failure(line);
   const TaggedLine tagged = read_tag(kind_, line);
-  return tagged.rank < 0 ? own_words(tagged.text) : of_rank(tagged.rank, tagged.text);
+  return tagged.rank < 0 ? starter_line(tagged.text) : of_rank(tagged.rank, tagged.text);
 }
 
 std::string OutputPrefixer::of_rank(int rank, std::string_view line) {
-  heard_ = true;
+  has_output_ = true;
   if (const auto record = record_in(line)) {
     take_record(rank, *record);
     return "";
@@ -204,11 +204,11 @@ std::string OutputPrefixer::parts_of_ranks(std::string_view text, bool ends) {
   Tag next = find_tag(kind_, text, 0, ranks);
   std::string out;
   int rank = continues_;
-  if (rank < 0 && next.begin != 0) out = own_words(text.substr(0, next.begin));
+  if (rank < 0 && next.begin != 0) out = starter_line(text.substr(0, next.begin));
   for (size_t at = 0;; at = next.end, rank = next.rank, next = find_tag(kind_, text, at, ranks)) {
     const bool last = next.begin == std::string_view::npos;
     if (rank >= 0) {
-      heard_ = true;
+      has_output_ = true;
       std::string& begun = begun_[rank];
       begun += text.substr(at, last ? text.size() : next.begin - at);
       if ((ends && last) || begun.size() > kLongestLine) {

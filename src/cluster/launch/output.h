@@ -65,7 +65,7 @@ class OutputPrefixer {
   /// Whether Open MPI's mpirun or Hydra reported that the command cannot be started on a host.
   bool not_started() const { return not_started_; }
   /// Whether any rank has had output.
-  bool heard() const { return heard_; }
+  bool has_output() const { return has_output_; }
   /// One line about a hostfile or host names that the starter refused; empty: none.
   const std::string& refusal() const { return refusal_; }
   /// Call traces and internal codes of the starter. Not shown at once: they do not help if the cause is known.
@@ -78,7 +78,7 @@ class OutputPrefixer {
   std::string shown(int rank, std::string_view line) const;
   void note_error(int rank, std::string_view line);
   void take_record(int rank, const RankRecord& record);
-  std::string own_words(std::string_view line);
+  std::string starter_line(std::string_view line);
   std::string end_of_box();
   std::string stamp() const;
 
@@ -89,7 +89,7 @@ class OutputPrefixer {
   std::string open_, box_, verdict_, refusal_, traces_;
   std::map<int, std::string> begun_;  ///< Open MPI: incomplete lines of ranks
   int continues_ = -1;                ///< the rank of the next bytes if they begin without a tag
-  bool not_started_ = false, heard_ = false;
+  bool not_started_ = false, has_output_ = false;
   std::optional<std::string> first_error_;
   std::optional<int> lost_rank_;
   std::set<int> arrived_;

@@ -37,7 +37,7 @@ LaunchStatusServer::~LaunchStatusServer() {
 
 std::string LaunchStatusServer::place() const { return to_word(ControlPlace::here(status_server_.addresses())); }
 
-void LaunchStatusServer::is_doing(std::string text) {
+void LaunchStatusServer::set_activity(std::string text) {
   const std::lock_guard lock(mutex_);
   doing_ = std::move(text);
 }
@@ -57,9 +57,10 @@ void LaunchStatusServer::said(std::string_view text) {
 
 void LaunchStatusServer::end(int code, const std::optional<RunStatus>& status) {
   remove_control(run_folder_, status_server_.secret());
-  const bool told = status && status->state != RunState::running && status->code == code;
+  const bool reported = status && status->state != RunState::running && status->code == code;
   status_server_.end(status_text(
-      told ? *status : RunStatus{.state = code == 0 ? RunState::done : RunState::failed, .code = code, .step = -1}));
+      reported ? *status
+               : RunStatus{.state = code == 0 ? RunState::done : RunState::failed, .code = code, .step = -1}));
 }
 
 std::string LaunchStatusServer::status() const {

@@ -1,6 +1,7 @@
 #pragma once
-// How a launch answers `trireme status`, `stop` and `attach` (comm/status_server.h): it has the lines of all ranks and
-// answers even when no rank runs. Rank 0 writes the address of the launch into RUN/control.json, beside its own.
+// How a launch answers `trireme status`, `stop` and `attach` (comm/control/status_server.h): it has the lines of all
+// ranks and answers even when no rank runs. Rank 0 writes the address of the launch into RUN/control.json, beside its
+// own.
 
 #include <mutex>
 #include <optional>
@@ -25,7 +26,7 @@ class LaunchStatusServer {
   /// The value of kLaunchPlaceVariable (base/launch_variables.h) for every rank.
   std::string place() const;
   /// Sets what status reports from now on: "attempt 2: 3 rank(s): h[1-3] 1 each".
-  void is_doing(std::string text);
+  void set_activity(std::string text);
   std::optional<launch::StopCaller> caller() const;
   /// Adds complete lines.
   void said(std::string_view text);

@@ -161,10 +161,10 @@ class Attempt {
     end_.refusal = out_.refusal().empty() ? err_.refusal() : out_.refusal();
     if (!end_.refusal.empty()) return force("mpirun refuses its hostfile: " + end_.refusal);
     if (begun_ || end_.stop_requested || start_seconds_ <= 0 || seconds_since(start_at_) < start_seconds_) return;
-    begun_ = out_.heard() || err_.heard();
+    begun_ = out_.has_output() || err_.has_output();
     if (begun_) return;
-    end_.not_begun = job_.not_begun();
-    begun_ = end_.not_begun.empty();
+    end_.start_problems = job_.start_problems();
+    begun_ = end_.start_problems.empty();
     if (!begun_)
       force(fmt::format("no rank has started within {:g} s (--start-timeout, run.start-timeout)", start_seconds_));
   }

@@ -19,7 +19,7 @@ struct AttemptEnd {
   bool stop_requested = false;   ///< we got TERM, INT or USR1, or a request by other means
   bool stop_forced = false;      ///< the job did not stop in time, or a second signal came
   std::string refusal;           ///< the starter refused its hostfile, so we ended it
-  std::string not_begun;         ///< why no rank started within the limit, so we ended it; one line per cause
+  std::string start_problems;    ///< why no rank started within the limit, so we ended it; one line per cause
   std::string traces;            ///< OutputPrefixer::traces()
   std::string first_error;       ///< OutputPrefixer::first_error(); empty: none
   std::optional<int> lost_rank;  ///< OutputPrefixer::lost_rank()
@@ -46,7 +46,7 @@ struct JobChannel {
   /// Asks the running job itself to stop; false if that is not possible.
   std::function<bool(const StopRequest&)> ask_to_stop;
   /// Called if no rank has given a sign in time: what keeps them from starting, one line per cause; empty: they run.
-  std::function<std::string()> not_begun = [] { return std::string(); };
+  std::function<std::string()> start_problems = [] { return std::string(); };
   /// After the job is over: seconds that its starter may take to end; negative before. A starter may wait forever for a
   /// host that does not answer.
   std::function<double()> over;

@@ -1,6 +1,6 @@
 #pragma once
-// The options of a fine-tuning run: the native configuration and what only fine-tuning has. cli/glue_flags.cc reads
-// them from run_glue's arguments.
+// The options of a fine-tuning run: the native configuration and what only fine-tuning has. cli/train/glue_flags.cc
+// reads them from run_glue's arguments.
 
 #include <cstdint>
 #include <optional>

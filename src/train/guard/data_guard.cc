@@ -56,8 +56,8 @@ void DataGuard::check() {
             "{} was truncated while this run reads it: {} bytes now, {} at the start; restore the file and start again "
             "to resume from the last checkpoint",
             file.path, now.st_size, file.start.st_size);
-    if (file.told || (same_file && same_time(now.st_mtim, file.start.st_mtim))) continue;
-    file.told = true;
+    if (file.reported || (same_file && same_time(now.st_mtim, file.start.st_mtim))) continue;
+    file.reported = true;
     log::warning("{} {} while this run reads it; {}", file.path,
                  !there       ? "was removed"
                  : !same_file ? "was replaced by another file"

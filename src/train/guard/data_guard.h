@@ -26,7 +26,7 @@ class DataGuard {
   struct File {
     std::string path;
     struct stat start {};
-    bool told = false;
+    bool reported = false;
   };
   static void handle_bus_error(int signal);
 

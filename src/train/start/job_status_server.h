@@ -1,7 +1,7 @@
 #pragma once
-// How rank 0 answers `trireme status`, `stop` and `attach` (comm/status_server.h), and RUN/control.json, by which they
-// find it. An attach to rank 0 does not show log lines of other ranks; a launch, if there is one, has all lines and
-// answers instead of rank 0.
+// How rank 0 answers `trireme status`, `stop` and `attach` (comm/control/status_server.h), and RUN/control.json, by
+// which they find it. An attach to rank 0 does not show log lines of other ranks; a launch, if there is one, has all
+// lines and answers instead of rank 0.
 
 #include <chrono>
 #include <functional>

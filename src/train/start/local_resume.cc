@@ -68,14 +68,14 @@ std::string describe(const std::vector<LocalStep>& steps) {
 }
 
 /// Descending; ranks that see the same name and manifest see the same snapshot.
-std::vector<Candidate> merge(const std::vector<std::string>& told) {
+std::vector<Candidate> merge(const std::vector<std::string>& reported) {
   std::map<std::pair<std::string, std::string>, Candidate, std::greater<>> found;
-  for (size_t rank = 0; rank < told.size(); ++rank) {
-    std::istringstream lines(told[rank]);
+  for (size_t rank = 0; rank < reported.size(); ++rank) {
+    std::istringstream lines(reported[rank]);
     Candidate one;
     for (size_t count = 0; lines >> one.step >> one.hash >> one.name >> one.shards >> count;) {
       Candidate& known = found.try_emplace({one.name, one.hash}, one).first->second;
-      known.seen.resize(told.size());
+      known.seen.resize(reported.size());
       for (size_t shard = 0; count > 0 && lines >> shard; --count) known.seen[rank].insert(shard);
     }
   }
@@ -246,13 +246,13 @@ bool is_best(const Manifest& manifest, const Config& config) {
 }
 
 std::optional<LocalNote> agree_on_local_note(const Config& config, Scalars& scalars) {
-  std::string told;
+  std::string reported;
   together(scalars, [&] {
     if (scalars.rank() != 0) return;
     if (const auto note = read_local_note(config.run.dir))
-      told = fmt::format("{} {} {}", note->step, note->copied, note->folder);
+      reported = fmt::format("{} {} {}", note->step, note->copied, note->folder);
   });
-  std::istringstream line(scalars.broadcast(told));
+  std::istringstream line(scalars.broadcast(reported));
   LocalNote note;
   if (!(line >> note.step >> note.copied >> std::ws) || !std::getline(line, note.folder)) return {};
   return note;

@@ -85,11 +85,11 @@ void compare_biases(const Setup& setup, const Biases& found, const Biases& wante
              {"model.mlp-in-bias", found.mlp_in, wanted.mlp_in},
              {"model.mlp-out-bias", found.mlp_out, wanted.mlp_out},
              {"model.norm-bias", found.norm, wanted.norm}};
-  bool told = false;
+  bool reported = false;
   for (const auto& bias : all) {
     if (bias.found == bias.wanted) continue;
     const bool single = setup.loaded.origins.contains(bias.option);
-    if (!single && std::exchange(told, true)) continue;
+    if (!single && std::exchange(reported, true)) continue;
     out.push_back({option_of(setup.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
                    fmt::format("{}", bias.wanted), nullptr});
   }

@@ -1,6 +1,6 @@
 #pragma once
-// This rank's claim on the run folder: its lock, RUN/status.json (checkpoint/run_status.h), and the server that answers
-// during the run (train/job_status_server.h).
+// This rank's claim on the run folder: its lock, RUN/status.json (checkpoint/run_folder/run_status.h), and the server
+// that answers during the run (train/start/job_status_server.h).
 
 #include <filesystem>
 #include <optional>

@@ -20,10 +20,10 @@ RunStatus status_of(const Error& error) {
 }
 
 /// mpirun and srun take seconds and print many lines for a code other than 0; a launch reads from the run folder how
-/// its ranks ended. told: this rank has written its status there.
-int code_for_starter(bool told) {
+/// its ranks ended. reported: this rank has written its status there.
+int code_for_starter(bool reported) {
   const bool launch_reads = std::getenv(kLaunchPlaceVariable) != nullptr;
-  return told && launch_reads ? 0 : exit_code(ErrorKind::stopped);
+  return reported && launch_reads ? 0 : exit_code(ErrorKind::stopped);
 }
 
 }  // namespace
@@ -32,17 +32,17 @@ int run_to_end(std::optional<RunClaim>& claim, const Process& process, const Pee
                const std::function<RunEnd()>& work) {
   try {
     const RunEnd end = work();
-    bool told = claim.has_value();
+    bool reported = claim.has_value();
     if (claim && process.rank() == 0)
-      told =
+      reported =
           claim->end({.state = end.code == 0 ? RunState::done : RunState::stopped, .code = end.code, .step = end.step});
-    return end.code == 0 ? 0 : code_for_starter(told);
+    return end.code == 0 ? 0 : code_for_starter(reported);
   } catch (const CommonError& e) {
-    bool told = claim.has_value();
-    if (claim && process.rank() == 0) told = claim->end(status_of(e));
+    bool reported = claim.has_value();
+    if (claim && process.rank() == 0) reported = claim->end(status_of(e));
     if (e.kind() != ErrorKind::stopped) throw;
     log::write_once(log::Level::info, e.what());
-    return code_for_starter(told);
+    return code_for_starter(reported);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
     if (claim) claim->end(status_of(e));

@@ -49,7 +49,7 @@ TEST(Output, WhatMpirunRefusesOfItsHostfileIsKnown) {
   OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
   prefixer.take("[1,0]<stdout>:" + edge + "\n[1,0]<stdout>:detected a parse error in the hostfile\n");
   EXPECT_EQ(prefixer.refusal(), "") << "a rank said it";
-  EXPECT_TRUE(prefixer.heard());
+  EXPECT_TRUE(prefixer.has_output());
 }
 
 TEST(Output, TracesOfMpirunAreKeptBack) {
@@ -70,7 +70,7 @@ TEST(Output, TracesOfMpirunAreKeptBack) {
   EXPECT_EQ(prefixer.take("[h1:99] 1 more process has sent help message\n"),
             "mpirun: [h1:99] 1 more process has sent help message\n");
   EXPECT_EQ(prefixer.take("[1,0]<stdout>:[h1:99] PMIX ERROR: mine\n"), "n1[0] [h1:99] PMIX ERROR: mine\n");
-  EXPECT_FALSE(OutputPrefixer(StarterKind::open_mpi, placement, no_logs).heard());
+  EXPECT_FALSE(OutputPrefixer(StarterKind::open_mpi, placement, no_logs).has_output());
 }
 
 TEST(Output, TheTimeStandsInFrontWhereItIsWanted) {
@@ -117,7 +117,7 @@ TEST(Output, WhatRanksTellIsReadAndNotPassedOn) {
   OutputPrefixer prefixer(StarterKind::hydra, placement, logs);
   EXPECT_EQ(prefixer.take("[2]" + line_of({.kind = RankRecord::Kind::arrived})), "");
   EXPECT_EQ(prefixer.arrived(), std::set<int>{2});
-  EXPECT_TRUE(prefixer.heard());
+  EXPECT_TRUE(prefixer.has_output());
   EXPECT_EQ(prefixer.take("[1]error: rank 0 on n1 was lost (as a sample says) in step 1\n"),
             "n2[1] error: rank 0 on n1 was lost (as a sample says) in step 1\n");
   EXPECT_EQ(prefixer.first_error(), std::nullopt) << "what a rank prints is not a record";

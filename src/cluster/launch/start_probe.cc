@@ -1,4 +1,4 @@
-#include "cluster/launch/start_look.h"
+#include "cluster/launch/start_probe.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ bool holds_one_of(int pid, const std::set<std::string>& sockets) {
 
 }  // namespace
 
-Json look_for_start(const std::string& daemon, const std::string& ranks) {
+Json probe_start(const std::string& daemon, const std::string& ranks) {
   const std::set<int> daemons = processes_with(daemon);
   const std::set<std::string> sockets = connected_sockets();
   return {{"daemon", !daemons.empty()},
@@ -48,9 +48,9 @@ Json look_for_start(const std::string& daemon, const std::string& ranks) {
           {"ranks", processes_with(ranks).size()}};
 }
 
-std::vector<Problem> hosts_not_begun(StarterKind kind, const std::vector<std::string>& hosts,
-                                     const std::vector<Json>& answers, const std::vector<Problem>& unseen,
-                                     const std::string& here) {
+std::vector<Problem> hosts_not_started(StarterKind kind, const std::vector<std::string>& hosts,
+                                       const std::vector<Json>& answers, const std::vector<Problem>& unseen,
+                                       const std::string& here) {
   const auto runs = [](const Json& answer) { return !answer.is_null() && answer.at("ranks").get<int>() > 0; };
   // mpirun starts ranks when all its daemons are connected; srun starts each node's ranks independently.
   if (kind != StarterKind::srun && std::ranges::any_of(answers, runs)) return {};

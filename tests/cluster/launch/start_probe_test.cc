@@ -1,4 +1,4 @@
-#include "cluster/launch/start_look.h"
+#include "cluster/launch/start_probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Json start_answer(bool daemon, bool connected, int ranks) {
 TEST(StartLook, NamesTheHostsThatHaveNotCome) {
   const std::vector<std::string> hosts = {"h1", "h2", "h3"};
   const auto said = [&](StarterKind kind, const std::vector<Json>& answers, const std::vector<Problem>& unseen = {}) {
-    return testing::PrintToString(group(hosts_not_begun(kind, hosts, answers, unseen, "h1")));
+    return testing::PrintToString(group(hosts_not_started(kind, hosts, answers, unseen, "h1")));
   };
   const Json head = start_answer(false, false, 0), come = start_answer(true, true, 0),
              gone = start_answer(false, false, 0), stuck = start_answer(true, false, 0),
@@ -42,7 +42,7 @@ TEST(StartLook, NamesTheHostsThatHaveNotCome) {
 }
 
 TEST(StartLook, SeesADaemonByItsEnvironment) {
-  EXPECT_EQ(look_for_start("TRIREME_DAEMON=nobody/h3", "TRIREME_LAUNCH_ID=nobody"), start_answer(false, false, 0));
+  EXPECT_EQ(probe_start("TRIREME_DAEMON=nobody/h3", "TRIREME_LAUNCH_ID=nobody"), start_answer(false, false, 0));
   std::thread daemon([] {
     run_process({.arguments = {"sleep", "10"},
                  .timeout = std::chrono::seconds(2),
@@ -53,7 +53,7 @@ TEST(StartLook, SeesADaemonByItsEnvironment) {
   Json seen;
   for (int i = 0; i < 100 && (seen.is_null() || seen.at("ranks") == 0); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    seen = look_for_start("TRIREME_DAEMON=test-5/h3", "TRIREME_LAUNCH_ID=test-5");
+    seen = probe_start("TRIREME_DAEMON=test-5/h3", "TRIREME_LAUNCH_ID=test-5");
   }
   daemon.join();
   EXPECT_EQ(seen, start_answer(true, false, 1));

@@ -12,13 +12,13 @@ namespace trireme::launch {
 
 /// On the host itself: whether a process with `daemon` in its environment runs and has a TCP connection, and how many
 /// processes have `ranks` in theirs: {"daemon", "connected", "ranks"}.
-Json look_for_start(const std::string& daemon, const std::string& ranks);
+Json probe_start(const std::string& daemon, const std::string& ranks);
 
-/// The hosts that keep ranks from starting, and what was found there. answers[i], from look_for_start(), is for
+/// The hosts that keep ranks from starting, and what was found there. answers[i], from probe_start(), is for
 /// hosts[i]; null: `unseen` says why. `here`: the starter's own host, where mpirun needs no daemon. Empty: ranks run
 /// but have had no output yet. Pure.
-std::vector<Problem> hosts_not_begun(StarterKind kind, const std::vector<std::string>& hosts,
-                                     const std::vector<Json>& answers, const std::vector<Problem>& unseen,
-                                     const std::string& here);
+std::vector<Problem> hosts_not_started(StarterKind kind, const std::vector<std::string>& hosts,
+                                       const std::vector<Json>& answers, const std::vector<Problem>& unseen,
+                                       const std::string& here);
 
 }  // namespace trireme::launch
