@@ -162,7 +162,7 @@ TEST(CorePlan, ThreadsThatNoMachineHasAreRefused) {
   EXPECT_EQ(plan_cores(machine(4), r).threads, 32);
 }
 
-TEST(CorePlan, ACommunicationCoreIsNotKeptForOneRankAndThatIsSaid) {
+TEST(CorePlan, ACommunicationCoreIsNotReservedForOneRankWhichGivesAWarning) {
   CoreRequest r = request(0, 1, range(0, 3));
   r.communication_cores = 1;
   const CorePlan plan = plan_cores(machine(4), r);

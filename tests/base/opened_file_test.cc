@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-TEST(OpenedFile, APipeInPlaceOfAFileIsNamedAtOnce) {
+TEST(OpenedFile, APipeInPlaceOfAFileIsNamedImmediately) {
   TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "p").c_str(), 0600), 0);
   EXPECT_ERROR(OpenedFile(folder / "p"), ErrorKind::io, "/p is a pipe, expected a file");

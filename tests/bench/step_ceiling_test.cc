@@ -9,7 +9,7 @@
 namespace trireme::test {
 namespace {
 
-TEST(CeilingMeter, HoldsEveryStepAgainstThePassBehindIt) {
+TEST(CeilingMeter, ComparesEveryStepWithThePassAfterIt) {
   CeilingMeter meter(preset("opt-8m").spec, DType::f32, 32, 1);
   meter.pass();
   const StepCeiling first = meter.ceiling();

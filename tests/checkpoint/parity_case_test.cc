@@ -118,7 +118,7 @@ TEST(ParityCase, LabelsThatDoNotFitAreNamed) {
       "labels has shape [2], expected one per sequence, [3]");
 }
 
-TEST(ParityCase, WhatIsExpectedMustBeThereAndFit) {
+TEST(ParityCase, ExpectedValuesMustExistAndFit) {
   expect_refused(
       "gpt2", [](TensorMap& c) { c.erase("logits"); }, "logits is missing");
   expect_refused(
@@ -132,7 +132,7 @@ TEST(ParityCase, WhatIsExpectedMustBeThereAndFit) {
       "the model has no such parameters: grad.transformer.h.2.ln_1.bias");
 }
 
-TEST(ParityCase, WhatIsExpectedMustBeFinite) {
+TEST(ParityCase, ExpectedValuesMustBeFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   expect_refused(
       "gpt2", [&](TensorMap& c) { c["loss"].at<float>(0) = std::numeric_limits<float>::quiet_NaN(); },

@@ -67,7 +67,7 @@ TEST(Flags, AChoiceIsOneOfTheNamesOfItsValues) {
   EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("--dtype TEXT:{f32,bf16}=f32"));
 }
 
-TEST(Flags, AWordThatIsNotKnownIsNamedBeforeWhatIsMissing) {
+TEST(Flags, AnUnknownWordIsNamedBeforeMissingOnes) {
   std::string tokenizer;
   int64_t threads = 1;
   Flags flags("test", "");

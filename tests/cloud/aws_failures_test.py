@@ -301,7 +301,7 @@ class Failures(unittest.TestCase):
         account.write(more=f"node: {{wait-minutes: 0.2, image: {UBUNTU}}}")
         done = account.run("create", "--yes", SSH_DENIED="203.0.113.11")
         self.assertEqual(done.returncode, 1, done.both)
-        self.assertIn(f"cannot reach the head: sea-1: it asks for a password or refuses our key (user trireme; there is no private key beside {account.folder}/key.pub, so those",
+        self.assertIn(f"cannot reach the head: sea-1: it asks for a password or refuses our key (user trireme; found no private key beside {account.folder}/key.pub, so the keys",
                       done.stderr)
         self.assertRegex(done.stderr, r"sea-1: not reached yet after \d+ of at most 12 s: it asks for a password")
 

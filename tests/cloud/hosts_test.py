@@ -187,7 +187,7 @@ class Hosts(unittest.TestCase):
             (BED.work / "shared/hosts").write_text("their\nhosts\n")
             refused = self.cluster("create", "--yes")
             self.assertEqual(refused.returncode, 1, refused.both)
-            self.assertIn(f"h2 already has files in the place of the cluster's files: /opt/trireme /usr/local/bin/trireme {BED.work}/shared/hosts /etc/slurm/slurm.conf /etc/munge/munge.key; move them away, or let `trireme cluster create --take-over` keep them aside until `delete` puts them back", refused.both)
+            self.assertIn(f"h2 already has files in the place of the cluster's files: /opt/trireme /usr/local/bin/trireme {BED.work}/shared/hosts /etc/slurm/slurm.conf /etc/munge/munge.key; move them away, or use `trireme cluster create --take-over` to move them aside until `delete` restores them", refused.both)
             for node in NODES:
                 self.assertTrue(BED.run(node, "sh", "-c", self.OWN_FILES).stdout.startswith(self.THEIRS))
             self.done("delete", "--yes")

@@ -47,7 +47,7 @@ TEST(ClusterOptions, ListsMayBeWrittenAsListsOrWithCommas) {
   EXPECT_EQ(split_list(" a, b ,,c"), (std::vector<std::string>{"a", "b", "c"}));
 }
 
-TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
+TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"cluster: {nods: 3}\n", "c.yaml:1: unknown option \"cluster.nods\"; did you mean cluster.nodes?"},
       {"cluster: {nodes: many}\n", "c.yaml:1: cluster.nodes is \"many\", expected a whole number from 1 to 200"},

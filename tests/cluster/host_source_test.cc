@@ -57,7 +57,7 @@ TEST_F(HostSource, FiltersAndTakesTheFirstNodesOfAHostfile) {
   EXPECT_THAT(reason(request), HasSubstr("--num-nodes 3: hostfile"));
 }
 
-TEST_F(HostSource, TakesTheSlurmJobAroundItUnlessToldOtherwise) {
+TEST_F(HostSource, UsesTheCurrentSlurmJobByDefault) {
   EXPECT_THAT(resolve({}).source, HasSubstr("only this host"));
   variables_["SLURM_JOB_NODELIST"] = "n[1-2]";
   EXPECT_THAT(names(resolve({}).hosts), ElementsAre("n1", "n2"));
@@ -89,7 +89,7 @@ TEST_F(HostSource, RefusesSeveralSources) {
   EXPECT_THAT(reason(request), HasSubstr("not in a Slurm job"));
 }
 
-TEST_F(HostSource, LooksWhereDeepSpeedDoesWhenNobodyNamesAHostfile) {
+TEST_F(HostSource, UsesDeepSpeedsDefaultHostfile) {
   HostRequest request;
   request.job_hostfile = folder_ / "absent";
   EXPECT_EQ(resolve(request).source, "only this host (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no " +

@@ -132,7 +132,7 @@ TEST(BatchScript, ReadsSlurmsTimes) {
   EXPECT_EQ(slurm_seconds("1-00:01"), 86460);
 }
 
-TEST(BatchScript, RefusesATimeAtWhichTheWarningComesAtOnce) {
+TEST(BatchScript, RefusesATimeNotLongerThanTheWarning) {
   BatchJob job = job_of();
   for (const char* time : {"2", "0:03:00", "4"}) {
     job.time = time;
@@ -250,7 +250,7 @@ TEST_F(RunScript, OtherFaultsAndJobsWithoutSnapshotsAreNotQueuedAgain) {
   EXPECT_EQ(run(76, 0), "srun\n76");
 }
 
-TEST(BatchScript, LaunchHearsHowOftenAJobMayLoseARank) {
+TEST(BatchScript, LaunchGetsTheLimitOfLostRanks) {
   BatchJob job = job_of();
   job.run_folder = "run";
   job.starter = "mpirun";

@@ -74,7 +74,7 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
   for (const auto& [change, said] : cases) EXPECT_THAT(never(change), HasSubstr(said));
 }
 
-TEST(SlurmLimits, JobsThatCouldAreLeftAlone) {
+TEST(SlurmLimits, JobsThatCanStartAreAccepted) {
   void (*const cases[])(BatchJob&) = {[](BatchJob&) {},
                                       [](BatchJob& j) {
                                         j.nodes = 2;
@@ -101,7 +101,7 @@ TEST(SlurmLimits, JobsThatCouldAreLeftAlone) {
   EXPECT_EQ(why_never(BatchJob{}, {}), "") << "nothing is known";
 }
 
-TEST(SlurmLimits, APartitionThatIsDownIsSaid) {
+TEST(SlurmLimits, APartitionThatIsDownGivesAWarning) {
   BatchJob job;
   EXPECT_EQ(start_warning(job, read_partitions(kNodes)), "");
   job.partition = "pairs";

@@ -36,7 +36,7 @@ SlurmNodes read(const char* name, std::string_view partition = "") {
   return parse_sinfo(read_text(test_data_dir() / "parsers/slurm" / name), name, partition);
 }
 
-TEST(NodeState, TellsWhyANodeCannotBeUsed) {
+TEST(NodeState, SaysWhyANodeCannotBeUsed) {
   for (const char* usable : {"idle", "ALLOCATED", "mix", "mixed-", "comp", "resv", "plnd", "idle+cloud"}) {
     EXPECT_EQ(unusable_reason(usable, "x"), "") << usable;
   }

@@ -44,9 +44,9 @@ TEST(CpuAccount, CountsThreadsByKindWhileTheyLiveAndAfterwards) {
   EXPECT_EQ(after.since(during).waiting, 0.25);
 }
 
-TEST(CpuAccount, IsNoneWhereNobodyCounts) { const CpuAccount::Thread counted(nullptr, ThreadKind::control); }
+TEST(CpuAccount, MayBeNull) { const CpuAccount::Thread counted(nullptr, ThreadKind::control); }
 
-TEST(CpuTimes, AreToldAsSharesOfTheTotal) {
+TEST(CpuTimes, AreReportedAsSharesOfTheTotal) {
   const CpuTimes times = CpuTimes::of({150, 1, 4, 0.5}) + CpuTimes::of({50, 0, 0, 0.5});
   EXPECT_DOUBLE_EQ(times.share_beside(), 0.03);
   EXPECT_EQ(describe(times, 4),

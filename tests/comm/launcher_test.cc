@@ -20,20 +20,20 @@ Launcher detect(const std::map<std::string, std::string>& variables) {
 
 TEST(Launcher, NoVariablesMeanNoLauncher) { EXPECT_EQ(detect({{"PATH", "/bin"}}).kind, Launcher::Kind::none); }
 
-TEST(Launcher, OpenMpiTellsSizeAndRank) {
+TEST(Launcher, OpenMpiGivesSizeAndRank) {
   const Launcher launcher = detect({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}});
   EXPECT_EQ(launcher.kind, Launcher::Kind::open_mpi);
   EXPECT_EQ(launcher.size, 4);
   EXPECT_EQ(launcher.rank, 3);
 }
 
-TEST(Launcher, HydraAndMvapichAreTold) {
+TEST(Launcher, HydraAndMvapichAreRecognized) {
   EXPECT_EQ(detect({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}).kind, Launcher::Kind::pmi);
   EXPECT_EQ(detect({{"MV2_COMM_WORLD_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "0"}, {"PMI_SIZE", "2"}}).kind,
             Launcher::Kind::mvapich);
 }
 
-TEST(Launcher, RanksOfThisHostAreToldWhereTheStarterSaysThem) {
+TEST(Launcher, RanksOfThisHostAreKnownIfTheStarterNamesThem) {
   EXPECT_EQ(detect({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}).host_size, 2);
   EXPECT_EQ(detect({{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "3"}}).host_size, 3);
   EXPECT_EQ(detect({{"PMI_SIZE", "4"}}).host_size, 0);
@@ -43,7 +43,7 @@ TEST(Launcher, RanksOfThisHostAreToldWhereTheStarterSaysThem) {
   EXPECT_EQ(detect(step).host_size, 3);
 }
 
-TEST(Launcher, ASlurmAllocationAloneIsNoStep) {
+TEST(Launcher, ASlurmAllocationAloneIsNotAStep) {
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::none);
   // The batch script: Slurm sets SLURM_PROCID there, newer versions also a step number from the top of the range.
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).kind, Launcher::Kind::none);
@@ -51,7 +51,7 @@ TEST(Launcher, ASlurmAllocationAloneIsNoStep) {
             Launcher::Kind::none);
 }
 
-TEST(Launcher, AnSrunStepTellsSizeRankAndWhetherItHasPmi) {
+TEST(Launcher, AnSrunStepGivesSizeRankAndWhetherItHasPmi) {
   std::map<std::string, std::string> step{
       {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NTASKS", "8"}};
   EXPECT_EQ(detect(step).kind, Launcher::Kind::slurm);
@@ -86,7 +86,7 @@ TEST(Launcher, TorchrunIsAStarterWhoseProcessesCannotConnect) {
   EXPECT_EQ(detect(within).kind, Launcher::Kind::open_mpi);
 }
 
-TEST(Launcher, ASizeThatIsNoNumberIsRefused) {
+TEST(Launcher, ASizeThatIsNotANumberIsRefused) {
   try {
     detect({{"PMI_SIZE", "two"}});
     FAIL() << "expected an error";

@@ -30,7 +30,7 @@ TEST(RankRecord, IsALineAndBack) {
             R"(trireme-record: {"record":"lost","rank":0,"host":"n0","text":"no heartbeat for 10.0 s"})");
 }
 
-TEST(RankRecord, IsNoOtherLine) {
+TEST(RankRecord, DoesNotMatchOtherLines) {
   for (const char* line :
        {"", "error: rank 2 on h3 was lost", "trireme-record: ", "trireme-record: []", "trireme-record: {\"record\":1}",
         "trireme-record: {\"record\":\"fine\"}", " trireme-record: {\"record\":\"arrived\"}",
@@ -39,14 +39,14 @@ TEST(RankRecord, IsNoOtherLine) {
   }
 }
 
-TEST(RankRecord, IsWrittenAtOnceHoweverLongItsTexts) {
+TEST(RankRecord, IsWrittenImmediatelyWithTextsOfAnyLength) {
   const std::string long_text(100000, '"');
   const std::string line = to_line({.kind = Kind::lost, .rank = 1, .host = long_text, .text = long_text});
   EXPECT_LT(line.size() + 1, size_t{PIPE_BUF});
   EXPECT_TRUE(record_in(line).has_value());
 }
 
-TEST(RankRecord, IsToldToALaunchOnly) {
+TEST(RankRecord, IsSentOnlyToALaunch) {
   const auto told = [] {
     testing::internal::CaptureStderr();
     tell_launch({.kind = Kind::arrived});

@@ -64,7 +64,7 @@ TEST_F(Accelerate, EveryKeyIsKnown) {
   for (const auto& [lines, message] : refused) EXPECT_ERROR(load(file + lines + "\n"), ErrorKind::config, message);
 }
 
-TEST_F(Accelerate, WhatCannotBeHadIsRefusedWithItsLine) {
+TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
   EXPECT_ERROR(load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
                "default_config.yaml:2: distributed_type is \"MULTI_GPU\": this build trains on CPUs");
   EXPECT_ERROR(load(with("mixed_precision: bf16", "mixed_precision: fp16")), ErrorKind::config,

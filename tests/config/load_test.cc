@@ -110,7 +110,7 @@ TEST_F(Load, ShortensLongValuesInMessages) {
   }
 }
 
-TEST_F(Load, RefusesWordsThatAreNoFlags) {
+TEST_F(Load, RefusesWordsThatAreNotFlags) {
   EXPECT_ERROR(flags({"--run.steps"}), ErrorKind::usage, "--run.steps needs a value");
   EXPECT_ERROR(flags({"--run.steps", "--run.seed", "3"}), ErrorKind::usage, "--run.steps needs a value");
   EXPECT_ERROR(flags({"run.steps=3"}), ErrorKind::usage,

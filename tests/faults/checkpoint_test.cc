@@ -108,7 +108,7 @@ TEST_F(DamagedCheckpoint, CommandsListShowAndPrune) {
   EXPECT_EQ(command("verify", path("absent")).code, 1);
 }
 
-TEST_F(DamagedCheckpoint, StepsThatAreGoneStopTheNextStart) {
+TEST_F(DamagedCheckpoint, MissingStepsStopTheNextStart) {
   for (const char* step : {"4", "8", "12"}) fs::remove_all(path("run") + fmt::format("/step-{:0>8}", step));
   const Outcome verified = command("verify", path("run"));
   EXPECT_EQ(verified.code, 1);

@@ -81,7 +81,7 @@ TEST_F(Disk, ThatAcceptsNoDataGivesAWarningAndThenEndsTheRun) {
   EXPECT_THAT(leftovers("run"), IsEmpty());
 }
 
-TEST_F(Disk, TheLastSnapshotMustSucceedWhateverThePolicy) {
+TEST_F(Disk, TheLastSnapshotMustSucceedUnderEveryPolicy) {
   const Outcome outcome = run_with(fault("write", ".saving-00000018", ENOSPC));
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("No space left on device"));

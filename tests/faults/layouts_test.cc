@@ -81,7 +81,7 @@ TEST_P(FaultsOnLayouts, AKilledRankIsNamedWithItsPlace) {
   expect_to_go_on("run");
 }
 
-TEST_P(FaultsOnLayouts, ARankThatStandsStillIsNamedWithItsPlace) {
+TEST_P(FaultsOnLayouts, AHungRankIsNamedWithItsPlace) {
   expect_loss("run", signalled("run", SIGSTOP), "no heartbeat for ");
   expect_to_go_on("run");
 }

@@ -85,7 +85,7 @@ TEST_F(WrongSetup, AnotherBinaryOfTheSameVersionIsNamedByItsChecksum) {
                                   "rank 0 has \"executable with XXH3 [0-9a-f]{16}\", rank 1 has \"executable with"));
 }
 
-TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
+TEST_F(WrongSetup, ARankThatNeverReachesMpiEndsTheWaitWithItsNumber) {
   for (const char* absent : {"/bin/true", "sleep 100"}) {
     SCOPED_TRACE(absent);
     // The others start later: Open MPI ends a job at once in which a rank ends after others have called MPI_Init.

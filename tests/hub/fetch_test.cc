@@ -260,7 +260,7 @@ TEST_F(Fetching, RecognisesPagesThatAreNotOfAHub) {
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::data, "has the tag \"md5\", which is not a SHA-256 or Git SHA-1");
 }
 
-TEST_F(Fetching, StaysInsideTheCacheWhateverTheHubLists) {
+TEST_F(Fetching, StaysInsideTheCacheWithAnyListOfTheHub) {
   hub_.add("models/evil", "config.json", "{}");
   hub_.add("models/evil", "../../../evil", "x");
   EXPECT_ERROR(fetch(settings_, {Kind::model, "evil"}, "main", GlobSelection({"*"}), [] {}), ErrorKind::data,

@@ -21,7 +21,7 @@ TEST(HubName, IsDistinguishedFromLocalPaths) {
   std::filesystem::remove("hub-test-runs");
 }
 
-TEST(HubName, MayHaveARevisionBehindIt) {
+TEST(HubName, MayBeFollowedByARevision) {
   for (const char* name : {"gpt2@step1000", "EleutherAI/pythia-160m@refs/pr/1", "models/gpt2@main"}) {
     EXPECT_TRUE(looks_like_name(name)) << name;
     EXPECT_EQ(name_in(name).find('@'), std::string::npos) << name;

@@ -125,7 +125,7 @@ TEST(ParameterTable, CutsLinearsByHeadByColumnAndByTokenId) {
   EXPECT_EQ(last.find("embedding.token.weight").shape, (Shape{2, 32}));
 }
 
-TEST(ParameterTable, TheBoxesOfAllRanksHoldEveryElementAsOftenAsTheLayoutSays) {
+TEST(ParameterTable, TheBoxesOfAllRanksHoldEachElementTheRightNumberOfTimes) {
   const ParameterTable whole(divisible_spec());
   for (const int tensor : {1, 2, 4, 8}) {
     for (const int pipeline : {1, 2, 4}) {

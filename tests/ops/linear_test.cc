@@ -173,7 +173,7 @@ TEST(ReferenceLinear, BackwardEqualsFiniteDifferences) {
   expect_gradient(loss_of(&Linear::bias), l.bias, l.db, "db");
 }
 
-TEST(ReferenceLinear, AddsToWhatIsThere) {
+TEST(ReferenceLinear, AddsToExistingValues) {
   const auto device = Device::reference();
   Linear a(DType::f64, 5, 4, 3), b = a;
   a.backward(*device, Write::overwrite);

@@ -98,7 +98,7 @@ TEST_P(OptimizerOverRanks, WithAnF32WireRanksHoldTheBitsOfOneRankThatAccumulates
   }
 }
 
-TEST_P(OptimizerOverRanks, WithABf16WireAllRanksHoldTheSameBitsWhateverTheBuckets) {
+TEST_P(OptimizerOverRanks, WithABf16WireAllRanksHoldTheSameBitsWithAnyBuckets) {
   Trainer small(*group_, GetParam(), DType::bf16, 300);
   const auto second_group = test_process().world().split(0, rank());
   Trainer large(*second_group, GetParam(), DType::bf16, 1'000'000);

@@ -127,7 +127,7 @@ TEST_F(GlueOptionsTest, ResultsHaveRunGluesNames) {
   }
 }
 
-TEST_F(GlueOptionsTest, GoesOnFromANamedCheckpoint) {
+TEST_F(GlueOptionsTest, ResumesFromANamedCheckpoint) {
   const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps", "5"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), flags.begin(), flags.end());
@@ -143,7 +143,7 @@ TEST_F(GlueOptionsTest, GoesOnFromANamedCheckpoint) {
   EXPECT_THAT(none.output, HasSubstr(path("absent")));
 }
 
-TEST_F(GlueOptionsTest, ASignalStopsWithACheckpointAndTheSameCommandGoesOn) {
+TEST_F(GlueOptionsTest, ASignalStopsWithACheckpointAndTheSameCommandResumes) {
   const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--max_steps"};
   const auto with = [&](const std::string& steps) {
     auto all = flags;

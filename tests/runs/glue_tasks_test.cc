@@ -159,7 +159,7 @@ TEST_F(GlueTasks, AModelOfAnotherTaskGetsANewHead) {
   }
 }
 
-TEST_F(GlueTasks, AModelThatNeverSawTheTaskIsToldOf) {
+TEST_F(GlueTasks, AModelWithoutTheTaskGivesAWarning) {
   fs::create_directories(path("data/AX"));
   write_text(path("data/AX/diagnostic.tsv"), "index\tsentence1\tsentence2\n0\tw1\tw2\n1\tw3\tgood\n");
   const auto answers = [&](const std::string& model, const std::string& task, const std::string& what) {
@@ -330,7 +330,7 @@ TEST_F(GlueRanks, WriteTheMastersOfABfloatModelWhoseRemaindersAreShared) {
   }
 }
 
-TEST_F(GlueRanks, GoOnOnAnotherLayout) {
+TEST_F(GlueRanks, ResumeOnAnotherLayout) {
   const auto flags = [](const char* steps) {
     return std::vector<std::string>{"--do_train", "--lr_scheduler_type",
                                     "constant",   "--save_steps",
@@ -348,7 +348,7 @@ TEST_F(GlueRanks, GoOnOnAnotherLayout) {
   expect_same_losses("whole", "parts", 2e-5);
 }
 
-TEST_F(GlueRanks, RefuseALayoutThatCannotBeHad) {
+TEST_F(GlueRanks, RefuseAnImpossibleLayout) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--mesh.tensor", "3"}, "tensor 3 does not divide 2 heads; 1, 2 do"},
       {{"--mesh.pipeline", "3"}, "--mesh.pipeline cannot be given to glue"}};
@@ -361,7 +361,7 @@ TEST_F(GlueRanks, RefuseALayoutThatCannotBeHad) {
   }
 }
 
-TEST_F(GlueRanks, GoOnWithTheGlobalBatchOfTheFirstStart) {
+TEST_F(GlueRanks, KeepTheGlobalBatchOfTheFirstStart) {
   const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps", "30"};
   const auto with = [&](const char* steps) {
     auto all = flags;

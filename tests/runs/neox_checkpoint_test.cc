@@ -103,7 +103,7 @@ TEST_F(NeoxRun, RanksThatShareItsOptimizersStateTrainAsThoseThatHaveAllOfIt) {
 }
 
 /// A run that was resumed from another folder has no own snapshot yet.
-TEST_F(NeoxRun, NamesWhatItWasResumedFromWhereItHasNoSnapshotOfItsOwn) {
+TEST_F(NeoxRun, NamesTheResumedSnapshotIfItHasNoOther) {
   const Outcome outcome = here(kTrain + std::string("--run.steps 12 --optim.learning-rate 100 --optim.warmup-steps 0"));
   EXPECT_NE(outcome.code, 0);
   EXPECT_THAT(outcome.output, Not(HasSubstr("out/step-00000005"))) << "there is no such folder";

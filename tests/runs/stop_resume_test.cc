@@ -92,7 +92,7 @@ TEST_F(StopResume, AnotherGlobalBatchIsRefused) {
   EXPECT_EQ(progress("run").samples, 2u * 12 + 2 * 6);
 }
 
-TEST_F(StopResume, AnotherBatchPerRankIsRefusedAndWhenAllowedInForce) {
+TEST_F(StopResume, AnotherBatchPerRankIsRefusedUnlessAllowed) {
   std::string config = read_text(path("config.yaml"));
   config.erase(config.find("batch: {global: 12}\n"), std::string("batch: {global: 12}\n").size());
   write_text(path("config.yaml"), config);

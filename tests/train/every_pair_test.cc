@@ -78,7 +78,7 @@ Layouts layouts_of(const Choice& c) {
           .steps = 20};
 }
 
-TEST(EveryPairOfChoices, ComesToWhatOneRankComesTo) {
+TEST(EveryPairOfChoices, TrainsLikeOneRank) {
   const std::vector<Choice> chosen = covering_choices();
   EXPECT_LE(chosen.size(), 60u);
   std::map<size_t, Outcome> alone;  // by family

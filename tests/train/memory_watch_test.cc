@@ -18,7 +18,7 @@ constexpr double kOther = 8e6;  // what allocators and other threads may take or
 
 void touch(const Arena& arena) { std::memset(arena.base(), 1, arena.capacity()); }
 
-TEST(MemoryWatch, CountsWhatIsTouchedAfterItsBeginningAndKeepsThePeak) {
+TEST(MemoryWatch, CountsMemoryTouchedAfterItsStartAndKeepsThePeak) {
   const Arena before(kBytes);
   touch(before);
   MemoryWatch watch;

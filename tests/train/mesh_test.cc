@@ -13,7 +13,7 @@ class MeshTraining : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, MeshTraining, testing::ValuesIn(kFamilies),
                          [](const auto& family) { return std::string(family.param.name); });
 
-TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
+TEST_P(MeshTraining, EveryLayoutTrainsLikeOneRank) {
   const Spec spec = GetParam().spec();
   const Layouts layouts[] = {
       {{.data = 1, .tensor = 2, .pipeline = 1}},
@@ -116,7 +116,7 @@ TEST_P(MeshTraining, SharedGradientsAndParametersGiveTheBitsOfOnesThatEveryRankH
         }
 }
 
-TEST_P(MeshTraining, HierarchicalReductionComesToWhatOneRankComesTo) {
+TEST_P(MeshTraining, HierarchicalReductionTrainsLikeOneRank) {
   const Spec spec = GetParam().spec();
   const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, Recompute::none, true});
   for (const MeshShape& mesh : {MeshShape{4, 1, 1}, MeshShape{4, 2, 1}, MeshShape{4, 1, 2}}) {
@@ -165,7 +165,7 @@ TEST_P(MeshTraining, SharedGradientsAndParametersTrainLikeOneRank) {
 }
 
 // Twelve samples in micro-batches of one.
-TEST(MeshStep, ChunksGiveTheBitsOfOneStageWhateverElseIsCut) {
+TEST(MeshStep, ChunksGiveTheBitsOfOneStageInEveryLayout) {
   Spec spec = neox();
   spec.layers = 7;
   spec.tied_head = true;

@@ -186,7 +186,7 @@ TEST(ModelOptions, ResizeAPreset) {
   EXPECT_FALSE(spec_of({"model.preset=opt-350m", "model.norm-place=post"}).final_norm);
 }
 
-TEST(ModelOptions, WhatCannotBeIsRefused) {
+TEST(ModelOptions, ImpossibleRequestsAreRefused) {
   EXPECT_ERROR(spec_of({"model.residual=parallel", "model.bias=false"}), ErrorKind::config,
                "model.residual (flag --model.residual) is parallel and the MLP has no bias (model.bias (flag "
                "--model.bias)): GPT-NeoX drops the attention's output from such a model");

@@ -68,7 +68,7 @@ TEST(StageLinks, AWaitNamesTheMicroBatchAndWhereItComesFrom) {
 }
 
 // Sends that wait for their receives, and calls that end late.
-TEST(StageLinks, NoOrderOfAnyPipelineWaitsForEver) {
+TEST(StageLinks, NoOrderOfAnyPipelineDeadlocks) {
   uint64_t seed = 0;
   for (int stages = 2; stages <= 8; ++stages)
     for (int64_t chunks = 1; chunks <= 3; ++chunks)

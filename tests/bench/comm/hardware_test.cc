@@ -31,7 +31,7 @@ TEST(CommonLink, IsTheSlowestHostsRateOnTheSharedNetwork) {
   EXPECT_DOUBLE_EQ(link.rate, 1.25e9);
 }
 
-TEST(CommonLink, FollowsWhatMpiWasTold) {
+TEST(CommonLink, FollowsTheSettingsOfMpi) {
   const std::vector<HostLinks::Port> ports = {{"eth0", "10.0.0.0/24", 1000}, {"eth1", "10.1.0.0/24", 10000}};
   const std::vector<HostLinks> hosts = {host("a", ports), host("b", ports)};
   EXPECT_EQ(common_link(hosts, "eth1", true).name, "eth1");
@@ -49,7 +49,7 @@ TEST(CommonLink, InfinibandCountsOnlyWhereEveryHostHasIt) {
   EXPECT_EQ(common_link({host("a", {eth}), host("b", {})}, "", false).rate, 0);
 }
 
-TEST(CommonLink, IsThePortThatMpiWasTold) {
+TEST(CommonLink, IsThePortThatMpiUses) {
   const std::vector<HostLinks::Port> ports = {
       {"mlx5_0:1", "", 100000}, {"mlx5_1:1", "", 200000}, {"eth0", "10.0.0.0/24", 1000}};
   const std::vector<HostLinks> hosts = {host("a", ports), host("b", ports)};
@@ -75,7 +75,7 @@ TEST(Verdict, HoldsTheLargestSizeAgainstTheLink) {
   EXPECT_EQ(verdict({"eth0"}, {}, {}), "nothing to judge");
 }
 
-TEST(Verdict, TellsTheLinkFromTheLibraryAndNamesARemedy) {
+TEST(Verdict, DistinguishesTheLinkFromTheLibraryAndNamesARemedy) {
   const Row row{1 << 24, 1 << 22, "float", "sum", -1, Timing{1, 0.04, 0.04, 0.0}, std::nullopt};
   const std::string library = verdict({"eth0", Link::Kind::tcp, 0.125e9, 0.118e9}, {row}, {"all_reduce", 1, true});
   EXPECT_THAT(
@@ -88,7 +88,7 @@ TEST(Verdict, TellsTheLinkFromTheLibraryAndNamesARemedy) {
   EXPECT_THAT(link, HasSubstr("poor; it is the link: plain messages reach 0.042 GB/s, too; `bench comm pairs` finds"));
 }
 
-TEST(Verdict, SaysNothingOfTheLinkFromFewBytes) {
+TEST(Verdict, FewBytesDoNotShowTheRateOfTheLink) {
   const Row row{4096, 1024, "float", "sum", -1, Timing{1, 0.01, 0.01, 0.0}, std::nullopt};
   EXPECT_EQ(verdict({"eth0", Link::Kind::tcp, 0.125e9, 0.1e9}, {row}, {"all_reduce", 1, true}),
             "0.01 GB/s at 4096 bytes, too few to judge the link by (from 1048576 on)");

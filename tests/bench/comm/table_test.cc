@@ -217,7 +217,7 @@ TEST(CommTable, CutLinesAreNamedAndFilesWithoutATableRefused) {
   EXPECT_ERROR(parse_tables(table_header(), "f.log"), ErrorKind::data, "with rows below it");
 }
 
-TEST(CommTable, SeveralStandBesideEachOtherBySize) {
+TEST(CommTable, SeveralAreComparedBySize) {
   const Table ours{"this run", "all_reduce", {row_of(8, 10, 2), row_of(16, 10, 4)}, 3.0, {}};
   const Table log{"a.log", "", {row_of(16, 5, 8), row_of(32, 1, 1)}, std::nullopt, {7}};
   const std::string text = side_by_side({ours, log});
@@ -229,7 +229,7 @@ TEST(CommTable, SeveralStandBesideEachOtherBySize) {
       text, HasSubstr("\n          16     float     sum       10.0      4.00    1.00        5.0      8.00    2.00\n"));
 }
 
-TEST(CommTable, WhatCannotBeComparedIsLeftOutAndNamed) {
+TEST(CommTable, TablesThatCannotBeComparedAreSkippedAndNamed) {
   const Table ours{"this run", "all_reduce", {row_of(8, 10, 2)}, 3.0, {}};
   const Table other{"a.log", "all_gather", {row_of(8, 5, 8)}, std::nullopt, {}};
   const Table apart{"b.log", "", {row_of(64, 5, 8)}, std::nullopt, {}};

@@ -135,7 +135,7 @@ TEST_F(EncoderFiles, APrefixMayBeMissing) {
   expect_the_same_model();
 }
 
-TEST_F(EncoderFiles, WrappersOfAModelMayStandBeforeItsNames) {
+TEST_F(EncoderFiles, NamesMayHavePrefixesOfWrappers) {
   for (const char* model : {"gpt2", "opt", "neox-parallel", "bert-mlm", "distilbert-classifier", "roberta-mlm"}) {
     for (const std::string wrapper : {"_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."}) {
       SCOPED_TRACE(model + (" " + wrapper));

@@ -303,7 +303,7 @@ TEST(HuggingFace, ShardedModelsLoadByTheirIndex) {
   EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "expected a file of the same folder");
 }
 
-TEST(HuggingFace, AnIndexOfManyMissingFilesIsNamedAtOnce) {
+TEST(HuggingFace, AllMissingFilesOfAnIndexAreNamedTogether) {
   Folder folder;
   folder.write();
   fs::remove(folder.folder / "model.safetensors");
@@ -348,7 +348,7 @@ TEST(HuggingFace, WeightsOfOtherProgramsAreCalledByTheirFormat) {
   }
 }
 
-TEST(HuggingFace, EveryFaultIsListedAtOnce) {
+TEST(HuggingFace, AllFaultsAreListedTogether) {
   Folder folder;
   folder.tensors.erase("h.0.mlp.c_fc.bias");
   folder.add("h.1.ln_2.weight", {kC + 1});

@@ -62,7 +62,7 @@ TEST_F(RunControlFile, OnlyTheOwnerMayReadIt) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "1: another message, 2: it was read";
 }
 
-TEST_F(RunControlFile, WhatIsNoneIsSaid) {
+TEST_F(RunControlFile, InvalidFilesAreNamed) {
   write_text(control_path(run_.path()), "{}");
   EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "control.json: \"secret\" is missing");
   write_text(control_path(run_.path()),
@@ -70,7 +70,7 @@ TEST_F(RunControlFile, WhatIsNoneIsSaid) {
   EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "an address is no text");
 }
 
-TEST_F(RunControlFile, AProcessThatIsGoneIsKnownOnItsHostOnly) {
+TEST_F(RunControlFile, ADeadProcessIsRecognizedOnlyOnItsHost) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);

@@ -234,7 +234,7 @@ TEST(InterruptedSave, AVanishedRunFolderIsAnErrorOfTheSave) {
   EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "No such file or directory");
 }
 
-TEST(InterruptedSave, AFolderThatCannotBeMadeIsAnErrorOnEveryRank) {
+TEST(InterruptedSave, AFailureToCreateAFolderIsAnErrorOnEveryRank) {
   TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   const Spec spec = small_spec();

@@ -35,7 +35,7 @@ void make_version_1(Json& json) {
   }
 }
 
-TEST(Manifest, WhatIsWrittenIsReadAgain) {
+TEST(Manifest, WrittenDataIsReadAgain) {
   for (const bool states : {true, false}) {
     for (const auto& [tensor, pipeline, data] : {std::array{1, 1, 1}, {1, 1, 3}, {2, 1, 1}, {2, 2, 2}, {1, 2, 1}}) {
       const std::string text = planned_text(tensor, pipeline, data, states);

@@ -124,7 +124,7 @@ TEST_F(Wizard, FlagsOfLaunchWinOverTheFile) {
   EXPECT_EQ(request.placement.per_host, 0);
 }
 
-TEST_F(Wizard, WhatCannotBeHadIsRefused) {
+TEST_F(Wizard, ImpossibleChoicesAreRefused) {
   const auto run = [&](std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--defaults", "--output", file_});
     config_wizard(flags);

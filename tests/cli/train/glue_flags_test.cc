@@ -227,7 +227,7 @@ TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   EXPECT_EQ(read({"--bf16", "False"}).config().precision.dtype, DType::f32);
 }
 
-TEST(GlueFlags, TakesOlderSpellingsAndWhatIsSaidOfTheTokenizer) {
+TEST(GlueFlags, AcceptsOlderSpellingsAndOptionsOfTheTokenizer) {
   const GlueOptions o =
       read_glue_flags({"--model", "m", "--task", "rte", "--output_dir", "o", "--do_train", "--per_gpu_train_batch_size",
                        "4", "--per_gpu_eval_batch_size=2", "--lower_case", "off"});

@@ -102,7 +102,7 @@ TEST_F(Bash, RunsWhatNhcRuns) {
   EXPECT_EQ(line(source), "n1 | Healthy\n");
 }
 
-TEST_F(Bash, WhatNobodyDefinesIsNotCheckedAndTheRestIsInForce) {
+TEST_F(Bash, UndefinedChecksAreNotCheckedAndTheOthersStayActive) {
   Report report =
       run("* || check_hw_eht lo\n* || if true then; fi; done\n* || [ -d / ] && check_gone 3\n/n(/ || check_hw_eth lo\n"
           "* || check_hw_eth lo\n* || check_hw_eth nope0\n",

@@ -83,7 +83,7 @@ TEST_F(Checks, AMountThatMayBeMissingIsARemark) {
   EXPECT_EQ(run("check_fs_mount -0 -f /data -f /home"), "remark: /data not mounted; /home not mounted");
 }
 
-TEST_F(Checks, WhatIsNotMountedIsMountedAndNotRemounted) {
+TEST_F(Checks, AMissingMountIsMountedAndNotRemounted) {
   node.file("/proc/mounts", "");
   node.on_command = [&](const std::string& line) {
     if (line == "mount -o noatime /data") node.file("/proc/mounts", "x /data ext4 rw 0 0\n");
@@ -286,7 +286,7 @@ TEST_F(Checks, AServiceThatMayBeMissingIsARemark) {
             "remark: service sshd (process sshd) does not run; `service sshd start` does not exist (code 127)");
 }
 
-TEST_F(Checks, AServiceThatMustNotRunHasAnActionOfItsOwn) {
+TEST_F(Checks, AServiceThatMustNotRunHasASeparateAction) {
   EXPECT_EQ(run("check_ps_service -v -E 'end it' spy"), "");
   node.processes = {{10, "root", "spy", "spy"}};
   node.on_command = [&](const std::string& line) {

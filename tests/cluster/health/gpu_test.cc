@@ -142,7 +142,7 @@ TEST_F(Gpu, OneInactiveLinkIsEnough) {
   EXPECT_THAT(run("check_nvlink_status"), HasSubstr("not the output of"));
 }
 
-TEST_F(Gpu, EveryXidOfTheListIsSeenWhereverItStands) {
+TEST_F(Gpu, EveryXidOfTheListIsFoundAnywhere) {
   node.file("/proc/uptime", "10000.0 1\n");
   for (int code : {48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 94, 95, 119, 120}) {
     node.answer("dmesg",
@@ -177,7 +177,7 @@ TEST_F(Gpu, RepairsAreMadeAndLookedAtAgain) {
             "GPU 00000000:00:09.0 (GPU-1): Graphics application clock 900 MHz, below its maximum 1980 MHz");
 }
 
-TEST_F(Gpu, ThrottlingIsToldAndWidthIsChecked) {
+TEST_F(Gpu, ThrottlingIsReportedAndWidthIsChecked) {
   change("HW Thermal Slowdown    : Not Active", "HW Thermal Slowdown    : Active");
   EXPECT_THAT(run("check_gpu_clock_throttling"), HasSubstr("clocks are throttled by HW Thermal Slowdown"));
   change("Current    : 16x", "Current    : 8x");

@@ -41,7 +41,7 @@ TEST(Match, ExpressionsAreFoundAnywhere) {
   EXPECT_TRUE(match("/", "/")) << "one slash is a mount point, not an expression";
 }
 
-TEST(Match, NodeRangesKeepPaddingAndMayGoOn) {
+TEST(Match, NodeRangesKeepPaddingAndMayContinueAfterTheBrackets) {
   EXPECT_TRUE(match("{n00[00-99].phys,n05}", "n0007.phys"));
   EXPECT_TRUE(match("{n00[00-99].phys,n05}", "n05"));
   EXPECT_FALSE(match("{n00[00-99].phys,n05}", "n007.phys"));

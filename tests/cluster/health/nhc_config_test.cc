@@ -143,7 +143,7 @@ TEST(NhcConfig, CommandLineVariablesWin) {
   EXPECT_EQ(plan.variables.at("B"), "file");
 }
 
-TEST(NhcConfig, ALineThatIsWrongIsNamedAndTheOthersStayInForce) {
+TEST(NhcConfig, AWrongLineIsNamedAndTheOthersStayActive) {
   const Plan plan = plan_of(
       "* || check_hw_eth lo\n/n(/ || check_hw_eth lo\nno target\n* || check_hw_cpuinfo two\n* || check_hw_eth eth0\n");
   ASSERT_EQ(plan.steps.size(), 5u);

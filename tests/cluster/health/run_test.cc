@@ -52,7 +52,7 @@ TEST_F(Run, StopsAtTheFirstFailureUnlessAllAreAskedFor) {
   EXPECT_EQ(one_line_per_node(healthy), "n1 | Healthy\n");
 }
 
-TEST_F(Run, CommandsSeeTheVariablesAndTheirFailureIsTold) {
+TEST_F(Run, CommandsSeeTheVariablesAndTheirFailureIsReported) {
   EXPECT_TRUE(run("* || export WORD=value\n* || test \"$WORD\" = value\n").healthy());
   EXPECT_TRUE(run("* || export WORD=value\n* || check_cmd_output -m 'it is value' -e 'echo it is $WORD'\n").healthy())
       << "native checks start programs, too";
@@ -218,7 +218,7 @@ TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
   EXPECT_EQ(one_line_per_node(run_plan(plan, node.machine, all)), "node07 | Healthy\n");
 }
 
-TEST(Generate, WhatIsCommonIsForAllAndTheRestForItsNodes) {
+TEST(Generate, CommonLinesAreForAllAndTheOthersForTheirNodes) {
   const std::string text = generate_config({{"n1", {{"A", "x"}, {"A", "y"}, {"B", "z"}}},
                                             {"n2", {{"A", "x"}, {"A", "w"}, {"B", "z"}}},
                                             {"n3", {{"A", "x"}, {"A", "w"}, {"B", "z"}}}});
@@ -290,7 +290,7 @@ TEST(SlurmState, WhatWasNotCheckedNeitherDrainsNorResumes) {
   EXPECT_TRUE(node.commands.empty());
 }
 
-TEST(SlurmState, ADryRunSaysWhatWouldBeDone) {
+TEST(SlurmState, ADryRunShowsItsActions) {
   FakeNode node;
   node.answer("sinfo -h -n n1 -o '%t|%E'", "idle|none\n");
   EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0", true), "would be drained: NHC: no ib0");

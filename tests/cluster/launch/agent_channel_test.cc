@@ -90,7 +90,7 @@ std::optional<Frame> wait_for_frame(AgentChannel& channel, AgentChannel& other) 
   return std::nullopt;
 }
 
-TEST(AgentChannel, WhoHasTheSecretIsHeard) {
+TEST(AgentChannel, ClientsWithTheSecretAreAnswered) {
   Pair pair(socket_pair());
   EXPECT_TRUE(pair.heads == Greeting::done && pair.agents == Greeting::done);
   const std::string large(1 << 20, 'x');
@@ -108,7 +108,7 @@ TEST(AgentChannel, AnotherSecretIsRefusedOnBothSides) {
   EXPECT_EQ(pair.heads, Greeting::wrong_secret);
 }
 
-TEST(AgentChannel, OtherProtocolsAndSilenceAreToldApart) {
+TEST(AgentChannel, OtherProtocolsAndSilenceAreDistinguished) {
   const auto greeting_of = [](std::string_view bytes, bool closes) {
     auto [own, other] = socket_pair();
     other.send(bytes);
@@ -120,7 +120,7 @@ TEST(AgentChannel, OtherProtocolsAndSilenceAreToldApart) {
   EXPECT_EQ(greeting_of("", false), Greeting::silent);
 }
 
-TEST(AgentChannel, ACertificateDoesNotStandForTheSecret) {
+TEST(AgentChannel, ACertificateDoesNotReplaceTheSecret) {
   const HttpsServer impostor([](const WebRequest&) { return WebReply(); });
   std::string why;
   Socket socket = connect_to("127.0.0.1:" + std::to_string(impostor.port()), 5, why);

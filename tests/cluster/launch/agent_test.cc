@@ -176,7 +176,7 @@ TEST_F(HostAgent, InputThatComesTogetherWithTheCommandReachesIt) {
   EXPECT_EQ(code, "0");
 }
 
-TEST_F(HostAgent, WhatCannotBeIsSaidWithTheFix) {
+TEST_F(HostAgent, ImpossibleRequestsAreReportedWithTheFix) {
   const Forked agent(run_agent);
   options.agent_port = agent.port();
   EXPECT_ERROR(run("exit 0", "nobody-else@localhost"), ErrorKind::comm,

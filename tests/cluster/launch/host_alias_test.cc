@@ -31,7 +31,7 @@ TEST(HostAlias, IsWhatEachStarterTakesAndMeansTheHost) {
     EXPECT_EQ(name_for_starter(StarterKind::prrte, name), name);
 }
 
-TEST(HostAlias, IsTurnedBackInWhatTheStarterSays) {
+TEST(HostAlias, IsReplacedInTheStartersOutput) {
   const std::string alias = name_for_starter(StarterKind::open_mpi, "fd88::1");
   EXPECT_EQ(without_aliases("ssh to " + alias + ". And " + alias + ":22, " + alias),
             "ssh to fd88::1. And fd88::1:22, fd88::1");

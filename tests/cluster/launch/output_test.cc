@@ -73,7 +73,7 @@ TEST(Output, TracesOfMpirunAreKeptBack) {
   EXPECT_FALSE(OutputPrefixer(StarterKind::open_mpi, placement, no_logs).has_output());
 }
 
-TEST(Output, TheTimeStandsInFrontWhereItIsWanted) {
+TEST(Output, TheTimeIsPrefixedOnRequest) {
   const std::vector<Placement> placement = {{"n1", 1}};
   TemporaryFolder folder;
   RankLogs logs(folder / "logs");
@@ -110,7 +110,7 @@ TEST(Output, AHostWhoseDaemonMpirunLostIsALostRank) {
   }
 }
 
-TEST(Output, WhatRanksTellIsReadAndNotPassedOn) {
+TEST(Output, RecordsOfRanksAreReadAndNotPassedOn) {
   const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
   TemporaryFolder folder;
   RankLogs logs(folder / "logs");
@@ -132,7 +132,7 @@ TEST(Output, WhatRanksTellIsReadAndNotPassedOn) {
   EXPECT_EQ(read_text(folder / "logs/rank-0002.log"), "[n2 2] error: x\n");
 }
 
-TEST(Output, WhatOtherProcessesTellIsNotPassedOn) {
+TEST(Output, RecordsOfOtherProcessesAreNotPassedOn) {
   const std::vector<Placement> placement = {{"n1", 1}};
   RankLogs no_logs("");
   OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
@@ -149,7 +149,7 @@ TEST(Output, LinesOfForeignProgramsAreReadForErrors) {
   EXPECT_EQ(prefixer.first_error(), "n1[1] error: disk on fire");
 }
 
-TEST(RankLogs, RefuseAFolderThatCannotBe) {
+TEST(RankLogs, RefuseAnImpossibleFolder) {
   TemporaryFolder folder;
   write_text(folder / "file", "");
   for (const std::string& path :

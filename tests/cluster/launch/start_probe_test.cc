@@ -59,7 +59,7 @@ TEST(StartLook, SeesADaemonByItsEnvironment) {
   EXPECT_EQ(seen, start_answer(true, false, 1));
 }
 
-TEST(StarterProbe, AForeignDaemonIsToldFromAnotherVersion) {
+TEST(StarterProbe, AForeignDaemonIsDistinguishedFromAnotherVersion) {
   const Starter starter{StarterKind::open_mpi, "/usr/bin/mpirun", "mpirun (Open MPI) 4.1.4", ""};
   const auto answer = [](const char* daemon, const char* version, const char* print, bool answers) {
     return Json{{"daemon", daemon}, {"version", version}, {"print", print}, {"answers", answers}};

@@ -55,7 +55,7 @@ TEST(StartCommand, OpenMpiGetsHostfileAgentNetworkAndVariables) {
   EXPECT_EQ(command.hostfile_text, "n1 slots=2\nn2 slots=1\n");
 }
 
-TEST(StartCommand, OpenMpiIsToldThatANetworkIsIpv6Only) {
+TEST(StartCommand, OpenMpiGetsTheOptionForAnIpv6Network) {
   StartRequest request = request_for({{"n1", 1}, {"n2", 1}});
   request.ipv6 = true;
   request.network = "eth0";
@@ -83,7 +83,7 @@ TEST(StartCommand, OpenMpi5GetsTheNamesOfItsOwnRuntime) {
   EXPECT_EQ(daemon_of({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}), "orted");
 }
 
-TEST(StartCommand, AnInstallationOfItsOwnIsCalledByItsPath) {
+TEST(StartCommand, APrivateInstallationIsCalledByItsPath) {
   const StartCommand command =
       start_command({StarterKind::open_mpi, "/opt/openmpi/bin/mpirun", "", ""}, request_for({{"n1", 1}}));
   EXPECT_EQ(command.words[0], "/opt/openmpi/bin/mpirun");
@@ -135,7 +135,7 @@ TEST(StartCommand, SrunGetsNodesTasksAndItsPlugin) {
   EXPECT_THAT(uneven.words, testing::Contains("--distribution=arbitrary"));
 }
 
-TEST(Starter, FamiliesAreToldByTheirVersionText) {
+TEST(Starter, FamiliesAreRecognizedByTheirVersionText) {
   EXPECT_EQ(mpirun_family("mpirun (Open MPI) 4.1.4\n", "x"), StarterKind::open_mpi);
   EXPECT_EQ(mpirun_family("mpirun.openmpi (OpenRTE) 4.1.4\n", "x"), StarterKind::open_mpi);
   EXPECT_EQ(mpirun_family("mpirun (Open MPI) 5.0.7\n\nReport bugs to https://www.open-mpi.org\n", "x"),
@@ -203,7 +203,7 @@ TEST(Output, PartsOfLinesThatOpenMpiMixesAreEachRanksOwn) {
   EXPECT_EQ(read_text(folder / "logs/rank-0000.log"), "ace\nnone\n");
 }
 
-TEST(Output, TheBlankThatOpenMpi5WritesBehindABoxIsNobodysText) {
+TEST(Output, TheBlankAfterABoxOfOpenMpi5IsDropped) {
   const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
   RankLogs no_logs("");
   const std::string edge(74, '-');
@@ -231,7 +231,7 @@ TEST(Output, ALongLineOfOpenMpiIsOneLine) {
   EXPECT_EQ(out, "n1[1] " + part + part + part + "\nn1[0] y" + std::string(70000, 'z') + "\nn1[0] zz\nn1[1] end\n");
 }
 
-TEST(Output, WhatCannotBeStartedIsKnown) {
+TEST(Output, AFailedStartIsRecognized) {
   const std::vector<Placement> placement = {{"n1", 1}};
   RankLogs no_logs("");
   const std::string edge(74, '-');
@@ -250,7 +250,7 @@ TEST(Output, WhatCannotBeStartedIsKnown) {
   EXPECT_TRUE(hydra.not_started());
 }
 
-TEST(Output, WhatMpirunSaysOfACodeIsKeptBackAndOtherBoxesAreNot) {
+TEST(Output, MpirunsBoxAboutACodeIsHeldBackAndOtherBoxesAreNot) {
   const std::vector<Placement> placement = {{"n1", 1}};
   RankLogs no_logs("");
   OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
@@ -265,7 +265,7 @@ TEST(Output, WhatMpirunSaysOfACodeIsKeptBackAndOtherBoxesAreNot) {
   EXPECT_EQ(prefixer.flush(), "mpirun: " + edge + "\nmpirun: open box\n");
 }
 
-TEST(Agent, WhyNoneAnsweredIsToldApart) {
+TEST(Agent, ReasonsForNoAnswerAreDistinguished) {
   const auto why = [](int code, const char* said) { return explain_agent_failure("/opt/trireme", code, said).reason; };
   EXPECT_EQ(
       why(127, "/opt/trireme: error while loading shared libraries: libx.so.1: cannot open shared object file\n"),
@@ -342,7 +342,7 @@ class Judge : public testing::Test {
 
 TEST_F(Judge, LikeHostsPass) { EXPECT_EQ(problems(), ""); }
 
-TEST_F(Judge, EveryProblemIsNamedAtOnce) {
+TEST_F(Judge, AllProblemsAreNamedTogether) {
   request.files = {"/data/train.bin"};
   for (NodeFacts& fact : facts) fact.files = {{"/data/train.bin", "5 bb"}};
   facts[1].files[0].second = "5 cc";
@@ -357,7 +357,7 @@ TEST_F(Judge, EveryProblemIsNamedAtOnce) {
   EXPECT_THAT(text, HasSubstr("n2: only 0.00 GiB are free for the run folder"));
 }
 
-TEST_F(Judge, OneMachineUnderTwoNamesIsToldFromTwoUnderOne) {
+TEST_F(Judge, OneMachineWithTwoNamesIsDistinguishedFromTwoWithOne) {
   facts[1].host = "n1";
   EXPECT_EQ(problems(),
             "n2: its name is n1, as that of n1, which is another machine; give each a different name: `hostnamectl "
@@ -417,7 +417,7 @@ TEST_F(Judge, TheNetworkIsCommonFastAndNotAContainersBridge) {
   EXPECT_THAT(to_text(result.problems[0]), HasSubstr("eth7 is not on every host"));
 }
 
-TEST(MemoryKills, TellOfTheGroupBeforeTheHost) {
+TEST(MemoryKills, ReportTheGroupBeforeTheHost) {
   const MemoryKills before{1, 5, int64_t{3} << 29}, group{2, 6, int64_t{3} << 29}, host{1, 7, 0};
   EXPECT_EQ(describe_memory_kills(before, before), "");
   EXPECT_EQ(describe_memory_kills(before, group),
@@ -491,7 +491,7 @@ TEST(Ssh, PortsOfAHostfileReachSshAndTheRemoteShell) {
   EXPECT_THAT(reason([] { read_ports_word("n1"); }), HasSubstr("--ports: expected HOST=PORT"));
 }
 
-TEST_F(Judge, DiskThatARunNeedsIsHeldAgainstWhatIsFree) {
+TEST_F(Judge, TheDiskSpaceOfARunIsComparedWithTheFreeSpace) {
   request.disk_bytes = 9'700'000;
   for (NodeFacts& fact : facts) fact.disk_free = 100 << 20;
   EXPECT_EQ(problems(), "");

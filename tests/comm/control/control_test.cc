@@ -84,7 +84,7 @@ class Control : public ::testing::Test {
   Ending hub_ending_, first_, second_;
 };
 
-TEST_F(Control, AHubThatWasDismissedIsNoLoss) {
+TEST_F(Control, ADismissedHubIsNotALoss) {
   Ending of_hub, of_client;
   const Heartbeat own, other;
   auto hub = std::make_unique<ControlHub>(2, "node0", own, of_hub.options());
@@ -96,7 +96,7 @@ TEST_F(Control, AHubThatWasDismissedIsNoLoss) {
   EXPECT_FALSE(of_hub.wait(0));
 }
 
-TEST_F(Control, ADeadRankIsNamedToAllOthersAtOnceWithWhatItWaitedFor) {
+TEST_F(Control, ADeadRankIsNamedToAllOthersImmediatelyWithWhatItWaitedFor) {
   ControlHub hub(3, "node0", heartbeat_, hub_ending_.options());
   const auto survivor = client(hub, 1, first_, heartbeat_);
   Socket dying = knock(hub, 2, hub.secret());
@@ -162,7 +162,7 @@ TEST_F(Control, WhoLeavesInOrderIsNotLost) {
   EXPECT_FALSE(second_.wait(2)) << "the hub said bye";
 }
 
-TEST_F(Control, ALauncherStopsTheJobAndHearsOfLosses) {
+TEST_F(Control, ALauncherStopsTheJobAndLearnsOfLosses) {
   ControlHub hub(2, "node0", heartbeat_, hub_ending_.options());
   Ending launcher_ending;
   ControlClient launcher(hub.addresses(), hub.secret(), ControlClient::kLauncher, "login", nullptr,
@@ -195,7 +195,7 @@ TEST_F(Control, StrangersAreRefused) {
   EXPECT_FALSE(hub_ending_.wait(0)) << "none of that concerned a rank";
 }
 
-TEST_F(Control, AFloodOfStrangersKeepsNobodyOut) {
+TEST_F(Control, AFloodOfStrangersDoesNotBlockOthers) {
   ControlHub hub(3, "node0", heartbeat_, hub_ending_.options());
   const auto before = client(hub, 1, first_, heartbeat_);
   std::vector<Socket> flood;

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-TEST(StartWatch, OnOneHostTellsWhoHasNotCome) {
+TEST(StartWatch, OnOneHostNamesTheRanksThatHaveNotCome) {
   EXPECT_EQ(describe({.ranks = 2, .host_ranks = 2, .here = {0}}, 5),
             "1 of 2 ranks have reached MPI_Init in 5 s; rank 1 has not: it has ended or runs another program");
   EXPECT_EQ(describe({.ranks = 4, .host_ranks = 4, .here = {1, 3}}, 120),
@@ -27,7 +27,7 @@ TEST(StartWatch, OnOneHostTellsWhoHasNotCome) {
             std::string::npos);
 }
 
-TEST(StartWatch, OfSeveralHostsTellsThisOne) {
+TEST(StartWatch, OfSeveralHostsFindsThisOne) {
   EXPECT_EQ(
       describe({.ranks = 8, .host_ranks = 4, .here = {4, 5, 6}}, 5),
       "waiting in MPI_Init for 5 s: 3 of this host's 4 ranks have reached it, the others have ended or run another "
@@ -80,7 +80,7 @@ TEST(StartWatch, EndsTheWaitAndCountsTheRanksOfItsJobOnly) {
   unsetenv("PMIX_NAMESPACE");
 }
 
-TEST(StartWatch, OneProcessWaitsForNobody) {
+TEST(StartWatch, OneProcessDoesNotWait) {
   Launcher launcher{Launcher::Kind::open_mpi, "mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", 1, 0, 1};
   const StartWatch watch(launcher, {.seconds = 0.01});
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -45,7 +45,7 @@ class Attends : public ::testing::Test {
   std::atomic<bool> left_ = false;
 };
 
-TEST_F(Attends, TellsTheStatusAndCloses) {
+TEST_F(Attends, SendsTheStatusAndCloses) {
   const StatusServer server(options());
   const auto call = ask(server, "status");
   EXPECT_EQ(next(*call), R"({"status":{"step":7}})");
@@ -53,7 +53,7 @@ TEST_F(Attends, TellsTheStatusAndCloses) {
   EXPECT_TRUE(call->closed());
 }
 
-TEST_F(Attends, NobodyWithoutTheSecret) {
+TEST_F(Attends, RefusesClientsWithoutTheSecret) {
   const StatusServer server(options());
   for (const std::string& wrong : {std::string(), std::string("0123"), std::string(64, '0')}) {
     EXPECT_ERROR(StatusClient(server.addresses(), request(wrong, "stop")), ErrorKind::comm,
@@ -80,7 +80,7 @@ TEST_F(Attends, AnEndlessRequestIsCutOff) {
   EXPECT_EQ(arrival, Socket::Arrival::closed);
 }
 
-TEST_F(Attends, ManyStrangersKeepNobodyOut) {
+TEST_F(Attends, ManyStrangersDoNotBlockOthers) {
   const StatusServer server(options());
   std::vector<Socket> strangers;
   std::string why;
@@ -105,7 +105,7 @@ TEST_F(Attends, AFollowerGetsTheLastLinesAndAllThatComeInTheirOrderAndTheEnd) {
   EXPECT_TRUE(call->closed());
 }
 
-TEST_F(Attends, AFollowerWhoDoesNotReadHoldsNobodyUp) {
+TEST_F(Attends, AFollowerThatDoesNotReadBlocksNobody) {
   StatusServer server(options());
   const auto sleeper = ask(server, "attach"), reader = ask(server, "attach");
   const std::string line(50000, 'x');
@@ -119,7 +119,7 @@ TEST_F(Attends, AFollowerWhoDoesNotReadHoldsNobodyUp) {
   EXPECT_TRUE(sleeper->closed());
 }
 
-TEST_F(Attends, AStopIsTakenOnceAndWhoAskedHearsTheEnd) {
+TEST_F(Attends, AStopIsAcceptedOnceAndTheCallerLearnsTheEnd) {
   auto server = std::make_unique<StatusServer>(options());
   const auto first = ask(*server, "stop"), second = ask(*server, "stop");
   EXPECT_EQ(stops_, 1);
@@ -131,7 +131,7 @@ TEST_F(Attends, AStopIsTakenOnceAndWhoAskedHearsTheEnd) {
   EXPECT_FALSE(left_);
 }
 
-TEST_F(Attends, WhatIsToEndNowLeavesOnceAllHaveHeardOfIt) {
+TEST_F(Attends, AnImmediateEndWaitsUntilAllRanksKnow) {
   StatusServerOptions with_end = options();
   StatusServer* self = nullptr;
   with_end.on_stop = [&](const std::string&, bool now) {
@@ -147,7 +147,7 @@ TEST_F(Attends, WhatIsToEndNowLeavesOnceAllHaveHeardOfIt) {
   EXPECT_TRUE(left_);
 }
 
-TEST_F(Attends, WhoIsGoneIsNamedWithEveryAddress) {
+TEST_F(Attends, AMissingServerIsNamedWithEveryAddress) {
   std::vector<std::string> addresses;
   {
     const StatusServer server(options());

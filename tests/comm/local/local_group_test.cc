@@ -40,7 +40,7 @@ class LocalGroupTest : public testing::Test {
   std::vector<float> a_ = {1, 2}, b_ = {3, 4}, c_ = {5, 6};
 };
 
-TEST_F(LocalGroupTest, ASendIsDoneAtOnceAndItsBufferFree) {
+TEST_F(LocalGroupTest, ASendCompletesImmediatelyAndFreesItsBuffer) {
   make(2);
   Handle departure = member(0).send(view(a_), 1, 5);
   EXPECT_TRUE(departure.test());
@@ -241,7 +241,7 @@ TEST_F(LocalGroupTest, ACallThatARankCancelsIsNeverReadAndFailsForTheOthers) {
   lonely.abandon();
 }
 
-TEST_F(LocalGroupTest, AThousandGroupsAndSplitsLeaveNothingBehind) {
+TEST_F(LocalGroupTest, AThousandGroupsAndSplitsLeakNothing) {
   for (int i = 0; i < 1000; ++i) {
     make(2, {.rendezvous = i % 2 == 0});
     Handle handles[] = {member(0).send(view(a_), 1, 0), member(1).receive(view(b_), 0, 0), member(0).barrier(),

@@ -384,7 +384,7 @@ TEST_F(Prepare, AsksForAnEndOfTextToken) {
   EXPECT_EQ(tokens("train.bin"), (std::vector<uint16_t>{0, 1}));
 }
 
-TEST_F(Prepare, LeavesNothingBehindWhenStopped) {
+TEST_F(Prepare, LeavesNoFilesWhenStopped) {
   write("one.txt", "the cat sat on the mat");
   options_.inputs = {path("one.txt")};
   const std::atomic<bool> stop{true};

@@ -109,7 +109,7 @@ TEST(TokenPaths, AreWhatMergesInTheOrderOfTrainingMake) {
   }
 }
 
-TEST(TokenPaths, AreWhatMergesOfEveryCutMakeOrAreNotTold) {
+TEST(TokenPaths, EqualTheMergesOfEveryCutOrAreUnknown) {
   RandomStream random(12);
   int found = 0;
   for (int round = 0; round < 300; ++round) {
@@ -121,7 +121,7 @@ TEST(TokenPaths, AreWhatMergesOfEveryCutMakeOrAreNotTold) {
   EXPECT_GT(found, 300 * 40 / 2);
 }
 
-TEST(TokenPaths, OfMergesOutOfOrderAreRightOrNotTold) {
+TEST(TokenPaths, OfUnorderedMergesAreRightOrUnknown) {
   RandomStream random(13);
   int found = 0;
   for (int round = 0; round < 300; ++round) {

@@ -16,7 +16,7 @@ std::vector<float> values_of(const TrainingState& state, const Parameter& parame
   return values;
 }
 
-TEST(GlueModel, ClassesAreReorderedWhateverARankKeepsOfTheState) {
+TEST(GlueModel, ClassesAreReorderedForEveryShardingOfTheState) {
   const std::string folder = source_dir() + "/tests/golden/bert-classifier";
   PretrainedModel model{folder, read_huggingface_spec(folder, HeadKind::classifier), nullptr, 0, {}};
   const ParameterTable table(model.spec);

@@ -182,7 +182,7 @@ TEST_F(LocalSnapshots, ACopyIsTheSameBytesAsASaveIntoTheRunFolder) {
     EXPECT_EQ(read_text(run_ + "/step-00000001/" + name), read_text(other / ("step-00000001/" + name))) << name;
 }
 
-TEST_F(LocalSnapshots, OldOnesGoOnceTheRunFolderHasANewerOne) {
+TEST_F(LocalSnapshots, OldOnesAreDeletedAfterTheRunFolderHasANewerOne) {
   run_local(2, [&](RankContext& rank) {
     Saver saver(*this, rank);
     for (int64_t step = 1; step <= 3; ++step) {
@@ -326,7 +326,7 @@ TEST_F(LocalSnapshots, DamagedAndOnlyLocalItIsNamedAndAnOlderOneTaken) {
   EXPECT_THAT(log.text(), HasSubstr("the snapshot of step 2 on the local disks cannot be used: "));
 }
 
-TEST_F(LocalSnapshots, WhatIsDamagedIsNeverPublished) {
+TEST_F(LocalSnapshots, DamagedSnapshotsAreNeverPublished) {
   run_local(2, [&](RankContext& rank) {
     Saver saver(*this, rank);
     saver.begin(1);
@@ -387,7 +387,7 @@ TEST_F(LocalSnapshots, TwoRunsOfOneNameDoNotMeetInOneFolder) {
   EXPECT_TRUE(fs::exists(second));
 }
 
-TEST_F(LocalSnapshots, AFolderThatCannotBeMadeIsAnErrorOnEveryRank) {
+TEST_F(LocalSnapshots, AFailureToCreateAFolderIsAnErrorOnEveryRank) {
   std::ofstream(disk(0)) << "no folder";
   run_local(2, [&](RankContext& rank) {
     Scalars scalars(rank.world);
