@@ -195,7 +195,7 @@ class Failures(unittest.TestCase):
         file.write_text(file.read_text().replace("addresses: head", "addresses: all"))
         refused = account.run("create", "--yes")
         self.assertEqual(refused.returncode, 2, refused.both)
-        self.assertIn("network.public-addresses is all and was head when the cluster was created", refused.stderr)
+        self.assertIn("network.public-addresses is all, but was head when the cluster was created", refused.stderr)
         self.assert_gone(account)
 
     def test_a_cluster_that_has_ended_by_itself(self):

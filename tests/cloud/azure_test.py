@@ -373,7 +373,7 @@ class Azure(unittest.TestCase):
             account.file.write_text(account.file.read_text().replace("addresses: head", "addresses: all"))
             refused = account.run("create", "--yes")
             self.assertEqual(refused.returncode, 2, refused.both)
-            self.assertIn("network.public-addresses is all and was head when the cluster was created; set it back, or delete the cluster first", refused.stderr)
+            self.assertIn("network.public-addresses is all, but was head when the cluster was created; set it back, or delete the cluster first", refused.stderr)
             self.assert_whole(account, behind)
             gone = account.run("delete", "--yes")
             self.assertEqual(gone.returncode, 0, gone.both)

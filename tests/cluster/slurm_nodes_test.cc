@@ -57,7 +57,7 @@ TEST(NodeState, SaysWhyANodeCannotBeUsed) {
                                                        {"idle+not_responding", "not responding"},
                                                        {"fail", "failing"},
                                                        {"unk", "unknown to Slurm"},
-                                                       {"inval", "registered with wrong facts"}};
+                                                       {"inval", "registered with a wrong configuration"}};
   for (const auto& [state, why] : unusable) EXPECT_EQ(unusable_reason(state, "x"), why) << state;
   EXPECT_EQ(reason([] { unusable_reason("happy", "f:3"); }), "f:3: \"happy\" is not a node state of sinfo");
 }

@@ -133,7 +133,7 @@ TEST_F(IntelNanogpt, AnotherModelToFineTuneIsRefusedOnResume) {
   EXPECT_THAT(refused.output, ContainsRegex("model.width +32 +64 +impossible: another model"));
   std::filesystem::copy(path("models/gpt2"), path("moved"));
   const Outcome moved = done(here(1, "train intel.yaml --model.init moved trainer_config.max_iters=5"));
-  EXPECT_THAT(moved.output, HasSubstr("model.init is moved now and was \"models/gpt2\": without effect"));
+  EXPECT_THAT(moved.output, HasSubstr("model.init is moved now and was \"models/gpt2\": ignored"));
 }
 
 TEST_F(IntelNanogpt, ABestModelThatNeverAppearsIsExplained) {

@@ -152,7 +152,7 @@ TEST_F(Glue, ResumesFromACheckpointToTheSameBits) {
   const Outcome batch = run_on(1, "parts", with({"--max_steps", "40", "--per_device_train_batch_size", "4"}));
   EXPECT_EQ(batch.code, 2);
   EXPECT_THAT(batch.output, HasSubstr("was trained with 8 rows per rank and step"));
-  EXPECT_THAT(batch.output, HasSubstr("8 over all ranks, now with 4 and 4; give the same"));
+  EXPECT_THAT(batch.output, HasSubstr("8 over all ranks, now with 4 and 4; use the same values"));
   const Outcome anew = run_on(1, "parts", with({"--max_steps", "2", "--seed", "7", "--overwrite_output_dir"}));
   ASSERT_EQ(anew.code, 0) << anew.output;
   EXPECT_FALSE(fs::exists(path("parts/step-00000028")));

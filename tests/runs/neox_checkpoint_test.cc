@@ -242,7 +242,7 @@ TEST_F(NeoxRun, IsAModelToStartFromWithItsWeightsOnly) {
   const auto theirs = trained("ckpt"), plain = trained("hf");
   ASSERT_EQ(theirs.size(), 2);
   for (size_t i = 0; i < theirs.size(); ++i) {
-    EXPECT_EQ(theirs[i].step, static_cast<int64_t>(i) + 1) << "its own 5 steps do not count";
+    EXPECT_EQ(theirs[i].step, static_cast<int64_t>(i) + 1) << "the checkpoint's 5 steps are not counted";
     EXPECT_EQ(theirs[i].samples, 6 * (i + 1));
     EXPECT_EQ(theirs[i].loss, plain[i].loss) << "the second step has no moment of NeoX's";
   }

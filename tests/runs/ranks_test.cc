@@ -59,7 +59,7 @@ TEST_F(Ranks, EndWithTheMemoryOfTheLargestBesideItsPlan) {
   for (const int ranks : {1, 2}) {
     const Outcome outcome = run_ranks(ranks, std::to_string(ranks), flags);
     std::smatch plan, end;
-    ASSERT_TRUE(std::regex_search(outcome.output, plan, std::regex("memory +([0-9.]+) GB per rank planned")))
+    ASSERT_TRUE(std::regex_search(outcome.output, plan, std::regex("memory +([0-9.]+) GB planned per rank")))
         << outcome.output;
     const std::string numbers = "planned ([0-9.]+) GB, peak ([0-9.]+) GB";
     const std::regex line(ranks == 1 ? "memory: " + numbers + "\n"
