@@ -239,7 +239,7 @@ class Failures(unittest.TestCase):
             self.assertEqual(after["Node1"], before["resources"]["Node1"], words)
         self.assertIn("ImageId: ami-00000000000000001", account.state()["stacks"]["trireme-sea"]["resources"]["Node3"]["text"])
         account.write(more="node: {wait-minutes: 0.01, image: ami-99}")
-        self.assertIn('node.image is "ami-99" now and was "/aws/service/', self.done(account, "create", "--yes").stderr)
+        self.assertIn('node.image is "ami-99" now, but was "/aws/service/', self.done(account, "create", "--yes").stderr)
         self.assert_gone(account)
         account.write()
         self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000002")

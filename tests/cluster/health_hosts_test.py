@@ -131,7 +131,7 @@ class Health(unittest.TestCase):
         self.assertIn("h2 | ERROR: nhc: Health check failed: check_site_name:  this is h2\n", health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h[1-3]").stdout)
         told = health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h1,h3", "-v")
         self.assertIn("h3 | line 1: check_site_name h*: ok\n", told.stdout)
-        self.assertIn("h3 | line 4: check_nowhere: not checked: line 4: no check", told.stdout)
+        self.assertIn("h3 | line 4: check_nowhere: not checked: line 4: unknown check", told.stdout)
         self.assertEqual(health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h1,h3", "--require-all").returncode, 1)
 
     def test_what_is_wrong_with_all_of_it_ends_alike_here_and_over_hosts(self):
@@ -143,7 +143,7 @@ class Health(unittest.TestCase):
 
     def test_one_check_that_cannot_be_used_is_an_error(self):
         for check, message in (("check_hw_cpuinfo two", 'check: check_hw_cpuinfo: count: expected a number, found "two"'),
-                               ("check_hw_eht lo", 'no check "check_hw_eht" here or in the site\'s scripts; nearest is check_hw_eth'),
+                               ("check_hw_eht lo", 'unknown check "check_hw_eht": neither Trireme nor the site\'s scripts have it; nearest is check_hw_eth'),
                                ("if true; then", "bash cannot parse it: syntax error")):
             done = health("-e", check)
             self.assertEqual(done.returncode, 2, done.both)

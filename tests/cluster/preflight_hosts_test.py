@@ -140,12 +140,12 @@ class Preflight(unittest.TestCase):
 
     def test_another_program_of_that_name_is_told_apart_from_login_noise(self):
         result = self.with_on(3, "/bin/echo", BED.binary)
-        self.assert_fails_before_start(result, f'h3: its {BED.binary} is another program: it says "node-agent"')
+        self.assert_fails_before_start(result, f'h3: its {BED.binary} is another program: it prints "node-agent"')
 
     def test_a_missing_daemon_of_mpirun_is_found_before_mpirun_blames_another_host(self):
         name = "prted" if shutil.which("prted") else "orted"  # of Open MPI 5, and before
         result = self.with_on(2, self.make("no-daemon"), pathlib.Path(shutil.which(name)).resolve())
-        self.assert_fails_before_start(result, f"h2: it has no {name}, which /usr/bin/mpirun", "needs; install the MPI of this host there")
+        self.assert_fails_before_start(result, f"h2: {name} is missing there, which /usr/bin/mpirun", "needs; install the MPI of this host there")
 
     def test_another_version_of_mpirun_is_found(self):
         mpirun = pathlib.Path(shutil.which("mpirun")).resolve()
@@ -252,7 +252,7 @@ class Preflight(unittest.TestCase):
         result = launch(*words)
         self.assertEqual(result.returncode, 0, result.both)
         result = launch(*words, "--model.width", "512")
-        self.assert_fails_before_start(result, "h1: only 0.01 GiB are free for the run folder: 8.4 MB, but the run needs ", " MB for a snapshot; make room")
+        self.assert_fails_before_start(result, "h1: only 0.01 GiB are free for the run folder: 8.4 MB, but the run needs ", " MB for a snapshot; free disk space")
 
     def test_a_clock_that_is_ahead_is_told(self):
         real, wrapper = BED.work / "real", BED.work / "ahead"

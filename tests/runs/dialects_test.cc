@@ -218,7 +218,7 @@ TEST_F(Nanogpt, AnotherModelOrBatchIsRefusedOnResume) {
   EXPECT_EQ(refused.code, 2) << refused.output;
   EXPECT_THAT(refused.output, ContainsRegex("model.layers \\(flag --n_layer\\) +2 +3 +impossible: another model"));
   EXPECT_THAT(refused.output, ContainsRegex("model.width \\(flag --n_embd\\) +32 +64 +impossible: another model"));
-  EXPECT_THAT(refused.output, ContainsRegex("model.bias \\(flag --bias\\) +false +true +not possible"));
+  EXPECT_THAT(refused.output, ContainsRegex("model.bias \\(flag --bias\\) +false +true +impossible"));
   const Outcome batch = here(1, "train small.py --init_from=resume --gradient_accumulation_steps=2");
   EXPECT_EQ(batch.code, 2) << batch.output;
   EXPECT_THAT(batch.output, ContainsRegex("batch.global \\(flag --gradient_accumulation_steps\\) +12 +24 +"));
@@ -234,7 +234,7 @@ TEST_F(Nanogpt, FineTunesALocalGpt2CroppedToTheBlockSize) {
   EXPECT_EQ(spec.activation, Activation::gelu_tanh) << "the folder's config.json says gelu_new";
   const Outcome absent = here(1, "train small.py --init_from=gpt2-xl --out_dir=other");  // ctest sets HF_HUB_OFFLINE
   EXPECT_EQ(absent.code, 1);
-  EXPECT_THAT(absent.output, HasSubstr("no folder models/gpt2-xl here; HF_HUB_OFFLINE is set"));
+  EXPECT_THAT(absent.output, HasSubstr("no folder models/gpt2-xl on this host; HF_HUB_OFFLINE is set"));
 }
 
 // pickle.dumps({"vocab_size": 4, "itos": {0: "\n", 1: "a", 2: "b", 3: "e with an acute"}, "stoi": ...})

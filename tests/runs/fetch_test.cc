@@ -195,8 +195,9 @@ TEST_F(ByName, GlueTakesModelAndRowsAndOneRankOfTheHostFetches) {
   std::ranges::replace(other, path("out"), path("other"));
   const Outcome refused = run(mpirun_command(2, other), offline);
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.output,
-              HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run"));
+  EXPECT_THAT(
+      refused.output,
+      HasSubstr("no folder tiny/bert on this host; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run"));
 }
 
 TEST_F(ByName, GlueTakesTheRevisionThatRunGluesFlagNames) {
@@ -256,7 +257,7 @@ TEST_F(ByName, BenchGlueTakesModelAndRows) {
   offline.push_back("HF_HUB_OFFLINE=1");
   const Outcome refused = run(trireme_command({"bench", "glue", "--model", "tiny/bert", "--threads", "1"}), offline);
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set"));
+  EXPECT_THAT(refused.output, HasSubstr("no folder tiny/bert on this host; HF_HUB_OFFLINE is set"));
 }
 
 TEST_F(ByName, PrepareTakesDataAndTokenizer) {

@@ -173,12 +173,12 @@ void SharedCopies::wait_for_copy(double patience) {
     const double still = scalars_.max(seconds_since(moved));
     if (still > patience && !ready && !std::exchange(told, true))
       log::write_once(log::Level::warning,
-                      fmt::format("the disk of {} has taken nothing of the snapshot of step {} for {:.1f} s; it is "
+                      fmt::format("the disk of {} has accepted no data of the snapshot of step {} for {:.1f} s; it is "
                                   "whole on the local disks",
                                   options_.run_dir, step, still));
     if (ready || still < kDiskPatience * patience) continue;
     log::write_once(log::Level::error,
-                    fmt::format("the disk of {} has taken nothing of the snapshot of step {} for {:.0f} s; leaving "
+                    fmt::format("the disk of {} has accepted no data of the snapshot of step {} for {:.0f} s; leaving "
                                 "with code {}: the same command takes it from the local disks",
                                 options_.run_dir, step, still, exit_code(ErrorKind::io)));
     std::_Exit(exit_code(ErrorKind::io));  // the thread that writes cannot be ended
