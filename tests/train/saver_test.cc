@@ -51,7 +51,7 @@ std::optional<CheckpointEvent> save(LocalRun& of, int64_t step) {
 /// save() followed by a good step.
 std::optional<CheckpointEvent> save_and_go_on(LocalRun& of, int64_t step) {
   auto event = save(of, step);
-  of.saver->saw_step(step, good());
+  of.saver->record_step(step, good());
   return event;
 }
 
@@ -134,7 +134,7 @@ TEST_F(SaverTest, KeepsTheNewestAndDeletesOlderOnesOnlyAfterAGoodStep) {
     save_and_go_on(of, 2);
     save(of, 3);
     // The weights of step 3 have exploded: no good step follows, and what came before them stays.
-    of.saver->saw_step(3, not_finite());
+    of.saver->record_step(3, not_finite());
     save(of, 4);
   });
   EXPECT_THAT(steps(), testing::IsSupersetOf({2, 3, 4}));
@@ -142,7 +142,7 @@ TEST_F(SaverTest, KeepsTheNewestAndDeletesOlderOnesOnlyAfterAGoodStep) {
     Config wanted = config();
     wanted.checkpoint.keep = 1;
     LocalRun of(rank, wanted, open_checkpoint(run_dir()));
-    of.saver->saw_step(4, good());
+    of.saver->record_step(4, good());
   });
   EXPECT_THAT(steps(), ElementsAre(4));
 }
@@ -152,20 +152,20 @@ TEST_F(SaverTest, InAStreakNothingIsSavedAndTheEndOfARunIsAnError) {
     LocalRun of(rank, config());
     save_and_go_on(of, 2);
     EXPECT_FALSE(of.saver->in_streak());
-    of.saver->saw_step(3, not_finite());
+    of.saver->record_step(3, not_finite());
     EXPECT_TRUE(of.saver->in_streak());
     const LogLines lines;
-    of.saver->put_off(4);
-    of.saver->put_off(5);  // logged once
-    EXPECT_TRUE(of.saver->is_put_off());
+    of.saver->postpone(4);
+    of.saver->postpone(5);  // logged once
+    EXPECT_TRUE(of.saver->is_postponed());
     EXPECT_THAT(lines.text(), AllOf(HasSubstr("step 4"), Not(HasSubstr("step 5"))));
     of.run.progress.step = 5;
     of.run.progress.consecutive_skips = 2;
     EXPECT_ERROR(of.saver->finish(of.run.progress), ErrorKind::numeric, "2");
-    of.saver->saw_step(5, good());
+    of.saver->record_step(5, good());
     EXPECT_FALSE(of.saver->in_streak());
     save(of, 6);
-    EXPECT_FALSE(of.saver->is_put_off());
+    EXPECT_FALSE(of.saver->is_postponed());
     of.saver->finish(of.run.progress);
   });
 }
@@ -173,12 +173,12 @@ TEST_F(SaverTest, InAStreakNothingIsSavedAndTheEndOfARunIsAnError) {
 TEST_F(SaverTest, AnEvaluationEndsAStreakOfSpikesButNotOneThatIsNotFinite) {
   run_local(1, [&](RankContext& rank) {
     LocalRun of(rank, config());
-    of.saver->saw_step(1, {.loss = 9, .skipped = true});
+    of.saver->record_step(1, {.loss = 9, .skipped = true});
     EXPECT_TRUE(of.saver->in_streak());
-    of.saver->saw_evaluation(2, true);
+    of.saver->record_evaluation(2, true);
     EXPECT_FALSE(of.saver->in_streak());
-    of.saver->saw_step(2, not_finite());
-    of.saver->saw_evaluation(2, true);
+    of.saver->record_step(2, not_finite());
+    of.saver->record_evaluation(2, true);
     EXPECT_TRUE(of.saver->in_streak());
   });
 }
@@ -199,7 +199,7 @@ TEST_F(SaverTest, ALostSnapshotIsAWarningWhileTrainingContinues) {
     EXPECT_THAT(lines.text(), AllOf(HasSubstr("step 2"), HasSubstr("checkpoint.on-error")));
     EXPECT_FALSE(of.saver->has(2)) << "it is due again";
     EXPECT_EQ(of.saver->published_step(), 1);
-    of.saver->insist();
+    of.saver->require_success();
     EXPECT_THROW(save(of, 3), CommonError) << "the last one must succeed";
   });
 }
@@ -268,7 +268,7 @@ TEST_F(SaverTest, SaysWhyThereIsNoBestSnapshot) {
     return text;
   };
   EXPECT_THAT(said(config(), [](LocalRun&) {}), HasSubstr("no evaluation gave a finite loss"));
-  EXPECT_THAT(said(config(), [](LocalRun& of) { of.saver->saw_evaluation(1, false); }),
+  EXPECT_THAT(said(config(), [](LocalRun& of) { of.saver->record_evaluation(1, false); }),
               HasSubstr("no validation data"));
   EXPECT_THAT(said(config(), [](LocalRun& of) { of.run.progress.best_loss = 1.25; }), HasSubstr("1.2500"));
   EXPECT_THAT(said(config(), [](LocalRun& of) { of.saver->mark_best(); }), Not(HasSubstr("no best snapshot")));

@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-TEST(TrainStep, TellsEveryRankThatOneWasAskedToStopOrIsStillSaving) {
+TEST(TrainStep, EveryRankLearnsOfAStopRequestAndAnUnfinishedSave) {
   run_local(3, [](RankContext& rank) {
     Trainee trainee(DType::f32);
     StepResult result = trainee.train(rank, 1, 1);

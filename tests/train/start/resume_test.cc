@@ -70,7 +70,7 @@ TEST_F(CheckResume, AnotherModelIsRefusedForEachOptionThatWasGiven) {
   config().model.layers = 3;
   EXPECT_EQ(refusal(), "") << "a default says nothing about the model of a checkpoint";
   give("model.layers");
-  EXPECT_THAT(refusal(), ContainsRegex("model.layers +2 +3 +not possible: another model"));
+  EXPECT_THAT(refusal(), ContainsRegex("model.layers +2 +3 +impossible: another model"));
   config().model.width = 16;
   give("model.width");
   EXPECT_THAT(refusal(), AllOf(ContainsRegex("model.layers +2 +3"), ContainsRegex("model.width +8 +16")));
@@ -83,7 +83,7 @@ TEST_F(CheckResume, AnotherPresetOrVocabularyIsAnotherModel) {
   config().model.preset.clear();
   config().model.vocabulary = 50;
   give("model.vocabulary");
-  EXPECT_THAT(refusal(), ContainsRegex("model.vocabulary +11 +50 +not possible"));
+  EXPECT_THAT(refusal(), ContainsRegex("model.vocabulary +11 +50 +impossible"));
 }
 
 TEST_F(CheckResume, BiasesAreNamedByTheirOptionOrByTheOneForAll) {
