@@ -159,8 +159,8 @@ std::string zone_for(const Cluster& cluster, std::vector<std::string>& problems)
   }
   const std::string& wanted = cluster.options.network.zone;
   if (!wanted.empty() && !all.contains(wanted)) {
-    problems.push_back(fmt::format("network.zone {} does not have {}; {} zones do: {}", wanted,
-                                   fmt::join(types, " and "), all.size(), fmt::join(all, ", ")));
+    problems.push_back(fmt::format("network.zone {} does not have {}; choose one of {}", wanted,
+                                   fmt::join(types, " and "), fmt::join(all, ", ")));
   } else if (all.empty()) {
     problems.push_back(
         fmt::format("no zone of {} has both {}; choose another network.region, node.type or node.head-type", region,

@@ -274,7 +274,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(account.state()["stacks"]["trireme-sea"]["resources"]["Subnet"], before, "it is kept")
         self.assert_gone(account)
         for zones, more, message in (
-                ("c7i.large=us-east-1a c7i.16xlarge=us-east-1b", mixed, "no zone of us-east-1 has both c7i.16xlarge and c7i.large: another network.region"),
+                ("c7i.large=us-east-1a c7i.16xlarge=us-east-1b", mixed, "no zone of us-east-1 has both c7i.16xlarge and c7i.large; choose another network.region"),
                 ("c7i.16xlarge=us-east-1b", mixed, "us-east-1 has no size c7i.large; choose another network.region or node.type")):
             account.write(more=more)
             done = account.run("create", "--yes", AWS_ZONES=zones)
@@ -287,7 +287,7 @@ class Failures(unittest.TestCase):
         self.assertIn("AvailabilityZone: us-east-1f", account.state()["stacks"]["trireme-sea"]["resources"]["Subnet"]["text"])
         self.assert_gone(account)
         done = account.run("create", "--yes", AWS_ZONES="c7i.16xlarge=us-east-1b")
-        self.assertIn("nothing was created: network.zone us-east-1f does not have c7i.16xlarge; 1 do: us-east-1b", done.stderr)
+        self.assertIn("nothing was created: network.zone us-east-1f does not have c7i.16xlarge; choose one of us-east-1b", done.stderr)
 
     def test_machines_with_two_network_cards_need_addresses(self):
         account = Account("cards", nodes=6)
@@ -354,7 +354,7 @@ class Failures(unittest.TestCase):
         self.done(account, "create", "--yes")
         done = account.run("add", "--nodes", "2", "--yes", AWS_QUOTA="200")
         self.assertEqual(done.returncode, 2, done.both)
-        self.assertIn("nothing was created: quota of us-east-1: 256 hardware threads are needed, 200 are allowed", done.stderr)
+        self.assertIn("nothing was created: quota of us-east-1: 256 hardware threads are needed, but 200 are allowed", done.stderr)
         self.assertEqual(account.run("hosts").stdout, "sea-1\nsea-2\n")
         self.assertIn("2 of 2 nodes are up", self.done(account, "create", "--yes").stdout)
 

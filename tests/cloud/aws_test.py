@@ -143,7 +143,7 @@ class Aws(unittest.TestCase):
 
     def test_what_can_be_known_is_known_before(self):
         self.write("sea", more="")
-        for variables, message in (({"AWS_QUOTA": "100"}, "quota of us-east-1: 128 hardware threads are needed, 100 are allowed"),
+        for variables, message in (({"AWS_QUOTA": "100"}, "quota of us-east-1: 128 hardware threads are needed, but 100 are allowed"),
                                    ({"AWS_FAIL_ON": "get-caller-identity", "AWS_FAIL_MODE": "before"}, "aws is not logged in: Could not connect to the endpoint URL; `aws configure`")):
             done = self.run_cluster("create", "--yes", **variables)
             self.assertEqual(done.returncode, 2, done.both)

@@ -179,8 +179,8 @@ class Azure(unittest.TestCase):
         for variables, message in (({"AZ_LOGGED_OUT": "1"}, "az is not logged in: ERROR: Please run 'az login' to setup account.; run `az login`"),
                                    ({"AZ_NO_SIZE": "1"}, "eastus has no size Standard_D32s_v5; choose another network.region or node.type"),
                                    ({"AZ_RESTRICTED": "1"}, "Standard_D32s_v5 of eastus is not available to this subscription (NotAvailableForSubscription)"),
-                                   ({"AZ_QUOTA": "64"}, "quota of Standard DSv5 Family vCPUs in eastus: 64 processors are needed, 54 of 64 are free"),
-                                   ({"AZ_SPOT_QUOTA": "16"}, "quota of Total Regional Low-priority vCPUs in eastus: 32 processors are needed, 16 of 16 are free")):
+                                   ({"AZ_QUOTA": "64"}, "quota of Standard DSv5 Family vCPUs in eastus: 64 processors are needed, but 54 of 64 are free"),
+                                   ({"AZ_SPOT_QUOTA": "16"}, "quota of Total Regional Low-priority vCPUs in eastus: 32 processors are needed, but 16 of 16 are free")):
             account = Account("checks")
             if "AZ_SPOT_QUOTA" in variables:
                 account.file.write_text(account.file.read_text().replace("node: {", "node: {spot: true, "))
@@ -381,8 +381,8 @@ class Azure(unittest.TestCase):
 
     def test_answers_that_are_not_what_az_answers_are_told(self):
         for told, message in (("vm list-usage=Name  CurrentValue  Limit", "the quota: `az vm list-usage ... --output json` did not return JSON but \"Name  CurrentValue  Limit "),
-                              ("vm list-usage=", "the quota: `az vm list-usage` answered nothing, expected a list"),
-                              ("vm list-usage={\"value\": 3}", "the quota: `az vm list-usage` answered \"{\"value\":3}\", expected a list"),
+                              ("vm list-usage=", "the quota: `az vm list-usage` returned nothing, expected a list"),
+                              ("vm list-usage={\"value\": 3}", "the quota: `az vm list-usage` returned \"{\"value\":3}\", expected a list"),
                               ("vm list-skus=<html>", "sizes of the region: `az vm list-skus ... --output json` did not return JSON but \"<html>"),
                               ("resource list=oops", "the existing resources: `az resource list ... --output json` did not return JSON")):
             account = Account("text", "azure: {resource-group: theirs}", groups=["theirs"])
