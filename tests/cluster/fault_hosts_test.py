@@ -135,8 +135,8 @@ class Faults(bed.TrainingCase):
         greedy = '[ $OMPI_COMM_WORLD_RANK = 2 ] && exec python3 -c "x = bytearray(10 ** 9)"; exec sleep 60'
         result = BED.run(1, BED.binary, "launch", "-f", "hosts", "--program", "--", "sh", "-c", greedy)
         self.assertNotEqual(result.returncode, 0, result.both)
-        self.assertRegex(result.both, r"launch: h3: out of memory: the kernel killed \d process(es)? of a control group with "
-                                      r"may use 0.39 GiB; lower batch.micro or the ranks on this host, or raise that limit")
+        self.assertRegex(result.both, r"launch: h3: out of memory: the kernel killed \d process(es)? of a control group with a limit of "
+                                      r"0.39 GiB; lower batch.micro or the ranks on this host, or raise that limit")
 
     def test_a_stop_before_the_first_step_saves_nothing(self):
         config, run = BED.write_training("step-0", **FOREVER)
