@@ -324,7 +324,8 @@ void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x
                                              packs(width, {dy, x, w, dx})};
     if (held) {
       with_packs(ceil_divide(width, kWarp * kPack), [&](auto n) {
-        constexpr int kPacks = decltype(n)::value;
+        constexpr int kPacks =
+            std::is_same_v<T, float> && decltype(n)::value == 4 ? 3 : decltype(n)::value;  // holds_row()
         launch("layer_norm_backward", stream, {kBackwardBlocks, 1, 1}, kBackwardWarps * kWarp,
                SharedMemory::bytes<float, 2 * kPacks * kWarp * kPack>, norm_backward<T, kPacks>, arguments);
       });
