@@ -1,5 +1,5 @@
 // Dialect accelerate: the YAML that `accelerate config` writes, and `trireme config wizard`. It says how ranks are
-// started, which is the business of `trireme launch --config-file`; of training itself only the precision.
+// started, which `trireme launch --config-file` reads; for training it has only the precision.
 
 #include <algorithm>
 
@@ -11,20 +11,19 @@ namespace {
 
 using enum KeyRole;
 
-constexpr const char* kLaunched = "taken by `trireme launch --config-file`; for training the ranks that started count";
+constexpr const char* kLaunched = "used by `trireme launch --config-file`; training uses the ranks that were started";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
-constexpr const char* kNoTorch = "there is no torch here";
+constexpr const char* kNoTorch = "torch is not used";
 constexpr const char* kNoAccelerator = "for GPUs and TPUs";
 constexpr const char* kDeepspeed =
-    "DeepSpeed's engine is not here; set batch.* and optim.* in a native file and leave this group out";
+    "DeepSpeed's engine is not supported; set batch.* and optim.* in a native file and remove this group";
 constexpr const char* kSharding =
-    "said by our own options, which any layout of ranks has: set optim.shard, mesh.tensor and mesh.pipeline and leave "
-    "this group out";
+    "native options describe the sharding; set optim.shard, mesh.tensor and mesh.pipeline and remove this group";
 
 const DialectKey kKeys[] = {
     {"compute_environment", "LOCAL_MACHINE", mapped, "", "LOCAL_MACHINE; AMAZON_SAGEMAKER is refused"},
-    {"distributed_type", "NO", mapped, "", "NO or MULTI_CPU; types of other devices are refused"},
-    {"mixed_precision", "no", mapped, "", "precision.dtype: bf16; no leaves it alone; fp16 and fp8 are refused"},
+    {"distributed_type", "NO", mapped, "", "NO or MULTI_CPU; types for other devices are refused"},
+    {"mixed_precision", "no", mapped, "", "precision.dtype: bf16; no changes nothing; fp16 and fp8 are refused"},
     {"num_machines", int64_t{1}, mapped, "", kLaunched},
     {"num_processes", int64_t{1}, mapped, "", kLaunched},
     {"main_process_port", int64_t{0}, no_effect, "", kLaunched},
@@ -33,7 +32,7 @@ const DialectKey kKeys[] = {
     {"main_process_ip", "", no_effect, "", kByMpi},
     {"machine_rank", int64_t{0}, no_effect, "", kByMpi},
     {"rdzv_backend", "static", no_effect, "", kByMpi},
-    {"same_network", true, no_effect, "", "`trireme launch` picks a network that all hosts are on"},
+    {"same_network", true, no_effect, "", "`trireme launch` selects a network that connects all hosts"},
     {"use_cpu", true, no_effect, "", "this build trains on CPUs"},
     {"ipex_config.ipex", false, no_effect, "", kNoTorch},
     {"ipex_config.use_xpu", false, no_effect, "", kNoTorch},
@@ -45,7 +44,7 @@ const DialectKey kKeys[] = {
     {"dynamo_config.*", "", no_effect, "", kNoTorch},
     {"dynamo_backend", "NO", no_effect, "", kNoTorch},
     {"fp8_config.*", "", no_effect, "", "for mixed_precision fp8, which is refused"},
-    {"main_training_function", "main", no_effect, "", "the program is trireme itself"},
+    {"main_training_function", "main", no_effect, "", "the program is always trireme"},
     {"debug", false, no_effect, "", "operations between ranks are always checked"},
     {"enable_cpu_affinity", false, no_effect, "", "launch.bind: ranks bind themselves"},
     {"command_file", "", no_effect, "", kNoAccelerator},
@@ -86,7 +85,8 @@ bool claims(const std::string&, const std::vector<Setting>& settings) {
 
 void translate(const DialectView& view, Translation& out) {
   if (view.text("compute_environment") != "LOCAL_MACHINE") {
-    view.refuse("compute_environment", "ranks start on hosts that `trireme launch` reaches; set it to LOCAL_MACHINE");
+    view.refuse("compute_environment",
+                "ranks start only on hosts that `trireme launch` reaches; set it to LOCAL_MACHINE");
   }
   const std::string& type = view.text("distributed_type");
   if (type != "NO" && type != "MULTI_CPU") {
@@ -108,7 +108,7 @@ void translate(const DialectView& view, Translation& out) {
 
 const Dialect kAccelerate = {
     .name = "accelerate",
-    .help = "YAML of `accelerate config` and `trireme config wizard`; recognised by distributed_type",
+    .help = "YAML of `accelerate config` and `trireme config wizard`; recognised by the key distributed_type",
     .keys = kKeys,
     .bare_overrides = false,
     .claims = claims,

@@ -1,5 +1,5 @@
 #pragma once
-// What options with a fixed set of values may be, each value with its name.
+// The values of options with a fixed set of values, each with its name.
 
 #include <cstdint>
 
@@ -41,14 +41,15 @@ struct Names<Residual> {
 
 enum class Position : uint8_t {
   learned,  ///< a table added to the token embedding
-  rotary,   ///< queries and keys are turned
+  rotary,   ///< queries and keys are rotated
 };
 template <>
 struct Names<Position> {
   static constexpr Named<Position> kAll[] = {{"learned", Position::learned}, {"rotary", Position::rotary}};
 };
 
-/// What backward computes again instead of keeping it: nothing, attention's output, or a block's whole forward.
+/// What the backward pass recomputes instead of keeping it: nothing, attention's output, or a block's whole forward
+/// pass.
 enum class Recompute : uint8_t { none, attention, full };
 template <>
 struct Names<Recompute> {
@@ -56,7 +57,7 @@ struct Names<Recompute> {
       {"none", Recompute::none}, {"attention", Recompute::attention}, {"full", Recompute::full}};
 };
 
-/// The learning rate's course after warm-up.
+/// The schedule of the learning rate after warm-up.
 enum class RateCourse : uint8_t {
   constant,
   cosine,
@@ -77,7 +78,7 @@ struct Names<RateCourse> {
                                                {"inverse-sqrt", RateCourse::inverse_sqrt}};
 };
 
-/// Whose formulas the course follows: optim/schedule.h has them.
+/// Which program's formulas the schedule follows: optim/schedule.h has them.
 enum class ScheduleForm : uint8_t { nanogpt, neox };
 template <>
 struct Names<ScheduleForm> {
@@ -94,7 +95,7 @@ struct Names<ShardChoice> {
                                                 {"parameters", ShardChoice::parameters}};
 };
 
-/// Among whom it is sharded: all data-parallel ranks, or those of each host.
+/// Which ranks shard together: all data-parallel ranks, or those of each host.
 enum class ShardGroup : uint8_t { all, host };
 template <>
 struct Names<ShardGroup> {
@@ -108,28 +109,28 @@ struct Names<ReduceOrder> {
   static constexpr Named<ReduceOrder> kAll[] = {{"flat", ReduceOrder::flat}, {"hosts", ReduceOrder::hosts}};
 };
 
-/// What the loss of a step is a mean over: its tokens, or its micro-batches, each of which is a mean over its tokens.
+/// What the loss of a step is averaged over: its tokens, or its micro-batches, each of which is a mean over its tokens.
 enum class LossMean : uint8_t { tokens, micro_batches };
 template <>
 struct Names<LossMean> {
   static constexpr Named<LossMean> kAll[] = {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}};
 };
 
-/// When a snapshot cannot be written.
+/// What to do when a snapshot cannot be written.
 enum class OnError : uint8_t { go_on, stop };
 template <>
 struct Names<OnError> {
   static constexpr Named<OnError> kAll[] = {{"continue", OnError::go_on}, {"stop", OnError::stop}};
 };
 
-/// When a minority of ranks holds other parameters.
+/// What to do when the parameters of a minority of ranks differ.
 enum class OnDifference : uint8_t { heal, stop };
 template <>
 struct Names<OnDifference> {
   static constexpr Named<OnDifference> kAll[] = {{"heal", OnDifference::heal}, {"stop", OnDifference::stop}};
 };
 
-/// When a step's loss is far above those before it.
+/// What to do when a step's loss is far above those before it.
 enum class OnSpike : uint8_t { warn, skip, roll_back };
 template <>
 struct Names<OnSpike> {

@@ -1,6 +1,6 @@
 #pragma once
-// The visitor of declared options: every struct of options whose visit() it is given becomes a list of Option, and of
-// places where their values lie. For .cc files that keep such a struct (config/schema.cc, cloud/options.cc).
+// The visitor of declared options: it makes a list of Option, and of the places of their values, from a struct of
+// options with visit(). For .cc files that keep such a struct (config/schema.cc, cloud/options.cc).
 
 #include <functional>
 #include <initializer_list>
@@ -19,7 +19,7 @@ namespace trireme {
 /// A field that holds one of a fixed set of values, by their names.
 struct ChoiceField {
   std::function<std::string()> name;
-  std::function<void(const std::string&)> set;  ///< to the value of one of the names
+  std::function<void(const std::string&)> set;  ///< sets the value that has this name
 };
 using Field = std::variant<std::string*, int64_t*, double*, bool*, ChoiceField>;
 
@@ -34,7 +34,7 @@ void write(T* field, const Value& value) {
   *field = std::get<T>(value);
 }
 
-/// Called by visit(): writes down every declaration, and where its field lies in the visited Config.
+/// Called by visit(): records every declaration and the place of its field in the visited Config.
 struct Collector {
   std::vector<OptionGroup> groups;
   std::vector<Option> options;
@@ -58,7 +58,7 @@ struct Collector {
   }
   void text(const char* name, std::string& field, const char* help) { add(name, &field, help, OptionType::text); }
   void flag(const char* name, bool& field, const char* help) { add(name, &field, help, OptionType::flag); }
-  /// values: those that the option can have; none: all. spellings: what is taken too, and what it means.
+  /// values: those that the option can have; empty: all. spellings: other accepted words, and what each means.
   template <HasNames E>
   void choice(const char* name, E& field, const char* help, std::initializer_list<std::type_identity_t<E>> values = {},
               std::initializer_list<std::pair<const char*, const char*>> spellings = {}) {
@@ -69,7 +69,7 @@ struct Collector {
     if (values.size() == 0) add_all<E>(option);
     for (const auto& [text, meaning] : spellings) option.spellings.emplace_back(text, meaning);
   }
-  /// none: the name of having no value.
+  /// none: the name of "no value".
   template <HasNames E>
   void choice_or(const char* name, const char* none, std::optional<E>& field, const char* help) {
     ChoiceField accessor{[&field, none] { return std::string(field ? name_of(*field) : none); },

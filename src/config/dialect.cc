@@ -23,7 +23,7 @@ const char* type_name(const Value& value) {
   return std::holds_alternative<std::monostate>(value) ? "a list" : "text";
 }
 
-/// As Python's reader of YAML finds it, where that is what the key wants: 1_000, yes, 017.
+/// As PyYAML reads it, if the key expects such a value: 1_000, yes, 017.
 Value as_pyyaml(const DialectKey& key, const Setting& setting) {
   const bool text = std::holds_alternative<std::string>(setting.value);
   const bool octal = std::holds_alternative<int64_t>(setting.value) && setting.origin.line > 0;
@@ -32,8 +32,8 @@ Value as_pyyaml(const DialectKey& key, const Setting& setting) {
   return resolve_pyyaml(setting.text).value_or(setting.value);
 }
 
-/// The value in the type of the key. Whole numbers widen to numbers; read from YAML, words are taken as PyYAML does,
-/// and 1e3 is a whole number. Nothing else changes.
+/// The value in the type of the key. Whole numbers become numbers; in YAML, words are read as PyYAML reads them, and
+/// 1e3 is a whole number. Nothing else is converted.
 Value as_type_of(const DialectKey& key, const Setting& setting, bool yaml) {
   const Value value = yaml ? as_pyyaml(key, setting) : setting.value;
   if (const auto* whole = std::get_if<int64_t>(&value)) {
@@ -64,10 +64,10 @@ bool is_none(const Setting& setting) {
   return setting.problem == "nothing" || setting.text == "None" || setting.text == "null";
 }
 
-/// Of keys inside of a group the group: that is what two files may not share.
+/// The group of a key inside a group: two files must not share it.
 std::string outermost(const std::string& key) { return canonical(key.substr(0, key.find('.'))); }
 
-/// Whether the dialect has the key, or a group of this name.
+/// Whether the dialect has the key or a group of this name.
 bool knows(const Dialect& dialect, const std::string& key) {
   const std::string group = canonical(key) + ".";
   return dialect.find(key) || std::ranges::any_of(dialect.keys, [&](const DialectKey& known) {
@@ -75,7 +75,7 @@ bool knows(const Dialect& dialect, const std::string& key) {
          });
 }
 
-/// What keys without effect there are, as one line; why, as details.
+/// Notes the keys without effect in one line; the reasons go to the details.
 void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& dialect, Translation& out) {
   std::vector<std::string> names;
   for (const Setting* setting : settings) {
@@ -84,7 +84,7 @@ void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& 
         fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
   }
   if (!names.empty())
-    out.notes.push_back(fmt::format("{} keys of {} have no effect here (--verbose says why): {}", names.size(),
+    out.notes.push_back(fmt::format("{} keys of {} have no effect here (--verbose shows why): {}", names.size(),
                                     dialect.name, fmt::join(names, ", ")));
 }
 
@@ -94,7 +94,7 @@ std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vect
                                  std::vector<std::string>& notes) {
   struct Owner {
     Origin origin;
-    std::string told;  // the file about which there is an objection already
+    std::string objected;  // the file for which there is already an objection
   };
   std::map<std::string, Owner> owners;
   std::vector<Setting> merged;
@@ -104,14 +104,15 @@ std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vect
       Owner& owner = owners.try_emplace(key, Owner{setting.origin, ""}).first->second;
       const bool other = owner.origin.layer != setting.origin.layer;
       if (other && written.find('-') != std::string::npos) {
-        notes.push_back(
-            fmt::format("{}: \"{}\" replaces what {} says: in NeoX a later file wins where it writes a key with '-'",
-                        setting.origin.text(), written, owner.origin.text()));
+        notes.push_back(fmt::format(
+            "{}: \"{}\" replaces the value from {}: in NeoX, a later file overrides a key by writing it with '-'",
+            setting.origin.text(), written, owner.origin.text()));
         std::erase_if(merged, [&](const Setting& before) { return outermost(before.key) == key; });
         owner = {setting.origin, ""};
-      } else if (other && std::exchange(owner.told, setting.origin.source) != setting.origin.source) {
-        objections.push_back(fmt::format("{}: \"{}\" stands in {} too, and files may share no key; remove one of them",
-                                         setting.origin.text(), written, owner.origin.text()));
+      } else if (other && std::exchange(owner.objected, setting.origin.source) != setting.origin.source) {
+        objections.push_back(
+            fmt::format("{}: \"{}\" is also set in {}, but each key may be set in only one file; remove one of them",
+                        setting.origin.text(), written, owner.origin.text()));
       }
     }
     merged.push_back(setting);
@@ -123,7 +124,7 @@ const DialectKey* Dialect::find(std::string_view key) const {
   const std::string wanted = canonical(key);
   for (const DialectKey& candidate : keys) {
     const std::string known = canonical(candidate.name);
-    // "aio.*": whatever stands in that group
+    // "aio.*": every key in that group
     if (known == wanted || (known.ends_with(".*") && wanted.starts_with(known.substr(0, known.size() - 1))))
       return &candidate;
   }
@@ -154,7 +155,7 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
   }
 }
 
-/// Whether a file that is a program assigns what means nothing there either.
+/// Whether a file that is a program assigns a name that has no effect there either.
 bool DialectView::is_idle(const Dialect& dialect, const DialectKey* key, const Setting& given) {
   if (!dialect.files_are_programs || given.origin.layer >= kFlagLayer) return false;
   if (key != nullptr && !key->idle_in_files) return false;
@@ -236,12 +237,12 @@ const Dialect& find_dialect(std::string_view name) {
     if (canonical(name) == dialect->name) return *dialect;
     names.emplace_back(dialect->name);
   }
-  fail(ErrorKind::usage, "no dialect \"{}\"; there are {}", name, fmt::join(names, ", "));
+  fail(ErrorKind::usage, "unknown dialect \"{}\"; known: {}", name, fmt::join(names, ", "));
 }
 
 std::optional<int64_t> bare_gpt2_vocabulary(const std::string& data_dir) {
   const std::filesystem::path tokens = std::filesystem::path(data_dir) / "train.bin";
-  std::error_code unreadable;  // then the data set's own error says so
+  std::error_code unreadable;  // if unreadable, opening the dataset gives the error
   if (!std::filesystem::exists(tokens, unreadable)) return std::nullopt;
   if (std::filesystem::exists(tokens.string() + ".json", unreadable)) return std::nullopt;
   constexpr int64_t kGpt2Ids = 50257;

@@ -1,7 +1,7 @@
 #pragma once
 // A dialect: another program's configuration files and flags, translated into the native options. Each has one table of
 // its keys and one function for what the table cannot say. A key is exactly one of: mapped; no effect (changes neither
-// numbers nor outputs, one note says so); refused (an error with the fix).
+// numbers nor outputs; a note says so); refused (an error with the fix).
 
 #include <initializer_list>
 #include <optional>
@@ -21,17 +21,17 @@ struct DialectKey {
   const char* name;     ///< nesting joined by '.'; GROUP.*: every key in that group
   Value default_value;  ///< its type is the key's type; nothing: a list
   KeyRole role;
-  const char* option;   ///< native option that takes the value as it is; "": translate() deals with the key
-  const char* meaning;  ///< what becomes of the key: for docs/options.md, notes and errors
-  /// refused: as a flag only; a file of Dialect::files_are_programs may assign it for a program of another kind.
+  const char* option;   ///< native option that takes the value unchanged; "": translate() handles the key
+  const char* meaning;  ///< what Trireme does with the key: for docs/options.md, notes and errors
+  /// refused as a flag only; a file of Dialect::files_are_programs may assign it for a program of another kind.
   bool idle_in_files = false;
 };
 
-/// The dialect's settings laid over its defaults, and the native ones beside them.
+/// The dialect's settings on top of its defaults, and the native settings beside them.
 class DialectView {
  public:
-  /// settings: of all files and flags, those of files that may share no key merged by merge_apart(). Throws
-  /// Error::config for unknown keys, wrong types, refused keys; or object()s, as the dialect wants it.
+  /// settings: of all files and flags; merge_apart() has merged those of files that must not share a key. Throws
+  /// Error::config for unknown keys, wrong types, refused keys; or calls object(), as the dialect specifies.
   DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
   bool given(std::string_view key) const { return setting(key).origin.layer != kDefaultLayer; }
@@ -41,9 +41,9 @@ class DialectView {
   double number(std::string_view key) const { return std::get<double>(value(key)); }
   const std::string& text(std::string_view key) const { return std::get<std::string>(value(key)); }
   const Origin& origin(std::string_view key) const { return setting(key).origin; }
-  /// Of the key that stands in the highest layer.
+  /// Of the key with the highest layer.
   const Origin& latest(std::initializer_list<std::string_view> keys) const;
-  /// What the native files and flags say about an option, if anything.
+  /// The setting of an option in the native files and flags, if any.
   const Setting* native(std::string_view option) const;
   const Setting& setting(std::string_view key) const;
 
@@ -52,11 +52,11 @@ class DialectView {
   /// refuse() unless value(key) >= minimum.
   void at_least(std::string_view key, int64_t minimum) const;
 
-  /// What refuse() says, told together with all other objections when everything was looked at.
+  /// As refuse(), but reported together with all other objections after all keys have been checked.
   void object(std::string_view key, const std::string& reason) const;
   void object(const std::string& message) const { objections_.push_back(message); }
   const std::vector<std::string>& objections() const { return objections_; }
-  /// What files assign without effect.
+  /// Assignments in files that have no effect.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -69,7 +69,7 @@ class DialectView {
   std::vector<std::string> notes_;
 };
 
-/// What a dialect makes of its keys.
+/// The translation of a dialect's keys.
 struct Translation {
   std::vector<Setting> settings;  ///< native keys
   std::vector<std::string> notes;
@@ -86,20 +86,20 @@ struct Dialect {
   const char* name;
   const char* help;
   std::span<const DialectKey> keys;
-  bool bare_overrides;  ///< flags may be written key=value, without dashes
+  bool bare_overrides;  ///< flags may be written as key=value, without dashes
   /// Whether a file is in this dialect.
   bool (*claims)(const std::string& path, const std::vector<Setting>& settings);
   /// Sets what the table's `option` column did not.
   void (*translate)(const DialectView& view, Translation& translation);
-  /// Files may share no key; all objections are told at once; keys without effect in one line; null stands for "not
-  /// given"; a key that is not given sets no option by itself; numbers are PyYAML's.
+  /// Files must not share a key; all objections are reported together, and keys without effect in one line; null means
+  /// "not given"; a key that is not given sets no option; numbers are read as PyYAML reads them.
   bool merges_apart = false;
-  /// What other programs call its keys, for hints.
+  /// Names of its keys in other programs, for hints.
   std::span<const Synonym> synonyms = {};
-  /// Rewrites the settings before they are looked up.
+  /// Rewrites the settings before the lookup.
   void (*prepare)(std::vector<Setting>& settings) = nullptr;
-  /// Files are programs in which any name may be assigned: what is not a key, or is one of another program of theirs,
-  /// has no effect there either; a note says so. Slips of the pen are errors all the same.
+  /// Files are programs that may assign any name: a name that is not a key, or is a key of another of their programs,
+  /// has no effect there either; a note says so. Misspelled keys are still errors.
   bool files_are_programs = false;
 
   const DialectKey* find(std::string_view key) const;
@@ -109,8 +109,8 @@ std::span<const Dialect* const> dialects();
 /// Throws Error::usage listing the names.
 const Dialect& find_dialect(std::string_view name);
 
-/// What several files say. A key, or group of keys, in two of them is an objection, but where the later one writes it
-/// with '-': NeoX compares the words as they are written with those that it has, which have '_', and overlooks that
+/// Merges the settings of several files. A key, or group of keys, in two of them is an objection, unless the later one
+/// writes it with '-': NeoX compares the words as written with its own, which have '_', and does not recognise that
 /// one, so that it replaces the earlier.
 std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vector<std::string>& objections,
                                  std::vector<std::string>& notes);
@@ -123,8 +123,7 @@ extern const Dialect kGptNeox;
 extern const Dialect kIntelNanogpt;
 extern const Dialect kNanogpt;
 
-/// Ids of a folder of GPT-2 tokens that says nothing about itself (no sidecar): 50257. Nothing where there is a sidecar
-/// or no token file at all.
+/// Number of ids of a folder of GPT-2 tokens without a sidecar: 50257. Nothing if there is a sidecar or no token file.
 std::optional<int64_t> bare_gpt2_vocabulary(const std::string& data_dir);
 
 }  // namespace trireme

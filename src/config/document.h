@@ -15,13 +15,13 @@ std::string options_help();
 std::string options_markdown();
 
 /// The whole configuration as native YAML that loads to the same values; a comment says where each value that is not
-/// the default came from, and notes stand at the top.
+/// the default came from; notes are at the top.
 std::string to_yaml(const LoadedConfig& loaded);
 
 /// {"model": {"layers": 12, ...}, ...}; config_from_json() of it gives an equal Config.
 Json to_json(const Config& config);
-/// Options that are absent keep their defaults. Throws Error::config naming `where` for unknown options and values that
-/// do not fit. (By the name from_json, nlohmann's own function for arrays would be called for a literal as `where`.)
+/// Missing options keep their defaults. Throws Error::config naming `where` for unknown options and invalid values.
+/// (With the name from_json, a literal as `where` would select nlohmann's own function for arrays.)
 Config config_from_json(const Json& json, std::string_view where);
 
 }  // namespace trireme

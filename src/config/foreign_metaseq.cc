@@ -18,15 +18,15 @@ constexpr ForeignOption launcher(const char* name, const char* text) { return {"
 
 constexpr const char* kSlurm = "`trireme slurm --nodes N --ntasks-per-node G --partition P --submit -- train ...`";
 constexpr const char* kLaunch = "`mpirun -n N trireme train ...`, or `trireme launch -f HOSTFILE -- train ...`";
-constexpr const char* kLaunched = "nothing, as `mpirun` or `trireme launch` decides the number of ranks";
+constexpr const char* kLaunched = "nothing, because `mpirun` or `trireme launch` decides the number of ranks";
 constexpr const char* kSteps = "--run.steps N: an epoch is tokens / (batch.global x batch.sequence) steps";
 constexpr const char* kNoSweeps = "a separate run for each set of values: sweeps are not supported";
 constexpr const char* kPreset = "--model.preset opt-125m, or configs/opt-125m.yaml, and so on";
 constexpr const char* kDir = "--run.dir DIR";
 constexpr const char* kLog = "RUN/metrics.jsonl, which has every step, or `... 2>&1 | tee FILE`";
-constexpr const char* kTracker = "nothing is sent there; metrics are in RUN/metrics.jsonl and RUN/tensorboard";
-constexpr const char* kPrecision = "--precision.dtype bf16 (or f32): CPUs do not train in fp16";
-constexpr const char* kNoScale = "the loss scale is for fp16, in which CPUs do not train";
+constexpr const char* kTracker = "it is not supported; metrics are in RUN/metrics.jsonl and RUN/tensorboard";
+constexpr const char* kPrecision = "--precision.dtype bf16 (or f32): training in fp16 is not supported on CPUs";
+constexpr const char* kNoScale = "the loss scale is for fp16, which is not supported on CPUs";
 constexpr const char* kBatch =
     "--batch.micro N: sequences per rank and micro-batch; --batch.global N: sequences per step";
 constexpr const char* kNoTokenBatch = "--batch.micro N: batches are counted in sequences";
@@ -35,36 +35,38 @@ constexpr const char* kSets = "--data.train and --data.validation, which names t
 constexpr const char* kLoader = "token files are mapped into memory; no process loads them";
 constexpr const char* kShard =
     "--optim.shard parameters (fully_sharded), gradients (with no-reshard-after-forward), or none";
-constexpr const char* kFsdp = "it only concerns how FSDP or DDP works, not what it computes";
-constexpr const char* kGpu = "it only concerns GPUs or torch's kernels";
-constexpr const char* kOnGpu = "nothing, as ranks compute on CPUs";
+constexpr const char* kFsdp = "it only changes how FSDP or DDP works, not the results";
+constexpr const char* kGpu = "it is only for GPUs or torch's kernels";
+constexpr const char* kOnGpu = "nothing, because ranks compute on CPUs";
 constexpr const char* kWeightsAlone =
     "--model.init PATH: its weights, with a new optimizer, schedule and order of samples";
 constexpr const char* kResume = "--checkpoint.resume PATH, or --model.init PATH for the weights alone";
 constexpr const char* kEpochs = "--checkpoint.every N: counted in steps";
 constexpr const char* kBest = "--checkpoint.best, which keeps the snapshot of the lowest validation loss";
-constexpr const char* kFinalSave = "nothing, as the last step is always saved; --checkpoint.every 0 saves no other";
+constexpr const char* kFinalSave =
+    "nothing, because the last step is always saved; --checkpoint.every 0 saves no other";
 constexpr const char* kComplete =
-    "nothing, as a run resumes with the optimizer state of its snapshot; `trireme export` writes the weights alone";
+    "nothing, because a run resumes with the optimizer state of its snapshot; `trireme export` writes the weights "
+    "alone";
 constexpr const char* kUpload =
     "--checkpoint.local DIR for snapshots on a local disk, copied to --run.dir; nothing is uploaded";
 constexpr const char* kEvalAfter = "--evaluation.every N: during training";
-constexpr const char* kEma = "nothing, as no moving average of the weights is kept";
+constexpr const char* kEma = "nothing, because no moving average of the weights is kept";
 constexpr const char* kRecompute = "--model.recompute full";
 constexpr const char* kPositions = "--model.position learned or rotary";
 constexpr const char* kInit = "--model.init-scheme opt";
-constexpr const char* kNoOther = "nothing, as only OPT's form is implemented";
+constexpr const char* kNoOther = "nothing, because only OPT's form is implemented";
 constexpr const char* kTokenizer =
     "`trireme prepare --tokenizer ...`, which tokenizes before training; --data.dir is its output";
-constexpr const char* kObjective = "nothing, as causal language modeling is the only objective";
+constexpr const char* kObjective = "nothing, because causal language modeling is the only objective";
 constexpr const char* kCorpora = "--data.train \"0.7 a_text_document 0.3 b_text_document\"";
-constexpr const char* kCut = "nothing, as samples are cut from the text end to end, like sample-break-mode none";
+constexpr const char* kCut = "nothing, because samples are cut from the text end to end, like sample-break-mode none";
 constexpr const char* kSpikes = "--run.on-spike skip with --run.spike-score";
-constexpr const char* kAdam = "nothing, as AdamW is the only optimizer";
+constexpr const char* kAdam = "nothing, because AdamW is the only optimizer";
 constexpr const char* kSchedule = "--optim.schedule linear, polynomial, cosine or inverse-sqrt";
-constexpr const char* kFromZero = "nothing, as warm-up begins with the first step, at lr / (W + 1)";
+constexpr const char* kFromZero = "nothing, because warm-up begins with the first step, at lr / (W + 1)";
 constexpr const char* kPeriods = "--optim.schedule cosine-with-restarts with --optim.restarts N";
-constexpr const char* kNoPlugins = "nothing, as modules cannot be loaded";
+constexpr const char* kNoPlugins = "nothing, because modules cannot be loaded";
 
 constexpr ForeignOption kOptions[] = {
     // the launcher
@@ -87,7 +89,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--grid", kNoSweeps),
     instead("--benchmark", "`trireme bench step --preset opt-125m`, or --run.steps 50 --log.every 5"),
     instead("--no_save_dir", "--checkpoint.every 0: only at the end"),
-    idle_switch("--resume_failed", "the same command resumes a run from its last snapshot, however it ended"),
+    idle_switch("--resume_failed", "the same command always resumes a run from its last snapshot"),
     instead("--no_tensorboard", "--log.tensorboard false"),
     idle_switch("--no_wandb", "nothing is sent to wandb"),
     instead("--azure", kSlurm),
@@ -109,7 +111,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--dry_run", "`trireme config show ...` with the same words, or `trireme slurm` without --submit"),
     instead("--debug", "--verbose"),
     instead("--script", kSlurm),
-    instead("--python", "nothing, as trireme is one program without Python"),
+    instead("--python", "nothing, because trireme is one program without Python"),
     idle_switch("--snapshot_code", "the program is one file; snapshots hold its version and the configuration"),
     idle("--snapshot_root", "no code is copied"),
     idle("--snapshot_recurse_dirs_internal", "no code is copied"),
@@ -128,7 +130,7 @@ constexpr ForeignOption kOptions[] = {
     idle("--aim_run_hash", kTracker),
     idle("--wandb_project", kTracker),
     idle_switch("--azureml_logging", kTracker),
-    instead("--seed_per_rank", "--run.seed N: what is random on each rank follows from it"),
+    instead("--seed_per_rank", "--run.seed N: the random numbers of all ranks follow from it"),
     idle_switch("--cpu", "ranks compute on CPUs"),
     instead("--memory_efficient_fp16", kPrecision),
     instead("--fp16", kPrecision),
@@ -141,7 +143,7 @@ constexpr ForeignOption kOptions[] = {
     idle("--threshold_loss_scale", kNoScale),
     instead("--user_dir", kNoPlugins),
     idle("--empty_cache_freq", kGpu),
-    idle("--all_gather_list_size", "messages between ranks have the size that they need"),
+    idle("--all_gather_list_size", "messages between ranks have any size"),
     renamed("--model_parallel_size", "--mesh.tensor"),
     renamed("--profile", "--log.profile"),
     instead("--new_profiler", "--log.profile 5"),
@@ -151,12 +153,12 @@ constexpr ForeignOption kOptions[] = {
     idle_switch("--quiet_logs", "norms of single parameters are not logged"),
     idle_switch("--dont_log_param_and_grad_norm", "norms of single parameters are not logged"),
     idle_switch("--no_progress_bar", "one line per step is printed"),
-    instead("--dynamic_config_path", "a configuration file, which is read once"),
-    instead("--dynamic_config_timeout", "a configuration file, which is read once"),
+    instead("--dynamic_config_path", "a configuration file, which is read only once"),
+    instead("--dynamic_config_timeout", "a configuration file, which is read only once"),
     // DistributedTrainingConfig
     instead("--distributed_world_size", kLaunch),
     instead("--distributed_rank", kLaunched),
-    idle("--distributed_backend", "the build and the launcher decide how ranks communicate"),
+    idle("--distributed_backend", "the build and the launcher determine how ranks communicate"),
     instead("--distributed_init_method", kLaunched),
     instead("--distributed_port", kLaunched),
     instead("--device_id", kLaunched),
@@ -165,7 +167,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--ddp_backend", kShard),
     instead("--task_ddp_backend", kShard),
     renamed("--bucket_cap_mb", "--comm.bucket-mb"),
-    idle_switch("--fix_batches_to_gpus", "which samples a step has does not depend on the ranks"),
+    idle_switch("--fix_batches_to_gpus", "the samples of a step do not depend on the ranks"),
     idle_switch("--find_unused_parameters", kFsdp),
     idle_switch("--fast_stat_sync", "metaseq itself does not read it"),
     idle_switch("--broadcast_buffers", "the models have no buffers that are not parameters"),
@@ -173,7 +175,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--fp32_reduce_scatter", "--comm.wire f32"),
     instead("--cpu_offload", kOnGpu),
     idle_switch("--use_sharded_state", "snapshots are written by all ranks and read by any number of them"),
-    instead("--gradient_predivide_factor", "nothing, as gradients are added in f32, which does not overflow"),
+    instead("--gradient_predivide_factor", "nothing, because gradients are summed in f32, which does not overflow"),
     instead("--zero_sharding", "--optim.shard optimizer"),
     instead("--heartbeat_timeout", "--run.hang-timeout SECONDS"),
     // DatasetConfig
@@ -185,18 +187,18 @@ constexpr ForeignOption kOptions[] = {
             "(nanoGPT's keys: --dialect nanogpt)"),
     instead("--max_sentences", kBatch),
     idle("--required_batch_size_multiple", "every batch has exactly the size of the configuration"),
-    instead("--dataset_impl", "nothing, as a data file names its format"),
+    instead("--dataset_impl", "nothing, because a data file names its format"),
     idle("--data_buffer_size", kLoader),
     instead("--skip_batches", kSpikes),
     instead("--train_subset", kSets),
     instead("--valid_subset", kSets),
     instead("--combine_valid_subsets", kSets),
     instead("--combine_val", kSets),
-    idle_switch("--ignore_unused_valid_subsets", "only the set that data.validation names is read"),
+    idle_switch("--ignore_unused_valid_subsets", "only the set of data.validation is read"),
     renamed("--validate_interval_updates", "--evaluation.every"),
     instead("--validate_interval", kEvalAfter),
     instead("--validate_after_updates", "--evaluation.every N, from the first step on"),
-    instead("--fixed_validation_seed", "nothing, as evaluations always use the same windows"),
+    instead("--fixed_validation_seed", "nothing, because evaluations always use the same windows"),
     instead("--disable_validation", "--evaluation.every 0: only at the end"),
     instead("--max_tokens_valid", kValidation),
     instead("--batch_size_valid", kValidation),
@@ -209,7 +211,7 @@ constexpr ForeignOption kOptions[] = {
     // OptimizationConfig
     renamed("--clip_norm", "--optim.clip"),
     {"train", "--clip_norm_type=l2", no_effect, "the norm is always L2"},
-    instead("--clip_norm_type", "--optim.clip, of the L2 norm"),
+    instead("--clip_norm_type", "--optim.clip, for the L2 norm"),
     instead("--skip_gradient_update_on_clip_norm", kSpikes),
     instead("--ewm_ratio_to_skip_batch", kSpikes),
     renamed("--update_freq", "--batch.accumulation"),
@@ -291,7 +293,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--recompute_fc1_num_layers", kRecompute),
     idle("--min_params_to_wrap", kFsdp),
     idle("--fsdp_checkpoint_wrap_layer_frequency", kFsdp),
-    instead("--self_attn_doc_sep", "nothing, as attention crosses the ends of documents, as in OPT"),
+    instead("--self_attn_doc_sep", "nothing, because attention crosses the ends of documents, as in OPT"),
     idle_switch("--tensor_parallel_init_model_on_gpu", kGpu),
     instead("--full_megatron_init", kInit),
     instead("--full_megatron_init_scalar", kInit),
@@ -319,7 +321,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--vocab_filename", kTokenizer),
     instead("--merges_filename", kTokenizer),
     instead("--end_of_document_symbol", kTokenizer),
-    {"train", "--sample_break_mode=none", no_effect, "samples are always cut like this"},
+    {"train", "--sample_break_mode=none", no_effect, "samples are always cut in this way"},
     instead("--sample_break_mode", kCut),
     renamed("--tokens_per_sample", "--batch.sequence"),
     instead("--max_source_positions", "--model.context N"),
@@ -340,7 +342,7 @@ constexpr ForeignOption kOptions[] = {
     {"train", "--criterion=cross_entropy", no_effect, "the loss is always cross-entropy"},
     {"train", "--criterion=vocab_parallel_cross_entropy", no_effect,
      "the loss is always cross-entropy, with tensor ranks too"},
-    instead("--criterion", "nothing, as cross-entropy is the only loss"),
+    instead("--criterion", "nothing, because cross-entropy is the only loss"),
     {"train", "--optimizer=adam", no_effect, "the optimizer is always AdamW, as metaseq's adam is"},
     instead("--optimizer", kAdam),
     instead("--adam_betas", "--optim.beta1 0.9 --optim.beta2 0.95"),
@@ -350,7 +352,7 @@ constexpr ForeignOption kOptions[] = {
             "keys: --dialect nanogpt)"),
     instead("--wd", "--optim.weight-decay W with --optim.decay-all, as metaseq decays every tensor"),
     instead("--use_old_adam", kAdam),
-    instead("--fp16_adam_stats", "nothing, as moments are f32"),
+    instead("--fp16_adam_stats", "nothing, because moments are f32"),
     instead("--block_wise", kAdam),
     instead("--momentum", kAdam),
     {"train", "--lr_scheduler=polynomial_decay", same, "--optim.schedule=polynomial"},
@@ -366,7 +368,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--t_mult", kPeriods),
     instead("--lr_period_updates", kPeriods),
     instead("--lr_shrink", kPeriods),
-    // the launcher's before `train`; -p, -t and -d are sbatch's there
+    // flags of the launcher, before `train`; there, -p, -t and -d are flags of sbatch
     {"slurm", "--num_nodes", same, "--nodes"},
     launcher("--num_gpus", "--ntasks-per-node G"),
     launcher("-g", "--ntasks-per-node G"),
@@ -383,14 +385,14 @@ constexpr ForeignOption kOptions[] = {
     launcher("--circleci", "--partition P"),
     launcher("--grid", kNoSweeps),
     launcher("--num_trials", kNoSweeps),
-    launcher("--seed", "`-- train ... --run.seed N`; the launcher's seed orders a sweep, and sweeps are not supported"),
+    launcher("--seed", "`-- train ... --run.seed N`; the launcher's seed is for sweeps, which are not supported"),
     launcher("--update_freq", "`-- train ... --batch.accumulation N`"),
     launcher("--resume_failed", "the same command: it resumes the run from its last snapshot"),
     launcher("--local", "`trireme train ...` here, or `mpirun -n N trireme train ...`"),
     launcher("--salloc", "`srun trireme train ...` inside the allocation"),
     launcher("--debug", "`-- train ... --verbose`"),
     launcher("--script", "the command of trireme after `--`"),
-    launcher("--python", "nothing, as trireme is one program without Python"),
+    launcher("--python", "nothing, because trireme is one program without Python"),
     launcher("--comment", "--sbatch=--comment=TEXT"),
     {"slurm", "--snapshot_code", no_effect, "the program is one file", nullptr, true},
     {"slurm", "--snapshot_root", no_effect, "no code is copied"},
@@ -398,7 +400,7 @@ constexpr ForeignOption kOptions[] = {
     {"slurm", "--snapshot_recurse_dirs_oss", no_effect, "no code is copied"},
     launcher("--no_tensorboard", "`-- train ... --log.tensorboard false`"),
     {"slurm", "--no_wandb", no_effect, "nothing is sent to wandb", nullptr, true},
-    launcher("--tensorboard_logdir", "nothing, as the files are in RUN/tensorboard"),
+    launcher("--tensorboard_logdir", "nothing, because the files are in RUN/tensorboard"),
     launcher("--post_steps", "lines at the end of the script that --write FILE writes"),
     launcher("--full_azure_upload_path", "`-- train ... --checkpoint.local DIR`; nothing is uploaded"),
     launcher("--azure_folder_auto_name", "`-- train ... --run.dir DIR`"),

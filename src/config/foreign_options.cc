@@ -15,7 +15,7 @@ namespace {
 
 using Kind = ForeignOption::Kind;
 
-/// Whether a list with '|' between its items has this one.
+/// Whether a list with '|' between its items contains this one.
 bool lists(std::string_view list, std::string_view item) {
   while (true) {
     const size_t end = std::min(list.find('|'), list.size());
@@ -25,7 +25,7 @@ bool lists(std::string_view list, std::string_view item) {
   }
 }
 
-/// A word that may follow an option as its value: "-1" is one, "-H" and "--model" are none.
+/// Whether a word after an option is its value: "-1" is a value, "-H" and "--model" are not.
 bool is_value(const std::string& word) {
   return !word.starts_with('-') || word.size() == 1 || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
 }
@@ -104,7 +104,7 @@ void take_foreign_options(std::string_view command, const std::function<bool(con
       rest.emplace_back(option->text);
     } else if (option->kind == Kind::same) {
       rest.push_back(words[i].replace(0, typed.name.size(), option->text));
-      continue;  // its value stays where it is
+      continue;  // its value stays in place
     } else if (option->kind == Kind::elsewhere) {
       refuse(*option, typed);
     } else {
@@ -133,7 +133,7 @@ std::string foreign_options_help(std::string_view command) {
   }
   std::string text;
   if (!ignored.empty()) text += "Accepted without effect here:\n" + ignored + "\n";
-  if (!refused.empty()) text += "Refused, with what is there instead:\n" + refused;
+  if (!refused.empty()) text += "Refused, with what to use instead:\n" + refused;
   return text;
 }
 

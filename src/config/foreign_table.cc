@@ -6,15 +6,15 @@ namespace {
 using enum ForeignOption::Kind;
 
 constexpr const char* kCompiled = "kernels are compiled ahead of time";
-constexpr const char* kCpu = "--device=cpu, or nothing: this build computes on CPUs";
-constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, in which CPUs compute";
+constexpr const char* kCpu = "--device=cpu, or no flag: this build computes on CPUs";
+constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, which CPUs support";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
 constexpr const char* kLaunch = "`mpirun -n N trireme train ...`, or `trireme launch -f HOSTFILE -- train ...`";
 constexpr const char* kGlue = "`trireme glue`, which takes run_glue's arguments";
 constexpr const char* kSteps = "--run.steps N: an epoch is tokens / (batch.global x batch.sequence) steps";
 constexpr const char* kTokenizer =
-    "--tokenizer FILE (of a vocabulary with --merges FILE), or a FOLDER with vocab.json and merges.txt: the file says "
-    "its type";
+    "--tokenizer FILE (for a vocabulary also --merges FILE), or a FOLDER with vocab.json and merges.txt; the type is "
+    "recognised from the file";
 constexpr const char* kEnvironment = "--env NAME=VALUE";
 constexpr const char* kAccelerator = "ranks on CPUs: --np N with --ppn N";
 
@@ -36,15 +36,15 @@ constexpr ForeignOption kOptions[] = {
     // nanoGPT's bench.py, metaseq's --benchmark
     {"bench step", "--batch_size", same, "--batch"},
     {"bench step", "--block_size", same, "--seq"},
-    {"bench step", "--real_data=false", no_effect, "tokens are random where --data names no file"},
+    {"bench step", "--real_data=false", no_effect, "without --data, tokens are random"},
     {"bench step", "--real_data", elsewhere, "--data FILE, a train.bin"},
     {"bench step", "--profile=false", no_effect, ""},
     {"bench step", "--profile", elsewhere, "`trireme train ... --log.profile 5`"},
     {"bench step", "--model_size", elsewhere, "--preset opt-125m, and so on"},
     {"bench step", "--model", same, "--preset"},
-    {"bench step", "--seed", no_effect, "its speed does not depend on it"},
+    {"bench step", "--seed", no_effect, "the speed does not depend on it"},
     // both of them
-    {"sample|bench step", "--device=cpu", no_effect, "it is the device"},
+    {"sample|bench step", "--device=cpu", no_effect, "it is the only device"},
     {"sample|bench step", "--device", elsewhere, kCpu},
     {"sample|bench step", "--compile", no_effect, kCompiled},
     {"sample|bench step|bench generate|export", "--dtype=float32", same, "--dtype=f32"},
@@ -56,13 +56,12 @@ constexpr ForeignOption kOptions[] = {
     {"prepare|tokenizer train", "--num_proc", same, "--threads"},
     {"prepare", "--jsonl_keys", same, "--json-keys"},
     {"prepare", "--output_prefix", elsewhere, "--format megatron --output PREFIX"},
-    {"prepare", "--dataset_impl", elsewhere,
-     "--format megatron, whose files are mmap's, the only kind that is written"},
+    {"prepare", "--dataset_impl", elsewhere, "--format megatron, which writes mmap files; no other kind is supported"},
     {"prepare", "--tokenizer_type", elsewhere, kTokenizer},
     {"prepare", "--vocab_file", elsewhere, kTokenizer},
     {"prepare", "--merge_file", elsewhere, kTokenizer},
-    {"prepare", "--log_interval", no_effect, "there is a line every ten seconds"},
-    {"prepare", "--ftfy", elsewhere, "text that ftfy has mended before"},
+    {"prepare", "--log_interval", no_effect, "a line is printed every ten seconds"},
+    {"prepare", "--ftfy", elsewhere, "text that was cleaned with ftfy before"},
     {"prepare", "--data_dir", elsewhere, "--output DIR"},
     {"prepare", "-d", elsewhere, "--output DIR"},
     // of other trainers, as typed after `train`
@@ -88,8 +87,8 @@ constexpr ForeignOption kOptions[] = {
     {"train", "--experimental_rerun", elsewhere, "the same command: it resumes its run"},
     {"train", "--resume", elsewhere, "--checkpoint.resume: auto (the default), none or PATH"},
     {"train", "--resume_from_checkpoint", elsewhere, "--checkpoint.resume: auto (the default), none or PATH"},
-    {"train", "--workers", no_effect, "windows are read from mapped files"},
-    {"train", "--num_workers", no_effect, "windows are read from mapped files"},
+    {"train", "--workers", no_effect, "samples are read from mapped files"},
+    {"train", "--num_workers", no_effect, "samples are read from mapped files"},
     {"train", "--epochs", elsewhere, kSteps},
     {"train", "--output_dir", elsewhere, "--run.dir DIR; run_glue's arguments belong to `trireme glue`"},
     {"train", "--model_name_or_path", elsewhere, kGlue},
@@ -127,10 +126,10 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--rdzv_endpoint", no_effect, kByMpi},
     {"launch", "--rdzv_id", no_effect, kByMpi},
     {"launch", "--force_multi", no_effect, ""},
-    {"launch", "--same_network", no_effect, "a network that all hosts are on is picked"},
+    {"launch", "--same_network", no_effect, "a network that connects all hosts is selected"},
     {"launch", "--cpu", no_effect, "ranks compute on CPUs"},
     {"launch", "--use_cpu", no_effect, "ranks compute on CPUs"},
-    {"launch", "--ipex", no_effect, "there is no torch here"},
+    {"launch", "--ipex", no_effect, "torch is not used"},
     {"launch", "--mixed_precision", elsewhere, "`-- train ... --precision.dtype bf16`", "no"},
     {"launch", "--num_cpu_threads_per_process", elsewhere, "`-- train ... --launch.threads N`"},
     {"launch", "--multi_gpu", elsewhere, kAccelerator},
@@ -141,21 +140,21 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--launcher", elsewhere, "--starter openmpi, hydra or srun"},
     {"launch", "--no_ssh_check", elsewhere, "--skip-preflight"},
     {"launch", "--no_ssh", elsewhere, "--agents, with `trireme agent` on every other host"},
-    {"launch", "--module", elsewhere, "--program, for a command that is not one of trireme"},
-    {"launch", "--no_python", elsewhere, "--program, for a command that is not one of trireme"},
+    {"launch", "--module", elsewhere, "--program, for a command that does not belong to trireme"},
+    {"launch", "--no_python", elsewhere, "--program, for a command that does not belong to trireme"},
     {"launch", "-x", elsewhere, kEnvironment},
     {"launch", "-env", elsewhere, kEnvironment},
     {"launch", "--bind-to", elsewhere,
-     "nothing, as ranks take cores of their own, or `-- train ... --launch.bind inherit`"},
+     "no flag, because each rank binds to its cores, or `-- train ... --launch.bind inherit`"},
     {"launch", "--map-by", elsewhere, "--ppn N: ranks per host"},
-    {"cluster create", "--dry_run", elsewhere, "`trireme cluster plan FILE --output DIR`, which creates nothing"},
+    {"cluster create", "--dry_run", elsewhere, "`trireme cluster plan FILE --output DIR`, which only writes the plan"},
     // run_glue and transformers' TrainingArguments
     {"glue", "--output", same, "--output-dir"},
     {"glue", "--epochs", same, "--num-train-epochs"},
     {"glue", "--lr", same, "--learning-rate"},
     {"glue", "--batch_size", same, "--per-device-train-batch-size"},
     {"glue", "--label_smoothing", same, "--label-smoothing-factor"},
-    // where things come from and go to
+    // sources and destinations
     {"glue", "--cache-dir", no_effect, ""},
     {"glue", "--use-fast-tokenizer", no_effect, ""},
     {"glue", "--use-auth-token", no_effect, ""},
@@ -216,7 +215,7 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--mp-parameters", no_effect, ""},
     {"glue", "--ray-scope", no_effect, ""},
     {"glue", "--use-liger-kernel", no_effect, ""},
-    // how rows are fed; here they are in memory, in an order that the seed gives
+    // how rows are loaded; here they are in memory, in an order that follows from the seed
     {"glue", "--dataloader-num-workers", no_effect, ""},
     {"glue", "--dataloader-pin-memory", no_effect, ""},
     {"glue", "--dataloader-persistent-workers", no_effect, ""},
@@ -234,21 +233,21 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--include-inputs-for-metrics", no_effect, ""},
     {"glue", "--average-tokens-across-devices", no_effect, ""},
     {"glue", "--use-cache", no_effect, ""},
-    // of what is refused below
+    // belongs to flags that are refused below
     {"glue", "--past-index", no_effect, ""},
     {"glue", "--gradient-checkpointing-kwargs", no_effect, ""},
     {"glue", "--fsdp-config", no_effect, ""},
     {"glue", "--restore-callback-states-from-checkpoint", no_effect, ""},
-    // what would change numbers or outputs, and the values that would not
+    // flags that would change numbers or outputs, and the values that would not
     {"glue", "--fp16", elsewhere, "--bf16, or f32, which is the default", "false"},
     {"glue", "--fp16-full-eval", elsewhere, "--bf16, or f32, which is the default", "false"},
-    {"glue", "--bf16-full-eval", elsewhere, "--bf16, with which evaluation is in bf16 too", "false"},
+    {"glue", "--bf16-full-eval", elsewhere, "--bf16, which also evaluates in bf16", "false"},
     {"glue", "--neftune-noise-alpha", elsewhere, "no noise", "|none"},
     {"glue", "--adafactor", elsewhere, "AdamW", "false"},
     {"glue", "--optim", elsewhere, "AdamW", "adamw_hf|adamw_torch|adamw_torch_fused"},
     {"glue", "--optim-args", elsewhere, "--adam-beta1, --adam-beta2, --adam-epsilon", "|none"},
     {"glue", "--optim-target-modules", elsewhere, "AdamW on all parameters", "|none"},
-    {"glue", "--data-seed", elsewhere, "--seed, which orders the rows too", "|none"},
+    {"glue", "--data-seed", elsewhere, "--seed, which also gives the order of the rows", "|none"},
     {"glue", "--dataloader-drop-last", elsewhere, "every row of every epoch is used", "false"},
     {"glue", "--group-by-length", elsewhere, "rows are packed without padding, in shuffled order", "false"},
     {"glue", "--train-sampling-strategy", elsewhere, "rows are packed without padding, in shuffled order", "random"},
@@ -264,7 +263,7 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--sharded-ddp", elsewhere, "mpirun -n N trireme glue", "|none"},
     {"glue", "--fsdp", elsewhere, "mpirun -n N trireme glue", "|none"},
     {"glue", "--parallelism-config", elsewhere, "mpirun -n N trireme glue", "|none"},
-    {"glue", "--push-to-hub", elsewhere, "the folder that is written", "false"},
+    {"glue", "--push-to-hub", elsewhere, "the output folder, without an upload", "false"},
     {"glue", "--gradient-checkpointing", elsewhere, "--model.recompute", "false"},
     {"glue", "--dataset-name", elsewhere, "--task-name with --data-dir, or --train-file", "|none|glue|nyu-mll/glue"},
     {"glue", "--dataset-config-name", elsewhere, "--task-name with --data-dir, or --train-file", "|none"},

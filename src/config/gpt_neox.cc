@@ -1,5 +1,5 @@
-// Dialect gpt-neox: the layered YAML of GPT-NeoX and the configuration of DeepSpeed, in it or as a ds_config.json
-// beside it. What NeoX resolves by itself is resolved here as it does.
+// Dialect gpt-neox: the layered YAML of GPT-NeoX and the configuration of DeepSpeed, inside it or as a ds_config.json
+// beside it. Values that NeoX derives are derived here in the same way.
 
 #include "config/gpt_neox.h"
 #include "base/text.h"
@@ -27,8 +27,8 @@ bool is_json(const Origin& origin) { return origin.source.ends_with(".json"); }
 
 std::string_view outermost(std::string_view key) { return key.substr(0, key.find('.')); }
 
-/// YAML with a key of NeoX, or in a group of its, and with no group of native options. A group of which both have one,
-/// and an empty one, say nothing: only what is in it does.
+/// YAML with a key of NeoX, or of one of its groups, and without native options. For a group that both have, only the
+/// keys in it decide; an empty group does not decide.
 bool claims(const std::string& path, const std::vector<Setting>& settings) {
   if (fs::path(path).extension() == ".py") return false;
   const auto is_shared = [](const Setting& setting) {
@@ -65,7 +65,7 @@ class Translator {
     precision();
     batch();
     optimizer();
-    if (!neox_) return;  // DeepSpeed's file alone says nothing of the rest, and has not NeoX's defaults
+    if (!neox_) return;  // a DeepSpeed file alone does not set the rest, and NeoX's defaults do not apply
     required();
     model();
     initial_weights();
@@ -77,9 +77,9 @@ class Translator {
 
  private:
   bool is(const char* key) const { return view_.flag(key); }
-  /// NeoX's own files may be JSON, too.
+  /// NeoX's own files may also be JSON.
   bool is_deepspeed_file(const Origin& origin) const { return is_json(origin) && !neox_files_.contains(origin.source); }
-  /// NeoX's default counts where nothing is given.
+  /// Uses NeoX's default if the key is not given.
   void set(const char* option, Value value, const char* key) { out_.set(option, std::move(value), view_.origin(key)); }
   template <HasNames E>
   void set(const char* option, E value, const char* key) {
@@ -96,7 +96,7 @@ class Translator {
     }
   }
 
-  /// What NeoX ends without.
+  /// Keys without which NeoX fails.
   void required() {
     const std::pair<const char*, const char*> keys[] = {{"num_layers", "model.layers"},
                                                         {"hidden_size", "model.width"},
@@ -126,8 +126,7 @@ class Translator {
       copy("use_bias_in_mlp", "model.mlp-out-bias");
       if (is("gpt_j_residual") && !is("use_bias_in_mlp"))
         object("use_bias_in_mlp",
-               "with gpt_j_residual NeoX drops the attention's output from such a model; set one of "
-               "the two otherwise");
+               "with gpt_j_residual, NeoX drops the attention's output of such a model; change one of the two");
     }
     activation();
     positions();
@@ -135,21 +134,23 @@ class Translator {
     const int64_t inner = inner_width();
     const int64_t multiple = view_.integer("mlp_multiple_of");
     if (multiple < 1 || inner % multiple != 0)
-      object("mlp_multiple_of", fmt::format("the MLP's width is {}; set intermediate_size to the width wanted", inner));
+      object("mlp_multiple_of",
+             fmt::format("the MLP's width is {}, not a multiple of it; set intermediate_size to the required width",
+                         inner));
   }
 
-  /// The MLP's: of two that say it NeoX takes neither.
+  /// The MLP's inner width; NeoX does not accept both keys.
   int64_t inner_width() {
     constexpr const char* kFactor = "expansion_factor";
     if (view_.given("intermediate_size")) {
-      if (view_.given(kFactor)) object(kFactor, "intermediate_size says the MLP's width too; remove one of them");
+      if (view_.given(kFactor)) object(kFactor, "intermediate_size also sets the MLP's width; remove one of them");
       return view_.integer("intermediate_size");
     }
     if (!view_.given(kFactor)) return 4 * view_.integer("hidden_size");
     const double width = view_.number(kFactor) * static_cast<double>(view_.integer("hidden_size"));
     constexpr double kMost = 1 << 24;
     if (width < 1 || width > kMost) {
-      object(kFactor, fmt::format("that makes an MLP of width {}", width));
+      object(kFactor, fmt::format("this gives an MLP of width {}", width));
       return 0;
     }
     set("model.inner-width", static_cast<int64_t>(width), kFactor);
@@ -167,23 +168,23 @@ class Translator {
   void positions() {
     const bool rotary = view_.text("pos_emb") == "rotary";
     set("model.position", rotary ? Position::rotary : Position::learned, "pos_emb");
-    if (!rotary) return;  // as in NeoX, the other two have no effect then
+    if (!rotary) return;  // as in NeoX, rotary_pct and rotary_emb_base then have no effect
     copy("rotary_pct", "model.rotary-fraction");
     copy("rotary_emb_base", "model.rotary-base");
   }
 
-  /// Every layer looks at all keys before it: [[["flash"], 24]].
+  /// In every layer, a query attends to all keys before it: [[["flash"], 24]].
   void attention() {
     const int64_t heads = view_.integer("num_attention_heads");
     if (view_.given("num_kv_heads") && view_.integer("num_kv_heads") != heads)
-      object("num_kv_heads", "every query head has keys and values of its own; set it to num_attention_heads");
+      object("num_kv_heads", "each query head needs its own keys and values; set it to num_attention_heads");
     constexpr const char *kWindow = "sliding_window_width", *kUnique = "num_unique_layers";
     if (view_.given(kWindow) && view_.integer(kWindow) < view_.integer("seq_length"))
-      object(kWindow, "every query sees all keys before it; set it to seq_length or more, or remove it");
+      object(kWindow, "sliding windows are not supported; set it to seq_length or more, or remove it");
     if (view_.given(kUnique) && view_.integer(kUnique) != view_.integer("num_layers"))
-      object(kUnique, "layers that share weights are not here; set it to num_layers, or remove it");
+      object(kUnique, "layers that share weights are not supported; set it to num_layers, or remove it");
     if (!view_.given("attention_config")) return;
-    constexpr const char* kForm = "pairs of attention types and how often they are repeated, like [[[\"flash\"], 12]]";
+    constexpr const char* kForm = "pairs of attention types and their number of repetitions, like [[[\"flash\"], 12]]";
     const auto is_pair = [](const Json& item) {
       return item.is_array() && item.size() == 2 && item[0].is_array() && std::ranges::all_of(item[0], is_text) &&
              (item[1].is_number_integer() || item[1] == "all");
@@ -194,14 +195,14 @@ class Translator {
     for (const Json& pair : *pairs) {
       for (const Json& type : pair[0]) {
         if (type == "global" || type == "flash") continue;
-        return object("attention_config",
-                      fmt::format("attention of type {} is not here; set global or flash", type.get<std::string>()));
+        return object("attention_config", fmt::format("attention of type {} is not supported; set global or flash",
+                                                      type.get<std::string>()));
       }
       if (pair[1] == "all") return;
       layers += pair[1].get<int64_t>() * static_cast<int64_t>(pair[0].size());
     }
     if (layers != view_.integer("num_layers"))
-      object("attention_config", fmt::format("it names {}, and num_layers is {}", count_text(layers, "layer"),
+      object("attention_config", fmt::format("it describes {}, but num_layers is {}", count_text(layers, "layer"),
                                              view_.integer("num_layers")));
   }
 
@@ -227,9 +228,8 @@ class Translator {
     }
     if (view_.native("model.init-scheme") || view_.native("model.init")) return;
     view_.object(fmt::format(
-        "{}: {} is {}: new weights drawn with init_method {}, output_layer_init_method {} and init_method_std {} are "
-        "not "
-        "here; set normal with scaled_normal (0.02 or 0.006) or normal (0.02), or small_init with wang_init",
+        "{}: {} is {}: init_method {} with output_layer_init_method {} and init_method_std {} is not supported; set "
+        "normal with scaled_normal (0.02 or 0.006) or normal (0.02), or small_init with wang_init",
         view_.origin(key).text(), key, to_text(view_.value(key)), method, output, std));
   }
 
@@ -255,7 +255,7 @@ class Translator {
     out_.set("model.vocabulary-multiple", divisor * tensor, origin);
   }
 
-  /// Those of the run: an option of its own comes after NeoX's key.
+  /// The tensor ranks of the run: the native option overrides NeoX's key.
   int64_t tensor_ranks() const {
     const int64_t own = native_number("mesh.tensor");
     return own > 0 ? own : view_.integer("model_parallel_size");
@@ -275,15 +275,14 @@ class Translator {
     if (name != "fp16" && name != "bfloat16" && name != "fp32") return object(key, "expected fp16, bfloat16 or fp32");
     if ((fp16 && name != "fp16") || (bf16 && name != "bfloat16"))
       return object(fp16 && name != "fp16" ? "fp16.enabled" : "bf16.enabled",
-                    fmt::format("{} says {}; set one of the two", view_.origin(key).text(), name));
+                    fmt::format("{} requests {}; set only one of the two", view_.origin(key).text(), name));
     set("precision.dtype", name == "fp16" ? DType::f16 : name == "bfloat16" ? DType::bf16 : DType::f32, key);
     const bool wide = is("fp32_allreduce") || name == "fp32";
     if (neox_ && !view_.given("communication_data_type"))
       set("comm.wire", wide ? DType::f32 : DType::bf16, is("fp32_allreduce") ? "fp32_allreduce" : key);
   }
 
-  /// Of the batch, the micro-batch and the accumulation any one or two give the rest; NeoX accumulates once where it is
-  /// not told to.
+  /// One or two of batch, micro-batch and accumulation determine the rest; NeoX's default accumulation is 1.
   void batch() {
     constexpr const char *kBatch = "train_batch_size", *kMicro = "train_micro_batch_size_per_gpu",
                          *kSteps = "gradient_accumulation_steps";
@@ -295,11 +294,11 @@ class Translator {
       good = false;
     }
     if (view_.given("gas") && view_.integer("gas") != view_.integer(kSteps))
-      object("gas", fmt::format("NeoX, which once knew it, went by gradient_accumulation_steps alone, which is {}; set "
-                                "that one, and remove gas",
+      object("gas", fmt::format("older versions of NeoX accepted gas but used only gradient_accumulation_steps, which "
+                                "is {}; set that key, and remove gas",
                                 view_.integer(kSteps)));
     if (!good || view_.native("batch.global") || view_.native("batch.per-rank")) return;
-    // What an option says is taken first, and what it contradicts of the file's numbers follows from the rest.
+    // Native options have precedence; numbers of the file that contradict them are derived from the rest.
     const int64_t own_micro = native_number("batch.micro"), own_steps = native_number("batch.accumulation");
     const bool batch = view_.given(kBatch), micro = view_.given(kMicro), steps = view_.given(kSteps);
     if (micro && !(batch && own_steps > 0)) copy(kMicro, "batch.micro");
@@ -316,7 +315,7 @@ class Translator {
     }
   }
 
-  /// What a native file or flag says of an option that is a number; 0: nothing that is one.
+  /// The value of a numeric option in a native file or flag; 0: not given, or not a number.
   int64_t native_number(const char* option) const {
     const Setting* own = view_.native(option);
     const auto* number = own ? std::get_if<int64_t>(&own->value) : nullptr;
@@ -331,7 +330,7 @@ class Translator {
     if (view_.given(kRate)) copy(kRate, "optim.learning-rate");
     if (neox_ || view_.given(kType)) {
       copy("optimizer.params.eps", "optim.epsilon");
-      std::pair<double, double> betas = {0.9, 0.999};  // Adam's own
+      std::pair<double, double> betas = {0.9, 0.999};  // Adam's defaults
       if (view_.given(kBetas)) {
         const auto list = neox_list(view_, kBetas, "two numbers", is_number);
         if (list && list->size() != 2) object(kBetas, "expected two numbers");
@@ -352,13 +351,13 @@ class Translator {
   void weight_decay() {
     constexpr const char* kOfAdam = "optimizer.params.weight_decay";
     if (view_.given(kOfAdam) && neox_ && !is_deepspeed_file(view_.origin(kOfAdam)))
-      object(kOfAdam, "NeoX gives its own weight_decay to the optimizer; set that one");
+      object(kOfAdam, "NeoX passes its key weight_decay to the optimizer instead; set weight_decay");
     else if (view_.given(kOfAdam))
       copy(kOfAdam, "optim.weight-decay");
     if (neox_ && (view_.given("weight_decay") || !view_.given(kOfAdam))) copy("weight_decay", "optim.weight-decay");
   }
 
-  /// NeoX gives DeepSpeed only what differs from its own defaults, and DeepSpeed's is not to clip.
+  /// NeoX passes a value to DeepSpeed only if it differs from NeoX's default, and DeepSpeed's default is no clipping.
   void clipping() {
     constexpr const char* kClip = "gradient_clipping";
     const double clip = view_.number(kClip);
@@ -369,8 +368,8 @@ class Translator {
     if (clip != 1.0) return copy(kClip, "optim.clip");
     Origin origin = view_.origin(kClip);
     origin.source = fmt::format(
-        "{}: gradient_clipping 1.0 is NeoX's default, which never reaches DeepSpeed: no clipping; "
-        "--optim.clip 1 clips",
+        "{}: gradient_clipping 1.0 is NeoX's default, which NeoX does not pass to DeepSpeed: no clipping; --optim.clip "
+        "1 clips",
         origin.text());
     origin.line = 0;
     out_.set("optim.clip", 0.0, origin);
@@ -381,14 +380,14 @@ class Translator {
     const std::string& style = view_.text(kStyle);
     constexpr RateCourse kStyles[] = {RateCourse::constant, RateCourse::linear, RateCourse::cosine,
                                       RateCourse::exponential};
-    const std::optional<RateCourse> course = value_named<RateCourse>(style);  // NeoX's words are ours
+    const std::optional<RateCourse> course = value_named<RateCourse>(style);  // NeoX uses the same names
     if (!course || std::ranges::find(kStyles, *course) == std::end(kStyles))
       return object(kStyle, "expected constant, linear, cosine or exponential");
     set("optim.schedule", *course, kStyle);
     set("optim.schedule-form", ScheduleForm::neox, kStyle);
     copy("min_lr", "optim.min-learning-rate");
     const double warmup = view_.number("warmup");
-    if (warmup < 0 || warmup > 1) return object("warmup", "expected a share of lr_decay_iters, from 0 to 1");
+    if (warmup < 0 || warmup > 1) return object("warmup", "expected a fraction of lr_decay_iters, from 0 to 1");
     decay_steps();
     if (view_.native("optim.warmup-steps") || view_.native("optim.warmup-fraction")) return;
     if (warmup > 0) {
@@ -403,26 +402,26 @@ class Translator {
     constexpr const char* kShare = "lr_decay_fraction";
     if (!view_.given(kShare) || view_.given("lr_decay_iters")) return;
     const double share = view_.number(kShare);
-    if (share <= 0 || share > 1) return object(kShare, "expected a share of train_iters, above 0 and up to 1");
+    if (share <= 0 || share > 1) return object(kShare, "expected a fraction of train_iters, above 0 and at most 1");
     set("optim.decay-steps", std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(steps()) * share)), kShare);
   }
 
-  /// Of the run: an option of its own comes after NeoX's key.
+  /// The steps of the run: the native option overrides NeoX's key.
   int64_t steps() const {
     const Setting* own = view_.native("run.steps");
     const auto* steps = own ? std::get_if<int64_t>(&own->value) : nullptr;
     return steps ? *steps : view_.integer("train_iters");
   }
 
-  /// NeoX divides the first update's rate by the length of the warm-up, also where that is below one update.
+  /// NeoX divides the first update's rate by the length of the warm-up, even if that is less than one update.
   void note_short_warm_up(double share) {
     if (view_.native("optim.decay-steps")) return;
     const int64_t decay = view_.given("lr_decay_iters") ? view_.integer("lr_decay_iters") : steps();
     const double length = share * static_cast<double>(decay);
     if (length <= 0 || length >= 1) return;
     out_.notes.push_back(
-        fmt::format("{}: warmup {} of {} updates is {:.3g}, less than one: by NeoX's rule the first update has {:.3g} "
-                    "times the peak rate; warmup 0 gives it the peak",
+        fmt::format("{}: warmup {} of {} updates is {:.3g} updates, less than one: with NeoX's formula the first "
+                    "update has {:.3g} times the peak rate; set warmup 0 for the peak rate",
                     view_.origin("warmup").text(), share, decay, length, 1 / length));
   }
 
@@ -448,7 +447,7 @@ class Translator {
     constexpr const char *kFactor = "checkpoint_factor", *kInterval = "save_interval";
     if (view_.given(kFactor)) {
       if (view_.given(kInterval) && view_.integer(kInterval) != view_.integer(kFactor))
-        object(kInterval, fmt::format("it is the older name of checkpoint_factor, which is {}; remove one of them",
+        object(kInterval, fmt::format("it is an older name of checkpoint_factor, which is {}; remove one of them",
                                       view_.integer(kFactor)));
     } else {
       copy(view_.given(kInterval) ? kInterval : kFactor, "checkpoint.every");
@@ -458,7 +457,7 @@ class Translator {
   const DialectView& view_;
   Translation& out_;
   std::set<std::string> neox_files_;
-  bool neox_ = false;  ///< more than DeepSpeed's own file was read
+  bool neox_ = false;  ///< files other than DeepSpeed's own were read
 };
 
 void translate(const DialectView& view, Translation& out) { Translator(view, out).translate(); }
@@ -468,8 +467,8 @@ void translate(const DialectView& view, Translation& out) { Translator(view, out
 const Dialect kGptNeox = {
     .name = "gpt-neox",
     .help =
-        "GPT-NeoX's YAML, of which several files are merged, and DeepSpeed's configuration in it or as a JSON file "
-        "beside it; recognised by the keys",
+        "GPT-NeoX's YAML in one or more files, and DeepSpeed's configuration inside them or as a JSON file beside "
+        "them; recognised by the keys",
     .keys = gpt_neox_keys(),
     .bare_overrides = false,
     .claims = claims,

@@ -1,4 +1,4 @@
-// What GPT-NeoX's files say of datasets, tokenizers and folders.
+// Datasets, tokenizers and folders in GPT-NeoX's files.
 
 #include <fmt/format.h>
 
@@ -33,8 +33,8 @@ class DataTranslator {
   void copy(const char* key, const char* option) { set(option, view_.value(key), key); }
   void object(const char* key, const std::string& reason) const { view_.object(key, reason); }
 
-  /// "0.3 a 0.7 b" of the paths and weights of one of NeoX's three parts; a single path has a weight, too, by which its
-  /// order is that of a blend.
+  /// "0.3 a 0.7 b" from the paths and weights of one of NeoX's three parts; a single path also has a weight, so that it
+  /// has the sample order of a blend.
   std::optional<std::string> blend(const std::string& part) {
     const std::string paths_key = part + "_data_paths", weights_key = part + "_data_weights";
     const auto paths =
@@ -59,14 +59,15 @@ class DataTranslator {
     return text;
   }
 
-  /// Weights by documents are those of several paths: one has all of it.
+  /// Weights by number of documents matter only for several paths: a single path has the whole weight.
   void document_weights() {
     const auto several = [&](const char* key) {
       return view_.given(key) && parse_json(view_.setting(key).text, view_.origin(key).text()).size() > 1;
     };
     if (is("weight_by_num_documents") &&
         (several("train_data_paths") || several("valid_data_paths") || several("test_data_paths")))
-      object("weight_by_num_documents", "weights are not computed here; give train_data_weights and the other parts'");
+      object("weight_by_num_documents",
+             "computing weights is not supported; set train_data_weights, valid_data_weights and test_data_weights");
   }
 
   void data() {
@@ -74,18 +75,17 @@ class DataTranslator {
     if (is("eod_mask_loss")) {
       set("data.mask-end-of-text", true, "eod_mask_loss");
       if (!view_.native("optim.loss-mean"))
-        object(
-            "eod_mask_loss",
-            "say which mean is meant where micro-batches count different numbers of tokens: --optim.loss-mean tokens, "
-            "over all of them, or --optim.loss-mean micro-batches, the mean of the micro-batches' means, as in NeoX");
+        object("eod_mask_loss",
+               "choose the mean for micro-batches with different numbers of tokens: --optim.loss-mean tokens, over all "
+               "tokens, or --optim.loss-mean micro-batches, the mean of the micro-batches' means, as in NeoX");
     }
     if (!is("use_shared_fs") && !view_.native("data.index-dir"))
-      object("use_shared_fs", "name a folder of each host's own for the order of the samples: --data.index-dir FOLDER");
+      object("use_shared_fs", "name a local folder on each host for the order of the samples: --data.index-dir FOLDER");
     if (view_.given("test_data_paths") && !view_.given("train_data_paths"))
       object("test_data_paths",
-             "NeoX reads it with train_data_paths only; with data_path the third share of split is the test");
+             "NeoX reads it only with train_data_paths; with data_path, the third share of split is the test");
     if (view_.given("train_data_paths")) {
-      if (view_.given("data_path")) object("data_path", "train_data_paths says the data too; remove one of them");
+      if (view_.given("data_path")) object("data_path", "train_data_paths also names the data; remove one of them");
       if (const auto text = blend("train")) set("data.train", *text, "train_data_paths");
       if (!view_.given("valid_data_paths")) {
         set("data.validation", "", "train_data_paths");
@@ -111,8 +111,8 @@ class DataTranslator {
     }
     if (type != "GPT2BPETokenizer")
       return object(kType,
-                    "tokenizers are read as HFTokenizer (vocab_file is a tokenizer.json), GPT2BPETokenizer (vocab_file "
-                    "and merge_file) or CharLevelTokenizer; set one of them, or --data.tokenizer FILE and HFTokenizer");
+                    "supported are HFTokenizer (vocab_file is a tokenizer.json), GPT2BPETokenizer (vocab_file and "
+                    "merge_file) and CharLevelTokenizer; set one of them, or --data.tokenizer FILE and HFTokenizer");
     if (view_.given(kVocabulary)) copy(kVocabulary, "data.tokenizer");
     if (view_.given(kMerges) && view_.given(kVocabulary)) copy(kMerges, "data.merges");
     if (view_.given(kMerges) != view_.given(kVocabulary))
@@ -128,7 +128,7 @@ class DataTranslator {
     return read_text(latest.string(), kMostBytes).starts_with("step-") ? Found::ours : Found::neox;
   }
 
-  /// Without `latest`: steps that were copied here, or one step's own folder.
+  /// Without `latest`: the folder has copied steps, or is the folder of one step.
   static bool holds_neox_steps(const std::string& folder) {
     std::error_code unreadable;
     for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
@@ -138,36 +138,37 @@ class DataTranslator {
     return false;
   }
 
-  /// `save` is where the run is; `load` where it goes on from.
+  /// `save` is the run folder; `load` is the folder to resume from.
   void folders() {
     const std::string &save = view_.text("save"), &load = view_.text("load");
     if (view_.given("save")) {
       copy("save", "run.dir");
       if (!view_.native("run.dir") && look_into(save) == Found::neox)
-        object("save", fmt::format("its `latest` is that of NeoX's own checkpoints, which are never written over; name "
-                                   "another folder: --run.dir {}-trireme",
+        object("save", fmt::format("the folder has NeoX's own checkpoints, which are never overwritten; name another "
+                                   "folder: --run.dir {}-trireme",
                                    save));
     }
     if (view_.native("checkpoint.resume")) return;
     const Setting* own = view_.native("run.dir");
     if (view_.given("iteration") && view_.integer("iteration") > 0) return resume_iteration(own ? own->text : save);
     const Found found = view_.given("load") ? look_into(load) : Found::nothing;
-    if (found == Found::neox) return go_on_from_neox(own ? own->text : save, load);
+    if (found == Found::neox) return resume_from_neox(own ? own->text : save, load);
     if (own) return;
     if (!view_.given("load")) return set("checkpoint.resume", "none", "load");
     if (found == Found::nothing)
-      out_.notes.push_back(fmt::format("{}: load is {}, which holds no checkpoint: the run starts from scratch",
+      out_.notes.push_back(fmt::format("{}: load is {}, which has no checkpoint; the run starts from scratch",
                                        view_.origin("load").text(), load));
     if (load == save) return set("checkpoint.resume", "auto", "load");
     set("checkpoint.resume", found == Found::ours ? load : "none", "load");
   }
 
-  /// Of `load` that step, whichever its `latest` names. A run that began there and saved elsewhere has later ones.
+  /// Resumes from that step of `load`, not from its `latest`. A run that began there and saved elsewhere has newer
+  /// snapshots.
   void resume_iteration(const std::string& save) {
     const std::string& load = view_.text("load");
     const int64_t step = view_.integer("iteration");
     if (!view_.given("load") || load.empty())
-      return object("iteration", "no load says of which folder that step is; add --load FOLDER");
+      return object("iteration", "load is missing, the folder of that step; add --load FOLDER");
     std::error_code unreadable;
     const std::string ours = fmt::format("{}/step-{:08}", load, step);
     const bool is_ours = fs::exists(ours, unreadable) || look_into(load) == Found::ours;
@@ -175,17 +176,16 @@ class DataTranslator {
     const bool elsewhere = !fs::equivalent(save, load, unreadable) && save != load;
     if (!elsewhere || look_into(save) != Found::ours) return set("checkpoint.resume", of_load, "iteration");
     set("checkpoint.resume", "auto", "iteration");
-    out_.notes.push_back(fmt::format("{}: the run began with {}; it is resumed from its own newer snapshots in {}",
+    out_.notes.push_back(fmt::format("{}: the run began with {}; resuming from its own newer snapshots in {}",
                                      view_.origin("iteration").text(), of_load, save));
   }
 
   /// A run that began with NeoX's checkpoint and was stopped resumes from its own snapshots.
-  void go_on_from_neox(const std::string& save, const std::string& load) {
+  void resume_from_neox(const std::string& save, const std::string& load) {
     if (look_into(save) != Found::ours) return set("checkpoint.resume", load, "load");
     set("checkpoint.resume", "auto", "load");
     out_.notes.push_back(
-        fmt::format("{}: load is {}, NeoX's own checkpoints; the run goes on from its newer snapshots "
-                    "in {}",
+        fmt::format("{}: load is {}, which has NeoX's own checkpoints; resuming from the run's newer snapshots in {}",
                     view_.origin("load").text(), load, save));
   }
 

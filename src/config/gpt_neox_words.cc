@@ -1,4 +1,4 @@
-// Words of GPT-NeoX and of DeepSpeed: whose a key is, and what other programs call it.
+// Keys of GPT-NeoX and of DeepSpeed: which program owns a key, and its names in other programs.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// What a configuration of DeepSpeed has; all other keys are NeoX's own.
+/// The keys of a DeepSpeed configuration; all other keys are NeoX's own.
 constexpr const char* kDeepspeedKeys[] = {"train_batch_size",
                                           "train_micro_batch_size_per_gpu",
                                           "gradient_accumulation_steps",
@@ -49,7 +49,7 @@ constexpr const char* kDeepspeedKeys[] = {"train_batch_size",
                                           "checkpoint",
                                           "aio"};
 
-/// What other programs call NeoX's keys.
+/// Names of NeoX's keys in other programs.
 constexpr Synonym kSynonyms[] = {{"learning_rate", "optimizer.params.lr"},
                                  {"n_layer", "num_layers"},
                                  {"n_layers", "num_layers"},
@@ -110,11 +110,10 @@ void take_out_extra_args(std::vector<Setting>& settings) {
     const std::string inner = setting.key.substr(kExtra.size());
     require(is_deepspeed_key(inner), ErrorKind::config,
             "{}: DeepSpeed has no key \"{}\"; remove it from deepspeed_extra_args", setting.origin.text(), inner);
-    require(
-        inner.substr(0, inner.find('.')) != "optimizer", ErrorKind::config,
-        "{}: NeoX gives DeepSpeed an optimizer, so that the one in deepspeed_extra_args has no effect; set optimizer "
-        "outside of it",
-        setting.origin.text());
+    require(inner.substr(0, inner.find('.')) != "optimizer", ErrorKind::config,
+            "{}: the optimizer in deepspeed_extra_args has no effect, because NeoX passes its own optimizer to "
+            "DeepSpeed; set optimizer outside it",
+            setting.origin.text());
     setting.key = inner;
   }
 }

@@ -1,6 +1,6 @@
-// Dialect intel-nanogpt: the YAML of Intel's distributed nanoGPT fine-tuning guide, with the meaning that the guide
-// gives its keys: gradients are exchanged, accumulation accumulates, max_iters is the number of optimizer steps, and
-// the global batch is batch_size x gradient_accumulation_steps x ranks.
+// Dialect intel-nanogpt: the YAML of Intel's distributed nanoGPT fine-tuning guide, with the meaning of the keys in the
+// guide: gradients are exchanged, max_iters is the number of optimizer steps, and the global batch is batch_size x
+// gradient_accumulation_steps x ranks.
 
 #include <fmt/format.h>
 
@@ -33,15 +33,15 @@ const DialectKey kKeys[] = {
     {"trainer_config.eval_interval", int64_t{5}, mapped, "", "evaluation.every and checkpoint.every"},
     {"trainer_config.log_interval", int64_t{1}, mapped, "log.every", "log.every"},
     {"trainer_config.eval_iters", int64_t{2}, mapped, "",
-     "evaluation.batches: the same number of sequences or, rounded up to global batches of one rank, more"},
+     "evaluation.batches: the same number of sequences, rounded up to global batches of one rank"},
     {"trainer_config.eval_only", false, mapped, "evaluation.only", "evaluation.only"},
     {"trainer_config.batch_size", int64_t{32}, mapped, "batch.micro",
      "batch.micro; times gradient_accumulation_steps: batch.per-rank"},
-    {"trainer_config.max_iters", int64_t{10}, mapped, "run.steps", "run.steps: optimizer steps, exactly as many"},
+    {"trainer_config.max_iters", int64_t{10}, mapped, "run.steps", "run.steps: exactly this number of optimizer steps"},
     {"trainer_config.model_path", "ckpt.pt", mapped, "",
-     "checkpoint.best-link, without the suffix; a torch file is left alone"},
+     "checkpoint.best-link, without the suffix; an existing torch file is not changed"},
     {"trainer_config.snapshot_path", "snapshot.pt", mapped, "",
-     "run.dir, without the suffix; a torch file is left alone"},
+     "run.dir, without the suffix; an existing torch file is not changed"},
     {"trainer_config.gradient_accumulation_steps", int64_t{2}, mapped, "", "batch.per-rank = batch_size x this"},
     {"trainer_config.grad_clip", 1.0, mapped, "optim.clip", "optim.clip"},
     {"trainer_config.decay_lr", true, mapped, "", "optim.schedule: cosine, or constant without warm-up"},
@@ -50,7 +50,7 @@ const DialectKey kKeys[] = {
     {"trainer_config.max_lr", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
     {"trainer_config.min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
     // Hydra's, through which the guide's program is configured
-    {"hydra.job.chdir", false, mapped, "", "False; True is refused: paths count from the folder of the command"},
+    {"hydra.job.chdir", false, mapped, "", "False; True is refused: paths are relative to the working directory"},
     {"hydra.mode", {}, refused, "", kNoSweeps},
     {"hydra.sweep.*", {}, refused, "", kNoSweeps},
     {"hydra.sweeper.*", {}, refused, "", kNoSweeps},
@@ -86,13 +86,13 @@ void translate_start(const DialectView& view, Translation& out) {
 
 void translate_precision(const DialectView& view, Translation& out) {
   if (view.flag("hydra.job.chdir"))
-    view.refuse("hydra.job.chdir", "paths count from the folder of the command; set it to False");
+    view.refuse("hydra.job.chdir", "paths are relative to the working directory; set it to False");
   constexpr const char* kDevice = "trainer_config.device";
   constexpr const char* kPrecision = "trainer_config.mixed_precision";
   if (view.text(kDevice) != "cpu") view.refuse(kDevice, "this build trains on CPUs; set it to cpu");
   const std::string& precision = view.text(kPrecision);
   if (precision == "fp16") {
-    view.refuse(kPrecision, "fp16 needs a loss scale and a GPU, and CPUs do not compute in it; set bf16 or fp32");
+    view.refuse(kPrecision, "training in fp16 is not supported on CPUs; set bf16 or fp32");
   }
   if (precision != "bf16" && precision != "fp32") view.refuse(kPrecision, "expected bf16 or fp32");
   out.set("precision.dtype", precision == "bf16" ? DType::bf16 : DType::f32, view.origin(kPrecision));
@@ -131,19 +131,20 @@ void translate_schedule(const DialectView& view, Translation& out) {
   }
 }
 
-/// The folder that stands for a torch file: its path without suffix.
+/// The folder used instead of a torch file: its path without suffix.
 std::string folder_for(const DialectView& view, const char* key, Translation& out) {
   const std::string& path = view.text(key);
   if (path.find("://") != std::string::npos)
-    view.refuse(key, "only local and mounted paths are written; name a folder");
+    view.refuse(key, "only local and mounted paths are supported; name a folder");
   const std::filesystem::path folder = std::filesystem::path(path).replace_extension();
   if (folder.filename().empty()) view.refuse(key, "expected a file name such as snapshot.pt");
   std::error_code unreadable;
   if (std::filesystem::is_regular_file(folder, unreadable)) {
-    view.refuse(key, fmt::format("{} is a file, which is never overwritten; choose another name", folder.string()));
+    view.refuse(
+        key, fmt::format("{} is an existing file, which is never overwritten; choose another name", folder.string()));
   }
   if (folder != path && std::filesystem::is_regular_file(path, unreadable)) {
-    out.notes.push_back(fmt::format("{}: {} is a torch file: it is neither read nor overwritten; {} is used instead",
+    out.notes.push_back(fmt::format("{}: {} is a torch file, which is neither read nor overwritten; using {} instead",
                                     view.origin(key).text(), path, folder.string()));
   }
   return folder.string();
@@ -155,7 +156,8 @@ void translate_outputs(const DialectView& view, Translation& out) {
   constexpr const char* kInterval = "trainer_config.eval_interval";
   const std::string run = folder_for(view, kSnapshot, out), best = folder_for(view, kModel, out);
   if (run == best) {
-    view.refuse(kModel, fmt::format("without suffix it names the same folder as {}; choose two names", kSnapshot));
+    view.refuse(kModel,
+                fmt::format("without suffix it names the same folder as {}; choose different names", kSnapshot));
   }
   out.set("run.dir", run, view.origin(kSnapshot));
   out.set("checkpoint.best-link", best, view.origin(kModel));

@@ -27,7 +27,7 @@ bool is_word_of(const Setting& setting, const Dialect* dialect) {
   return !schema().find(setting.key) && dialect && dialect->find(setting.key);
 }
 
-/// What other programs call options.
+/// Names of options in other programs.
 constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
                                  {"wd", "optim.weight-decay"},
                                  {"grad-clip", "optim.clip"},
@@ -83,13 +83,15 @@ constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
   }
   const std::string place = setting.origin.text();
   const std::string meant = dialect ? nearest_name(setting.key, {}, dialect->synonyms) : "";
-  if (!meant.empty()) fail(ErrorKind::config, "{}: no option \"{}\"; did you mean \"{}\"?", place, setting.key, meant);
+  if (!meant.empty())
+    fail(ErrorKind::config, "{}: unknown option \"{}\"; did you mean \"{}\"?", place, setting.key, meant);
   for (const Dialect* other : dialects()) {
     const DialectKey* key = dialect == other ? nullptr : other->find(setting.key);
     if (!key) continue;
     if (key->role == KeyRole::refused)
-      fail(ErrorKind::config, "{}: no option \"{}\"; of {} {}", place, setting.key, other->name, key->meaning);
-    fail(ErrorKind::config, "{}: no option \"{}\"; dialect {} has a key of this name: add --dialect {}", place,
+      fail(ErrorKind::config, "{}: unknown option \"{}\"; key of dialect {}: {}", place, setting.key, other->name,
+           key->meaning);
+    fail(ErrorKind::config, "{}: unknown option \"{}\"; it is a key of dialect {}; add --dialect {}", place,
          setting.key, other->name, other->name);
   }
   if (setting.origin.layer >= kFlagLayer) {
@@ -99,10 +101,11 @@ constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
   }
   const std::string near = nearest_name(setting.key, names, kSynonyms);
   if (near.empty()) {
-    fail(ErrorKind::config, "{}: no option \"{}\" and none of a similar name; `trireme config options` lists them",
-         place, setting.key);
+    fail(ErrorKind::config,
+         "{}: unknown option \"{}\", and none has a similar name; `trireme config options` lists all options", place,
+         setting.key);
   }
-  fail(ErrorKind::config, "{}: no option \"{}\"; did you mean \"{}\"?", place, setting.key, near);
+  fail(ErrorKind::config, "{}: unknown option \"{}\"; did you mean \"{}\"?", place, setting.key, near);
 }
 
 bool all_native(const std::vector<Setting>& settings) {
@@ -111,7 +114,7 @@ bool all_native(const std::vector<Setting>& settings) {
   });
 }
 
-/// A configuration file in Python may name the keys it has not assigned: they hold the defaults.
+/// A configuration file in Python may use keys that it has not assigned: they have the default values.
 std::map<std::string, Value> python_names(const Dialect& dialect) {
   std::map<std::string, Value> names;
   for (const DialectKey& key : dialect.keys) names.emplace(key.name, key.default_value);
@@ -133,33 +136,34 @@ SourceFile read_source(const std::string& path, int layer, const Dialect* forced
   return file;
 }
 
-/// Whether an option, or a key of the dialect, has this name; then no other program's flag is meant.
+/// Whether an option or a key of the dialect has this name; then it is not a flag of another program.
 bool is_own_word(const std::string& name, const Dialect* dialect) {
   const std::string_view key = std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size()));
   if (!name.starts_with("--")) return false;
   if (schema().find(key) != nullptr) return true;
   if (!dialect) return false;
-  // NeoX's keys that are flags of its launcher, deepy.py, when typed; --profile N is log.profile in every dialect.
+  // NeoX's keys that are flags of its launcher, deepy.py, on the command line; --profile N is log.profile in every
+  // dialect.
   constexpr std::string_view kLauncher[] = {"hostfile", "num-gpus", "num-nodes", "deepspeed", "do-train", "profile"};
   if (dialect == &kGptNeox && std::ranges::find(kLauncher, canonical(key)) != std::end(kLauncher)) return false;
   const DialectKey* found = dialect->find(key);
   return found != nullptr && found->role != KeyRole::refused;
 }
 
-/// The one dialect of a set of files; native files may stand among them.
+/// The one dialect of a set of files, some of which may be native.
 const Dialect* common_dialect(const std::vector<SourceFile>& files) {
   const SourceFile* first = nullptr;
   for (const SourceFile& file : files) {
     if (!file.dialect) continue;
     if (!first) first = &file;
     require(file.dialect == first->dialect, ErrorKind::config,
-            "{} is in dialect {} and {} in dialect {}; one run reads one dialect (and native files beside it)",
+            "{} is in dialect {}, and {} is in dialect {}; use files of one dialect (native files may be added)",
             first->path, first->dialect->name, file.path, file.dialect->name);
   }
   return first ? first->dialect : nullptr;
 }
 
-/// Raw words after files were taken out, as settings: each its own layer, so the last of equals wins.
+/// The raw words without the files as settings: each has its own layer, so the last one of the same key wins.
 std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Dialect* dialect) {
   std::vector<Setting> settings;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -210,16 +214,16 @@ void apply(LoadedConfig& loaded, const Setting& setting, const Dialect* dialect)
   loaded.origins[option->name] = setting.origin;
 }
 
-/// Where a file's name leads: into the folder of -d, and to NAME.yml where there is no NAME.
+/// The path of a file: in the folder of -d, and NAME.yml if NAME does not exist.
 std::string find_file(const std::string& folder, const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(folder) / name;
-  std::error_code unreadable;  // then reading it says so
+  std::error_code unreadable;  // if unreadable, reading it gives the error
   if (!std::filesystem::exists(path, unreadable) && std::filesystem::exists(path.string() + ".yml", unreadable))
     return path.string() + ".yml";
   return path.string();
 }
 
-/// The value of `word`'s flag: behind '=' or the next word.
+/// The value of `word`'s flag: after '=' or the next word.
 std::string take_value(const std::vector<std::string>& words, size_t& i, const char* needs) {
   const size_t equals = words[i].find('=');
   if (equals != std::string::npos) return words[i].substr(equals + 1);
@@ -231,8 +235,8 @@ bool is_flag(const std::string& word, std::string_view name) {
   return canonical(word.substr(0, word.find('='))) == name;
 }
 
-/// The dialect that --dialect or the first foreign file names, found before files and flags are separated; nullptr:
-/// native or unknown.
+/// The dialect from --dialect or the first foreign file, needed before files and flags are separated; nullptr: native
+/// or unknown.
 const Dialect* dialect_of_words(const std::vector<std::string>& words) {
   std::string folder;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -281,11 +285,11 @@ ConfigWords split_words(std::vector<std::string> words) {
     if (is_flag(word, "--dialect")) {
       result.dialect = take_value(words, i, "a name");
     } else if (is_flag(word, "-d") || is_flag(word, "--conf-dir")) {
-      folder = take_value(words, i, "the folder of the configuration files; that of the data is --data.dir");
+      folder = take_value(words, i, "the folder of the configuration files (the folder of the data is --data.dir)");
     } else if (word == "--verbose") {
       result.verbose = true;
     } else if (!word.starts_with("--")) {
-      require(!word.starts_with('-'), ErrorKind::usage, "no flag {}; flags are written --key value or --key=value",
+      require(!word.starts_with('-'), ErrorKind::usage, "unknown flag {}; flags are written --key value or --key=value",
               word);
       const bool bare = word.find('=') != std::string::npos && !std::filesystem::exists(word);
       (bare ? result.flags : result.files).push_back(word);
@@ -297,8 +301,10 @@ ConfigWords split_words(std::vector<std::string> words) {
       if (takes) result.flags.push_back(words[++i]);
     }
   }
-  require(folder.empty() || !result.files.empty(), ErrorKind::usage,
-          "-d {} is the folder of the configuration files, and none is named; that of the data is --data.dir", folder);
+  require(
+      folder.empty() || !result.files.empty(), ErrorKind::usage,
+      "-d {} is the folder of the configuration files, but no file is given; for the folder of the data use --data.dir",
+      folder);
   for (std::string& file : result.files) file = find_file(folder, file);
   return result;
 }

@@ -1,5 +1,5 @@
 // Dialect nanogpt: nanoGPT's `--key=value` flags and its configuration files of Python assignments. A step is an
-// optimizer step, and max_iters of them are made (nanoGPT's loop makes one more).
+// optimizer step, and a run has max_iters of them (nanoGPT's loop has one more).
 
 #include <fmt/format.h>
 
@@ -29,12 +29,12 @@ const DialectKey kKeys[] = {
      "evaluation.batches: the same number of sequences, rounded up to global batches"},
     {"eval_only", false, mapped, "evaluation.only", "evaluation.only"},
     {"always_save_checkpoint", true, mapped, "",
-     "True: checkpoint.every = eval_interval; False: 0, the best one is kept either way"},
+     "True: checkpoint.every = eval_interval; False: 0; the best snapshot is kept in both cases"},
     {"init_from", "scratch", mapped, "",
      "model.init and checkpoint.resume: scratch; resume (from out_dir); gpt2, gpt2-medium, gpt2-large, gpt2-xl (a "
-     "folder of that name in pretrained_dir, else the Hugging Face hub's)"},
+     "folder of that name in pretrained_dir, otherwise the model on the Hugging Face hub)"},
     {"pretrained_dir", "models", mapped, "",
-     "where init_from finds gpt2, gpt2-medium, ...: one Hugging Face folder each; what is not there is fetched from "
+     "folder with a Hugging Face folder each for gpt2, gpt2-medium, ... of init_from; missing ones are fetched from "
      "the hub"},
     {"wandb_log", false, no_effect, "", kTracker},
     {"wandb_project", "owt", no_effect, "", kTracker},
@@ -42,17 +42,17 @@ const DialectKey kKeys[] = {
     {"wandb_run_name", "gpt2", no_effect, "", kTracker},
     {"dataset", "openwebtext", mapped, "", "data.dir = data/DATASET"},
     {"gradient_accumulation_steps", int64_t{40}, mapped, "",
-     "batch.global = batch_size x this, whatever the number of ranks"},
+     "batch.global = batch_size x this, for any number of ranks"},
     {"batch_size", int64_t{12}, mapped, "batch.micro", "batch.micro"},
     {"block_size", int64_t{1024}, mapped, "batch.sequence",
      "batch.sequence and model.context; a longer model is cropped to it"},
-    {"n_layer", int64_t{12}, mapped, "", "model.layers, when init_from is scratch; resume: must be the checkpoint's"},
-    {"n_head", int64_t{12}, mapped, "", "model.heads, likewise"},
-    {"n_embd", int64_t{768}, mapped, "", "model.width, likewise"},
+    {"n_layer", int64_t{12}, mapped, "", "model.layers, if init_from is scratch; resume: must equal the checkpoint's"},
+    {"n_head", int64_t{12}, mapped, "", "model.heads, as n_layer"},
+    {"n_embd", int64_t{768}, mapped, "", "model.width, as n_layer"},
     {"dropout", 0.0, mapped, "model.dropout", "model.dropout"},
-    {"bias", false, mapped, "", "model.bias, likewise (models of GPT-2 always have biases)"},
+    {"bias", false, mapped, "", "model.bias, as n_layer (GPT-2 models always have biases)"},
     {"learning_rate", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
-    {"max_iters", int64_t{600000}, mapped, "run.steps", "run.steps: exactly as many (nanoGPT makes one more)"},
+    {"max_iters", int64_t{600000}, mapped, "run.steps", "run.steps: exactly this number (nanoGPT has one more)"},
     {"weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
     {"beta1", 0.9, mapped, "optim.beta1", "optim.beta1"},
     {"beta2", 0.95, mapped, "optim.beta2", "optim.beta2"},
@@ -62,7 +62,7 @@ const DialectKey kKeys[] = {
     {"warmup_iters", int64_t{2000}, mapped, "", "optim.warmup-steps"},
     {"lr_decay_iters", int64_t{600000}, mapped, "", "optim.decay-steps"},
     {"min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
-    {"backend", "nccl", no_effect, "", "the build and the launcher decide how ranks communicate"},
+    {"backend", "nccl", no_effect, "", "the build and the launcher determine how ranks communicate"},
     {"device", "cuda", mapped, "", "cpu; anything else is refused (not given: cpu)"},
     {"dtype", "bfloat16", mapped, "",
      "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
@@ -75,7 +75,7 @@ const DialectKey kKeys[] = {
      "it belongs to sampling: `trireme sample --model RUN --max-new-tokens N`", true},
     {"temperature", 0.8, refused, "", "it belongs to sampling: `trireme sample --model RUN --temperature T`", true},
     {"top_k", int64_t{200}, refused, "", "it belongs to sampling: `trireme sample --model RUN --top-k K`", true},
-    {"seed", int64_t{1337}, mapped, "", "run.seed, where it is given (nanoGPT's train.py always takes 1337)"},
+    {"seed", int64_t{1337}, mapped, "", "run.seed, if it is given (nanoGPT's train.py always uses 1337)"},
     {"real_data", true, refused, "", "it belongs to benchmarks: `trireme bench step`, with --data FILE for real tokens",
      true},
     {"profile", false, refused, "",
@@ -100,11 +100,11 @@ void translate_pretrained(const DialectView& view, Translation& out) {
   std::error_code unreadable;
   if (!view.native("model.init") && !hub::looks_like_name(folder.string()) &&
       !std::filesystem::exists(folder / "config.json", unreadable)) {
-    view.refuse("init_from",
-                fmt::format("{} does not exist; put config.json and model.safetensors of {} there, name the "
-                            "folder above it with --pretrained_dir, or leave that away: then the Hugging Face hub's "
-                            "{} is taken",
-                            (folder / "config.json").string(), name, name));
+    view.refuse(
+        "init_from",
+        fmt::format("{} does not exist; put config.json and model.safetensors of {} there, set --pretrained_dir to the "
+                    "folder above it, or remove --pretrained_dir to fetch {} from the Hugging Face hub",
+                    (folder / "config.json").string(), name, name));
   }
   out.set("model.init", folder.string(), view.latest({"init_from", "pretrained_dir"}));
   out.set("model.context", view.value("block_size"), view.origin("block_size"));
@@ -130,7 +130,7 @@ void translate_start(const DialectView& view, Translation& out) {
   const std::string& from = view.text("init_from");
   const Origin& origin = view.origin("init_from");
   if (from == "resume") {
-    // The checkpoint knows its model: what is said about it here must be so.
+    // The checkpoint defines its model: sizes that are given here must match it.
     out.set("checkpoint.resume", view.value("out_dir"), view.latest({"init_from", "out_dir"}));
     for (const auto& [key, option] : kSizes) {
       if (view.given(key)) out.set(option, view.value(key), view.origin(key));
@@ -146,12 +146,12 @@ void translate_device(const DialectView& view, Translation& out) {
     view.refuse("device", "this build trains on CPUs; set --device=cpu");
   }
   if (!view.given("device")) {
-    out.notes.push_back("device is not given: cpu, which is what this build trains on (nanoGPT's default is cuda)");
+    out.notes.push_back(
+        "device is not given: using cpu, because this build trains on CPUs (nanoGPT's default is cuda)");
   }
   const std::string& dtype = view.text("dtype");
   if (dtype == "float16") {
-    view.refuse("dtype",
-                "float16 needs a loss scale and a GPU, and CPUs do not compute in it; set float32 or bfloat16");
+    view.refuse("dtype", "training in float16 is not supported on CPUs; set float32 or bfloat16");
   }
   if (dtype != "float32" && dtype != "bfloat16") view.refuse("dtype", "expected float32 or bfloat16");
   out.set("precision.dtype", view.given("dtype") && dtype == "bfloat16" ? DType::bf16 : DType::f32,

@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic of Python's values, as far as configuration files use it. Throws Error::config without a place: the reader
-// adds it.
+// Arithmetic of Python's values, as far as configuration files use it. Throws Error::config without file and line: the
+// reader adds them.
 
 #include <string_view>
 

@@ -18,7 +18,7 @@ using TokenKind = PythonToken::Kind;
 constexpr const char* kOpenFile = "open()";
 constexpr const char* kReadFile = "open().read";
 
-/// Recursive descent over tokens. Where `idle_` is not 0 nothing is evaluated: the branch that is not taken.
+/// Recursive descent over tokens. While `idle_` is not 0, nothing is evaluated: this is the branch that is not taken.
 class PythonEvaluator {
  public:
   PythonEvaluator(const std::vector<PythonToken>& tokens, size_t at, PythonScope& scope, const std::string& path)
@@ -80,7 +80,7 @@ class PythonEvaluator {
     return true;
   }
   void expect(std::string_view sign) {
-    if (!take(sign)) fail_here(fmt::format("'{}' is missing", sign));
+    if (!take(sign)) fail_here(fmt::format("missing '{}'", sign));
   }
   bool ends_expression() const {
     const TokenKind kind = peek().kind;
@@ -96,7 +96,7 @@ class PythonEvaluator {
     --idle_;
     return PythonObject::opaque();
   }
-  /// The value that `compute` gives, with the place added to what it raises.
+  /// The result of `evaluate`; adds file and line to its errors.
   template <class F>
   PythonObject compute(F evaluate) {
     if (idle_ > 0) return PythonObject::opaque();
@@ -108,10 +108,11 @@ class PythonEvaluator {
   }
   bool condition(const PythonObject& object) const {
     const std::optional<bool> truth = python_truth(object);
-    if (!truth) fail_here("a condition depends on what would have to be executed; write its outcome instead");
+    if (!truth)
+      fail_here("a condition depends on a value that is not known without executing code; write the value instead");
     return *truth;
   }
-  /// Place of the `if` of a conditional expression that begins here; the number of tokens where there is none.
+  /// Place of the `if` of a conditional expression that begins here; the number of tokens if there is none.
   size_t find_question() const {
     int open = 0;
     for (size_t i = at_; i < tokens_.size(); ++i) {
@@ -136,7 +137,7 @@ class PythonEvaluator {
     return either("or", [this] { return either("and", [this] { return negation(); }); });
   }
 
-  /// `or` and `and` give one of their sides, and evaluate the other one only where it decides.
+  /// `or` and `and` give one of their sides, and evaluate the second side only if the first does not decide.
   template <class F>
   PythonObject either(std::string_view word, F side) {
     PythonObject value = side();
@@ -186,7 +187,7 @@ class PythonEvaluator {
     return result ? *result : left;
   }
 
-  /// | ^ & << >> of whole numbers, each binding tighter than the one before.
+  /// | ^ & << >> of whole numbers, each with a higher precedence than the one before.
   PythonObject bits(std::string_view sign) {
     constexpr std::string_view kSigns[] = {"|", "^", "&", "<<"};
     const auto* const level = std::ranges::find(kSigns, sign);
@@ -223,7 +224,7 @@ class PythonEvaluator {
 
   PythonObject factor() {
     bool negative = false, signed_value = false;
-    while (peek().is("-") || peek().is("+")) {  // a loop, not recursion: signs cost no stack
+    while (peek().is("-") || peek().is("+")) {  // a loop, not recursion: signs use no stack
       negative = negative != peek().is("-");
       signed_value = true;
       ++at_;
@@ -268,7 +269,7 @@ class PythonEvaluator {
     }
   }
 
-  /// Whether a ':' stands between the brackets: then what is between them is left out.
+  /// Whether there is a ':' between the brackets: then their content is skipped.
   bool slice() {
     int open = 0;
     for (size_t i = at_; i < tokens_.size() && (open > 0 || !tokens_[i].is("]")); ++i) {
@@ -293,17 +294,20 @@ class PythonEvaluator {
   }
 
   PythonObject attribute(const PythonObject& of) {
-    if (peek().kind != TokenKind::name) fail_here("a name is missing after '.'");
+    if (peek().kind != TokenKind::name) fail_here("missing name after '.'");
     const std::string name(tokens_[at_++].text);
     if (idle_ > 0) return PythonObject::opaque();
-    if (name.starts_with("__")) fail_here(fmt::format("\"{}\" is not read here", name));
+    if (name.starts_with("__")) fail_here(fmt::format("names with \"__\" such as \"{}\" are not supported", name));
     const bool items = of.kind == Kind::sequence || of.kind == Kind::mapping;
     if (changes_names(items ? "list." + name : of.kind == Kind::outside ? of.text + "." + name : ""))
-      fail_here(fmt::format(".{} would have to be executed, and may change what the file means", name));
+      fail_here(
+          fmt::format(".{} would execute code that may change the meaning of the file, which is not supported; write "
+                      "the values instead",
+                      name));
     if (of.kind == Kind::module) {
       const auto found = of.module->names.find(name);
       if (found != of.module->names.end()) return found->second;
-      if (of.module->known) fail_here(fmt::format("{} has no \"{}\"", of.module->name, name));
+      if (of.module->known) fail_here(fmt::format("module {} has no \"{}\"", of.module->name, name));
       return PythonObject::opaque();
     }
     if (of.kind == Kind::outside && of.text == kOpenFile) {
@@ -348,13 +352,13 @@ class PythonEvaluator {
     return compute([&] { return run(function, arguments); });
   }
 
-  /// Functions of files could set names, those that Python and its modules have cannot, given what they are called
-  /// with.
+  /// Functions of files could set names; those of Python and its modules cannot, with the arguments that are possible
+  /// here.
   PythonObject may_call(const PythonObject& function, const PythonToken& place) const {
     if (idle_ > 0 || function.kind == Kind::outside || function.is_opaque()) return PythonObject::opaque();
     fail_python(path_, place.line,
-                fmt::format("{}() would have to be executed; write its result instead",
-                            function.text.empty() ? "what is called here" : function.text));
+                fmt::format("{}() is not supported: calls are not executed; write the result instead",
+                            function.text.empty() ? "this call" : function.text));
   }
 
   PythonObject run(const PythonObject& function, const std::vector<PythonObject>& arguments) const {
@@ -386,8 +390,8 @@ class PythonEvaluator {
     if (token.kind == TokenKind::string) return strings();
     if (token.is("(") || token.is("[") || token.is("{")) return bracketed();
     if (token.kind != TokenKind::name || is_python_keyword(token.text)) {
-      if (token.kind == TokenKind::newline || token.kind == TokenKind::end) fail_here("a value is missing");
-      fail_here(fmt::format("a value is missing before \"{}\"", token.text));
+      if (token.kind == TokenKind::newline || token.kind == TokenKind::end) fail_here("missing value");
+      fail_here(fmt::format("missing value before \"{}\"", token.text));
     }
     ++at_;
     return idle_ > 0 ? PythonObject::opaque() : named(token);
@@ -407,7 +411,7 @@ class PythonEvaluator {
     constexpr std::string_view kSetters[] = {"globals", "locals",     "vars", "exec",         "eval",
                                              "setattr", "__import__", "dir",  "__builtins__", "delattr"};
     if (std::ranges::find(kSetters, name) != std::end(kSetters))
-      fail_python(path_, token.line, fmt::format("{} would have to be executed, and may set any name", name));
+      fail_python(path_, token.line, fmt::format("{} is not supported: it may set any name", name));
     fail_python(path_, token.line, fmt::format("\"{}\" has no value here; assign it first", name));
   }
 
@@ -419,7 +423,7 @@ class PythonEvaluator {
     return PythonObject::function("a lambda");
   }
 
-  /// Whether `for` stands in the brackets that are open at this place.
+  /// Whether the brackets that are open at this place contain `for`.
   bool comprehension() const {
     int open = 0;
     for (size_t i = at_; i < tokens_.size(); ++i) {
@@ -432,20 +436,21 @@ class PythonEvaluator {
     return false;
   }
 
-  /// To the bracket that closes this level, over what only calls what cannot set names.
+  /// Skips to the bracket that closes this level; a call that could set names is an error.
   void skip_to(std::string_view closing) {
     int open = 0;
     for (; at_ < tokens_.size() && (open > 0 || !peek().is(closing)); ++at_) {
       open += peek().is("(") || peek().is("[") || peek().is("{");
       open -= peek().is(")") || peek().is("]") || peek().is("}");
       if (idle_ > 0) continue;
-      if (peek().is(":=")) fail_here("\":=\" is not read here; assign the name in a line by itself");
+      if (peek().is(":=")) fail_here("\":=\" is not supported; assign the name in a separate line");
       if (peek().kind != TokenKind::name || !peek(1).is("(")) continue;
       const auto found = scope_.names.find(std::string(peek().text));
       const bool harmless = found == scope_.names.end() ? is_python_builtin(peek().text) ||
                                                               is_python_keyword(peek().text) || tokens_[at_ - 1].is(".")
                                                         : found->second.kind == Kind::outside;
-      if (!harmless) fail_here(fmt::format("{}() would have to be executed; write its result instead", peek().text));
+      if (!harmless)
+        fail_here(fmt::format("{}() is not supported: calls are not executed; write the result instead", peek().text));
     }
   }
 
@@ -467,7 +472,7 @@ class PythonEvaluator {
     }
     std::vector<PythonObject> items;
     while (!peek().is(closing)) {
-      if (peek().is("*")) fail_here("\"*\" before an item of a list is not read; write the items");
+      if (peek().is("*")) fail_here("\"*\" before an item of a list is not supported; write the items");
       items.push_back(one());
       if (!take(",")) break;
     }
@@ -479,7 +484,7 @@ class PythonEvaluator {
     std::vector<PythonObject> items;
     bool pairs = true;
     while (!peek().is("}")) {
-      if (take("**") || peek().is("*")) fail_here("\"*\" in a dictionary is not read; write the items");
+      if (take("**") || peek().is("*")) fail_here("\"*\" in a dictionary is not supported; write the items");
       items.push_back(one());
       if (take(":")) {
         items.push_back(one());
@@ -513,7 +518,7 @@ class PythonEvaluator {
     return known && idle_ == 0 ? PythonObject::of(std::move(text)) : PythonObject::opaque();
   }
 
-  /// What f"..." gives; nothing where a part would have to be executed.
+  /// The value of f"..."; nothing if a part of it is not known.
   std::optional<std::string> format(const PythonToken& token) {
     const std::string body = python_string(token, path_);
     std::string out;
@@ -530,7 +535,7 @@ class PythonEvaluator {
         out += part.value_or("");
         i = end;
       } else if (c == '}') {
-        fail_python(path_, token.line, "a '}' in a formatted string closes nothing");
+        fail_python(path_, token.line, "unmatched '}' in a formatted string");
       } else {
         out += c;
       }
@@ -544,7 +549,7 @@ class PythonEvaluator {
       if (body[at] == '{') ++open;
       if (body[at] == '}' && open-- == 0) return at;
     }
-    fail_python(path_, line, "a '{' in a formatted string is not closed");
+    fail_python(path_, line, "missing '}' in a formatted string");
   }
 
   /// EXPRESSION[:SPEC] of a formatted string.

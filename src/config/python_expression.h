@@ -1,7 +1,7 @@
 #pragma once
 // Expressions of a configuration file in Python: literals, arithmetic, comparisons, conditions, formatted strings, and
-// the calls that python_call() knows. What else would have to be executed gives an opaque object, or, where executing
-// it could set names, an error.
+// the calls that python_call() knows. Anything else that would have to be executed gives an opaque object, or an error
+// if executing it could set names.
 
 #include <map>
 #include <set>
@@ -20,10 +20,10 @@ struct PythonScope {
   PythonEnvironment* environment = nullptr;
 };
 
-/// Signs that stand before an expression cost no stack; everything else may nest this deep.
+/// Signs before an expression use no stack; everything else may nest this deep.
 constexpr int kMostPythonDepth = 64;
 
-/// One expression, or with commas several as a sequence, from tokens[at] on; `at` moves behind it.
+/// One expression, or several with commas as a sequence, from tokens[at] on; `at` moves past it.
 /// Throws Error::config with path and line.
 PythonObject evaluate_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
                              const std::string& path);
@@ -35,7 +35,7 @@ PythonObject evaluate_one_python(const std::vector<PythonToken>& tokens, size_t&
 Value python_number(const PythonToken& token, const std::string& path);
 std::string python_string(const PythonToken& token, const std::string& path);
 
-/// The line of the text from this token on, cut to 40 characters: how a message shows it.
+/// The rest of the line from this token on, cut to 40 characters, for messages.
 std::string python_rest_of_line(const PythonToken& token, std::string_view text);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using Kind = PythonObject::Kind;
 using TokenKind = PythonToken::Kind;
 
-/// The file of a module below `folder`: x.py, x/__init__.py, or "" with `is_folder` for a folder of modules.
+/// The file of a module in `folder`: x.py, x/__init__.py, or "" with `is_folder` for a folder of modules.
 std::string module_file(const fs::path& folder, const std::string& dotted, bool& is_folder) {
   std::string relative = dotted;
   std::ranges::replace(relative, '.', '/');
@@ -31,7 +31,7 @@ PythonObject module_object(std::shared_ptr<const PythonModule> module) {
   return {Kind::module, {}, "", {}, std::move(module), 0};
 }
 
-/// Of a file that another one imports.
+/// An error in a file that another file imports.
 class ImportedFileError : public Error {
  public:
   explicit ImportedFileError(const std::string& message) : Error(ErrorKind::config, message) {}
@@ -39,8 +39,8 @@ class ImportedFileError : public Error {
 
 }  // namespace
 
-/// nullptr: no file of that name. `whole`: a file that cannot be read completely is an error, else its names are not
-/// known.
+/// nullptr: no file of that name. `whole`: a file that cannot be read completely is an error; otherwise its names are
+/// unknown.
 std::shared_ptr<const PythonModule> PythonStatements::module_of(const std::string& dotted, bool whole,
                                                                 const PythonToken& place) {
   PythonProgram& program = names_.program;
@@ -63,7 +63,7 @@ std::shared_ptr<const PythonModule> PythonStatements::module_of(const std::strin
     const std::string text = read_config_text(file);
     PythonStatements(text, file, inner).run();
   } catch (const ImportedFileError&) {
-    if (whole) throw;  // it names the place that reads the file
+    if (whole) throw;  // the message already names the importing line
     module->known = false;
   } catch (const Error& e) {
     if (whole) throw ImportedFileError(fmt::format("{} (read for {}:{})", e.what(), path_, place.line));
@@ -111,11 +111,12 @@ void PythonStatements::import_star(const PythonToken& place, const PythonModule&
   const auto all = module.names.find("__all__");
   if (all != module.names.end()) {
     if (all->second.kind != Kind::sequence)
-      fail_at(place, fmt::format("{}: __all__ is not a list that is known here", module.name));
+      fail_at(place, fmt::format("{}: __all__ is not a list of known strings", module.name));
     for (const PythonObject& item : *all->second.items) {
       const std::string* name = item.as_text();
       const auto found = name == nullptr ? module.names.end() : module.names.find(*name);
-      if (found == module.names.end()) fail_at(place, fmt::format("{}: a name of __all__ is missing", module.name));
+      if (found == module.names.end())
+        fail_at(place, fmt::format("{}: __all__ has a name that the module does not define", module.name));
       assign(*name, found->second, place.line, *name);
     }
     return;
@@ -129,9 +130,8 @@ void PythonStatements::import_names() {
   const PythonToken& place = peek();
   ++at_;
   if (peek().is(".") || peek().is("...")) {
-    fail_at(place,
-            fmt::format("`{}`: a configuration file is in no package; name the module from the working directory",
-                        python_rest_of_line(place, text_)));
+    fail_at(place, fmt::format("`{}`: relative imports are not supported; name the module from the working directory",
+                               python_rest_of_line(place, text_)));
   }
   const std::string dotted = dotted_name();
   if (dotted.empty() || dotted == "__main__" || !take("import")) refuse(place);
@@ -145,9 +145,9 @@ void PythonStatements::import_names() {
     std::string file = dotted;
     std::ranges::replace(file, '.', '/');
     if (!module)
-      fail_at(place, fmt::format("`{}` brings names in that are not known here: there is no {}.py in the working "
-                                 "directory or beside this file; write the assignments instead",
-                                 python_rest_of_line(place, text_), file));
+      fail_at(place,
+              fmt::format("`{}`: no {}.py in the working directory or beside this file; write the assignments instead",
+                          python_rest_of_line(place, text_), file));
     import_star(place, *module);
     return end_statement();
   }
@@ -169,11 +169,11 @@ void PythonStatements::import_names() {
     } else if (const auto inner = module_of(dotted + "." + name, false, place)) {
       assign(alias, module_object(inner), place.line, shown);
     } else {
-      if (module->known) fail_at(place, fmt::format("{} has no \"{}\"", dotted, name));
+      if (module->known) fail_at(place, fmt::format("module {} has no \"{}\"", dotted, name));
       assign(alias, PythonObject::outside(dotted + "." + name), place.line, shown);
     }
   } while (take(","));
-  if (bracket && !take(")")) fail_at(place, "')' is missing");
+  if (bracket && !take(")")) fail_at(place, "missing ')'");
   end_statement();
 }
 

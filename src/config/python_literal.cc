@@ -15,7 +15,7 @@ void append_escape(std::string_view body, size_t& at, const PythonToken& token, 
                    std::string& out) {
   const char c = at + 1 < body.size() ? body[at + 1] : '\0';
   if (std::string_view("xuUNabfv01234567").find(c) != std::string_view::npos && c != '\0')
-    fail_python(path, token.line, fmt::format("the escape \\{} is not read; write the character itself", c));
+    fail_python(path, token.line, fmt::format("the escape \\{} is not supported; write the character itself", c));
   at += 2;
   constexpr std::string_view kLetters = "ntr\\'\"", kMeanings = "\n\t\r\\'\"";
   if (const size_t letter = kLetters.find(c); letter != std::string_view::npos) {
@@ -48,7 +48,7 @@ Value python_number(const PythonToken& token, const std::string& path) {
   const bool too_large = as_whole.ptr == last || as_real.ec == std::errc::result_out_of_range;
   if (base != 10 || too_large || as_real.ec != std::errc() || as_real.ptr != last) {
     fail_python(path, token.line,
-                fmt::format("{} is {}", digits, too_large ? "outside of the range of numbers" : "not a number"));
+                fmt::format("{} is {}", digits, too_large ? "outside the range of numbers" : "not a number"));
   }
   return real;
 }

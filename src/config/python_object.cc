@@ -48,7 +48,7 @@ std::optional<int64_t> as_whole(const PythonObject& object) {
   return std::nullopt;
 }
 
-/// -1, 0, 1; nothing where Python does not order them.
+/// -1, 0, 1; nothing if Python does not order them.
 std::optional<int> order(const PythonObject& a, const PythonObject& b) {
   if (const auto x = as_whole(a), y = as_whole(b); x && y) return *x < *y ? -1 : *x > *y ? 1 : 0;
   const auto x = as_number(a), y = as_number(b);
@@ -58,7 +58,7 @@ std::optional<int> order(const PythonObject& a, const PythonObject& b) {
   return std::nullopt;
 }
 
-/// Nothing: not known here.
+/// Nothing: unknown.
 std::optional<bool> equal(const PythonObject& a, const PythonObject& b) {
   if (!a.is_value() || !b.is_value()) return std::nullopt;
   const auto compared = order(a, b);
@@ -184,14 +184,14 @@ PythonObject length(const PythonObject& object) {
 
 PythonObject of_mathematics(std::string_view name, double x) {
   if (name == "sqrt") {
-    require(x >= 0, ErrorKind::config, "math.sqrt of a negative number");
+    require(x >= 0, ErrorKind::config, "math.sqrt needs a number of at least 0");
     return PythonObject::of(std::sqrt(x));
   }
   if (name == "exp") return PythonObject::of(std::exp(x));
   if (name == "floor") return PythonObject::of(truncated(std::floor(x), "math.floor"));
   if (name == "ceil") return PythonObject::of(truncated(std::ceil(x), "math.ceil"));
   if (name != "log" && name != "log2" && name != "log10") return PythonObject::opaque();
-  require(x > 0, ErrorKind::config, "math.{} of a number that is not above 0", name);
+  require(x > 0, ErrorKind::config, "math.{} needs a number above 0", name);
   return PythonObject::of(name == "log" ? std::log(x) : name == "log2" ? std::log2(x) : std::log10(x));
 }
 
@@ -249,7 +249,7 @@ std::optional<bool> python_truth(const PythonObject& object) {
 PythonObject python_compare(std::string_view sign, const PythonObject& a, const PythonObject& b) {
   if (sign == "in" || sign == "not in") return truth(contains(b, a), sign == "in");
   if (sign == "==" || sign == "!=") return truth(equal(a, b), sign == "==");
-  if (sign == "is" || sign == "is not") {  // of None, True and False there is one each
+  if (sign == "is" || sign == "is not") {  // None, True and False exist only once
     if (!a.is_value() || !b.is_value()) return PythonObject::opaque();
     const bool single = b.value.index() <= 1 || a.value.index() <= 1;
     return single ? PythonObject::of((a.value == b.value) == (sign == "is")) : PythonObject::opaque();
@@ -263,7 +263,7 @@ PythonObject python_compare(std::string_view sign, const PythonObject& a, const 
 
 PythonObject python_item(const PythonObject& container, const PythonObject& index) {
   if (container.kind == Kind::mapping && index.is_value()) {
-    for (size_t i = container.items->size(); i > 0; i -= 2) {  // of equal keys the last one counts
+    for (size_t i = container.items->size(); i > 0; i -= 2) {  // if keys are equal, the last one counts
       const auto same = equal((*container.items)[i - 2], index);
       if (!same) return PythonObject::opaque();
       if (*same) return (*container.items)[i - 1];
@@ -294,7 +294,7 @@ PythonObject python_call(std::string_view function, const std::vector<PythonObje
                          const PythonEnvironment& environment) {
   const std::string name(function);
   const size_t count = arguments.size();
-  // This build has no accelerator, whatever the machine has.
+  // This build uses no accelerator, even if the machine has one.
   if (name == "torch.cuda.is_available" || name == "torch.cuda.is_bf16_supported" ||
       name == "torch.backends.mps.is_available" || name == "torch.xpu.is_available") {
     return PythonObject::of(false);

@@ -1,5 +1,5 @@
 #pragma once
-// What the names of a configuration file in Python hold, and the few functions of Python that such files call.
+// The values of names in a configuration file in Python, and the few functions of Python that such files call.
 
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@ struct PythonObject;
 struct PythonModule {
   std::string name;  ///< "config.base"
   std::map<std::string, PythonObject> names;
-  bool known = true;  ///< false: the file does what is not read here, so any name may be in it
+  bool known = true;  ///< false: the file has statements that are not supported here, so it may define any name
 };
 
 struct PythonObject {
@@ -26,10 +26,10 @@ struct PythonObject {
     value,     ///< None, a truth value, a number, a text
     sequence,  ///< items
     mapping,   ///< items: key, value, key, value, ...
-    module,    ///< of a file beside the configuration
-    outside,   ///< `text` is the name of something of Python's own modules: "os.path.join"
+    module,    ///< from a file beside the configuration
+    outside,   ///< `text` is a name from Python's own modules: "os.path.join"
     function,  ///< defined in a file; never called
-    opaque,    ///< what would have to be executed
+    opaque,    ///< a value that only execution would give
   };
   Kind kind = Kind::value;
   Value value;
@@ -52,39 +52,39 @@ struct PythonObject {
 
 /// As str() writes it.
 std::string python_text(const Value& value);
-/// As {value:spec} of a formatted string writes it; nothing for what is not known here.
+/// As {value:spec} of a formatted string writes it; nothing if the format is not supported here.
 std::optional<std::string> python_format(const Value& value, std::string_view spec);
 
-/// Whether it counts as true; nothing for what would have to be executed.
+/// Whether it counts as true; nothing for opaque objects.
 std::optional<bool> python_truth(const PythonObject& object);
 
-/// sign: == != < <= > >= in `not in` is `is not`; opaque where that is not known here. Throws Error::config without a
-/// place.
+/// sign: == != < <= > >= in `not in` is `is not`; opaque if the result is not known here. Throws Error::config without
+/// file and line.
 PythonObject python_compare(std::string_view sign, const PythonObject& a, const PythonObject& b);
 
-/// container[index]. Throws Error::config without a place for an index or a key that is not there.
+/// container[index]. Throws Error::config without file and line for a missing index or key.
 PythonObject python_item(const PythonObject& container, const PythonObject& index);
 
-/// What expressions read of the process around them; replaced by what the file itself sets.
+/// What expressions read from the environment of the process; values set by the file itself take precedence.
 using PythonEnvironment = std::map<std::string, std::string>;
 
-/// A function of Python's own modules or a built-in one ("int", "os.path.join") with these arguments: opaque where it
-/// is not known here. Throws Error::config without a place, as Python would raise.
+/// Calls a function of Python's own modules or a built-in one ("int", "os.path.join") with these arguments: opaque if
+/// it is not supported here. Throws Error::config without file and line where Python would raise.
 PythonObject python_call(std::string_view function, const std::vector<PythonObject>& arguments,
                          const PythonEnvironment& environment);
-/// The same of a method of a text.
+/// The same for a method of a string.
 PythonObject python_text_method(const std::string& text, std::string_view method,
                                 const std::vector<PythonObject>& arguments);
-/// math.pi and the like; nothing: another name below `outside`.
+/// math.pi and similar constants; nothing for other names below `outside`.
 std::optional<Value> python_constant(std::string_view name);
 
-/// A variable of `environment`, or else of the process.
+/// A variable of `environment`, otherwise of the process.
 std::optional<std::string> python_variable(const PythonEnvironment& environment, const std::string& name);
 
-/// Whether a function ("list.append", "os.environ.update", "sys.modules...") may change lists, names, variables of the
-/// environment, or where files are found: what it would do cannot be left out.
+/// Whether a function ("list.append", "os.environ.update", "sys.modules...") may change lists, names, environment
+/// variables, or where files are found: a call of it cannot be skipped.
 bool changes_names(std::string_view name);
-/// Whether it is a built-in function that sets nothing.
+/// Whether it is a built-in function without side effects on names.
 bool is_python_builtin(std::string_view name);
 /// Whether it is a module that `import` finds in Python itself before any file, or that train.py has imported already.
 bool is_python_library(std::string_view module);

@@ -13,7 +13,7 @@ namespace {
 
 using TokenKind = PythonToken::Kind;
 
-/// What train.py has before it reads the file.
+/// The names that train.py has defined before it reads the file.
 PythonNamespace main_namespace(PythonProgram& program) {
   PythonNamespace names{program, {}, {}, true};
   names.scope.environment = &program.environment;

@@ -13,7 +13,7 @@ PythonStatements::PythonStatements(std::string_view text, std::string path, Pyth
   constexpr int kMostFiles = 100, kMostDepth = 16;
   PythonProgram& program = names_.program;
   if (program.files >= kMostFiles || program.depth >= kMostDepth)
-    fail_python(path_, line, "configuration files read each other without an end");
+    fail_python(path_, line, "configuration files include each other in an endless loop");
   ++program.files;
   ++program.depth;
 }
@@ -29,8 +29,7 @@ void PythonStatements::statement() {
     at_ += first.kind == TokenKind::newline;
     return;
   }
-  if (first.kind == TokenKind::indent)
-    fail_at(first, fmt::format("an indented line without a block; {}", kPythonStatements));
+  if (first.kind == TokenKind::indent) fail_at(first, fmt::format("unexpected indentation; {}", kPythonStatements));
   if (first.is("if")) return branch();
   if (first.is("def")) return definition();
   if (first.is("import")) return import_modules();
@@ -150,13 +149,15 @@ size_t PythonStatements::item_target_length(size_t at) const {
 void PythonStatements::assign_to(const Target& target, const PythonObject& value, const std::string& shown) {
   const std::vector<size_t>& places = target.places;
   if (!target.apart) return assign_one(places[0], value, shown);
-  if (value.is_value()) fail_at(tokens_[places[0]], fmt::format("`{}` cannot be taken apart", shown));
+  if (value.is_value())
+    fail_at(tokens_[places[0]], fmt::format("`{}` is a single value and cannot be unpacked", shown));
   if (value.kind != Kind::sequence) {
     for (const size_t place : places) assign_one(place, PythonObject::opaque(), shown);
     return;
   }
   if (value.items->size() != places.size())
-    fail_at(tokens_[places[0]], fmt::format("{} names are assigned {} values", places.size(), value.items->size()));
+    fail_at(tokens_[places[0]],
+            fmt::format("{} names on the left, but {} values on the right", places.size(), value.items->size()));
   for (size_t i = 0; i < places.size(); ++i) assign_one(places[i], (*value.items)[i], shown);
 }
 
@@ -168,8 +169,7 @@ void PythonStatements::assign_one(size_t place, const PythonObject& value, const
   }
   if (tokens_[std::min(place + 1, tokens_.size() - 1)].is(".")) {
     if (value.as_text() == nullptr)
-      fail_at(token,
-              fmt::format("an environment variable is set to `{}`, which is not a text that is known here", shown));
+      fail_at(token, fmt::format("an environment variable is set to `{}`, which is not a known string", shown));
     names_.program.environment[python_string(tokens_[place + 4], path_)] = *value.as_text();
     return;
   }
@@ -204,7 +204,7 @@ void PythonStatements::augmented() {
 void PythonStatements::assign(const std::string& name, const PythonObject& value, int line, const std::string& shown) {
   static constexpr std::string_view kFixed[] = {"True", "False", "None"};
   if (std::ranges::find(kFixed, name) != std::end(kFixed))
-    fail_python(path_, line, fmt::format("{} cannot be assigned", name));
+    fail_python(path_, line, fmt::format("cannot assign to {}", name));
   names_.scope.names[name] = value;
   std::erase_if(names_.settings, [&](const Setting& earlier) { return earlier.key == name; });
   const bool is_key = names_.program.keys.count(name) > 0;
@@ -216,9 +216,10 @@ void PythonStatements::assign(const std::string& name, const PythonObject& value
     setting.text = to_text(value.value);
     if (std::holds_alternative<std::monostate>(value.value)) setting.problem = "None";
   } else {
-    setting.problem = value.kind == Kind::sequence  ? "a list"
-                      : value.kind == Kind::mapping ? "a dictionary"
-                                                    : fmt::format("`{}`, which would have to be executed", shown);
+    setting.problem = value.kind == Kind::sequence ? "a list"
+                      : value.kind == Kind::mapping
+                          ? "a dictionary"
+                          : fmt::format("`{}`, which is not known without executing code", shown);
   }
   names_.settings.push_back(std::move(setting));
 }
@@ -240,7 +241,7 @@ void PythonStatements::remove() {
     const std::string name(peek().text);
     if (peek().kind != TokenKind::name || names_.scope.names.erase(name) == 0) refuse(place);
     if (names_.program.keys.count(name) > 0 && names_.is_main)
-      fail_at(place, fmt::format("{} is a key of nanoGPT, which needs it; remove the line", name));
+      fail_at(place, fmt::format("{} is a key of nanoGPT and cannot be deleted; remove the line", name));
     ++at_;
     std::erase_if(names_.settings, [&](const Setting& earlier) { return earlier.key == name; });
   } while (take(","));
@@ -251,7 +252,7 @@ void PythonStatements::check() {
   ++at_;
   const std::optional<bool> truth = python_truth(evaluate_one_python(tokens_, at_, names_.scope, path_));
   if (!truth) refuse(place);
-  if (!*truth) fail_at(place, fmt::format("`{}` does not hold", python_rest_of_line(place, text_)));
+  if (!*truth) fail_at(place, fmt::format("`{}` failed", python_rest_of_line(place, text_)));
   if (take(",")) evaluate_one_python(tokens_, at_, names_.scope, path_);
 }
 
@@ -267,12 +268,12 @@ void PythonStatements::branch() {
     } else if (!otherwise) {
       const std::optional<bool> truth = python_truth(expressions());
       if (!truth)
-        fail_at(place, fmt::format("the condition of `{}` depends on what would have to be executed; write what is "
-                                   "wanted without it",
+        fail_at(place, fmt::format("the condition of `{}` depends on a value that is not known without executing code; "
+                                   "write the assignments without the condition",
                                    python_rest_of_line(place, text_)));
       chosen = *truth;
     }
-    if (!take(":")) fail_at(peek(), "':' is missing");
+    if (!take(":")) fail_at(peek(), "missing ':'");
     block(chosen);
     taken = taken || chosen;
     if (otherwise) return;
@@ -302,7 +303,7 @@ void PythonStatements::block(bool run) {
     return;
   }
   ++at_;
-  if (peek().kind != TokenKind::indent) fail_at(peek(), "an indented block is missing");
+  if (peek().kind != TokenKind::indent) fail_at(peek(), "missing indented block");
   ++at_;
   for (int depth = 1; depth > 0 && peek().kind != TokenKind::end;) {
     if (run && peek().kind != TokenKind::dedent) {
@@ -328,7 +329,7 @@ void PythonStatements::definition() {
   const std::string name(peek().text);
   ++at_;
   skip_condition();
-  if (!take(":")) fail_at(place, "':' is missing");
+  if (!take(":")) fail_at(place, "missing ':'");
   block(false);
   assign(name, PythonObject::function(name), place.line, "def " + name);
 }

@@ -16,29 +16,29 @@
 namespace trireme {
 
 inline constexpr const char* kPythonStatements =
-    "only assignments, `if`, imports, print() and exec(open(FILE).read()) are read, nothing else is executed";
+    "only assignments, `if`, imports, print() and exec(open(FILE).read()) are supported";
 
-/// What one configuration file and all that it reads have in common.
+/// State that one configuration file shares with all files that it reads.
 struct PythonProgram {
   std::map<std::string, Value> keys;
   std::string folder;  ///< of the configuration file
   int layer = 0;
   PythonEnvironment environment;
   std::map<std::string, std::shared_ptr<const PythonModule>> modules;  ///< by path
-  int files = 0, depth = 0;                                            ///< files run so far, and inside of each other
+  int files = 0, depth = 0;  ///< files run so far, and how deep they are nested
 };
 
-/// The names of a file and of those that it runs in its own place.
+/// The names of a file and of the files that it runs with exec().
 struct PythonNamespace {
   PythonProgram& program;
   PythonScope scope;
   std::vector<Setting> settings;
-  bool is_main = false;  ///< nanoGPT's own names are in it
+  bool is_main = false;  ///< it contains nanoGPT's own names
 };
 
 class PythonStatements {
  public:
-  /// `text` outlives this; `path` is how messages name it, and `line` the number of its first line.
+  /// `text` must outlive this; messages name it `path`, and `line` is the number of its first line.
   PythonStatements(std::string_view text, std::string path, PythonNamespace& names, int line = 1);
   PythonStatements(const PythonStatements&) = delete;
   PythonStatements& operator=(const PythonStatements&) = delete;
@@ -73,7 +73,7 @@ class PythonStatements {
 
   struct Target {
     std::vector<size_t> places;  ///< tokens of the names that get the value, or its parts
-    bool apart = false;          ///< the value is a list, and each place gets an item
+    bool apart = false;          ///< the value is a list that is unpacked: each place gets an item
   };
   void assignment(const PythonToken& first);
   void require_end() const {
@@ -81,12 +81,12 @@ class PythonStatements {
       fail_at(peek(), fmt::format("found \"{}\" after the value", python_rest_of_line(peek(), text_)));
   }
 
-  /// Whether an '=' or one of its forms stands in the line, outside of brackets.
+  /// Whether the line has an '=' or one of its forms outside brackets.
   bool has_assignment() const;
   static bool is_augmented(const PythonToken& token);
-  /// Place of the next '=' of this statement outside of brackets; 0 where there is none.
+  /// Place of the next '=' of this statement outside brackets; 0 if there is none.
   size_t next_equals() const;
-  /// What stands left of the '='; each part a name, globals()["name"] or os.environ["NAME"].
+  /// The left side of the '='; each part is a name, globals()["name"] or os.environ["NAME"].
   Target target_list(size_t sign);
 
   static bool is_name_end(const PythonToken& token) {
@@ -98,12 +98,12 @@ class PythonStatements {
   void assign_to(const Target& target, const PythonObject& value, const std::string& shown);
   void assign_one(size_t place, const PythonObject& value, const std::string& shown);
   void augmented();
-  /// `shown`: how a message shows what is assigned.
+  /// `shown`: the assigned expression, for messages.
   void assign(const std::string& name, const PythonObject& value, int line, const std::string& shown);
 
   // Other simple statements
 
-  /// exec(open(FILE).read()), or any text that is known: in the place of this statement.
+  /// exec(open(FILE).read()), or exec() of any known text, at the place of this statement.
   void execute();
   void remove();
   void check();
@@ -114,7 +114,7 @@ class PythonStatements {
   void skip_condition();
   void block(bool run);
   void simple_or_import(const PythonToken& first);
-  /// A function is harmless until it is called, which expressions refuse.
+  /// A function has no effect until it is called, and calls are errors.
   void definition();
 
   // Imports

@@ -15,7 +15,8 @@ using Kind = PythonToken::Kind;
 bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80) != 0; }
 bool continues_name(char c) { return begins_name(c) || std::isdigit(static_cast<unsigned char>(c)); }
 
-/// Columns of a line's indentation as Python counts them: a tab reaches to the next multiple of 8, and of 1.
+/// Columns of a line's indentation as Python counts them: with tabs to the next multiple of 8, and with tabs of
+/// width 1.
 struct Indent {
   size_t wide = 0, narrow = 0;
 };
@@ -41,7 +42,7 @@ class PythonCutter {
 
   void add(Kind kind, size_t start, int line) { tokens_.push_back({kind, text_.substr(start, at_ - start), line}); }
 
-  /// Indentation of a line that holds more than blanks and a comment.
+  /// Handles the indentation of a line with more than blanks and a comment.
   void begin_line() {
     Indent indent;
     for (; peek() == ' ' || peek() == '\t' || peek() == '\f'; ++at_) {
@@ -62,13 +63,13 @@ class PythonCutter {
     }
     for (; indent.wide < blocks_.back().wide; blocks_.pop_back()) add(Kind::dedent, at_, line_);
     require_clear(indent, blocks_.back());
-    if (indent.wide != blocks_.back().wide) fail_python(path_, line_, "the indentation is that of no block around it");
+    if (indent.wide != blocks_.back().wide) fail_python(path_, line_, "the indentation matches no enclosing block");
   }
 
-  /// Tabs and blanks must not compare one way for wide tabs and another for narrow ones.
+  /// The comparison of two indentations must not depend on the width of tabs.
   void require_clear(const Indent& a, const Indent& b) const {
     if ((a.wide < b.wide) != (a.narrow < b.narrow) || (a.wide > b.wide) != (a.narrow > b.narrow))
-      fail_python(path_, line_, "tabs and blanks are mixed in the indentation; use blanks alone");
+      fail_python(path_, line_, "the indentation mixes tabs and blanks; use only blanks");
   }
 
   void cut_one() {
@@ -107,7 +108,7 @@ class PythonCutter {
     add(kind, start, line_);
   }
 
-  /// All that is attached, so that "5x" is one wrong number.
+  /// Takes all attached characters, so that "5x" is one invalid number.
   void cut_number() {
     const size_t start = at_;
     const bool hexadecimal = peek() == '0' && (peek(1) == 'x' || peek(1) == 'X');
@@ -131,7 +132,7 @@ class PythonCutter {
     add(Kind::sign, start, line_);
   }
 
-  /// Letters before a quote, such as the f of f"..."; npos where no string begins.
+  /// Letters before a quote, such as the f of f"..."; npos if no string begins here.
   size_t string_prefix() const {
     size_t letters = 0;
     while (letters < 2 && std::string_view("rRbBfFuU").find(peek(letters)) != std::string_view::npos &&

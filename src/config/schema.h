@@ -1,5 +1,6 @@
 #pragma once
-// The options of config/config.h as data: what each is called, may be, and is for; and access to its field by name.
+// The options of config/config.h as data: the name, allowed values and purpose of each, and access to its field by
+// name.
 
 #include <span>
 #include <string>
@@ -19,16 +20,17 @@ struct Option {
   std::string help;
   OptionType type = OptionType::text;
   Value default_value;
-  Value minimum, maximum;                                      ///< of integers (int64_t) and numbers (double)
-  std::vector<std::string> choices;                            ///< of choices
-  std::vector<std::pair<std::string, std::string>> spellings;  ///< of choices: what is taken too, and what it means
-  size_t index = 0;                                            ///< place in the order of declaration
+  Value minimum, maximum;            ///< of integers (int64_t) and numbers (double)
+  std::vector<std::string> choices;  ///< of choices
+  std::vector<std::pair<std::string, std::string>>
+      spellings;     ///< of choices: other accepted words, and what each means
+  size_t index = 0;  ///< place in the order of declaration
 
   /// "a whole number from 1 to 1000", "one of f32, bf16".
   std::string expected() const;
-  /// May be given without a value, which means true.
+  /// Whether it may be given without a value, which means true.
   bool stands_alone() const;
-  /// Of one that stands alone: the word is a value of it.
+  /// If it may be given without a value: whether the word is a value of it.
   bool takes(std::string_view word) const;
 };
 
@@ -53,15 +55,15 @@ class Schema {
 
 const Schema& schema();
 
-/// The option that makes this one meaningless in the configuration, "" if none does: batch.per-rank for batch.global,
+/// The option that overrides this one in the configuration, "" if there is none: batch.per-rank for batch.global,
 /// optim.warmup-fraction for optim.warmup-steps.
 std::string_view overruled_by(const Config& config, const Option& option);
 
-/// Type of the value as Option::default_value has it.
+/// The value has the type of Option::default_value.
 Value get(const Config& config, const Option& option);
 void set(Config& config, const Option& option, const Value& value);
 
-/// The setting as a value of the option. Throws Error::config (type, range, choice, not finite) naming where it stands.
+/// The setting as a value of the option. Throws Error::config (type, range, choice, not finite) naming its origin.
 Value convert(const Option& option, const Setting& setting);
 
 }  // namespace trireme

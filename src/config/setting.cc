@@ -33,17 +33,17 @@ std::vector<std::string_view> words_of(std::string_view key) {
   return words;
 }
 
-/// How many typing errors a word may have and still be taken for this one.
+/// The number of typing errors with which a word is still taken for this one.
 size_t allowed_slips(size_t length) {
   constexpr size_t kShort = 3, kLong = 8;
   return length < kShort ? 0 : length < kLong ? 1 : 2;
 }
 
-/// Slips by which the one is a misspelling of the other; nothing where they are other words.
+/// The number of typing errors between the two; nothing if they are different words.
 std::optional<size_t> slips_between(std::string_view wanted, std::string_view candidate) {
   const std::vector<std::string_view> ours = words_of(candidate), theirs = words_of(wanted);
   if (characters_of(wanted, true) != characters_of(candidate, true)) return std::nullopt;  // beta3 is not beta1
-  if (ours.size() != theirs.size()) {                                                      // a '-' too many or too few
+  if (ours.size() != theirs.size()) {  // one '-' too many or too few
     const std::string a = characters_of(wanted, false), b = characters_of(candidate, false);
     const size_t distance = edit_distance(a, b);
     return distance <= allowed_slips(std::min(a.size(), b.size())) ? std::optional(distance + 1) : std::nullopt;
@@ -154,7 +154,7 @@ std::string place(const Setting& setting) {
 
 std::string describe(const Setting& setting) {
   if (std::holds_alternative<std::monostate>(setting.value)) return setting.problem;
-  constexpr size_t kShown = 80;  // a value in a message stays on a line
+  constexpr size_t kShown = 80;  // a value in a message must fit in a line
   const std::string text = setting.text.size() > kShown ? setting.text.substr(0, kShown) + "..." : setting.text;
   return std::holds_alternative<std::string>(setting.value) ? fmt::format("\"{}\"", text) : text;
 }
@@ -179,7 +179,7 @@ bool is_slip_of(std::string_view key, std::string_view name) {
 }
 
 std::string nearest_name(std::string_view key, const std::vector<std::string>& names) {
-  constexpr size_t kLongestKey = 100;  // no name is near a longer one, and the distance is quadratic
+  constexpr size_t kLongestKey = 100;  // no name is similar to a longer one, and the distance takes quadratic time
   if (key.size() > kLongestKey) return "";
   const std::string wanted = canonical(key);
   const bool grouped = wanted.find('.') != std::string::npos;
@@ -189,8 +189,8 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
   for (const std::string& name : names) {
     const std::string candidate = canonical(name);
     size_t slips = slips_between(wanted, candidate).value_or(kFar);
-    // The right word without its group, or with another: near, but less so, and only where no second name ends alike.
-    // A slip is allowed in long words only: --dta is not mesh.data.
+    // The right word without its group, or with another group: similar, but less so, and only if no other name has the
+    // same ending. A typing error is allowed only in long words: --dta is not mesh.data.
     constexpr size_t kOtherGroup = 10, kLong = 7;
     if (slips == kFar && (!grouped || candidate.find('.') != std::string::npos)) {
       const std::string_view typed = last_part(wanted), meant = last_part(candidate);

@@ -1,5 +1,5 @@
 #pragma once
-// One setting as a file, a flag or a dialect gave it, before it is known which option it sets.
+// One setting from a file, a flag or a dialect, before its option is looked up.
 
 #include <cstdint>
 #include <optional>
@@ -11,13 +11,14 @@
 
 namespace trireme {
 
-/// monostate: nothing that can be used; Setting::problem says what was found instead.
+/// monostate: no usable value; Setting::problem says what was found instead.
 using Value = std::variant<std::monostate, bool, int64_t, double, std::string>;
 
-/// Where a setting stands. A higher layer wins: dialect defaults, files in the order given, flags in the order given.
+/// Where a setting comes from. A higher layer wins: dialect defaults, files in the order given, flags in the order
+/// given.
 struct Origin {
   std::string source;  ///< path of a file, "flag --x", "default of DIALECT"
-  int line = 0;        ///< 0: has no lines
+  int line = 0;        ///< 0: the source has no lines
   int layer = 0;
 
   /// "configs/a.yaml:12", "flag --optim.clip".
@@ -39,29 +40,29 @@ struct Setting {
 /// text.
 Value resolve_plain(std::string_view text);
 
-/// What PyYAML, which reads YAML 1.1, finds in a word that resolve_plain() takes for text: yes, no, on, off, 1_000,
-/// 0x1f, 0b11, 1:30; also 017, which is octal there. Nothing for all other words.
+/// The value that PyYAML, which reads YAML 1.1, gives a word that resolve_plain() reads as text: yes, no, on, off,
+/// 1_000, 0x1f, 0b11, 1:30; also 017, which is octal there. Nothing for all other words.
 std::optional<Value> resolve_pyyaml(std::string_view text);
 
-/// How a setting is named in a message: "configs/a.yaml:12: optim.clip", "--optim.clip".
+/// The name of a setting in a message: "configs/a.yaml:12: optim.clip", "--optim.clip".
 std::string place(const Setting& setting);
-/// How its value reads in a message: `"abc"`, `12`, `true`.
+/// Its value in a message: `"abc"`, `12`, `true`.
 std::string describe(const Setting& setting);
 std::string to_text(const Value& value);
 
 /// '_' written as '-': the one spelling in which keys are compared.
 std::string canonical(std::string_view key);
 
-/// A name of another program, and the one that means the same here.
+/// A name in another program, and the native one with the same meaning.
 struct Synonym {
   const char *theirs, *ours;
 };
 
-/// The one name that key is a misspelling of, compared in canonical spelling: slips inside words and between them, and
-/// a group that is missing. Never a name of other words, which would mean something else (save-interval is not
-/// eval-interval), nor one of several that are as near. Empty if there is none.
+/// The one name of which key is a misspelling, compared in canonical spelling: typing errors within and between words,
+/// or a missing group. Never a name with different words, which would mean something else (save-interval is not
+/// eval-interval), and never one of several equally near names. Empty if there is none.
 std::string nearest_name(std::string_view key, const std::vector<std::string>& names);
-/// First what the key is called here, then nearest_name().
+/// First the native name of the key in `synonyms`, then nearest_name().
 std::string nearest_name(std::string_view key, const std::vector<std::string>& names,
                          std::span<const Synonym> synonyms);
 

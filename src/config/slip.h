@@ -3,7 +3,8 @@
 
 namespace trireme {
 
-/// Whether key is a slip of the pen for name: one letter apart, two from ten letters on; '-' and '_' do not count.
+/// Whether key is a misspelling of name: one wrong letter, or two if it has at least ten letters; '-' and '_' do not
+/// count.
 bool is_slip_of(std::string_view key, std::string_view name);
 
 }  // namespace trireme

@@ -30,7 +30,7 @@ constexpr const char* kKeys[] = {"text_gen_type",
                                  "vocab_file",
                                  "merge_file"};
 
-/// Keys of training are left out; those that NeoX does not know stay, so that they are refused.
+/// Keys of training are removed; keys that NeoX does not know stay, so that they are refused.
 std::vector<Setting> read_settings(const std::vector<std::string>& files) {
   std::vector<Setting> kept;
   bool any = false;
@@ -43,13 +43,13 @@ std::vector<Setting> read_settings(const std::vector<std::string>& files) {
     }
   }
   require(any || !kept.empty(), ErrorKind::config,
-          "{}: no key of GPT-NeoX's text generation (text-gen-type, maximum-tokens, temperature, ...), nor load; give "
-          "its YAML files, or --model and the flags of `trireme sample --help`",
+          "{}: has neither a key of GPT-NeoX's text generation (text-gen-type, maximum-tokens, temperature, ...) nor "
+          "load; give NeoX's YAML files, or --model and the flags of `trireme sample --help`",
           fmt::join(files, ", "));
   return kept;
 }
 
-/// A number, whichever type it was written as.
+/// A number, written as a whole number or not.
 double number_of(const DialectView& view, const char* key, double lowest, double highest) {
   const Value& value = view.value(key);
   double number = -1;
@@ -78,10 +78,10 @@ TextGeneration::Kind kind_of(const DialectView& view) {
 
 void note_what_has_no_effect(const DialectView& view, TextGeneration& out) {
   if (view.given("return_logits") && to_text(view.value("return_logits")) == "true")
-    view.refuse("return_logits", "logits are not written; remove it");
+    view.refuse("return_logits", "writing logits is not supported; remove it");
   if (view.given("recompute"))
-    out.notes.push_back(
-        fmt::format("{}: recompute changes speed, not texts: no effect here", view.origin("recompute").text()));
+    out.notes.push_back(fmt::format("{}: recompute has no effect here: it changes the speed, not the texts",
+                                    view.origin("recompute").text()));
 }
 
 }  // namespace

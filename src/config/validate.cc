@@ -19,8 +19,8 @@ void check_overruled(const LoadedConfig& loaded) {
   for (const Option& option : schema().options()) {
     const std::string_view by = overruled_by(loaded.config, option);
     require(by.empty() || !loaded.given(option.name), ErrorKind::config,
-            "{} and {} contradict each other: the first one already says what the second is; remove one of them",
-            loaded.where(by), loaded.where(option.name));
+            "{} and {} are both set, but the first one determines the second; remove one of them", loaded.where(by),
+            loaded.where(option.name));
   }
 }
 
@@ -29,26 +29,25 @@ void check_model(const LoadedConfig& loaded) {
   if (!model.preset.empty()) {
     require(
         model.init.empty() || model.init == "scratch", ErrorKind::config,
-        "{} and {} both say what the model is: a preset is for a new model, and {} says its own sizes; remove one of "
-        "them",
+        "{} and {} both determine the model: a preset is for a new model, and {} has its own sizes; remove one of them",
         loaded.where("model.preset"), loaded.where("model.init"), model.init);
     return;
   }
   require(model.width % model.heads == 0, ErrorKind::config,
-          "{} is {} and does not divide {}, which is {}; heads that do: {}", loaded.where("model.heads"), model.heads,
-          loaded.where("model.width"), model.width, near_divisors(model.width, model.heads));
+          "{} is {}, which does not divide {} = {}; numbers of heads that do: {}", loaded.where("model.heads"),
+          model.heads, loaded.where("model.width"), model.width, near_divisors(model.width, model.heads));
 }
 
 void check_schedule(const LoadedConfig& loaded) {
   const OptimOptions& optim = loaded.config.optim;
   require(optim.schedule != RateCourse::exponential || optim.schedule_form == ScheduleForm::neox, ErrorKind::config,
-          "{} is exponential, which is a course of NeoX's; set --optim.schedule-form neox",
-          loaded.where("optim.schedule"));
+          "{} is exponential, which only NeoX has; set --optim.schedule-form neox", loaded.where("optim.schedule"));
   const bool of_transformers = optim.schedule == RateCourse::polynomial ||
                                optim.schedule == RateCourse::cosine_with_restarts ||
                                optim.schedule == RateCourse::inverse_sqrt;
   require(!of_transformers || optim.schedule_form == ScheduleForm::nanogpt, ErrorKind::config,
-          "{} is a course that NeoX does not have; set --optim.schedule-form nanogpt", loaded.where("optim.schedule"));
+          "{} is a schedule that NeoX does not have; set --optim.schedule-form nanogpt",
+          loaded.where("optim.schedule"));
   const OptimOptions usual;
   const auto of_course = [&](const char* name, double OptimOptions::*value, RateCourse course) {
     require(optim.schedule == course || optim.*value == usual.*value, ErrorKind::config,
@@ -59,8 +58,7 @@ void check_schedule(const LoadedConfig& loaded) {
   of_course("optim.timescale", &OptimOptions::timescale, RateCourse::inverse_sqrt);
   if (optim.schedule != RateCourse::cosine && optim.schedule != RateCourse::cosine_with_restarts) return;
   require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
-          "{} is {}, above {}, which is {}; the cosine falls from the second to the first: set "
-          "--optim.min-learning-rate {} or lower",
+          "{} is {}, which is above {} = {}, where the cosine starts; set --optim.min-learning-rate {} or lower",
           loaded.where("optim.min-learning-rate"), optim.min_learning_rate, loaded.where("optim.learning-rate"),
           optim.learning_rate, optim.learning_rate);
 }
@@ -78,19 +76,20 @@ void check_sequence(const LoadedConfig& loaded) {
 void check_data(const LoadedConfig& loaded) {
   const DataOptions& data = loaded.config.data;
   require(data.merges.empty() || !data.tokenizer.empty(), ErrorKind::config,
-          "{} is {}, but no vocabulary is named; set --data.tokenizer VOCABULARY.json", loaded.where("data.merges"),
+          "{} is {}, but the vocabulary is missing; set --data.tokenizer VOCABULARY.json", loaded.where("data.merges"),
           data.merges);
 }
 
 void check_run(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
   require(!config.run.overwrite || config.checkpoint.resume == "none", ErrorKind::config,
-          "{} empties the run folder, but {} is \"{}\"; set --checkpoint.resume none too, or remove the first",
+          "{} empties the run folder, but {} is \"{}\"; set --checkpoint.resume none, or remove run.overwrite",
           loaded.where("run.overwrite"), loaded.where("checkpoint.resume"), config.checkpoint.resume);
   require(!config.run.dir.empty(), ErrorKind::config, "{} is empty; name the folder of this run",
           loaded.where("run.dir"));
   require(!config.checkpoint.local.empty() || config.checkpoint.copy_mb_per_second == 0, ErrorKind::config,
-          "{} limits the copying from local disks, but none takes snapshots; set --checkpoint.local DIR, or remove it",
+          "{} limits copying from local disks, but no snapshots are written to local disks; set --checkpoint.local "
+          "DIR, or remove it",
           loaded.where("checkpoint.copy-mb-per-second"));
 }
 
@@ -100,7 +99,7 @@ int64_t global_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
   return started_global > 0 ? started_global : batch.per_rank * ranks;
 }
 
-// Of a step: at a tenth of a second each they take half an hour.
+// Per step: at a tenth of a second each, they take half an hour.
 constexpr int64_t kMostMicroBatches = 1 << 14;
 
 int64_t largest_micro(int64_t per_rank) {
@@ -135,7 +134,7 @@ BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
   plan.global = global_batch(loaded, ranks, started_global);
   const std::string source = loaded.where(batch.per_rank > 0 ? "batch.per-rank" : "batch.global");
   require(plan.global % ranks == 0, ErrorKind::config,
-          "the global batch of {} from {} cannot be shared evenly by {}; start {}, or set --batch.global {}",
+          "the global batch of {} from {} cannot be divided evenly among {}; start {}, or set --batch.global {}",
           count_text(plan.global, "sequence"), source, count_text(ranks, "data-parallel rank"),
           count_text(near_divisors(plan.global, ranks), "rank"), (plan.global / ranks + 1) * ranks);
   plan.per_rank = plan.global / ranks;
@@ -152,13 +151,13 @@ BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
           count_text(plan.global, "sequence"), near_divisors(plan.per_rank, plan.micro));
   plan.accumulation = plan.per_rank / plan.micro;
   require(batch.accumulation == 0 || batch.accumulation == plan.accumulation, ErrorKind::config,
-          "{} is {} and {} is {}: on {} that makes {} per step, not the {} of {}; leave out one of the three",
+          "{} is {} and {} is {}: on {} this gives {} per step, not the {} of {}; remove one of the three",
           loaded.where("batch.micro"), plan.micro, loaded.where("batch.accumulation"), batch.accumulation,
           count_text(ranks, "data-parallel rank"), count_text(plan.micro * batch.accumulation * ranks, "sequence"),
           plan.global, source);
   require(plan.accumulation <= kMostMicroBatches, ErrorKind::config,
-          "the global batch of {} from {} makes {} of {} on each of {} before one step ends, at most {} are made; set "
-          "a larger --batch.micro, start more ranks, or lower the batch",
+          "the global batch of {} from {} needs {} of {} on each of {} per step, but at most {} are supported; set a "
+          "larger --batch.micro, start more ranks, or lower the batch",
           count_text(plan.global, "sequence"), source, count_text(plan.accumulation, "micro-batch"), plan.micro,
           count_text(ranks, "rank"), kMostMicroBatches);
   return plan;
@@ -173,9 +172,8 @@ std::set<int64_t> extra_snapshots(const LoadedConfig& loaded) {
     std::erase(item, ' ');
     const Value value = resolve_plain(item);
     const auto* step = std::get_if<int64_t>(&value);
-    require(step && *step >= 0, ErrorKind::config,
-            "{} is \"{}\", expected steps with commas between them, like 0,1,2,4", loaded.where("checkpoint.also"),
-            loaded.config.checkpoint.also);
+    require(step && *step >= 0, ErrorKind::config, "{} is \"{}\", expected steps separated by commas, like 0,1,2,4",
+            loaded.where("checkpoint.also"), loaded.config.checkpoint.also);
     steps.insert(*step);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Checks between options, and the arithmetic of batches: all that can be known before a file is opened or a rank is
-// met.
+// Checks between options, and the arithmetic of batches: everything that can be checked before files are opened and
+// ranks connect.
 
 #include <cstdint>
 
@@ -20,8 +20,8 @@ struct BatchPlan {
   int64_t accumulation = 0;  ///< micro-batches per step and rank: per_rank / micro
 };
 
-/// `ranks`: data-parallel ranks. `started_global`: the global batch that a resumed run began with, 0 for a new run; it
-/// is what batch.per-rank stands for from then on. Throws Error::config with the numbers and values that work.
+/// `ranks`: data-parallel ranks. `started_global`: the global batch that a resumed run began with, 0 for a new run;
+/// from then on it replaces batch.per-rank. Throws Error::config with the numbers and values that work.
 BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_global = 0);
 
 /// The steps of checkpoint.also. Throws Error::config.

@@ -32,11 +32,11 @@ class SettingCollector final : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
     if (!lists_.empty()) return add_item("null");
     if (maps_.empty()) return;  // an empty file
-    require(has_key_, ErrorKind::config, "{}:{}: a key is missing before ':'", path_, mark.line + 1);
+    require(has_key_, ErrorKind::config, "{}:{}: missing key before ':'", path_, mark.line + 1);
     add(key_line_, std::monostate{}, "", "nothing");
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(ErrorKind::config, "{}:{}: aliases (*name) are not read here; write the value out", path_, mark.line + 1);
+    fail(ErrorKind::config, "{}:{}: aliases (*name) are not supported; write the value itself", path_, mark.line + 1);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& text) override {
     refuse_tag(mark, tag);
@@ -80,7 +80,7 @@ class SettingCollector final : public YAML::EventHandler {
     size_t items = 0;
   };
 
-  // Lists are kept as JSON in the setting's text, for the keys that take one.
+  // Lists are kept as JSON in the setting's text, for the keys that accept one.
   std::string item_text(const std::string& tag, const std::string& text) const {
     const bool is_name = lists_.back().is_map && lists_.back().items % 2 == 0;
     const Value value = tag == "?" && !is_name ? resolve_plain(text) : Value(text);
@@ -107,15 +107,15 @@ class SettingCollector final : public YAML::EventHandler {
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (tag.empty() || tag == "?" || tag == "!") return;
-    fail(ErrorKind::config, "{}:{}: the tag {} is not read here; remove it", path_, mark.line + 1, tag);
+    fail(ErrorKind::config, "{}:{}: the tag {} is not supported; remove it", path_, mark.line + 1, tag);
   }
   void take_key(const YAML::Mark& mark, const std::string& text) {
     key_ = text;
     key_line_ = mark.line + 1;
     has_key_ = true;
     const auto [first, inserted] = lines_.emplace(canonical(path_of_key()), mark.line + 1);
-    require(inserted, ErrorKind::config, "{}:{}: \"{}\" stands twice in this file, first in line {}; remove one", path_,
-            mark.line + 1, path_of_key(), first->second);
+    require(inserted, ErrorKind::config, "{}:{}: \"{}\" appears twice in this file, first in line {}; remove one",
+            path_, mark.line + 1, path_of_key(), first->second);
   }
   void add(int line, Value value, const std::string& text, std::string problem) {
     settings_.push_back({path_of_key(), std::move(value), text, {path_, line, layer_}, std::move(problem)});
@@ -128,12 +128,12 @@ class SettingCollector final : public YAML::EventHandler {
   std::vector<Map> maps_;
   std::map<std::string, int> lines_;  // of every key, in canonical spelling
   std::string key_;
-  int key_line_ = 0;  // where a value that is missing or a list is looked for
+  int key_line_ = 0;  // for a missing value, or a list
   bool has_key_ = false;
   std::vector<List> lists_;
 };
 
-/// A file that is nothing but directives holds no document: yaml-cpp takes it for an empty one.
+/// A file that contains only directives has no document: yaml-cpp treats it as empty.
 void refuse_directives(const std::string& text, const std::string& path) {
   std::istringstream lines(text);
   int number = 0;
@@ -170,9 +170,9 @@ std::vector<Setting> parse_yaml(const std::string& text, const std::string& path
     parser.HandleNextDocument(collector);
     SettingCollector rest(path, layer);
     require(!parser.HandleNextDocument(rest), ErrorKind::config,
-            "{}: holds several YAML documents (---); give them as separate files", path);
+            "{}: contains several YAML documents (---); give them as separate files", path);
   } catch (const YAML::DeepRecursion& e) {
-    fail(ErrorKind::config, "{}:{}: nested {} levels deep; options stand in groups, two levels deep", path,
+    fail(ErrorKind::config, "{}:{}: nested {} levels deep; options are in groups, two levels deep", path,
          e.mark.line + 1, e.depth());
   } catch (const YAML::Exception& e) {
     fail(ErrorKind::config, "{}:{}: not valid YAML: {}", path, e.mark.line + 1, e.msg);

@@ -15,8 +15,8 @@ constexpr size_t kMaxConfigBytes = size_t{1} << 20;  // hand-written files are a
 std::string read_config_text(const std::string& path);
 
 /// Settings of the file in the order written, origin.layer as given. Throws Error::config with path and line: not
-/// valid YAML, a key that stands twice ('-' and '_' are the same), alias, tag, several documents, top level not a map.
-/// Lists and missing values become settings with a problem: whether that matters is the option's business.
+/// valid YAML, a key that appears twice ('-' and '_' are the same), alias, tag, several documents, top level not a map.
+/// Lists and missing values become settings with a problem, which the option may accept or refuse.
 std::vector<Setting> read_yaml(const std::string& path, int layer);
 std::vector<Setting> parse_yaml(const std::string& text, const std::string& path, int layer);
 

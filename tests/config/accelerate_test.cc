@@ -36,8 +36,8 @@ TEST_F(Accelerate, FileIsRecognisedAndGivesThePrecision) {
   const LoadedConfig loaded = load(kFile);
   EXPECT_EQ(loaded.dialect, "accelerate");
   EXPECT_EQ(loaded.config.precision.dtype, DType::bf16);
-  EXPECT_THAT(loaded.notes, Contains(HasSubstr("ipex_config.ipex has no effect here: there is no torch here")));
-  EXPECT_THAT(loaded.notes, Contains(HasSubstr("num_processes is taken by `trireme launch --config-file`")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("ipex_config.ipex has no effect here: torch is not used")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("num_processes is used by `trireme launch --config-file`")));
   EXPECT_EQ(load(kFile, {"--precision.dtype", "f32"}).config.precision.dtype, DType::f32);
   EXPECT_EQ(load(with("mixed_precision: bf16", "mixed_precision: 'no'")).config.precision.dtype, DType::f32);
 }

@@ -43,9 +43,9 @@ TEST(ConfigJson, GivesTheSameConfigBack) {
 
 TEST(ConfigJson, RefusesWhatDoesNotFit) {
   EXPECT_ERROR(config_from_json(parse_json(R"({"optim": {"klip": 1}})", "m"), "m.json"), ErrorKind::config,
-               "m.json: no option \"optim.klip\"; it was written by another version");
+               "m.json: unknown option \"optim.klip\"; another version wrote the file");
   EXPECT_ERROR(config_from_json(parse_json(R"({"optimm": {}})", "m"), "m.json"), ErrorKind::config,
-               "m.json: no group of options \"optimm\"");
+               "m.json: unknown group of options \"optimm\"");
   EXPECT_ERROR(config_from_json(parse_json(R"({"optim": {"clip": "1"}})", "m"), "m.json"), ErrorKind::config,
                "m.json: optim.clip is \"1\", expected a number");
   EXPECT_ERROR(config_from_json(parse_json("[]", "m"), "m.json"), ErrorKind::config,

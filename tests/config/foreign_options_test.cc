@@ -42,7 +42,7 @@ TEST(ForeignOptions, WithoutEffectTheyGoWithTheirValue) {
 
 TEST(ForeignOptions, AreRefusedWithWhatToTypeInstead) {
   EXPECT_ERROR(taken("sample", {"--device=cuda"}), ErrorKind::config,
-               "--device cuda is not supported; instead: --device=cpu, or nothing: this build computes on CPUs");
+               "--device cuda is not supported; instead: --device=cpu, or no flag: this build computes on CPUs");
   EXPECT_ERROR(taken("launch", {"-H", "lh"}), ErrorKind::config,
                "-H lh is not supported; instead: --hostfile FILE, or --hosts a,b:2 for the names themselves");
   EXPECT_ERROR(taken("bench step", {"--real_data=True"}), ErrorKind::config, "instead: --data FILE, a train.bin");
@@ -72,7 +72,8 @@ TEST(ForeignOptions, OfTrainingAreReadWithItsWords) {
 
 TEST(ForeignOptions, OfSamplingSayWhereTheyBelongWithoutADialectToo) {
   EXPECT_ERROR(load_config({}, {"--start=a"}), ErrorKind::config,
-               "no option \"start\"; of nanogpt it belongs to sampling: `trireme sample --model RUN --start TEXT`");
+               "unknown option \"start\"; key of dialect nanogpt: it belongs to sampling: `trireme sample --model RUN "
+               "--start TEXT`");
   EXPECT_ERROR(load_config({}, {"--num_samples", "3"}, "nanogpt"), ErrorKind::config,
                "`trireme sample --model RUN --num-samples N`");
   EXPECT_ERROR(load_config({}, {"--real_data=False"}, "nanogpt"), ErrorKind::config,

@@ -135,8 +135,9 @@ TEST(GptNeoxFiles, OlderOnesAreReadOrRefusedWithTheKeyOfToday) {
   EXPECT_EQ(plan_batch(pythia, 32).global, 1024) << "gas 1";
   EXPECT_EQ(pythia.config.data.train, "1 pile/a_text_document");
   EXPECT_EQ(load("exponents.yml").config.optim.learning_rate, 6e-4);
-  EXPECT_ERROR(load("pythia-gas2.yml"), ErrorKind::config, "went by gradient_accumulation_steps alone, which is 1");
-  EXPECT_ERROR(load("readme.yml"), ErrorKind::config, "max_grad_norm cannot be used here: gradient_clipping clips");
+  EXPECT_ERROR(load("pythia-gas2.yml"), ErrorKind::config, "used only gradient_accumulation_steps, which is 1");
+  EXPECT_ERROR(load("readme.yml"), ErrorKind::config,
+               "max_grad_norm cannot be used here: set gradient_clipping instead");
 }
 
 TEST(GptNeoxFiles, Llama2IsRefusedWithAllReasons) {

@@ -92,7 +92,7 @@ TEST_F(GptNeox, IsRecognisedAndTranslated) {
 
 TEST_F(GptNeox, KeysWithoutEffectAreOneLineAndTheirReasonsAreDetails) {
   const LoadedConfig loaded = load();
-  EXPECT_THAT(loaded.notes, testing::ElementsAre("2 keys of gpt-neox have no effect here (--verbose says why): "
+  EXPECT_THAT(loaded.notes, testing::ElementsAre("2 keys of gpt-neox have no effect here (--verbose shows why): "
                                                  "partition_activations, hostfile"));
   ASSERT_EQ(loaded.details.size(), 2u);
   EXPECT_THAT(loaded.details[1], HasSubstr("a.yml:16: hostfile has no effect here: ranks come from MPI"));
@@ -108,25 +108,26 @@ TEST_F(GptNeox, NamesAreTheSameWithEitherDash) {
 
 // NeoX compares the later file's words, as they are written, with those that it has, which have '_'.
 TEST_F(GptNeox, AKeyInTwoFilesIsRefusedButReplacedWhereTheLaterOneHasDashes) {
-  EXPECT_ERROR(load_with("{\"num_layers\": 5}"), ErrorKind::config,
-               folder_ / "more.yml:1: \"num_layers\" stands in " + file_ + ":5 too, and files may share no key");
+  EXPECT_ERROR(
+      load_with("{\"num_layers\": 5}"), ErrorKind::config,
+      folder_ / "more.yml:1: \"num_layers\" is also set in " + file_ + ":5, but each key may be set in only one file");
   const LoadedConfig later = load_with("{\"num-layers\": 5}");
   EXPECT_EQ(later.config.model.layers, 5);
-  EXPECT_THAT(later.notes, testing::Contains(folder_ / "more.yml:1: \"num-layers\" replaces what " + file_ +
-                                             ":5 says: in NeoX a later file wins where it writes a key with '-'"));
+  EXPECT_THAT(later.notes, testing::Contains(folder_ / "more.yml:1: \"num-layers\" replaces the value from " + file_ +
+                                             ":5: in NeoX, a later file overrides a key by writing it with '-'"));
   EXPECT_EQ(load_with("{\"lr-decay-iters\": 50, \"min-lr\": 0.0002}").config.optim.decay_steps, 50);
   EXPECT_EQ(load_with("{\"num-layers\": 5}", {"--num_layers=7"}).config.model.layers, 7) << "flags win";
   write_text(folder_ / "c.yml", "{\"num_layers\": 6}");
   write_text(folder_ / "b.yml", "{\"num-layers\": 5}");
   EXPECT_ERROR(load_config({file_, folder_ / "b.yml", folder_ / "c.yml"}, {}), ErrorKind::config,
-               "c.yml:1: \"num_layers\" stands in " + (folder_ / "b.yml") + ":1 too");
+               "c.yml:1: \"num_layers\" is also set in " + (folder_ / "b.yml") + ":1");
   write_text(folder_ / "zero.yml", "{\"zero_optimization\": {\"stage\": 1, \"zero_quantized_gradients\": true}}");
   write_text(folder_ / "later.yml", "{\"zero-optimization\": {\"stage\": 2}}");
   EXPECT_EQ(load_config({file_, folder_ / "zero.yml", folder_ / "later.yml"}, {}).config.optim.shard,
             ShardChoice::gradients)
       << "a whole group is replaced";
   EXPECT_ERROR(load_with("{\n\"optimizer\": {\"extra\": 1}}"), ErrorKind::config,
-               "more.yml:2: \"optimizer\" stands in " + file_ + ":10 too");
+               "more.yml:2: \"optimizer\" is also set in " + file_ + ":10");
   EXPECT_EQ(load_with("model:\n  layers: 6\n").config.model.layers, 6) << "native files let the later one win";
   EXPECT_EQ(load({"--model.layers=7"}).config.model.layers, 7);
 }
@@ -139,11 +140,11 @@ TEST_F(GptNeox, ReportsAllObjectionsTogether) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);
     EXPECT_THAT(e.what(), AllOf(HasSubstr("7 settings cannot be used here:\n"),
-                                HasSubstr("norm is \"rmsnorm\": norms other than layernorm are not here"),
-                                HasSubstr("activation is \"swiglu\": the MLP computes gelu or relu"),
-                                HasSubstr("num_kv_heads is 2: every query head has keys and values of its own")));
+                                HasSubstr("norm is \"rmsnorm\": only layernorm is supported"),
+                                HasSubstr("activation is \"swiglu\": only gelu and relu are supported"),
+                                HasSubstr("num_kv_heads is 2: each query head needs its own keys and values")));
     EXPECT_THAT(e.what(), AllOf(HasSubstr("has no key \"hiden_dropout\"; did you mean \"hidden_dropout\"?"),
-                                HasSubstr("sliding_window_width is 16: every query sees all keys"),
+                                HasSubstr("sliding_window_width is 16: sliding windows are not supported"),
                                 HasSubstr("seed is \"x\", expected a whole number"),
                                 HasSubstr("zero_optimization.stage is 4: expected 0 to 3")));
   }
@@ -160,10 +161,9 @@ TEST_F(GptNeox, WhatNeoxHasNoDefaultForMustBeGiven) {
 TEST_F(GptNeox, ItsDefaultClippingIsNoneAndOthersClip) {
   const LoadedConfig loaded = load();
   EXPECT_EQ(loaded.config.optim.clip, 0);
-  EXPECT_THAT(to_yaml(loaded),
-              HasSubstr("  clip: 0  # " + file_ +
-                        ":13: gradient_clipping 1.0 is NeoX's default, which never reaches DeepSpeed: no "
-                        "clipping; --optim.clip 1 clips\n"));
+  EXPECT_THAT(to_yaml(loaded), HasSubstr("  clip: 0  # " + file_ +
+                                         ":13: gradient_clipping 1.0 is NeoX's default, which NeoX does not pass to "
+                                         "DeepSpeed: no clipping; --optim.clip 1 clips\n"));
   EXPECT_EQ(load({"--optim.clip=1"}).config.optim.clip, 1);
   EXPECT_EQ(load({"--gradient_clipping=0.5"}).config.optim.clip, 0.5);
 }
@@ -189,7 +189,7 @@ TEST_F(GptNeox, OfTheBatchAnyOneOrTwoGiveTheRest) {
   expect(plan("train_batch_size: 64\ngradient_accumulation_steps: 2\ntrain_micro_batch_size_per_gpu: 8"), 64, 8, 2);
   EXPECT_ERROR(plan("train_batch_size: 64\ngradient_accumulation_steps: 2\ntrain_micro_batch_size_per_gpu: 4"),
                ErrorKind::config,
-               "on 4 data-parallel ranks that makes 32 sequences per step, not the 64 of batch.global");
+               "on 4 data-parallel ranks this gives 32 sequences per step, not the 64 of batch.global");
   EXPECT_ERROR(plan("gradient_accumulation_steps: 2"), ErrorKind::config, "neither train_batch_size nor");
 }
 
@@ -209,8 +209,9 @@ TEST_F(GptNeox, ReadsDeepspeedsOwnFile) {
   EXPECT_EQ(alone.config.precision.dtype, DType::bf16);
   EXPECT_EQ(alone.config.run.seed, RunOptions().seed) << "NeoX's defaults are not DeepSpeed's";
   EXPECT_ERROR(load_with(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 3}}})", {}, "ds.json"),
-               ErrorKind::config, "DeepSpeed's schedules are not here; remove it and set lr_decay_style");
-  EXPECT_ERROR(load_with(R"({"gradient_clipping": 1.0})", {}, "ds.json"), ErrorKind::config, "files may share no key");
+               ErrorKind::config, "DeepSpeed's schedules are not supported; remove it and set lr_decay_style");
+  EXPECT_ERROR(load_with(R"({"gradient_clipping": 1.0})", {}, "ds.json"), ErrorKind::config,
+               "each key may be set in only one file");
 }
 
 TEST_F(GptNeox, PrecisionIsOneOfThree) {
@@ -221,7 +222,7 @@ TEST_F(GptNeox, PrecisionIsOneOfThree) {
   EXPECT_EQ(fp16.config.precision.dtype, DType::f16);
   EXPECT_EQ(load_with("fp16: {enabled: true}", {"--precision.dtype=bf16"}).config.precision.dtype, DType::bf16);
   EXPECT_ERROR(load_with("{precision: bfloat16, fp16: {enabled: true}}"), ErrorKind::config,
-               "fp16.enabled is true: " + (folder_ / "more.yml") + ":1 says bfloat16; set one of the two");
+               "fp16.enabled is true: " + (folder_ / "more.yml") + ":1 requests bfloat16; set only one of the two");
 }
 
 TEST_F(GptNeox, PipelineSizesZeroAndOneAreOneStage) {
@@ -232,45 +233,45 @@ TEST_F(GptNeox, PipelineSizesZeroAndOneAreOneStage) {
 
 TEST_F(GptNeox, UnsupportedModelsAreRefused) {
   const std::pair<const char*, const char*> cases[] = {
-      {"gpt_j_tied: true", "have a norm each"},
+      {"gpt_j_tied: true", "has its own norm"},
       {"pos_emb_: 1", "did you mean \"pos_emb\"?"},
-      {"attention_config: [[[\"local\"], 4]]", "attention of type local is not here; set global or flash"},
-      {"attention_config: [[[\"flash\"], 3]]", "it names 3 layers, and num_layers is 4"},
+      {"attention_config: [[[\"local\"], 4]]", "attention of type local is not supported; set global or flash"},
+      {"attention_config: [[[\"flash\"], 3]]", "it describes 3 layers, but num_layers is 4"},
       {"attention_config: flash", "attention_config is \"flash\", expected a list"},
-      {"use_bias_in_mlp: false", "with gpt_j_residual NeoX drops the attention's output"},
-      {"init_method_std: 0.3\nmlp_multiple_of: 256\nuse_mup: true", "muP is not here"},
-      {"mlp_multiple_of: 100", "the MLP's width is 256; set intermediate_size"},
-      {"tokenizer_type: SPMTokenizer", "tokenizers are read as HFTokenizer"},
+      {"use_bias_in_mlp: false", "with gpt_j_residual, NeoX drops the attention's output"},
+      {"init_method_std: 0.3\nmlp_multiple_of: 256\nuse_mup: true", "muP is not supported"},
+      {"mlp_multiple_of: 100", "the MLP's width is 256, not a multiple of it; set intermediate_size"},
+      {"tokenizer_type: SPMTokenizer", "supported are HFTokenizer"},
       {"merge_file: m.txt", "GPT2BPETokenizer needs vocab_file and merge_file"},
       {"train_epochs: 2", "set train_iters"},
       {"use_comet: true",
        "Comet is not supported; metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false"},
       {"use_wandb: true", "Weights & Biases is not supported; metrics are written to RUN/metrics.jsonl and "},
-      {"eval_tasks: [lambada]", "tasks of lm-evaluation-harness are not run here"},
-      {"gas: 2", "gas is 2: NeoX, which once knew it, went by gradient_accumulation_steps alone, which is 3"},
-      {"save_interval: 5\ncheckpoint_factor: 6", "it is the older name of checkpoint_factor, which is 6"},
-      {"expansion_factor: 3\nintermediate_size: 128", "intermediate_size says the MLP's width too"},
-      {"num_unique_layers: 2", "layers that share weights are not here; set it to num_layers"},
+      {"eval_tasks: [lambada]", "tasks of lm-evaluation-harness are not supported"},
+      {"gas: 2", "gas is 2: older versions of NeoX accepted gas but used only gradient_accumulation_steps, which is 3"},
+      {"save_interval: 5\ncheckpoint_factor: 6", "it is an older name of checkpoint_factor, which is 6"},
+      {"expansion_factor: 3\nintermediate_size: 128", "intermediate_size also sets the MLP's width"},
+      {"num_unique_layers: 2", "layers that share weights are not supported; set it to num_layers"},
       {"sliding_window_width: 8", "set it to seq_length or more"},
-      {"weight_by_num_documents: true\ntrain_data_paths: [a, b]", "give train_data_weights"},
+      {"weight_by_num_documents: true\ntrain_data_paths: [a, b]", "set train_data_weights"},
       {"num_workers: 2\nhiden_size: null", "has no key \"hiden_size\"; did you mean \"hidden_size\"?"},
       {"use_shared_fs: false", "--data.index-dir FOLDER"},
-      {"test_data_paths: [a]", "NeoX reads it with train_data_paths only"},
+      {"test_data_paths: [a]", "NeoX reads it only with train_data_paths"},
       {"{train_data_paths: [a, b], train_data_weights: [1]}", "2 paths and 1 weight"},
       {"checkpoint_scale: log", "set linear"},
-      {"fp16: {enabled: true, type: bfloat16}\nprecision: fp16", "says fp16; set one of the two"},
+      {"fp16: {enabled: true, type: bfloat16}\nprecision: fp16", "requests fp16; set only one of the two"},
       {"deepspeed_extra_args: {a: 1}", "DeepSpeed has no key \"a\"; remove it from deepspeed_extra_args"},
-      {"deepspeed_extra_args: {optimizer: {type: Lamb}}", "the one in deepspeed_extra_args has no effect"},
-      {"deepspeed_extra_args: {elasticity: {enabled: true}}", "this part of DeepSpeed is not here"},
+      {"deepspeed_extra_args: {optimizer: {type: Lamb}}", "the optimizer in deepspeed_extra_args has no effect"},
+      {"deepspeed_extra_args: {elasticity: {enabled: true}}", "this part of DeepSpeed is not supported"},
   };
   for (const auto& [text, message] : cases) {
     SCOPED_TRACE(text);
     EXPECT_ERROR(load_with(text), ErrorKind::config, message);
   }
   EXPECT_ERROR(load({"--eval_tasks=lambada"}), ErrorKind::config,
-               "--eval_tasks cannot be used here: tasks of lm-evaluation-harness are not run here");
+               "--eval_tasks cannot be used here: tasks of lm-evaluation-harness are not supported");
   EXPECT_ERROR(load({"--output_layer_init_method=normal"}), ErrorKind::config,
-               "new weights drawn with init_method small_init, output_layer_init_method normal");
+               "init_method small_init with output_layer_init_method normal");
   EXPECT_NO_THROW(load_with("attention_config: [[[\"flash\", global], 2]]"));
   EXPECT_NO_THROW(load_with("attention_config: [[[\"flash\"], all]]"));
 }
@@ -370,7 +371,7 @@ TEST_F(GptNeox, OlderKeys) {
   EXPECT_EQ(load_with("save_interval: 5\ncheckpoint_factor: 5").config.checkpoint.every, 5);
   EXPECT_NO_THROW(load_with("gas: 3")) << "gradient_accumulation_steps is 3, too";
   EXPECT_ERROR(load({"--optimizer.params.max_grad_norm=1.0"}), ErrorKind::config,
-               "optimizer.params.max_grad_norm cannot be used here: gradient_clipping clips: set that one");
+               "optimizer.params.max_grad_norm cannot be used here: set gradient_clipping instead");
   EXPECT_EQ(load_with("fp16: {enabled: true, type: bfloat16}").config.precision.dtype, DType::bf16);
   EXPECT_EQ(load_with("fp16: {enabled: false, type: bfloat16}").config.precision.dtype, DType::f32);
   EXPECT_EQ(load_with("lr_decay_fraction: 0.5").config.optim.decay_steps, 100) << "lr_decay_iters wins";
@@ -384,7 +385,7 @@ TEST_F(GptNeox, OlderKeys) {
   EXPECT_EQ(with_share("0.5"), 3) << "rounded down";
   EXPECT_EQ(with_share("0.01"), 1);
   EXPECT_EQ(with_share("0.5", {"--run.steps=20"}), 10) << "of the steps of the run";
-  EXPECT_ERROR(with_share("1.5"), ErrorKind::config, "expected a share of train_iters");
+  EXPECT_ERROR(with_share("1.5"), ErrorKind::config, "expected a fraction of train_iters");
   EXPECT_EQ(load_with("expansion_factor: 2.5").config.model.inner_width, 160);
   EXPECT_EQ(load_with("sliding_window_width: 32\nnum_unique_layers: 4").config.model.layers, 4);
 }
@@ -409,9 +410,10 @@ TEST_F(GptNeox, AFileMayBeJsonAsAYamlIs) {
 }
 
 TEST_F(GptNeox, AWarmUpOfLessThanAnUpdateIsReported) {
-  EXPECT_THAT(load({"--warmup=0.005"}).notes,
-              testing::Contains(HasSubstr("warmup 0.005 of 100 updates is 0.5, less than one: by NeoX's rule the first "
-                                          "update has 2 times the peak rate; warmup 0 gives it the peak")));
+  EXPECT_THAT(
+      load({"--warmup=0.005"}).notes,
+      testing::Contains(HasSubstr("warmup 0.005 of 100 updates is 0.5 updates, less than one: with NeoX's formula the "
+                                  "first update has 2 times the peak rate; set warmup 0 for the peak rate")));
   for (const char* warmup : {"--warmup=0", "--warmup=0.01", "--warmup=0.5"})
     EXPECT_THAT(load({warmup}).notes, testing::Not(testing::Contains(HasSubstr("peak rate")))) << warmup;
 }
@@ -440,7 +442,7 @@ TEST_F(GptNeox, HintsNameKeysOfTheSameMeaning) {
 
 TEST_F(GptNeox, MaskedEndsAskForTheMeanThatIsMeant) {
   EXPECT_FALSE(load_with("eod_mask_loss: false").config.data.mask_end_of_text);
-  EXPECT_ERROR(load_with("eod_mask_loss: true"), ErrorKind::config, "--optim.loss-mean tokens, over all of them, or");
+  EXPECT_ERROR(load_with("eod_mask_loss: true"), ErrorKind::config, "--optim.loss-mean tokens, over all tokens, or");
   const Config masked = load_with("eod_mask_loss: true", {"--optim.loss-mean", "micro-batches"}).config;
   EXPECT_TRUE(masked.data.mask_end_of_text);
   EXPECT_EQ(masked.optim.loss_mean, LossMean::micro_batches);
@@ -456,20 +458,20 @@ TEST_F(GptNeox, FoldersOfNeoxAreNeverWritten) {
   };
   const LoadedConfig fresh = both(theirs, theirs);
   EXPECT_THAT(fresh.notes, testing::Contains(HasSubstr("load is " + theirs +
-                                                       ", which holds no checkpoint: the run starts from scratch")));
+                                                       ", which has no checkpoint; the run starts from scratch")));
   EXPECT_EQ(fresh.config.checkpoint.resume, "auto");
   write_text(theirs + "/latest", "global_step3");
   write_text(ours + "/latest", "step-00000003\n");
   EXPECT_ERROR(both(theirs, ours), ErrorKind::config,
-               "which are never written over; name another folder: --run.dir " + theirs + "-trireme");
+               "which are never overwritten; name another folder: --run.dir " + theirs + "-trireme");
   EXPECT_EQ(both(folder_ / "new", theirs).config.checkpoint.resume, theirs);
   EXPECT_EQ(load_with("{load: " + theirs + "}", {"--run.dir", folder_ / "new"}).config.checkpoint.resume, theirs);
   const LoadedConfig again = both(ours, theirs);
   EXPECT_EQ(again.config.checkpoint.resume, "auto");
-  EXPECT_THAT(again.notes, testing::Contains(HasSubstr("load is " + theirs +
-                                                       ", NeoX's own checkpoints; the run goes on "
-                                                       "from its newer snapshots in " +
-                                                       ours)));
+  EXPECT_THAT(again.notes,
+              testing::Contains(
+                  HasSubstr("load is " + theirs +
+                            ", which has NeoX's own checkpoints; resuming from the run's newer snapshots in " + ours)));
   EXPECT_EQ(both(ours, ours).config.checkpoint.resume, "auto");
   EXPECT_EQ(both(folder_ / "new", ours).config.checkpoint.resume, ours);
   EXPECT_EQ(load_with("extra_save_iters: [0, 1, 2]").config.checkpoint.also, "0,1,2");
@@ -488,7 +490,7 @@ TEST_F(GptNeox, NativeFilesAndOtherProgramsFilesAreNotMistakenForIt) {
       << "groups of this name are in both";
   write_text(folder_ / "mixed.yaml", "model:\n  layers: 3\nnum_layers: 3\n");
   EXPECT_ERROR(load_config({folder_ / "mixed.yaml"}, {}), ErrorKind::config,
-               "dialect gpt-neox has a key of this name: add --dialect gpt-neox");
+               "it is a key of dialect gpt-neox; add --dialect gpt-neox");
 }
 
 TEST(SplitWords, FindsFilesInTheFolderAndWithoutTheirEnding) {
@@ -500,7 +502,8 @@ TEST(SplitWords, FindsFilesInTheFolderAndWithoutTheirEnding) {
   EXPECT_EQ(split_words({folder / "125M"}).files, std::vector<std::string>{folder / "125M.yml"});
   EXPECT_TRUE(split_words({"a.yml", "--verbose"}).verbose);
   EXPECT_ERROR(split_words({"-d", "data"}), ErrorKind::usage,
-               "-d data is the folder of the configuration files, and none is named; that of the data is --data.dir");
+               "-d data is the folder of the configuration files, but no file is given; for the folder of the data use "
+               "--data.dir");
 }
 
 TEST(YamlReader, KeepsListsAsJson) {

@@ -69,7 +69,7 @@ TEST_F(IntelNanogpt, TakesHydrasWords) {
   EXPECT_EQ(loaded.config.run.dir, "snapshot") << "hydra.run.dir is where Hydra keeps its own logs";
   EXPECT_THAT(loaded.notes, testing::Contains(HasSubstr("hydra.run.dir has no effect here: Hydra's logs and copies")));
   EXPECT_ERROR(load({"hydra.job.chdir=True"}), ErrorKind::config,
-               "hydra.job.chdir is True: paths count from the folder of the command; set it to False");
+               "hydra.job.chdir is True: paths are relative to the working directory; set it to False");
   for (const char* word : {"hydra.mode=MULTIRUN", "hydra.sweep.dir=x", "hydra.sweeper.params=x"})
     EXPECT_ERROR(load({word}), ErrorKind::config,
                  "start a separate run for each set of values: sweeps are not supported");
@@ -215,8 +215,7 @@ TEST_F(IntelNanogpt, LetsNativeFlagsWin) {
 TEST_F(IntelNanogpt, RefusesWhatCannotBeHonoured) {
   EXPECT_ERROR(
       load({"trainer_config.mixed_precision=fp16"}), ErrorKind::config,
-      "trainer_config.mixed_precision is \"fp16\": fp16 needs a loss scale and a GPU, and CPUs do not compute in "
-      "it; set bf16 or fp32");
+      "trainer_config.mixed_precision is \"fp16\": training in fp16 is not supported on CPUs; set bf16 or fp32");
   EXPECT_ERROR(load({"trainer_config.mixed_precision=fp8"}), ErrorKind::config, "expected bf16 or fp32");
   EXPECT_ERROR(load({"trainer_config.device=cuda"}), ErrorKind::config,
                "trainer_config.device is \"cuda\": this build trains on CPUs; set it to cpu");
@@ -243,15 +242,15 @@ TEST_F(IntelNanogpt, LeavesTorchFilesAlone) {
   write_text(torch, "torch");
   const LoadedConfig loaded = load({"trainer_config.snapshot_path=" + torch});
   EXPECT_EQ(loaded.config.run.dir, folder_ / "snapshot");
-  EXPECT_THAT(loaded.notes.back(), HasSubstr("is a torch file: it is neither read nor overwritten"));
+  EXPECT_THAT(loaded.notes.back(), HasSubstr("is a torch file, which is neither read nor overwritten"));
   write_text(folder_ / "ckpt", "torch");
   EXPECT_ERROR(load({"trainer_config.model_path=" + (folder_ / "ckpt")}), ErrorKind::config,
-               "ckpt is a file, which is never overwritten; choose another name");
+               "ckpt is an existing file, which is never overwritten; choose another name");
 }
 
 TEST_F(IntelNanogpt, RefusesPathsThatNameNoFolder) {
   EXPECT_ERROR(load({"trainer_config.model_path=s3://bucket/ckpt.pt"}), ErrorKind::config,
-               "only local and mounted paths are written");
+               "only local and mounted paths are supported");
   EXPECT_ERROR(load({"trainer_config.model_path=out/"}), ErrorKind::config, "expected a file name");
   EXPECT_ERROR(load({"trainer_config.model_path=snapshot.bin"}), ErrorKind::config,
                "without suffix it names the same folder as trainer_config.snapshot_path");

@@ -436,7 +436,7 @@ TEST(Hints, NameNoKeyOfAnotherMeaning) {
   for (const char* slip : {"dta", "parition", "lcal"}) {
     write_text(folder / "a.yaml", fmt::format("run: {{steps: 7}}\n{}: 1\n", slip));
     EXPECT_ERROR(load_config({folder / "a.yaml"}, {}), ErrorKind::config,
-                 fmt::format("no option \"{}\" and none of a similar name", slip));
+                 fmt::format("unknown option \"{}\", and none has a similar name", slip));
   }
 }
 

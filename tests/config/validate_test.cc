@@ -10,24 +10,22 @@ namespace {
 LoadedConfig flags(const std::vector<std::string>& words) { return load_config({}, words); }
 
 TEST(Validate, RefusesHeadsThatDoNotDivideTheWidth) {
-  EXPECT_ERROR(
-      flags({"--model.heads=7"}), ErrorKind::config,
-      "model.heads (flag --model.heads) is 7 and does not divide model.width (default), which is 768; heads that "
-      "do: 2, 3, 4, 6, 8, 12, 16, 24");
+  EXPECT_ERROR(flags({"--model.heads=7"}), ErrorKind::config,
+               "model.heads (flag --model.heads) is 7, which does not divide model.width (default) = 768; numbers of "
+               "heads that do: 2, 3, 4, 6, 8, 12, 16, 24");
 }
 
 TEST(Validate, RefusesAFloorAboveThePeak) {
-  EXPECT_ERROR(
-      flags({"--optim.learning-rate=1e-5"}), ErrorKind::config,
-      "optim.min-learning-rate (default) is 6e-05, above optim.learning-rate (flag --optim.learning-rate), which "
-      "is 1e-05");
+  EXPECT_ERROR(flags({"--optim.learning-rate=1e-5"}), ErrorKind::config,
+               "optim.min-learning-rate (default) is 6e-05, which is above optim.learning-rate (flag "
+               "--optim.learning-rate) = 1e-05");
   EXPECT_NO_THROW(flags({"--optim.learning-rate=1e-5", "--optim.schedule=constant"}));
 }
 
 TEST(Validate, RefusesAStepThatWouldNotEnd) {
   EXPECT_ERROR(plan_batch(flags({"--batch.global=1073741824"}), 1), ErrorKind::config,
-               "the global batch of 1073741824 sequences from batch.global (flag --batch.global) makes 134217728 "
-               "micro-batches of 8 on each of 1 rank before one step ends, at most 16384 are made");
+               "the global batch of 1073741824 sequences from batch.global (flag --batch.global) needs 134217728 "
+               "micro-batches of 8 on each of 1 rank per step, but at most 16384 are supported");
 }
 
 TEST(Validate, RefusesSequencesLongerThanTheContextOfANewModel) {
@@ -47,18 +45,18 @@ TEST(Validate, RefusesTwoWarmUps) {
   EXPECT_ERROR(
       flags({"--optim.warmup-fraction=0.1", "--optim.warmup-steps=4"}), ErrorKind::config,
       "optim.warmup-fraction (flag --optim.warmup-fraction) and optim.warmup-steps (flag --optim.warmup-steps) "
-      "contradict each other");
+      "are both set");
 }
 
 TEST(Validate, RefusesAnExponentialCourseOfNanogpts) {
   EXPECT_ERROR(flags({"--optim.schedule=exponential"}), ErrorKind::config,
-               "optim.schedule (flag --optim.schedule) is exponential, which is a course of NeoX's; set "
+               "optim.schedule (flag --optim.schedule) is exponential, which only NeoX has; set "
                "--optim.schedule-form neox");
   EXPECT_NO_THROW(flags({"--optim.schedule=exponential", "--optim.schedule-form=neox"}));
   for (const char* course : {"polynomial", "cosine-with-restarts", "inverse-sqrt"}) {
     const std::string schedule = std::string("--optim.schedule=") + course;
     EXPECT_ERROR(flags({schedule, "--optim.schedule-form=neox"}), ErrorKind::config,
-                 "is a course that NeoX does not have; set --optim.schedule-form nanogpt");
+                 "is a schedule that NeoX does not have; set --optim.schedule-form nanogpt");
     EXPECT_NO_THROW(flags({schedule}));
   }
   const std::pair<const char*, const char*> of_one_course[] = {{"--optim.decay-power=2", "polynomial"},
@@ -73,24 +71,24 @@ TEST(Validate, RefusesAnExponentialCourseOfNanogpts) {
 
 TEST(Validate, RefusesMergesWithoutAVocabulary) {
   EXPECT_ERROR(flags({"--data.merges=m.txt"}), ErrorKind::config,
-               "data.merges (flag --data.merges) is m.txt, but no vocabulary is named; set --data.tokenizer");
+               "data.merges (flag --data.merges) is m.txt, but the vocabulary is missing; set --data.tokenizer");
 }
 
 TEST(Validate, ReadsFurtherSnapshots) {
   EXPECT_EQ(extra_snapshots(flags({"--checkpoint.also=0, 8,2"})), (std::set<int64_t>{0, 2, 8}));
   EXPECT_EQ(extra_snapshots(flags({})), std::set<int64_t>{});
   EXPECT_ERROR(flags({"--checkpoint.also=1,x"}), ErrorKind::config,
-               "checkpoint.also (flag --checkpoint.also) is \"1,x\", expected steps with commas between them");
+               "checkpoint.also (flag --checkpoint.also) is \"1,x\", expected steps separated by commas");
 }
 
 TEST(Validate, RefusesAPresetBesideAFolder) {
   EXPECT_ERROR(flags({"--model.preset=gpt2-124m", "--model.init=folder"}), ErrorKind::config,
-               "model.preset (flag --model.preset) and model.init (flag --model.init) both say what the model is");
+               "model.preset (flag --model.preset) and model.init (flag --model.init) both determine the model");
 }
 
 TEST(Validate, RefusesTwoGlobalBatches) {
   EXPECT_ERROR(flags({"--batch.global=8", "--batch.per-rank=4"}), ErrorKind::config,
-               "batch.per-rank (flag --batch.per-rank) and batch.global (flag --batch.global) contradict each other");
+               "batch.per-rank (flag --batch.per-rank) and batch.global (flag --batch.global) are both set");
 }
 
 TEST(Validate, RefusesMicroBatchesAboveTheGlobalBatch) {
@@ -100,7 +98,7 @@ TEST(Validate, RefusesMicroBatchesAboveTheGlobalBatch) {
 }
 
 TEST(Validate, RefusesToOverwriteARunThatMayBeResumed) {
-  EXPECT_ERROR(flags({"--run.overwrite"}), ErrorKind::config, "set --checkpoint.resume none too");
+  EXPECT_ERROR(flags({"--run.overwrite"}), ErrorKind::config, "set --checkpoint.resume none, or remove run.overwrite");
   EXPECT_NO_THROW(flags({"--run.overwrite", "--checkpoint.resume=none"}));
   EXPECT_ERROR(flags({"--run.dir="}), ErrorKind::config, "run.dir (flag --run.dir) is empty");
 }
@@ -123,7 +121,7 @@ TEST(PlanBatch, AccumulationGivesTheMicroBatchOrMustAgree) {
   EXPECT_ERROR(
       plan_batch(flags({"--batch.global=96", "--batch.micro=16", "--batch.accumulation=2"}), 2), ErrorKind::config,
       "batch.micro (flag --batch.micro) is 16 and batch.accumulation (flag --batch.accumulation) is 2: on 2 "
-      "data-parallel ranks that makes 64 sequences per step, not the 96 of batch.global (flag --batch.global)");
+      "data-parallel ranks this gives 64 sequences per step, not the 96 of batch.global (flag --batch.global)");
 }
 
 TEST(PlanBatch, ChoosesTheLargestMicroBatchUpToEight) {
@@ -147,9 +145,10 @@ TEST(PlanBatch, KeepsAGlobalBatchThatTheUserSet) {
 }
 
 TEST(PlanBatch, RefusesAGlobalBatchThatTheRanksDoNotDivide) {
-  EXPECT_ERROR(plan_batch(flags({"--batch.global=32"}), 3), ErrorKind::config,
-               "the global batch of 32 sequences from batch.global (flag --batch.global) cannot be shared evenly by 3 "
-               "data-parallel ranks; start 1, 2, 4, 8, 16, 32 ranks, or set --batch.global 33");
+  EXPECT_ERROR(
+      plan_batch(flags({"--batch.global=32"}), 3), ErrorKind::config,
+      "the global batch of 32 sequences from batch.global (flag --batch.global) cannot be divided evenly among 3 "
+      "data-parallel ranks; start 1, 2, 4, 8, 16, 32 ranks, or set --batch.global 33");
   EXPECT_ERROR(plan_batch(flags({"--batch.per-rank=8"}), 3, 16), ErrorKind::config,
                "the global batch of 16 sequences from batch.per-rank");
 }

@@ -136,7 +136,7 @@ TEST_F(HostileFiles, SizesThatNothingCouldHoldAreNamedBeforeAnythingIsMade) {
   EXPECT_THAT(refusal(2, train("other", {"--launch.threads", "1000"})),
               HasSubstr("launch.threads (--threads) is 1000"));
   EXPECT_THAT(refusal(2, train("other", {"--batch.global", "1073741824"})),
-              HasSubstr("micro-batches of 8 on each of 1 rank before one step ends, at most 16384 are made"));
+              HasSubstr("micro-batches of 8 on each of 1 rank per step, but at most 16384 are supported"));
   ASSERT_EQ(run(trireme_command({"export", "--model", path("run"), "--output", path("hf")})).code, 0);
   std::string config = read_text(path("hf/config.json"));
   const std::string layers = "\"n_layer\": 2";

@@ -46,12 +46,13 @@ TEST_F(WrongInput, ConfigurationsAreRefusedWithFileAndLine) {
     const char *text, *message;
   };
   const Case cases[] = {
-      {"model: {layers: 2}\nlunch: {threads: 1}\n", "a.yaml:2: no option \"lunch.threads\"; did you mean \"launch."},
+      {"model: {layers: 2}\nlunch: {threads: 1}\n",
+       "a.yaml:2: unknown option \"lunch.threads\"; did you mean \"launch."},
       {"model:\n  layers: two\n", "a.yaml:2: model.layers is \"two\", expected a whole number from 1 to 1000"},
       {"model:\n  layers: -3\n", "a.yaml:2: model.layers is -3, expected a whole number from 1 to 1000"},
-      {"run:\n  steps: 3\n  steps: 4\n", "a.yaml:3: \"run.steps\" stands twice in this file, first in line 2"},
+      {"run:\n  steps: 3\n  steps: 4\n", "a.yaml:3: \"run.steps\" appears twice in this file, first in line 2"},
       {"optim:\n  learning_rate: .nan\n", "a.yaml:2: optim.learning_rate is .nan, which is not a finite number"},
-      {"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "a.yaml:2: aliases (*name) are not read here"},
+      {"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "a.yaml:2: aliases (*name) are not supported"},
       {"a: [1, 2\n", "a.yaml"},
       {"model: {layers: \xff}\n", "UTF-8"},
   };

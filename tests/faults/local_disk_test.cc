@@ -355,8 +355,7 @@ TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(limit.code, 2);
   EXPECT_THAT(
       limit.output,
-      HasSubstr(
-          "limits the copying from local disks, but none takes snapshots; set --checkpoint.local DIR, or remove it"));
+      HasSubstr("limits copying from local disks, but none takes snapshots; set --checkpoint.local DIR, or remove it"));
   write_text(path("file"), "");
   const Outcome none = run(trireme_command(train("run", {"--checkpoint.local", path("file")})));
   EXPECT_EQ(none.code, 1);

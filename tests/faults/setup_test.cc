@@ -29,7 +29,7 @@ class WrongSetup : public FaultFixture {
 TEST_F(WrongSetup, AWrongOptionOfAllRanksIsReportedOnce) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--model.widht", "3"}, "did you mean \"model.width\"?"},
-      {{"--batch.global", "7"}, "cannot be shared evenly by 3 data-parallel ranks"},
+      {{"--batch.global", "7"}, "cannot be divided evenly among 3 data-parallel ranks"},
       {{"--mesh.data", "2"}, "needs 2 processes but"},
       {{"--data.train", "absent.bin"}, "no token file "},
       {{"stray"}, "stray"},

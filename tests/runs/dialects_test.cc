@@ -82,8 +82,9 @@ TEST_F(IntelNanogpt, MakesMaxItersStepsAndLeavesTorchFilesAlone) {
   write_text(path("snapshot.pt"), "torch");
   write_text(path("ckpt.pt"), "torch too");
   const Outcome outcome = done(here(1, "train intel.yaml --model.init models/gpt2"));
-  EXPECT_THAT(outcome.output,
-              HasSubstr("snapshot.pt is a torch file: it is neither read nor overwritten; snapshot is used instead"));
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("snapshot.pt is a torch file, which is neither read nor overwritten; snapshot is used instead"));
   EXPECT_THAT(outcome.output, HasSubstr("starting from the weights of models/gpt2"));
   EXPECT_THAT(outcome.output, HasSubstr("bf16"));
   EXPECT_EQ(progress("snapshot").step, 4);
@@ -323,10 +324,10 @@ class GptNeox : public Dialects {
 
 TEST_F(GptNeox, TrainsFromItsFilesAndResumesFromLoad) {
   const Outcome outcome = done(here(1, kTrain + std::string("--run.steps 4")));
-  EXPECT_THAT(outcome.output,
-              HasSubstr("conf/local_setup.yml:1: load is checkpoints, which holds no checkpoint: the run "
-                        "starts from scratch"));
-  EXPECT_THAT(outcome.output, HasSubstr("1 keys of gpt-neox have no effect here (--verbose says why): hostfile"));
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("conf/local_setup.yml:1: load is checkpoints, which has no checkpoint; the run starts from scratch"));
+  EXPECT_THAT(outcome.output, HasSubstr("1 keys of gpt-neox have no effect here (--verbose shows why): hostfile"));
   EXPECT_THAT(
       outcome.output,
       ContainsRegex(" samples/sec: [0-9.]+ \\| iteration        4/       4 \\| elapsed time per iteration \\(ms\\): "

@@ -36,7 +36,7 @@ void expect_true(const ForeignOption& option, const std::string& command) {
   }
   // The next error names only the unknown option.
   if (command == "train") {
-    EXPECT_THAT(outcome.output, HasSubstr("no option \"no-such-option\""));
+    EXPECT_THAT(outcome.output, HasSubstr("unknown option \"no-such-option\""));
   } else {
     EXPECT_THAT(outcome.output, HasSubstr("not expected: --no-such-option"));
   }

@@ -63,7 +63,7 @@ TEST_F(NeoxRun, ResumesIterationSamplesAndRate) {
   }
   const Outcome again = done(kTrain + std::string("--run.steps 9"));
   EXPECT_THAT(again.output,
-              HasSubstr("load is ckpt, NeoX's own checkpoints; the run goes on from its newer snapshots in"));
+              HasSubstr("load is ckpt, which has NeoX's own checkpoints; resuming from the run's newer snapshots in"));
   EXPECT_THAT(again.output, HasSubstr("RESUMING from out/step-00000008: 8 steps and 48 samples are done"));
 }
 
@@ -132,8 +132,7 @@ TEST_F(NeoxRun, LoadsTheIterationThatIsAskedFor) {
       << "the same command later";
   const Outcome alone = here("train --dialect gpt-neox neox.yml --data.dir . --load= --iteration 5");
   EXPECT_EQ(alone.code, 2) << alone.output;
-  EXPECT_THAT(alone.output,
-              HasSubstr("--iteration is 5: no load says of which folder that step is; add --load FOLDER"));
+  EXPECT_THAT(alone.output, HasSubstr("--iteration is 5: load is missing, the folder of that step; add --load FOLDER"));
 }
 
 TEST_F(NeoxRun, LoadsTheIterationOfARunOfOurs) {
@@ -254,8 +253,8 @@ TEST_F(NeoxRun, TheReplacementOfFinetuneStartsFromTheWeightsAndResumesItsOwnSnap
   write_text(path("tune.yml"), text);
   const Outcome refused = here("train tune.yml --data.dir .");
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("finetune is true: set it to false, load to the folder of save, and begin with "
-                                        "the weights of what load was: --model.init FOLDER"));
+  EXPECT_THAT(refused.output, HasSubstr("finetune is true: set it to false, set load to the folder of save, and start "
+                                        "from the weights of the previous load with --model.init FOLDER"));
   text.replace(text.find("\"load\": \"ckpt\", \"finetune\": true"), 32, "\"load\": \"out\"");
   write_text(path("tune.yml"), text);
   const std::string tune = "train tune.yml --data.dir . --launch.threads 1 --model.init ckpt --run.steps ";

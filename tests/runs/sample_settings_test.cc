@@ -342,8 +342,8 @@ TEST_F(SampleSettings, GptNeoxsFilesSayWhatIsWrong) {
   refused("temprature: 1\n", "temprature");
   refused("top-p: 1.5\n", "expected a number from 0 to 1");
   refused("top-k: -1\n", "expected a whole number of at least 0");
-  refused("load: x\n", "\"load\" stands in " + path("a.yml") + ":1 too, and files may share no key");
-  refused("return_logits: true\n", "logits are not written; remove it");
+  refused("load: x\n", "\"load\" is also set in " + path("a.yml") + ":1, but each key may be set in only one file");
+  refused("return_logits: true\n", "writing logits is not supported; remove it");
   write_text(path("only.yml"), "temperature: 1.0\n");
   EXPECT_THAT(sample({path("only.yml")}, "").output, HasSubstr("--model is required: no file has `load` or `save`"));
   EXPECT_THAT(sample({"-d", "x"}).output,

@@ -189,7 +189,8 @@ TEST_F(Training, RefusesARunThatDoesNotFitInMemory) {
 
 TEST_F(Training, NamesTheFileAndLineOfAWrongOption) {
   write_text(path("wrong.yaml"), "model:\n  widht: 64\n");
-  expect_refused(2, "wrong.yaml:2: no option \"model.widht\"; did you mean \"model.width\"?", {path("wrong.yaml")});
+  expect_refused(2, "wrong.yaml:2: unknown option \"model.widht\"; did you mean \"model.width\"?",
+                 {path("wrong.yaml")});
   write_text(path("wrong.yaml"), "model:\n  width: broad\n");
   expect_refused(2, "wrong.yaml:2: model.width is \"broad\", expected a whole number from", {path("wrong.yaml")});
   expect_refused(2, "did you mean \"run.steps\"?", {"--run.stesp", "3"});

@@ -132,7 +132,7 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
   EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage, "this build trains on CPUs");
   EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "cannot be had");
   EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs compute in bf16 or f32");
-  EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "there is no torch here");
+  EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "torch is not used");
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "0"}), ErrorKind::usage,
                "expected a whole number from 1");
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "3"}), ErrorKind::usage,
