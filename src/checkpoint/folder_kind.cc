@@ -77,9 +77,8 @@ std::vector<std::string> complete(const std::string& folder, const WeightSet& se
   for (int64_t shard = 1; shard <= set.shards; ++shard) {
     if (!set.files.contains(shard)) missing.push_back(std::to_string(shard));
   }
-  require(missing.empty(), ErrorKind::io,
-          "{}: {} of weights found, {} of {} missing; without them the model is not complete", folder,
-          count_text(set.files.size(), "shard"), fmt::join(missing, ", "), set.shards);
+  require(missing.empty(), ErrorKind::io, "{}: found {} of weights, but {} of {} are missing; copy the missing files",
+          folder, count_text(set.files.size(), "shard"), fmt::join(missing, ", "), set.shards);
   return paths;
 }
 
@@ -90,18 +89,18 @@ struct OtherWeights {
 };
 constexpr OtherWeights kOthers[] = {
     {".gguf", "a GGUF file of llama.cpp",
-     "take the model that it was made of, or in Python: AutoModelForCausalLM.from_pretrained(FOLDER, "
+     "use the model from which it was made, or in Python: AutoModelForCausalLM.from_pretrained(FOLDER, "
      "gguf_file=NAME).save_pretrained(NEW)"},
     {".h5", "weights of TensorFlow (Keras)",
      "in Python: AutoModel.from_pretrained(FOLDER, from_tf=True).save_pretrained(NEW), with the class of its head"},
     {".ckpt.index", "a checkpoint of TensorFlow 1",
-     "`transformers-cli convert` or transformers' convert_bert_original_tf_checkpoint_to_pytorch.py makes a "
-     "pytorch_model.bin of it"},
+     "`transformers-cli convert` or transformers' convert_bert_original_tf_checkpoint_to_pytorch.py converts it to "
+     "pytorch_model.bin"},
     {".msgpack", "weights of Flax",
      "in Python: AutoModel.from_pretrained(FOLDER, from_flax=True).save_pretrained(NEW), with the class of its head"},
-    {".onnx", "an ONNX graph", "take the model that it was exported from"},
-    {".ot", "weights of rust-bert", "take model.safetensors or pytorch_model.bin of the same model"},
-    {".tflite", "a TensorFlow Lite graph", "take the model that it was made of"},
+    {".onnx", "an ONNX graph", "use the model from which it was exported"},
+    {".ot", "weights of rust-bert", "use model.safetensors or pytorch_model.bin of the same model"},
+    {".tflite", "a TensorFlow Lite graph", "use the model from which it was made"},
     {".nemo", "an archive of NeMo", "export it to a Hugging Face folder with NeMo"},
 };
 
@@ -113,7 +112,7 @@ void refuse_adapter(const std::string& folder) {
   const auto base = config.find("base_model_name_or_path");
   const std::string of = base != config.end() && base->is_string() ? base->get<std::string>() : "its base model";
   fail(ErrorKind::data,
-       "{} is an adapter (PEFT, {}) of {}, not a model, and adapters are not read; join both in Python: "
+       "{} is an adapter (PEFT, {}) of {}, not a complete model; adapters are not supported; merge both in Python: "
        "AutoPeftModelForCausalLM.from_pretrained(\"{}\").merge_and_unload().save_pretrained(NEW)",
        folder, kind, of, folder);
 }
@@ -197,11 +196,11 @@ std::vector<std::string> find_unnamed_weights(const std::string& folder) {
     std::vector<std::string> names;
     for (const auto& [key, set] : sets) names.push_back(set.files.begin()->second);
     require(sets.size() == 1, ErrorKind::data,
-            "{} holds several forms of the weights and none has the plain name {}{}: {}; rename the one that is meant",
-            folder, stem, ending, fmt::join(names, ", "));
+            "{} holds several variants of the weights, but none is named {}{}: {}; rename the one to use", folder, stem,
+            ending, fmt::join(names, ", "));
     std::vector<std::string> paths = complete(folder, sets.begin()->second);
     log::write_once(log::Level::info,
-                    fmt::format("{}: the weights are read from {}{}", folder, names.front(),
+                    fmt::format("{}: reading the weights from {}{}", folder, names.front(),
                                 paths.size() > 1 ? fmt::format(" and {} more", paths.size() - 1) : ""));
     return paths;
   }
@@ -221,7 +220,7 @@ std::string plain_model_folder(const std::string& folder) {
   if (!newest.empty())
     log::write_once(
         log::Level::info,
-        fmt::format("{} is a folder of checkpoints of transformers' Trainer; the newest is taken: {}", folder, newest));
+        fmt::format("{} is a folder of checkpoints of transformers' Trainer; using the newest: {}", folder, newest));
   const std::string& chosen = newest.empty() ? folder : newest;
   refuse_other_folder(chosen);
   return chosen;
@@ -231,7 +230,7 @@ void refuse_other_folder(const std::string& folder) {
   if (holds_huggingface_weights(folder) && fs::exists(folder + "/config.json")) {
     if (fs::exists(folder + "/adapter_config.json"))
       log::write_once(log::Level::warning,
-                      fmt::format("{}: the adapter that lies there (adapter_config.json) is not applied", folder));
+                      fmt::format("{}: the adapter in this folder (adapter_config.json) is not applied", folder));
     return;
   }
   refuse_adapter(folder);
@@ -239,16 +238,15 @@ void refuse_other_folder(const std::string& folder) {
   const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
   if (holds_huggingface_weights(folder) && has("bert_config.json"))
     fail(ErrorKind::data,
-         "{0} has BERT's first name of the configuration, bert_config.json, and no config.json; `cp "
-         "{0}/bert_config.json "
-         "{0}/config.json` makes it a model's folder",
+         "{0} has bert_config.json, an old name of the configuration, but no config.json; run `cp {0}/bert_config.json "
+         "{0}/config.json`",
          folder);
   if (holds_huggingface_weights(folder)) return;
   for (const OtherWeights& other : kOthers) {
     const auto found =
         std::ranges::find_if(names, [&](const std::string& name) { return name.ends_with(other.ending); });
     if (found == names.end()) continue;
-    fail(ErrorKind::data, "{}/{}: {}, which is not read; {}", folder, *found, other.what, other.to_do);
+    fail(ErrorKind::data, "{}/{}: {}, which is not supported; {}", folder, *found, other.what, other.to_do);
   }
 }
 
@@ -261,14 +259,13 @@ Json read_model_config(const std::string& folder) {
   const std::set<std::string> types = possible_types(config);
   std::vector<std::string> known;
   for (const Family* family : families()) known.emplace_back(family->model_type);
-  require(
-      types.size() == 1, ErrorKind::data,
-      "{}: \"model_type\" is missing, and neither \"architectures\" nor the other fields say which family it is; add "
-      "\"model_type\" with one of {}",
-      path, fmt::join(known, ", "));
+  require(types.size() == 1, ErrorKind::data,
+          "{}: \"model_type\" is missing, and neither \"architectures\" nor the other fields identify the family; add "
+          "\"model_type\" with one of {}",
+          path, fmt::join(known, ", "));
   config["model_type"] = *types.begin();
   log::write_once(log::Level::info,
-                  fmt::format("{}: no model_type; its {} say {}", path,
+                  fmt::format("{}: model_type is missing; its {} indicate {}", path,
                               config.contains("architectures") ? "architectures" : "fields", *types.begin()));
   return config;
 }

@@ -59,12 +59,12 @@ class Importer {
 
   void load(const std::string& where, TrainingState& state) const {
     if (!left_out_.empty())
-      log::info("{}: left out, the model has another head: {}", where, fmt::join(left_out_, ", "));
+      log::info("{}: skipped, because the model has another head: {}", where, fmt::join(left_out_, ", "));
     if (!renewed_.empty())
-      log::info("{}: its head is of another task, with other classes, so that a new one takes its place: {}", where,
+      log::info("{}: its head is for another task with other classes; a new one is initialised: {}", where,
                 fmt::join(renewed_, ", "));
     else if (!new_.empty())
-      log::info("{}: not there, so they start anew: {}", where, fmt::join(new_, ", "));
+      log::info("{}: missing, so they are initialised: {}", where, fmt::join(new_, ", "));
     std::vector<float> all, ours;
     for (const Wanted& wanted : wanted_) {
       const Parameter* own = table_.look_up(wanted.parameter->name);
@@ -93,7 +93,7 @@ class Importer {
       const auto [place, added] = tensors_.emplace(plain_name(family_, tensor.name), &tensor);
       if (added) continue;
       faults_.push_back(
-          fmt::format("{}: stands twice, as \"{}\" and as \"{}\"", place->first, place->second->name, tensor.name));
+          fmt::format("{}: appears twice, as \"{}\" and as \"{}\"", place->first, place->second->name, tensor.name));
     }
   }
 
@@ -144,7 +144,7 @@ class Importer {
     if (instead == tensors_.end()) return found ? found : only_copy(rule);
     used_.insert(copy->theirs);
     if (found && found->read() != instead->second->read())
-      log::info("{}: left out, an untied head computes with {} instead", rule.theirs, copy->theirs);
+      log::info("{}: skipped, because the untied head uses {} instead", rule.theirs, copy->theirs);
     return instead->second;
   }
 
@@ -172,10 +172,10 @@ class Importer {
     if (parameter.name == kPositions && found.size() == 2 && found[1] == expected[1]) {
       const int64_t known = found[0] - spec_.position_offset;
       if (found[0] > expected[0]) {
-        log::info("{}: the first {} of {} positions are taken", name, spec_.context, known);
+        log::info("{}: using the first {} of {} positions", name, spec_.context, known);
         return true;
       }
-      faults_.push_back(fmt::format("{}: knows {} positions, the model asks for {}; set --model.context {} or less",
+      faults_.push_back(fmt::format("{}: has {} positions, but the model needs {}; set --model.context {} or less",
                                     name, known, spec_.context, known));
       return false;
     }

@@ -59,10 +59,10 @@ ModelFolder open_nanogpt(const std::string& path) {
   const MappedFile file(path);
   const std::string format = other_format(file.bytes());
   require(format.empty() || format.starts_with("torch") || format == "pickle", ErrorKind::data,
-          "{}: format {} recognised, not supported; convert it to a Hugging Face folder (config.json with "
+          "{}: format {} is recognised but not supported; convert it to a Hugging Face folder (config.json with "
           "model.safetensors) with the tool that wrote it, and give that folder",
           path, format);
-  fail(ErrorKind::io, "{} is a file; give the folder that holds it beside its config.json, or a ckpt.pt of nanoGPT",
+  fail(ErrorKind::io, "{} is a file; give the folder that contains it and its config.json, or a ckpt.pt of nanoGPT",
        path);
 }
 
@@ -70,7 +70,7 @@ ModelFolder open_nanogpt(const std::string& path) {
 void require_same_model(const ModelFolder& folder, Spec wanted) {
   const Spec& found = folder.spec;
   require(wanted.context <= found.context, ErrorKind::config,
-          "{} knows {} positions, {} were asked for; its position table can be cropped, not extended", folder.path,
+          "{} has {} positions, but {} are required; its position table can be cropped but not extended", folder.path,
           found.context, wanted.context);
   wanted.context = found.context;
   wanted.vocabulary_rows = found.vocabulary_rows;
@@ -78,7 +78,7 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
   wanted.attention_dropout = found.attention_dropout;
   wanted.residual_dropout = found.residual_dropout;
   require(wanted == found, ErrorKind::config,
-          "{} holds another model than the configuration asks for: {}; give the options of the model that it holds, or "
+          "{} holds a different model than the configuration describes: {}; set the options of this model, or use "
           "another folder",
           folder.path, describe_differences(found, wanted));
 }
@@ -95,7 +95,7 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
   require_no_file(path);
   require(fs::is_directory(path), ErrorKind::io,
-          "no model folder {}: expected a run folder (`trireme train` makes one), a step folder, a Hugging Face folder "
+          "{} is not a model folder: expected a run folder of `trireme train`, a step folder, a Hugging Face folder "
           "(config.json with model.safetensors or pytorch_model.bin, and a tokenizer), a checkpoint of GPT-NeoX, or "
           "a ckpt.pt "
           "of nanoGPT{}",
@@ -106,7 +106,7 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
     const std::string plain = plain_model_folder(path);
     if (fs::exists(fs::path(plain) / "config.json")) return open_huggingface(plain);
     require(!holds_huggingface_weights(path), ErrorKind::io,
-            "{} holds weights and no config.json, which says of what model they are; put it beside them", path);
+            "{} holds weights but no config.json, which describes the model; put it beside them", path);
   }
   CheckpointFolder checkpoint = open_checkpoint(path);
   ModelFolder folder{.path = checkpoint.path,

@@ -31,7 +31,7 @@ constexpr NameRule kNames[] = {
     {"ln_f.bias", "norm.bias"},
 };
 constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight"}};
-constexpr const char* kIgnored[] = {"h.{}.attn.bias"};  // causal masks that torch before 2.0 saved
+constexpr const char* kIgnored[] = {"h.{}.attn.bias"};  // causal masks, saved by torch before 2.0
 constexpr const char* kPrefixes[] = {"transformer."};
 
 Spec read_model_args(const Json& args, HeadKind, std::string_view where) {
@@ -70,12 +70,11 @@ const Family& family() {
 Spec spec_from_config_beside(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   require(fs::exists(folder / "config.json"), ErrorKind::data,
-          "{} has no model_args, which would say how many heads the model has; put the config.json of the model that "
-          "it was made from beside it",
-          path);
+          "{} has no model_args with the number of heads; put the config.json of the original model beside it", path);
   const Spec spec = read_huggingface_spec(folder.empty() ? "." : folder.string());
   require(family_for(spec).model_type == gpt2_family().model_type, ErrorKind::data,
-          "{}: nanoGPT's models are GPT-2's, config.json beside it says {}", path, family_for(spec).model_type);
+          "{}: nanoGPT's models are GPT-2 models, but the config.json beside it is for {}", path,
+          family_for(spec).model_type);
   return spec;
 }
 

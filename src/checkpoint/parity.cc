@@ -93,7 +93,7 @@ class Run {
     require_all_compared(all);
     for (const Comparison& c : all) {
       require(std::ranges::all_of(c.want, [](double v) { return std::isfinite(v); }), ErrorKind::data,
-              "{}: the case's {} is not finite; make the case anew", file_.path(), c.name);
+              "{}: {} of the case is not finite; create the case again", file_.path(), c.name);
     }
     return all;
   }

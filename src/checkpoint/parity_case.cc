@@ -62,8 +62,8 @@ ParityCase::ParityCase(const SafetensorsFile& file, const Spec& spec, const Fami
   sequences_ = ids->shape[0];
   length_ = ids->shape[1];
   const int64_t known = spec.context - (family.positions == PositionRule::not_padding ? 1 : 0);
-  if (length_ > known) bad(fmt::format("input_ids has {} columns, the model knows {} positions", length_, known));
-  if (spec.token_types == 0 && file.find("token_type_ids")) bad("has token_type_ids, the model knows no token types");
+  if (length_ > known) bad(fmt::format("input_ids has {} columns, but the model has {} positions", length_, known));
+  if (spec.token_types == 0 && file.find("token_type_ids")) bad("has token_type_ids, but the model has no token types");
   const auto tokens = matrix("input_ids", 0), mask = matrix("attention_mask", 1), types = matrix("token_type_ids", 0);
   for (int64_t s = 0; s < sequences_; ++s) add_sequence(s, tokens, mask, types);
   if (!file.find("labels")) bad("labels are missing");
@@ -72,7 +72,7 @@ ParityCase::ParityCase(const SafetensorsFile& file, const Spec& spec, const Fami
   } else {
     set_token_labels(matrix("labels", 0), mask);
   }
-  if (counted_ == 0) bad("no label is counted (all are -100)");
+  if (counted_ == 0) bad("all labels are ignored (-100)");
 }
 
 void ParityCase::check_id(const char* name, size_t place, double id, int64_t count) const {
@@ -107,7 +107,7 @@ void ParityCase::add_sequence(int64_t sequence, const std::vector<double>& ids, 
     if (family_.positions == PositionRule::not_padding ? !padding : attended) ++counted;
   }
   const auto end = static_cast<int32_t>(tokens_.size());
-  if (end == offsets_.back()) bad(fmt::format("attention_mask leaves nothing of sequence {}", sequence));
+  if (end == offsets_.back()) bad(fmt::format("attention_mask is 0 for all of sequence {}", sequence));
   offsets_.push_back(end);
 }
 
@@ -120,7 +120,7 @@ void ParityCase::set_token_labels(const std::vector<double>& labels, const std::
     const bool counts = label != kNotCounted;
     if (mask[static_cast<size_t>(place)] == 0) {
       if (counts)
-        bad(fmt::format("labels[{}, {}] is counted, but attention_mask is 0 where it is predicted; set it to -100",
+        bad(fmt::format("labels[{}, {}] is not -100, but attention_mask is 0 where it is predicted; set it to -100",
                         place / length_, column + shift));
       continue;
     }

@@ -105,7 +105,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   }
   bool number_float(number_float_t, const string_t& written) override {
     if (place_ != Place::list) refuse("a number");
-    error("tensor {}: {} is no integer: {}", key_, field_ == Field::shape ? "a size of its shape" : "a data offset",
+    error("tensor {}: {} is not an integer: {}", key_, field_ == Field::shape ? "a size of its shape" : "a data offset",
           written.substr(0, 40));
   }
   bool null() override { refuse("null"); }
@@ -162,7 +162,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     if (field_ == Field::none)
       error("tensor {}: unknown field \"{}\", expected dtype, shape and data_offsets", key_, name);
     const unsigned bit = 1u << static_cast<unsigned>(field_);
-    if (seen_ & bit) error("tensor {}: field \"{}\" stands twice", key_, name);
+    if (seen_ & bit) error("tensor {}: field \"{}\" appears twice", key_, name);
     seen_ |= bit;
   }
   void end_tensor() {
@@ -183,7 +183,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       }
     }
     if (bytes != entry().end - entry().begin) {
-      error("tensor {}: shape [{}] of {} needs {} bytes, its data_offsets hold {}", key_,
+      error("tensor {}: shape [{}] of {} needs {} bytes, but its data_offsets span {}", key_,
             fmt::join(entry().shape, ", "), entry().dtype, bytes, entry().end - entry().begin);
     }
   }
@@ -216,7 +216,7 @@ void index_by_name(SafetensorsHeader& header, std::string_view where) {
   std::sort(header.by_name.begin(), header.by_name.end(), [&](size_t a, size_t b) { return name(a) < name(b); });
   const auto twice = std::adjacent_find(header.by_name.begin(), header.by_name.end(),
                                         [&](size_t a, size_t b) { return name(a) == name(b); });
-  require(twice == header.by_name.end(), ErrorKind::data, "{}: tensor {} stands twice in the header", where,
+  require(twice == header.by_name.end(), ErrorKind::data, "{}: tensor {} appears twice in the header", where,
           twice == header.by_name.end() ? std::string() : name(*twice));
 }
 
@@ -235,9 +235,9 @@ void check_tiling(const SafetensorsHeader& header, size_t data_bytes, std::strin
             where, end, entry->begin, entry->name);
     end = entry->end;
   }
-  require(end <= data_bytes, ErrorKind::data, "{}: file is truncated: its tensors need {} bytes of data, {} are there",
+  require(end <= data_bytes, ErrorKind::data, "{}: file is truncated: its tensors need {} bytes of data, but it has {}",
           where, end, data_bytes);
-  require(end == data_bytes, ErrorKind::data, "{}: {} bytes follow the last tensor; they belong to nothing", where,
+  require(end == data_bytes, ErrorKind::data, "{}: {} bytes after the last tensor belong to no tensor", where,
           data_bytes - end);
 }
 
@@ -245,7 +245,7 @@ void check_tiling(const SafetensorsHeader& header, size_t data_bytes, std::strin
 
 void refuse_lfs_pointer(std::span<const std::byte> file, std::string_view where) {
   require(!text_of(file).starts_with("version https://git-lfs.github.com/spec/"), ErrorKind::data,
-          "{}: is a pointer of Git LFS, not the file itself; `git lfs pull` in its folder brings that", where);
+          "{}: is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder", where);
 }
 
 std::string other_format(std::span<const std::byte> bytes) {
@@ -278,14 +278,15 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string
   refuse_lfs_pointer(file, where);
   const std::string format = other_format(file);
   const auto recognised = [&] {
-    require(format.empty(), ErrorKind::data,
-            "{}: format {} recognised, not supported; convert with save_pretrained(..., safe_serialization=True) of "
-            "transformers or save_file() of the safetensors package",
-            where, format);
+    require(
+        format.empty(), ErrorKind::data,
+        "{}: format {} is recognised but not supported; convert with save_pretrained(..., safe_serialization=True) of "
+        "transformers or save_file() of the safetensors package",
+        where, format);
   };
   if (file.size() < 8) recognised();
   require(file.size() >= 8, ErrorKind::data,
-          "{}: has {} bytes, a safetensors file begins with 8 bytes of header length", where, file.size());
+          "{}: has only {} bytes, but a safetensors file begins with 8 bytes of header length", where, file.size());
   uint64_t length = 0;
   for (size_t i = 0; i < 8; ++i) length |= static_cast<uint64_t>(file[i]) << (8 * i);
   // A length can look like another format's magic by chance; it is that format's file only if no header follows.

@@ -57,7 +57,7 @@ std::vector<SpecDifference> spec_differences(const Spec& a, const Spec& b) {
 std::string describe_differences(const Spec& found, const Spec& asked) {
   std::string text;
   for (const auto& [field, a, b] : spec_differences(found, asked))
-    text += fmt::format("{}{} is {}, asked for {}", text.empty() ? "" : "; ", field, a, b);
+    text += fmt::format("{}{} is {}, not {}", text.empty() ? "" : "; ", field, a, b);
   return text;
 }
 

@@ -22,9 +22,10 @@ void refuse_other_formats(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
     const std::string format = other_format(MappedFile(entry.path().string()).bytes());
-    require(format.empty() || format.find("pickle") != format.npos, ErrorKind::data,
-            "{}: format {} recognised, not supported; convert it to model.safetensors with the tool that wrote it",
-            entry.path().string(), format);
+    require(
+        format.empty() || format.find("pickle") != format.npos, ErrorKind::data,
+        "{}: format {} is recognised but not supported; convert it to model.safetensors with the tool that wrote it",
+        entry.path().string(), format);
   }
 }
 
@@ -68,10 +69,10 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
   std::set<std::string> names;
   std::unordered_map<std::string_view, std::string> file_of;  // the JSON object itself is searched from its front
   for (const auto& [tensor, file] : map.items()) {
-    require(file.is_string(), ErrorKind::data, "{}: the file of {} is no string", index_path, tensor);
+    require(file.is_string(), ErrorKind::data, "{}: the file of {} is not a string", index_path, tensor);
     const auto name = file.get<std::string>();
     require(name.find('/') == name.npos && name != "..", ErrorKind::data,
-            "{}: {} lies in \"{}\", expected a file of the same folder", index_path, tensor, name);
+            "{}: {} is in \"{}\", expected a file in the same folder", index_path, tensor, name);
     names.insert(name);
     file_of.emplace(tensor, name);
   }
@@ -81,8 +82,8 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
     if (fs::exists(folder + "/" + name)) continue;
     if (missing++ == 0) first_missing = name;
   }
-  require(missing == 0, ErrorKind::io, "{}: {} of the {} that it names are missing, {} is the first", index_path,
-          missing, count_text(names.size(), "file"), first_missing);
+  require(missing == 0, ErrorKind::io, "{}: {} of its {} are missing; the first is {}", index_path, missing,
+          count_text(names.size(), "file"), first_missing);
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
     safe ? (void)safe_.emplace_back(path) : (void)torch_.emplace_back(path);
@@ -91,10 +92,11 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
   for (const auto& [file, tensor] : tensors) {
     const auto listed = file_of.find(tensor);
     require(listed != file_of.end(), ErrorKind::data, "{}: tensor {} is not in {}", file, tensor, index_path);
-    require(file == folder + "/" + listed->second, ErrorKind::data, "{}: holds tensor {}, which belongs to {} by {}",
-            file, tensor, listed->second, index_path);
+    require(file == folder + "/" + listed->second, ErrorKind::data,
+            "{}: contains tensor {}, which {} should contain according to {}", file, tensor, listed->second,
+            index_path);
   }
-  require(tensors.size() == map.size(), ErrorKind::data, "{} lists {}, its files hold {}", index_path,
+  require(tensors.size() == map.size(), ErrorKind::data, "{} lists {}, but its files contain {}", index_path,
           count_text(map.size(), "tensor"), tensors.size());
 }
 
@@ -102,7 +104,7 @@ void TensorSource::require_each_once() const {
   std::unordered_map<std::string, std::string> file_of;
   for (const auto& [file, tensor] : places()) {
     const auto [before, added] = file_of.emplace(tensor, file);
-    require(added, ErrorKind::data, "{}: tensor {} is in {}, too", file, tensor, before->second);
+    require(added, ErrorKind::data, "{}: tensor {} is also in {}", file, tensor, before->second);
   }
 }
 

@@ -96,8 +96,8 @@ TEST_F(FolderKind, OneVariantOfTheWeightsIsRead) {
   }
   fs::copy_file(path("m/model.ema.safetensors"), path("m/model.fp16.safetensors"));
   EXPECT_ERROR(embedding(path("m")), ErrorKind::data,
-               "holds several forms of the weights and none has the plain name model.safetensors: "
-               "model.ema.safetensors, model.fp16.safetensors; rename the one that is meant");
+               "holds several variants of the weights, but none is named model.safetensors: model.ema.safetensors, "
+               "model.fp16.safetensors; rename the one to use");
   fs::copy_file(path("m/model.ema.safetensors"), path("m/model.safetensors"));
   EXPECT_EQ(embedding(path("m")), want);
 }
@@ -114,14 +114,14 @@ TEST_F(FolderKind, CompleteShardsNeedNoIndex) {
     }
     fs::remove(path(fmt::format("m/{}-00002-of-00005.safetensors", form)));
     fs::remove(path(fmt::format("m/{}-00005-of-00005.safetensors", form)));
-    EXPECT_ERROR(embedding(path("m")), ErrorKind::io, "3 shards of weights found, 2, 5 of 5 missing");
+    EXPECT_ERROR(embedding(path("m")), ErrorKind::io, "3 shards of weights, but 2, 5 of 5 are missing");
   }
   fs::remove_all(path("m"));
   make("gpt2", "");
   shard("gpt2", "model", 2);
   fs::copy_file(golden("gpt2") + "/model.safetensors", path("m/model-00002-of-00002.safetensors"),
                 fs::copy_options::overwrite_existing);
-  EXPECT_ERROR(embedding(path("m")), ErrorKind::data, " is in ");
+  EXPECT_ERROR(embedding(path("m")), ErrorKind::data, " is also in ");
 }
 
 TEST_F(FolderKind, TheNewestCheckpointOfATrainerIsTaken) {
@@ -133,7 +133,7 @@ TEST_F(FolderKind, TheNewestCheckpointOfATrainerIsTaken) {
   testing::internal::CaptureStderr();
   const ModelFolder opened = open_model(path("m"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              testing::HasSubstr("the newest is taken: " + path("m/checkpoint-1500")));
+              testing::HasSubstr("using the newest: " + path("m/checkpoint-1500")));
   EXPECT_EQ(opened.path, path("m/checkpoint-1500"));
   EXPECT_EQ(opened.spec, read_huggingface_spec(golden("opt")));
   make("gpt2", "model.safetensors");  // the Trainer's final weights are preferred
@@ -146,14 +146,14 @@ TEST_F(FolderKind, AnAdapterIsNamedWithItsBaseModel) {
   write_text(path("m/adapter_model.safetensors"), "");
   EXPECT_ERROR(
       open_model(path("m")), ErrorKind::data,
-      "m is an adapter (PEFT, \"LORA\") of facebook/opt-125m, not a model, and adapters are not read; join both");
+      "m is an adapter (PEFT, \"LORA\") of facebook/opt-125m, not a complete model; adapters are not supported");
   EXPECT_ERROR(open_model(path("m")), ErrorKind::data, "merge_and_unload().save_pretrained(NEW)");
 }
 
 TEST_F(FolderKind, BertsFirstConfigurationIsNamedWithWhatToType) {
   make("bert-mlm", "model.safetensors", "bert_config.json");
   EXPECT_ERROR(open_model(path("m")), ErrorKind::data,
-               "`cp " + path("m") + "/bert_config.json " + path("m") + "/config.json` makes it a model's folder");
+               "`cp " + path("m") + "/bert_config.json " + path("m") + "/config.json`");
   Json config = read_json(path("m/bert_config.json"));
   for (const char* field : {"model_type", "architectures"}) config.erase(field);
   write_config(config);
@@ -161,12 +161,13 @@ TEST_F(FolderKind, BertsFirstConfigurationIsNamedWithWhatToType) {
 }
 
 TEST_F(FolderKind, WeightsOfOtherProgramsAreNamedWithWhatToDo) {
-  for (const auto& [name, message] : {std::pair{"model.Q4_K_M.gguf", "a GGUF file of llama.cpp, which is not read"},
-                                      {"tf_model.h5", "weights of TensorFlow (Keras), which is not read; in Python"},
-                                      {"bert_model.ckpt.index", "a checkpoint of TensorFlow 1, which is not read"},
-                                      {"flax_model.msgpack", "from_flax=True"},
-                                      {"model.onnx", "an ONNX graph, which is not read"},
-                                      {"rust_model.ot", "weights of rust-bert"}}) {
+  for (const auto& [name, message] :
+       {std::pair{"model.Q4_K_M.gguf", "a GGUF file of llama.cpp, which is not supported"},
+        {"tf_model.h5", "weights of TensorFlow (Keras), which is not supported; in Python"},
+        {"bert_model.ckpt.index", "a checkpoint of TensorFlow 1, which is not supported"},
+        {"flax_model.msgpack", "from_flax=True"},
+        {"model.onnx", "an ONNX graph, which is not supported"},
+        {"rust_model.ot", "weights of rust-bert"}}) {
     SCOPED_TRACE(name);
     for (const bool with_config : {true, false}) {
       fs::remove_all(path("m"));

@@ -79,7 +79,7 @@ TEST(Nanogpt, FilesWithoutArgumentsTakeTheConfigBesideThem) {
     TemporaryFolder folder;
     fs::copy_file(sample(name), folder / (std::string(name) == "bare.pt" ? "ckpt.pt" : name));
     EXPECT_ERROR(open_model(folder.path()), ErrorKind::data,
-                 "has no model_args, which would say how many heads the model has; put the config.json");
+                 "has no model_args with the number of heads; put the config.json");
     // The activation is these programs', whatever the model they began with had.
     std::string config = read_text(sample("huggingface/config.json"));
     config.replace(config.find("\"gelu\""), 6, "\"gelu_new\"");
@@ -93,7 +93,7 @@ TEST(Nanogpt, AnotherFamilysConfigIsRefused) {
   fs::copy_file(sample("bare.pt"), folder / "ckpt.pt");
   fs::copy_file(fs::path(source_dir()) / "tests/golden/opt/config.json", folder / "config.json");
   EXPECT_ERROR(open_model(folder.path()), ErrorKind::data,
-               "nanoGPT's models are GPT-2's, config.json beside it says opt");
+               "nanoGPT's models are GPT-2 models, but the config.json beside it is for opt");
 }
 
 TEST(Nanogpt, BadArgumentsAreNamed) {
@@ -109,9 +109,9 @@ TEST(Nanogpt, BadArgumentsAreNamed) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(error("N"), testing::HasSubstr("model_args is no dictionary"));
+  EXPECT_THAT(error("N"), testing::HasSubstr("model_args is not a dictionary"));
   EXPECT_THAT(error("}"), testing::HasSubstr("ckpt.pt: model_args: \"n_layer\" is missing"));
-  EXPECT_THAT(error(pickle_dict({{"n_layer", "]"}})), testing::HasSubstr("n_layer is neither a number nor a text"));
+  EXPECT_THAT(error(pickle_dict({{"n_layer", "]"}})), testing::HasSubstr("n_layer is neither a number nor text"));
   const auto sizes = [](int heads) {
     return pickle_dict({{"n_layer", pickle_number(1)},
                         {"n_head", pickle_number(static_cast<uint64_t>(heads))},
@@ -138,20 +138,22 @@ TEST(Nanogpt, WeightsThatDoNotFitAreListed) {
 TEST(ModelFolder, FilesOfOtherFormatsAreCalledByTheirName) {
   TemporaryFolder folder;
   const std::string pad(64, '\0');
-  const std::pair<std::string, const char*> files[] = {{"GGUF" + pad, "format GGUF recognised, not supported; convert"},
-                                                       {"PK\x03\x04" + pad + "w.npy" + pad, "format npz recognised"},
-                                                       {"\x08\x07\x12\x07pytorch", "format ONNX recognised"}};
+  const std::pair<std::string, const char*> files[] = {
+      {"GGUF" + pad, "format GGUF is recognised but not supported; convert"},
+      {"PK\x03\x04" + pad + "w.npy" + pad, "format npz is recognised but not supported"},
+      {"\x08\x07\x12\x07pytorch", "format ONNX is recognised but not supported"}};
   for (const auto& [bytes, text] : files) {
     write_text(folder / "model", bytes);
     EXPECT_ERROR(open_model(folder / "model"), ErrorKind::data, text);
   }
   EXPECT_ERROR(open_model(sample("huggingface/model.safetensors")), ErrorKind::io,
-               "is a file; give the folder that holds it beside its config.json");
+               "is a file; give the folder that contains it and its config.json");
   std::filesystem::create_directory(folder / "alone");
   write_text(folder / "alone/model.safetensors", "");
-  EXPECT_ERROR(open_model(folder / "alone"), ErrorKind::io, "holds weights and no config.json, which says of what");
+  EXPECT_ERROR(open_model(folder / "alone"), ErrorKind::io,
+               "holds weights but no config.json, which describes the model");
   EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io,
-               "absent: expected a run folder (`trireme train` makes one)");
+               "absent is not a model folder: expected a run folder of `trireme train`");
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_ERROR(open_model("no-such-gpt2"), ErrorKind::io,
                "HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run `trireme fetch no-such-gpt2` on a "

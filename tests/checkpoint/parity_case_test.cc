@@ -63,25 +63,25 @@ TEST(ParityCase, InputsThatDoNotFitAreNamed) {
         for (size_t i = 18; i < 27; ++i) c["attention_mask"].at<int64_t>(i) = 0;
         for (size_t i = 18; i < 27; ++i) c["labels"].at<int64_t>(i) = -100;
       },
-      "attention_mask leaves nothing of sequence 2");
+      "attention_mask is 0 for all of sequence 2");
   expect_refused(
       "gpt2",
       [](TensorMap& c) {
         c["input_ids"] = of_ids({1, 13}, std::vector<int64_t>(13, 3));
       },
-      "input_ids has 13 columns, the model knows 12 positions");
+      "input_ids has 13 columns, but the model has 12 positions");
   expect_refused(
       "bert-mlm", [](TensorMap& c) { c["token_type_ids"].at<int64_t>(0) = 2; },
       "token_type_ids[0, 0] is 2, expected a whole number below 2");
   expect_refused(
       "distilbert-classifier", [](TensorMap& c) { c["token_type_ids"] = c["attention_mask"]; },
-      "has token_type_ids, the model knows no token types");
+      "has token_type_ids, but the model has no token types");
   expect_refused(
       "roberta-mlm",
       [](TensorMap& c) {
         c["input_ids"] = of_ids({1, 13}, std::vector<int64_t>(13, 3));
       },
-      "input_ids has 13 columns, the model knows 12 positions");
+      "input_ids has 13 columns, but the model has 12 positions");
 }
 
 TEST(ParityCase, AClassifiersRowsPaddedOnTheLeftAreRefused) {
@@ -100,13 +100,13 @@ TEST(ParityCase, LabelsThatDoNotFitAreNamed) {
       "labels[0, 4] is 37, outside the vocabulary of 37");
   expect_refused(
       "gpt2", [](TensorMap& c) { c["labels"].at<int64_t>(26) = 5; },
-      "labels[2, 8] is counted, but attention_mask is 0 where it is predicted; set it to -100");
+      "labels[2, 8] is not -100, but attention_mask is 0 where it is predicted; set it to -100");
   expect_refused(
       "bert-mlm",
       [](TensorMap& c) {
         c["labels"] = of_ids({3, 9}, std::vector<int64_t>(27, -100));
       },
-      "no label is counted (all are -100)");
+      "all labels are ignored (-100)");
   expect_refused(
       "bert-classifier", [](TensorMap& c) { c["labels"].at<int64_t>(1) = 3; },
       "labels has 3, expected a class below 3");
@@ -136,12 +136,12 @@ TEST(ParityCase, ExpectedValuesMustBeFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   expect_refused(
       "gpt2", [&](TensorMap& c) { c["loss"].at<float>(0) = std::numeric_limits<float>::quiet_NaN(); },
-      "the case's loss is not finite");
+      "the case is not finite");
   expect_refused(
-      "gpt2", [&](TensorMap& c) { c["logits"].at<double>(3) = infinity; }, "the case's logits is not finite");
+      "gpt2", [&](TensorMap& c) { c["logits"].at<double>(3) = infinity; }, "the case is not finite");
   expect_refused(
       "gpt2", [&](TensorMap& c) { c["grad.transformer.ln_f.bias"].at<double>(2) = nan; },
-      "the case's grad.transformer.ln_f.bias is not finite");
+      "grad.transformer.ln_f.bias of the case is not finite");
   const auto tensors = compare("gpt2", [&](TensorMap& c) { c["logits"].at<double>(26 * 37) = nan; });
   EXPECT_LT(tensors.front().error, 1e-4) << "logits where attention_mask is 0 are not compared";
 }

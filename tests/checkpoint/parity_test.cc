@@ -157,7 +157,7 @@ TEST(Parity, AFileInsteadOfAFolderIsCalledByItsFormat) {
   write_text(folder / "model.gguf", "GGUF" + std::string(64, '\0'));
   const auto ops = make_cpu_ops();
   EXPECT_ERROR(compare_with_case(folder / "model.gguf", "case", DType::f32, *ops, 1), ErrorKind::data,
-               "format GGUF recognised, not supported; convert it to a Hugging Face folder");
+               "format GGUF is recognised but not supported; convert it to a Hugging Face folder");
 }
 
 TEST(Parity, ACaseOfAnotherModelIsRefused) {

@@ -35,15 +35,15 @@ std::string one(const std::string& fields) { return R"({"t":{)" + fields + "}}";
 TEST(Safetensors, EveryMalformedSampleGetsItsOwnVerdict) {
   TRIREME_NEEDS_TEST_DATA("weights/safetensors/malformed/INDEX.tsv");
   const std::pair<const char*, const char*> verdicts[] = {
-      {"bad_extra_bytes", "34 bytes follow the last tensor"},
-      {"bad_missing_2_bytes", "truncated: its tensors need 16 bytes of data, 14 are there"},
+      {"bad_extra_bytes", "34 bytes after the last tensor"},
+      {"bad_missing_2_bytes", "truncated: its tensors need 16 bytes of data, but it has 14"},
       {"bad_header_too_large", "over the limit of 100000000 bytes"},
-      {"bad_empty_file", "has 0 bytes, a safetensors file begins with 8 bytes"},
-      {"bad_7_bytes", "has 7 bytes, a safetensors file begins with 8 bytes"},
+      {"bad_empty_file", "has only 0 bytes, but a safetensors file begins with 8 bytes"},
+      {"bad_7_bytes", "has only 7 bytes, but a safetensors file begins with 8 bytes"},
       {"bad_header_length", "header length 60 points past the end"},
       {"bad_header_non_utf8", "header is not UTF-8 at byte 0"},
       {"bad_header_not_json", "header is not valid JSON at byte"},
-      {"bad_info_size", "shape [2, 2] of I32 needs 16 bytes, its data_offsets hold 4"},
+      {"bad_info_size", "shape [2, 2] of I32 needs 16 bytes, but its data_offsets span 4"},
       {"bad_shape_overflow_u64", "tensor test: shape overflows: 18446744073709551614"},
       {"bad_shape_overflow_i64", "tensor test: shape overflows: [2, 9223372036854775807] of I32"},
       {"bad_json_attack_shared_offsets", "overlaps"},
@@ -166,14 +166,14 @@ TEST(Safetensors, HeaderFaultsAreNamed) {
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":[1])"), "x", "tensor t: field \"data_offsets\" is missing");
   EXPECT_HEADER_REFUSED(one(R"("shape":[1],"data_offsets":[0,1])"), "x", "tensor t: field \"dtype\" is missing");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","data_offsets":[0,1])"), "x", "tensor t: field \"shape\" is missing");
-  EXPECT_HEADER_REFUSED(one(good + R"(,"dtype":"U8")"), "x", "tensor t: field \"dtype\" stands twice");
+  EXPECT_HEADER_REFUSED(one(good + R"(,"dtype":"U8")"), "x", "tensor t: field \"dtype\" appears twice");
   EXPECT_HEADER_REFUSED(one(good + R"(,"more":1)"), "x", "tensor t: unknown field \"more\"");
   EXPECT_HEADER_REFUSED(one(R"("dtype":1,"shape":[1],"data_offsets":[0,1])"), "x",
                         "tensor t: dtype is a number, expected a string");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":1,"data_offsets":[0,1])"), "x",
                         "tensor t: shape is a number, expected an array of integers");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":[1.5],"data_offsets":[0,1])"), "x",
-                        "tensor t: a size of its shape is no integer: 1.5");
+                        "tensor t: a size of its shape is not an integer: 1.5");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":["a"],"data_offsets":[0,1])"), "x",
                         "tensor t: shape holds a string, expected integers");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])"), "x",
@@ -181,7 +181,7 @@ TEST(Safetensors, HeaderFaultsAreNamed) {
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":[1],"data_offsets":[0])"), "x", "data_offsets has 1 values");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])"), "x", "more than 2 values");
   EXPECT_HEADER_REFUSED(one(R"("dtype":"U8","shape":[1],"data_offsets":[-1,1])"), "x", "a data offset is negative: -1");
-  EXPECT_HEADER_REFUSED(R"({"t":{)" + good + R"(},"t":{)" + good + "}}", "x", "tensor t stands twice in the header");
+  EXPECT_HEADER_REFUSED(R"({"t":{)" + good + R"(},"t":{)" + good + "}}", "x", "tensor t appears twice in the header");
   EXPECT_HEADER_REFUSED(R"({"__metadata__":{"a":"1","a":"2"}})", "", "__metadata__ has the key \"a\" twice");
   EXPECT_HEADER_REFUSED(R"({"__metadata__":{},"__metadata__":{}})", "", "header has __metadata__ twice");
   EXPECT_HEADER_REFUSED(R"({"__metadata__":[]})", "", "entry __metadata__ is an array, expected an object");
@@ -204,10 +204,11 @@ TEST(Safetensors, LengthsOffsetsAndShapesThatDoNotFitAreNamed) {
   EXPECT_EQ(parse_header(two(8, 8), data).entries.size(), 2u);
   EXPECT_HEADER_REFUSED(two(8, 4), data, "tensor b begins at 4 and overlaps the one that ends at 8");
   EXPECT_HEADER_REFUSED(two(8, 12), data + "yyyy", "bytes 8 to 12 of the data belong to no tensor (hole before b)");
-  EXPECT_HEADER_REFUSED(two(8, 8), data.substr(2), "its tensors need 16 bytes of data, 14 are there");
-  EXPECT_HEADER_REFUSED(two(8, 8), data + "y", "1 bytes follow the last tensor; they belong to nothing");
+  EXPECT_HEADER_REFUSED(two(8, 8), data.substr(2), "its tensors need 16 bytes of data, but it has 14");
+  EXPECT_HEADER_REFUSED(two(8, 8), data + "y", "1 bytes after the last tensor belong to no tensor");
   EXPECT_HEADER_REFUSED(one(tensor("[2]", 8, 0)), data, "tensor t: data ends before it begins: [8, 0]");
-  EXPECT_HEADER_REFUSED(one(tensor("[3]", 0, 16)), data, "shape [3] of I32 needs 12 bytes, its data_offsets hold 16");
+  EXPECT_HEADER_REFUSED(one(tensor("[3]", 0, 16)), data,
+                        "shape [3] of I32 needs 12 bytes, but its data_offsets span 16");
   EXPECT_HEADER_REFUSED(one(tensor("[-4]", 0, 16)), data, "tensor t: a size of its shape is negative: -4");
   EXPECT_HEADER_REFUSED(one(tensor("[2,9223372036854775807]", 0, 16)), data, "tensor t: shape overflows");
   EXPECT_HEADER_REFUSED(one(tensor("[4]", 0, 16, "X99")), data, "tensor t: unknown dtype \"X99\"");
@@ -216,22 +217,23 @@ TEST(Safetensors, LengthsOffsetsAndShapesThatDoNotFitAreNamed) {
                  "header length 100000001 is over the limit of 100000000");
   EXPECT_REFUSED(std::string("\x09\0\0\0\0\0\0\0{}", 10),
                  "header length 9 points past the end of the file, which has 2");
-  EXPECT_REFUSED("1234567", "has 7 bytes, a safetensors file begins with 8 bytes");
+  EXPECT_REFUSED("1234567", "has only 7 bytes, but a safetensors file begins with 8 bytes");
 }
 
 TEST(Safetensors, OtherFormatsAreCalledByTheirName) {
   const std::string pad(64, '\0');
-  EXPECT_REFUSED("GGUF\x03" + pad, "format GGUF recognised, not supported; convert with");
-  EXPECT_REFUSED("PK\x03\x04" + pad + "weights.npy" + pad, "format npz recognised");
-  EXPECT_REFUSED("PK\x03\x04" + pad + "archive/data.pkl" + pad, "format torch pickle (.pt, .bin) recognised");
-  EXPECT_REFUSED("PK\x03\x04" + pad, "format ZIP recognised");
-  EXPECT_REFUSED(std::string("\x80\x02}q") + pad, "format pickle recognised");
-  EXPECT_REFUSED("\x93NUMPY" + pad, "format npy recognised");
-  EXPECT_REFUSED("\x89HDF\r\n\x1a\n" + pad, "format HDF5 recognised");
-  EXPECT_REFUSED(std::string("\x08\x07\x12\x07pytorch") + pad, "format ONNX recognised");
-  EXPECT_REFUSED("GGUF", "format GGUF recognised");
+  EXPECT_REFUSED("GGUF\x03" + pad, "format GGUF is recognised but not supported; convert with");
+  EXPECT_REFUSED("PK\x03\x04" + pad + "weights.npy" + pad, "format npz is recognised but not supported");
+  EXPECT_REFUSED("PK\x03\x04" + pad + "archive/data.pkl" + pad,
+                 "format torch pickle (.pt, .bin) is recognised but not supported");
+  EXPECT_REFUSED("PK\x03\x04" + pad, "format ZIP is recognised but not supported");
+  EXPECT_REFUSED(std::string("\x80\x02}q") + pad, "format pickle is recognised but not supported");
+  EXPECT_REFUSED("\x93NUMPY" + pad, "format npy is recognised but not supported");
+  EXPECT_REFUSED("\x89HDF\r\n\x1a\n" + pad, "format HDF5 is recognised but not supported");
+  EXPECT_REFUSED(std::string("\x08\x07\x12\x07pytorch") + pad, "format ONNX is recognised but not supported");
+  EXPECT_REFUSED("GGUF", "format GGUF is recognised but not supported");
   EXPECT_REFUSED("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n",
-                 "is a pointer of Git LFS, not the file itself; `git lfs pull` in its folder brings that");
+                 "is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder");
 }
 
 TEST(Safetensors, ALengthThatLooksLikeAMagicIsStillALength) {

@@ -53,7 +53,7 @@ TEST(SpecDifferences, NameEveryFieldWithBothValues) {
     EXPECT_EQ(differences[0].a, text(value));
     EXPECT_EQ(differences[0].b, text(changed[field]));
     EXPECT_EQ(describe_differences(small_spec(), other),
-              fmt::format("{} is {}, asked for {}", field, text(value), text(changed[field])));
+              fmt::format("{} is {}, not {}", field, text(value), text(changed[field])));
   }
   EXPECT_EQ(describe_differences(small_spec(), small_spec()), "");
 }
@@ -67,8 +67,8 @@ TEST(SpecDifferences, AModelThatDiffersInARareFieldIsRefusedByThatField) {
   const ParameterTable table(wanted);
   TrainingState state(table, DType::f32, false);
   EXPECT_ERROR(load_model(folder, wanted, table, state), ErrorKind::config,
-               fmt::format("{} holds another model than the configuration asks for: rotary_dims is {}, asked for {}; "
-                           "norm_epsilon is 1e-05, asked for 0.001; give the options",
+               fmt::format("{} holds a different model than the configuration describes: rotary_dims is {}, not {}; "
+                           "norm_epsilon is 1e-05, not 0.001; set the options",
                            path, folder.spec.rotary_dims, wanted.rotary_dims));
 }
 

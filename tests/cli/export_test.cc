@@ -97,7 +97,7 @@ TEST(ExportCommand, LeavesNothingWhenItFails) {
   EXPECT_ERROR(run_export({"--checkpoint", run.dir, "--output", out}), ErrorKind::data, "the file is damaged");
   EXPECT_FALSE(fs::exists(out));
   EXPECT_ERROR(run_export({"--checkpoint", run.dir, "--output", run.dir}), ErrorKind::io, "is not an empty folder");
-  EXPECT_ERROR(run_export({"--checkpoint", run.folder.path(), "--output", out}), ErrorKind::io, "holds no checkpoint");
+  EXPECT_ERROR(run_export({"--checkpoint", run.folder.path(), "--output", out}), ErrorKind::io, "has no checkpoint");
   EXPECT_ERROR(run_export({"--output", out}), ErrorKind::usage, "--checkpoint is required");
   EXPECT_ERROR(run_export({"--checkpoint", run.dir, "--output", out, "--dtype", "f16"}), ErrorKind::usage, "f16");
 }
@@ -115,7 +115,7 @@ TEST(CheckpointCommand, ListsShowsAndVerifies) {
               testing::AllOf(testing::HasSubstr("step-00000002: bad"), testing::HasSubstr("the file is damaged"),
                              testing::HasSubstr("step-00000003: good")));
   EXPECT_THAT(output_of(run_checkpoint, {"verify", run.dir + "/step-00000001"}), testing::HasSubstr(": good"));
-  EXPECT_ERROR(run_checkpoint({"list", run.folder / "absent"}), ErrorKind::io, "there is no such folder");
+  EXPECT_ERROR(run_checkpoint({"list", run.folder / "absent"}), ErrorKind::io, "the folder does not exist");
   EXPECT_ERROR(run_checkpoint({}), ErrorKind::usage, "subcommand");
 }
 

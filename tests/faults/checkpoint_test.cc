@@ -116,7 +116,7 @@ TEST_F(DamagedCheckpoint, MissingStepsStopTheNextStart) {
   const Outcome refused = run(trireme_command(train("run", flags_)));
   EXPECT_EQ(refused.code, 1) << refused.output;
   EXPECT_THAT(refused.output, AllOf(HasSubstr(path("run") + "/latest names step-00000012"),
-                                    HasSubstr("start anew with --checkpoint.resume none")));
+                                    HasSubstr("start a new run with --checkpoint.resume none")));
   auto anew = flags_;
   anew.insert(anew.end(), {"--checkpoint.resume", "none"});
   const Outcome started = run(trireme_command(train("run", anew)));
@@ -153,7 +153,7 @@ TEST_F(DamagedCheckpoint, ACopyOfAnotherStepIsNotASnapshot) {
   fs::copy(newest_, path("run") + "/step-00000030", fs::copy_options::recursive);
   const Outcome verified = command("verify", path("run"));
   EXPECT_EQ(verified.code, 1);
-  EXPECT_THAT(verified.output, HasSubstr("step-00000030/manifest.json is that of step 12: the folder is a copy of"));
+  EXPECT_THAT(verified.output, HasSubstr("step-00000030/manifest.json belongs to step 12: the folder is a copy of"));
   const Outcome went_on = run(trireme_command(train("run", flags_)));
   EXPECT_EQ(went_on.code, 0) << went_on.output;
   EXPECT_THAT(went_on.output, HasSubstr("RESUMING from " + newest_));
@@ -203,7 +203,8 @@ TEST_F(FaultFixture, ARequeuedJobTakesItsLockBackAndTheStaleAttemptStops) {
   ASSERT_TRUE(wait_for_text(second, "RESUMING from "));
   const Outcome stale = first.finish(30);
   EXPECT_EQ(stale.code, 1) << stale.output;
-  EXPECT_THAT(stale.output, HasSubstr("is no longer this process's: another one took the run folder over"));
+  EXPECT_THAT(stale.output,
+              HasSubstr("no longer belongs to this process: another process has taken over the run folder"));
   kill(second.pid(), SIGTERM);
   EXPECT_EQ(second.finish().code, 75);
 }

@@ -145,7 +145,8 @@ TEST_F(Disk, ARunFolderThatVanishesCostsSnapshotsAndAtTheEndTheRun) {
   ASSERT_TRUE(wait_for_text(program, "error: "));
   const Outcome outcome = program.finish();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("the run folder " + path("run") + " is gone: it was deleted, renamed or "));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("the run folder " + path("run") + " no longer exists: it was deleted, renamed or "));
   EXPECT_THAT(outcome.output, Not(HasSubstr("took")));
   EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("elsewhere")})).code, 0) << "what was saved is whole";
 }

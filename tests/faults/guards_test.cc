@@ -167,7 +167,8 @@ TEST_F(Guards, AJobThatIsTakenOverDuringASaveLeavesTheFolderToTheNewOne) {
   const Outcome stale = old.finish(60);
   EXPECT_EQ(stale.code, 1) << stale.output;
   EXPECT_EQ(count_of(stale.output, "error: "), 1) << stale.output;
-  EXPECT_THAT(stale.output, HasSubstr("is no longer this process's: another one took the run folder over"));
+  EXPECT_THAT(stale.output,
+              HasSubstr("no longer belongs to this process: another process has taken over the run folder"));
   EXPECT_EQ(read_status(path("run")).state, RunState::done) << "the old job says nothing about the new one's run";
   EXPECT_THAT(list_steps(path("run")), ::testing::Contains(20));
   for (const int64_t step : list_steps(path("run"))) {

@@ -87,7 +87,7 @@ TEST_F(LocalDisk, AKilledRunResumesFromItAndTheFilesOfBothSidesAreListed) {
   const int64_t step = newest_local();
   const std::string name = step_name(step);
   EXPECT_THAT(list_steps(path("run")), IsEmpty());
-  const std::string only_local = name + " is on the hosts' own disks only, in " + path("disk") + "/run-";
+  const std::string only_local = name + " is only on the local disks of the hosts, in " + path("disk") + "/run-";
   EXPECT_THAT(run(trireme_command({"status", path("run")})).output,
               AllOf(HasSubstr("snapshot    none"), HasSubstr("local       " + only_local)));
   EXPECT_THAT(run(trireme_command({"status", path("run"), "--json"})).output,
@@ -146,8 +146,9 @@ TEST_F(LocalDisk, AStopCopiesWhatIsNotCopiedYet) {
 TEST_F(LocalDisk, AFullOneSendsSnapshotsToTheRunFolderWithAWarning) {
   const Outcome outcome = run(trireme_command(train("run", flags())), fault("write", path("disk"), ENOSPC));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("warning: a local disk does not take the snapshot of step 6, which goes to " +
-                                        path("run") + " right away: "));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("warning: cannot write the snapshot of step 6 to a local disk; writing it directly to " +
+                        path("run") + ": "));
   EXPECT_THAT(outcome.output, HasSubstr("No space left on device"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
   EXPECT_THAT(leftovers("run"), IsEmpty());
@@ -159,7 +160,7 @@ TEST_F(LocalDisk, OneThatIsFullOnOneRankDoesSoForAll) {
   const Outcome outcome = run(mpirun_command(2, train("run", flags())),
                               fault("fsync", path("disk"), EIO, {"FAULT_RANK=1", "FAULT_TIMES=1"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(count_of(outcome.output, "warning: a local disk does not take the snapshot of step 6"), 1)
+  EXPECT_EQ(count_of(outcome.output, "warning: cannot write the snapshot of step 6 to a local disk"), 1)
       << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("right away: rank 1 on "));
   EXPECT_THAT(outcome.output, HasSubstr("snapshot of step 12 is on the local disks")) << "the next one fits again";
@@ -230,8 +231,8 @@ TEST_F(LocalDisk, ARunFolderThatHangsAtTheEndGivesAnErrorAndTheResultIsKept) {
     const std::string stalled = "the disk of " + path("run") + " has accepted no data of the snapshot of step 6 for ";
     EXPECT_EQ(count_of(outcome.output, "warning: " + stalled), 1) << outcome.output;
     EXPECT_THAT(outcome.output,
-                ::testing::ContainsRegex("error: .* for 12 s; leaving with code 1: the same command takes "
-                                         "it from the local disks"));
+                ::testing::ContainsRegex("error: .* for 12 s; exiting with code 1; the same command resumes "
+                                         "from the local disks"));
     EXPECT_THAT(list_steps(path("run")), IsEmpty());
     EXPECT_EQ(newest_local(), 18);
     fs::remove(path("hold"));
@@ -255,7 +256,7 @@ TEST_F(LocalDisk, AnImmediateStopCopiesNothingAndSaysWhereTheNewestIs) {
   EXPECT_THAT(outcome.output, Not(HasSubstr("saving after step")));
   const int64_t step = newest_local();
   EXPECT_THAT(stopped.output,
-              HasSubstr(fmt::format("newest snapshot: none; {} is on the hosts' own disks only, in {}/run-",
+              HasSubstr(fmt::format("newest snapshot: none; {} is only on the local disks of the hosts, in {}/run-",
                                     step_name(step), path("disk"))));
   EXPECT_THAT(list_steps(path("run")), IsEmpty());
   // The end may come between a newer snapshot and its entry in local.json.
@@ -303,8 +304,9 @@ TEST_F(LocalDisk, ReadersOfTheModelUseTheNewestFromThereOrSayWhereItIs) {
   EXPECT_THAT(exported.output, HasSubstr(fmt::format("(step {}, ", step)));
   const std::vector<std::string> sample = {"sample", "--model", path("run"), "--prompt", "a"};
   EXPECT_THAT(run(trireme_command(sample)).output, HasSubstr(newest + "this host's disk only, where it is read: "));
-  const std::string none = fmt::format(
-      "{} holds no checkpoint yet: the snapshot of step {} is on the hosts' own disks only, in ", path("run"), step);
+  const std::string none =
+      fmt::format("{} has no checkpoint yet: the snapshot of step {} is only on the local disks of the hosts, in ",
+                  path("run"), step);
   if (has_mpi()) {
     auto shared_out = sample;
     shared_out.insert(shared_out.end(), {"--mesh.tensor", "2"});
@@ -319,11 +321,11 @@ TEST_F(LocalDisk, ReadersOfTheModelUseTheNewestFromThereOrSayWhereItIs) {
   lose_a_shard();
   const Outcome lost = ask("none");
   EXPECT_EQ(lost.code, 1) << lost.output;
-  EXPECT_THAT(lost.output, AllOf(HasSubstr(none), HasSubstr(", and not whole on this one; the command that trains")));
+  EXPECT_THAT(lost.output, AllOf(HasSubstr(none), HasSubstr(", and not complete on this one; the training command")));
   EXPECT_THAT(
       run(trireme_command({"checkpoint", "show", path("run")})).output,
-      HasSubstr("holds no checkpoint: no manifest.json and no step-* folder with one; the hosts' own disks have "
-                "some, in " +
+      HasSubstr("has no checkpoint: neither a manifest.json nor a step-* folder with one; the local disks of the "
+                "hosts have some, in " +
                 path("disk")));
 }
 
@@ -338,11 +340,11 @@ TEST_F(LocalDisk, ReadersUseTheRunFoldersOlderSnapshotIfTheNewestIsIncompleteHer
   fs::remove(last.path + "/" + last.manifest.shards.at(0).file);
   const Outcome outcome = run(trireme_command({"export", "--checkpoint", path("run"), "--output", path("exported")}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr(fmt::format(
-                                  "warning: the newest snapshot of {}, of step {}, is on the hosts' own disks only, in "
-                                  "{}, and not whole on this one: that of step 18 is read; the command that trains "
-                                  "copies the newest",
-                                  path("run"), last.step, fs::path(last.path).parent_path().string())));
+  EXPECT_THAT(outcome.output,
+              HasSubstr(fmt::format(
+                  "warning: the newest snapshot of {}, step {}, is only on the local disks of the hosts, in "
+                  "{}, and not complete on this one; reading that of step 18; the training command copies the newest",
+                  path("run"), last.step, fs::path(last.path).parent_path().string())));
   EXPECT_THAT(outcome.output, HasSubstr("(step 18, "));
 }
 

@@ -409,7 +409,8 @@ TEST_F(GptNeox, NeoxsOwnFolderIsNotTouched) {
   EXPECT_THAT(outcome.output, HasSubstr("never written over; name another folder: --run.dir checkpoints-trireme"));
   const Outcome absent = here(1, kTrain + std::string("--run.dir mine --run.steps 1"));
   EXPECT_EQ(absent.code, 1);
-  EXPECT_THAT(absent.output, HasSubstr("checkpoints/latest names global_step7, and there is no such folder beside it"));
+  EXPECT_THAT(absent.output,
+              HasSubstr("checkpoints/latest names global_step7, but this folder does not exist beside it"));
   done(here(1, kTrain + std::string("--run.dir mine --run.steps 1 --checkpoint.resume none")));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("checkpoints")), {}), 1);
 }

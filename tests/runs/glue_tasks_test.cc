@@ -150,11 +150,10 @@ TEST_F(GlueTasks, AModelOfAnotherTaskGetsANewHead) {
     words[2] = path("three");
     const Outcome outcome = run(trireme_command(words));
     EXPECT_EQ(outcome.code, 0) << outcome.output;
-    EXPECT_THAT(outcome.output,
-                HasSubstr(fmt::format("its head is of another task, with other classes, so that a new one "
-                                      "takes its place: classifier.bias ([3] there, [{}] here), "
-                                      "classifier.weight ([3, 32] there, [{}, 32] here)",
-                                      classes, classes)));
+    EXPECT_THAT(outcome.output, HasSubstr(fmt::format("its head is for another task with other classes; a new one is "
+                                                      "initialised: classifier.bias ([3] there, [{}] here), "
+                                                      "classifier.weight ([3, 32] there, [{}, 32] here)",
+                                                      classes, classes)));
     EXPECT_EQ(json(std::string("of-") + task + "/config.json").value("finetuning_task", ""), task);
   }
 }

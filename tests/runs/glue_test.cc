@@ -239,8 +239,8 @@ TEST_F(Glue, AcceptsTheUsersOwnRowsAndNumbersToPredict) {
   words[6 + 2] = path("anew");
   const Outcome renewed = run(trireme_command(words));
   EXPECT_EQ(renewed.code, 0) << renewed.output;
-  EXPECT_THAT(renewed.output, HasSubstr("its head is of another task, with other classes, so that a new one takes its "
-                                        "place: classifier.bias ([1] there, [2] here), "
+  EXPECT_THAT(renewed.output, HasSubstr("its head is for another task with other classes; a new one is initialised: "
+                                        "classifier.bias ([1] there, [2] here), "
                                         "classifier.weight ([1, 32] there, [2, 32] here)"));
   EXPECT_THAT(renewed.output, HasSubstr("was not trained on mrpc"));
 }
@@ -262,7 +262,7 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   write_text(path("model.gguf"), "GGUF" + std::string(64, '\0'));
   auto words = glue("wrong", {"--do_eval"});
   words[2] = path("model.gguf");
-  EXPECT_THAT(run(trireme_command(words)).output, HasSubstr("format GGUF recognised, not supported; convert"));
+  EXPECT_THAT(run(trireme_command(words)).output, HasSubstr("format GGUF is recognised but not supported; convert"));
   fs::create_directories(path("full"));
   write_text(path("full/thesis.txt"), "mine");
   const Outcome full = run_on(1, "full", {"--do_train"});

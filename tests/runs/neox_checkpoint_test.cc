@@ -49,7 +49,7 @@ class NeoxRun : public TrainingFixture {
 TEST_F(NeoxRun, ResumesIterationSamplesAndRate) {
   const Outcome first = done(kTrain + std::string("--run.steps 8"));
   EXPECT_THAT(first.output, HasSubstr("RESUMING from ckpt/global_step5: 5 steps and 30 samples are done"));
-  EXPECT_THAT(first.output, HasSubstr("ckpt/global_step5: its loss scale of 4096 belongs to fp16"));
+  EXPECT_THAT(first.output, HasSubstr("ckpt/global_step5: its loss scale of 4096 is ignored"));
   EXPECT_THAT(first.output, HasSubstr("does not record its training data: the next sample is number 30 of data.train"));
   const auto steps = read_run_log(path("out/metrics.jsonl")).steps;
   ASSERT_EQ(steps.size(), 3);
@@ -106,7 +106,7 @@ TEST_F(NeoxRun, RanksThatShareItsOptimizersStateTrainAsThoseThatHaveAllOfIt) {
 TEST_F(NeoxRun, NamesTheResumedSnapshotIfItHasNoOther) {
   const Outcome outcome = here(kTrain + std::string("--run.steps 12 --optim.learning-rate 100 --optim.warmup-steps 0"));
   EXPECT_NE(outcome.code, 0);
-  EXPECT_THAT(outcome.output, Not(HasSubstr("out/step-00000005"))) << "there is no such folder";
+  EXPECT_THAT(outcome.output, Not(HasSubstr("out/step-00000005"))) << "the folder does not exist";
   EXPECT_THAT(outcome.output, HasSubstr("the newest snapshot is ckpt/global_step5"));
 }
 
@@ -120,7 +120,7 @@ TEST_F(NeoxRun, LoadsTheIterationThatIsAskedFor) {
               HasSubstr("RESUMING from more/global_step5: 5 steps and 30 samples are done"));
   const Outcome missing = here(train + "--iteration 7 --save new");
   EXPECT_EQ(missing.code, 1) << missing.output;
-  EXPECT_THAT(missing.output, HasSubstr("no checkpoint at more/global_step7: there is no such folder; more holds "
+  EXPECT_THAT(missing.output, HasSubstr("no checkpoint at more/global_step7: the folder does not exist; more holds "
                                         "global_step5, global_step9"));
   std::string text = read_text(path("neox.yml"));
   text.replace(text.find("\"load\": \"ckpt\""), 14, "\"load\": \"more\", \"iteration\": 5");
@@ -141,10 +141,10 @@ TEST_F(NeoxRun, LoadsTheIterationOfARunOfOurs) {
   const std::string train = kTrain + std::string("--run.steps 8 --load out ");
   const Outcome back = done(train + "--iteration 6");
   EXPECT_THAT(back.output, HasSubstr("RESUMING from out/step-00000006: 6 steps and 36 samples are done"));
-  EXPECT_THAT(back.output, HasSubstr("the run goes back to step 6: 1 later snapshot of out are left behind"));
+  EXPECT_THAT(back.output, HasSubstr("the run returns to step 6; 1 later snapshot of out are set aside"));
   const Outcome missing = here(train + "--iteration 3");
   EXPECT_EQ(missing.code, 1) << missing.output;
-  EXPECT_THAT(missing.output, HasSubstr("no checkpoint at out/step-00000003: there is no such folder; out holds "
+  EXPECT_THAT(missing.output, HasSubstr("no checkpoint at out/step-00000003: the folder does not exist; out holds "
                                         "step-00000006, step-00000007, step-00000008"));
 }
 
@@ -152,7 +152,7 @@ TEST_F(NeoxRun, AFolderOfStepsWithoutLatestIsTakenByItsLargest) {
   fs::create_directories(path("steps"));
   fs::copy(path("ckpt/global_step5"), path("steps/global_step5"), fs::copy_options::recursive);
   fs::copy(path("ckpt/global_step5"), path("steps/global_step3"), fs::copy_options::recursive);
-  const std::string line = "steps has no `latest`: the largest of its steps is taken, global_step5\n";
+  const std::string line = "steps has no `latest`; using its largest step, global_step5\n";
   EXPECT_THAT(done("export --model steps --output hf").output, HasSubstr(line));
   done("export --model ckpt --output same");
   EXPECT_TRUE(read_text(path("hf/model.safetensors")) == read_text(path("same/model.safetensors")));
@@ -219,7 +219,7 @@ TEST_F(NeoxRun, TheCheckpointCommandNamesADanglingPointerAndDeletesNothing) {
   const Outcome bad = here("checkpoint verify ckpt");
   EXPECT_EQ(bad.code, 1);
   EXPECT_THAT(bad.output, HasSubstr("ckpt/global_step5: good\nckpt/latest: bad\n  ckpt/latest names global_step6, and "
-                                    "there is no such folder beside it"));
+                                    "this folder does not exist beside it"));
   EXPECT_THAT(done("checkpoint list ckpt").output, testing::ContainsRegex("- +of GPT-NeoX\n"));
   const Outcome prune = here("checkpoint prune ckpt --keep 1");
   EXPECT_EQ(prune.code, 2) << prune.output;

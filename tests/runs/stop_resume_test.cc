@@ -146,7 +146,7 @@ TEST_F(StopResume, ARunSentBackToAStepResumesThereAndNotFromLaterSteps) {
   };
   until("12");
   const Outcome back = until("6", {"--checkpoint.resume", path("run") + "/step-00000004"});
-  EXPECT_THAT(back.output, HasSubstr("the run goes back to step 4: 2 later snapshots of " + path("run")));
+  EXPECT_THAT(back.output, HasSubstr("the run returns to step 4; 2 later snapshots of " + path("run")));
   EXPECT_EQ(list_steps(path("run")), (std::vector<int64_t>{4, 6, 8, 12}));
   EXPECT_THAT(run(trireme_command({"checkpoint", "list", path("run")})).output,
               ContainsRegex("step-00000012 .*left behind\n"));

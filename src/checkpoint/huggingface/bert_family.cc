@@ -136,7 +136,7 @@ Spec read_bert(const Json& config, HeadKind head, std::string_view where) {
 Spec read_roberta(const Json& config, HeadKind head, std::string_view where) {
   Spec spec = read_bert(config, head, where);
   require(field_or<int64_t>(config, "pad_token_id", kRobertaPadding, where) == kRobertaPadding, ErrorKind::data,
-          "{}: \"pad_token_id\" is not {}, where positions would begin elsewhere", where, kRobertaPadding);
+          "{}: \"pad_token_id\" is not {}, which would shift all positions", where, kRobertaPadding);
   spec.context -= kRobertaOffset;
   spec.position_offset = kRobertaOffset;
   if (head == HeadKind::classifier) {

@@ -187,7 +187,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
           "cannot export weights as {}; use f32 or bf16", name_of(dtype));
   const Family& family = family_for(spec);
   for (const char* name : {"config.json", "model.safetensors"}) {
-    require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} holds a model already ({}); export to a new folder",
+    require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} already holds a model ({}); export to a new folder",
             folder, name);
   }
   std::error_code error;

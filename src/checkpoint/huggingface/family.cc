@@ -75,7 +75,7 @@ const Family& find_family(std::string_view model_type, std::string_view where) {
     if (family->model_type == model_type) return *family;
     names.emplace_back(family->model_type);
   }
-  fail(ErrorKind::data, "{}: model_type \"{}\" is not known; known are: {}", where, model_type, fmt::join(names, ", "));
+  fail(ErrorKind::data, "{}: unknown model_type \"{}\"; known: {}", where, model_type, fmt::join(names, ", "));
 }
 
 const Family& family_for(const Spec& spec) {
@@ -84,10 +84,9 @@ const Family& family_for(const Spec& spec) {
     if (family->expresses(spec)) return *family;
     names.emplace_back(family->model_type);
   }
-  fail(
-      ErrorKind::config,
-      "no Hugging Face family is such a model (its norms, positions, head, biases and epsilon together); known are: {}",
-      fmt::join(names, ", "));
+  fail(ErrorKind::config,
+       "no supported Hugging Face family has this combination of norms, positions, head, biases and epsilon; known: {}",
+       fmt::join(names, ", "));
 }
 
 const Architecture& find_architecture(const Family& family, const Json& config, std::string_view where) {
@@ -101,7 +100,7 @@ const Architecture& find_architecture(const Family& family, const Json& config, 
     if (architecture.name == name) return architecture;
     names.emplace_back(architecture.name);
   }
-  fail(ErrorKind::data, "{}: architecture \"{}\" of {} is not known; known are: {}", where, name, family.model_type,
+  fail(ErrorKind::data, "{}: unknown architecture \"{}\" of {}; known: {}", where, name, family.model_type,
        fmt::join(names, ", "));
 }
 

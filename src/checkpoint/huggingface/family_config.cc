@@ -52,14 +52,15 @@ void write_sizes(const Spec& spec, const SizeFields& fields, Json& config) {
 
 void require_switch(const Json& config, const char* name, bool expected, std::string_view where) {
   require(field_or<bool>(config, name, expected, where) == expected, ErrorKind::data,
-          "{}: \"{}\" is {}, only {} is supported: the model's numbers would differ", where, name, !expected, expected);
+          "{}: \"{}\" is {}, but only {} is supported, because the model's results would differ", where, name,
+          !expected, expected);
 }
 
 void require_word(const Json& config, const char* name, const std::string& expected, std::string_view where) {
   const auto found = field_or<std::string>(config, name, expected, where);
   require(found == expected, ErrorKind::data,
-          "{}: \"{}\" is \"{}\", only \"{}\" is supported: the model's numbers would differ", where, name, found,
-          expected);
+          "{}: \"{}\" is \"{}\", but only \"{}\" is supported, because the model's results would differ", where, name,
+          found, expected);
 }
 
 Activation read_activation(const Json& config, const char* name, const std::string& otherwise, std::string_view where) {
@@ -69,7 +70,7 @@ Activation read_activation(const Json& config, const char* name, const std::stri
     if (found == known) return activation;
     names.emplace_back(known);
   }
-  fail(ErrorKind::data, "{}: {} \"{}\" is not known; known are: {}", where, name, found, fmt::join(names, ", "));
+  fail(ErrorKind::data, "{}: unknown {} \"{}\"; known: {}", where, name, found, fmt::join(names, ", "));
 }
 
 std::string_view activation_name(Activation activation) {

@@ -97,7 +97,8 @@ class Fields {
     const Json* value = find(name);
     if (!value) return std::nullopt;
     require(value->is_number_integer() && value->get<int64_t>() >= 0, ErrorKind::data,
-            "{}: \"{}\" is {}, expected a whole number from 0 on", where_, name, dump_valid_json(*value).substr(0, 80));
+            "{}: \"{}\" is {}, expected a whole number of at least 0", where_, name,
+            dump_valid_json(*value).substr(0, 80));
     return value->get<int64_t>();
   }
 

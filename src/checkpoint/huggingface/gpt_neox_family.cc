@@ -48,7 +48,7 @@ bool expresses(const Spec& spec) {
          (spec.biases == attention_biases(true) || spec.biases == attention_biases(false));
 }
 
-/// Fraction of a head that turns, and the base: their own fields, or newer files' "rope_parameters".
+/// Fraction of a head that is rotated, and the base: from their own fields, or from "rope_parameters" in newer files.
 std::pair<double, double> read_rotary(const Json& config, std::string_view where) {
   std::pair rotary(field_or<double>(config, "rotary_pct", 0.25, where),
                    field_or<double>(config, "rotary_emb_base", 10000, where));
@@ -62,7 +62,7 @@ std::pair<double, double> read_rotary(const Json& config, std::string_view where
     rotary.second = field_or<double>(*field, "rope_theta", rotary.second, where);
   }
   require(rotary.first > 0 && rotary.first <= 1, ErrorKind::data,
-          "{}: the rotary fraction is {}, it must be above 0 and at most 1", where, rotary.first);
+          "{}: the rotary fraction is {}, expected above 0 and at most 1", where, rotary.first);
   return rotary;
 }
 

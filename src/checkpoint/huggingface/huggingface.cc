@@ -41,7 +41,7 @@ void require_head(const Family& family, HeadKind head, const std::string& where)
   for (const Family* other : families()) {
     if (has(*other)) names.emplace_back(other->model_type);
   }
-  fail(ErrorKind::data, "{}: a {} is wanted, which the family {} does not have; families that have one: {}", where,
+  fail(ErrorKind::data, "{}: a {} is required, but the family {} has none; families that have one: {}", where,
        name_of(head), family.model_type, fmt::join(names, ", "));
 }
 

@@ -43,7 +43,7 @@ class NeoxCheckpoint::Implementation {
 
   uint64_t load(const ParameterTable& table, TrainingState& state, bool moments) const {
     require(!moments || has_optimizer(), ErrorKind::data,
-            "{} holds weights only; training cannot go on from it without the optimizer's state", path());
+            "{} has only weights; resuming a run needs the optimizer's state", path());
     NeoxJoiner joiner(model_.tables, path());
     for (const NeoxRule& rule : model_.rules) {
       const Parameter* own = table.look_up(rule.ours);
@@ -99,7 +99,7 @@ class NeoxCheckpoint::Implementation {
     for (const auto& [key, value] : known) {
       const auto found = args->find(key);
       if (found && found->integer() != value)
-        found->fail_with(fmt::format("is {}, in {} it is {}", found->integer(), config, value));
+        found->fail_with(fmt::format("is {}, but in {} it is {}", found->integer(), config, value));
     }
   }
 
@@ -110,7 +110,7 @@ class NeoxCheckpoint::Implementation {
     const TorchValue said = own->at("vocabulary");
     const int64_t vocabulary = said.integer();
     if (vocabulary < 1 || vocabulary > rows)
-      said.fail_with(fmt::format("is {}, word_embeddings.weight has {} rows", vocabulary, rows));
+      said.fail_with(fmt::format("is {}, but word_embeddings.weight has {} rows", vocabulary, rows));
     return vocabulary;
   }
 
@@ -159,13 +159,12 @@ class NeoxCheckpoint::Implementation {
     if (const auto schedule = root.find("lr_scheduler"); schedule && schedule->is_dict()) {
       const int64_t stood = count_or(*schedule, "num_iters", progress.updates);
       if (stood != progress.updates)
-        notes_.push_back(
-            fmt::format("its learning rate stood at step {}, Adam at update {}: the rate goes on from the "
-                        "latter",
-                        stood, progress.updates));
+        notes_.push_back(fmt::format(
+            "its learning rate was at step {}, but Adam at update {}; the learning rate resumes from the latter", stood,
+            progress.updates));
     }
     if (const double scale = states_->loss_scale(); scale > 0)
-      notes_.push_back(fmt::format("its loss scale of {} belongs to fp16: bf16 and f32 need none", scale));
+      notes_.push_back(fmt::format("its loss scale of {} is ignored: only fp16 needs one", scale));
   }
 
   NeoxStep step_;

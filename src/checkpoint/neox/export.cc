@@ -25,16 +25,17 @@ constexpr int64_t kNeoxMultiple = 128;  // make_vocab_size_divisible_by, by defa
 
 /// The reason why NeoX does not support this model, or empty.
 std::string unknown_to_neox(const Spec& spec) {
-  if (spec.head != HeadKind::language_model || spec.mask != Mask::causal) return "it predicts no next token";
-  if (spec.norm_place != NormPlace::pre || !spec.final_norm) return "its norms are not before each branch and last";
+  if (spec.head != HeadKind::language_model || spec.mask != Mask::causal) return "it does not predict the next token";
+  if (spec.norm_place != NormPlace::pre || !spec.final_norm)
+    return "its norms are not before each branch and at the end";
   if (spec.projected() || spec.token_types > 0 || spec.embedding_norm)
-    return "its embedding has more than tokens and positions";
+    return "its embedding is not just the sum of tokens and positions";
   if (spec.activation == Activation::tanh) return "its activation is neither GELU nor ReLU";
   const Biases& biases = spec.biases;
   if (biases.qkv != biases.attention_out || biases.mlp_in != biases.mlp_out)
-    return "of a branch's two linears one has a bias";
+    return "only one of the two linear layers of a branch has a bias";
   if (spec.residual == Residual::parallel && !biases.mlp_out)
-    return "with a parallel residual NeoX needs the MLP's biases";
+    return "with a parallel residual, NeoX needs the MLP's biases";
   return {};
 }
 
@@ -91,8 +92,7 @@ class Exporter {
     if (spec.vocabulary % tensor != 0) {
       const int64_t multiple = kNeoxMultiple * tensor, rows = (spec.vocabulary + multiple - 1) / multiple * multiple;
       log::warning(
-          "the vocabulary of {} gets rows of zeros up to {}, as NeoX pads it for {} tensor ranks, which do not "
-          "divide it",
+          "the vocabulary of {} is padded with rows of zeros to {}, as in NeoX, to be divisible by {} tensor ranks",
           spec.vocabulary, rows, tensor);
       spec.vocabulary = rows;
     }
@@ -241,7 +241,7 @@ void export_neox(const std::string& folder, const Spec& spec, const ParameterTab
   require(options.dtype == DType::f32 || options.dtype == DType::bf16, ErrorKind::config,
           "cannot export weights as {}; use f32 or bf16", name_of(options.dtype));
   const std::string unknown = unknown_to_neox(spec);
-  require(unknown.empty(), ErrorKind::config, "GPT-NeoX has no model like this one: {}", unknown);
+  require(unknown.empty(), ErrorKind::config, "GPT-NeoX does not support this model: {}", unknown);
   require(options.pipeline <= spec.layers, ErrorKind::config, "--pipeline {} stages are more than {} layers",
           options.pipeline, spec.layers);
   Exporter(folder, spec, table, state, options, stop).write();

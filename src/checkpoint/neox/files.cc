@@ -100,7 +100,7 @@ std::optional<std::string> find_neox_step(const std::string& path) {
   const bool is_theirs = numbers_in(kStep, name).has_value();
   if (!is_theirs && !holds_a_step(folder)) return {};
   require(fs::is_directory(folder, unreadable), ErrorKind::data,
-          "{} names {}, and there is no such folder beside it; copy it there, or name another step's folder", latest,
+          "{} names {}, but this folder does not exist beside it; copy it there, or name another step's folder", latest,
           name);
   return folder;
 }
@@ -124,8 +124,8 @@ NeoxFiles list_neox_files(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string(), path = entry.path().string();
     require(!numbers_in(kStage3, name), ErrorKind::data,
-            "{}: weights that ZeRO stage 3 has cut are not read; join them with DeepSpeed's zero_to_fp32.py", path);
-    require(!numbers_in(kExpert, name), ErrorKind::data, "{}: mixtures of experts are not read", path);
+            "{}: weights sharded by ZeRO stage 3 are not supported; merge them with DeepSpeed's zero_to_fp32.py", path);
+    require(!numbers_in(kExpert, name), ErrorKind::data, "{}: mixtures of experts are not supported", path);
     if (const auto layer = numbers_in(kLayer, name)) {
       put(files.layers, {(*layer)[0], (*layer)[1]}, path);
     } else if (const auto states = numbers_in(kModelStates, name)) {

@@ -62,7 +62,7 @@ void NeoxJoiner::join(const NeoxRule& rule, const Parameter& own, NeoxJoin how, 
 void NeoxJoiner::tell() const {
   if (apart_ == 0) return;
   log::warning(
-      "{}: {} tensors that every tensor rank has a copy of differ by more than {}, {} by {:.3g}; they are "
+      "{}: the copies of {} replicated tensors differ between the tensor ranks by more than {}, {} by {:.3g}; they are "
       "averaged",
       folder_, apart_, kFarApart, furthest_name_, furthest_);
 }

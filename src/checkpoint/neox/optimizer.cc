@@ -37,15 +37,14 @@ TorchValue state_of(const TorchValue& optimizer, size_t k) {
 /// Checks the number of files of ZeRO, and that its stage keeps flat parts.
 void check_partition(const TorchValue& state, size_t data_ranks) {
   if (const auto stage = state.find("zero_stage"); stage && stage->integer() > 2)
-    stage->fail_with(
-        fmt::format("is {}: the state of ZeRO stage 3 is not read; of stages 0 to 2 it is", stage->integer()));
+    stage->fail_with(fmt::format("is {}: only the state of ZeRO stages 0 to 2 is supported", stage->integer()));
   const auto counts = state.find("partition_count");
   if (!counts) return;
   const std::vector<TorchValue> all = counts->is_list() ? counts->items() : std::vector{*counts};
   for (const TorchValue& count : all) {
     if (count.integer() != static_cast<int64_t>(data_ranks))
-      count.fail_with(fmt::format("is {}, and the checkpoint has {}: the file belongs to another one", count.integer(),
-                                  count_text(data_ranks, "data rank")));
+      count.fail_with(fmt::format("is {}, but the checkpoint has {}: the file belongs to another checkpoint",
+                                  count.integer(), count_text(data_ranks, "data rank")));
   }
 }
 
@@ -65,10 +64,10 @@ void check_mappings(const TorchValue& state, const NeoxGroups& groups, const std
       if (from >= to || !mapping) continue;
       const int64_t start = mapping->at("start").integer(), count = mapping->at("numel").integer();
       if (start != static_cast<int64_t>(from - begin) || count != static_cast<int64_t>(to - from))
-        mapping->fail_with(fmt::format(
-            "is {} elements from {} on, in the order of param_shapes {} from {} on: parameters in another order "
-            "(round_robin_gradients) are not read",
-            count, start, to - from, from - begin));
+        mapping->fail_with(
+            fmt::format("is {} elements from {} on, in the order of param_shapes {} from {} on: parameters in another "
+                        "order (round_robin_gradients) are not supported",
+                        count, start, to - from, from - begin));
     }
   }
 }
@@ -81,7 +80,7 @@ void NeoxOptimizer::take_step(const TorchValue& state, const TorchValue& group) 
   if (!in_state && !in_group) state.at(kStepKey);
   const int64_t step = std::max(in_state ? in_state->integer() : 0, in_group ? in_group->integer() : 0);
   if (step_ >= 0 && step != step_)
-    (in_state ? *in_state : *in_group).fail_with(fmt::format("is {}, of other parameters it is {}", step, step_));
+    (in_state ? *in_state : *in_group).fail_with(fmt::format("is {}, but for other parameters it is {}", step, step_));
   step_ = step;
 }
 
@@ -91,7 +90,7 @@ void NeoxOptimizer::add_part(Group& group, const TorchValue& state, const TorchV
   const auto add = [&](ElementSource& source, const TorchValue& value) {
     const TorchTensor tensor = value.tensor();
     if (element_count(tensor.shape) < most)
-      value.fail_with(fmt::format("has {} elements, {} are expected from element {} of the flat array on",
+      value.fail_with(fmt::format("has {} elements, expected {} from element {} of the flat array on",
                                   element_count(tensor.shape), most, begin));
     source.add(tensor, most, file);
   };
@@ -122,7 +121,7 @@ NeoxOptimizer::NeoxOptimizer(std::span<const TorchArchive* const> data_ranks, co
     const TorchValue masters = state.at("single_partition_of_fp32_groups");
     if (masters.items().size() != groups.size())
       masters.fail_with(
-          fmt::format("has {} groups of parameters, param_shapes has {}", masters.items().size(), groups.size()));
+          fmt::format("has {} groups of parameters, but param_shapes has {}", masters.items().size(), groups.size()));
     for (size_t g = 0; g < groups.size(); ++g) {
       const bool by_number = base.is_list();  // older versions, without the moments' padding
       if (by_number && g >= base.items().size()) base.fail_with(fmt::format("has no group {}", g));
@@ -134,7 +133,7 @@ NeoxOptimizer::NeoxOptimizer(std::span<const TorchArchive* const> data_ranks, co
       const bool fits = by_number || (size == partition[g] && padded >= all && padded - all <= 2 * ranks);
       if (!fits)
         first.fail_with(
-            fmt::format("has {} elements, and {} share {}: the file belongs to another number of data ranks", size,
+            fmt::format("has {} elements, but {} share {}: the file belongs to another number of data ranks", size,
                         count_text(ranks, "data rank"), all));
       const uint64_t most = begin >= all ? 0 : std::min(all - begin, partition[g]);
       add_part(*groups_[g], own, &masters.items()[g], begin, most, file.path());
@@ -156,7 +155,7 @@ NeoxOptimizer::NeoxOptimizer(const TorchValue& optimizer, const NeoxGroups& grou
   const std::vector<TorchValue> described = inner.at("param_groups").items();
   if (described.size() != groups.size())
     inner.at("param_groups")
-        .fail_with(fmt::format("has {} groups, the model has {}: with weight decay and without", described.size(),
+        .fail_with(fmt::format("has {} groups, but the model has {}: with weight decay and without", described.size(),
                                groups.size()));
   if (flat) {
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -174,7 +173,7 @@ NeoxOptimizer::NeoxOptimizer(const TorchValue& optimizer, const NeoxGroups& grou
     const std::vector<TorchValue> parameters = described[g].at("params").items();
     if (parameters.size() != groups[g].size())
       described[g].at("params").fail_with(
-          fmt::format("has {} parameters, the model has {} in this group", parameters.size(), groups[g].size()));
+          fmt::format("has {} parameters, but the model has {} in this group", parameters.size(), groups[g].size()));
     for (size_t i = 0; i < parameters.size(); ++i) {
       const TorchValue own = inner.at("state").at(fmt::format("{}", parameters[i].integer()));
       const std::vector<TorchValue> masters =

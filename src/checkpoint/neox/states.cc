@@ -39,7 +39,7 @@ NeoxStates::NeoxStates(const NeoxStep& step, const NeoxModel& model) : step_(ste
   for (const auto& optimizer : optimizers_) {
     const auto rank = static_cast<int64_t>(&optimizer - optimizers_.data());
     require(optimizer->step() == optimizers_.front()->step(), ErrorKind::data,
-            "{}: Adam made {} updates by the files of mp_rank {:02}, {} by those of mp_rank 00: the files are of "
+            "{}: {} Adam updates in the files of mp_rank {:02}, but {} in those of mp_rank 00: the files belong to "
             "different steps",
             step_.files().folder, optimizer->step(), rank, optimizers_.front()->step());
   }
@@ -52,11 +52,11 @@ void NeoxStates::open_data_ranks() {
   for (const auto& [place, file] : step_.files().optimizers) data_ranks_ = std::max(data_ranks_, place.second + 1);
   if (said && said->integer() > 0) data_ranks_ = said->integer();
   const std::string by = said ? fmt::format("dp_world_size is {} in {}", data_ranks_, neox_model_states_file(0))
-                              : fmt::format("others are of {}", count_text(data_ranks_, "data rank"));
+                              : fmt::format("other files belong to {}", count_text(data_ranks_, "data rank"));
   const bool bf16 = fs::path(step_.files().optimizers.begin()->second).filename().string().starts_with("bf16_");
   for (const auto& [place, file] : step_.files().optimizers) {
     require(place.first < step_.ranks() && place.second < data_ranks_, ErrorKind::data,
-            "{}: a file too many, {} and the folder has {} mp_rank files", file, by, step_.ranks());
+            "{}: unexpected file; {}, and the folder has {} mp_rank files", file, by, step_.ranks());
   }
   for (int64_t rank = 0; rank < step_.ranks(); ++rank) {
     for (int64_t data = 0; data < data_ranks_; ++data) {

@@ -55,7 +55,7 @@ int64_t NeoxWeights::count_vocabulary_rows() const {
   const auto args = step_.states(0).root().find("args");
   const auto padded = args && args->is_dict() ? args->find("padded_vocab_size") : std::nullopt;
   if (padded && padded->integer() != rows)
-    padded->fail_with(fmt::format("is {}, and word_embeddings.weight has {} rows over {} tensor ranks",
+    padded->fail_with(fmt::format("is {}, but word_embeddings.weight has {} rows over {} tensor ranks",
                                   padded->integer(), rows, step_.tensor_ranks()));
   return rows;
 }
@@ -66,7 +66,7 @@ NeoxWeights::Weights NeoxWeights::weights_of(int64_t tensor_rank) const {
     if (is_neox_buffer(name)) return;
     const auto [at, added] = weights.emplace(neox_name(name), std::pair(value.tensor(), &file));
     if (!added)
-      value.fail_with(fmt::format("stands twice, also as {} in {}", at->second.first.name, *at->second.second));
+      value.fail_with(fmt::format("appears twice, also as {} in {}", at->second.first.name, *at->second.second));
   };
   if (step_.files().pipelined()) {
     for (const auto& [place, file] : step_.layers()) {
@@ -120,7 +120,7 @@ void NeoxWeights::check_layers(const NeoxModel& model, std::vector<std::string>&
   }
   for (const auto& [place, file] : step_.files().layers) {
     if (place.first > neox_last_layer(model.spec))
-      faults.push_back(fmt::format("{}: a layer too many, a model of {} ends with layer {}",
+      faults.push_back(fmt::format("{}: unexpected layer; a model of {} ends with layer {}",
                                    fs::path(file).filename().string(), count_text(model.spec.layers, "layer"),
                                    neox_last_layer(model.spec)));
   }

@@ -31,7 +31,7 @@ ControlPlace place_of(const Json& json, const std::string& path) {
                      json_field<int64_t>(json, "pid", path),
                      {}};
   for (const Json& address : json_array(json, "addresses", path)) {
-    require(address.is_string(), ErrorKind::data, "{}: an address is no text", path);
+    require(address.is_string(), ErrorKind::data, "{}: an address is not text", path);
     place.addresses.push_back(address.get<std::string>());
   }
   return place;
@@ -78,9 +78,8 @@ std::optional<RunControl> read_control(const std::string& run_dir) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return {};
   require(access(path.c_str(), R_OK) == 0, ErrorKind::io,
-          "{} belongs to {}: only that user may ask about this job, stop it or follow it; what it has logged is in "
-          "metrics.jsonl",
-          path, name_of(info.st_uid));
+          "{} belongs to {}: only that user may query, stop or follow this job; its log is in metrics.jsonl", path,
+          name_of(info.st_uid));
   const Json json = read_json(path, kMostBytes);
   RunControl control{json_field<std::string>(json, "secret", path), place_of(json_member(json, "job", path), path), {}};
   if (json.contains("launch")) control.launch = place_of(json["launch"], path);

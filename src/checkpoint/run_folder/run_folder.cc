@@ -80,7 +80,7 @@ void prepare_run_folder(const std::string& run_dir) {
     const std::string name = item.path().filename().string();
     if (name.starts_with(kSaving) || name.starts_with(kTrash) || is_temporary(name)) leftovers.push_back(item.path());
     if (parse_step_name(name) && !is_complete(item.path())) {
-      log::warning("{} has no manifest.json: it is what an interrupted copy left and is ignored", item.path().string());
+      log::warning("{} has no manifest.json; ignoring it as the rest of an interrupted copy", item.path().string());
     }
   }
   for (const fs::path& path : leftovers) {
@@ -96,7 +96,7 @@ std::optional<int64_t> read_pointer(const std::string& run_dir, const char* name
   std::string text = read_text(path, 4096);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   const auto step = parse_step_name(text);
-  if (!step) log::warning("{} should name a step folder, it holds \"{}\"; ignored", path, text.substr(0, 80));
+  if (!step) log::warning("{} should name a step folder, but contains \"{}\"; ignoring it", path, text.substr(0, 80));
   return step;
 }
 
@@ -140,7 +140,7 @@ void check_space(const std::string& folder, const std::string& what, std::span<c
                  std::string_view advice) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) {
-    fail(ErrorKind::io, "cannot ask for the free space of {}: {}", folder, std::strerror(errno));
+    fail(ErrorKind::io, "cannot determine the free space of {}: {}", folder, std::strerror(errno));
   }
   const uint64_t block = std::max<uint64_t>(info.f_frsize, 1), free = uint64_t{info.f_bavail} * block;
   uint64_t blocks = 2;  // the step's folder and a pointer

@@ -59,7 +59,7 @@ std::optional<LockOwner> read_owner(int fd, const std::string& path) {
                      json_field<int64_t>(json, "pid", path), json_field<std::string>(json, "job", path),
                      json_field<int64_t>(json, "attempt", path)};
   } catch (const Error& e) {
-    log::warning("{}: its owner is not readable ({})", path, e.what());
+    log::warning("{}: cannot read its owner ({})", path, e.what());
     return {};
   }
 }
@@ -116,7 +116,7 @@ bool may_take(Held held, const LockOwner& mine, const std::optional<LockOwner>& 
 }
 
 std::string describe(const std::optional<LockOwner>& owner) {
-  if (!owner) return "a process that has not said who it is";
+  if (!owner) return "an unknown process";
   return fmt::format(
       "process {} on {}{}", owner->pid, owner->host,
       owner->job.empty() ? std::string() : fmt::format(" (job {}, attempt {})", owner->job, owner->attempt));
@@ -145,8 +145,10 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
     const auto last = read_owner(fd, path_);
     if (!may_take(held, owner, last)) {
       require(take_over, ErrorKind::locked, "run folder {} belongs to {}{}; {}", run_dir, describe(last),
-              held == Held::taken ? ", which is running" : ": whether it still runs cannot be seen from here", advice);
-      log::warning("run folder {} is taken over from {}", run_dir, describe(last));
+              held == Held::taken ? ", which is running"
+                                  : "; it cannot be determined from here whether it is still running",
+              advice);
+      log::warning("taking over run folder {} from {}", run_dir, describe(last));
     }
     if (held == Held::taken) {
       // A new file in its place: the holder keeps a lock on nothing and notices at its next check().
@@ -184,14 +186,13 @@ void RunLock::check() const {
   const std::string run_dir = std::filesystem::path(path_).parent_path().string();
   std::error_code error;
   require(std::filesystem::exists(run_dir, error), ErrorKind::io,
-          "the run folder {} is gone: it was deleted, renamed or unmounted while this process trained into it; put it "
-          "back and start again",
+          "the run folder {} no longer exists: it was deleted, renamed or unmounted during training; restore it and "
+          "start again",
           run_dir);
   require(std::filesystem::exists(path_, error), ErrorKind::io,
-          "{} is gone: it was deleted while this process trained into the run folder; start again to go on from the "
-          "last checkpoint",
-          path_);
-  require(is_ours(), ErrorKind::locked, "{} is no longer this process's: another one took the run folder over", path_);
+          "{} no longer exists: it was deleted during training; start again to resume from the last checkpoint", path_);
+  require(is_ours(), ErrorKind::locked,
+          "{} no longer belongs to this process: another process has taken over the run folder", path_);
 }
 
 RunLock::~RunLock() {

@@ -48,11 +48,11 @@ void explain(const std::string& run_dir, std::optional<int64_t> latest, const st
   if (!latest || *latest == steps.back()) return;
   const std::string newest = step_name(steps.back());
   if (!std::binary_search(steps.begin(), steps.end(), *latest)) {
-    log::warning("{0}/latest names {1}, but {0}/{1} is no complete checkpoint; the newest one is {2}", run_dir,
+    log::warning("{0}/latest names {1}, but {0}/{1} is not a complete checkpoint; the newest one is {2}", run_dir,
                  step_name(*latest), newest);
   } else {
     log::warning(
-        "{0}/latest names {1}, but {2} is complete and newer, so it is used; to go on from the older one, name it: "
+        "{0}/latest names {1}, but {2} is complete and newer, so it is used; to resume from the older one, set "
         "--checkpoint.resume {0}/{1}",
         run_dir, step_name(*latest), newest);
   }
@@ -76,14 +76,13 @@ std::optional<int64_t> newest_step(const std::string& run_dir) {
   }
   const std::vector<int64_t> left = list_steps(run_dir);
   require(left.empty(), ErrorKind::data,
-          "the steps of {0} were left behind when the run went back to an older one, of which nothing was saved since; "
-          "name what to go on from: --checkpoint.resume {0}/{1}",
+          "the steps of {0} were set aside when the run returned to an older step, and no snapshot was saved since "
+          "then; name the step to resume from: --checkpoint.resume {0}/{1}",
           run_dir, left.empty() ? std::string() : step_name(left.back()));
-  require(
-      !latest, ErrorKind::data,
-      "{0}/latest names {1}, but {0} holds no complete checkpoint: its step folders are gone; put them back to go on, "
-      "or start anew with --checkpoint.resume none (`trireme glue`: --overwrite-output-dir)",
-      run_dir, step_name(latest.value_or(0)));
+  require(!latest, ErrorKind::data,
+          "{0}/latest names {1}, but {0} has no complete checkpoint: its step folders are missing; restore them to "
+          "resume the run, or start a new run with --checkpoint.resume none (`trireme glue`: --overwrite-output-dir)",
+          run_dir, step_name(latest.value_or(0)));
   return {};
 }
 
@@ -101,7 +100,7 @@ void leave_behind(const std::string& run_dir, int64_t step) {
   if (lines.empty() && !fs::exists(run_dir + "/" + kLeftBehind)) return;
   write_text(run_dir + "/" + kLeftBehind, fmt::format("{}", fmt::join(lines, "")));
   if (!lines.empty())
-    log::info("the run goes back to step {}: {} of {} are left behind, until it makes them again", step,
+    log::info("the run returns to step {}; {} of {} are set aside until the run reaches these steps again", step,
               count_text(lines.size(), "later snapshot"), run_dir);
 }
 

@@ -121,19 +121,20 @@ std::string newest_on_either_side(const std::string& path, bool reads) {
   if (newest <= newest_shared) return path;
   const bool whole = !here.empty() && here.back().step == newest && here.back().is_whole();
   if (whole && reads) {
-    log::info("the newest snapshot of {}, of step {}, is on this host's disk only, where it is read: {}", path, newest,
+    log::info("the newest snapshot of {}, step {}, is only on this host's disk; reading it from {}", path, newest,
               here.back().path);
     return here.back().path;
   }
-  const std::string where = fmt::format("on the hosts' own disks only, in {}, {}", note->folder,
-                                        whole ? "where a single process can read it" : "and not whole on this one");
+  const std::string where = fmt::format("only on the local disks of the hosts, in {}, {}", note->folder,
+                                        whole ? "where a single process can read it" : "and not complete on this one");
   require(newest_shared >= 0, ErrorKind::io,
-          "{} holds no checkpoint yet: the snapshot of step {} is {}; the command that trains copies it", path, newest,
+          "{} has no checkpoint yet: the snapshot of step {} is {}; the training command copies it", path, newest,
           where);
-  log::write_once(log::Level::warning,
-                  fmt::format("the newest snapshot of {}, of step {}, is {}: that of step {} is read; the command that "
-                              "trains copies the newest",
-                              path, newest, where, newest_shared));
+  log::write_once(
+      log::Level::warning,
+      fmt::format(
+          "the newest snapshot of {}, step {}, is {}; reading that of step {}; the training command copies the newest",
+          path, newest, where, newest_shared));
   return path;
 }
 

@@ -122,7 +122,7 @@ Shape read_sizes(const Json& array, int64_t least, std::string_view what, std::s
 Part read_state(const Json& name, const std::string& parameter, std::string_view where) {
   const Part state = part_called(name.is_string() ? name.get<std::string>() : "").value_or(Part::weight);
   require(state != Part::weight, ErrorKind::data,
-          "{}: optimizer state {} of {} is not known to this program; a newer version may have written it", where,
+          "{}: unknown optimizer state {} of {}; a newer version may have written it", where,
           dump_valid_json(name).substr(0, 40), parameter);
   return state;
 }
@@ -154,7 +154,7 @@ StoredShard read_shard(const Json& item, std::string_view where, int64_t version
   StoredShard s;
   s.file = fields.get<std::string>("file");
   require(s.file.find('/') == s.file.npos && s.file.ends_with(".safetensors"), ErrorKind::data,
-          "{}: \"{}\" is no shard's name", where, s.file);
+          "{}: \"{}\" is not the name of a shard", where, s.file);
   s.bytes = fields.get<uint64_t>("bytes");
   s.header_bytes = fields.get<uint64_t>("header_bytes");
   require(s.header_bytes <= s.bytes, ErrorKind::data, "{}: header of {} is longer than the file", where, s.file);
@@ -222,11 +222,11 @@ void read_tensors(StoredFields& fields, Manifest& manifest, std::string_view whe
 void check_own_hash(std::string_view text, std::string_view where) {
   const size_t key = text.substr(0, 200).find(kHashKey);
   require(key != text.npos && key + kHashKey.size() + kHashDigits <= text.size(), ErrorKind::data,
-          "{}: is no manifest of a checkpoint (no \"hash\" at its start)", where);
+          "{}: is not a manifest of a checkpoint (no \"hash\" at its start)", where);
   const size_t digits = key + kHashKey.size();
   const std::string found(text.substr(digits, kHashDigits)), expected = hex64(own_hash(std::string(text), digits));
   require(found == expected, ErrorKind::data,
-          "{}: its checksum does not fit: it says {}, its {} bytes give {}; the file was changed or damaged", where,
+          "{}: wrong checksum: the file says {}, but its {} bytes have {}; the file was changed or damaged", where,
           found, text.size(), expected);
 }
 
@@ -267,9 +267,10 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);
   const auto version = json_field<int64_t>(json, "version", where);
   require(version >= kOldest && version <= kVersion, ErrorKind::data,
-          "{}: format version {}, this program reads {} to {}", where, version, kOldest, kVersion);
+          "{}: format version {}, but this program reads only {} to {}", where, version, kOldest, kVersion);
   StoredFields fields(json, "the manifest", where, version);
-  require(fields.get<std::string>("format") == kFormat, ErrorKind::data, "{}: is no manifest of a checkpoint", where);
+  require(fields.get<std::string>("format") == kFormat, ErrorKind::data, "{}: is not a manifest of a checkpoint",
+          where);
   fields.member("hash");
   fields.member("version");
   Manifest manifest;

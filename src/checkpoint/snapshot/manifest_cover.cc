@@ -12,8 +12,8 @@ namespace {
 /// Checks that a slice is inside its tensor and its shard, and has the number of bytes and hashes that its box needs.
 void check_slice(const StoredSlice& s, const Manifest& manifest, std::string_view where) {
   const StoredParameter& p = manifest.parameters[s.parameter];
-  require(s.shard < manifest.shards.size(), ErrorKind::data, "{}: slice of {} lies in shard {} of {}", where, p.name,
-          s.shard, manifest.shards.size());
+  require(s.shard < manifest.shards.size(), ErrorKind::data, "{}: slice of {} is in shard {}, but there are only {}",
+          where, p.name, s.shard, manifest.shards.size());
   const StoredShard& shard = manifest.shards[s.shard];
   bool fits = s.begin >= shard.header_bytes && s.begin <= s.end && s.end <= shard.bytes &&
               s.box.dims() == p.shape.dims() && s.box.begin.dims() == p.shape.dims();
@@ -22,12 +22,12 @@ void check_slice(const StoredSlice& s, const Manifest& manifest, std::string_vie
            s.box.begin[d] <= p.shape[d] - s.box.count[d];
   fits = fits && s.begin % sizeof(float) == 0 && s.end % sizeof(float) == 0 &&
          (s.end - s.begin) / sizeof(float) == static_cast<uint64_t>(s.box.elements());
-  require(fits, ErrorKind::data, "{}: slice of {}, {} elements from {}, does not fit its place {} to {} in {}", where,
+  require(fits, ErrorKind::data, "{}: slice of {}, {} elements from {}, does not match its bytes {} to {} in {}", where,
           p.name, s.box.count.to_string(), s.box.begin.to_string(), s.begin, s.end, shard.file);
   const int64_t rows = s.box.count[0];
   require(s.rows_per_hash > 0 && s.rows_per_hash <= rows &&
               s.hashes.size() == static_cast<uint64_t>((rows - 1) / s.rows_per_hash + 1),
-          ErrorKind::data, "{}: slice {} of {} has {} hashes of {} rows each, its {} rows need others", where,
+          ErrorKind::data, "{}: slice {} of {} has {} hashes of {} rows each, which do not match its {} rows", where,
           s.box.to_string(), p.name, s.hashes.size(), s.rows_per_hash, rows);
 }
 
@@ -51,7 +51,7 @@ void check_boxes(std::vector<const Box*> boxes, const Shape& shape, int dim, con
     const Box* first = boxes[i];
     int64_t end = 0;
     for (; i < boxes.size() && behind(boxes[i]) == behind(first); ++i) {
-      require(boxes[i]->begin[dim] == end, ErrorKind::data, "{}: {}s of {} are missing or stand twice at {} {}", where,
+      require(boxes[i]->begin[dim] == end, ErrorKind::data, "{}: {}s of {} are missing or duplicated at {} {}", where,
               what, name, what, end);
       end = boxes[i]->end(dim);
     }

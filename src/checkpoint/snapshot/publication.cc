@@ -16,10 +16,11 @@ void publish_step(const Publication& p) {
     const std::string path = folder + "/" + shard.file;
     std::error_code error;
     const auto bytes = fs::file_size(path, error);
-    require(!error && bytes == shard.bytes, ErrorKind::io,
-            "{} was written by another rank but is not seen here with its {} bytes ({}); the run folder must be on a "
-            "file system that all hosts share",
-            path, shard.bytes, error ? error.message() : fmt::format("{} bytes", bytes));
+    require(
+        !error && bytes == shard.bytes, ErrorKind::io,
+        "{} was written by another rank, but is not visible here with its {} bytes ({}); the run folder must be on a "
+        "file system that all hosts share",
+        path, shard.bytes, error ? error.message() : fmt::format("{} bytes", bytes));
   }
   write_text(folder + "/manifest.json", write_manifest(p.manifest));
   p.check_owner();

@@ -31,7 +31,7 @@ std::vector<std::string> extra_shards(const std::string& folder, const Manifest&
     const bool known = std::any_of(manifest.shards.begin(), manifest.shards.end(),
                                    [&](const StoredShard& shard) { return shard.file == name; });
     if (name.ends_with(".safetensors") && !known) {
-      extra.push_back(fmt::format("{}: this shard is not in the manifest; remove it if it came here by mistake",
+      extra.push_back(fmt::format("{}: this shard is not in the manifest; remove it if it was copied here by mistake",
                                   item.path().string()));
     }
   }
@@ -46,7 +46,7 @@ void check_name(const std::string& folder, const Manifest& manifest) {
   const auto named = parse_step_name(path.filename().string());
   const int64_t step = manifest.facts.progress.step;
   require(!named || *named == step, ErrorKind::data,
-          "{}/manifest.json is that of step {}: the folder is a copy of {} or was renamed; remove it", folder, step,
+          "{}/manifest.json belongs to step {}: the folder is a copy of {} or was renamed; remove it", folder, step,
           step_name(step));
 }
 
@@ -87,15 +87,15 @@ void check_table(const Manifest& manifest, const ParameterTable& whole, const st
     const auto stored = std::ranges::find(manifest.parameters, p.name, &StoredParameter::name);
     const std::string shape = p.stored_shape.to_string();
     if (stored == manifest.parameters.end()) {
-      lines.push_back(fmt::format("{}: not in the checkpoint, the model has {}", p.name, shape));
+      lines.push_back(fmt::format("{}: missing in the checkpoint, {} in the model", p.name, shape));
     } else if (stored->shape != p.stored_shape) {
       lines.push_back(
-          fmt::format("{}: {} in the checkpoint, the model has {}", p.name, stored->shape.to_string(), shape));
+          fmt::format("{}: {} in the checkpoint, {} in the model", p.name, stored->shape.to_string(), shape));
     }
   }
   for (const StoredParameter& s : manifest.parameters) {
     if (!whole.look_up(s.name))
-      lines.push_back(fmt::format("{}: {} in the checkpoint, not in the model", s.name, s.shape.to_string()));
+      lines.push_back(fmt::format("{}: {} in the checkpoint, missing in the model", s.name, s.shape.to_string()));
   }
   if (lines.empty()) return;
   const size_t more = lines.size() > kShown ? lines.size() - kShown : 0;
@@ -108,12 +108,11 @@ void check_table(const Manifest& manifest, const ParameterTable& whole, const st
 void check_states(const Manifest& manifest, const ParameterTable& whole, const std::string& folder) {
   const bool has_any =
       std::ranges::any_of(manifest.parameters, [](const StoredParameter& p) { return !p.states.empty(); });
-  require(has_any, ErrorKind::data,
-          "{} holds weights only; training cannot go on from it without the optimizer's moments", folder);
+  require(has_any, ErrorKind::data, "{} has only weights; resuming a run needs the optimizer's moments", folder);
   for (const StoredParameter& stored : manifest.parameters) {
     for (const Part state : states_of(whole.find(stored.name))) {
       require(std::ranges::find(stored.states, state) != stored.states.end(), ErrorKind::data,
-              "{}: {} is missing; training cannot go on without it", folder, stored_name(stored.name, state));
+              "{}: {} is missing; resuming a run needs it", folder, stored_name(stored.name, state));
     }
   }
 }
@@ -167,7 +166,7 @@ class SliceLoader {
       return checked_piece(shard->file, manifest_, slice, piece);
     } catch (const Error& e) {
       if (!shard->nearby) throw;
-      log::warning("{}; {} is read instead", e.what(), folder_);
+      log::warning("{}; reading {} instead", e.what(), folder_);
     }
     shard = OpenShard{open_shard(folder_, manifest_.shards[slice.shard])};
     return checked_piece(shard->file, manifest_, slice, piece);
@@ -178,7 +177,7 @@ class SliceLoader {
       try {
         return {open_shard(nearby_, stored), true};
       } catch (const Error& e) {
-        log::warning("{}; {} is read instead", e.what(), folder_);
+        log::warning("{}; reading {} instead", e.what(), folder_);
       }
     }
     return {open_shard(folder_, stored)};
@@ -244,10 +243,10 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
     for (std::string& fault : verify_shard(step_folder, manifest, i, weights)) faults.push_back(std::move(fault));
   const std::string& said = manifest.facts.parameter_hash;
   if (faults.size() == before && !said.empty() && said != hex64(weights))
-    faults.push_back(fmt::format(
-        "{}/manifest.json: parameter_hash is {}, the hash of the weights in the shards is {}: they were not written "
-        "together",
-        step_folder, said, hex64(weights)));
+    faults.push_back(
+        fmt::format("{}/manifest.json: parameter_hash is {}, but the weights in the shards have the hash {}: they were "
+                    "not written together",
+                    step_folder, said, hex64(weights)));
   collect(faults, [&] {
     for (std::string& line : extra_shards(step_folder, manifest)) faults.push_back(std::move(line));
   });
@@ -255,18 +254,19 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
 }
 
 CheckpointFolder open_checkpoint(const std::string& path) {
-  require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: there is no such folder{}", path,
+  require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: the folder does not exist{}", path,
           steps_beside(path));
   if (fs::exists(path + "/manifest.json")) return open_step(path);
   if (const auto step = find_neox_step(path)) {
     if (*step != path && !fs::exists(path + "/latest"))
-      log::info("{} has no `latest`: the largest of its steps is taken, {}", path, fs::path(*step).filename().string());
+      log::info("{} has no `latest`; using its largest step, {}", path, fs::path(*step).filename().string());
     return open_neox(*step);
   }
   const auto step = newest_step(path);
   const auto note = step ? std::nullopt : read_local_note(path);
-  require(step.has_value(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one{}",
-          path, note ? "; the hosts' own disks have some, in " + note->folder : std::string());
+  require(step.has_value(), ErrorKind::io,
+          "{} has no checkpoint: neither a manifest.json nor a step-* folder with one{}", path,
+          note ? "; the local disks of the hosts have some, in " + note->folder : std::string());
   return open_step(path + "/" + step_name(*step));
 }
 
@@ -280,7 +280,7 @@ std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
     log::warning("checkpoint {} cannot be used: {}{}", folder, faults.front(),
                  faults.size() > 1 ? fmt::format(" (and {} more faults)", faults.size() - 1) : std::string());
   }
-  fail(ErrorKind::data, "{} holds {} and none of them is good; the warnings above say what is wrong with each", run_dir,
+  fail(ErrorKind::data, "{} holds {}, but none can be used; the warnings above give the reason for each", run_dir,
        count_text(steps.size(), "checkpoint"));
 }
 
@@ -300,7 +300,7 @@ std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep)
   for (auto* list : {&steps, &kept}) std::erase_if(*list, [&](int64_t step) { return step > latest; });
   if (static_cast<int64_t>(steps.size()) <= keep) return deleted;
   const std::vector<std::string> faults = verify_checkpoint(run_dir + "/" + step_name(latest));
-  require(faults.empty(), ErrorKind::data, "the newest checkpoint does not verify: {}", fmt::join(faults, "; "));
+  require(faults.empty(), ErrorKind::data, "the newest checkpoint failed verification: {}", fmt::join(faults, "; "));
   kept.erase(kept.begin(), kept.end() - std::min<ptrdiff_t>(keep, std::ssize(kept)));
   for (const int64_t step : steps) {
     if (step == best || std::binary_search(kept.begin(), kept.end(), step)) continue;

@@ -121,7 +121,7 @@ void ShardCopy::pace(size_t bytes) {
     if (Clock::now() >= due) break;
     changed_.wait_until(lock, due);
   }
-  require(!cancelled_, ErrorKind::stopped, "given up");
+  require(!cancelled_, ErrorKind::stopped, "the copy was cancelled");
 }
 
 }  // namespace trireme

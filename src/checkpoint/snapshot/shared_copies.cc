@@ -86,7 +86,7 @@ void SharedCopies::drop_what_goes_at_once() {
       ++i;
       continue;
     }
-    log::info("the snapshot of step {} is not copied to {}: newer ones wait, and checkpoint.keep is {}",
+    log::info("skipping the copy of the snapshot of step {} to {}: newer ones are waiting, and checkpoint.keep is {}",
               waiting_[i].step(), options_.run_dir, options_.keep);
     old.push_back(waiting_[i].folder);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
@@ -162,7 +162,7 @@ void SharedCopies::wait_for_copy(double patience) {
         meter.emplace(fmt::format("copying the snapshot of step {} to", step), static_cast<uint64_t>(all - copied));
         meter->set_file(options_.run_dir);
         if (!ready)
-          log::info("copying the snapshot of step {} to {}: {} of {} are there", step, options_.run_dir,
+          log::info("copying the snapshot of step {} to {}: {} of {} are already there", step, options_.run_dir,
                     human_bytes(static_cast<uint64_t>(copied)), human_bytes(static_cast<uint64_t>(all)));
       } else {
         meter->add(static_cast<uint64_t>(copied - before));
@@ -172,14 +172,13 @@ void SharedCopies::wait_for_copy(double patience) {
     before = copied;
     const double still = scalars_.max(seconds_since(moved));
     if (still > patience && !ready && !std::exchange(told, true))
-      log::write_once(log::Level::warning,
-                      fmt::format("the disk of {} has accepted no data of the snapshot of step {} for {:.1f} s; it is "
-                                  "whole on the local disks",
-                                  options_.run_dir, step, still));
+      log::write_once(log::Level::warning, fmt::format("the disk of {} has accepted no data of the snapshot of step {} "
+                                                       "for {:.1f} s; the snapshot is complete on the local disks",
+                                                       options_.run_dir, step, still));
     if (ready || still < kDiskPatience * patience) continue;
     log::write_once(log::Level::error,
-                    fmt::format("the disk of {} has accepted no data of the snapshot of step {} for {:.0f} s; leaving "
-                                "with code {}: the same command takes it from the local disks",
+                    fmt::format("the disk of {} has accepted no data of the snapshot of step {} for {:.0f} s; exiting "
+                                "with code {}; the same command resumes from the local disks",
                                 options_.run_dir, step, still, exit_code(ErrorKind::io)));
     std::_Exit(exit_code(ErrorKind::io));  // the thread that writes cannot be ended
   }

@@ -30,11 +30,11 @@ MappedFile open_shard(const std::string& folder, const StoredShard& shard) {
   require(fs::exists(path), ErrorKind::data, "{} is missing; it holds tensors of this checkpoint ({} bytes)", path,
           shard.bytes);
   MappedFile file(path);
-  require(file.bytes().size() == shard.bytes, ErrorKind::data, "{} has {} bytes, the manifest says {}: it {}", path,
+  require(file.bytes().size() == shard.bytes, ErrorKind::data, "{} has {} bytes, but the manifest says {}: it {}", path,
           file.bytes().size(), shard.bytes, file.bytes().size() < shard.bytes ? "is truncated" : "was appended to");
   const uint64_t hash = xxh3(file.bytes().first(shard.header_bytes));
   require(hash == shard.header_hash, ErrorKind::data,
-          "{}: bytes 0 to {} (the header) have checksum {}, the manifest says {}: the file is damaged", path,
+          "{}: bytes 0 to {} (the header) have checksum {}, but the manifest says {}: the file is damaged", path,
           shard.header_bytes, hex64(hash), hex64(shard.header_hash));
   return file;
 }
@@ -49,10 +49,11 @@ void check_piece(std::span<const std::byte> bytes, const std::string& path, cons
                  const StoredSlice& slice, size_t piece) {
   const Box box = slice.piece(piece);
   const uint64_t begin = place_of_piece(slice, piece).begin, hash = xxh3(bytes);
-  require(hash == slice.hashes[piece], ErrorKind::data,
-          "{}: bytes {} to {} (tensor {}, rows {} to {}) have checksum {}, the manifest says {}: the file is damaged",
-          path, begin, begin + bytes.size(), stored_name(manifest.parameters[slice.parameter].name, slice.part),
-          box.begin[0], box.end(0), hex64(hash), hex64(slice.hashes[piece]));
+  require(
+      hash == slice.hashes[piece], ErrorKind::data,
+      "{}: bytes {} to {} (tensor {}, rows {} to {}) have checksum {}, but the manifest says {}: the file is damaged",
+      path, begin, begin + bytes.size(), stored_name(manifest.parameters[slice.parameter].name, slice.part),
+      box.begin[0], box.end(0), hex64(hash), hex64(slice.hashes[piece]));
 }
 
 std::span<const std::byte> checked_piece(const MappedFile& file, const Manifest& manifest, const StoredSlice& slice,
@@ -92,7 +93,7 @@ std::string read_tokenizer(const std::string& folder, const Manifest& manifest) 
   std::string text = read_text(path, kMostTokenizerBytes);
   const uint64_t hash = xxh3(std::as_bytes(std::span(text)));
   require(hash == manifest.tokenizer_hash, ErrorKind::data,
-          "{} has checksum {}, the manifest says {}: it was changed or damaged", path, hex64(hash),
+          "{} has checksum {}, but the manifest says {}: it was changed or damaged", path, hex64(hash),
           hex64(manifest.tokenizer_hash));
   return text;
 }

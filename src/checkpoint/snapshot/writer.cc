@@ -437,7 +437,7 @@ void CheckpointWriter::prune(int64_t keep) {
       check_owner();
       prune_checkpoints(dir, keep);
     });
-    if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
+    if (!failure.empty()) log::warning("older checkpoints could not be deleted: {}", failure);
   });
 }
 
@@ -486,8 +486,7 @@ std::optional<LocalSnapshot> CheckpointWriter::publish_local() {
   } catch (const CommonError& e) {
     if (e.kind() != ErrorKind::io) throw;
     log::write_once(log::Level::warning,
-                    fmt::format("a local disk does not take the snapshot of step {}, which goes to "
-                                "{} right away: {}",
+                    fmt::format("cannot write the snapshot of step {} to a local disk; writing it directly to {}: {}",
                                 self.facts.progress.step, self.run_dir, e.what()));
   }
   self.drop_files();

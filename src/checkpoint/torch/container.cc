@@ -32,9 +32,10 @@ class ContainerReader {
     if (file.size() >= sizeof kStreamMagic && std::memcmp(file.data(), kStreamMagic, sizeof kStreamMagic) == 0)
       return read_stream(file.subspan(sizeof kStreamMagic));
     if (const std::string format = other_format(file); !format.empty() && format != "pickle")
-      bad("format {} recognised, not supported here; convert it to safetensors or to a state_dict of torch.save()",
+      bad("format {} is recognised but not supported here; convert it to safetensors or to a state_dict of "
+          "torch.save()",
           format);
-    bad("is no file of torch.save(): it is neither a ZIP container nor the stream of torch before 1.6");
+    bad("is not a file of torch.save(): neither a ZIP container nor a stream of torch before 1.6");
   }
 
  private:
@@ -78,7 +79,7 @@ class ContainerReader {
     const Pickle system = next();
     Pickle content = next();
     const Pickle keys = next();
-    if (system.kind(system.root()) != Kind::dict) bad("the system's description is no dictionary");
+    if (system.kind(system.root()) != Kind::dict) bad("the system's description is not a dictionary");
     for (const auto& [key, value] : system.dict(system.root())) {
       const bool endian = system.kind(key) == Kind::text && system.text(key) == "little_endian";
       if (endian && !(system.kind(value) == Kind::boolean && system.boolean(value)))
@@ -102,7 +103,7 @@ class ContainerReader {
       std::memcpy(&count, rest.data(), sizeof count);
       rest = rest.subspan(sizeof count);
       if (count > rest.size() / known->second)
-        bad("truncated: storage {} has {} elements, {} bytes are left", known->first, count, rest.size());
+        bad("truncated: storage {} has {} elements, but only {} bytes are left", known->first, count, rest.size());
       storages.emplace(known->first, rest.first(count * known->second));
       rest = rest.subspan(count * known->second);
     }
@@ -140,7 +141,7 @@ TorchTensor TorchContainer::tensor(Pickle::Index value, std::string_view name) c
           storage.key);
   const size_t element = safetensors_element_bytes(storage.dtype), bytes = found->second.size();
   require(storage.count <= bytes / element && storage.count * element == bytes, ErrorKind::data,
-          "{}: tensor {}: its storage {} should have {} elements of {}, it has {} bytes", where_, name, storage.key,
+          "{}: tensor {}: its storage {} should have {} elements of {}, but has {} bytes", where_, name, storage.key,
           storage.count, storage.dtype, bytes);
   const uint64_t last = last_element(where_, name, tensor), count = element_count(tensor.shape);
   require(last < storage.count || count == 0, ErrorKind::data,

@@ -29,13 +29,13 @@ class TorchReader {
     const Pickle& pickle = file_.pickle();
     TorchContent content;
     const Pickle::Index root = pickle.root();
-    if (pickle.kind(root) != Kind::dict) bad("holds no dictionary of tensors");
+    if (pickle.kind(root) != Kind::dict) bad("has no dictionary of tensors");
     const Pickle::Index model = find_model(pickle, root);
     std::set<std::string_view> names;
     for (const auto& [key, value] : pickle.dict(model)) {
-      if (pickle.kind(key) != Kind::text) bad("a tensor's name is no text");
-      if (pickle.kind(value) != Kind::tensor) bad("{} is no tensor", pickle.text(key));
-      if (!names.insert(pickle.text(key)).second) bad("tensor {} stands twice", pickle.text(key));
+      if (pickle.kind(key) != Kind::text) bad("the name of a tensor is not text");
+      if (pickle.kind(value) != Kind::tensor) bad("{} is not a tensor", pickle.text(key));
+      if (!names.insert(pickle.text(key)).second) bad("tensor {} appears twice", pickle.text(key));
       content.tensors.push_back(file_.tensor(value, pickle.text(key)));
     }
     if (const auto settings = find(pickle, root, kSettings)) content.model_args = settings_json(pickle, *settings);
@@ -67,17 +67,17 @@ class TorchReader {
     for (const auto& [key, value] : entries) {
       if (pickle.kind(key) == Kind::text && names.size() < 10) names.push_back(pickle.text(key).substr(0, 40));
     }
-    bad("holds no dictionary of tensors, neither itself nor under {}; it has: {}", fmt::join(kModelKeys, ", "),
+    bad("has no dictionary of tensors, neither at the top level nor under {}; it has: {}", fmt::join(kModelKeys, ", "),
         fmt::join(names, ", "));
   }
 
   std::string settings_json(const Pickle& pickle, Pickle::Index dict) const {
-    if (pickle.kind(dict) != Kind::dict) bad("{} is no dictionary", kSettings);
+    if (pickle.kind(dict) != Kind::dict) bad("{} is not a dictionary", kSettings);
     if (pickle.dict(dict).size() > kMaxSettings)
-      bad("{} has {} entries, at most {} are read", kSettings, pickle.dict(dict).size(), kMaxSettings);
+      bad("{} has {} entries, but at most {} are supported", kSettings, pickle.dict(dict).size(), kMaxSettings);
     Json json = Json::object();
     for (const auto& [key, value] : pickle.dict(dict)) {
-      if (pickle.kind(key) != Kind::text) bad("{} has a key that is no text", kSettings);
+      if (pickle.kind(key) != Kind::text) bad("{} has a key that is not text", kSettings);
       Json& out = json[std::string(pickle.text(key))];
       switch (pickle.kind(value)) {
         case Kind::none:
@@ -95,7 +95,7 @@ class TorchReader {
           out = std::string(pickle.text(value));
           break;
         default:
-          bad("{}: {} is neither a number nor a text", kSettings, pickle.text(key));
+          bad("{}: {} is neither a number nor text", kSettings, pickle.text(key));
       }
     }
     return dump_json(json);

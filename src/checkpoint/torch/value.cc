@@ -27,7 +27,7 @@ std::optional<TorchValue> TorchValue::find(std::string_view key) const {
     if (!state || pickle.kind(*state) != Kind::dict) return {};
     return TorchValue(*file_, *state, path_).find(key);
   }
-  if (!is_dict()) fail_with("is no dictionary");
+  if (!is_dict()) fail_with("is not a dictionary");
   std::optional<TorchValue> found;
   for (const auto& [name, value] : pickle.dict(value_)) {
     const bool same = pickle.kind(name) == Kind::text
@@ -46,7 +46,7 @@ TorchValue TorchValue::at(std::string_view key) const {
 
 std::vector<std::pair<std::string, TorchValue>> TorchValue::entries() const {
   const Pickle& pickle = file_->pickle();
-  if (!is_dict()) fail_with("is no dictionary");
+  if (!is_dict()) fail_with("is not a dictionary");
   std::vector<std::pair<std::string, TorchValue>> entries;
   for (const auto& [name, value] : pickle.dict(value_)) {
     std::string key;
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, TorchValue>> TorchValue::entries() const {
 }
 
 std::vector<TorchValue> TorchValue::items() const {
-  if (!is_list()) fail_with("is no list");
+  if (!is_list()) fail_with("is not a list");
   std::vector<TorchValue> items;
   for (const Pickle::Index item : file_->pickle().list(value_))
     items.push_back(child(item, fmt::format("{}", items.size())));
@@ -80,9 +80,9 @@ int64_t TorchValue::integer() const {
   }
   constexpr double kMost = 9e15;  // whole numbers are exact below
   const bool whole_number = kind() == Kind::real || is_tensor();
-  if (!whole_number) fail_with("is no whole number");
+  if (!whole_number) fail_with("is not a whole number");
   const double value = number();
-  if (!(std::abs(value) <= kMost) || value != std::floor(value)) fail_with("is no whole number");
+  if (!(std::abs(value) <= kMost) || value != std::floor(value)) fail_with("is not a whole number");
   return static_cast<int64_t>(value);
 }
 
@@ -97,17 +97,17 @@ double TorchValue::number() const {
       return value;
     }
   }
-  if (kind() != Kind::integer) fail_with("is no number");
+  if (kind() != Kind::integer) fail_with("is not a number");
   return static_cast<double>(pickle.integer(value_));
 }
 
 std::string_view TorchValue::text() const {
-  if (kind() != Kind::text) fail_with("is no text");
+  if (kind() != Kind::text) fail_with("is not text");
   return file_->pickle().text(value_);
 }
 
 TorchTensor TorchValue::tensor() const {
-  if (!is_tensor()) fail_with("is no tensor");
+  if (!is_tensor()) fail_with("is not a tensor");
   return file_->tensor(value_, path_);
 }
 
@@ -115,7 +115,7 @@ std::vector<int64_t> TorchValue::sizes() const {
   std::vector<int64_t> sizes;
   for (const TorchValue& item : items()) {
     sizes.push_back(item.integer());
-    if (sizes.back() < 0) item.fail_with(fmt::format("is {}, a size is not negative", sizes.back()));
+    if (sizes.back() < 0) item.fail_with(fmt::format("is {}, but a size must not be negative", sizes.back()));
   }
   return sizes;
 }

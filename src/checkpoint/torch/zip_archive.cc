@@ -38,7 +38,7 @@ class ZipReader {
 
   std::span<const std::byte> part(uint64_t at, uint64_t bytes, std::string_view what) const {
     if (at > file_.size() || bytes > file_.size() - at)
-      bad("truncated: {} needs bytes {} to {}, the file has {}", what, at, at + bytes, file_.size());
+      bad("truncated: {} needs bytes {} to {}, but the file has {} bytes", what, at, at + bytes, file_.size());
     return file_.subspan(at, bytes);
   }
   static uint64_t number(std::span<const std::byte> record, size_t at, size_t bytes) {
@@ -52,7 +52,7 @@ class ZipReader {
     const size_t lowest = file_.size() > kEndBytes + kMaxComment ? file_.size() - kEndBytes - kMaxComment : 0;
     size_t end = file_.size() < kEndBytes ? lowest : file_.size() - kEndBytes + 1;
     do {
-      if (end == lowest) bad("truncated: a ZIP file ends with its directory, this one has none");
+      if (end == lowest) bad("truncated: a ZIP file ends with its directory, which is missing");
       --end;
     } while (number(file_, end, 4) != kEndRecord);
     const auto record = file_.subspan(end, kEndBytes);
@@ -70,14 +70,14 @@ class ZipReader {
 
   ZipMember read_entry(size_t& at) const {
     const auto entry = part(at, kEntryBytes, "the directory");
-    if (number(entry, 0, 4) != kDirectoryEntry) bad("byte {} is no entry of the directory", at);
+    if (number(entry, 0, 4) != kDirectoryEntry) bad("byte {} is not an entry of the directory", at);
     const uint64_t name_bytes = number(entry, 28, 2), extra_bytes = number(entry, 30, 2),
                    comment_bytes = number(entry, 32, 2);
     const auto name_part = part(at + kEntryBytes, name_bytes, "the directory");
     const std::string_view name(reinterpret_cast<const char*>(name_part.data()), name_part.size());
     if (number(entry, 8, 2) & 1) bad("member {} is encrypted", name);
     if (const uint64_t method = number(entry, 10, 2); method != 0)
-      bad("member {} is compressed (method {}); torch stores its members as they are", name, method);
+      bad("member {} is compressed (method {}), but torch stores members uncompressed", name, method);
     uint64_t packed = number(entry, 20, 4), bytes = number(entry, 24, 4), header = number(entry, 42, 4);
     const auto extra = part(at + kEntryBytes + name_bytes, extra_bytes, "the directory");
     widen(extra, name, {&bytes, &packed, &header});
@@ -117,7 +117,7 @@ class ZipReader {
     for (const ZipMember& member : members) names.push_back(member.name);
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) bad("member {} stands twice", *twice);
+    if (twice != names.end()) bad("member {} appears twice", *twice);
   }
 
   std::span<const std::byte> file_;

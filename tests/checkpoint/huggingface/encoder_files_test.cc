@@ -96,7 +96,7 @@ TEST_F(EncoderFiles, BothNamesOfANormAreAnError) {
   take("bert-mlm");
   tensors_["bert.embeddings.LayerNorm.gamma"] = tensors_["bert.embeddings.LayerNorm.weight"];
   EXPECT_ERROR(Loaded{write()}, ErrorKind::data,
-               "embeddings.LayerNorm.weight: stands twice, as \"bert.embeddings.LayerNorm.gamma\" and as "
+               "embeddings.LayerNorm.weight: appears twice, as \"bert.embeddings.LayerNorm.gamma\" and as "
                "\"bert.embeddings.LayerNorm.weight\"");
 }
 
@@ -286,22 +286,23 @@ TEST_F(EncoderFiles, ConfigsThatWouldChangeNumbersAreRefused) {
     EXPECT_ERROR(read_huggingface_spec(folder_.path()), ErrorKind::data, text);
   };
   refused("bert-mlm", "position_embedding_type", "relative_key", "only \"absolute\" is supported");
-  refused("bert-mlm", "is_decoder", true, "\"is_decoder\" is true, only false is supported");
+  refused("bert-mlm", "is_decoder", true, "\"is_decoder\" is true, but only false is supported");
   refused("bert-mlm", "add_cross_attention", true, "only false is supported");
-  refused("bert-mlm", "hidden_act", "silu", "hidden_act \"silu\" is not known");
+  refused("bert-mlm", "hidden_act", "silu", "hidden_act \"silu\"");
   refused("bert-mlm", "hidden_size", 0, "\"hidden_size\" is 0");
   refused("bert-mlm", "architectures", Json::array({"BertForTokenClassification"}),
-          "architecture \"BertForTokenClassification\" of bert is not known; known are: BertForMaskedLM");
+          "architecture \"BertForTokenClassification\" of bert; known: BertForMaskedLM");
   refused("bert-mlm", "architectures", Json::array({"BertModel", "BertForMaskedLM"}), "expected one name");
   refused("bert-classifier", "problem_type", "multi_label_classification",
           "problem_type \"multi_label_classification\" with 3 classes is not supported");
   refused("bert-classifier", "id2label", Json::array({"a"}), "\"id2label\" is array, expected an object");
-  refused("roberta-mlm", "pad_token_id", 0, "\"pad_token_id\" is not 1, where positions would begin elsewhere");
+  refused("roberta-mlm", "pad_token_id", 0, "\"pad_token_id\" is not 1, which would shift all positions");
   refused("opt", "layerdrop", 0.1, "\"layerdrop\" is not 0; dropping whole layers in training is not supported");
   refused("opt", "layer_norm_elementwise_affine", false, "only true is supported");
   refused("neox-parallel", "rope_scaling", Json{{"type", "linear"}},
-          "\"type\" is \"linear\", only \"default\" is supported");
-  refused("neox-parallel", "rope_parameters", Json{{"partial_rotary_factor", 0}}, "the rotary fraction is 0, it must");
+          "\"type\" is \"linear\", but only \"default\" is supported");
+  refused("neox-parallel", "rope_parameters", Json{{"partial_rotary_factor", 0}},
+          "the rotary fraction is 0, expected above 0 and at most 1");
   refused("neox-parallel", "rope_parameters", "x", "\"rope_parameters\" is string, expected an object");
 }
 

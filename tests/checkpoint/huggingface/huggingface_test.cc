@@ -190,11 +190,11 @@ TEST(HuggingFace, EveryActivationNameIsKnown) {
 
 TEST(HuggingFace, ConfigsThatWouldChangeNumbersAreRefused) {
   using testing::HasSubstr;
-  EXPECT_THAT(spec_error({{"model_type", "llama"}}),
-              HasSubstr("model_type \"llama\" is not known; known are: gpt2, opt, gpt_neox"));
+  EXPECT_THAT(spec_error({{"model_type", "llama"}}), HasSubstr("model_type \"llama\"; known: gpt2, opt, gpt_neox"));
   EXPECT_THAT(spec_error({{"activation_function", "quick_gelu"}}),
-              HasSubstr("activation_function \"quick_gelu\" is not known; known are: gelu_new, gelu_pytorch_tanh"));
-  EXPECT_THAT(spec_error({{"scale_attn_weights", false}}), HasSubstr("\"scale_attn_weights\" is false, only true is"));
+              HasSubstr("activation_function \"quick_gelu\"; known: gelu_new, gelu_pytorch_tanh"));
+  EXPECT_THAT(spec_error({{"scale_attn_weights", false}}),
+              HasSubstr("\"scale_attn_weights\" is false, but only true is"));
   EXPECT_THAT(spec_error({{"scale_attn_by_inverse_layer_idx", true}}), HasSubstr("only false is supported"));
   EXPECT_THAT(spec_error({{"reorder_and_upcast_attn", true}}), HasSubstr("only false is supported"));
   EXPECT_THAT(spec_error({{"add_cross_attention", true}}), HasSubstr("only false is supported"));
@@ -289,7 +289,7 @@ TEST(HuggingFace, ShardedModelsLoadByTheirIndex) {
   Json wrong = map;
   wrong["wte.weight"] = "model-1.safetensors";
   write_text(index, Json{{"weight_map", wrong}}.dump());
-  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "holds tensor wte.weight, which belongs to model-1");
+  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "contains tensor wte.weight, which model-1");
   wrong = map;
   wrong.erase("wte.weight");
   write_text(index, Json{{"weight_map", wrong}}.dump());
@@ -297,10 +297,10 @@ TEST(HuggingFace, ShardedModelsLoadByTheirIndex) {
   wrong = map;
   wrong["more"] = "model-1.safetensors";
   write_text(index, Json{{"weight_map", wrong}}.dump());
-  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "lists 29 tensors, its files hold 28");
+  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "lists 29 tensors, but its files contain 28");
   wrong["more"] = "../elsewhere.safetensors";
   write_text(index, Json{{"weight_map", wrong}}.dump());
-  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "expected a file of the same folder");
+  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "expected a file in the same folder");
 }
 
 TEST(HuggingFace, AllMissingFilesOfAnIndexAreNamedTogether) {
@@ -312,8 +312,7 @@ TEST(HuggingFace, AllMissingFilesOfAnIndexAreNamedTogether) {
   write_text(folder.folder / "model.safetensors.index.json", index + "}}");
   EXPECT_ERROR(
       Loaded(folder.folder.path()), ErrorKind::io,
-      "model.safetensors.index.json: 100000 of the 100000 files that it names are missing, shard-0.safetensors "
-      "is the first");
+      "model.safetensors.index.json: 100000 of its 100000 files are missing; the first is shard-0.safetensors");
 }
 
 TEST(HuggingFace, SizesThatNoModelHasAreRefusedBeforeAnythingIsMade) {
@@ -342,8 +341,9 @@ TEST(HuggingFace, WeightsOfOtherProgramsAreCalledByTheirFormat) {
                                             {"tf_model.h5", "\x89HDF\r\n\x1a\n", "HDF5"},
                                             {"model.onnx", "\x08\x07\x12\x07pytorch", "ONNX"}}) {
     write_text(folder.folder / name, bytes + std::string(64, '\0'));
-    EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data,
-                 fmt::format("{}: format {} recognised, not supported; convert it", folder.folder / name, format));
+    EXPECT_ERROR(
+        Loaded(folder.folder.path()), ErrorKind::data,
+        fmt::format("{}: format {} is recognised but not supported; convert it", folder.folder / name, format));
     fs::remove(folder.folder / name);
   }
 }
@@ -363,7 +363,7 @@ TEST(HuggingFace, AllFaultsAreListedTogether) {
   EXPECT_THAT(error, testing::HasSubstr("h.2.ln_1.weight: unexpected, F32 [8]"));
   EXPECT_THAT(error, testing::HasSubstr("score.weight: unexpected, F32 [2, 8]"));
   EXPECT_THAT(error, testing::HasSubstr("lm_head.weight: differs from wte.weight although the head is tied"));
-  EXPECT_THAT(error, testing::HasSubstr("ln_f.bias: stands twice, as \"ln_f.bias\" and as \"transformer.ln_f.bias\""));
+  EXPECT_THAT(error, testing::HasSubstr("ln_f.bias: appears twice, as \"ln_f.bias\" and as \"transformer.ln_f.bias\""));
 }
 
 TEST(HuggingFace, TheSpecDecidesAboutBiases) {
@@ -383,7 +383,7 @@ TEST(HuggingFace, PositionsAreCroppedNeverInvented) {
   want.resize(4 * kC);
   EXPECT_EQ(loaded.values("embedding.position.weight"), want);
   EXPECT_THAT(load_error(folder, [](Spec& spec) { spec.context = 7; }),
-              testing::HasSubstr("wpe.weight: knows 6 positions, the model asks for 7; set --model.context 6"));
+              testing::HasSubstr("wpe.weight: has 6 positions, but the model needs 7; set --model.context 6"));
 }
 
 TEST(HuggingFace, ExportAndImportAreInverse) {
@@ -406,8 +406,7 @@ TEST(HuggingFace, ExportAndImportAreInverse) {
     EXPECT_TRUE(same_state(back.state, state));
     EXPECT_FALSE(fs::exists(folder + "/tokenizer.json"));
     EXPECT_EQ(SafetensorsFile(folder + "/model.safetensors").find("lm_head.weight") != nullptr, !tied);
-    EXPECT_ERROR(export_huggingface(folder, spec, table, state, "", DType::f32), ErrorKind::io,
-                 "holds a model already");
+    EXPECT_ERROR(export_huggingface(folder, spec, table, state, "", DType::f32), ErrorKind::io, "holds a model");
   }
 }
 

@@ -64,10 +64,10 @@ TEST(NewHead, WhatTheBodyLacksIsStillAnError) {
 TEST(NewHead, FamiliesWithoutThatHeadSaySo) {
   EXPECT_ERROR(
       read_huggingface_spec(golden("gpt2"), HeadKind::classifier), ErrorKind::data,
-      "a classifier is wanted, which the family gpt2 does not have; families that have one: bert, distilbert, roberta");
+      "a classifier is required, but the family gpt2 has none; families that have one: bert, distilbert, roberta");
   EXPECT_ERROR(
       read_huggingface_spec(golden("bert-mlm"), HeadKind::language_model), ErrorKind::data,
-      "a language-model is wanted, which the family bert does not have; families that have one: gpt2, opt, gpt_neox");
+      "a language-model is required, but the family bert has none; families that have one: gpt2, opt, gpt_neox");
 }
 
 }  // namespace

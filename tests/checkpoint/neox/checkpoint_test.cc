@@ -128,7 +128,7 @@ TEST(NeoxCheckpoint, TheModelIsThatOfItsYaml) {
 
 TEST(NeoxCheckpoint, SaysWhatOfFp16IsNotNeeded) {
   EXPECT_THAT(open_checkpoint(sample("zero")).notes,
-              testing::ElementsAre("its loss scale of 4096 belongs to fp16: bf16 and f32 need none"));
+              testing::ElementsAre("its loss scale of 4096 is ignored: only fp16 needs one"));
   EXPECT_THAT(open_checkpoint(sample("fused")).notes, testing::ElementsAre(HasSubstr("loss scale of 1024")));
   EXPECT_TRUE(open_checkpoint(sample("bf16")).notes.empty());
 }
@@ -200,18 +200,18 @@ TEST(NeoxCheckpoint, MissingAndTruncatedFilesAreNamed) {
   layer.remove("layer_03-model_01-model_states.pt");
   EXPECT_UNREADABLE(layer, "layer_03-model_01-model_states.pt: the file is missing");
   states.remove("mp_rank_02_model_states.pt");
-  EXPECT_UNREADABLE(states, "/mp_rank_02_model_states.pt is missing; the folder has those of 3 ranks");
+  EXPECT_UNREADABLE(states, "/mp_rank_02_model_states.pt is missing; the folder has files of 3 ranks");
   optimizer.remove("zero_pp_rank_1_mp_rank_03_optim_states.pt");
   EXPECT_UNREADABLE(optimizer,
                     "zero_pp_rank_1_mp_rank_03_optim_states.pt is missing; dp_world_size is 2 in mp_rank_00");
   fs::resize_file(cut.step + "/layer_02-model_00-model_states.pt", 3000);
   EXPECT_UNREADABLE(cut, "layer_02-model_00-model_states.pt: truncated: a ZIP file ends with its directory");
   fs::resize_file(part.step + "/mp_rank_01_model_states.pt", 0);
-  EXPECT_UNREADABLE(part, "mp_rank_01_model_states.pt: is no file of torch.save()");
+  EXPECT_UNREADABLE(part, "mp_rank_01_model_states.pt: is not a file of torch.save()");
   configs.remove("configs");
-  EXPECT_UNREADABLE(configs, "holds no configs/*.yml, which say what the tensors do not");
+  EXPECT_UNREADABLE(configs, "has no configs/*.yml, which describe what the tensors do not");
   write_text(pointer.path + "/latest", "global_step6\n");
-  EXPECT_UNREADABLE(pointer, "latest names global_step6, and there is no such folder beside it");
+  EXPECT_UNREADABLE(pointer, "latest names global_step6, but this folder does not exist beside it");
 }
 
 TEST(NeoxCheckpoint, FilesTooManyAreNamed) {
@@ -219,19 +219,19 @@ TEST(NeoxCheckpoint, FilesTooManyAreNamed) {
   layer.copy("layer_06-model_00-model_states.pt", "layer_07-model_00-model_states.pt");
   layer.copy("layer_06-model_01-model_states.pt", "layer_07-model_01-model_states.pt");
   EXPECT_UNREADABLE(layer,
-                    "layer_07-model_00-model_states.pt: a layer too many, a model of 2 layers ends with layer 6");
+                    "layer_07-model_00-model_states.pt: unexpected layer; a model of 2 layers ends with layer 6");
   EXPECT_UNREADABLE(layer, "layer_07-model_01-model_states.pt: 7.final_linear.weight is unexpected, F16 [6, 8]");
   optimizer.copy("zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_2_mp_rank_00_optim_states.pt");
-  EXPECT_UNREADABLE(optimizer, "zero_pp_rank_2_mp_rank_00_optim_states.pt: a file too many, dp_world_size is 2 in");
+  EXPECT_UNREADABLE(optimizer, "zero_pp_rank_2_mp_rank_00_optim_states.pt: unexpected file; dp_world_size is 2 in");
   states.copy("mp_rank_03_model_states.pt", "mp_rank_04_model_states.pt");
-  EXPECT_UNREADABLE(states, "mp_rank_00_model_states.pt: mp_world_size is 4, and the folder has 5 mp_rank files");
+  EXPECT_UNREADABLE(states, "mp_rank_00_model_states.pt: mp_world_size is 4, but the folder has 5 mp_rank files");
 }
 
 TEST(NeoxCheckpoint, WhatZeroStage3HasCutIsRefused) {
   const Copy copy;
   const std::string file = "zero_pp_rank_0_mp_rank_00_model_states.pt",
                     text = file +
-                           ": weights that ZeRO stage 3 has cut are not read; join them with DeepSpeed's "
+                           ": weights sharded by ZeRO stage 3 are not supported; merge them with DeepSpeed's "
                            "zero_to_fp32.py";
   fs::rename(copy.step + "/mp_rank_00_model_states.pt", copy.step + "/" + file);
   EXPECT_UNREADABLE(copy, text);
@@ -245,23 +245,23 @@ TEST(NeoxCheckpoint, FilesOfAnotherCheckpointAreNamed) {
   fs::copy_file(sample("bf16") + "/global_step5/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
                 bf16.step + "/zero_pp_rank_1_mp_rank_00_optim_states.pt", fs::copy_options::overwrite_existing);
   EXPECT_UNREADABLE(bf16,
-                    "zero_pp_rank_1_mp_rank_00_optim_states.pt: optimizer_state_dict.partition_count.0 is 3, and the "
-                    "checkpoint has 2 data ranks: the file belongs to another one");
+                    "zero_pp_rank_1_mp_rank_00_optim_states.pt: optimizer_state_dict.partition_count.0 is 3, but the "
+                    "checkpoint has 2 data ranks: the file belongs to another checkpoint");
   fs::rename(other.step, other.path + "/global_step6");
   write_text(other.path + "/latest", "global_step6");
-  EXPECT_UNREADABLE(other, "mp_rank_00_model_states.pt: iteration is 5, and the folder is that of step 6");
+  EXPECT_UNREADABLE(other, "mp_rank_00_model_states.pt: iteration is 5, but the folder belongs to step 6");
   step.patch("zero_pp_rank_1_mp_rank_02_optim_states.pt", "step", "K\x03");
   EXPECT_UNREADABLE(step,
                     "zero_pp_rank_1_mp_rank_02_optim_states.pt: optimizer_state_dict.base_optimizer_state.state.0"
-                    ".step is 3, of other parameters it is 4");
+                    ".step is 3, but for other parameters it is 4");
 }
 
 TEST(NeoxCheckpoint, TensorRanksOfDifferentStepsAreNamed) {
   const Copy copy;
   copy.patch("mp_rank_01_model_states.pt", "iteration", "K\x06");
   EXPECT_UNREADABLE(copy,
-                    "mp_rank_01_model_states.pt: iteration is 6, in mp_rank_00_model_states.pt it is 5: the files "
-                    "are of different checkpoints");
+                    "mp_rank_01_model_states.pt: iteration is 6, but in mp_rank_00_model_states.pt it is 5: the files "
+                    "belong to different checkpoints");
 }
 
 TEST(NeoxCheckpoint, ConfigsThatDoNotFitAreNamed) {
@@ -279,11 +279,11 @@ TEST(NeoxCheckpoint, ConfigsThatDoNotFitAreNamed) {
     return std::string("no error");
   };
   EXPECT_THAT(with("\"num-layers\": 2", "\"num-layers\": 3"),
-              HasSubstr("mp_rank_00_model_states.pt: args.num_layers is 2, in "));
+              HasSubstr("mp_rank_00_model_states.pt: args.num_layers is 2, but in "));
   EXPECT_THAT(with("\"intermediate-size\": 16", "\"intermediate-size\": 32"),
               HasSubstr("layer_02-model_00-model_states.pt: mlp.linear1.weight has shape [8, 8], expected [16, 8]"));
   EXPECT_THAT(with("\"no-weight-tying\": true", "\"no-weight-tying\": false"),
-              HasSubstr("layer_06-model_00-model_states.pt: a layer too many, a model of 2 layers ends with layer 5"));
+              HasSubstr("layer_06-model_00-model_states.pt: unexpected layer; a model of 2 layers ends with layer 5"));
   EXPECT_THAT(with("\"norm\": \"layernorm\"", "\"norm\": \"rmsnorm\""), HasSubstr("zero.yml:17: norm is \"rmsnorm\""));
   EXPECT_THAT(with("\"num-layers\": 2", "\"num-layers\": [2]"),
               HasSubstr("zero.yml:5: num-layers is a list, expected a whole number"));
@@ -294,13 +294,13 @@ TEST(NeoxCheckpoint, WrongTypesAreNamedByFileAndKey) {
   const std::string root("h\0", 2);  // what was remembered first: the dictionary of everything
   const Copy progress, world, part, sizes;
   progress.patch("mp_rank_00_model_states.pt", "iteration", root);
-  EXPECT_UNREADABLE(progress, "mp_rank_00_model_states.pt: iteration is no whole number");
+  EXPECT_UNREADABLE(progress, "mp_rank_00_model_states.pt: iteration is not a whole number");
   world.patch("mp_rank_00_model_states.pt", "mp_world_size", root);
-  EXPECT_UNREADABLE(world, "mp_rank_00_model_states.pt: mp_world_size is no whole number");
+  EXPECT_UNREADABLE(world, "mp_rank_00_model_states.pt: mp_world_size is not a whole number");
   part.patch("zero_pp_rank_0_mp_rank_00_optim_states.pt", "zero_stage", "K\x03");
   EXPECT_UNREADABLE(part,
-                    "zero_pp_rank_0_mp_rank_00_optim_states.pt: optimizer_state_dict.zero_stage is 3: the state of "
-                    "ZeRO stage 3 is not read");
+                    "zero_pp_rank_0_mp_rank_00_optim_states.pt: optimizer_state_dict.zero_stage is 3: only the state "
+                    "of ZeRO stages 0 to 2 is supported");
   sizes.patch("zero_pp_rank_0_mp_rank_00_optim_states.pt", "numel", "K\x07");
   EXPECT_UNREADABLE(sizes,
                     "param_slice_mappings.0.0.word_embeddings.weight is 7 elements from 0 on, in the order of "

@@ -40,8 +40,7 @@ TEST_F(RunControlFile, OnlyTheOwnerMayReadIt) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   if (geteuid() != 0) {
     ASSERT_EQ(chmod(control_path(run_.path()).c_str(), 0), 0);
-    EXPECT_ERROR(read_control(run_.path()), ErrorKind::io,
-                 "only that user may ask about this job, stop it or follow it");
+    EXPECT_ERROR(read_control(run_.path()), ErrorKind::io, "only that user may query, stop it or follow it");
     return;
   }
   ASSERT_EQ(chmod(run_.path().c_str(), 0755), 0);
@@ -53,7 +52,7 @@ TEST_F(RunControlFile, OnlyTheOwnerMayReadIt) {
       _exit(2);
     } catch (const Error& e) {
       const std::string text = e.what();
-      const bool said = text.find("control.json belongs to root: only that user may ask about this job") != text.npos;
+      const bool said = text.find("control.json belongs to root: only that user may query") != text.npos;
       _exit(said ? 0 : 1);
     }
   }
@@ -67,7 +66,7 @@ TEST_F(RunControlFile, InvalidFilesAreNamed) {
   EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "control.json: \"secret\" is missing");
   write_text(control_path(run_.path()),
              R"({"secret": "x", "job": {"host": "h", "boot_id": "", "pid": 1, "addresses": [2]}})");
-  EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "an address is no text");
+  EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "an address is not text");
 }
 
 TEST_F(RunControlFile, ADeadProcessIsRecognizedOnlyOnItsHost) {

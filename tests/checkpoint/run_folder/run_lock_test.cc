@@ -97,8 +97,9 @@ TEST(RunLock, AKilledOwnersFolderIsTakenSilentlyOnTheSameMachine) {
 TEST(RunLock, AnotherHostCannotTellWhetherTheOwnerRuns) {
   TemporaryFolder run;
   die_with(run.path(), job(kHere, "17", 0));
-  EXPECT_ERROR(RunLock(run.path(), kElsewhere, false), ErrorKind::locked,
-               "process 100 on node1 (job 17, attempt 0): whether it still runs cannot be seen from here");
+  EXPECT_ERROR(
+      RunLock(run.path(), kElsewhere, false), ErrorKind::locked,
+      "process 100 on node1 (job 17, attempt 0); it cannot be determined from here whether it is still running");
   EXPECT_ERROR(RunLock(run.path(), job(kElsewhere, "18", 1), false), ErrorKind::locked, "--run.take-over");
   EXPECT_ERROR(RunLock(run.path(), job(kElsewhere, "17", 0), false), ErrorKind::locked, "--run.take-over");
   EXPECT_NO_THROW(RunLock(run.path(), kElsewhere, true));
@@ -110,7 +111,7 @@ TEST(RunLock, ALaterAttemptOfTheSameJobTakesOverItsLock) {
   EXPECT_NO_THROW(RunLock(run.path(), job(kElsewhere, "17", 1), false));
   const RunLock first(run.path(), job(kHere, "18", 0), false);
   const RunLock second(run.path(), job(kHere, "18", 1), false);
-  EXPECT_ERROR(first.check(), ErrorKind::locked, "another one took the run folder over");
+  EXPECT_ERROR(first.check(), ErrorKind::locked, "another process has taken over the run folder");
   EXPECT_NO_THROW(second.check());
 }
 
@@ -120,7 +121,7 @@ TEST(RunLock, ALaterAttemptThatLocksDoNotReachIsNoticed) {
   // As from a host whose locks are not seen here: the note is written into the same file.
   const std::string note = R"({"attempt":1,"boot_id":"boot-b","host":"node2","job":"17","pid":200})";
   std::ofstream(run / "lock") << note << '\n';
-  EXPECT_ERROR(first->check(), ErrorKind::locked, "another one took the run folder over");
+  EXPECT_ERROR(first->check(), ErrorKind::locked, "another process has taken over the run folder");
   first.reset();
   EXPECT_EQ(read_text(run / "lock"), note + "\n") << "the first one's end leaves the second's note alone";
 }
@@ -129,7 +130,7 @@ TEST(RunLock, TakingOverARunningJobIsNoticedByIt) {
   TemporaryFolder run;
   auto first = std::make_unique<RunLock>(run.path(), kHere, false);
   const RunLock second(run.path(), kElsewhere, true);
-  EXPECT_ERROR(first->check(), ErrorKind::locked, "no longer this process's");
+  EXPECT_ERROR(first->check(), ErrorKind::locked, "no longer belongs to this process");
   first.reset();
   EXPECT_NO_THROW(second.check()) << "the first one's end leaves the second's lock alone";
   EXPECT_THAT(read_text(run / "lock"), testing::HasSubstr("node2"));
@@ -141,7 +142,7 @@ TEST(RunLock, AnUnreadableNoteDoesNotBlockAFreeLock) {
   leave_note(run.path(), "{\"host\":");
   testing::internal::CaptureStderr();
   EXPECT_NO_THROW(RunLock(run.path(), kHere, false));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("its owner is not readable"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("cannot read its owner"));
 }
 
 TEST(RunLock, JobAndAttemptComeFromTheLauncherOrSlurm) {

@@ -47,12 +47,12 @@ TEST_F(RunSteps, TheNewestCompleteStepIsUsedIfLatestIsStaleOrMissing) {
   EXPECT_EQ(warning_of_newest(30), "");
   write_pointer(folder_.path(), "latest", 40);
   EXPECT_THAT(warning_of_newest(30),
-              HasSubstr("step-00000040 is no complete checkpoint; the newest one is step-00000030"));
+              HasSubstr("step-00000040 is not a complete checkpoint; the newest one is step-00000030"));
 }
 
 TEST_F(RunSteps, MissingStepsAreAnErrorAndDoNotStartANewRun) {
   for (const int64_t step : {10, 20, 30}) fs::remove_all(folder_ / step_name(step));
-  const std::string expected = "latest names step-00000030, but " + folder_.path() + " holds no complete checkpoint";
+  const std::string expected = "latest names step-00000030, but " + folder_.path() + " has no complete checkpoint";
   EXPECT_ERROR(find_resumable(folder_.path()), ErrorKind::data, expected);
   EXPECT_ERROR(find_resumable(folder_.path()), ErrorKind::data, "--checkpoint.resume none");
   EXPECT_ERROR(open_checkpoint(folder_.path()), ErrorKind::data, expected);
@@ -75,7 +75,7 @@ TEST_F(RunSteps, WhatARunWentBackFromCountsAgainOnceItIsMadeAgain) {
 TEST_F(RunSteps, CompleteLeftoverFoldersAreNotUsedSilently) {
   leave_behind(folder_.path(), 5);
   EXPECT_ERROR(find_resumable(folder_.path()), ErrorKind::data,
-               "name what to go on from: --checkpoint.resume " + folder_.path() + "/step-00000030");
+               "name the step to resume from: --checkpoint.resume " + folder_.path() + "/step-00000030");
 }
 
 TEST_F(RunSteps, PruningSkipsLaterStepsAndDeletesOlderOnes) {

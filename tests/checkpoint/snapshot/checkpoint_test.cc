@@ -187,7 +187,7 @@ TEST(Checkpoint, PruningKeepsTheNewestAndTheBest) {
   for (int64_t step = 7; step <= 10; ++step) save_step(step, false);
   EXPECT_EQ(list_steps(run.folder.path()), (std::vector<int64_t>{6, 9, 10}));
   flip(run.step_dir(10) + "/" + shard_name(0, 2), 5000);
-  EXPECT_ERROR(prune_checkpoints(run.folder.path(), 1), ErrorKind::data, "the newest checkpoint does not verify");
+  EXPECT_ERROR(prune_checkpoints(run.folder.path(), 1), ErrorKind::data, "the newest checkpoint failed verification");
   EXPECT_EQ(list_steps(run.folder.path()), (std::vector<int64_t>{6, 9, 10}));
 }
 
@@ -205,7 +205,7 @@ TEST(Checkpoint, ACopyUnderAnotherStepsNameIsNamedAndNotUsed) {
   SavedRun run;
   run.add(9, 1);
   fs::copy(run.step_dir(9), run.folder / "step-00000030", fs::copy_options::recursive);
-  const std::string expected = "step-00000030/manifest.json is that of step 9: the folder is a copy of step-00000009";
+  const std::string expected = "step-00000030/manifest.json belongs to step 9: the folder is a copy of step-00000009";
   const auto faults = verify_checkpoint(run.folder / "step-00000030");
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_THAT(faults[0], testing::HasSubstr(expected));
@@ -264,7 +264,7 @@ TEST(Checkpoint, MissingTruncatedAppendedAndExtraShardsAreNamed) {
   EXPECT_ERROR(open_checkpoint(run.step_dir()), ErrorKind::data, "rank-00001-of-00002.safetensors is missing");
   write_text(shard, good.substr(0, good.size() - 100));
   EXPECT_ERROR(open_checkpoint(run.step_dir()), ErrorKind::data,
-               fmt::format("has {} bytes, the manifest says {}: it is truncated", good.size() - 100, good.size()));
+               fmt::format("has {} bytes, but the manifest says {}: it is truncated", good.size() - 100, good.size()));
   write_text(shard, good + "x");
   EXPECT_ERROR(open_checkpoint(run.step_dir()), ErrorKind::data, "it was appended to");
   write_text(shard, good);
@@ -288,15 +288,15 @@ TEST(Checkpoint, ResumingFallsBackToThePreviousGoodOne) {
   fs::remove(run.step_dir(8) + "/manifest.json");
   EXPECT_EQ(find_resumable(run.folder.path())->facts.progress.step, 5);
   fs::resize_file(run.step_dir(5) + "/manifest.json", 10);
-  EXPECT_ERROR(find_resumable(run.folder.path()), ErrorKind::data, "holds 2 checkpoints and none of them is good");
+  EXPECT_ERROR(find_resumable(run.folder.path()), ErrorKind::data, "holds 2 checkpoints, but none can be used");
 }
 
 TEST(Checkpoint, FoldersWithoutCheckpointsSaySo) {
   TemporaryFolder folder;
   EXPECT_FALSE(find_resumable(folder.path()).has_value());
   EXPECT_FALSE(find_resumable(folder / "absent").has_value());
-  EXPECT_ERROR(open_checkpoint(folder / "absent"), ErrorKind::io, "there is no such folder");
-  EXPECT_ERROR(open_checkpoint(folder.path()), ErrorKind::io, "holds no checkpoint");
+  EXPECT_ERROR(open_checkpoint(folder / "absent"), ErrorKind::io, "the folder does not exist");
+  EXPECT_ERROR(open_checkpoint(folder.path()), ErrorKind::io, "has no checkpoint");
 }
 
 TEST(Checkpoint, AWrongPointerFallsBackToTheNewestStep) {
@@ -305,7 +305,7 @@ TEST(Checkpoint, AWrongPointerFallsBackToTheNewestStep) {
   write_text(run.folder / "latest", "step-banana\n");
   testing::internal::CaptureStderr();
   EXPECT_EQ(open_checkpoint(run.folder.path()).facts.progress.step, 8);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("holds \"step-banana\""));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("but contains \"step-banana\""));
   fs::remove(run.folder / "latest");
   EXPECT_EQ(open_checkpoint(run.folder.path()).facts.progress.step, 8);
 }
@@ -318,9 +318,9 @@ TEST(Checkpoint, AnotherModelIsRefusedWithEveryDifference) {
   TrainingState state(table, DType::f32, true);
   const CheckpointFolder folder = open_checkpoint(run.folder.path());
   EXPECT_ERROR(load_checkpoint(folder, table, state), ErrorKind::data,
-               "embedding.token.weight: [11, 8] in the checkpoint, the model has [13, 8]");
+               "embedding.token.weight: [11, 8] in the checkpoint, [13, 8]");
   EXPECT_ERROR(load_checkpoint(folder, table, state), ErrorKind::data,
-               "block.1.attention.qkv.bias: [24] in the checkpoint, not in the model");
+               "block.1.attention.qkv.bias: [24] in the checkpoint, missing in the model");
 }
 
 TEST(Checkpoint, WeightsAloneAreEnoughToSampleButNotToTrain) {
@@ -332,7 +332,7 @@ TEST(Checkpoint, WeightsAloneAreEnoughToSampleButNotToTrain) {
   save(folder.path(), table, weights, facts_of(spec, 1), 2);
   load_checkpoint(open_checkpoint(folder.path()), table, loaded);
   EXPECT_TRUE(same_state(weights, loaded));
-  EXPECT_ERROR(load_checkpoint(open_checkpoint(folder.path()), table, training), ErrorKind::data, "holds weights only");
+  EXPECT_ERROR(load_checkpoint(open_checkpoint(folder.path()), table, training), ErrorKind::data, "has only weights");
 }
 
 TEST(Checkpoint, TheSnapshotIsTakenAtBegin) {
@@ -409,11 +409,11 @@ TEST(Checkpoint, AHashThatIsNotThatOfItsWeightsIsFound) {
   const std::string step = folder / step_name(5), hash = hex64(parameter_hash(state, table));
   EXPECT_EQ(verify_checkpoint(step), std::vector<std::string>());
   change_manifest(step, [](Json& json) { json["parameter_hash"] = "00000000000000aa"; });
-  EXPECT_EQ(verify_checkpoint(step),
-            std::vector<std::string>{step +
-                                     "/manifest.json: parameter_hash is 00000000000000aa, the hash of the "
-                                     "weights in the shards is " +
-                                     hash + ": they were not written together"});
+  EXPECT_EQ(
+      verify_checkpoint(step),
+      std::vector<std::string>{
+          step + "/manifest.json: parameter_hash is 00000000000000aa, but the weights in the shards have the hash " +
+          hash + ": they were not written together"});
   for (const auto& older : {std::function<void(Json&)>([](Json& json) { json["version"] = 2; }),
                             std::function<void(Json&)>([](Json& json) { json["parameter_hash"] = nullptr; })}) {
     change_manifest(step, older);

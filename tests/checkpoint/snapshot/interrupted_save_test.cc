@@ -156,7 +156,7 @@ TEST(InterruptedSave, OneFailingRankFailsAllRanks) {
   run_local(3, [&](RankContext& rank) {
     CheckpointWriter writer(rank.rank() == 1 ? link : run.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 1));
-    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "cannot ask for the free space of " + link);
+    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "cannot determine the free space of " + link);
     rank.world.barrier().wait("the ranks of the test");
     EXPECT_TRUE(saving_folders(run.path()).empty());
     rank.world.barrier().wait("the ranks of the test");

@@ -40,7 +40,7 @@ TEST(CheckSpace, NamesWhatIsNeededAndFoundInWholeBlocks) {
   EXPECT_ERROR(check_space(folder.path(), "a checkpoint in X", files), ErrorKind::io,
                "a checkpoint in X needs 1152921504606.8");
   EXPECT_ERROR(check_space(folder / "absent", "a checkpoint in X", files), ErrorKind::io,
-               "cannot ask for the free space");
+               "cannot determine the free space");
   EXPECT_NO_THROW(check_space(folder.path(), "a checkpoint in X", std::vector<uint64_t>{1, 2, 3}));
 }
 

@@ -74,10 +74,9 @@ TEST(Manifest, AnUnknownFieldIsRefusedByName) {
 
 TEST(Manifest, AnUnknownOptimizerStateIsRefusedByName) {
   expect_refused([](Json& json) { json["parameters"][0]["states"].push_back("muon.m"); },
-                 "M: optimizer state \"muon.m\" of embedding.token.weight is not known to this program; a newer "
-                 "version may have written it");
+                 "unknown optimizer state \"muon.m\" of embedding.token.weight; a newer version may have written it");
   expect_refused([](Json& json) { json["parameters"][0]["states"].push_back("weight"); },
-                 "optimizer state \"weight\" of embedding.token.weight is not known");
+                 "optimizer state \"weight\" of embedding.token.weight");
   expect_refused([](Json& json) { json["parameters"][0]["states"].push_back("adam.v"); },
                  "embedding.token.weight has an optimizer state twice");
   expect_refused([](Json& json) { json["slices"].back()["part"] = "outer.m"; }, "unknown part \"outer.m\" of");
@@ -137,7 +136,7 @@ TEST(Manifest, TheHashOfVersion2IsKeptApart) {
 TEST(Manifest, OtherVersionsAreRefused) {
   for (const int version : {0, 4})
     expect_refused([&](Json& json) { json["version"] = version; },
-                   fmt::format("M: format version {}, this program reads 1 to 3", version));
+                   fmt::format("M: format version {}, but this program reads only 1 to 3", version));
   expect_refused([](Json& json) { json["version"] = 1; }, "\"moments\" is missing");
 }
 
@@ -150,26 +149,30 @@ TEST(Manifest, SlicesThatDoNotMakeUpTheTensorsAreNamed) {
   };
   const char* norm = "norm.weight";
   expect_refused([&](Json& json) { slice_of(json, norm)["count"] = {7}; },
-                 "slice of norm.weight, [7] elements from [0], does not fit its place");
+                 "slice of norm.weight, [7] elements from [0], does not match its bytes 3720 to 3752 in "
+                 "rank-00000-of-00002.safetensors");
   expect_refused([&](Json& json) { slice_of(json, norm)["first"] = {1}; },
-                 "slice of norm.weight, [8] elements from [1], does not fit its place");
+                 "slice of norm.weight, [8] elements from [1], does not match its bytes 3720 to 3752 in "
+                 "rank-00000-of-00002.safetensors");
   expect_refused(
       [&](Json& json) {
         slice_of(json, norm)["first"] = {0, 0};
       },
-      "slice of norm.weight, [8] elements from [0, 0], does not fit its place");
+      "slice of norm.weight, [8] elements from [0, 0], does not match its bytes 3720 to 3752 in "
+      "rank-00000-of-00002.safetensors");
   expect_refused([&](Json& json) { slice_of(json, norm)["count"] = {0}; },
                  "slice of norm.weight holds 0, expected a number of at least 1");
   expect_refused([&](Json& json) { slice_of(json, norm)["first"] = Json::array(); },
                  "slice of norm.weight has 0 dims, expected 1 to 4");
   expect_refused([&](Json& json) { slice_of(json, norm)["rows_per_hash"] = 3; },
-                 "slice [0:8] of norm.weight has 1 hashes of 3 rows each, its 8 rows need others");
+                 "slice [0:8] of norm.weight has 1 hashes of 3 rows each, which do not match its 8 rows");
   for (const int64_t rows : {int64_t{0}, int64_t{9}, INT64_MAX})
     expect_refused([&](Json& json) { slice_of(json, norm)["rows_per_hash"] = rows; },
                    fmt::format("has 1 hashes of {} rows each", rows));
-  expect_refused([&](Json& json) { slice_of(json, norm)["first"] = {INT64_MAX}; }, "does not fit its place");
+  expect_refused([&](Json& json) { slice_of(json, norm)["first"] = {INT64_MAX}; },
+                 "does not match its bytes 3720 to 3752 in rank-00000-of-00002.safetensors");
   expect_refused([&](Json& json) { json["slices"].push_back(slice_of(json, norm)); },
-                 "rows of norm.weight are missing or stand twice at row 8");
+                 "rows of norm.weight are missing or duplicated at row 8");
   expect_refused(
       [&](Json& json) {
         for (Json& p : json["parameters"]) {
@@ -198,7 +201,7 @@ TEST(Manifest, SlicesThatDoNotMakeUpTheTensorsAreNamed) {
       parse_manifest(
           drop(cut, [](const Json& s) { return s["parameter"] == "block.0.mlp.out.weight" && s["first"][1] == 0; }),
           "M"),
-      ErrorKind::data, "columns of block.0.mlp.out.weight are missing or stand twice at column 0");
+      ErrorKind::data, "columns of block.0.mlp.out.weight are missing or duplicated at column 0");
 }
 
 }  // namespace

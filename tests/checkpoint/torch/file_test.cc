@@ -148,10 +148,10 @@ TEST(TorchFile, BrokenPicklesAreNamed) {
   EXPECT_PICKLE_REFUSED("cabc", "truncated inside a name");
   EXPECT_PICKLE_REFUSED("X\xff\xff\xff\x7f", "truncated: expected 2147483647 bytes");
   EXPECT_PICKLE_REFUSED("\x8a\x09", "an integer of 9 bytes, at most 8");
-  EXPECT_PICKLE_REFUSED("N", "holds no dictionary of tensors");
+  EXPECT_PICKLE_REFUSED("N", "has no dictionary of tensors");
   EXPECT_PICKLE_REFUSED(pickle_dict({{"epoch", "K\x01"}}), "nor under state_dict, model, model_state; it has: epoch");
-  EXPECT_PICKLE_REFUSED(pickle_dict({{"w", matrix({2}, {1})}, {"n", "N"}}), "n is no tensor");
-  EXPECT_PICKLE_REFUSED(pickle_dict({{"w", matrix({2}, {1})}, {"w", matrix({2}, {1})}}), "tensor w stands twice");
+  EXPECT_PICKLE_REFUSED(pickle_dict({{"w", matrix({2}, {1})}, {"n", "N"}}), "n is not a tensor");
+  EXPECT_PICKLE_REFUSED(pickle_dict({{"w", matrix({2}, {1})}, {"w", matrix({2}, {1})}}), "tensor w appears twice");
 }
 
 TEST(TorchFile, TensorsLieInsideTheirStorage) {
@@ -170,7 +170,7 @@ TEST(TorchFile, TensorsLieInsideTheirStorage) {
       "overflows");
   EXPECT_REFUSED(one(pickle_tensor(pickle_storage("FloatStorage", "1", 6), 0, {6}, {1})), "its storage 1 is missing");
   EXPECT_REFUSED(one(pickle_tensor(pickle_storage("FloatStorage", "0", 7), 0, {6}, {1})),
-                 "should have 7 elements of F32, it has 24 bytes");
+                 "should have 7 elements of F32, but has 24 bytes");
   EXPECT_REFUSED(one(pickle_tensor(pickle_storage("QInt8Storage", "0", 6), 0, {6}, {1})), "global torch.QInt8Storage");
 }
 
@@ -184,15 +184,15 @@ TEST(TorchFile, BrokenContainersAreNamed) {
   EXPECT_REFUSED(zip_of({content, data}, {.method = 8}), "member m/data/0 is compressed (method 8)");
   EXPECT_REFUSED(zip_of({content, data}, {.flags = 1}), "member m/data/0 is encrypted");
   EXPECT_REFUSED(zip_of({content, data}, {.claimed_bytes = 1 << 30}), "truncated: m/data/0 needs bytes");
-  EXPECT_REFUSED(zip_of({content, data, data}), "member m/data/0 stands twice");
+  EXPECT_REFUSED(zip_of({content, data, data}), "member m/data/0 appears twice");
   EXPECT_REFUSED(zip_of({data}), "is a ZIP file without NAME/data.pkl, so torch.save() did not make it");
   EXPECT_REFUSED(zip_of({{"a.npy", "x"}}), "is a ZIP file without NAME/data.pkl");
   EXPECT_REFUSED(zip_of({content, data, {"m/byteorder", "big"}}), "its numbers are \"big\" endian, expected little");
-  EXPECT_REFUSED("", "is no file of torch.save()");
-  EXPECT_REFUSED("GGUF", "format GGUF recognised, not supported here; convert it to safetensors");
-  EXPECT_REFUSED("\x80\x02}.", "is no file of torch.save()");
+  EXPECT_REFUSED("", "is not a file of torch.save()");
+  EXPECT_REFUSED("GGUF", "format GGUF is recognised but not supported here; convert it to safetensors");
+  EXPECT_REFUSED("\x80\x02}.", "is not a file of torch.save()");
   EXPECT_REFUSED("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n",
-                 "is a pointer of Git LFS, not the file");
+                 "is a Git LFS pointer, not the file");
 }
 
 TEST(TorchFile, BrokenStreamsAreNamed) {
@@ -211,7 +211,7 @@ TEST(TorchFile, MemoryIsBounded) {
   std::string doubled = "]";  // a list of two of the one before, 60 times over: 2^60 leaves, 120 references
   for (int i = 0; i < 60; ++i)
     doubled += "q" + std::string(1, static_cast<char>(i)) + "h" + std::string(1, static_cast<char>(i)) + "\x86";
-  EXPECT_PICKLE_REFUSED(doubled, "holds no dictionary");
+  EXPECT_PICKLE_REFUSED(doubled, "has no dictionary");
   // One long list, that many cheap calls look at.
   std::string calls = "(" + std::string(500'000, 'N') + "tq\x01" + "ctorch\nSize\nq\x02";
   for (int i = 0; i < 500'000; ++i)

@@ -134,7 +134,7 @@ TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {
       {{"--dataloader_drop_last", "True"}, "instead: every row of every epoch is used"},
       {{"--group_by_length"}, "instead: rows are packed without padding"},
       {{"--optim", "adafactor"}, "--optim adafactor is not supported; instead: AdamW"},
-      {{"--data_seed", "3"}, "instead: --seed, which orders the rows too"},
+      {{"--data_seed", "3"}, "instead: --seed, which also gives the order of the rows"},
       {{"--deepspeed", "ds.json"}, "--deepspeed ds.json is not supported; instead: mpirun -n N trireme glue"},
       {{"--gradient_checkpointing"}, "instead: --model.recompute"},
       {{"--dataset_name", "imdb"}, "--dataset-name imdb is not supported; instead: --task-name with --data-dir"},

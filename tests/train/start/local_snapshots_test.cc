@@ -306,7 +306,7 @@ TEST_F(LocalSnapshots, ADamagedLocalShardIsNamedAndTheRunFoldersIsRead) {
   file.close();
   const Listening log;
   EXPECT_EQ(resume(2), 1);
-  EXPECT_THAT(log.text(), HasSubstr("the file is damaged; " + run_ + "/step-00000001 is read instead"));
+  EXPECT_THAT(log.text(), HasSubstr("the file is damaged; reading " + run_ + "/step-00000001 instead"));
 }
 
 TEST_F(LocalSnapshots, DamagedAndOnlyLocalItIsNamedAndAnOlderOneTaken) {
@@ -357,8 +357,8 @@ TEST_F(LocalSnapshots, ADiskThatTakesNothingSendsTheSnapshotToTheRunFolder) {
     EXPECT_FALSE(saver.writer.is_local());
     EXPECT_EQ(saver.writer.publish(0, false), run_ + "/step-00000001");
   });
-  EXPECT_THAT(log.text(), HasSubstr("a local disk does not take the snapshot of step 1, which goes to " + run_ +
-                                    " right away: rank 1 on "));
+  EXPECT_THAT(log.text(), HasSubstr("cannot write the snapshot of step 1 to a local disk; writing it directly to " +
+                                    run_ + " right away: rank 1 on "));
   EXPECT_THAT(list_steps(run_), ElementsAre(1));
   EXPECT_THAT(steps_on(0), IsEmpty()) << "no part of it is left";
 }
