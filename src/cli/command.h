@@ -12,13 +12,13 @@ struct Command {
   const char* help;
   /// Arguments after the name. Returns the exit code; throws Error for everything that goes wrong.
   int (*run)(std::vector<std::string> arguments);
-  bool prints_result = false;  ///< what it prints is what it is called for: where that cannot be written, it fails
-  bool computes = false;       ///< with a team of threads
+  bool prints_result = false;  ///< its output is its result: if that cannot be written, the command fails
+  bool computes = false;       ///< uses a team of threads
 };
 
 std::span<const Command> commands();
-/// For a message about a word that is not a command: "; nearest is \"train\"", or what takes the place of another
-/// program of that name; empty where nothing is near.
+/// For a message about an unknown command: "; nearest is \"train\"", or the command that replaces another program of
+/// this name; empty if there is none.
 std::string meant_command(const std::string& word);
 
 int run_train(std::vector<std::string> arguments);

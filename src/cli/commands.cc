@@ -9,30 +9,30 @@ namespace trireme {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"fetch", "bring a model or a data set from the Hugging Face hub", run_fetch},
+    {"fetch", "download a model or a data set from the Hugging Face hub", run_fetch},
     {"tokenizer", "train a tokenizer, encode and decode text", run_tokenizer, true},
     {"prepare", "turn text into token files", run_prepare},
-    {"data", "check, show, join and order token files", run_data, true},
+    {"data", "check, show, merge and index token files", run_data, true},
     {"train", "train a model, or resume a run", run_train, false, true},
-    {"glue", "fine-tune an encoder on a GLUE task or on rows of your own", run_glue, false, true},
+    {"glue", "fine-tune an encoder on a GLUE task or on your own rows", run_glue, false, true},
     {"sample", "continue a prompt with a trained model", run_sample, true, true},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},
     {"parity", "compare a model folder's logits and gradients with another framework's", run_parity, true, true},
     {"checkpoint", "list, show, verify or prune the checkpoints of a run", run_checkpoint, true},
-    {"status", "say how the job of a run folder is doing, or how it ended", run_status, true},
-    {"stop", "let the job of a run folder save a snapshot and stop", run_stop},
+    {"status", "show the state of the job of a run folder, or how it ended", run_status, true},
+    {"stop", "make the job of a run folder save a snapshot and stop", run_stop},
     {"attach", "follow the log of the job of a run folder", run_attach},
     {"report", "write one HTML page about a run", run_report},
-    {"config", "print the configuration that files and flags give, or the list of options", run_config, true},
+    {"config", "print the configuration from files and flags, or the list of options", run_config, true},
     {"bench", "measure this machine", run_bench, true, true},
     {"launch", "start a command on many hosts through mpirun or srun", run_launch},
-    {"agent", "wait on a host for launch and health to reach it without ssh", run_agent},
+    {"agent", "run on a host so that launch and health reach it without ssh", run_agent},
     {"slurm", "write or submit a Slurm batch script for a command", run_slurm, true},
     {"hosts", "read, convert and filter host lists", run_hosts, true},
-    {"health", "check this node, or the nodes of a hostfile, by a configuration file of NHC", run_health},
-    {"cluster", "make, show, change and end a cluster of machines by one file", run_cluster},
-    {"remote-shell", "what mpirun calls in place of ssh; launch uses it", run_remote_shell_command},
-    {"node-agent", "answers questions of launch about a host", run_node_agent},
+    {"health", "check this node, or the nodes of a hostfile, with an NHC configuration file", run_health},
+    {"cluster", "create, show, change and delete a cluster of machines", run_cluster},
+    {"remote-shell", "called by mpirun instead of ssh; used by launch", run_remote_shell_command},
+    {"node-agent", "answer questions of launch about a host", run_node_agent},
 };
 
 }  // namespace
@@ -48,18 +48,18 @@ std::string meant_command(const std::string& word) {
       {"deepspeed", "`trireme launch -f HOSTFILE -- train ...` starts ranks on many hosts"},
       {"deepy.py", "`trireme launch -f HOSTFILE -- train CONFIG.yml...` does what deepy.py does"},
       {"torchrun", "`trireme launch -f HOSTFILE -- train ...`, or `mpirun -n N trireme train ...`, starts ranks"},
-      {"mpirun", "it stands first: `mpirun -n N trireme train ...`; `trireme launch` calls it for many hosts"},
-      {"mpiexec", "it stands first: `mpiexec -n N trireme train ...`; `trireme launch` calls it for many hosts"},
-      {"srun", "it stands first: `srun trireme train ...`"},
-      {"python", "trireme is one program without Python: `trireme train` takes the place of train.py"},
-      {"python3", "trireme is one program without Python: `trireme train` takes the place of train.py"},
-      {"train.py", "`trireme train` takes its place"},
-      {"sample.py", "`trireme sample` takes its place"},
-      {"bench.py", "`trireme bench step` takes its place"},
-      {"run_glue.py", "`trireme glue` takes its place"},
-      {"generate.py", "`trireme sample` takes its place"},
+      {"mpirun", "it comes first: `mpirun -n N trireme train ...`; `trireme launch` calls it for many hosts"},
+      {"mpiexec", "it comes first: `mpiexec -n N trireme train ...`; `trireme launch` calls it for many hosts"},
+      {"srun", "it comes first: `srun trireme train ...`"},
+      {"python", "trireme is one program without Python: `trireme train` replaces train.py"},
+      {"python3", "trireme is one program without Python: `trireme train` replaces train.py"},
+      {"train.py", "`trireme train` replaces it"},
+      {"sample.py", "`trireme sample` replaces it"},
+      {"bench.py", "`trireme bench step` replaces it"},
+      {"run_glue.py", "`trireme glue` replaces it"},
+      {"generate.py", "`trireme sample` replaces it"},
       {"finetune", "`trireme train --model.init MODEL` fine-tunes, and `trireme glue` on a task"},
-      {"generate", "`trireme sample` writes text"},
+      {"generate", "`trireme sample` generates text"},
   };
   const std::string_view name = std::string_view(word).substr(word.rfind('/') + 1);
   for (const Other& other : kOthers) {
@@ -68,7 +68,8 @@ std::string meant_command(const std::string& word) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::string near = nearest_name(word, names);
-  const bool alike = !near.empty() && near.substr(0, 1) == word.substr(0, 1);  // "stop" is not what "python" means
+  const bool alike =
+      !near.empty() && near.substr(0, 1) == word.substr(0, 1);  // "python" is not a misspelling of "stop"
   return alike || is_slip_of(word, near) ? fmt::format("; nearest is \"{}\"", near) : "";
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that becomes `target` at commit() and vanishes without it.
+/// A folder that commit() renames to `target`; without commit() it is removed.
 class PartialFolder {
  public:
   explicit PartialFolder(const std::string& target) : target_(fs::path(target).lexically_normal().string()), path_() {
@@ -53,7 +53,7 @@ class PartialFolder {
   std::string target_, path_;
 };
 
-/// The model with its first ids alone.
+/// The model with only its first ids.
 struct Cut {
   Spec spec;
   ParameterTable table;
@@ -73,7 +73,7 @@ struct Cut {
 
   static Spec with_vocabulary(Spec spec, int64_t vocabulary) {
     require(vocabulary <= spec.vocabulary && spec.has_decoder(), ErrorKind::config,
-            "--vocabulary is {}, the model has {}; they can be cut, not added", vocabulary,
+            "--vocabulary is {}, but the model has {}; ids can only be removed, not added", vocabulary,
             count_text(spec.vocabulary, "id"));
     spec.vocabulary = spec.vocabulary_rows = vocabulary;
     return spec;
@@ -89,7 +89,7 @@ struct Wanted {
 void write_model(const Wanted& wanted, const std::string& path, const ModelFolder& folder, const Spec& spec,
                  const ParameterTable& table, const TrainingState& state) {
   if (wanted.format == "huggingface") {
-    if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer; none is written", folder.path);
+    if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer; the export has none either", folder.path);
     return export_huggingface(path, spec, table, state, folder.tokenizer_json, wanted.dtype, stop::requested,
                               folder.generation);
   }
@@ -119,22 +119,22 @@ int run_export(std::vector<std::string> arguments) {
   app.add("--format", wanted.format, "huggingface, or neox: weights, to be loaded with `finetune: true`")
       .one_of({"huggingface", "neox"})
       .show_default();
-  app.add("--tensor", wanted.tensor, "neox: model_parallel_size, for which the tensors are cut")
+  app.add("--tensor", wanted.tensor, "neox: model_parallel_size, the number of parts of the tensors")
       .in_range(1, 1 << 10)
       .show_default();
   app.add("--pipeline", wanted.pipeline, "neox: pipe_parallel_size; 0: one stage without the pipeline engine")
       .in_range(0, 1 << 10)
       .show_default();
   app.choice("--dtype", wanted.dtype, "type of the written weights", {DType::f32, DType::bf16});
-  app.add("--vocabulary", vocabulary, "write so many ids only: without the padding that another program trained with")
+  app.add("--vocabulary", vocabulary, "write only this number of ids: without the padding of another program")
       .positive();
   bool force = false;
-  app.add_switch("--force", force, "export a model although weights of it are NaN or infinite");
+  app.add_switch("--force", force, "export a model although some weights are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   for (const char* flag : {"--tensor", "--pipeline"})
     require(wanted.format == "neox" || app.count(flag) == 0, ErrorKind::usage,
-            "{} belongs to --format neox; a Hugging Face folder is not cut", flag);
+            "{} needs --format neox; a Hugging Face folder is not split", flag);
 
   stop::install();
   const ModelFolder folder = open_model(newest_on_either_side(model, true));

@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-/// What is no number at all is left to the conversion, which says so.
+/// Text that is not a number is left to the conversion, which reports it.
 CLI::Validator number_that(bool (*fits)(double), const std::string& expected) {
   return CLI::Validator(
       [fits, expected](const std::string& text) {
@@ -30,7 +30,7 @@ CLI::Validator number_that(bool (*fits)(double), const std::string& expected) {
       "", "");
 }
 
-/// "; did you mean ...?" for the first word, where an action is wanted, or else for the first flag.
+/// "; did you mean ...?" for the first word, if an action is required, otherwise for the first flag.
 std::string meant(const CLI::App& app, const std::vector<std::string>& unknown) {
   const auto used = app.get_subcommands();
   const auto actions = app.get_subcommands([](const CLI::App*) { return true; });
@@ -48,7 +48,7 @@ std::string meant(const CLI::App& app, const std::vector<std::string>& unknown) 
   return near.empty() ? near : fmt::format("; did you mean {}?", near);
 }
 
-/// Other programs' spellings as this command's own; `words` begin with the action, where there are actions.
+/// Replaces other programs' spellings by those of this command; `words` begin with the action, if there are actions.
 void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
   const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
   if (std::ranges::any_of(words, asks_help)) return;
@@ -63,7 +63,7 @@ void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
   take_foreign_options(command, knows, words);
 }
 
-/// CLI11 takes -1 for the largest number, and what is larger than that for it, too.
+/// CLI11 reads -1, and any number that is too large, as the largest number.
 const CLI::Validator& whole_number() {
   static const CLI::Validator validator(
       [](const std::string& text) {
@@ -77,12 +77,12 @@ const CLI::Validator& whole_number() {
   return validator;
 }
 
-/// CLI11 takes nothing for 0, and what is too large for the largest number there is, or for infinity.
+/// CLI11 reads an empty text as 0, and a number that is too large as the largest number or as infinity.
 template <class Number>
 const CLI::Validator& number_of_its_type() {
   static const CLI::Validator validator(
       [](const std::string& text) {
-        if (text.empty()) return std::string("nothing given, expected a number");
+        if (text.empty()) return std::string("the value is empty, expected a number");
         if constexpr (std::is_floating_point_v<Number>) {
           char* end = nullptr;
           const double value = std::strtod(text.c_str(), &end);
@@ -114,7 +114,7 @@ struct NumberIn<std::optional<T>> {
   using type = T;
 };
 
-/// `--name=` as two words, the second one empty: CLI11 takes the next word for the value otherwise.
+/// Writes `--name=` as two words, the second one empty: otherwise CLI11 uses the next word as the value.
 std::vector<std::string> with_empty_values(const CLI::App& app, std::vector<std::string> words) {
   std::vector<std::string> out;
   const CLI::App* chosen = &app;
@@ -129,7 +129,7 @@ std::vector<std::string> with_empty_values(const CLI::App& app, std::vector<std:
     word.pop_back();
     const CLI::Option* const option = chosen->get_option_no_throw(word);
     require(option == nullptr || option->get_items_expected_max() > 0, ErrorKind::usage,
-            "{}: {}= has no value; give {} alone, or leave it out; `{} --help` explains the flags", app.get_name(),
+            "{}: {}= has no value; give {} without '=', or remove it; `{} --help` explains the flags", app.get_name(),
             word, word, app.get_name());
     out.push_back(option == nullptr ? word + "=" : word);
     if (option != nullptr) out.emplace_back();
@@ -150,7 +150,7 @@ Flag Flag::not_negative() const {
 Flag Flag::not_empty() const {
   return Flag(option_->check(CLI::Validator(
       [](const std::string& text) {
-        return text.empty() ? std::string("nothing given; is a variable of the shell not set?") : std::string();
+        return text.empty() ? std::string("the value is empty; is a shell variable not set?") : std::string();
       },
       "", "")));
 }
@@ -174,7 +174,7 @@ Flags::~Flags() = default;
 template <class T>
 Flag Flags::add(const std::string& names, T& value, const std::string& help) {
   CLI::Option* const option = app_->add_option(names, value, help);
-  if (option->get_items_expected_max() == 1) option->take_last();  // as `train` and the programs that it stands for do
+  if (option->get_items_expected_max() == 1) option->take_last();  // as `train` and the programs that it replaces do
   using Number = typename NumberIn<T>::type;
   if constexpr (std::is_same_v<T, uint64_t>) {
     option->check(whole_number());
@@ -221,15 +221,15 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '_', '-');
   }
   arguments = with_empty_values(*app_, std::move(arguments));
-  std::ranges::reverse(arguments);  // CLI11 takes a vector from its end
+  std::ranges::reverse(arguments);  // CLI11 reads a vector from its end
   try {
     app_->parse(std::move(arguments));
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app_->help());  // of the action where there is one
+    fmt::print("{}", app_->help());  // of the action if there is one
     return 0;
   } catch (const CLI::ParseError& e) {
-    // A word that is not known comes first: what is missing may be what it was meant for.
+    // Unknown words are reported first: one may be a misspelling of a missing flag.
     const std::vector<std::string> unknown = app_->remaining(true);
     const std::string what =
         unknown.empty() ? e.what() : fmt::format("not expected: {}{}", fmt::join(unknown, " "), meant(*app_, unknown));

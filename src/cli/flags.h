@@ -26,15 +26,15 @@ class Flag {
   explicit Flag(CLI::Option* option) : option_(option) {}
 
   Flag required() const;
-  Flag show_default() const;  ///< the variable's present value, in --help
+  Flag show_default() const;  ///< shows the variable's current value in --help
   Flag positive() const;
   Flag not_negative() const;
-  Flag not_empty() const;  ///< "" is refused: a shell's variable that is not set, as a rule
+  Flag not_empty() const;  ///< refuses "", usually a shell variable that is not set
   Flag in_range(int64_t lowest, int64_t highest) const;
   Flag one_of(std::vector<std::string> values) const;
-  Flag separated_by(char separator) const;  ///< of a list: "a,b" is two values
-  Flag one_value() const;                   ///< of a list: each occurrence takes one value
-  /// May stand without a value and then has `alone`; --help shows `shown` behind the name.
+  Flag separated_by(char separator) const;  ///< for a list: "a,b" is two values
+  Flag one_value() const;                   ///< for a list: each occurrence takes one value
+  /// May be given without a value, which then means `alone`; --help shows `shown` after the name.
   Flag optional_value(const std::string& alone, const std::string& shown) const;
 
  private:
@@ -52,7 +52,7 @@ class Flags {
   /// them (instantiated in flags.cc).
   template <class T>
   Flag add(const std::string& names, T& value, const std::string& help = "");
-  /// One of the names of an enum's values (base/names.h), or of those in `values`; --help shows the present one.
+  /// One of the names of an enum's values (base/names.h), or of those in `values`; --help shows the current one.
   template <HasNames E>
   Flag choice(const std::string& names, E& value, const std::string& help,
               std::initializer_list<std::type_identity_t<E>> values = {}) {
@@ -64,13 +64,13 @@ class Flags {
     return add_choice(names, std::string(name_of(value)), std::move(allowed), help,
                       [&value](const std::string& name) { value = *value_named<E>(name); });
   }
-  /// True where it is given; "--stop,!--no-stop" has a form that makes it false.
+  /// True if it is given; "--stop,!--no-stop" has a form that makes it false.
   Flag add_switch(const std::string& names, bool& value, const std::string& help = "");
-  /// One of several words that must follow; lives as long as this.
+  /// One of several words that must follow; it lives as long as this object.
   Flags& add_action(const std::string& name, const std::string& purpose);
   void set_footer(const std::string& text);
 
-  /// In flags '-' equals '_'; other programs' spellings are taken as config/foreign_options.h says. Help goes to
+  /// In flags '-' equals '_'; spellings of other programs are accepted as config/foreign_options.h says. Help goes to
   /// standard output and gives exit code 0; a wrong flag throws Error::usage with the parser's reason.
   std::optional<int> parse(std::vector<std::string> arguments);
 

@@ -28,13 +28,14 @@ void print_usage(std::FILE* out) {
       "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on clusters of CPUs."
       "\n\ncommands:\n");
   for (const Command& command : commands()) fmt::print(out, "  {:<12} {}\n", command.name, command.help);
-  fmt::print(out, "\n`trireme COMMAND --help` explains a command; `trireme --version` says what this build can do.\n");
+  fmt::print(out,
+             "\n`trireme COMMAND --help` explains a command; `trireme --version` shows what this build supports.\n");
 }
 
 void require_printed() {
   const bool flushed = std::fflush(stdout) == 0;  // before strerror(errno): arguments are evaluated in any order
   require(flushed, ErrorKind::io, "cannot write all of the output: {}", std::strerror(errno));
-  require(std::ferror(stdout) == 0, ErrorKind::io, "cannot write all of the output");  // the reason came earlier
+  require(std::ferror(stdout) == 0, ErrorKind::io, "cannot write all of the output");  // the reason is no longer known
 }
 
 int run(const std::vector<std::string>& arguments, char** argv) {
@@ -59,7 +60,7 @@ int run(const std::vector<std::string>& arguments, char** argv) {
     if (command.prints_result) require_printed();
     return code;
   }
-  fail(ErrorKind::usage, "no command \"{}\"{}, and `trireme --help` lists all", arguments[0],
+  fail(ErrorKind::usage, "unknown command \"{}\"{}; `trireme --help` lists all commands", arguments[0],
        meant_command(arguments[0]));
 }
 

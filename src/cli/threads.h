@@ -3,11 +3,11 @@
 
 namespace trireme {
 
-/// For commands that run as one process: binds this process to the cores that it was given, `requested` of them (0:
-/// all), and returns how many threads compute. Throws Error::config.
+/// For commands that run as one process: binds this process to `requested` of its allowed cores (0: all), and returns
+/// the number of compute threads. Throws Error::config.
 int compute_threads(int64_t requested);
 
-/// Threads of commands that bind nothing: the CPUs that this process may run on.
+/// Number of threads for commands without binding: the CPUs that this process may use.
 int default_threads();
 
 }  // namespace trireme

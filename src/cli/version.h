@@ -7,9 +7,9 @@ namespace trireme {
 std::string version_text();
 /// "trireme 0.1.0 (commit 0123456789ab)".
 std::string program_text();
-/// The commit that this program was built from, "-dirty" behind it if files had changed.
+/// The commit that this program was built from, followed by "-dirty" if files had changed.
 std::string commit_text();
-/// What tells two builds of the program apart: ranks of one job must agree on it.
+/// Identifies a build of the program: it must be the same on all ranks of a job.
 std::string build_text();
 
 }  // namespace trireme

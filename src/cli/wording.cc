@@ -10,12 +10,12 @@ struct Wording {
   std::string_view command, native, own;
 };
 
-/// Longer ones before those that begin alike.
+/// Longer ones before shorter ones with the same beginning.
 constexpr Wording kWordings[] = {
     {"glue", "--checkpoint.resume none --run.overwrite", "--overwrite-output-dir"},
     {"glue", "--checkpoint.resume none (`trireme glue`: --overwrite-output-dir)", "--overwrite-output-dir"},
     {"glue", "--checkpoint.resume none", "--overwrite-output-dir"},
-    {"glue", "leave checkpoint.resume at auto", "leave --resume-from-checkpoint away"},
+    {"glue", "leave checkpoint.resume at auto", "remove --resume-from-checkpoint"},
     {"glue", "checkpoint.resume", "--resume-from-checkpoint"},
     {"glue", "checkpoint.every", "--save-steps"},
     {"glue", "checkpoint.keep", "--save-total-limit"},
@@ -44,8 +44,8 @@ bool is_part(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
 }
 
-/// Whether `words` begin the text and end there: not in a longer name, a path, or a file's name. What was typed and
-/// cannot be given stays as it was typed.
+/// Whether the text begins with `words` as a separate word: not as part of a longer name, a path, or a file name. An
+/// option that was typed but is not accepted stays as it was typed.
 bool begins_with(std::string_view text, std::string_view words) {
   if (!text.starts_with(words)) return false;
   const std::string_view rest = text.substr(words.size());

@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// A message that names options of a run, in the command's own names for them: glue's --output-dir is run.dir to the
-/// code below. Other commands' messages stay as they are.
+/// Replaces names of options in a message by the command's own names: glue's --output-dir is run.dir in lower layers.
+/// Messages of other commands stay unchanged.
 std::string in_words_of(std::string_view command, std::string_view message);
 
 }  // namespace trireme

@@ -23,7 +23,7 @@ struct PythonScope {
 /// Signs before an expression use no stack; everything else may nest this deep.
 constexpr int kMostPythonDepth = 64;
 
-/// One expression, or several with commas as a sequence, from tokens[at] on; `at` moves past it.
+/// One expression, or several separated by commas as a sequence, from tokens[at] on; `at` moves past it.
 /// Throws Error::config with path and line.
 PythonObject evaluate_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
                              const std::string& path);

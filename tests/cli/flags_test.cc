@@ -106,7 +106,7 @@ TEST(Flags, AnEmptyWordIsNotAValue) {
   std::string file;
   Flags flags("test", "");
   flags.add("-f,--file", file).not_empty();
-  EXPECT_THAT(refusal(flags, {"-f", ""}), HasSubstr("--file: nothing given; is a variable of the shell not set?"));
+  EXPECT_THAT(refusal(flags, {"-f", ""}), HasSubstr("--file: the value is empty; is a shell variable not set?"));
   EXPECT_THAT(refusal(flags, {"--file="}), HasSubstr("--file"));
   EXPECT_FALSE(flags.parse({"-f", "x"}));
   EXPECT_EQ(file, "x");
@@ -190,7 +190,7 @@ TEST(Flags, ANumberIsFiniteAndFitsItsType) {
   }
   for (const char* name : {"--rate", "--small", "--count", "--large", "--maybe", "--maybe-whole"}) {
     EXPECT_THAT(refusal(flags, {std::string(name) + "="}),
-                HasSubstr(std::string(name) + ": nothing given, expected a number"));
+                HasSubstr(std::string(name) + ": the value is empty, expected a number"));
     EXPECT_NE(refusal(flags, {name, "many"}), "taken");
     EXPECT_EQ(refusal(flags, {name, "3"}), "taken");
   }

@@ -322,7 +322,7 @@ class Failures(unittest.TestCase):
         done = account.run("plan", "--output", "plan", PATH=path)
         self.assertEqual(done.returncode, 0, done.both)
         self.assertIn("access.from is caller: cannot find this machine's public address", done.stderr)
-        self.assertIn("the plan has ADDRESS-OF-CALLER/32 in its place, and create asks again", done.stderr)
+        self.assertIn("the plan has ADDRESS-OF-CALLER/32 instead, and create will determine it again", done.stderr)
         self.assertIn('CidrIp: "ADDRESS-OF-CALLER/32"', (account.folder / "plan/stack.yaml").read_text())
         self.assertIn("nothing was created", done.stdout)
         refused = account.run("create", "--yes", PATH=path)

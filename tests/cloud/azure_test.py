@@ -206,7 +206,7 @@ class Azure(unittest.TestCase):
         full = account.folder / "full"
         full.mkdir()
         (full / "mine").write_text("")
-        for folder, message in ((full, "full is there and not empty; name a new folder"), (account.file, "cluster.yaml is there and not empty"), ("", "--output is empty; name a new folder")):
+        for folder, message in ((full, "full exists and is not empty; name a new folder"), (account.file, "cluster.yaml exists and is not empty"), ("", "--output is empty; name a new folder")):
             done = account.run("plan", "--output", folder)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.stderr)

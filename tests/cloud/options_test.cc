@@ -77,7 +77,7 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
       {"cluster: azure\n", "c.yaml:1: cluster is a group of options, such as cluster.name; found \"azure\""},
       {"cluster: {name: [a\n", "c.yaml:2: not valid YAML"},
       {"- a\n", "c.yaml:1: expected `key: value` lines, found a list"},
-      {"cluster: {provider: azure, provider: aws}\n", "\"cluster.provider\" stands twice in this file"},
+      {"cluster: {provider: azure, provider: aws}\n", "\"cluster.provider\" appears twice in this file"},
       {"cluster: {lifetime-hours: 2026-01-01}\n", "expected a number from 0 to 8760"},
       {"cluster: {provider: azure, tags: \"Owner=a,owner=b\"}\nnetwork: {region: e}\n", "cluster.tags has owner twice"},
       {"cluster: {provider: aws, tags: \"Name=a\"}\nnetwork: {region: e}\n",

@@ -188,14 +188,14 @@ class Agents(unittest.TestCase):
         (BED.work / "open").chmod(0o644)
         for words, text in ((("--agents",), "agents: the secret is missing: set --secret-file or TRIREME_AGENT_SECRET"),
                             (("--agents", "--secret-file", "open"), "secret file open: its mode is 0644, so others may read it"),
-                            (("--secret-file", "secret"), "--secret-file is for --agents; give both, or neither"),
-                            (("--agents", "--secret-file", "secret", "--host-key", "yes"), "--host-key is for ssh; leave it out with --agents")):
+                            (("--secret-file", "secret"), "--secret-file needs --agents"),
+                            (("--agents", "--secret-file", "secret", "--host-key", "yes"), "--host-key is for ssh; remove it, or remove --agents")):
             for command in (("launch", "--hosts", "h1,h2", *words, "--program", "--", "true"), ("health", "--hosts", "h1,h2", *words)):
                 result = BED.run(1, BED.binary, *command)
                 self.assertEqual(result.returncode, 2, result.both)
                 self.assertIn(text, result.both)
         result = BED.run(1, BED.binary, "health", "--agents", "--secret-file", "secret")
-        self.assertIn("--agents reaches other hosts: name them with -f, --hosts, --sinfo or --slurm", result.both)
+        self.assertIn("--agents is for other hosts; name them with -f, --hosts, --sinfo or --slurm", result.both)
 
     def test_preflight_and_health_look_through_agents(self):
         result = launch("-f", "hosts", "--preflight-only")

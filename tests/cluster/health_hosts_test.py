@@ -66,7 +66,7 @@ class Health(unittest.TestCase):
     def test_gen_refuses_what_it_would_ignore(self):
         result = health("gen", "-c", "x.conf")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("gen prints a configuration file and reads none: `trireme health gen > FILE`", result.both)
+        self.assertIn("gen prints a configuration file and does not read one: use `trireme health gen > FILE`", result.both)
         self.assertFalse((BED.work / "x.conf").exists())
 
     def test_a_node_that_stacks_mounts_passes_its_own_file(self):
@@ -154,7 +154,7 @@ class Health(unittest.TestCase):
     def test_dry_run_without_drain_is_refused(self):
         result = health("-e", "check_hw_eth eth0", "--dry-run")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("--dry-run is of --drain; give both", result.both)
+        self.assertIn("--dry-run needs --drain", result.both)
 
 
 if __name__ == "__main__":

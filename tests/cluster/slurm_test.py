@@ -94,7 +94,7 @@ class Slurm(unittest.TestCase):
         config, run = BED.write_training("refused")
         for words, command, said in (
                 (("--time", "2"), ("train", config), "the job would be requeued again and again without training"),
-                (("--nodes", "9"), ("train", config), "the default partition has only 2 nodes, so the job would wait for ever"),
+                (("--nodes", "9"), ("train", config), "the default partition has only 2 nodes, so the job would wait forever"),
                 ((), ("trian", config), '"trian" is not a command of trireme; nearest is "train"'),
                 ((), ("train", "absent.yaml"), "absent.yaml")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", *command)
@@ -108,7 +108,7 @@ class Slurm(unittest.TestCase):
                             (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of at most 1 node"),
                             (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node"),
                             (("--mem", "999G"), "--mem 999G: "), (("-p", "nowhere"), "partition nowhere has no nodes (others are all, small)"),
-                            (("-o", "d%j/x"), "--output: the folder d%j has a % that Slurm fills in")):
+                            (("-o", "d%j/x"), "--output: the folder d%j contains %, which Slurm replaces")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", "train", config)
             self.assertEqual(result.returncode, 2, result.both)
             self.assertIn(said, result.both)

@@ -218,7 +218,7 @@ class Training(bed.TrainingCase):
         flags = ["--checkpoint.local", "/tmp/snapshots"]
         text = self.assert_ends(self.launch(config, flags=flags), 0)
         self.assertRegex(text, r"snapshot of step 20 is on the local disks, in /tmp/snapshots/run-local-disks-[0-9a-f]{16}/step-00000020-")
-        self.assertEqual(BED.run(2, "ls", "/tmp/snapshots").stdout, "", "the run folder has it")
+        self.assertEqual(BED.run(2, "ls", "/tmp/snapshots").stdout, "", "the run folder has this snapshot")
 
         step = self.kill_with_local_snapshots(config, run, [*flags, "--run.steps", "1000000"])
         self.assertGreaterEqual(step, 40)

@@ -131,9 +131,11 @@ TEST_F(DamagedCheckpoint, AStepWithoutItsManifestIsNamedAndNotUsed) {
     EXPECT_EQ(verified.code, 1);
     EXPECT_THAT(verified.output, AllOf(HasSubstr(newest_ + ": bad"), HasSubstr("manifest.json")));
   }
-  EXPECT_THAT(command("verify", path("run")).output,
-              AllOf(HasSubstr("manifest.json is missing: an interrupted copy, or it was deleted; it is not used"),
-                    HasSubstr("latest: bad\n  it names step-00000012"), HasSubstr("step-00000008: good")));
+  EXPECT_THAT(
+      command("verify", path("run")).output,
+      AllOf(HasSubstr(
+                "manifest.json is missing: the copy was interrupted, or the file was deleted; the folder is not used"),
+            HasSubstr("latest: bad\n  it names step-00000012"), HasSubstr("step-00000008: good")));
   const Outcome went_on = run(trireme_command(train("run", flags_)));
   EXPECT_EQ(went_on.code, 0) << went_on.output;
   EXPECT_THAT(went_on.output, HasSubstr("RESUMING from " + path("run") + "/step-00000008: 8 steps"));

@@ -162,7 +162,7 @@ TEST_F(LocalDisk, OneThatIsFullOnOneRankDoesSoForAll) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "warning: cannot write the snapshot of step 6 to a local disk"), 1)
       << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("right away: rank 1 on "));
+  EXPECT_THAT(outcome.output, HasSubstr("directly to " + path("run") + ": rank 1 on "));
   EXPECT_THAT(outcome.output, HasSubstr("snapshot of step 12 is on the local disks")) << "the next one fits again";
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
 }
@@ -278,7 +278,8 @@ TEST_F(LocalDisk, PruneDeletesThereWhatTheRunFolderHasAndNothingNewer) {
   EXPECT_THAT(outcome.output,
               HasSubstr(fmt::format("deleted 1 checkpoint of {}: steps {}\n", path("run"), steps[0].step)));
   for (const size_t i : {0u, 1u})
-    EXPECT_THAT(outcome.output, HasSubstr("deleted " + steps[i].path + ": the run folder has it, or a newer one\n"));
+    EXPECT_THAT(outcome.output,
+                HasSubstr("deleted " + steps[i].path + ": the run folder has this snapshot or a newer one\n"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(steps[1].step));
   const std::vector<LocalStep> left = list_local_steps(folder);
   ASSERT_EQ(left.size(), steps.size() - 2);
@@ -293,17 +294,16 @@ TEST_F(LocalDisk, PruneDeletesThereWhatTheRunFolderHasAndNothingNewer) {
 TEST_F(LocalDisk, ReadersOfTheModelUseTheNewestFromThereOrSayWhereItIs) {
   kill_after(20);
   const int64_t step = newest_local();
-  const std::string newest = fmt::format("the newest snapshot of {}, of step {}, is on ", path("run"), step);
+  const std::string newest = fmt::format("the newest snapshot of {}, step {}, is only on ", path("run"), step);
   const auto ask = [&](const std::string& output) {
     return run(trireme_command({"export", "--checkpoint", path("run"), "--output", path(output)}));
   };
   const Outcome exported = ask("exported");
   EXPECT_EQ(exported.code, 0) << exported.output;
-  EXPECT_THAT(exported.output,
-              HasSubstr(newest + "this host's disk only, where it is read: " + path("disk") + "/run-"));
+  EXPECT_THAT(exported.output, HasSubstr(newest + "this host's disk; reading it from " + path("disk") + "/run-"));
   EXPECT_THAT(exported.output, HasSubstr(fmt::format("(step {}, ", step)));
   const std::vector<std::string> sample = {"sample", "--model", path("run"), "--prompt", "a"};
-  EXPECT_THAT(run(trireme_command(sample)).output, HasSubstr(newest + "this host's disk only, where it is read: "));
+  EXPECT_THAT(run(trireme_command(sample)).output, HasSubstr(newest + "this host's disk; reading it from "));
   const std::string none =
       fmt::format("{} has no checkpoint yet: the snapshot of step {} is only on the local disks of the hosts, in ",
                   path("run"), step);
@@ -355,9 +355,8 @@ TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
               HasSubstr("expected the absolute path of a folder on a local disk of every host, like /scratch"));
   const Outcome limit = run(trireme_command(train("run", {"--checkpoint.copy-mb-per-second", "10"})));
   EXPECT_EQ(limit.code, 2);
-  EXPECT_THAT(
-      limit.output,
-      HasSubstr("limits copying from local disks, but none takes snapshots; set --checkpoint.local DIR, or remove it"));
+  EXPECT_THAT(limit.output, HasSubstr("limits copying from local disks, but no snapshots are written to local disks; "
+                                      "set --checkpoint.local DIR, or remove it"));
   write_text(path("file"), "");
   const Outcome none = run(trireme_command(train("run", {"--checkpoint.local", path("file")})));
   EXPECT_EQ(none.code, 1);

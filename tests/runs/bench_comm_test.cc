@@ -146,7 +146,7 @@ TEST(BenchCommLogs, WrongFlagsAreRefusedBeforeAnyRankIsAskedFor) {
   }
   const Outcome split = run(trireme_command(bench_comm({})), {"NCCL_TESTS_SPLIT=MOD 2"});
   EXPECT_EQ(split.code, 2) << split.output;
-  EXPECT_THAT(split.output, HasSubstr("NCCL_TESTS_SPLIT is set, but ranks are not measured in groups here"));
+  EXPECT_THAT(split.output, HasSubstr("NCCL_TESTS_SPLIT is set, but measuring ranks in groups is not supported"));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(Bench, StepWritesEveryKeyThatScriptsRead) {
   EXPECT_NEAR(result.at("share").get<double>(),
               result.at("model_flops_per_s").get<double>() / result.at("ceiling_flops_per_s").get<double>(), 1e-9);
   for (const char* text :
-       {"tokens ", "6 x matmul parameters", "GEMM ceiling", "with operands as they lie", "share ", "peak memory"})
+       {"tokens ", "6 x matmul parameters", "GEMM ceiling", "without packed operands", "share ", "peak memory"})
     EXPECT_THAT(outcome.output, HasSubstr(text));
 }
 
@@ -185,7 +185,7 @@ TEST(BenchStep, ComparesLayoutsOfOneBatch) {
   EXPECT_THAT(with({"--layouts", "1x2x2", "--shard", "gradients"}).output,
               HasSubstr("--shard gradients and parameters are for layouts without a pipeline"));
   EXPECT_EQ(with({"--layouts", "4x1x1,2x2x1s", "--shard", "parameters"}).code, 0);
-  EXPECT_THAT(with({"--shard", "parameters"}).output, HasSubstr("--micro and --shard belong to --layouts"));
+  EXPECT_THAT(with({"--shard", "parameters"}).output, HasSubstr("--micro and --shard need --layouts"));
 }
 
 TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {
@@ -193,12 +193,12 @@ TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {
                                                "--steps", "2", "--synthetic", "--threads", "1", "--peak-tflops", "2"}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, ContainsRegex("tokens             [0-9.]+ words per second"));
-  EXPECT_THAT(outcome.output, ContainsRegex("model FLOPs / s of a rank over 2.0000 TFLOP/s \\(--peak-tflops\\)"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model FLOPs / s of a rank divided by 2.0000 TFLOP/s \\(--peak-tflops\\)"));
   EXPECT_THAT(outcome.output, ContainsRegex("time per iteration [0-9.]+ ms, MFU [0-9.]+%"));
   EXPECT_THAT(outcome.output, ContainsRegex("last loss          [0-9.]+"));
   const Outcome refused = run(trireme_command({"bench", "step", "--synthetic", "--data", "x.bin"}));
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.output, HasSubstr("--synthetic means random tokens, and --data x.bin names others"));
+  EXPECT_THAT(refused.output, HasSubstr("--synthetic means random tokens, but --data x.bin names a file"));
 }
 
 TEST(BenchNode, WritesWhatAPlannerNeeds) {
@@ -234,10 +234,10 @@ TEST(Bench, RanksThatWouldEachMeasureAloneAreRefusedOnce) {
   for (const std::string what : {"ops", "node", "generate", "tokenize"}) {
     const Outcome outcome = run(mpirun_command(2, {"bench", what}));
     EXPECT_EQ(outcome.code, 2) << outcome.output;
-    EXPECT_THAT(outcome.output,
-                ContainsRegex("error: 2 processes started by .* would each measure alone and disturb each "
-                              "other: `bench " +
-                              what + "` measures one process; start it without "));
+    EXPECT_THAT(
+        outcome.output,
+        ContainsRegex("error: 2 processes started by .* would measure separately and disturb each other: `bench " +
+                      what + "` measures one process; start it without "));
     EXPECT_EQ(outcome.output.find("error: "), outcome.output.rfind("error: ")) << outcome.output;
     EXPECT_THAT(outcome.output, testing::Not(HasSubstr("GFLOP/s")));
   }

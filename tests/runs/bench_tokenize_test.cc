@@ -71,8 +71,7 @@ TEST_F(BenchTokenize, DecodesTheTextsIds) {
   with_peers.insert(with_peers.end(), {"--peers", "tiktoken"});
   const Outcome refused = bench(with_peers);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.output,
-              HasSubstr("--decode measures trireme alone, on one thread; remove --peers and --threads"));
+  EXPECT_THAT(refused.output, HasSubstr("--decode measures only trireme, on one thread; remove --peers and --threads"));
   auto with_train = words;
   with_train.push_back("--train");
   EXPECT_THAT(bench(with_train).output, HasSubstr("--decode and --train were both given; use one"));
@@ -112,7 +111,7 @@ TEST_F(BenchTokenize, ComparesTheVocabularyThatThePeerTrains) {
   vocabulary["zz"] = vocabulary.back();
   EXPECT_THAT(train(vocabulary).output, HasSubstr("the vocabularies are different"));
   EXPECT_THAT(bench({"bench", "tokenize", "--train", "--input", folder_ / "text.txt", "--peers", "tiktoken"}).output,
-              HasSubstr("--train has one peer: --peers hf"));
+              HasSubstr("--train supports only one peer: --peers hf"));
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST_F(JobControl, WhoDetachesLeavesTheJobAlone) {
   kill(attached.pid(), SIGINT);
   const Outcome outcome = attached.finish();
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.output, HasSubstr("detached; the job goes on"));
+  EXPECT_THAT(outcome.output, HasSubstr("detached; the job continues"));
   EXPECT_TRUE(job.running());
   EXPECT_THAT(ask("status").output, ContainsRegex("running: .*step"));
   EXPECT_EQ(ask("stop").code, 0);
@@ -163,7 +163,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr("control.json is left over from " + process));
     EXPECT_THAT(outcome.output,
-                HasSubstr("which is gone without a word; start again to go on from the last checkpoint"));
+                HasSubstr("which exited without a status; start again to resume from the last checkpoint"));
   }
   // A job that resumes in the folder replaces it.
   Program next(trireme_command(endless()));
@@ -185,14 +185,14 @@ TEST_F(JobControl, AnUnreachableJobIsNotConsideredDead) {
     EXPECT_THAT(outcome.output, HasSubstr("ssh h2 trireme status " + path("run")));
   }
   std::filesystem::remove(control_path(path("run")));
-  EXPECT_THAT(ask("stop").output, HasSubstr("but there is no control.json by which to reach it"));
+  EXPECT_THAT(ask("stop").output, HasSubstr("but control.json, which is needed to reach it, is missing"));
 }
 
 TEST_F(JobControl, AFolderThatIsNotARunIsNamed) {
   EXPECT_EQ(ask("status").code, 1);
-  EXPECT_THAT(ask("status").output, HasSubstr("is no run folder: there is no such folder"));
+  EXPECT_THAT(ask("status").output, HasSubstr("is not a run folder: the folder does not exist"));
   std::filesystem::create_directory(path("run"));
-  EXPECT_THAT(ask("stop").output, HasSubstr("is no run folder: it has neither control.json nor status.json"));
+  EXPECT_THAT(ask("stop").output, HasSubstr("is not a run folder: it has neither control.json nor status.json"));
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST_F(DataRuns, MergeGivesWhatPreparingTheJoinedInputGives) {
   EXPECT_THAT(call({"data", "merge", "--input", folder_ / "a_text_document", folder_ / "data/train.bin", "--output",
                     folder_ / "x"})
                   .output,
-              HasSubstr("train.bin is not an indexed dataset: there is no .idx file of that name"));
+              HasSubstr("train.bin is not an indexed dataset: its .idx file does not exist"));
 }
 
 TEST_F(DataRuns, IndexWritesNeoxsNames) {
@@ -172,7 +172,7 @@ TEST_F(DataRuns, IndexWritesNeoxsNames) {
     EXPECT_TRUE(std::filesystem::exists(output + "/a_text_document_train_indexmap_5ns_4sl_1s_packedpi_ac_doc_idx.npy"));
   }
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "data/train.bin", "--samples", "5", "--seq", "4"}).output,
-              HasSubstr("train.bin is not an indexed dataset: there is no .idx file of that name"));
+              HasSubstr("train.bin is not an indexed dataset: its .idx file does not exist"));
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "a_text_document", "--name", "test", "--samples", "5",
                     "--seq", "4", "--split", "969,30"})
                   .output,
@@ -180,7 +180,7 @@ TEST_F(DataRuns, IndexWritesNeoxsNames) {
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "a_text_document", "--name", "dev", "--samples", "5",
                     "--seq", "4", "--split", "9,1"})
                   .output,
-              HasSubstr("--name is dev; with --split it is train, valid or test"));
+              HasSubstr("--name is dev; with --split, expected train, valid or test"));
 }
 
 }  // namespace

@@ -82,9 +82,8 @@ TEST_F(IntelNanogpt, MakesMaxItersStepsAndLeavesTorchFilesAlone) {
   write_text(path("snapshot.pt"), "torch");
   write_text(path("ckpt.pt"), "torch too");
   const Outcome outcome = done(here(1, "train intel.yaml --model.init models/gpt2"));
-  EXPECT_THAT(
-      outcome.output,
-      HasSubstr("snapshot.pt is a torch file, which is neither read nor overwritten; snapshot is used instead"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("snapshot.pt is a torch file, which is neither read nor overwritten; using snapshot instead"));
   EXPECT_THAT(outcome.output, HasSubstr("starting from the weights of models/gpt2"));
   EXPECT_THAT(outcome.output, HasSubstr("bf16"));
   EXPECT_EQ(progress("snapshot").step, 4);
@@ -395,7 +394,7 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
   EXPECT_THAT(here(1, "config show tiny -d conf --ranks 4 --hosts 3").output,
               HasSubstr("--ranks 4 cannot be spread evenly over --hosts 3"));
   EXPECT_THAT(here(1, "config show tiny -d conf --hosts 3").output,
-              HasSubstr("--hosts says where --ranks are; say how many"));
+              HasSubstr("--hosts needs --ranks; add the number of ranks"));
   const Outcome wrong = here(1, "config show tiny -d conf --ranks 0");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.output, HasSubstr("--ranks is 0, expected 1 to 1048576"));
@@ -406,7 +405,7 @@ TEST_F(GptNeox, NeoxsOwnFolderIsNotTouched) {
   write_text(path("checkpoints/latest"), "global_step7");
   const Outcome outcome = here(1, kTrain);
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("never written over; name another folder: --run.dir checkpoints-trireme"));
+  EXPECT_THAT(outcome.output, HasSubstr("never overwritten; name another folder: --run.dir checkpoints-trireme"));
   const Outcome absent = here(1, kTrain + std::string("--run.dir mine --run.steps 1"));
   EXPECT_EQ(absent.code, 1);
   EXPECT_THAT(absent.output,

@@ -58,7 +58,7 @@ TEST_F(ByName, FetchPrintsTheFolderAndTeaches) {
   EXPECT_FALSE(fs::exists(snapshot("datasets--nyu-mll--glue") + "/mnli"));
   const Outcome help = trireme({"fetch", "--help"});
   EXPECT_THAT(help.output, HasSubstr("trireme fetch glue/mrpc --dataset"));
-  EXPECT_THAT(help.output, HasSubstr("HF_HUB_OFFLINE=1 asks nobody"));
+  EXPECT_THAT(help.output, HasSubstr("HF_HUB_OFFLINE=1 uses no network"));
 }
 
 TEST_F(ByName, FetchRefusesImpossibleRequestsInOneLine) {
@@ -75,7 +75,7 @@ TEST_F(ByName, FetchRefusesImpossibleRequestsInOneLine) {
   EXPECT_THAT(revision.output, HasSubstr("\"../x\" is not a revision"));
   const Outcome two = trireme({"fetch", "tiny/gpt2@main", "--revision", "main"});
   EXPECT_EQ(two.code, 2);
-  EXPECT_THAT(two.output, HasSubstr("tiny/gpt2@main and --revision main both say which revision; remove one of them"));
+  EXPECT_THAT(two.output, HasSubstr("tiny/gpt2@main and --revision main both name a revision; remove one of them"));
   std::vector<std::string> offline = environment();
   offline.push_back("HF_HUB_OFFLINE=1");
   const Outcome nobody = run(trireme_command({"fetch", "tiny/gpt2"}), offline);
@@ -235,12 +235,12 @@ TEST_F(ByName, GlueTakesTheRevisionThatRunGluesFlagNames) {
   const Outcome twice = glue("tiny/bert@step8", "step7");
   EXPECT_EQ(twice.code, 2);
   EXPECT_THAT(twice.output,
-              HasSubstr("tiny/bert@step8 and --model-revision step7 both say which revision; remove one of them"));
+              HasSubstr("tiny/bert@step8 and --model-revision step7 both name a revision; remove one of them"));
   const Outcome folder = glue(path("model"), "step7");
   EXPECT_EQ(folder.code, 2);
   EXPECT_THAT(folder.output, HasSubstr("--model-revision step7 is a revision on the Hugging Face hub, but "
                                        "--model-name-or-path " +
-                                       path("model") + " is no name there; remove it"));
+                                       path("model") + " is not a name on the hub; remove it"));
   EXPECT_EQ(glue(path("model"), "main").code, 0);
   const Outcome outside = glue("tiny/bert", "../x");
   EXPECT_EQ(outside.code, 2);

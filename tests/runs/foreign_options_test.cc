@@ -66,7 +66,8 @@ TEST(ForeignOptionsOfEveryCommand, NoneIsIgnoredAfterAnEqualSign) {
 TEST(Commands, AnUnknownWordIsNamedWithTheNearest) {
   const Outcome outcome = run(trireme_command({"trian", "c.yaml"}));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("no command \"trian\"; nearest is \"train\", and `trireme --help` lists all"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("unknown command \"trian\"; nearest is \"train\"; `trireme --help` lists all commands"));
 }
 
 TEST(Commands, OptionsOfOtherProgramsAreNotMistakenForTypos) {
@@ -75,11 +76,10 @@ TEST(Commands, OptionsOfOtherProgramsAreNotMistakenForTypos) {
   } cases[] = {
       {"accelerate",
        "no command \"accelerate\"; `trireme launch -f HOSTFILE -- train ...` does what `accelerate launch` does"},
-      {"python",
-       "no command \"python\"; trireme is one program without Python: `trireme train` takes the place of train.py"},
-      {"mpirun", "it stands first: `mpirun -n N trireme train ...`"},
-      {"config/train.py", "`trireme train` takes its place"},
-      {"qqqq", "no command \"qqqq\", and `trireme --help` lists all"},
+      {"python", "no command \"python\"; trireme is one program without Python: `trireme train` replaces train.py"},
+      {"mpirun", "it comes first: `mpirun -n N trireme train ...`"},
+      {"config/train.py", "`trireme train` replaces it"},
+      {"qqqq", "unknown command \"qqqq\"; `trireme --help` lists all commands"},
   };
   for (const auto& [word, said] : cases) {
     const Outcome outcome = run(trireme_command({word, "x"}));

@@ -80,7 +80,7 @@ TEST_F(GlueLocalDisk, TheOptionsAreCheckedAsTrainsAre) {
   EXPECT_THAT(relative.output, HasSubstr("expected the absolute path of a folder on a local disk of every host"));
   const Outcome limit = run_on(1, "out", {"--do_train", "--checkpoint.copy-mb-per-second", "10"});
   EXPECT_EQ(limit.code, 2);
-  EXPECT_THAT(limit.output, HasSubstr("limits copying from local disks, but none takes snapshots"));
+  EXPECT_THAT(limit.output, HasSubstr("limits copying from local disks, but no snapshots are written to local disks"));
 }
 
 }  // namespace

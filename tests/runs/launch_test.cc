@@ -34,7 +34,7 @@ TEST_F(LaunchedByMpirun, IsARankAndReadsAcceleratesFile) {
   const Outcome outcome = launch({"--config-file", path("cluster.yaml"), "--env", "TRIREME_JOB_ID=from-env"},
                                  train("run", {"--run.steps", "3"}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(times(outcome.output, " started 2 ranks; hosts and placement are its choice"), 1) << outcome.output;
+  EXPECT_EQ(times(outcome.output, " started 2 ranks and chose hosts and placement"), 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("2 ranks x "));
   EXPECT_EQ(losses("run").size(), 3u);
   EXPECT_THAT(read_text(path("run/step-00000003/manifest.json")), testing::ContainsRegex("\"dtype\": *\"bf16\""));
@@ -57,7 +57,8 @@ TEST_F(LaunchedByMpirun, WhatOnlyLaunchItselfCanDoIsRefused) {
        {std::vector<std::string>{"--hosts", "a,b"}, {"--max-restarts", "2"}, {"--dry-run"}}) {
     const Outcome outcome = launch(words, train("run"));
     EXPECT_EQ(outcome.code, 2) << outcome.output;
-    EXPECT_THAT(outcome.output, HasSubstr("so " + words[0] + " is too late: drop it, or run `trireme launch` without"));
+    EXPECT_THAT(outcome.output,
+                HasSubstr("so " + words[0] + " has no effect; remove it, or run `trireme launch` without"));
   }
 }
 
@@ -91,7 +92,7 @@ TEST(Launch, AnEmptyHostListDoesNotMeanThisHostAlone) {
   for (const std::string flag : {"-f", "--hostfile", "--hosts", "--sinfo", "--health", "--config-file"}) {
     const Outcome outcome = run(trireme_command({"launch", flag, "", "--", "--version"}));
     EXPECT_EQ(outcome.code, 2) << flag;
-    EXPECT_THAT(outcome.output, HasSubstr("nothing given; is a variable of the shell not set?")) << flag;
+    EXPECT_THAT(outcome.output, HasSubstr("the value is empty; is a shell variable not set?")) << flag;
   }
   EXPECT_EQ(run(trireme_command({"hosts", "-f", ""})).code, 2);
   EXPECT_EQ(run(trireme_command({"health", "-f", "", "-e", "true"})).code, 2);

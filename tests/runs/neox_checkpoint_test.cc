@@ -223,7 +223,7 @@ TEST_F(NeoxRun, TheCheckpointCommandNamesADanglingPointerAndDeletesNothing) {
   EXPECT_THAT(done("checkpoint list ckpt").output, testing::ContainsRegex("- +of GPT-NeoX\n"));
   const Outcome prune = here("checkpoint prune ckpt --keep 1");
   EXPECT_EQ(prune.code, 2) << prune.output;
-  EXPECT_THAT(prune.output, HasSubstr("ckpt holds checkpoints of GPT-NeoX, which are never written or deleted here; "
+  EXPECT_THAT(prune.output, HasSubstr("ckpt has checkpoints of GPT-NeoX, which Trireme never changes or deletes; "
                                       "delete global_step folders by hand"));
   EXPECT_FALSE(fs::exists(path("ckpt/lock")));
 }
@@ -282,12 +282,13 @@ TEST_F(NeoxRun, ExportsForNeoxAndTakesItBack) {
   done("export --model neox --output back");
   EXPECT_TRUE(read_text(path("back/model.safetensors")) == read_text(path("hf/model.safetensors")));
   EXPECT_THAT(here("export --model hf --output x --tensor 2").output,
-              HasSubstr("--tensor belongs to --format neox; a Hugging Face folder is not cut"));
+              HasSubstr("--tensor needs --format neox; a Hugging Face folder is not split"));
   done("export --model ckpt --output cut --vocabulary 10");
   EXPECT_THAT(read_text(path("cut/config.json")), HasSubstr("\"vocab_size\": 10"));
   const Outcome more = here("export --model ckpt --output more --vocabulary 13");
   EXPECT_EQ(more.code, 2);
-  EXPECT_THAT(more.output, HasSubstr("--vocabulary is 13, the model has 12 ids; they can be cut, not added"));
+  EXPECT_THAT(more.output,
+              HasSubstr("--vocabulary is 13, but the model has 12 ids; ids can only be removed, not added"));
 }
 
 }  // namespace

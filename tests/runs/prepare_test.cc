@@ -126,22 +126,22 @@ TEST_F(PrepareRuns, RefusesFlagsThatCannotApply) {
     EXPECT_EQ(outcome.code, 2) << outcome.output;
     return outcome.output;
   };
-  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}), HasSubstr("--val-fraction is 1.5, a number from 0"));
+  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}),
+              HasSubstr("--val-fraction is 1.5, expected a number from 0"));
   EXPECT_THAT(refusal("a.txt", {"--val-fraction", "0.1", "--train-fraction", "0.9"}),
-              HasSubstr("--train-fraction and --val-fraction say the same"));
-  EXPECT_THAT(refusal("a.txt", {"--order", "openwebtext"}), HasSubstr("--order is for several documents, and "));
+              HasSubstr("--train-fraction and --val-fraction both set the split"));
+  EXPECT_THAT(refusal("a.txt", {"--order", "openwebtext"}), HasSubstr("--order is for several documents, but "));
   EXPECT_THAT(refusal("a.txt", {"--end-of-text", "<nope>"}), HasSubstr("--end-of-text is for several documents"));
   EXPECT_THAT(refusal("a.txt", {"--recipe", "openwebtext"}), HasSubstr("--recipe is for several documents"));
-  EXPECT_THAT(refusal("a.txt", {"--json-keys", "body"}), HasSubstr("--json-keys names fields of jsonl, and "));
+  EXPECT_THAT(refusal("a.txt", {"--json-keys", "body"}), HasSubstr("--json-keys names fields of jsonl, but "));
   EXPECT_THAT(refusal("a.jsonl", {"--max-documents", "-1"}),
               HasSubstr("--max-documents: -1 given, expected a whole number from 0 to "));
   EXPECT_THAT(refusal("a.jsonl", {"--train-fraction", "0.5"}), HasSubstr("--train-fraction is for a single .txt file"));
   EXPECT_THAT(refusal("a.jsonl", {"--recipe", "enron", "--format", "nanogpt"}),
-              HasSubstr("--recipe enron makes megatron files; leave out --format nanogpt"));
+              HasSubstr("--recipe enron makes megatron files; remove --format nanogpt"));
   EXPECT_THAT(refusal("a.jsonl", {"--recipe", "openwebtext", "--format", "megatron"}),
               HasSubstr("--recipe openwebtext makes nanogpt files"));
-  EXPECT_THAT(refusal("a.jsonl", {"--recipe", "openwebtext", "--order", "input"}),
-              HasSubstr("leave out --order input"));
+  EXPECT_THAT(refusal("a.jsonl", {"--recipe", "openwebtext", "--order", "input"}), HasSubstr("remove --order input"));
   EXPECT_THAT(refusal("a.jsonl", {"--format", "megatron", "--end-of-text", "x"}),
               HasSubstr("--end-of-text needs --append-eod"));
   EXPECT_FALSE(fs::exists(folder_ / "out"));
@@ -169,7 +169,7 @@ TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
         trireme_command({"prepare", "--recipe", name, "--tokenizer", folder_ / "tok", "--output", folder_ / "data"}));
   };
   EXPECT_THAT(neox("enron").output, HasSubstr("data/enron does not exist: put the files of enron there"));
-  EXPECT_THAT(neox("enrom").output, HasSubstr("--recipe enrom is not known; there are openwebtext and enron"));
+  EXPECT_THAT(neox("enrom").output, HasSubstr("unknown --recipe enrom; known: openwebtext, enron"));
   fs::create_directories(folder_ / "data/enron");
   write_text(folder_ / "data/enron/enron_emails.jsonl.zst", zstd(lines_));
   EXPECT_EQ(neox("enron").code, 0);

@@ -165,7 +165,7 @@ TEST_F(SampleSettings, WhatWasWrittenStaysWhenASampleIsStopped) {
   const Outcome outcome = run({"timeout", "--foreground", "-s", "TERM", "3", trireme_path(), "sample", "--threads", "1",
                                "--model", path("model"), "--prompt", "the", "--num-samples", "100000000",
                                "--max-new-tokens", "3", "--output", path("old.jsonl")});
-  EXPECT_THAT(outcome.output, HasSubstr("what was written before the end is in " + path("old.jsonl")));
+  EXPECT_THAT(outcome.output, HasSubstr("the finished samples are in " + path("old.jsonl")));
   EXPECT_THAT(outcome.output, HasSubstr("stopped by a signal"));
   const std::string written = read_text(path("old.jsonl"));
   EXPECT_THAT(written, Not(HasSubstr("old")));
@@ -233,7 +233,7 @@ TEST_F(SampleSettings, SettingsOfTheModelAreDefaultsThatFlagsOverride) {
                   {"num_beams", 4},
                   {"no_repeat_ngram_size", 0}});
   const Outcome outcome = sample({"--prompt", "the", "--jsonl", "--no-stop-at-end"});
-  EXPECT_THAT(outcome.output, HasSubstr("the model's settings are in force: temperature 0.7, top-k 5, top-p 0.9, "
+  EXPECT_THAT(outcome.output, HasSubstr("using the model's settings: temperature 0.7, top-k 5, top-p 0.9, "
                                         "repetition-penalty 1.1, max-new-tokens 4; flags override them"));
   EXPECT_THAT(outcome.output, HasSubstr("have no effect here: num_beams 4\n"));
   EXPECT_EQ(lines(outcome.output).at(0).at("length"), 4);
@@ -338,21 +338,22 @@ TEST_F(SampleSettings, GptNeoxsFilesSayWhatIsWrong) {
     EXPECT_THAT(outcome.output, HasSubstr(message));
   };
   refused("text-gen-type: precompute\n", "expected unconditional, input-file or interactive");
-  refused("text-gen-type: input-file\n", "text-gen-type is input-file, and no sample-input-file says which");
+  refused("text-gen-type: input-file\n", "text-gen-type is input-file, but sample-input-file is missing");
   refused("temprature: 1\n", "temprature");
   refused("top-p: 1.5\n", "expected a number from 0 to 1");
   refused("top-k: -1\n", "expected a whole number of at least 0");
   refused("load: x\n", "\"load\" is also set in " + path("a.yml") + ":1, but each key may be set in only one file");
   refused("return_logits: true\n", "writing logits is not supported; remove it");
   write_text(path("only.yml"), "temperature: 1.0\n");
-  EXPECT_THAT(sample({path("only.yml")}, "").output, HasSubstr("--model is required: no file has `load` or `save`"));
+  EXPECT_THAT(sample({path("only.yml")}, "").output,
+              HasSubstr("--model is required: the files have neither `load` nor `save`"));
   EXPECT_THAT(sample({"-d", "x"}).output,
-              HasSubstr("-d x is the folder of the configuration files, and none is named"));
+              HasSubstr("-d x is the folder of the configuration files, but no file is given"));
 }
 
 TEST_F(SampleSettings, ATokenizerMayBeNamed) {
   std::filesystem::remove(path("model/tokenizer.json"));
-  EXPECT_THAT(sample({"--prompt", "the"}).output, HasSubstr("or name it: --tokenizer FILE"));
+  EXPECT_THAT(sample({"--prompt", "the"}).output, HasSubstr("or use --tokenizer FILE"));
   write_text(path("x-vocab.json"), R"({"t": 0, "h": 1, "e": 2, "th": 3, "the": 4})");
   write_text(path("x-merges.txt"), "#version: 0.2\nt h\nth e\n");
   std::filesystem::rename(path("x-merges.txt"), path("other.txt"));

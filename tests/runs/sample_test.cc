@@ -126,8 +126,8 @@ TEST_F(Sample, SaysWhichLineOfAFileHoldsNoPrompt) {
     write_text(path("bad.jsonl"), text);
     expect_refused({"--prompt-file", path("bad.jsonl")}, 1, message);
   };
-  refused("\n \n", "bad.jsonl holds no prompt; one line of text each was expected");
-  refused("\"a\"\n{\"prmpt\": \"b\"}\n", "bad.jsonl line 2: none of \"prompt\", \"text\" and \"context\" is there");
+  refused("\n \n", "bad.jsonl has no prompt; expected one line of text per prompt");
+  refused("\"a\"\n{\"prmpt\": \"b\"}\n", "bad.jsonl line 2: \"prompt\", \"text\" and \"context\" are missing");
   refused("{\"prompt\": 7}\n", "bad.jsonl line 1: \"prompt\" is number, expected text");
   refused("[1]\n", "bad.jsonl line 1: array, expected a text or an object with \"prompt\"");
   refused("the cat\n", "bad.jsonl line 1");
@@ -168,14 +168,14 @@ TEST_F(Sample, APromptThatIsTypedReachesEveryRank) {
 
 TEST_F(Sample, RanksThatAreNotThoseOfTheMeshAreRefused) {
   expect_refused({"--prompt", "a", "--mesh.tensor", "2", "--mesh.pipeline", "2"}, 2,
-                 "--mesh.tensor 2 x --mesh.pipeline 2 are 4 ranks that hold the model between them, but no launcher "
-                 "started any, so this one is alone; start it as `mpirun -n 4 trireme ...`");
+                 "--mesh.tensor 2 x --mesh.pipeline 2 need 4 ranks, but this process "
+                 "was started without a launcher and is alone; start it as `mpirun -n 4 trireme ...`");
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::vector<std::string> words{"sample", "--threads", "1", "--model", path("run"), "--prompt", "a"};
   const Outcome several = run(mpirun_command(2, words));
   EXPECT_EQ(several.code, 2) << several.output;
-  EXPECT_THAT(several.output, HasSubstr("are 1 rank that hold the model between them, but "));
-  EXPECT_THAT(several.output, HasSubstr(" started 2; set them to as many, or start 1"));
+  EXPECT_THAT(several.output, HasSubstr("need 1 rank, but "));
+  EXPECT_THAT(several.output, HasSubstr(" started 2; set them to match, or start 1"));
   auto cut = words;
   cut.insert(cut.end(), {"--mesh.tensor", "3"});
   const Outcome odd = run(mpirun_command(3, cut));
@@ -242,9 +242,8 @@ TEST_F(Sample, RefusesWhatItCannotDo) {
   expect_refused({"--unknown", "1"}, 2, "--unknown");
   expect_refused({"--prompt", "a", "--prompt-file", "b"}, 2, "--prompt and --prompt-file were both given; use one");
   expect_refused({"--start", "a", "--prompt-file", "b"}, 2, "--start and --prompt-file were both given; use one");
-  expect_refused(
-      {"--prompt", "FILE:x"}, 2,
-      "--prompt FILE:x would be continued as it stands; use --start FILE:x for all of the file as one prompt");
+  expect_refused({"--prompt", "FILE:x"}, 2,
+                 "--prompt FILE:x would be used as text; use --start FILE:x for the whole file as one prompt");
   expect_refused({"--start", "FILE:" + path("absent")}, 1, "cannot open " + path("absent"));
   expect_refused({"--prompt", "a", "--output", path("none/o.jsonl")}, 1,
                  "cannot create " + path("none/o.jsonl.partial"));
@@ -257,7 +256,7 @@ TEST_F(Sample, RefusesWhatItCannotDo) {
 TEST_F(Sample, SaysThatAFolderHasNoTokenizer) {
   std::filesystem::copy(path("exported"), path("mute"));
   std::filesystem::remove(path("mute") + "/tokenizer.json");
-  expect_refused({"--prompt", "a"}, 1, "has no tokenizer, so text cannot become tokens", "mute");
+  expect_refused({"--prompt", "a"}, 1, "has no tokenizer; add the model's tokenizer.json", "mute");
 }
 
 TEST_F(Sample, TrainingAModelOnDataOfAnotherTokenizerGivesAWarning) {

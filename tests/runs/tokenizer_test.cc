@@ -29,7 +29,7 @@ TEST(TokenizerShow, SaysHowTextIsCut) {
   write_ranks(path);
   const Outcome tables = tokenizer({"show", "--tokenizer", path, "--pattern", "[a-z]+|."});
   EXPECT_EQ(tables.code, 0);
-  EXPECT_THAT(tables.output, HasSubstr(path + ": 258 ids\ntext is cut into pieces by\n  [a-z]+|.: tables of "));
+  EXPECT_THAT(tables.output, HasSubstr(path + ": 258 ids\ntext is split into pieces by\n  [a-z]+|.: tables of "));
   const Outcome engine = tokenizer({"show", "--tokenizer", path, "--pattern", "(?<=a)b|."});
   EXPECT_EQ(engine.code, 0);
   EXPECT_THAT(engine.output, HasSubstr("  (?<=a)b|.: PCRE2, because it has a lookbehind\n"));

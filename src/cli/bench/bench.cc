@@ -28,23 +28,23 @@ int bench_ops_command(std::vector<std::string> arguments) {
   OpsBenchOptions options;
   int64_t threads = 0;
   Flags app("trireme bench ops",
-            "Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.");
+            "Measures every operator on the shapes of one GPT-2 layer, relative to its ceiling in the same run.");
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   app.add("--batch", options.sequences, "sequences").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.length, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.add("--width", options.width, "width of the layer").in_range(1, 1 << 20).show_default();
   app.add("--heads", options.heads, "attention heads").in_range(1, 1 << 20).show_default();
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
-  app.add("--only", options.only,
-          "operators whose names begin with one of these words: attention,gelu (copy and linear, the ceilings, always "
-          "run)");
-  app.add("--seconds", options.seconds, "spent on each operator").positive().show_default();
+  app.add(
+      "--only", options.only,
+      "only operators whose names begin with one of these words: attention,gelu (copy and linear, the ceilings, always "
+      "run)");
+  app.add("--seconds", options.seconds, "time for each operator").positive().show_default();
   app.set_footer(
-      "share: of copy's bandwidth or of the fastest linear layer, medians; best: the same of the fastest calls, for a "
-      "machine that does other things too. in cache: what the operator's arithmetic takes, measured on rows that stay "
-      "in the caches of one thread, times the threads. bound by: memory, products or arithmetic, where the fastest "
-      "call "
-      "reaches 0.8 of it.");
+      "share: of copy's bandwidth or of the fastest linear layer, medians; best: the same for the fastest calls, "
+      "useful on a busy machine. in cache: rate of the operator's arithmetic, measured on rows that stay in the caches "
+      "of one thread, times the threads. bound by: memory, products or arithmetic, if the fastest call reaches 0.8 of "
+      "it.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);
@@ -97,26 +97,27 @@ int bench_generate_command(std::vector<std::string> arguments) {
 
 struct Bench {
   Command command;
-  bool of_one_process;  ///< ranks would each measure alone, while the others disturb them
+  bool of_one_process;  ///< with several ranks, each would measure alone and be disturbed by the others
 };
 
 constexpr Bench kBenches[] = {
     {{"step", "a whole training step of a model preset", bench_step_command}, false},
     {{"glue", "fine-tuning steps on real rows", bench_glue_command}, false},
     {{"ops", "every operator of a layer", bench_ops_command}, true},
-    {{"node", "what a planner needs of this node: products, memory, disk", bench_node_command}, true},
-    {{"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command}, true},
+    {{"node", "rates of this node for planning: products, memory, disk", bench_node_command}, true},
+    {{"generate", "generation of one sequence, relative to the memory bandwidth", bench_generate_command}, true},
     {{"comm", "collectives over the ranks of a job", bench_comm_command}, false},
     {{"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command}, true},
 };
 
-/// Whether a starter made this process one of several. Throws Error::mismatch on rank 0, which says it for all.
+/// Whether a launcher started this process as one of several. Throws Error::mismatch on rank 0, for all ranks.
 bool is_refused_rank(const Bench& bench) {
   const Launcher launcher = detect_launcher();
   if (!bench.of_one_process || launcher.kind == Launcher::Kind::none || launcher.size == 1) return false;
-  if (launcher.size == 0 && launcher.rank <= 0) return false;  // a starter that does not tell; rank 1 of it refuses
+  if (launcher.size == 0 && launcher.rank <= 0)
+    return false;  // this launcher does not give the number of ranks; rank 1 will refuse
   require(launcher.rank > 0 && launcher.size > 0, ErrorKind::mismatch,
-          "{} processes started by {} ({}) would each measure alone and disturb each other: `bench {}` measures one "
+          "{} processes started by {} ({}) would measure separately and disturb each other: `bench {}` measures one "
           "process; start it without {}, or measure ranks together with `bench step`, `bench comm` or `bench glue`",
           launcher.size > 0 ? std::to_string(launcher.size) : "several", launcher.name, launcher.variable,
           bench.command.name, launcher.name);
@@ -144,7 +145,7 @@ int run_bench(std::vector<std::string> arguments) {
     if (is_refused_rank(bench)) return exit_code(ErrorKind::mismatch);
     return bench.command.run({arguments.begin() + 1, arguments.end()});
   }
-  fail(ErrorKind::usage, "no benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);
+  fail(ErrorKind::usage, "unknown benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);
 }
 
 }  // namespace trireme

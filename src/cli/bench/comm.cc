@@ -21,17 +21,16 @@ using namespace comm_bench;
 
 constexpr int64_t kPairBytes = 4 << 20;  // a third of a second at 100 Mbit/s
 constexpr int kPairRepeats = 3;
-constexpr double kTestsTolerance = 0.9;  // what nccl-tests allows below NCCL_TESTS_MIN_BW
+constexpr double kTestsTolerance = 0.9;  // fraction of NCCL_TESTS_MIN_BW that nccl-tests requires
 
-/// Options of nccl-tests that ask for what only NCCL and CUDA have: their "no" is taken, so that its command lines
-/// work.
+/// Options of nccl-tests for features of NCCL and CUDA: only "off" is accepted, so that its command lines work.
 constexpr std::pair<const char*, const char*> kNeutral[] = {
     {"-p,--parallel-init", "0: MPI starts all ranks at once"},
-    {"-z,--blocking", "0: each call is waited for as it is"},
-    {"-G,--cudagraph", "0: there are no graphs"},
-    {"-C,--report-cputime", "0: times are those until a call is complete"},
+    {"-z,--blocking", "0: each call is waited for in the usual way"},
+    {"-G,--cudagraph", "0: CUDA graphs are not supported"},
+    {"-C,--report-cputime", "0: times are measured until a call is complete"},
     {"-R,--local-register", "0: MPI registers memory by itself"},
-    {"-M,--memory-report", "0: there is no device memory"},
+    {"-M,--memory-report", "0: device memory is not used"},
 };
 
 struct Choices {
@@ -50,24 +49,24 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
       .show_default();
   app.add("-b,--minbytes", flags.least, "smallest size: 8, 32M, 1G").show_default();
   app.add("-e,--maxbytes", flags.most, "largest size").show_default();
-  app.add("-i,--stepbytes", flags.step, "from size to size, without -f").show_default();
-  app.add("-f,--stepfactor", options.factor, "from size to size, as a factor").in_range(2, 1 << 20);
+  app.add("-i,--stepbytes", flags.step, "increment between sizes, without -f").show_default();
+  app.add("-f,--stepfactor", options.factor, "factor between sizes").in_range(2, 1 << 20);
   app.add("-n,--iters", options.iterations, "timed calls").positive().show_default();
-  app.add("-m,--agg-iters", options.calls, "calls that an iteration makes").positive().show_default();
-  app.add("-N,--run-cycles", options.cycles, "times that all sizes are measured; 0: until the job is ended")
+  app.add("-m,--agg-iters", options.calls, "calls per iteration").positive().show_default();
+  app.add("-N,--run-cycles", options.cycles, "number of times that all sizes are measured; 0: until the job is stopped")
       .not_negative()
       .show_default();
-  app.add("-w,--warmup-iters", options.warmup, "calls before them").not_negative().show_default();
+  app.add("-w,--warmup-iters", options.warmup, "untimed calls before them").not_negative().show_default();
   app.add("-c,--check", options.checks, "verified calls per size; 0: none").not_negative().show_default();
   app.add("-o,--op", flags.op, "sum, prod, min, max, avg or all").show_default();
   app.add("-d,--datatype", flags.type,
           "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
       .show_default();
-  app.add("-r,--root", flags.root, "rank that is the root, or all").show_default();
-  app.add("-a,--average", flags.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 most")
+  app.add("-r,--root", flags.root, "root rank, or all").show_default();
+  app.add("-a,--average", flags.average, "time over ranks: 0: rank 0, 1: mean, 2: minimum, 3: maximum")
       .in_range(0, 3)
       .show_default();
-  app.add("-T,--timeout", options.timeout, "seconds that one size may take; 0: any").not_negative().show_default();
+  app.add("-T,--timeout", options.timeout, "maximum seconds for one size; 0: no limit").not_negative().show_default();
   app.add("-t,--nthreads", flags.threads, "1: ranks are processes here").in_range(1, 1);
   app.add("-g,--ngpus", flags.devices, "1: ranks are processes here").in_range(1, 1);
   for (size_t i = 0; i < std::size(kNeutral); ++i) {
@@ -75,13 +74,15 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   }
   app.add("-J,--output-file", flags.json, "also write the result to this file as JSON");
   app.add("--min-bandwidth", flags.least_bandwidth,
-          "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
+          "minimum of the average bus bandwidth in GB/s, otherwise exit code 1; NCCL_TESTS_MIN_BW is also read, with "
           "its tolerance of 10 %")
       .positive();
-  app.choice("--wire", request.gradient.wire, "type in which gradients travel", {DType::bf16, DType::f32});
-  app.add("--bucket-bytes", request.gradient.bucket_bytes, "of gradients, in the wire type").positive().show_default();
+  app.choice("--wire", request.gradient.wire, "number format in which gradients are sent", {DType::bf16, DType::f32});
+  app.add("--bucket-bytes", request.gradient.bucket_bytes, "size of a bucket of gradients in the wire format")
+      .positive()
+      .show_default();
   app.add("--compare", flags.compare,
-          "logs of nccl-tests or of this command, shown beside this run; without ranks beside each other");
+          "logs of nccl-tests or of this command, shown beside this run; without ranks, only the logs are compared");
 }
 
 RunRequest request_of(const Choices& flags, RunRequest request) {
@@ -106,13 +107,13 @@ RunRequest request_of(const Choices& flags, RunRequest request) {
     char* end = nullptr;
     request.least_bandwidth = kTestsTolerance * std::strtod(least, &end);
     require(end != least && *end == '\0' && request.least_bandwidth >= 0, ErrorKind::config,
-            "NCCL_TESTS_MIN_BW={} is no number of GB/s", least);
+            "NCCL_TESTS_MIN_BW={} is not a number of GB/s", least);
   }
   for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
     require(std::getenv(name) == nullptr, ErrorKind::config,
-            "{} is set, but ranks are not measured in groups here; unset it, or start one job per group", name);
+            "{} is set, but measuring ranks in groups is not supported; unset it, or start one job per group", name);
   }
-  sizes(options);  // refuses what never ends before any rank is asked for
+  sizes(options);  // refuses endless measurements before ranks start
   return request;
 }
 
@@ -140,7 +141,7 @@ int measure_with_ranks(Process& process, const RunRequest& request, const Choice
       fmt::print("\n{}", side_by_side(beside));
     }
     if (result.wrong > 0)
-      log::error("{} came out wrong: the network or the MPI library corrupts data",
+      log::error("{} had wrong results: the network or the MPI library corrupts data",
                  count_text(result.wrong, "element"));
     if (!result.fast_enough) {
       log::error("average bus bandwidth {:g} GB/s, below {:g}", result.average_bus_bandwidth, request.least_bandwidth);
@@ -154,11 +155,11 @@ void print_now(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// Code 1 where some pair is slow.
+/// Exit code 1 if some pair is slow.
 int measure_pairs_with_ranks(int64_t bytes) {
   const Launcher launcher = detect_launcher();
   require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
-          "no launcher started this process: start it with `trireme launch -f hosts -- bench comm pairs`");
+          "this process was started without a launcher; start it with `trireme launch -f hosts -- bench comm pairs`");
   Process process(launcher);
   return process.run([&] { return run_pairs(process, bytes, kPairRepeats, print_now).empty() ? 0 : 1; });
 }
@@ -176,7 +177,7 @@ int bench_comm_command(std::vector<std::string> arguments) {
   const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();
   if (pairs) {
     require(flags.subjects.size() == 1 && flags.compare.empty() && flags.json.empty(), ErrorKind::usage,
-            "pairs is measured alone and has no table for -J or --compare");
+            "pairs cannot be combined with other collectives, -J or --compare");
     return measure_pairs_with_ranks(app.count("--maxbytes") > 0 ? parse_bytes(flags.most, "-e") : kPairBytes);
   }
   request = request_of(flags, request);
@@ -187,8 +188,8 @@ int bench_comm_command(std::vector<std::string> arguments) {
     return 0;
   }
   require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
-          "no launcher started this process, so it has nobody to exchange data with: start it with `trireme launch ... "
-          "-- bench comm`, mpirun or srun; alone it only shows logs with --compare");
+          "this process was started without a launcher and has no other ranks to exchange data with; start it with "
+          "`trireme launch ... -- bench comm`, mpirun or srun; without ranks, only --compare works");
   Process process(launcher);
   return process.run([&] { return measure_with_ranks(process, request, flags, logs); });
 }

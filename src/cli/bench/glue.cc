@@ -60,9 +60,9 @@ void print_alone(const GlueBenchResult& r) {
   fmt::print("{:<24} {:>10.2f} rows/s   {:.3f} s per step (fastest {:.3f}, slowest {:.3f})\n", "ours",
              r.rows_per_second, r.median, r.fastest, r.slowest);
   fmt::print("{:<24} {:>10.1f} GFLOP/s  model FLOPs of the rows' own tokens\n", "", 1e-9 * r.model_flops_per_second);
-  fmt::print("{:<24} {:>10.1f} GFLOP/s  the step's GEMMs alone: ours reaches {:.3f} of it\n", "GEMM ceiling",
+  fmt::print("{:<24} {:>10.1f} GFLOP/s  only the step's GEMMs: ours reaches {:.3f} of it\n", "GEMM ceiling",
              1e-9 * r.ceiling.flops_per_second, r.share);
-  fmt::print("{:<24} {:>10.1f} GFLOP/s  the same with operands as they lie\n", "plain ceiling",
+  fmt::print("{:<24} {:>10.1f} GFLOP/s  the same without packed operands\n", "plain ceiling",
              1e-9 * r.ceiling.plain_flops_per_second);
   fmt::print("{:<24} {:>10.4f} in the last step\n", "loss", r.losses.back());
   for (const GluePeer& p : r.peers)
@@ -105,23 +105,23 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.set_footer(
       "Under `mpirun -n N` it compares 1, 2, 4, ... and N ranks, each with --batch rows per step: the speed-up table.");
   app.add("--model", options.model,
-          "Hugging Face folder, or a model's name on the hub: sizes and tokenizer; its weights are not read")
+          "Hugging Face folder, or the name of a model on the hub: gives sizes and tokenizer; its weights are not read")
       .required();
-  app.add("--data-dir", options.data_dir,
-          "folder of the GLUE files (default: the hub's, fetched when they are missing)");
-  app.add("--task", options.task, "task of GLUE").show_default();
+  app.add("--data-dir", options.data_dir, "folder of the GLUE files (default: fetched from the hub if missing)");
+  app.add("--task", options.task, "GLUE task").show_default();
   app.add("--batch", options.batch, "rows per step and rank").in_range(1, 1 << 20).show_default();
-  app.add("--max-seq-length", options.max_length, "ids of a row at most").in_range(1, 1 << 20).show_default();
+  app.add("--max-seq-length", options.max_length, "maximum ids per row").in_range(1, 1 << 20).show_default();
   app.choice("--dtype", options.dtype, "weights and activations; the peer's autocast", {DType::f32, DType::bf16});
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--threads", request.threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
   app.add_switch("--pad", options.pad, "pad every row to --max-seq-length");
-  app.add("--peer", peer, "pytorch: the same steps there, in turn with ours (scripts/bootstrap --peers installs it)")
+  app.add("--peer", peer,
+          "pytorch: measure the same steps with PyTorch, alternating with ours (scripts/bootstrap --peers installs it)")
       .one_of({"pytorch"});
-  app.add("--python", options.python, "interpreter that has the peer").show_default();
-  app.add("--peer-script", options.peer_script, "what runs it").show_default();
+  app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
+  app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
   app.add("--json", request.json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.pytorch = peer == "pytorch";

@@ -50,14 +50,14 @@ int bench_node_command(std::vector<std::string> arguments) {
   std::string json;
   std::optional<int64_t> width;
   Flags app("trireme bench node",
-            "Measures what a planner needs to know of this node: matrix products of a layer per size and type, memory "
-            "and disk bandwidth, cores and instruction set.");
-  app.add("--rows", options.rows, "tokens of the products").in_range(1, 1 << 20).show_default();
-  app.add("--width", width, "only this width w of a layer, of whose sizes the products are (default: 768 to 4096)")
+            "Measures the rates of this node for planning: matrix products of a layer per size and type, memory and "
+            "disk bandwidth, cores and instruction set.");
+  app.add("--rows", options.rows, "tokens per product").in_range(1, 1 << 20).show_default();
+  app.add("--width", width, "measure only the products of a layer of this width (default: widths 768 to 4096)")
       .in_range(1, 1 << 16);
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add("--disk", options.folder, "folder whose disk is measured").show_default();
-  app.add("--disk-mb", disk_mb, "size of the file that is written there").in_range(4, 1 << 20).show_default();
+  app.add("--disk-mb", disk_mb, "size of the test file there").in_range(4, 1 << 20).show_default();
   app.add("-J,--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.disk_bytes = disk_mb << 20;

@@ -46,32 +46,31 @@ double tokens_per_second(const StepBenchOptions& o, const RanksTime& time) {
   return static_cast<double>(o.batch * o.sequence * time.ranks) / time.seconds;
 }
 
-constexpr double kBusy = 0.1;  ///< share of the processors from which on others' use is told
+constexpr double kBusy = 0.1;  ///< share of the processors in use by other programs from which on a warning is printed
 
-/// What the MFU is, in words: model FLOPs per second and rank over the peak.
+/// Explains the MFU: model FLOPs per second and rank, divided by the peak.
 void print_peak(const StepBenchOptions& o, const StepBenchResult& r) {
   fmt::print(
       "model FLOPs        {:.1f} MFLOP per token = 6 x matmul parameters (head at logical vocabulary) + 6 x layers x "
       "width x sequence\n",
       r.model_flops / static_cast<double>(o.batch * o.sequence) / 1e6);
-  fmt::print("MFU                model FLOPs / s of a rank over {:.4f} TFLOP/s ({})\n", r.peak_flops / 1e12,
-             r.peak_is_measured ? "a large matrix product, just measured; --peak-tflops sets it" : "--peak-tflops");
+  fmt::print("MFU                model FLOPs / s of a rank divided by {:.4f} TFLOP/s ({})\n", r.peak_flops / 1e12,
+             r.peak_is_measured ? "a large matrix product, measured now; --peak-tflops sets it" : "--peak-tflops");
   if (r.taken >= kBusy)
     fmt::print(
-        "warning            other programs had {:.0f} % of the processors: steps take as much longer, and MFU is less; "
-        "the "
-        "peak is what the processors give alone\n",
+        "warning            other programs used {:.0f} % of the processors: steps were slower and the MFU is lower; "
+        "the peak assumes idle processors\n",
         1e2 * r.taken);
 }
 
-/// Layouts of the same ranks and global batch, the first one's rate as the measure.
+/// Layouts of the same ranks and global batch, relative to the rate of the first one.
 void print_layouts(const StepBenchOptions& o, const StepBenchResult& r) {
   print_peak(o, r);
   fmt::print(
-      "comm CPU           share of the processor time of all ranks that they spent waiting for each other and on "
+      "comm CPU           share of all ranks' processor time spent on waiting for each other and on "
       "exchange, by thread clocks\n"
-      "usable             what a pipeline can compute in at most: m / (m + p - 1) with m micro-batches over p stages, "
-      "less for uneven stages\n\n"
+      "usable             largest share of the time in which a pipeline can compute: m / (m + p - 1) with m "
+      "micro-batches and p stages, less for uneven stages\n\n"
       "data x tensor x pipeline  micro-batches   words/s  s per step  of the first  usable  waiting  comm CPU    MFU   "
       "   "
       "loss\n");
@@ -87,7 +86,7 @@ void print_layouts(const StepBenchOptions& o, const StepBenchResult& r) {
 void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
   print_peak(o, r);
   fmt::print(
-      "comm CPU           share of the processor time of all ranks that they spent waiting for each other and on the "
+      "comm CPU           share of all ranks' processor time spent on waiting for each other and on the "
       "exchange of gradients, by thread clocks\n\n"
       "ranks   words/s  s per step  speed-up  efficiency  waiting  comm CPU  TFLOP/s per rank    MFU      loss\n");
   for (const RanksTime& n : r.ranks)
@@ -111,12 +110,13 @@ void print_step(const StepBenchOptions& o, const Backend& backend, int threads, 
   fmt::print("time per iteration {:.4f} ms, MFU {:.2f}%\n", 1e3 * r.times.median,
              1e2 * r.model_flops / r.times.median / r.peak_flops);
   fmt::print("model FLOP rate    {:.4f} TFLOP/s\n", r.model_flops / r.times.median / 1e12);
-  fmt::print("GEMM ceiling       {:.1f} GFLOP/s (this step's forward, dX and dW GEMMs alone, in turn with the steps)\n",
-             r.ceiling.flops_per_second / 1e9);
-  fmt::print("plain ceiling      {:.1f} GFLOP/s (the same with operands as they lie)\n",
+  fmt::print(
+      "GEMM ceiling       {:.1f} GFLOP/s (only this step's forward, dX and dW GEMMs, alternating with the steps)\n",
+      r.ceiling.flops_per_second / 1e9);
+  fmt::print("plain ceiling      {:.1f} GFLOP/s (the same without packed operands)\n",
              r.ceiling.plain_flops_per_second / 1e9);
-  fmt::print("share              {:.3f} (median of model FLOP rate / GEMM ceiling behind the step){}\n", r.share,
-             r.share > 1 ? ": the machine did other things while the ceiling was measured; run it again" : "");
+  fmt::print("share              {:.3f} (median of model FLOP rate / GEMM ceiling after the step){}\n", r.share,
+             r.share > 1 ? ": the machine was busy while the ceiling was measured; run it again" : "");
   fmt::print("peak memory        {:.2f} GB\n", static_cast<double>(r.peak_rss) / 1e9);
   fmt::print("last loss          {:.4f}\n", r.loss);
   for (const PeerStep& peer : r.peers) print_peer(peer, r);
@@ -202,13 +202,14 @@ int bench_step_command(std::vector<std::string> arguments) {
   int64_t threads = 0;
   double peak_tflops = 0;
   bool synthetic = false;
-  Flags app("trireme bench step",
-            "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
+  Flags app(
+      "trireme bench step",
+      "Measures a complete training step: forward, backward, clip and AdamW, compared with the rate of its GEMMs.");
   app.set_footer(
       "Under `mpirun -n N` or `trireme launch` it compares 1, 2, 4, ... and N ranks, each with --batch sequences per "
       "step: the speed-up table. With --layouts it compares layouts of the N ranks (docs/layouts.md) on one global "
-      "batch of N x --batch sequences, the first one being the measure of the others.");
-  app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
+      "batch of N x --batch sequences, relative to the first layout.");
+  app.add("--preset", options.preset, "named sizes, as in --model.preset (docs/models.md)").show_default();
   std::string bias;
   app.add("--bias", bias, "biases of all layers, True or False (default: the preset's; bench.py's is False)")
       .one_of({"True", "true", "False", "false"});
@@ -216,42 +217,40 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
-  app.add("--warmup", options.warmup, "steps before them, on one rank").not_negative().show_default();
+  app.add("--warmup", options.warmup, "untimed steps before them, on one rank").not_negative().show_default();
   app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
   std::string recompute = "none";
-  app.add("--recompute", recompute, "what backward computes again, as model.recompute says; alone: full")
+  app.add("--recompute", recompute, "what the backward pass recomputes, as in model.recompute; without a value: full")
       .optional_value("full", "[none|attention|full]=none");
-  app.add(
-      "--layouts", options.layouts,
-      "several ranks: layouts to compare, data x tensor x pipeline: 4x1x1,2x2x1,1x2x2; behind it c2 for two chunks per "
-      "stage, s for rows that tensor ranks share: 1x2x2c2s; all: every one without these that the model can have");
-  app.add(
-         "--micro", options.micro,
-         "with --layouts: sequences per micro-batch at most (0: all of a data rank's; in a pipeline four micro-batches "
-         "per stage)")
+  app.add("--layouts", options.layouts,
+          "several ranks: layouts to compare, data x tensor x pipeline: 4x1x1,2x2x1,1x2x2; append c2 for two chunks "
+          "per stage, s for sequence parallelism: 1x2x2c2s; all: every layout without c and s that the model supports");
+  app.add("--micro", options.micro,
+          "with --layouts: maximum sequences per micro-batch (0: all of a data rank; with a pipeline, four "
+          "micro-batches per stage)")
       .in_range(0, 1 << 20)
       .show_default();
   app.choice("--shard", options.shard, "with --layouts: optim.shard");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
-  app.add_switch("--synthetic", synthetic, "random tokens, said out loud: what metaseq's --benchmark trains on");
+  app.add_switch("--synthetic", synthetic, "random tokens, made explicit: the data of metaseq's --benchmark");
   app.add("--peak-tflops", peak_tflops,
-          "peak of one rank that the MFU is a share of (0: a large matrix product, measured here)")
+          "peak of one rank for the MFU (0: rate of a large matrix product, measured here)")
       .show_default();
   std::string peer;
   app.add("--peer", peer,
-          "pytorch: measure the same step there, in turn with ours (scripts/bootstrap --peers installs it)")
+          "pytorch: measure the same step with PyTorch, alternating with ours (scripts/bootstrap --peers installs it)")
       .one_of({"pytorch"});
-  app.add("--python", options.python, "interpreter that has the peer").show_default();
-  app.add("--peer-script", options.peer_script, "what runs it").show_default();
+  app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
+  app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
   app.add("--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
-          "--synthetic means random tokens, and --data {} names others; leave one out", options.tokens);
+          "--synthetic means random tokens, but --data {} names a file; remove one of them", options.tokens);
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
   require(!options.layouts.empty() || (options.micro == 0 && options.shard == ShardChoice::none), ErrorKind::usage,
-          "--micro and --shard belong to --layouts; give the layouts, or `--layouts all`");
+          "--micro and --shard need --layouts; add the layouts, or `--layouts all`");
   if (!bias.empty()) options.bias = bias == "True" || bias == "true";
   options.recompute = recompute_of(recompute);
   options.pytorch = peer == "pytorch";

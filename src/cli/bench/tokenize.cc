@@ -28,8 +28,9 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kPartBytes = size_t{1} << 17;  // a text of a few megabytes is shared evenly among many cores
-constexpr size_t kPassBytes = size_t{1} << 26;  // a small text is repeated: a pass of milliseconds cannot be timed
+constexpr size_t kPartBytes = size_t{1} << 17;  // so a text of a few megabytes is divided evenly among many cores
+constexpr size_t kPassBytes =
+    size_t{1} << 26;  // a small text is repeated, because a pass of milliseconds is too short to time
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr double kOpenWebTextTokens = 9.04e9;
 
@@ -42,7 +43,7 @@ struct TokenizeBench {
   size_t vocabulary_size = 32000;
 };
 
-/// Passes of one contender; the first one fills its caches and is reported apart.
+/// Passes of one program; the first one fills its caches and is reported separately.
 struct Series {
   std::string name;
   int threads = 1;
@@ -65,7 +66,7 @@ std::string read_input(const std::string& path) {
   return text;
 }
 
-/// A file that is removed with the object.
+/// A temporary file, removed by the destructor.
 struct TemporaryFile {
   TemporaryFile(const std::string& name, std::string_view text)
       : path((std::filesystem::temp_directory_path() / fmt::format("trireme-{}-{}", getpid(), name)).string()) {
@@ -77,7 +78,7 @@ struct TemporaryFile {
   std::string path;
 };
 
-/// Ours and the peers on each number of threads, one pass each in turn, so that a disturbance of the machine meets all
+/// Ours and the peers for each number of threads, one pass each in turn, so that other load on the machine affects all
 /// of them. Ours comes before its peers.
 std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokenizer, const std::string& text,
                             const std::vector<int>& thread_counts) {
@@ -197,7 +198,7 @@ bool same_vocabulary(const BpeDescription& ours, const std::string& path) {
          });
 }
 
-/// Ours and the peer's trainings in turn, both from a file that was read before.
+/// Training with ours and the peer in turn, both from a file that was read before.
 Json bench_train(const TokenizeBench& flags) {
   const std::string bytes = read_input(flags.input);
   TrainingTextOptions text;
@@ -252,31 +253,31 @@ Json bench_train(const TokenizeBench& flags) {
 
 int bench_tokenize_command(std::vector<std::string> arguments) {
   TokenizeBench flags;
-  Flags app(
-      "trireme bench tokenize",
-      "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run; or decoding.");
-  app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
+  Flags app("trireme bench tokenize",
+            "Measures encoding a text, training a vocabulary or decoding, also with other libraries in the same run.");
+  app.add("--tokenizer", flags.tokenizer, "tokenizer, as for `trireme tokenizer encode`");
   add_tokenizer_flags(app, flags.load);
   app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
-  app.add("--threads", flags.threads, "threads (0: one and all, in turn)").in_range(0, 1024).show_default();
-  app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), quicktok, or several with commas")
+  app.add("--threads", flags.threads, "threads (0: measure one thread and all threads)")
+      .in_range(0, 1024)
+      .show_default();
+  app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), quicktok, or several separated by commas")
       .separated_by(',')
       .one_of({"tiktoken", "hf", "quicktok"});
-  app.add("--python", flags.python, "interpreter that has the peers").show_default();
-  app.add("--peer-scripts", flags.peer_scripts, "folder of what runs them").show_default();
+  app.add("--python", flags.python, "Python interpreter with the peers installed").show_default();
+  app.add("--peer-scripts", flags.peer_scripts, "folder of the peers' scripts").show_default();
   app.add("--repeats", flags.repeats, "timed passes after the first one; the median counts").positive().show_default();
   app.add_switch("--train", flags.train, "train a vocabulary instead of encoding");
-  app.add_switch("--decode", flags.decode,
-                 "decode the text's ids instead, on one thread; rates are of the bytes that come out");
-  app.add("--vocab-size", flags.vocabulary_size, "its size").show_default();
+  app.add_switch("--decode", flags.decode, "decode the text's ids instead, on one thread; rates count decoded bytes");
+  app.add("--vocab-size", flags.vocabulary_size, "size of the vocabulary").show_default();
   app.add("--json", flags.json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
   require(!flags.decode || !flags.train, ErrorKind::usage, "--decode and --train were both given; use one");
   require(!flags.decode || (flags.peers.empty() && flags.threads <= 1), ErrorKind::usage,
-          "--decode measures trireme alone, on one thread; remove --peers and --threads");
+          "--decode measures only trireme, on one thread; remove --peers and --threads");
   require(!flags.train || flags.peers.empty() || flags.peers == std::vector<std::string>{"hf"}, ErrorKind::usage,
-          "--train has one peer: --peers hf");
+          "--train supports only one peer: --peers hf");
   const Json result = flags.train ? bench_train(flags) : flags.decode ? bench_decode(flags) : bench_encode(flags);
   if (!flags.json.empty()) write_text(flags.json, dump_json(result, 1) + "\n");
   return 0;

@@ -1,4 +1,4 @@
-// trireme cluster: makes, shows, changes and ends a cluster of machines by one file.
+// trireme cluster: creates, shows, changes and deletes a cluster of machines described by one file.
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 namespace trireme {
 namespace {
 
-/// In place of an address that is not known; no provider takes it for one.
+/// Placeholder for an unknown address; no provider accepts it as an address.
 constexpr const char* kCallerUnknown = "ADDRESS-OF-CALLER/32";
 
 struct InitRequest {
@@ -33,7 +33,7 @@ struct InitRequest {
   bool overwrite = false;
 };
 
-/// Options where they were given, else what suits the provider.
+/// The given options, and defaults of the provider for the rest.
 cloud::ClusterOptions first_options(const InitRequest& request) {
   cloud::ClusterOptions options;
   options.cluster.provider = request.provider;
@@ -60,15 +60,15 @@ cloud::ClusterOptions first_options(const InitRequest& request) {
 int init(const InitRequest& request) {
   const cloud::ClusterOptions options = first_options(request);
   const std::string text = cloud::options_file(options);
-  cloud::parse_options(text, request.output.empty() ? "init" : request.output);  // what it says has to be possible
+  cloud::parse_options(text, request.output.empty() ? "init" : request.output);  // checks that the options are valid
   if (request.output.empty()) {
     fmt::print("{}", text);
     return 0;
   }
   require(request.overwrite || !std::filesystem::exists(request.output), ErrorKind::usage,
-          "{} exists; name another file, or write over it with --overwrite", request.output);
+          "{} already exists; name another file, or overwrite it with --overwrite", request.output);
   write_text(request.output, text);
-  log::info("{} written; look through it, then: trireme cluster plan {} --output plan", request.output, request.output);
+  log::info("wrote {}; check it, then run: trireme cluster plan {} --output plan", request.output, request.output);
   return 0;
 }
 
@@ -82,16 +82,16 @@ int plan(const std::string& file, const std::string& folder) {
   if (by_address && cluster.sources.empty()) {
     try {
       cluster.sources = {cloud::public_address()};
-    } catch (const Error& e) {  // a plan creates nothing, so it may wait for `create` to ask
-      log::warning("access.from is caller: {}; the plan has {} in its place, and create asks again", e.what(),
+    } catch (const Error& e) {  // a plan creates nothing, so `create` can ask again
+      log::warning("access.from is caller: {}; the plan has {} instead, and create will determine it again", e.what(),
                    kCallerUnknown);
       cluster.sources = {kCallerUnknown};
     }
   }
-  require(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder), ErrorKind::usage,
-          "--output {} is there and not empty; name a new folder, so that no file of an older plan is taken for one of "
-          "this",
-          folder);
+  require(
+      !std::filesystem::exists(folder) || std::filesystem::is_empty(folder), ErrorKind::usage,
+      "--output {} exists and is not empty; name a new folder, to avoid mixing files of an older plan into this one",
+      folder);
   const auto provider = cloud::provider_of(options.cluster.provider);
   provider->check_plan(cluster);
   const std::vector<cloud::PlanFile> files = provider->plan(cluster);
@@ -103,7 +103,7 @@ int plan(const std::string& file, const std::string& folder) {
   return 0;
 }
 
-/// In place of this program: ssh has the terminal.
+/// Replaces this program, so that ssh has the terminal.
 [[noreturn]] void become(const std::vector<std::string>& words) {
   std::vector<std::string> copies = words;
   std::vector<char*> argv;
@@ -124,10 +124,10 @@ bool ask(const std::string& question) {
 }  // namespace
 
 int run_cluster(std::vector<std::string> arguments) {
-  Flags app("trireme cluster", "From nothing to a cluster that trains, by one file.");
+  Flags app("trireme cluster", "Creates and manages a cluster for training, described by one file.");
   app.set_footer(
-      "docs/clouds.md has all of a file's options; docs/cluster-azure.md, -aws.md and -hosts.md begin with an empty "
-      "hand.");
+      "docs/clouds.md describes all options of the file; docs/cluster-azure.md, -aws.md and -hosts.md start from "
+      "scratch.");
   InitRequest first;
   std::string file, folder, node;
   std::vector<std::string> names, command;
@@ -136,17 +136,17 @@ int run_cluster(std::vector<std::string> arguments) {
   const auto dashes = std::ranges::find(arguments, "--");
   if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
 
-  Flags& init_flags = app.add_action("init", "writes a file for a cluster, every option explained");
-  init_flags.choice("--provider", first.provider, "who gives the machines");
-  init_flags.add("--nodes", first.nodes, "machines in all").positive().show_default();
+  Flags& init_flags = app.add_action("init", "writes a file for a cluster, with every option explained");
+  init_flags.choice("--provider", first.provider, "provider of the machines");
+  init_flags.add("--nodes", first.nodes, "number of machines").positive().show_default();
   init_flags.add("--output", first.output, "the file (default: standard output)");
   init_flags.add("--name", first.name, "name of the cluster");
   init_flags.add("--type", first.type, "size of the machines");
-  init_flags.add("--region", first.region, "where they stand");
-  init_flags.add("--hosts", first.hosts, "of provider hosts: h1,h2 or h[1-3]");
-  init_flags.add("--from", first.from, "addresses from which ssh is let in");
-  init_flags.add("--package", first.package, "Trireme for the nodes: .deb or .tar.gz of scripts/package");
-  init_flags.add_switch("--overwrite", first.overwrite, "write over a file that exists");
+  init_flags.add("--region", first.region, "region of the machines");
+  init_flags.add("--hosts", first.hosts, "for provider hosts: h1,h2 or h[1-3]");
+  init_flags.add("--from", first.from, "addresses from which ssh is allowed");
+  init_flags.add("--package", first.package, "Trireme package for the nodes: .deb or .tar.gz of scripts/package");
+  init_flags.add_switch("--overwrite", first.overwrite, "overwrite an existing file");
   const auto of_file = [&](const char* name, const char* purpose) -> Flags& {
     Flags& flags = app.add_action(name, purpose);
     flags.add("FILE", file, "the cluster's file").required();
@@ -156,31 +156,30 @@ int run_cluster(std::vector<std::string> arguments) {
     flags.add_switch("--yes", yes, "do not ask");
     return flags;
   };
-  Flags& plan_flags = of_file("plan", "writes everything that create will use, and creates nothing");
+  Flags& plan_flags = of_file("plan", "writes all files that create will use, and creates nothing");
   plan_flags.add("--output", folder, "a new folder").required();
-  Flags& create_flags = asks(of_file("create", "makes the cluster, or what it lacks, and shows that it works"));
-  create_flags.add_switch(
-      "--take-over", take_over,
-      "of provider hosts: keep aside what the machines have where the cluster's files go (slurm.conf, "
-      "munge.key, /opt/trireme), until delete puts it back");
-  const Flags& status_flags = of_file("status", "its machines, and whether they are well");
-  Flags& add_flags = asks(of_file("add", "more machines"));
-  add_flags.add("--nodes", count, "how many more").positive().show_default();
-  Flags& remove_flags = asks(of_file("remove", "fewer machines"));
+  Flags& create_flags = asks(of_file("create", "creates the cluster, or its missing parts, and checks that it works"));
+  create_flags.add_switch("--take-over", take_over,
+                          "for provider hosts: move existing files of the machines aside (slurm.conf, munge.key, "
+                          "/opt/trireme); delete restores them");
+  const Flags& status_flags = of_file("status", "shows the machines and their health");
+  Flags& add_flags = asks(of_file("add", "adds machines"));
+  add_flags.add("--nodes", count, "number of machines to add").positive().show_default();
+  Flags& remove_flags = asks(of_file("remove", "removes machines"));
   remove_flags.add("NODE", names, "names of the nodes").required();
-  Flags& ssh_flags = of_file("ssh", "logs in to a node; behind -- a command for it");
-  ssh_flags.add("NODE", node, "its name (default: the head)");
-  Flags& hosts_flags = of_file("hosts", "its nodes, as a hostfile");
-  hosts_flags.add_switch("--ssh-config", as_ssh_config, "as a part of ~/.ssh/config");
+  Flags& ssh_flags = of_file("ssh", "logs in to a node, or runs the command after -- there");
+  ssh_flags.add("NODE", node, "name of the node (default: the head)");
+  Flags& hosts_flags = of_file("hosts", "prints the nodes as a hostfile");
+  hosts_flags.add_switch("--ssh-config", as_ssh_config, "in the format of ~/.ssh/config");
   const Flags& options_flags = app.add_action("options", "prints the tables of docs/clouds.md: options, node types");
-  const Flags& delete_flags = asks(of_file("delete", "ends all that belongs to it"));
+  const Flags& delete_flags = asks(of_file("delete", "deletes everything that belongs to the cluster"));
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
   require(command.empty() || ssh_flags.chosen(), ErrorKind::usage,
-          "trireme cluster: a command behind -- is for ssh only");
+          "trireme cluster: only ssh accepts a command after --");
 
   const cloud::Confirm confirm = [yes](const std::string& question) {
     if (yes) fmt::print("{} yes\n", question);
-    std::fflush(stdout);  // before what is told on standard error
+    std::fflush(stdout);  // before messages on standard error
     return yes || ask(question);
   };
   if (options_flags.chosen()) {

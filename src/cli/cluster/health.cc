@@ -1,4 +1,4 @@
-// trireme health: checks this node, or every node of a hostfile, by a configuration file of NHC.
+// trireme health: checks this node, or every node of a hostfile, with an NHC configuration file.
 
 #include "cli/cluster/health.h"
 
@@ -33,7 +33,7 @@ namespace {
 
 using namespace health;
 
-constexpr int kUnusableCheck = 2;  // as for other requests that cannot be understood
+constexpr int kUnusableCheck = 2;  // as for other invalid requests
 constexpr const char* kDefaultConfig = "/etc/nhc/nhc.conf";
 
 Plan read_plan(const HealthOptions& options, const Machine& machine) {
@@ -45,7 +45,7 @@ Plan read_plan(const HealthOptions& options, const Machine& machine) {
     fixed[assignment.substr(0, equals)] = assignment.substr(equals + 1);
   }
   Settings settings = read_settings(machine.full_host, fixed);
-  if (!options.check.empty()) {  // one check is looked at now, and marks no node because a file says so
+  if (!options.check.empty()) {  // one check only shows its result; it never marks a node because a file says so
     for (const char* name : {"MARK_OFFLINE", "DETACHED_MODE"}) {
       if (!fixed.contains(name)) settings.variables.erase(name);
     }
@@ -135,7 +135,7 @@ void append_log(const HealthOptions& options, const Report& report) {
   require(written, ErrorKind::io, "cannot write {}", options.log_file);
 }
 
-/// Runs the checks, marks the node in Slurm where asked, and gives the report.
+/// Runs the checks, marks the node in Slurm if requested, and returns the report.
 Report look(const HealthOptions& options, const Plan& plan, const Machine& machine, bool background) {
   health::CheckOptions run;
   run.all = options.all || is_set(plan, "NHC_CHECK_ALL");
@@ -156,7 +156,7 @@ int run_detached(const HealthOptions& options, const Plan& plan, const Machine& 
   std::filesystem::create_directories(std::filesystem::path(options.result_file).parent_path());
   const bool started = run_in_background(
       options.result_file, [&] { save_report(options.result_file, boot, look(options, plan, machine, true)); });
-  if (!started) log::warning("the last background run has not ended; no new one was started");
+  if (!started) log::warning("the last background run is still running; no new one was started");
   if (!last) {
     log::info("{}: no result since boot; the first run started in the background", machine.host);
     return 0;
@@ -168,10 +168,11 @@ int run_detached(const HealthOptions& options, const Plan& plan, const Machine& 
 /// `gen` reads no configuration, checks nothing and marks nothing.
 void refuse_with_gen(const Flags& app) {
   require(app.count("--config") == 0, ErrorKind::usage,
-          "gen prints a configuration file and reads none: `trireme health gen > FILE` in place of --config FILE");
+          "gen prints a configuration file and does not read one: use `trireme health gen > FILE` instead of --config "
+          "FILE");
   for (const char* flag : {"--check", "--list", "--all", "--timeout", "--name", "--json", "--log", "--no-repair",
                            "--detached", "--drain", "--dry-run", "--require-all"}) {
-    require(app.count(flag) == 0, ErrorKind::usage, "{} is of the checks; gen runs none", flag);
+    require(app.count(flag) == 0, ErrorKind::usage, "{} is for checks, but gen runs no checks", flag);
   }
 }
 
@@ -182,12 +183,12 @@ void print_node(const Report& report, bool quiet) {
   if (report.checked() == 0) {
     log::warning(
         "{}: nothing was checked: {}", report.host,
-        report.results.empty() ? "no line of the configuration applies to it" : "none of its checks can be done there");
+        report.results.empty() ? "no line of the configuration applies to it" : "none of its checks can run there");
   }
   const auto unknown = std::ranges::count(report.results, Outcome::Kind::not_checked,
                                           [](const Result& result) { return result.outcome.kind; });
   if (unknown > 0) {
-    log::warning("{}: {} of the configuration cannot be done; --json and -v tell why of each", report.host,
+    log::warning("{}: {} of the configuration cannot run; --json and -v show why", report.host,
                  count_text(unknown, "check"));
   }
   if (!report.slurm.empty()) {
@@ -197,7 +198,7 @@ void print_node(const Report& report, bool quiet) {
 }
 
 std::string health_config_text(const HealthOptions& options) {
-  if (!options.check.empty()) {  // NHC does not read it as a line of a file: backslashes stay
+  if (!options.check.empty()) {  // NHC does not read it as a line of a file: backslashes are kept
     std::string text = "* || ";
     for (const char c : options.check) text += c == '\\' ? "\\\\" : std::string(1, c);
     return text + "\n";
@@ -205,7 +206,8 @@ std::string health_config_text(const HealthOptions& options) {
   if (options.config == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
   std::error_code ignored;
   require(std::filesystem::exists(options.config, ignored), ErrorKind::config,
-          "no configuration file {}; give --config FILE, or write one from a good node with `trireme health gen`",
+          "the configuration file {} does not exist; give --config FILE, or write one on a good node with `trireme "
+          "health gen`",
           options.config);
   return read_text(options.config, size_t{16} << 20);
 }
@@ -235,36 +237,36 @@ int check_this_node(const HealthOptions& options) {
 }
 
 int run_health(std::vector<std::string> arguments) {
-  Flags app("trireme health", "Checks a node by a configuration file of NHC.");
+  Flags app("trireme health", "Checks a node with an NHC configuration file.");
   app.set_footer(
       "`trireme health gen` prints a configuration file from this node, which it then passes; with -f or --hosts from "
       "several.");
   HealthOptions options;
   options.config = kDefaultConfig;
-  app.add("-c,--config", options.config, "configuration file of NHC, - for standard input").not_empty().show_default();
-  app.add("-e,--check", options.check, "run this one check and end").not_empty();
+  app.add("-c,--config", options.config, "NHC configuration file, - for standard input").not_empty().show_default();
+  app.add("-e,--check", options.check, "run only this check").not_empty();
   app.add_switch("--list", options.list, "print the parsed checks and run none");
   app.add_switch("-a,--all", options.all, "run all checks; the exit code is the number of failures");
   app.add("-t,--timeout", options.seconds,
-          "watchdog for the whole run in seconds (0: none); default the file's TIMEOUT, else 30")
+          "watchdog for the whole run in seconds (0: none); default: the file's TIMEOUT, otherwise 30")
       .not_negative();
-  app.add("-n,--name", options.name, "host name that targets are held against, and Slurm's name of this node")
+  app.add("-n,--name", options.name, "host name that targets are compared with, and Slurm's name of this node")
       .not_empty();
-  app.add_switch("-v,--verbose", options.verbose, "say each check before and after it runs");
+  app.add_switch("-v,--verbose", options.verbose, "print each check before and after it runs");
   app.add_switch("-q,--quiet", options.quiet, "print failures only");
   app.add_switch("--json", options.json, "print the report as JSON");
   app.add("-l,--log", options.log_file, "append the result to this file (- : standard output, the default)");
-  app.add_switch("--no-repair", options.no_repair,
-                 "never run a repair that the file asks for (service start, remount, ...)");
-  app.add_switch("--detached", options.detached, "give the last result at once and check again in the background");
-  app.add("--result-file", options.result_file, "where detached mode keeps its result").show_default();
+  app.add_switch("--no-repair", options.no_repair, "never run repairs of the file (service start, remount, ...)");
+  app.add_switch("--detached", options.detached, "print the last result at once and check again in the background");
+  app.add("--result-file", options.result_file, "file for the result of detached mode").show_default();
   app.add_switch("--drain", options.drain,
-                 "drain this node in Slurm when it is sick, resume it when only we drained it");
-  app.add_switch("--dry-run", options.dry_run, "with --drain: say what would be done in Slurm");
-  app.add_switch("--require-all", options.require_all, "what cannot be checked is a failure, which drains nothing");
-  app.add("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
+                 "drain this node in Slurm if it is unhealthy, resume it if only trireme drained it");
+  app.add_switch("--dry-run", options.dry_run, "with --drain: only print what would be done in Slurm");
+  app.add_switch("--require-all", options.require_all,
+                 "count checks that cannot run as failures, which do not drain the node");
+  app.add("variables", options.variables, "NAME=VALUE for the file's lines (overrides the file), or gen");
   HostRequest hosts;
-  hosts.states = "all";  // checks need no node for themselves
+  hosts.states = "all";  // checks do not need exclusive nodes
   launch::RemoteOptions remote;
   add_host_flags(app, hosts);
   add_remote_flags(app, remote);
@@ -278,7 +280,7 @@ int run_health(std::vector<std::string> arguments) {
     remote.ports = launch::remote_ports(set.hosts);
     return generate_for(set, remote);
   }
-  require(!options.dry_run || options.drain, ErrorKind::usage, "--dry-run is of --drain; give both");
+  require(!options.dry_run || options.drain, ErrorKind::usage, "--dry-run needs --drain");
   hosts.may_all_be_out = options.drain;
   if (several) {
     HostSet set = resolve_hosts(hosts, environment_variable);
@@ -286,9 +288,9 @@ int run_health(std::vector<std::string> arguments) {
     return check_nodes(options, std::move(set), remote);
   }
   require(!remote.agents, ErrorKind::usage,
-          "--agents reaches other hosts: name them with -f, --hosts, --sinfo or --slurm");
+          "--agents is for other hosts; name them with -f, --hosts, --sinfo or --slurm");
   require(hosts.include.empty() && hosts.exclude.empty() && hosts.num_nodes == 0, ErrorKind::usage,
-          "--include, --exclude and --num-nodes choose among hosts: name them with -f, --hosts, --sinfo or --slurm");
+          "--include, --exclude and --num-nodes select hosts; name hosts with -f, --hosts, --sinfo or --slurm");
   return check_this_node(options);
 }
 

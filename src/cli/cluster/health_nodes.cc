@@ -25,7 +25,7 @@ namespace {
 
 using namespace launch;
 
-constexpr size_t kMostFailures = 125;  // what an exit code can tell besides the shell's own
+constexpr size_t kMostFailures = 125;  // largest exit code that the shell does not use itself
 constexpr double kPatience = 20;       // beyond the watchdog of the checks themselves
 
 Json request_of(const HealthOptions& options) {
@@ -59,13 +59,13 @@ std::string reason_of(const NodeSessions& sessions, const std::string& host) {
   return "no answer";
 }
 
-/// Nodes that sinfo told as drained, and whose reason is ours: they may be well again.
+/// Nodes that sinfo reports as drained by trireme: they may be healthy again.
 void take_back_drained(HostSet& hosts) {
   if (hosts.skipped.empty()) return;
   const ProcessResult asked =
       run_process({.arguments = {"sinfo", "-h", "-N", "-o", "%N|%E"}, .input = "", .variables = {}, .user = ""});
   if (asked.exit_code != 0) {
-    log::warning("sinfo {}: nodes drained before are not looked at", describe_end(asked));
+    log::warning("sinfo {}: nodes that were drained before are not checked", describe_end(asked));
     return;
   }
   std::set<std::string, std::less<>> ours;
@@ -95,7 +95,7 @@ int generate_for(const HostSet& hosts, const RemoteOptions& remote) {
       for (const Json& line : answer.at("lines")) nodes.back().lines.push_back({line.at(0), line.at(1)});
     }
     for (const Problem& problem : sessions.problems()) log::error("{}", to_text(problem));
-    require(sessions.problems().empty(), ErrorKind::config, "health gen: {} of {} gave no answer",
+    require(sessions.problems().empty(), ErrorKind::config, "health gen: no answer from {} of {}",
             sessions.problems().size(), count_text(hosts.hosts.size(), "host"));
   }
   fmt::print("{}", health::generate_config(nodes));
@@ -104,9 +104,9 @@ int generate_for(const HostSet& hosts, const RemoteOptions& remote) {
 
 int check_nodes(const HealthOptions& options, HostSet hosts, const RemoteOptions& remote) {
   require(!options.list && !options.detached && options.name.empty(), ErrorKind::usage,
-          "--list, --detached and --name are of one node; leave the hosts out");
+          "--list, --detached and --name are for one node; remove the hosts");
   const Json request = request_of(options);
-  // What is wrong with the whole request is reported once, as for one node.
+  // An error of the whole request is reported once, as for one node.
   health::Settings settings;
   settings.fixed = settings.variables = request.at("variables").get<health::Variables>();
   const auto lines = health::parse_nhc_config(request.at("config").get<std::string>());

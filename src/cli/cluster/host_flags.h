@@ -8,14 +8,14 @@
 namespace trireme {
 
 void add_host_flags(Flags& app, HostRequest& request);
-/// After app.parse(): throws Error::usage for --sinfo with an empty word, which the parser does not look at, and for
+/// After app.parse(): throws Error::usage for --sinfo with an empty word, which the parser does not check, and for
 /// --states without --sinfo.
 void require_sinfo(const Flags& app, const HostRequest& request);
 
-/// The flags that say how these hosts are reached, the same for launch and health.
+/// The flags for connections to these hosts, the same for launch and health.
 void add_remote_flags(Flags& app, launch::RemoteOptions& options);
-/// After app.parse(): completes the options. Throws Error::usage for a wrong --host-key and for flags of the other way,
-/// Error::config for the secret.
+/// After app.parse(): completes the options. Throws Error::usage for a wrong --host-key and for flags of the unused
+/// connection type, Error::config for the secret.
 void complete_remote_options(const Flags& app, launch::RemoteOptions& options);
 
 }  // namespace trireme

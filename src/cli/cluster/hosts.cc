@@ -52,12 +52,12 @@ Json to_json(const HostSet& set, std::span<const Placement> placement) {
 }  // namespace
 
 int run_hosts(std::vector<std::string> arguments) {
-  Flags app("trireme hosts", "Shows the hosts that a launch would use, or writes them as another kind of hostfile.");
+  Flags app("trireme hosts", "Shows the hosts that a launch would use, or writes them as a hostfile of another kind.");
   HostRequest request;
   PlacementRequest wanted;
   std::string form = "table";
   add_host_flags(app, request);
-  app.add("--np", wanted.processes, "processes in all").positive();
+  app.add("--np", wanted.processes, "total number of processes").positive();
   app.add("--ppn", wanted.per_host, "processes per host").positive();
   app.add("--to", form, "table, json, list, intel, openmpi, deepspeed or slurm (a host list expression)");
   if (const auto code = app.parse(std::move(arguments))) return *code;
@@ -77,7 +77,7 @@ int run_hosts(std::vector<std::string> arguments) {
   }
   std::vector<Host> used;
   for (const Placement& entry : placement) used.push_back({entry.host, entry.processes, 0, "", ""});
-  // Without a request the file is converted as it is, max_slots included.
+  // Without a request, the file is converted unchanged, including max_slots.
   const bool as_it_is = wanted.processes == 0 && wanted.per_host == 0;
   fmt::print("{}", format_hostfile(as_it_is ? set.hosts : used, hostfile_form(form)));
   for (const Host& host : set.skipped) log::info("skipped {}: {}", host.name, host.state);

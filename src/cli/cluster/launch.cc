@@ -1,5 +1,5 @@
-// trireme launch: starts ranks on many hosts through mpirun or srun, and looks after them. Also the two far ends of
-// it, remote-shell (what mpirun calls in place of ssh) and node-agent.
+// trireme launch: starts ranks on many hosts through mpirun or srun, and supervises them. Also its two remote ends,
+// remote-shell (called by mpirun instead of ssh) and node-agent.
 
 #include <algorithm>
 #include <iostream>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace launch;
 
-/// mpirun's single-dash spellings in our own; the words behind "--" are the command.
+/// Replaces mpirun's single-dash spellings by ours; the words after "--" are the command.
 std::vector<std::string> translate_intel(std::vector<std::string>& words, std::vector<std::string>& command) {
   std::vector<std::string> own;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -56,7 +56,7 @@ std::vector<std::string> translate_intel(std::vector<std::string>& words, std::v
   return own;
 }
 
-/// `launch -- train --help` asks about train.
+/// `launch -- train --help` shows the help of train.
 std::optional<int> show_help(const LaunchRequest& request) {
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
   const std::vector<std::string>& words = request.command;
@@ -70,60 +70,63 @@ std::optional<int> show_help(const LaunchRequest& request) {
 }  // namespace
 
 int run_launch(std::vector<std::string> arguments) {
-  Flags app("trireme launch", "Starts ranks on many hosts through mpirun or srun, and looks after them.");
-  app.set_footer("Behind -- stands a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
+  Flags app("trireme launch", "Starts ranks on many hosts through mpirun or srun, and supervises them.");
+  app.set_footer("After -- comes a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
   LaunchRequest request;
   std::string file;
   const std::vector<std::string> own = translate_intel(arguments, request.command);
   add_host_flags(app, request.hosts);
-  app.add("--np", request.placement.processes, "ranks in all (also -n, -np); default what the hosts hold").positive();
+  app.add("--np", request.placement.processes, "total number of ranks (also -n, -np); default: the slots of the hosts")
+      .positive();
   app.add("--ppn", request.placement.per_host, "ranks per host (also -ppn)").positive();
   app.add("--env", request.variables, "NAME=VALUE for every rank, repeatable (also -genv)").one_value();
   app.add("--starter", request.starter.wanted, "auto, openmpi, hydra or srun").show_default();
-  app.add("--mpirun", request.starter.program, "this mpirun");
-  app.add("--interface", request.interface, "network of the ranks: eth0 or 10.0.0.0/24; default picked (also -iface)");
-  app.add("--port", request.port, "a port that preflight asks to be free on every host").in_range(1, 65535);
+  app.add("--mpirun", request.starter.program, "path of the mpirun to use");
+  app.add("--interface", request.interface,
+          "network of the ranks: eth0 or 10.0.0.0/24; default: selected automatically (also -iface)");
+  app.add("--port", request.port, "port that must be free on every host, checked by preflight").in_range(1, 65535);
   add_remote_flags(app, request.remote);
-  app.add("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
+  app.add("--max-restarts", request.max_restarts,
+          "restart up to N times after a lost peer (76) or a rank killed by a signal")
       .not_negative();
-  app.add("--wait-for-hosts", request.wait_minutes, "minutes that a restart waits until every host passes preflight")
+  app.add("--wait-for-hosts", request.wait_minutes, "minutes that a restart waits for every host to pass preflight")
       .not_negative()
       .show_default();
-  app.add("--spares", request.spares, "the last N hosts wait and step in for those that fail").not_negative();
+  app.add("--spares", request.spares, "keep the last N hosts as spares that replace failed ones").not_negative();
   app.add("--start-timeout", request.start_seconds,
-          "seconds until the first sign of a rank, else code 76; default: the command's run.start-timeout, 120; 0: any")
+          "seconds to wait for the first message of a rank, otherwise exit code 76; default: the command's "
+          "run.start-timeout, 120; 0: no limit")
       .not_negative();
-  app.add("--log-dir", request.log_folder, "also write each rank's lines to a file of this folder");
-  app.add_switch("--timestamps", request.times, "the time in front of every line, in the files of --log-dir, too");
+  app.add("--log-dir", request.log_folder, "also write each rank's lines to a file in this folder");
+  app.add_switch("--timestamps", request.times, "print the time before every line, also in the files of --log-dir");
   app.add_switch("--drop-bad-hosts", request.drop_bad_hosts,
-                 "leave out hosts that fail preflight, at the start and before a restart");
-  app.add_switch("--drop-failed-host", request.drop_failed_host, "restart without the host of the rank that was lost");
+                 "skip hosts that fail preflight, at the start and before a restart");
+  app.add_switch("--drop-failed-host", request.drop_failed_host, "restart without the host of the lost rank");
   app.add("--health", request.health_config, "NHC configuration file that every host must pass first").not_empty();
-  app.add("--stop-timeout", request.stop_seconds, "seconds that a stop may take before the job is ended")
+  app.add("--stop-timeout", request.stop_seconds, "maximum seconds for a stop; then the job is killed")
       .not_negative()
       .show_default();
-  app.add_switch("--requeue", request.requeue, "in a Slurm job: queue it again when it stopped with code 75");
-  app.add("--max-requeues", request.max_requeues, "with --requeue: also after a lost rank, up to N times in all")
+  app.add_switch("--requeue", request.requeue, "in a Slurm job: requeue it if it stopped with exit code 75");
+  app.add("--max-requeues", request.max_requeues, "with --requeue: also after a lost rank, at most N times in total")
       .not_negative();
   app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
-  app.add_switch("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
-  app.add_switch("--skip-preflight", request.skip_preflight, "start without looking at the hosts");
+  app.add_switch("--preflight-only", request.preflight_only, "check the hosts and start nothing");
+  app.add_switch("--skip-preflight", request.skip_preflight, "start without checking the hosts");
   app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
-  app.add("--config-file", file, "what `trireme config wizard` or `accelerate config` wrote; flags win over it")
+  app.add("--config-file", file, "file of `trireme config wizard` or `accelerate config`; flags override it")
       .not_empty();
   if (const auto code = app.parse(own)) return *code;
   require_sinfo(app, request.hosts);
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
-          "launch: nothing to start; write `-- train config.yaml` behind the options");
+          "launch: the command is missing; add `-- train config.yaml` after the options");
   if (request.command.empty()) request.command = {"--version"};
   if (!request.any_program) require_command(request.command);
   if (const auto code = show_help(request)) return *code;
   for (const std::string& variable : request.variables) {
     if (!request.any_program && variable.starts_with("OMP_NUM_THREADS=")) {
       log::warning(
-          "launch: --env OMP_NUM_THREADS has no effect: trireme gives each rank the cores of its share; "
-          "--launch.threads N "
-          "behind the command chooses");
+          "launch: --env OMP_NUM_THREADS has no effect: trireme gives each rank its share of the cores; set "
+          "--launch.threads N after the command instead");
     }
   }
   for (const std::string& variable : request.variables) {
@@ -144,7 +147,7 @@ int run_launch(std::vector<std::string> arguments) {
 }
 
 int run_remote_shell_command(std::vector<std::string> arguments) {
-  Flags app("trireme remote-shell", "What mpirun calls in place of ssh; started by `trireme launch`.");
+  Flags app("trireme remote-shell", "Called by mpirun instead of ssh; started by `trireme launch`.");
   RemoteOptions options;
   std::string ports;
   std::vector<std::string> words;

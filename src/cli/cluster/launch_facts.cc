@@ -17,7 +17,7 @@ namespace trireme {
 
 namespace {
 
-/// Empty for what is a path: what lies on the launching host is no name, whatever the others have.
+/// Empty for a path: a path that exists on the launching host is not a name on the hub.
 std::string name_of_hub(const std::string& given) { return hub::is_only_a_name(given) ? given : ""; }
 
 std::vector<int64_t> find_steps(const std::string& run_folder) {
@@ -32,8 +32,8 @@ void require_command(const std::vector<std::string>& command) {
   for (const Command& known : commands()) names.emplace_back(known.name);
   const std::string& word = command.at(0);
   if (word.starts_with("-") || std::ranges::find(names, word) != names.end()) return;
-  fail(ErrorKind::usage, "\"{}\" is not a command of trireme{}; for another program give --program to launch", word,
-       meant_command(word));
+  fail(ErrorKind::usage, "\"{}\" is not a command of trireme{}; to start another program, give --program to launch",
+       word, meant_command(word));
 }
 
 JobFacts describe_job(const LaunchRequest& request) {
@@ -64,7 +64,7 @@ JobFacts describe_job(const LaunchRequest& request) {
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;
   const bool resumes = loaded.config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();
-  if (resumes) return job;  // from the run's own folder alone
+  if (resumes) return job;  // only from the run folder itself
   job.named = {.model = init == "scratch" ? "" : name_of_hub(init),
                .tokenizer = tokenizer == kCharLevelTokenizer ? "" : name_of_hub(tokenizer),
                .glue_task = ""};

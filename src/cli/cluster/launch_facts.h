@@ -6,10 +6,10 @@
 
 namespace trireme {
 
-/// Throws Error::usage, naming the nearest, when the first word is neither a command of trireme nor a flag.
+/// Throws Error::usage with the nearest name if the first word is neither a command of trireme nor a flag.
 void require_command(const std::vector<std::string>& command);
 
-/// Throws what reading the command's own files and flags throws.
+/// Throws the errors of reading the command's files and flags.
 JobFacts describe_job(const LaunchRequest& request);
 
 }  // namespace trireme

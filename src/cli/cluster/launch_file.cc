@@ -20,15 +20,15 @@ class LaunchFile {
   explicit LaunchFile(const std::string& path) : settings_(read_yaml(path, 0)) {
     const Dialect& dialect = find_dialect("accelerate");
     require(dialect.claims(path, settings_), ErrorKind::config,
-            "--config-file {}: no file of `trireme config wizard` or `accelerate config` (it has no distributed_type); "
-            "training's own files stand behind `-- train`",
+            "--config-file {}: not a file of `trireme config wizard` or `accelerate config` (distributed_type is "
+            "missing); put configuration files of training after `-- train`",
             path);
     for (const Setting& setting : translate(dialect, settings_, {}).settings) {
       if (setting.key == "precision.dtype") dtype_ = setting.text;
     }
   }
 
-  /// 0 where the file has no such key.
+  /// 0 if the file does not have the key.
   int number(std::string_view key, int64_t most) const {
     const Setting* setting = find(key);
     if (setting == nullptr || std::holds_alternative<std::monostate>(setting->value)) return 0;
@@ -62,7 +62,7 @@ void apply_launch_file(const std::string& path, LaunchRequest& request) {
   const int machines = std::max(1, file.number("num_machines", 100'000));
   const int processes = std::max(1, file.number("num_processes", 10'000'000));
   require(processes % machines == 0, ErrorKind::config,
-          "{}: num_processes {} cannot be spread evenly over num_machines {}; take a multiple", path, processes,
+          "{}: num_processes {} cannot be distributed evenly over num_machines {}; use a multiple", path, processes,
           machines);
   HostRequest& hosts = request.hosts;
   const bool told = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;

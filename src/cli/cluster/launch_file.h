@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// What a file of `trireme config wizard` or `accelerate config` says about starting ranks; flags that were given win.
-/// Throws Error::config for what it asks for and cannot be had.
+/// Applies a file of `trireme config wizard` or `accelerate config` to the request; given flags override it. Throws
+/// Error::config for unsupported settings.
 void apply_launch_file(const std::string& path, LaunchRequest& request);
 
 }  // namespace trireme

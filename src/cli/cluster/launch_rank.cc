@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-/// The first option given that the starter of this process has decided already; empty: none.
+/// The first given option that the launcher of this process has already decided; empty: none.
 std::string starters_business(const LaunchRequest& request) {
   const HostRequest& hosts = request.hosts;
   const std::pair<const char*, bool> given[] = {{"--hostfile", !hosts.hostfile.empty()},
@@ -48,10 +48,10 @@ std::string starters_business(const LaunchRequest& request) {
 
 void check(LaunchRequest& request, const std::string& file, const Launcher& starter) {
   const std::string option = starters_business(request);
-  require(
-      option.empty(), ErrorKind::usage,
-      "{} has started this process as a rank already, so {} is too late: drop it, or run `trireme launch` without {}",
-      starter.name, option, starter.name);
+  require(option.empty(), ErrorKind::usage,
+          "{} has already started this process as a rank, so {} has no effect; remove it, or run `trireme launch` "
+          "without {}",
+          starter.name, option, starter.name);
   int wanted = request.placement.processes;
   std::string source = "--np";
   if (!file.empty()) {
@@ -62,14 +62,15 @@ void check(LaunchRequest& request, const std::string& file, const Launcher& star
     }
   }
   require(wanted == 0 || starter.size == 0 || wanted == starter.size, ErrorKind::mismatch,
-          "{} is {}, but {} started {} ({}); make the two agree", source, wanted, starter.name,
+          "{} is {}, but {} started {} ({}); use the same number for both", source, wanted, starter.name,
           count_text(starter.size, "rank"), starter.variable);
 }
 
 }  // namespace
 
 bool is_rank(const Launcher& starter) {
-  // torchrun's processes cannot be ranks; that something like it is around says nothing of what launch may start.
+  // torchrun's processes cannot be ranks; the variables of a similar launcher do not prevent launch from starting
+  // ranks.
   if (starter.kind == Launcher::Kind::none || starter.kind == Launcher::Kind::torch) return false;
   return starter.kind != Launcher::Kind::slurm || starter.size > 1;
 }
@@ -79,8 +80,7 @@ int become_rank(LaunchRequest request, const std::string& file, const Launcher& 
     check(request, file, starter);
     std::vector<std::string> words = rank_command(request, describe_job(request));
     if (starter.rank <= 0) {
-      log::info("launch: {} started {}; hosts and placement are its choice", starter.name,
-                count_text(starter.size, "rank"));
+      log::info("launch: {} started {} and chose hosts and placement", starter.name, count_text(starter.size, "rank"));
     }
     for (const std::string& variable : request.variables) {
       const size_t equals = variable.find('=');
@@ -93,7 +93,7 @@ int become_rank(LaunchRequest request, const std::string& file, const Launcher& 
     fail(ErrorKind::usage, "cannot run {}: {}", words[0], std::strerror(errno));
   } catch (const Error& e) {
     if (starter.rank <= 0) throw;
-    return exit_code(e.kind());  // rank 0 says it
+    return exit_code(e.kind());  // rank 0 reports it
   }
 }
 

@@ -1,4 +1,4 @@
-// trireme slurm: writes a batch script for a command, and submits it where asked.
+// trireme slurm: writes a batch script for a command, and submits it with --submit.
 
 #include <fmt/core.h>
 
@@ -29,7 +29,8 @@ int submit(const std::string& script) {
   return 0;
 }
 
-/// What launch would say of the command, before a job waits hours for nothing. The folder that tells a stop for good.
+/// Checks the command as launch would, before a job waits hours in the queue. Returns the folder that shows a final
+/// stop.
 std::string check_command(const std::vector<std::string>& command) {
   require_command(command);
   LaunchRequest request;
@@ -41,31 +42,31 @@ ProcessResult ask(std::vector<std::string> words, const std::string& input = "")
   return run_process({.arguments = std::move(words), .input = input, .variables = {}, .user = ""});
 }
 
-/// sbatch takes a job that its partition never starts.
+/// sbatch accepts jobs that their partition never starts.
 void check_limits(const BatchJob& job, const std::string& script) {
   const ProcessResult asked = ask({"sinfo", "-h", "-N", "-o", kPartitionFormat});
-  if (asked.exit_code != 0) return;  // sbatch will say why
+  if (asked.exit_code != 0) return;  // sbatch will report the reason
   const std::vector<PartitionNode> nodes = read_partitions(asked.out);
   const std::string never = why_never(job, nodes), later = start_warning(job, nodes);
-  require(never.empty(), ErrorKind::usage, "{}, so the job would wait for ever; nothing was submitted", never);
+  require(never.empty(), ErrorKind::usage, "{}, so the job would wait forever; nothing was submitted", never);
   if (!later.empty()) log::warning("{}", later);
   const ProcessResult tried = ask({"sbatch", "--test-only"}, script);
   if (tried.exit_code == 0 || tried.timed_out) return;
   const std::string said = tried.err.substr(0, tried.err.find('\n'));
-  log::warning("Slurm could not start the job now (sbatch --test-only: {}); it is submitted all the same", said);
+  log::warning("Slurm could not start the job now (sbatch --test-only: {}); submitting it anyway", said);
 }
 
-/// Slurm makes no folder for a job's output: the job fails before its first line.
+/// Slurm does not create the folder of a job's output: without it, the job fails before its first line.
 void make_output_folders(const BatchJob& job) {
   for (const std::string& folder : output_folders(job)) {
     require(folder.find('%') == std::string::npos, ErrorKind::usage,
-            "--output: the folder {} has a % that Slurm fills in, and Slurm makes no folders; put % into the file's "
-            "name alone, nothing was submitted",
+            "--output: the folder {} contains %, which Slurm replaces, but Slurm does not create folders; use % only "
+            "in the file name; nothing was submitted",
             folder);
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     require(!error && std::filesystem::is_directory(folder), ErrorKind::usage,
-            "--output: the folder {} cannot be made: {}; nothing was submitted", folder,
+            "--output: cannot create the folder {}: {}; nothing was submitted", folder,
             error ? error.message() : "a file is in its place");
   }
 }
@@ -74,7 +75,7 @@ void make_output_folders(const BatchJob& job) {
 
 int run_slurm(std::vector<std::string> arguments) {
   Flags app("trireme slurm", "Writes a Slurm batch script for a command of trireme.");
-  app.set_footer("Behind -- stands the command: `trireme slurm --nodes 3 --submit -- train config.yaml`.");
+  app.set_footer("After -- comes the command: `trireme slurm --nodes 3 --submit -- train config.yaml`.");
   BatchJob job;
   job.program = std::filesystem::read_symlink("/proc/self/exe");
   bool submits = false, no_requeue = false;
@@ -85,13 +86,13 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("-p,--partition", job.partition);
   app.add("-A,--account", job.account);
   app.add("--reservation", job.reservation);
-  app.add("-w,--nodelist", job.nodelist, "these nodes: n[1-3]");
-  app.add("-x,--exclude", job.exclude, "not these nodes");
+  app.add("-w,--nodelist", job.nodelist, "use these nodes: n[1-3]");
+  app.add("-x,--exclude", job.exclude, "do not use these nodes");
   app.add("-q,--qos", job.qos);
-  app.add("-d,--dependency", job.dependency, "as sbatch takes it: afterok:123");
+  app.add("-d,--dependency", job.dependency, "as for sbatch: afterok:123");
   app.add("--mail-type", job.mail_type, "END,FAIL,...");
   app.add("--mail-user", job.mail_user);
-  app.add("--sbatch", job.lines, "another option of sbatch as it is, repeatable: --sbatch=--comment=text").one_value();
+  app.add("--sbatch", job.lines, "another option for sbatch, repeatable: --sbatch=--comment=text").one_value();
   app.add("--constraint", job.constraint, "features that the nodes must have");
   app.add("-N,--nodes", job.nodes).positive().show_default();
   app.add("--ntasks-per-node", job.tasks_per_node, "ranks per node").positive().show_default();
@@ -99,9 +100,9 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("--gpus-per-node", job.gpus_per_node).positive();
   app.add("-t,--time", job.time, "time limit: minutes, or [days-]hours:minutes:seconds");
   app.add("--mem", job.memory, "memory per node: 0 for all, 64G");
-  app.add_switch("--exclusive", job.exclusive, "no other job on the nodes");
+  app.add_switch("--exclusive", job.exclusive, "exclusive use of the nodes");
   app.add("-o,--output", job.output, "file of the job's output").show_default();
-  app.add("--cpu-bind", job.cpu_bind, "srun's binding: cores, mask_cpu:ff,ff00; default none, ranks bind themselves");
+  app.add("--cpu-bind", job.cpu_bind, "srun's binding: cores, mask_cpu:ff,ff00; default: none, ranks bind themselves");
   app.add("--container", job.container, "image for pyxis and enroot: nvcr.io#nvidia/pytorch:23.02-py3");
   app.add("--container-mounts", job.container_mounts);
   app.add("--starter", job.starter, "srun, or mpirun through `trireme launch`").show_default();
@@ -109,17 +110,17 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("--warn", job.warning_seconds, "seconds before the time limit at which ranks save and stop")
       .positive()
       .show_default();
-  app.add_switch("--no-requeue", no_requeue, "do not queue the job again, neither after such a stop nor after a loss");
-  app.add("--max-restarts", job.max_restarts, "queue the job again up to N times after a lost rank or node")
+  app.add_switch("--no-requeue", no_requeue, "never requeue the job, neither after such a stop nor after a lost rank");
+  app.add("--max-restarts", job.max_restarts, "requeue the job up to N times after a lost rank or node")
       .not_negative()
       .show_default();
-  app.add_switch("--preflight", job.preflight, "let `trireme launch` look at the nodes before the ranks start");
+  app.add_switch("--preflight", job.preflight, "let `trireme launch` check the nodes before the ranks start");
   app.add("--health", job.health,
-          "NHC configuration file that every node must pass first; looks at the nodes as --preflight does")
+          "NHC configuration file that every node must pass first; also checks the nodes as --preflight does")
       .not_empty();
   app.add("--env", job.variables, "NAME=VALUE for the job, repeatable").one_value();
   app.add("--write", write_to, "write the script to this file instead of printing it");
-  app.add_switch("--submit", submits, "submit it with sbatch and print the job's number");
+  app.add_switch("--submit", submits, "submit it with sbatch and print the job id");
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
   job.requeue = !no_requeue;
   if (!job.command.empty()) job.run_folder = check_command(job.command);

@@ -1,4 +1,4 @@
-// trireme data inspect|verify|merge|index: what is done with token files between preparing them and training.
+// trireme data inspect|verify|merge|index: work on token files between `prepare` and training.
 
 #include <fmt/core.h>
 
@@ -34,31 +34,31 @@ struct IndexFlags {
 };
 
 void add_index(Flags& app, IndexFlags& flags) {
-  Flags& command = app.add_action("index", "NeoX's order of samples over an indexed dataset: three .npy files");
-  command.add("--prefix", flags.prefix, "dataset: the path of its .bin and .idx, with or without that ending")
+  Flags& command = app.add_action("index", "write NeoX's order of samples of an indexed dataset: three .npy files");
+  command.add("--prefix", flags.prefix, "dataset: the path of its .bin and .idx, with or without the extension")
       .required();
   command.add("--name", flags.order.name, "train, valid or test (train_0 and so on for blended data)").show_default();
-  command.add("--samples", flags.order.samples, "how many samples are needed; epochs are added until they are")
+  command.add("--samples", flags.order.samples, "number of samples needed; epochs are added until there are enough")
       .required()
       .positive();
-  command.add("--seq", flags.order.sequence, "ids of a sample, its last target not counted").required().positive();
+  command.add("--seq", flags.order.sequence, "ids per sample, without its last target").required().positive();
   command.add("--seed", flags.order.seed, "seed of both shuffles").show_default();
   command.add("--split", flags.split,
-              "shares of train, valid and test, like \"969, 30, 1\": only the documents of --name are ordered "
+              "shares of train, valid and test, like \"969, 30, 1\": only the documents of --name are used "
               "(default: all documents)");
   command.add("--output", flags.output, "folder for the files (default: that of the dataset)");
 }
 
-/// Which of the split's parts a name like valid or valid_0 means.
+/// The part of the split for a name like valid or valid_0.
 size_t part_of(const std::string& name) {
   const std::string base = name.substr(0, name.find('_'));
   if (base == "train") return 0;
   if (base == "valid") return 1;
-  require(base == "test", ErrorKind::usage, "--name is {}; with --split it is train, valid or test", name);
+  require(base == "test", ErrorKind::usage, "--name is {}; with --split, expected train, valid or test", name);
   return 2;
 }
 
-/// Prefix of an indexed dataset that is named by it, or by one of its files.
+/// Prefix of an indexed dataset, given as the prefix or as one of its files.
 std::string required_prefix(const std::string& path) {
   const std::string prefix = indexed_prefix(path);
   if (prefix.empty() && std::filesystem::is_regular_file(path)) {
@@ -67,7 +67,7 @@ std::string required_prefix(const std::string& path) {
       fail(ErrorKind::data, "{} is {}, not an indexed dataset: {}", path, known->what, known->todo);
   }
   require(!prefix.empty(), ErrorKind::io,
-          "{} is not an indexed dataset: there is no .idx file of that name; `trireme prepare --format megatron` makes "
+          "{} is not an indexed dataset: its .idx file does not exist; `trireme prepare --format megatron` makes "
           "one",
           path);
   return prefix;
@@ -99,12 +99,12 @@ struct InspectFlags {
 };
 
 void add_inspect(Flags& app, InspectFlags& flags) {
-  Flags& command = app.add_action("inspect", "what a token file or an indexed dataset holds");
+  Flags& command = app.add_action("inspect", "show the contents of a token file or an indexed dataset");
   command.add("FILE", flags.path, "FILE.bin, or an indexed dataset: its prefix, .bin or .idx").required();
-  command.add("--tokenizer", flags.tokenizer, "what decodes it (default: tokenizer.json beside the file)");
+  command.add("--tokenizer", flags.tokenizer, "tokenizer that decodes it (default: tokenizer.json beside the file)");
   add_tokenizer_flags(command, flags.load);
   command.add("--end-of-text", flags.end_of_text, "token that ends documents (default: the tokenizer's own)");
-  command.add("--ids", flags.ids, "how many ids of the beginning and of the end are shown").show_default();
+  command.add("--ids", flags.ids, "number of ids shown from the beginning and from the end").show_default();
 }
 
 void print_lengths(const LengthHistogram& lengths) {
@@ -125,7 +125,8 @@ int inspect_file(const InspectFlags& flags) {
   const std::string path = flags.tokenizer.empty() ? tokenizer_beside(flags.path) : flags.tokenizer;
   std::unique_ptr<Tokenizer> tokenizer;
   if (!path.empty()) tokenizer = load_tokenizer(path, load_options(flags.load));
-  require(tokenizer || flags.end_of_text.empty(), ErrorKind::usage, "--end-of-text needs a --tokenizer that knows it");
+  require(tokenizer || flags.end_of_text.empty(), ErrorKind::usage,
+          "--end-of-text needs a --tokenizer with this token");
   std::optional<TokenId> end;
   if (!flags.end_of_text.empty())
     end = end_of_text_id(*tokenizer, flags.end_of_text, path, "to end documents");
@@ -163,7 +164,7 @@ std::vector<std::string> token_files(const std::string& path) {
   return files;
 }
 
-/// Exit code 1 when one is bad.
+/// Exit code 1 if one is bad.
 int verify(const std::vector<std::string>& paths) {
   int code = 0;
   for (const std::string& path : paths) {
@@ -196,19 +197,19 @@ int merge(const MergeFlags& flags) {
 }  // namespace
 
 int run_data(std::vector<std::string> arguments) {
-  Flags app("trireme data", "Looks after token files.");
+  Flags app("trireme data", "Checks, shows, merges and indexes token files.");
   IndexFlags index_flags;
   InspectFlags inspect_flags;
   MergeFlags merge_flags;
   std::vector<std::string> to_verify;
   add_inspect(app, inspect_flags);
-  Flags& verifying = app.add_action("verify", "read every byte and check it; exit code 1 if one is wrong");
+  Flags& verifying = app.add_action("verify", "read and check every byte; exit code 1 if one is wrong");
   verifying.add("PATH", to_verify, "token files, indexed datasets, or folders of them").required();
-  Flags& merging = app.add_action("merge", "join indexed datasets");
-  merging.add("--input", merge_flags.inputs, "datasets in their order, with commas between or one after the other")
+  Flags& merging = app.add_action("merge", "merge indexed datasets");
+  merging.add("--input", merge_flags.inputs, "datasets in order, separated by commas or one after the other")
       .required()
       .separated_by(',');
-  merging.add("--output", merge_flags.output, "prefix of the joined dataset").required();
+  merging.add("--output", merge_flags.output, "prefix of the merged dataset").required();
   add_index(app, index_flags);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   if (verifying.chosen()) return verify(to_verify);

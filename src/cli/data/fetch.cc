@@ -1,4 +1,4 @@
-// trireme fetch: brings a model or a data set into the Hugging Face cache.
+// trireme fetch: downloads a model or a data set into the Hugging Face cache.
 
 #include <fmt/core.h>
 
@@ -19,12 +19,12 @@ constexpr const char* kFooter =
     "  trireme fetch EleutherAI/pythia-160m --revision step1000   then: --model EleutherAI/pythia-160m@step1000\n"
     "  trireme fetch glue/mrpc --dataset                   then: trireme glue --task-name mrpc ...\n"
     "  trireme fetch roneneldan/TinyStories --dataset --include '*train*'\n\n"
-    "The names are those of https://huggingface.co. Commands that take a model, a tokenizer or data take them too and\n"
-    "fetch what is missing; `fetch` also looks whether there is something newer. What was begun is gone on with.\n"
-    "Files lie where Python's huggingface_hub keeps and finds them: HF_HUB_CACHE, or HF_HOME/hub\n"
-    "(~/.cache/huggingface/hub). HF_TOKEN or HF_HOME/token is the token for what is not public, HF_ENDPOINT another "
+    "The names are those of https://huggingface.co. Commands that take a model, a tokenizer or data also accept them "
+    "and\nfetch missing files; `fetch` also checks for a newer version. An interrupted download is resumed.\n"
+    "Files are stored where Python's huggingface_hub stores them: HF_HUB_CACHE, or HF_HOME/hub\n"
+    "(~/.cache/huggingface/hub). HF_TOKEN or HF_HOME/token is the token for private files, HF_ENDPOINT another "
     "hub,\n"
-    "HF_HUB_OFFLINE=1 asks nobody; https_proxy and no_proxy are heeded. docs/models.md has more.";
+    "HF_HUB_OFFLINE=1 uses no network; https_proxy and no_proxy are respected. docs/models.md has more.";
 
 hub::Snapshot fetch(const hub::Settings& settings, const hub::Repository& repository, const std::string& revision,
                     const hub::Selection& selection) {
@@ -44,13 +44,13 @@ int run_fetch(std::vector<std::string> arguments) {
   bool dataset = false;
   std::vector<std::string> patterns;
   Flags app("trireme fetch",
-            "Brings a model or a data set of the Hugging Face hub into the cache and prints its folder.");
-  app.add("name", name, "NAME or OWNER/NAME, also with @REVISION behind it; glue/TASK is one task of GLUE").required();
-  app.add_switch("--dataset", dataset, "a data set, not a model");
-  app.add("--revision", revision, "branch, tag or commit (default: main, or what stands behind an @ in the name)");
+            "Downloads a model or a data set of the Hugging Face hub into the cache and prints its folder.");
+  app.add("name", name, "NAME or OWNER/NAME, optionally with @REVISION; glue/TASK is one GLUE task").required();
+  app.add_switch("--dataset", dataset, "fetch a data set, not a model");
+  app.add("--revision", revision, "branch, tag or commit (default: main, or the part after @ in the name)");
   app.add("--include", patterns,
-          "files that match, '*' also over folders; may be repeated (default: what trireme reads: of a model its "
-          "configuration, tokenizer and weights, safetensors before pickles; of a data set its texts)")
+          "only files that match; '*' also matches '/'; may be repeated (default: what trireme reads: the "
+          "configuration, tokenizer and weights of a model, safetensors rather than pickles; the texts of a data set)")
       .one_value();
   app.set_footer(kFooter);
   if (const auto code = app.parse(std::move(arguments))) return *code;
@@ -62,7 +62,7 @@ int run_fetch(std::vector<std::string> arguments) {
     wanted = {hub::checked_repository(hub::Kind::model, hub::name_in(name)), {}, hub::revision_in(name)};
   }
   require(revision.empty() || name.find('@') == name.npos, ErrorKind::usage,
-          "{} and --revision {} both say which revision; remove one of them", name, revision);
+          "{} and --revision {} both name a revision; remove one of them", name, revision);
   if (!revision.empty()) wanted.revision = revision;
   if (!patterns.empty()) wanted.patterns = patterns;
   const hub::Settings settings = hub::read_settings();

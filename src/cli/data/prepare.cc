@@ -41,7 +41,7 @@ void run_nanogpt(const PrepareOptions& options) {
 }
 
 void run_megatron(const PrepareOptions& common, const std::vector<std::string>& keys, bool append_eod) {
-  require(common.tokenizer != "char", ErrorKind::usage, "--tokenizer char makes nanogpt files only");
+  require(common.tokenizer != "char", ErrorKind::usage, "--tokenizer char supports only nanogpt files");
   MegatronOptions options;
   options.inputs = common.inputs;
   options.input_kind = common.input_kind;
@@ -63,7 +63,7 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
   print_speed(report.input_bytes, report.documents, report.seconds, report.load_seconds);
 }
 
-/// The published recipes' ways to make their data, from files that the user has.
+/// How the published recipes make their data, from the user's files.
 struct RecipeFlags {
   std::string name;
   bool full = false;
@@ -71,68 +71,69 @@ struct RecipeFlags {
 
 constexpr uint64_t kOpenWebTextSample = 10'000;  // documents
 
-/// The registry of NeoX's prepare_data.py; a data set lies in the folder of its name, pile_subset in pile_00.
+/// The registry of NeoX's prepare_data.py; a data set is in the folder of its name, pile_subset in pile_00.
 constexpr const char* kNeoxDataSets[] = {"enron",      "pile",         "pile_subset",    "pile_00",
                                          "github",     "arxiv",        "europarl",       "freelaw",
                                          "nih",        "pubmed",       "books1",         "books3",
                                          "hackernews", "openwebtext2", "stackexchange",  "ubuntu_irc",
                                          "c4",         "enwik8",       "c4_openwebtext", "youtube_subtitles"};
 
-/// A flag that was given and cannot do anything is refused.
+/// A given flag that would have no effect is refused.
 void refuse(const Flags& app, std::initializer_list<const char*> flags, const std::string& reason) {
   for (const char* flag : flags) require(app.count(flag) == 0, ErrorKind::usage, "{} {}", flag, reason);
 }
 
-/// Which part of the input is validation: of the characters of a single text, else of the documents.
+/// The part of the input for validation: of the characters of a single text, otherwise of the documents.
 void check_split(const Flags& app, PrepareOptions& options) {
   const double val = options.split.val_fraction;
-  require(val >= 0 && val < 1, ErrorKind::usage, "--val-fraction is {}, a number from 0 to below 1 was expected", val);
+  require(val >= 0 && val < 1, ErrorKind::usage, "--val-fraction is {}, expected a number from 0 to below 1", val);
   const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind, options.encoding);
   if (!is_single_text(files))
-    return refuse(app, {"--train-fraction"}, "is for a single .txt file; documents are divided by --val-fraction");
-  if (app.count("--append-eod") > 0) log::warning("--append-eod: {} is a single text, no id ends it", files[0].path);
-  refuse(app, {"--order", "--split-seed", "--end-of-text", "--recipe"},
-         fmt::format("is for several documents, and {} is a single text: its last characters are validation "
-                     "(--val-fraction) and no id ends it; leave the flag out or give .jsonl or several .txt files",
-                     files[0].path));
-  refuse(app, {"--json-keys"}, fmt::format("names fields of jsonl, and {} is plain text", files[0].path));
+    return refuse(app, {"--train-fraction"}, "is for a single .txt file; for documents, use --val-fraction");
+  if (app.count("--append-eod") > 0)
+    log::warning("--append-eod has no effect: {} is a single text without an end-of-text id", files[0].path);
+  refuse(
+      app, {"--order", "--split-seed", "--end-of-text", "--recipe"},
+      fmt::format("is for several documents, but {} is a single text: its last characters are the validation part "
+                  "(--val-fraction), without an end-of-text id; remove the flag, or give .jsonl or several .txt files",
+                  files[0].path));
+  refuse(app, {"--json-keys"}, fmt::format("names fields of jsonl, but {} is plain text", files[0].path));
   if (app.count("--val-fraction") == 0) return;
-  refuse(app, {"--train-fraction"}, "and --val-fraction say the same of a single .txt file; leave one out");
+  refuse(app, {"--train-fraction"}, "and --val-fraction both set the split of a single .txt file; remove one of them");
   options.train_fraction = 1 - val;
 }
 
-/// The format that the recipe has, unless the user asked for another one.
+/// The format of the recipe; an error if the user gave another one.
 void check_recipe_format(const Flags& app, const std::string& recipe, const std::string& wanted, std::string& format) {
   require(app.count("--format") == 0 || format == wanted, ErrorKind::usage,
-          "--recipe {} makes {} files; leave out --format {}", recipe, wanted, format);
+          "--recipe {} makes {} files; remove --format {}", recipe, wanted, format);
   format = wanted;
 }
 
 void apply_recipe(const Flags& app, const RecipeFlags& recipe, PrepareOptions& options, std::string& format,
                   bool& append_eod) {
-  require(!recipe.full || recipe.name == "openwebtext", ErrorKind::usage, "--full belongs to --recipe openwebtext");
+  require(!recipe.full || recipe.name == "openwebtext", ErrorKind::usage, "--full needs --recipe openwebtext");
   if (recipe.name.empty()) return;
   if (recipe.name == "openwebtext") {
     check_recipe_format(app, recipe.name, "nanogpt", format);
     require(app.count("--order") == 0 || options.split.order == DocumentOrder::openwebtext, ErrorKind::usage,
-            "--recipe openwebtext has that order; leave out --order input");
+            "--recipe openwebtext has its own order; remove --order input");
     options.split.order = DocumentOrder::openwebtext;
     if (!recipe.full && options.most_documents == 0) {
       options.most_documents = kOpenWebTextSample;
-      log::info("a sample of the first {} documents; --full takes all", kOpenWebTextSample);
+      log::info("using only the first {} documents; --full uses all", kOpenWebTextSample);
     }
     return;
   }
   require(std::find(std::begin(kNeoxDataSets), std::end(kNeoxDataSets), recipe.name) != std::end(kNeoxDataSets),
-          ErrorKind::usage, "--recipe {} is not known; there are openwebtext and {}", recipe.name,
-          fmt::join(kNeoxDataSets, ", "));
+          ErrorKind::usage, "unknown --recipe {}; known: openwebtext, {}", recipe.name, fmt::join(kNeoxDataSets, ", "));
   check_recipe_format(app, recipe.name, "megatron", format);
   append_eod = true;
   const std::string name = recipe.name == "pile_subset" ? "pile_00" : recipe.name;
   const std::filesystem::path folder = std::filesystem::path(options.output) / name;
   if (options.inputs.empty()) {
     require(std::filesystem::is_directory(folder), ErrorKind::io,
-            "{} does not exist: put the files of {} there, or name them with --input (Trireme downloads nothing)",
+            "{} does not exist; put the files of {} there, or name them with --input (they are not downloaded)",
             folder.string(), recipe.name);
     options.inputs = {folder.string()};
   }
@@ -147,54 +148,53 @@ int run_prepare(std::vector<std::string> arguments) {
   Flags app("trireme prepare",
             "Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.");
   app.add("--input", options.inputs,
-          "text: .txt, .jsonl and .parquet files, .tar of them, folders, globs, data sets of the Hugging Face hub by "
-          "name, several with commas between; also .gz "
-          "and .zst; - is standard input");
+          "text: .txt, .jsonl and .parquet files, .tar of them, folders, globs, names of data sets on the Hugging Face "
+          "hub; several separated by commas; also .gz and .zst; - is standard input");
   std::string input_format = "auto";
-  app.add("--input-format", input_format,
-          "what the files hold, whatever their names say; auto: by the name, standard input is jsonl")
+  app.add("--input-format", input_format, "format of the files; auto: from the name, standard input is jsonl")
       .one_of({"auto", "txt", "jsonl"})
       .show_default();
   std::string encoding = "auto";
   app.add("--encoding", encoding, kEncodingHelp).show_default();
   RecipeFlags recipe;
   app.add("--recipe", recipe.name,
-          "openwebtext: that recipe's split and order; a data set of NeoX (pile, pile_subset, enron, ...): megatron "
-          "files in OUTPUT/NAME, where the input is looked for too");
-  app.add_switch("--full", recipe.full, "openwebtext: all documents, not a sample of the first 10,000");
+          "openwebtext: split and order of that recipe; a data set of NeoX (pile, pile_subset, enron, ...): megatron "
+          "files in OUTPUT/NAME, where the input is also searched");
+  app.add_switch("--full", recipe.full, "openwebtext: use all documents, not only the first 10,000");
   app.add("--tokenizer", options.tokenizer,
-          "tokenizer.json, vocab.txt, a tiktoken file, a folder with one or with vocabulary and merges, or `char`: "
-          "one id per character of the input")
+          "tokenizer.json, vocab.txt, a tiktoken file, a folder with one of these or with vocabulary and merges, or "
+          "`char`: one id per character of the input")
       .required();
   TokenizerFlags load;
   add_tokenizer_flags(app, load);
-  app.add("--output", options.output, "folder for the results; for megatron the prefix of their names").required();
+  app.add("--output", options.output, "folder for the results; for megatron: prefix of the file names").required();
   std::string format = "nanogpt";
   app.add("--format", format, "train.bin and val.bin, or PREFIX_KEY_document.bin and .idx")
       .one_of({"nanogpt", "megatron"})
       .show_default();
   std::vector<std::string> keys{"text"};
-  app.add("--json-keys", keys, "field of a jsonl line that holds the text; megatron: one dataset for each")
+  app.add("--json-keys", keys, "field of a jsonl line with the text; megatron: one dataset per field")
       .separated_by(',')
       .show_default();
   bool append_eod = false;
   app.add_switch("--append-eod", append_eod, "write the end-of-text token after each document (nanogpt always does)");
-  app.add("--end-of-text", options.end_of_text, "token written after each document; default: the tokenizer's own");
+  app.add("--end-of-text", options.end_of_text, "token written after each document; default: that of the tokenizer");
   app.add("--val-fraction", options.split.val_fraction,
-          "part of the documents, or of the characters of a single .txt, that goes to val.bin; 0: none")
+          "fraction of the documents, or of the characters of a single .txt, for val.bin; 0: none")
       .show_default();
-  app.add("--split-seed", options.split.seed, "seed of that choice").show_default();
+  app.add("--split-seed", options.split.seed, "seed of the choice of validation documents").show_default();
   std::string order = "input";
   app.add("--order", order, "documents in input order, or shuffled as the published OpenWebText files are")
       .one_of({"input", "openwebtext"})
       .show_default();
   app.add("--train-fraction", options.train_fraction,
-          "part of the characters of a single .txt that is training, the same as 1 - --val-fraction")
+          "fraction of the characters of a single .txt for training, the same as 1 - --val-fraction")
       .show_default();
-  app.add("--max-documents,--num-docs", options.most_documents, "take the first documents only; 0: all").show_default();
+  app.add("--max-documents,--num-docs", options.most_documents, "use only the first N documents; 0: all")
+      .show_default();
   uint64_t max_document = kMostDocumentBytes >> 20;
   app.add("--max-document", max_document,
-          "MiB that one document may have at most: a line of jsonl, or text that the tokenizer cannot cut")
+          "maximum size of one document in MiB: a line of jsonl, or text that the tokenizer cannot split")
       .in_range(1, kMostDocumentMebibytes)
       .show_default();
   app.add_switch("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
@@ -206,19 +206,18 @@ int run_prepare(std::vector<std::string> arguments) {
   options.most_bytes = max_document << 20;
   options.load = load_options(load);
   apply_recipe(app, recipe, options, format, append_eod);
-  require(!options.inputs.empty(), ErrorKind::usage, "--input is missing: it names the text");
+  require(!options.inputs.empty(), ErrorKind::usage, "--input is missing; give the files with the text");
   options.stop = &stop::watch();
   if (format == "megatron") {
     refuse(app, {"--val-fraction", "--split-seed", "--order", "--train-fraction"},
-           "is for --format nanogpt; megatron data is split when it is read");
+           "is for --format nanogpt; megatron data is split during training");
     if (!append_eod) refuse(app, {"--end-of-text"}, "needs --append-eod, which writes it after each document");
     for (const std::string& key : keys)
       require(std::count(keys.begin(), keys.end(), key) == 1, ErrorKind::usage, "--json-keys names \"{}\" twice", key);
     run_megatron(options, keys, append_eod);
     return 0;
   }
-  require(keys.size() == 1, ErrorKind::usage, "--format nanogpt takes one --json-keys field, {} were given",
-          keys.size());
+  require(keys.size() == 1, ErrorKind::usage, "--format nanogpt supports one --json-keys field, found {}", keys.size());
   options.json_key = keys[0];
   check_split(app, options);
   run_nanogpt(options);

@@ -52,13 +52,13 @@ void run_train_tokenizer(TrainFlags& flags) {
   const BpeDescription tokenizer = train_bpe(counts, flags.training);
   const double seconds = seconds_since(start);
   if (tokenizer.vocabulary.size() < flags.training.vocabulary_size)
-    log::warning("the text gave {}, {} were asked for: no pair of tokens is left that stands together {} times",
+    log::warning("the text gave only {} instead of {}: no remaining pair of tokens occurs {} times",
                  count_text(tokenizer.vocabulary.size(), "token"), flags.training.vocabulary_size,
                  flags.training.least_count);
   std::filesystem::create_directories(flags.output);
   const std::string path = (std::filesystem::path(flags.output) / "tokenizer.json").string();
   write_text(path, write_tokenizer_json(tokenizer));
-  log::info("{}: {} from {} of text in {:.2f} s ({:.2f} s of them for reading and counting)", path,
+  log::info("{}: {} from {} of text in {:.2f} s ({:.2f} s of it for reading and counting)", path,
             count_text(tokenizer.vocabulary.size(), "token"), count_text(counts.total(), "word"), seconds, counted);
 }
 
@@ -69,7 +69,7 @@ struct InputStream {
     OpenedFile opened(path, Accepts::pipes_too);
     file = fdopen(dup(opened.fd()), "rb");
     require(file != nullptr, ErrorKind::io, "cannot open {}", path);
-    char first = 0;  // which a pipe may have given already
+    char first = 0;  // which a pipe may already have delivered
     if (opened.is_regular() || opened.read(&first, 1) == 0) return;
     std::ungetc(static_cast<unsigned char>(first), file);
   }
@@ -85,19 +85,19 @@ const Flags& add_train(Flags& app, TrainFlags& flags) {
   Flags& train = app.add_action("train", "Trains a byte-level BPE tokenizer on text");
   train.add("--input", flags.text.inputs, "text, as `trireme prepare` reads it: files, archives, folders, globs, -")
       .required();
-  train.add("--input-format", flags.input_format, "what the files hold, whatever their names say")
+  train.add("--input-format", flags.input_format, "format of the files, instead of the one from their names")
       .one_of({"auto", "txt", "jsonl"})
       .show_default();
   train.add("--encoding", flags.encoding, kEncodingHelp).show_default();
-  train.add("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
+  train
+      .add("--vocab-size", flags.training.vocabulary_size,
+           "number of tokens, including <|endoftext|> and the 256 bytes")
       .required()
       .in_range(1, 1 << 22);
   train.add("--output", flags.output, "folder for tokenizer.json").required();
-  train.add("--min-frequency", flags.training.least_count, "pairs that are rarer are not merged")
-      .positive()
-      .show_default();
-  train.add("--json-keys", flags.text.json_key, "field of a jsonl line that holds the text").show_default();
-  train.add("--max-document", flags.max_document, "MiB that a line, or text without a space, may have at most")
+  train.add("--min-frequency", flags.training.least_count, "rarer pairs are not merged").positive().show_default();
+  train.add("--json-keys", flags.text.json_key, "field of a jsonl line with the text").show_default();
+  train.add("--max-document", flags.max_document, "maximum size in MiB of a line, or of text without a space")
       .in_range(1, kMostDocumentMebibytes)
       .show_default();
   train.add("--threads", flags.text.threads, "worker threads").in_range(1, 1024).show_default();
@@ -107,7 +107,7 @@ const Flags& add_train(Flags& app, TrainFlags& flags) {
 void add_tokenizer(Flags& command, CodecFlags& flags) {
   command
       .add("--tokenizer", flags.tokenizer,
-           "tokenizer.json, vocab.txt, a tiktoken file, or a folder with one or with vocabulary and merges")
+           "tokenizer.json, vocab.txt, a tiktoken file, or a folder with one of these or with vocabulary and merges")
       .required();
   add_tokenizer_flags(command, flags.load);
 }
@@ -121,7 +121,7 @@ void run_show_tokenizer(const CodecFlags& flags) {
   const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
   fmt::print("{}: {} ids\n", flags.tokenizer, tokenizer->vocabulary_size());
   const std::vector<std::string> steps = tokenizer->cutting();
-  fmt::print("{}\n", steps.empty() ? "text is one piece" : "text is cut into pieces by");
+  fmt::print("{}\n", steps.empty() ? "text is not split" : "text is split into pieces by");
   for (const std::string& step : steps) fmt::print("  {}\n", step);
 }
 
@@ -131,21 +131,22 @@ int run_tokenizer(std::vector<std::string> arguments) {
   TrainFlags train;
   CodecFlags encode, decode, show;
   train.text.threads = default_threads();
-  Flags app("trireme tokenizer", "Trains tokenizers, turns text into ids and ids into text, says how text is cut.");
+  Flags app("trireme tokenizer", "Trains tokenizers, converts text to ids and ids to text, shows how text is split.");
   const Flags& trainer = add_train(app, train);
   Flags& encoder = app.add_action("encode", "One JSON array of ids per line of text");
   add_codec(encoder, encode);
   encoder.add("--encoding", encode.encoding, kEncodingHelp).show_default();
   encoder.add_switch("--jsonl", encode.options.json_lines,
-                     "each line is {\"text\": ..., \"text_pair\": ...}; text_pair may be absent");
+                     "each line is {\"text\": ..., \"text_pair\": ...}; text_pair is optional");
   bool no_special = false;
-  encoder.add_switch("--no-special-tokens", no_special, "no template; special tokens in the text are plain text");
-  encoder.add("--max-length", encode.options.encode.max_length, "shorten to so many ids, template included");
+  encoder.add_switch("--no-special-tokens", no_special,
+                     "do not add the template; special tokens in the text are plain text");
+  encoder.add("--max-length", encode.options.encode.max_length,
+              "truncate to this number of ids, including the template");
   Flags& decoder = app.add_action("decode", "Text of each JSON array of ids");
   add_codec(decoder, decode);
-  decoder.add_switch("--skip-special-tokens", decode.options.skip_special_tokens,
-                     "leave special tokens out of the text");
-  Flags& shower = app.add_action("show", "Says how many ids a tokenizer has, and how it cuts text");
+  decoder.add_switch("--skip-special-tokens", decode.options.skip_special_tokens, "omit special tokens from the text");
+  Flags& shower = app.add_action("show", "Shows the number of ids of a tokenizer and how it splits text");
   add_tokenizer(shower, show);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   if (trainer.chosen()) {

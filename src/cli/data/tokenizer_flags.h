@@ -1,5 +1,5 @@
 #pragma once
-// What the user says about a tokenizer file that does not say it itself.
+// Settings from the user that a tokenizer file does not contain.
 
 #include <string>
 

@@ -1,5 +1,4 @@
-// trireme attach RUN: follows the log of the job that works in a run folder. It is only a reader: what becomes of it is
-// nothing to the job.
+// trireme attach RUN: follows the log of the job of a run folder. It only reads, so the job does not depend on it.
 
 #include <unistd.h>
 
@@ -23,8 +22,9 @@ constexpr double kTurnSeconds = 0.2;
 }  // namespace
 
 int run_attach(std::vector<std::string> arguments) {
-  Flags app("trireme attach", "Follows the log lines of the job that works in a run folder, until it ends or Ctrl-C.");
-  app.set_footer("Ctrl-C ends this command and not the job. At the end of the job the exit code is the job's.");
+  Flags app("trireme attach", "Follows the log of the job of a run folder, until the job ends or Ctrl-C.");
+  app.set_footer(
+      "Ctrl-C ends this command, not the job. When the job ends, its exit code is the exit code of this command.");
   std::string run;
   app.add("RUN", run, "run folder").required();
   if (const auto code = app.parse(std::move(arguments))) return *code;
@@ -44,17 +44,17 @@ int run_attach(std::vector<std::string> arguments) {
     const Json message = parse_json(*line, "the job's answer");
     if (message.contains("line")) {
       fmt::print("{}\n", printable(message.value("line", ""), size_t{64} << 10));
-      if (std::fflush(stdout) != 0) return 0;  // nobody reads any more
+      if (std::fflush(stdout) != 0) return 0;  // the reader is closed
     }
     if (message.contains("end")) end = message["end"];
   }
   if (detach) {
-    log::info("detached; the job goes on (trireme stop {} stops it)", run);
+    log::info("detached; the job continues (trireme stop {} stops it)", run);
     return 0;
   }
   const auto status = contact.end(end);
   if (!status) {
-    log::error("{}", kGoneWithoutAWord);
+    log::error("{}", kNoLastStatus);
     return 1;
   }
   log::info("the job {}", describe(*status));

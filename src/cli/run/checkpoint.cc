@@ -1,4 +1,4 @@
-// trireme checkpoint list|show|verify|prune: what a run folder holds.
+// trireme checkpoint list|show|verify|prune: the checkpoints of a run folder.
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of steps of GPT-NeoX; none where the folder is a run or a step of Trireme.
+/// Step folders of GPT-NeoX; empty for a run or step folder of Trireme.
 std::vector<std::string> neox_folders(const std::string& path) {
   const bool ours = fs::exists(path + "/manifest.json") || !list_steps(path).empty();
   return ours ? std::vector<std::string>() : list_neox_steps(path);
@@ -36,25 +36,25 @@ std::vector<std::string> neox_folders(const std::string& path) {
 
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-"; }
 
-/// What this host's disk has of a run's snapshots.
+/// The snapshots of a run on this host's disk.
 std::vector<LocalStep> local_steps(const std::string& run) {
   const auto note = read_local_note(run);
   return note ? list_local_steps(note->folder) : std::vector<LocalStep>();
 }
 
-/// Step folders that a path means: itself, or all of a run.
+/// The step folders of a path: the path itself, or all steps of a run.
 std::vector<std::string> step_folders(const std::string& path) {
-  require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
+  require(fs::is_directory(path), ErrorKind::io, "{}: the folder does not exist", path);
   if (fs::exists(path + "/manifest.json")) return {path};
   std::vector<std::string> folders;
   for (const int64_t step : list_steps(path)) folders.push_back(path + "/" + step_name(step));
-  require(!folders.empty() || read_local_note(path), ErrorKind::io, "{} holds no checkpoint", path);
+  require(!folders.empty() || read_local_note(path), ErrorKind::io, "{} has no checkpoint", path);
   return folders;
 }
 
 constexpr const char* kListRow = "{:<16} {:>14} {:>10} {:>10}  {}\n";
 
-/// What of a checkpoint's row is alike, whoever wrote it; false where it cannot be read.
+/// The part of a checkpoint's row that does not depend on the program that wrote it; false if it cannot be read.
 std::optional<CheckpointFolder> open_for_list(const std::string& folder) {
   try {
     return open_checkpoint(folder);
@@ -70,8 +70,8 @@ void print_row(const CheckpointFolder& checkpoint, const std::string& note) {
              note);
 }
 
-/// The folder of the step that NeoX's `latest` names, of which a step's own folder knows nothing; a bad one is a
-/// warning.
+/// The folder of the step that NeoX's `latest` names; it is not recorded in the step folder itself. An invalid one
+/// gives a warning.
 std::optional<std::string> latest_of_neox(const std::string& path) {
   if (!fs::exists(path + "/latest")) return {};
   try {
@@ -98,7 +98,7 @@ std::string shards_text(const LocalStep& step) {
                      count_text(step.manifest.shards.size(), "shard"));
 }
 
-/// What of a run lies on local disks: of this host in rows, of the others what the run's note says.
+/// The snapshots of a run on local disks: rows for this host, the run's note for the others.
 void list_local(const std::string& run) {
   const auto note = read_local_note(run);
   if (!note) return;
@@ -125,7 +125,7 @@ int list(const std::string& run) {
     std::string note;
     if (latest == p.step) note += "latest ";
     if (best == p.step) note += "best ";
-    if (!std::binary_search(in_line.begin(), in_line.end(), p.step)) note += "left behind";
+    if (!std::binary_search(in_line.begin(), in_line.end(), p.step)) note += "set aside";
     print_row(*checkpoint, note);
   }
   list_local(run);
@@ -159,18 +159,20 @@ int show(const std::string& path) {
 
 using Faults = std::vector<std::string>;
 
-/// What is wrong with a run folder beside its complete steps: step folders that are none, pointers that lead nowhere.
+/// Faults of a run folder besides those of its complete steps: incomplete step folders, pointers to missing steps.
 std::map<std::string, Faults> faults_of_run(const std::string& run) {
   std::map<std::string, Faults> bad;
   for (const auto& item : fs::directory_iterator(run)) {
     const std::string path = item.path().string();
     if (parse_step_name(item.path().filename().string()) && !fs::exists(path + "/manifest.json"))
-      bad[path].push_back(path + "/manifest.json is missing: an interrupted copy, or it was deleted; it is not used");
+      bad[path].push_back(
+          path +
+          "/manifest.json is missing: the copy was interrupted, or the file was deleted; the folder is not used");
   }
   for (const char* name : {"latest", "best"}) {
     const auto step = read_pointer(run, name);
     if (step && !fs::exists(run + "/" + step_name(*step) + "/manifest.json"))
-      bad[run + "/" + name].push_back(fmt::format("it names {}, which is not there", step_name(*step)));
+      bad[run + "/" + name].push_back(fmt::format("it names {}, which does not exist", step_name(*step)));
   }
   return bad;
 }
@@ -197,7 +199,7 @@ std::map<std::string, Faults> verify_run(const std::string& path) {
   return found;
 }
 
-/// A folder that is bad is so on this host: others may have the rest of a snapshot.
+/// A folder is bad only on this host: other hosts may have the rest of a snapshot.
 int verify_local(const std::string& run) {
   int code = 0;
   for (const LocalStep& step : local_steps(run)) {
@@ -209,9 +211,9 @@ int verify_local(const std::string& run) {
   return code;
 }
 
-/// Exit code 1 when one is bad.
+/// Exit code 1 if one is bad.
 int verify(const std::string& path) {
-  require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
+  require(fs::is_directory(path), ErrorKind::io, "{}: the folder does not exist", path);
   const auto of_neox = neox_folders(path);
   int code = 0;
   for (const auto& [folder, faults] : of_neox.empty() ? verify_run(path) : verify_neox(path, of_neox)) {
@@ -222,26 +224,24 @@ int verify(const std::string& path) {
   return std::max(code, verify_local(path));
 }
 
-/// Of this host what the run folder has, too.
+/// Deletes snapshots on this host's disk that the run folder also has.
 void prune_local(const std::string& run) {
   const std::vector<int64_t> shared = steps_in_line(run);
   for (const LocalStep& step : local_steps(run)) {
     if (shared.empty() || step.step > shared.back()) continue;
     remove_local_step(step.path);
-    fmt::print("deleted {}: the run folder has it, or a newer one\n", step.path);
+    fmt::print("deleted {}: the run folder has this snapshot or a newer one\n", step.path);
   }
 }
 
 int prune(const std::string& run, int64_t keep) {
-  require(fs::is_directory(run), ErrorKind::io, "{}: there is no such folder", run);
-  require(
-      neox_folders(run).empty(), ErrorKind::usage,
-      "{} holds checkpoints of GPT-NeoX, which are never written or deleted here; delete global_step folders by hand",
-      run);
+  require(fs::is_directory(run), ErrorKind::io, "{}: the folder does not exist", run);
+  require(neox_folders(run).empty(), ErrorKind::usage,
+          "{} has checkpoints of GPT-NeoX, which Trireme never changes or deletes; delete global_step folders by hand",
+          run);
   const std::string advice = fmt::format(
-      "prune it when the job has ended: `trireme status {}` says how it is doing, `trireme stop {}` ends it; "
-      "--checkpoint"
-      ".keep of the run itself lets it prune while it runs",
+      "prune it after the job has ended: `trireme status {}` shows its state, `trireme stop {}` stops it; with "
+      "--checkpoint.keep, the run itself deletes old snapshots",
       run, run);
   const RunLock lock(run, this_owner(), false, advice);
   const std::vector<int64_t> deleted = prune_checkpoints(run, keep);
@@ -254,7 +254,7 @@ int prune(const std::string& run, int64_t keep) {
 }  // namespace
 
 int run_checkpoint(std::vector<std::string> arguments) {
-  Flags app("trireme checkpoint", "Looks after the checkpoints of a run.");
+  Flags app("trireme checkpoint", "Lists, shows, verifies and deletes the checkpoints of a run.");
   std::string path;
   int64_t keep = 0;
   const auto action = [&](const char* name, const char* help, const char* what) -> Flags& {
@@ -263,12 +263,12 @@ int run_checkpoint(std::vector<std::string> arguments) {
     return command;
   };
   const Flags& list_command =
-      action("list", "one line per checkpoint of a run or of GPT-NeoX", "folder that holds them");
-  const Flags& show_command = action("show", "what a checkpoint holds", "run folder (its latest) or step folder");
-  const Flags& verify_command = action("verify", "read every byte and check it; exit code 1 if one is wrong",
+      action("list", "one line per checkpoint of a run or of GPT-NeoX", "folder with the checkpoints");
+  const Flags& show_command = action("show", "contents of a checkpoint", "run folder (its latest) or step folder");
+  const Flags& verify_command = action("verify", "read and check every byte; exit code 1 if one is wrong",
                                        "run folder (all its checkpoints) or step folder");
   action("prune", "delete old checkpoints; the latest and the best always stay", "run folder")
-      .add("--keep", keep, "how many of the newest to keep")
+      .add("--keep", keep, "number of newest checkpoints to keep")
       .required()
       .positive();
   if (const auto code = app.parse(std::move(arguments))) return *code;

@@ -45,17 +45,16 @@ std::string newest_snapshot(const std::string& run) {
 std::optional<std::string> local_snapshot(const std::string& run) {
   const auto note = read_local_note(run);
   if (!note || note->step <= note->copied) return {};
-  return fmt::format("{} is on the hosts' own disks only, in {}", step_name(note->step), note->folder);
+  return fmt::format("{} is only on the local disks of the hosts, in {}", step_name(note->step), note->folder);
 }
 
 RunContact::RunContact(std::string run) : run_(std::move(run)) {
-  require(fs::is_directory(run_), ErrorKind::io, "{} is no run folder: there is no such folder", run_);
+  require(fs::is_directory(run_), ErrorKind::io, "{} is not a run folder: the folder does not exist", run_);
   control_ = read_control(run_);
   status_ = status_now();
   require(control_ || status_, ErrorKind::io,
-          "{} is no run folder: it has neither control.json nor status.json; a job makes them when it has taken the "
-          "folder, "
-          "after its ranks have found each other",
+          "{} is not a run folder: it has neither control.json nor status.json; a job writes them after its ranks have "
+          "connected and locked the folder",
           run_);
 }
 
@@ -110,23 +109,22 @@ std::string RunContact::absence() const {
       return fmt::format("no job runs in {}: it {}{}", run_, describe(*status_), left_over);
     case Life::killed:
       return fmt::format(
-          "no job runs in {}: control.json is left over from {}, which is gone without a word; start again to go on "
-          "from "
-          "the last checkpoint",
+          "no job runs in {}: control.json is left over from {}, which exited without a status; start again to resume "
+          "from the last checkpoint",
           run_, text_of(control_->job));
     default:
       break;
   }
   if (!control_) {
-    return fmt::format("{} says that a job runs in rank 0 on {}, but there is no control.json by which to reach it",
-                       status_path(run_), status_->host);
+    return fmt::format(
+        "{} says that a job runs with rank 0 on {}, but control.json, which is needed to reach it, is missing",
+        status_path(run_), status_->host);
   }
   const bool tried = !tried_.empty();
   return fmt::format(
-      "{} does not answer{}: it, or its host, is gone, or its port cannot be reached from {}; look there: ssh {} "
-      "trireme "
-      "status {}",
-      text_of(control_->job), tried ? fmt::format(" ({})", tried_) : " on an address that another host could reach",
+      "{} does not answer{}: the process or its host is down, or its port is not reachable from {}; check on that "
+      "host: ssh {} trireme status {}",
+      text_of(control_->job), tried ? fmt::format(" ({})", tried_) : " on an address that other hosts can reach",
       host_name(), control_->job.host, fs::absolute(run_).string());
 }
 

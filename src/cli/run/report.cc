@@ -1,4 +1,4 @@
-// trireme report RUN: one HTML page from what the run logged.
+// trireme report RUN: writes one HTML page from the logs of a run.
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ std::string plain_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : dump_valid_json(value);
 }
 
-/// What status.json says of how the run ended, as one fact: fields that say nothing are left out.
+/// The end of the run from status.json as one fact; empty fields are omitted.
 RunFacts status_facts(const fs::path& file) {
   if (!fs::exists(file)) return {};
   std::string text;
@@ -51,7 +51,8 @@ std::vector<SampleText> read_samples(const std::string& path, int64_t step) {
     const std::string where = fmt::format("{} line {}", path, line_number);
     const Json record = parse_json(line, where);
     require(record.is_object() && record.contains("text") && record["text"].is_string(), ErrorKind::data,
-            "{}: no sample: expected {{\"context\": ..., \"text\": ...}} as trireme sample --jsonl writes it", where);
+            "{}: not a sample: expected {{\"context\": ..., \"text\": ...}} as trireme sample --jsonl writes it",
+            where);
     samples.push_back({step, record.value("context", ""), record["text"].get<std::string>()});
   }
   return samples;
@@ -64,12 +65,12 @@ int run_report(std::vector<std::string> arguments) {
   std::string run, output, samples;
   app.add("RUN", run, "run folder").required();
   app.add("--output", output, "page to write (default: RUN/report.html)");
-  app.add("--samples", samples, "jsonl file of samples to show (default: RUN/samples.jsonl if it is there)");
+  app.add("--samples", samples, "jsonl file of samples to show (default: RUN/samples.jsonl if it exists)");
   if (const auto code = app.parse(std::move(arguments))) return *code;
-  require(fs::is_directory(run), ErrorKind::io, "{} is no run folder: there is no such folder", run);
+  require(fs::is_directory(run), ErrorKind::io, "{} is not a run folder: the folder does not exist", run);
   const fs::path folder = fs::path(run), log_file = folder / "metrics.jsonl";
   require(fs::exists(log_file), ErrorKind::io,
-          "{} holds no metrics.jsonl: it is no run folder, or was trained with --log.jsonl false", run);
+          "{} has no metrics.jsonl: it is not a run folder, or was trained with --log.jsonl false", run);
 
   HtmlReport report;
   report.log = read_run_log(log_file.string());

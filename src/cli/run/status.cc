@@ -1,4 +1,4 @@
-// trireme status RUN: how the job that works in a run folder is doing, or how it ended.
+// trireme status RUN: shows the state of the job of a run folder, or how it ended.
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kAnswerSeconds = 5;
 
-/// The "status" member of the answer; null when none came.
+/// The "status" member of the answer; null without an answer.
 Json answer_of(StatusClient& call) {
   const auto line = call.next(kAnswerSeconds);
   return line ? parse_json(*line, "the job's answer").value("status", Json()) : Json();
@@ -42,7 +42,7 @@ void show_job(const Json& job, const ControlPlace& place) {
                          duration_text(seconds)));
 }
 
-/// The newest evaluation that the run's records have.
+/// The newest evaluation in the run's records.
 std::optional<EvaluationMetrics> newest_evaluation(const std::string& run) {
   try {
     const RunLog log = read_run_log(run + "/metrics.jsonl");
@@ -63,12 +63,12 @@ Json json_of(const EvaluationMetrics& evaluation) {
 }  // namespace
 
 int run_status(std::vector<std::string> arguments) {
-  Flags app("trireme status", "Says how the job that works in a run folder is doing, or how it ended.");
-  app.set_footer("The exit code is 0 where that can be told, whatever it is; --json is for programs.");
+  Flags app("trireme status", "Shows the state of the job of a run folder, or how it ended.");
+  app.set_footer("The exit code is 0 if the state is known, whatever it is; --json is for programs.");
   std::string run;
   bool json = false;
   app.add("RUN", run, "run folder").required();
-  app.add_switch("--json", json, "one line of JSON: state, and what else is known");
+  app.add_switch("--json", json, "one line of JSON: state and everything else that is known");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   RunContact contact(run);

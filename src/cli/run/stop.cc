@@ -1,4 +1,4 @@
-// trireme stop RUN: asks the job that works in a run folder for a snapshot and an end, and waits for them.
+// trireme stop RUN: asks the job of a run folder to save a snapshot and stop, and waits for it.
 
 #include <fmt/core.h>
 
@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kTurnSeconds = 0.2;
 
-/// Whoever can stop all of it: at once rank 0, which then says so in the run folder; else the launch, which also knows
-/// of restarts.
+/// The process that can stop the whole job: with --now rank 0, which records it in the run folder; otherwise the
+/// launch, which also handles restarts.
 std::unique_ptr<StatusClient> ask(RunContact& contact, bool now) {
   auto call = now ? contact.ask_job("stop", true) : contact.ask_launch("stop");
   if (!call) call = now ? contact.ask_launch("stop", true) : contact.ask_job("stop");
@@ -28,7 +28,7 @@ std::unique_ptr<StatusClient> ask(RunContact& contact, bool now) {
 
 int tell(const std::optional<RunStatus>& status, const std::string& run, double seconds) {
   if (!status) {
-    log::error("{}", kGoneWithoutAWord);
+    log::error("{}", kNoLastStatus);
     return 1;
   }
   if (status->state == RunState::stopped && status->message.empty()) {
@@ -45,14 +45,14 @@ int tell(const std::optional<RunStatus>& status, const std::string& run, double 
 }  // namespace
 
 int run_stop(std::vector<std::string> arguments) {
-  Flags app("trireme stop", "Asks the job that works in a run folder to save a snapshot and stop, and waits for it.");
+  Flags app("trireme stop", "Asks the job of a run folder to save a snapshot and stop, and waits for it.");
   app.set_footer(
-      "A job that was stopped so is not started again by a launch or queued again by Slurm: start it again to go on. "
-      "The exit code is 0 once no job runs. Ctrl-C ends the waiting; the request stays.");
+      "A job that was stopped like this is not restarted by a launch or requeued by Slurm: start it again to resume "
+      "the run. The exit code is 0 when no job runs. Ctrl-C ends the waiting; the request stays.");
   std::string run;
   bool now = false;
   app.add("RUN", run, "run folder").required();
-  app.add_switch("--now", now, "end it at once, without a snapshot: what came after the last one is lost");
+  app.add_switch("--now", now, "end it at once without a snapshot: progress since the last snapshot is lost");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   const std::atomic<bool>& interrupted = stop::watch();
@@ -72,7 +72,7 @@ int run_stop(std::vector<std::string> arguments) {
     if (message.contains("end")) end = message["end"];
   }
   if (interrupted && !call->closed()) {
-    log::info("not waited for: the job stops after its step all the same; trireme stop --now {} ends it at once", run);
+    log::info("not waiting: the job still stops after its step; trireme stop --now {} ends it at once", run);
     return 1;
   }
   return tell(contact.end(end), run, seconds_since(start));

@@ -24,69 +24,73 @@ constexpr const char* kFlags[] = {"--model",          "--prompt",      "--start"
                                   "--num-samples",    "--interactive", "--tokenizer"};
 
 void declare(Flags& app, SampleOptions& options) {
-  app.add("FILE", options.files, "YAML of GPT-NeoX: what its generate.py takes; flags win over it");
+  app.add("FILE", options.files, "YAML of GPT-NeoX, as for its generate.py; flags override it");
   app.add("-d,--conf-dir", options.folder, "folder of those files");
-  app.add("--model", options.model, "run folder, step folder, Hugging Face folder, or a name of its hub such as gpt2");
-  app.add("--tokenizer", options.tokenizer, "in place of the model's own: a file or folder as `prepare` takes it");
+  app.add("--model", options.model, "run folder, step folder, Hugging Face folder, or a name on the hub such as gpt2");
+  app.add("--tokenizer", options.tokenizer, "tokenizer instead of the model's own: a file or folder, as for `prepare`");
   add_tokenizer_flags(app, options.tokenizer_load);
   app.add("--prompt", options.prompt, "text to continue (default: start of a document)");
-  app.add("--start", options.start, "the same in nanoGPT's words; FILE:PATH is all of that file as one prompt");
+  app.add("--start", options.start, "the same as in nanoGPT; FILE:PATH uses the whole file as one prompt");
   app.add("--prompt-file", options.prompt_file,
           "file with one prompt per line; .jsonl: a line is a JSON text, or an object with \"prompt\" or \"text\"");
-  app.add("--encoding", options.encoding, "of --prompt-file and --start FILE: " + std::string(kEncodingHelp))
+  app.add("--encoding", options.encoding, "for --prompt-file and --start FILE: " + std::string(kEncodingHelp))
       .show_default();
   app.add_switch("--interactive", options.interactive, "read a prompt from each line of standard input");
-  app.add("--max-new-tokens", options.generate.max_new_tokens, "tokens to add at most").not_negative().show_default();
+  app.add("--max-new-tokens", options.generate.max_new_tokens, "maximum number of new tokens")
+      .not_negative()
+      .show_default();
   app.add("--temperature", options.generate.sampling.temperature,
-          "logits are divided by this; below 1 is bolder towards likely tokens, 0 is --greedy")
+          "logits are divided by this; below 1 prefers likely tokens, 0 means --greedy")
       .show_default();
   app.add("--top-k", options.generate.sampling.top_k, "keep the k most probable tokens (0: all)").show_default();
   app.add("--top-p", options.generate.sampling.top_p, "keep the most probable tokens up to this total probability")
       .show_default();
   app.add("--repetition-penalty", options.generate.repetition_penalty,
-          "positive logits of tokens that the text has are divided by it, negative ones multiplied; 1: none")
+          "positive logits of tokens that are already in the text are divided by it, negative ones multiplied; 1: off")
       .show_default();
-  app.add_switch("--greedy", options.generate.sampling.greedy, "always the most probable token");
+  app.add_switch("--greedy", options.generate.sampling.greedy, "always choose the most probable token");
   app.add("--seed", options.generate.seed, "the same seed, model and prompt give the same text").show_default();
   app.add("--num-samples", options.samples, "continuations per prompt").positive().show_default();
-  app.add_switch("--stop-at-end,!--no-stop-at-end", options.stop_at_end,
-                 "end a sample at the tokens that the model's folder names, else at the end-of-text token (default)");
+  app.add_switch(
+      "--stop-at-end,!--no-stop-at-end", options.stop_at_end,
+      "end a sample at the tokens that the model's folder names, otherwise at the end-of-text token (default)");
   app.add_switch("--jsonl", options.jsonl, "one JSON object per sample instead of streamed text");
   app.add("--output", options.output,
-          "write those objects to this file instead, also those before an error; while they are made they are in "
+          "write these objects to this file instead, also those before an error; while sampling they are in "
           "FILE.partial");
   app.choice("--dtype", options.dtype, "weights and activations: f32 or bf16", {DType::f32, DType::bf16});
-  app.add_switch("--force", options.force, "sample a model although weights of it are NaN or infinite");
+  app.add_switch("--force", options.force, "sample a model although some weights are NaN or infinite");
   app.add("--threads", options.threads, "compute threads of each rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
   options.mesh.declare(app);
   options.mesh.declare_shard(app);
   app.set_footer(
-      "How texts are drawn and end: flags, else the files, else generation_config.json and config.json of the model's "
+      "Settings of sampling come from flags, then from the files, then from generation_config.json and config.json of "
+      "the model's "
       "folder.\n"
-      "A model that is too large for one rank: `mpirun -n 4 trireme sample --mesh.tensor 2 --mesh.pipeline 2 ...`, "
+      "For a model that is too large for one rank: `mpirun -n 4 trireme sample --mesh.tensor 2 --mesh.pipeline 2 ...`, "
       "or with --optim.shard parameters alone (docs/layouts.md).");
 }
 
-/// The folder of a step, where `folder` has one of that number; NeoX's steps are called global_stepN.
+/// The folder of a step in `folder`; NeoX's steps are named global_stepN.
 std::string with_iteration(const std::string& folder, int64_t iteration) {
   for (const std::string& name : {step_name(iteration), fmt::format("global_step{}", iteration)}) {
     const fs::path step = fs::path(folder) / name;
     if (fs::is_directory(step)) return step.string();
   }
-  fail(ErrorKind::io, "{} has no step {} (iteration): neither {} nor global_step{} is there", folder, iteration,
+  fail(ErrorKind::io, "{} has no step {} (iteration): neither {} nor global_step{} exists", folder, iteration,
        step_name(iteration), iteration);
 }
 
-/// Sets what neither a flag nor a file before it said.
+/// Sets a value that neither a flag nor an earlier file has set.
 template <class T, class U>
 void take(SampleOptions& options, const char* flag, T& target, U value) {
   if (options.given.insert(flag).second) target = static_cast<T>(std::move(value));
 }
 
-/// NeoX takes the most probable token where temperature, top_k and top_p are all 0; with a filter and a temperature of
-/// 0 it draws from the logits as they are.
+/// NeoX chooses the most probable token if temperature, top_k and top_p are all 0; with a filter and temperature 0 it
+/// samples from the unchanged logits.
 void take_sampling(const TextGeneration& text, SampleOptions& options) {
   SamplingOptions& sampling = options.generate.sampling;
   const bool flags = std::ranges::any_of(std::initializer_list<const char*>{"--temperature", "--top-k", "--top-p"},
@@ -125,7 +129,7 @@ void take_files(SampleOptions& options) {
   if (!prompted && text.kind == Kind::interactive) options.interactive = true;
   if (!prompted && text.kind == Kind::input_file) {
     require(!text.input_file.empty(), ErrorKind::config,
-            "{}: text-gen-type is input-file, and no sample-input-file says which", fmt::join(files, ", "));
+            "{}: text-gen-type is input-file, but sample-input-file is missing", fmt::join(files, ", "));
     take(options, "--prompt-file", options.prompt_file, text.input_file);
     options.trims_prompts = true;
     take(options, "--output", options.output,
@@ -145,18 +149,18 @@ std::string trimmed(const std::string& text) {
 }  // namespace
 
 std::optional<int> read_sample_options(std::vector<std::string> arguments, SampleOptions& options) {
-  Flags app("trireme sample", "Continues a prompt with a trained model. Text goes to standard output as it is made.");
+  Flags app("trireme sample", "Continues a prompt with a trained model. Text is streamed to standard output.");
   declare(app, options);
   if (const auto code = app.parse(take_sampling_dialects(std::move(arguments)))) return code;
   for (const char* flag : kFlags) {
     if (app.count(flag) > 0) options.given.insert(flag);
   }
   require(options.folder.empty() || !options.files.empty(), ErrorKind::usage,
-          "-d {} is the folder of the configuration files, and none is named", options.folder);
+          "-d {} is the folder of the configuration files, but no file is given", options.folder);
   if (!options.files.empty()) take_files(options);
-  require(
-      !options.model.empty(), ErrorKind::usage, "--model is required: {}",
-      options.files.empty() ? "the folder of a model" : "no file has `load` or `save`, which say where the model is");
+  require(!options.model.empty(), ErrorKind::usage, "--model is required: {}",
+          options.files.empty() ? "the folder of a model"
+                                : "the files have neither `load` nor `save`, the folder of the model");
   options.generate.sampling.validate();
   options.jsonl = options.jsonl || !options.output.empty();
   return std::nullopt;
@@ -181,8 +185,8 @@ std::vector<std::string> read_all_prompts(const SampleOptions& options) {
   constexpr std::string_view kFile = "FILE:";
   const std::string named = options.prompt.starts_with(kFile) ? options.prompt.substr(kFile.size()) : "";
   require(named.empty(), ErrorKind::usage,
-          "--prompt {} would be continued as it stands; use --start FILE:{} for all of the file as one prompt, or "
-          "--prompt-file {} for one prompt per line",
+          "--prompt {} would be used as text; use --start FILE:{} for the whole file as one prompt, or --prompt-file "
+          "{} for one prompt per line",
           options.prompt, named, named);
   return {options.prompt};
 }
@@ -218,7 +222,7 @@ std::vector<std::string> take_model_settings(const ModelFolder& folder, const To
   std::vector<TokenId> end = settings.end;
   std::erase_if(end, [&](TokenId id) { return id >= vocabulary; });
   const bool said = !end.empty();
-  // The documents that a run of ours was trained on ended with it, whatever it began as.
+  // Documents in Trireme's training data end with this token, also if the run began with another model.
   if (end_of_text && (end.empty() || folder.checkpoint) && std::ranges::find(end, *end_of_text) == end.end())
     end.push_back(*end_of_text);
   if (options.stop_at_end && said && end != std::vector<TokenId>{end_of_text.value_or(~TokenId{0})})
@@ -230,10 +234,10 @@ std::vector<std::string> take_model_settings(const ModelFolder& folder, const To
     if (!tokenizer.has_token(id)) generate.never.push_back(id);
   }
   if (!taken.empty())
-    lines.push_back(fmt::format("{}: the model's settings are in force: {}; flags override them", folder.path,
-                                fmt::join(taken, ", ")));
+    lines.push_back(
+        fmt::format("{}: using the model's settings: {}; flags override them", folder.path, fmt::join(taken, ", ")));
   if (!settings.without_effect.empty())
-    lines.push_back(fmt::format("{}: settings of the model that change its texts elsewhere and have no effect here: {}",
+    lines.push_back(fmt::format("{}: settings of the model that are not supported and have no effect here: {}",
                                 folder.path, fmt::join(settings.without_effect, ", ")));
   return lines;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What `trireme sample` is asked for: flags, over GPT-NeoX's text generation files, over what the model's own folder
-// says.
+// The options of `trireme sample`: flags override GPT-NeoX's text generation files, which override the settings of the
+// model's folder.
 
 #include <optional>
 #include <set>
@@ -19,29 +19,29 @@ namespace trireme {
 struct SampleOptions {
   MeshFlags mesh;
   std::vector<std::string> files;
-  std::string folder;  ///< where the files lie
+  std::string folder;  ///< folder of the files
   std::string encoding = "auto";
   std::string model, prompt, start, prompt_file, output, tokenizer;
   DType dtype = DType::f32;
   TokenizerFlags tokenizer_load;
   GenerateOptions generate;
   int64_t samples = 1, threads = 0;
-  int64_t max_length = 0;         ///< of prompt and new tokens together, as the model's folder says; 0: no limit
-  std::string prompt_end = "\n";  ///< what ends a typed prompt
+  int64_t max_length = 0;         ///< of prompt and new tokens together, from the model's folder; 0: no limit
+  std::string prompt_end = "\n";  ///< text that ends a typed prompt
   bool trims_prompts = false;     ///< of the prompt file, as NeoX does
   bool interactive = false, jsonl = false, stop_at_end = true, force = false;
-  std::set<std::string> given;  ///< flags, and what files say in their place
+  std::set<std::string> given;  ///< given flags, also through files
 };
 
-/// Flags and files into `options`; returns an exit code where there is nothing to do (--help). Throws Error::usage,
+/// Reads flags and files into `options`; returns an exit code if there is nothing to do (--help). Throws Error::usage,
 /// Error::config.
 std::optional<int> read_sample_options(std::vector<std::string> arguments, SampleOptions& options);
 
-/// What is to be continued; none with --interactive. Throws Error::usage, Error::io, Error::data.
+/// The prompts; none with --interactive. Throws Error::usage, Error::io, Error::data.
 std::vector<std::string> read_all_prompts(const SampleOptions& options);
 
-/// Takes what the model's folder says (checkpoint/huggingface/generation_settings.h) where flags and files say nothing,
-/// and the ids that have no token. Returns lines for the user. Throws Error::data.
+/// Applies settings of the model's folder (checkpoint/huggingface/generation_settings.h) that flags and files do not
+/// set, and excludes ids without a token. Returns lines for the user. Throws Error::data.
 std::vector<std::string> take_model_settings(const ModelFolder& folder, const Tokenizer& tokenizer,
                                              const GenerationSettings& settings, SampleOptions& options);
 

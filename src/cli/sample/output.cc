@@ -23,8 +23,7 @@ SampleFile::~SampleFile() {
     std::remove(partial_.c_str());
   } else {
     const bool renamed = std::rename(partial_.c_str(), path_.c_str()) == 0;
-    log::warning("what was written before the end is in {}, a line for each of {}", renamed ? path_ : partial_,
-                 count_text(lines_, "sample"));
+    log::warning("the finished samples are in {}, with {}", renamed ? path_ : partial_, count_text(lines_, "sample"));
   }
 }
 

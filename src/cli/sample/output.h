@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// Lines that are in PATH.partial as soon as they are written, and in PATH at the end, also at one by an error; PATH is
-/// left as it was where no line was written then.
+/// Lines go to PATH.partial as soon as they are written, which is renamed to PATH at the end, also after an error;
+/// without any line, PATH stays unchanged.
 class SampleFile {
  public:
   /// Throws Error::io.
@@ -30,7 +30,7 @@ class SampleFile {
   int64_t lines_ = 0;
 };
 
-/// What ranks that hold a model between them print: the first one does.
+/// Output of ranks that hold a model together: only the first one prints.
 class Printer {
  public:
   explicit Printer(Process& process) : scalars_(process.world()) {}

@@ -28,7 +28,7 @@ std::string prompt_of(std::string_view line, const std::string& where) {
     require(found->is_string(), ErrorKind::data, "{}: \"{}\" is {}, expected text", where, key, found->type_name());
     return found->get<std::string>();
   }
-  fail(ErrorKind::data, "{}: none of \"prompt\", \"text\" and \"context\" is there; one of them must hold the prompt",
+  fail(ErrorKind::data, "{}: \"prompt\", \"text\" and \"context\" are missing; one of them must contain the prompt",
        where);
 }
 
@@ -48,7 +48,7 @@ std::vector<std::string> read_prompts(const std::string& path, const InputEncodi
     if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
     prompts.push_back(json ? prompt_of(line, fmt::format("{} line {}", path, number)) : std::string(line));
   }
-  require(!prompts.empty(), ErrorKind::data, "{} holds no prompt; one line of text each was expected", path);
+  require(!prompts.empty(), ErrorKind::data, "{} has no prompt; expected one line of text per prompt", path);
   return prompts;
 }
 

@@ -31,7 +31,7 @@
 namespace trireme {
 namespace {
 
-/// With rows of the token matrix that every tensor rank can have as many of.
+/// With rows of the token matrix that can be divided evenly among the tensor ranks.
 Spec with_rows_for(Spec spec, const Mesh* mesh) {
   const int64_t ranks = mesh ? mesh->shape().tensor : 1;
   spec.vocabulary_rows = (spec.vocabulary_rows + ranks - 1) / ranks * ranks;
@@ -44,7 +44,7 @@ OptimizerOptions shared() {
   return options;
 }
 
-/// What this rank keeps of weights that data ranks share; all where it is alone.
+/// This rank's part of the weights that data ranks shard; all weights if it is alone.
 KeptState kept_weights(const ParameterTable& table, Mesh* mesh) {
   if (!mesh) return {};
   return kept_states(table, shared(), mesh->data().size(), mesh->data_rank());
@@ -61,7 +61,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const ModelFolder& folder, const SampleO
   return tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json");
 }
 
-/// A model ready to sample, or a rank's part of it, with all that it borrows.
+/// A model ready to sample, or a rank's part of it, with everything that it refers to.
 struct Sampler {
   ModelFolder folder;
   Spec spec;
@@ -69,9 +69,9 @@ struct Sampler {
   TrainingState state;
   Backend backend;
   std::unique_ptr<Communicator> weights_group;
-  std::unique_ptr<SharedWeights> shared_weights;  ///< where data ranks share the weights
+  std::unique_ptr<SharedWeights> shared_weights;  ///< if data ranks shard the weights
   std::unique_ptr<Tokenizer> tokenizer;
-  std::optional<TokenId> begin = {};  ///< of a document, as the model's folder says
+  std::optional<TokenId> begin = {};  ///< token that begins a document, from the model's folder
   DType dtype;
   Generator generator;
   Printer& printer;
@@ -93,7 +93,7 @@ struct Sampler {
         printer(to) {
     load_model(folder, spec, table, state);
     if (!options.force)
-      require_finite(state, table, folder.path, "what it would write is no text of the model's; --force samples it");
+      require_finite(state, table, folder.path, "its output would be meaningless; --force samples it anyway");
   }
 };
 
@@ -101,8 +101,8 @@ struct Sampler {
 ModelFolder open_with_tokenizer(const SampleOptions& options, int ranks) {
   ModelFolder folder = open_model(newest_on_either_side(options.model, ranks == 1));
   require(!folder.tokenizer_json.empty() || !options.tokenizer.empty(), ErrorKind::data,
-          "{} has no tokenizer, so text cannot become tokens; put the model's there: tokenizer.json, vocab.json with "
-          "merges.txt, or vocab.txt; or name it: --tokenizer FILE",
+          "{} has no tokenizer; add the model's tokenizer.json, vocab.json with merges.txt, or vocab.txt to the "
+          "folder, or use --tokenizer FILE",
           folder.path);
   return folder;
 }
@@ -110,7 +110,8 @@ ModelFolder open_with_tokenizer(const SampleOptions& options, int ranks) {
 std::vector<TokenId> prompt_ids(const Sampler& sampler, const std::string& prompt) {
   std::vector<TokenId> ids = sampler.tokenizer->encode(prompt, {.padding = false}).ids;
   if (!ids.empty()) return ids;
-  // An empty prompt starts a document: as the model's folder says, in runs of ours after the end of another.
+  // An empty prompt starts a document: with the token from the model's folder, in Trireme's runs after an end-of-text
+  // token.
   const std::optional<TokenId> end = sampler.tokenizer->end_of_text();
   const std::optional<TokenId> begin = sampler.begin && !(end && sampler.folder.checkpoint) ? sampler.begin : end;
   if (begin) ids.push_back(*begin);
@@ -142,8 +143,8 @@ std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, 
   return text;
 }
 
-/// Every sample of a prompt: streamed as text, or a JSON object each, to `file` where there is one. Throws
-/// Error::stopped once `stop`, which may be none, is set.
+/// Writes every sample of a prompt: streamed as text, or as a JSON object each, to `file` if there is one. Throws
+/// Error::stopped when `stop`, which may be null, is set.
 void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options, SampleFile* file,
                    const std::atomic<bool>* stop) {
   const std::vector<TokenId> ids = prompt_ids(sampler, prompt);
@@ -172,7 +173,7 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
   }
 }
 
-/// What is typed up to `end`; nothing where the input ends before any text.
+/// The typed text up to `end`; nothing if the input ends before any text.
 std::optional<std::string> read_prompt(const std::string& end) {
   std::string text;
   for (std::string line; std::getline(std::cin, line);) {
@@ -189,7 +190,7 @@ void sample_interactively(Sampler& sampler, const SampleOptions& options, Sample
   while (true) {
     if (isatty(STDIN_FILENO)) printer.put("prompt> ");
     const std::optional<std::string> read = printer.prints() ? read_prompt(options.prompt_end) : std::nullopt;
-    const std::string said = printer.shared(read ? "+" + *read : "");  // to ranks that have no terminal
+    const std::string said = printer.shared(read ? "+" + *read : "");  // to ranks without a terminal
     if (said.empty()) return;
     sample_prompt(sampler, said.substr(1), options, file, nullptr);
   }
@@ -217,7 +218,7 @@ int sample(Process& process, SampleOptions& options, const std::vector<std::stri
     for (const std::string& line : lines) log::info("{}", line);
   }
   if (settings.begin && sampler.tokenizer->has_token(*settings.begin)) sampler.begin = settings.begin;
-  // Ranks that compute together would see a signal at different tokens.
+  // Ranks that compute together would notice a signal at different tokens.
   const bool stoppable = !options.output.empty() && printer.alone() && !options.interactive;
   const std::atomic<bool>* stop = stoppable ? &stop::watch() : nullptr;
   std::optional<SampleFile> file;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// sample.py's names and defaults that are flags here, too; `dtype`, `device` and `compile` only where they are given.
+/// sample.py's names and defaults that are also flags here; `dtype`, `device` and `compile` only if they are given.
 const std::map<std::string, Value>& sampling_keys() {
   static const std::map<std::string, Value> keys{{"init_from", "resume"},
                                                  {"out_dir", "out"},
@@ -55,7 +55,7 @@ std::optional<SampleFlag> find_flag(const std::vector<std::string>& words, std::
   return found;
 }
 
-/// The value of the last occurrence; all of them are taken out.
+/// The value of the last occurrence; all occurrences are removed.
 std::optional<std::string> take_flag(std::vector<std::string>& words, std::string_view name) {
   std::optional<std::string> value;
   while (const auto flag = find_flag(words, name)) {
@@ -71,7 +71,7 @@ bool gives(const std::vector<std::string>& words, std::initializer_list<const ch
   return std::ranges::any_of(names, [&](const char* name) { return find_flag(words, name).has_value(); });
 }
 
-/// What a configuration file sets of sampling; other names mean something to training.
+/// The settings of sampling in a configuration file; other names are for training.
 std::map<std::string, Setting> read_file(const std::string& path) {
   std::map<std::string, Setting> found;
   for (Setting& setting : read_python(path, 0, sampling_keys())) {
@@ -92,7 +92,7 @@ std::string model_of(const std::string& init_from, const std::string& out_dir) {
           "--init_from is \"{}\": expected resume, gpt2, gpt2-medium, gpt2-large or gpt2-xl; --model takes any other "
           "model",
           init_from);
-  return (fs::path("models") / init_from).string();  // also a name of the hub
+  return (fs::path("models") / init_from).string();  // also a name on the hub
 }
 
 std::vector<std::string> of_nanogpt(std::vector<std::string> words, const std::string& file) {
@@ -118,13 +118,13 @@ std::vector<std::string> of_nanogpt(std::vector<std::string> words, const std::s
   return words;
 }
 
-/// Intel's sample.py has one prompt and fixed numbers.
+/// Intel's sample.py has one prompt and fixed settings.
 std::vector<std::string> of_intel(std::vector<std::string> words) {
   std::string path = *take_flag(words, "--ckpt-path");
   const fs::path link = fs::path(path).replace_extension();
   std::error_code unreadable;
   if (!fs::exists(path, unreadable) && fs::path(path).extension() == ".pt" && fs::is_directory(link, unreadable)) {
-    log::info("{} is not there: sampling {}, the best snapshot of a run with model_path: {}", path, link.string(),
+    log::info("{} does not exist; sampling {}, the best snapshot of a run with model_path: {}", path, link.string(),
               path);
     path = link.string();
   }
@@ -146,12 +146,12 @@ std::vector<std::string> take_sampling_dialects(std::vector<std::string> words) 
   }
   if (const auto dialect = take_flag(words, "--dialect")) {
     require(canonical(*dialect) == "nanogpt", ErrorKind::usage,
-            "--dialect {}: sample takes nanogpt's flags by that word, and its own without", *dialect);
+            "--dialect {}: sample supports only --dialect nanogpt; without --dialect it takes its own flags", *dialect);
     return of_nanogpt(std::move(words), file);
   }
   const bool of_sample_py = !file.empty() || gives(words, {"--out-dir", "--init-from"});
   require(!of_sample_py || file.empty() || !gives(words, {"--model"}), ErrorKind::usage,
-          "{} and --model both say which model; leave one out", file);
+          "{} and --model both name a model; remove one of them", file);
   if (of_sample_py) return of_nanogpt(std::move(words), file);
   if (gives(words, {"--ckpt-path"})) return of_intel(std::move(words));
   return words;

@@ -21,14 +21,14 @@ constexpr const char* kUsage =
     "[--verbose]\n"
     "       trireme config options\n"
     "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
-    "show     prints the configuration that these files and flags give, as native YAML, and where each value came "
+    "show     prints the configuration from these files and flags as native YAML, and where each value came "
     "from;\n"
-    "         --ranks N: with the mesh and the batch of so many ranks, and what each of them holds, on --hosts N with "
-    "as many\n         ranks each (default: one rank per host); --verbose: also why keys have no effect\n"
+    "         --ranks N: also the mesh and the batch for N ranks and what each rank holds, on --hosts N\n         with "
+    "the same number of ranks each (default: one rank per host); --verbose: also why keys have no effect\n"
     "options  prints docs/options.md: every option, and the keys of every dialect\n"
-    "wizard   asks what `accelerate config` asks and writes a file for `trireme launch --config-file`\n";
+    "wizard   asks the questions of `accelerate config` and writes a file for `trireme launch --config-file`\n";
 
-/// Takes `--ranks N` or its like out of the words; 0: not there.
+/// Removes `--ranks N` or a similar flag from the words and returns N; 0: not given.
 int take_number(const std::string& flag, std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] != flag && !words[i].starts_with(flag + "=")) continue;
@@ -48,7 +48,7 @@ int take_number(const std::string& flag, std::vector<std::string>& words) {
 
 void show(std::vector<std::string> words) {
   const int ranks = take_number("--ranks", words), hosts = take_number("--hosts", words);
-  require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts says where --ranks are; say how many");
+  require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts needs --ranks; add the number of ranks");
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
   resolve_model_options(loaded);
@@ -67,7 +67,7 @@ void show(std::vector<std::string> words) {
 int run_config(std::vector<std::string> arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];
   const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (action != "wizard" && std::ranges::any_of(arguments, asks_help)) {  // the wizard has flags of its own
+  if (action != "wizard" && std::ranges::any_of(arguments, asks_help)) {  // the wizard has its own flags
     fmt::print("{}", kUsage);
     return 0;
   }

@@ -39,10 +39,10 @@ struct Question {
   Kind kind;
   bool (*is_asked)(const Answers&);
   std::vector<std::string> choices = {};
-  /// Answers that exist elsewhere and cannot be honoured, and why.
+  /// Answers of `accelerate config` that are not supported here, and why.
   std::vector<std::string> refused = {};
   const char* why = "";
-  const char* when_yes = "";  ///< what is said to a yes that changes nothing
+  const char* when_yes = "";  ///< note for a yes that changes nothing
 };
 
 const std::vector<Question>& questions() {
@@ -54,7 +54,7 @@ const std::vector<Question>& questions() {
        always,
        {"This machine"},
        {"AWS SageMaker"},
-       "ranks start on hosts that `trireme launch` reaches"},
+       "ranks start only on hosts that `trireme launch` reaches"},
       {"machine-type",
        "Which type of machine are you using?",
        "No distributed training",
@@ -91,7 +91,7 @@ const std::vector<Question>& questions() {
        {},
        {},
        "",
-       "there is no torch here; Trireme's own kernels use what the CPU has"},
+       "torch is not used; Trireme's own kernels use the instructions of the CPU"},
       {"dynamo",
        "Do you wish to optimize your script with torch dynamo?",
        "no",
@@ -99,7 +99,7 @@ const std::vector<Question>& questions() {
        always,
        {},
        {"yes"},
-       "there is no torch here"},
+       "torch is not used"},
       {"deepspeed",
        "Do you want to use DeepSpeed?",
        "no",
@@ -107,7 +107,7 @@ const std::vector<Question>& questions() {
        is_single,
        {},
        {"yes"},
-       "its engine is not here; set batch.* and optim.* in the training's own file"},
+       "DeepSpeed's engine is not supported; set batch.* and optim.* in the training configuration"},
       {"num-processes", "How many CPU processes should be used for distributed training?", "1", Kind::count, is_multi},
       {"mixed-precision",
        "Do you wish to use mixed precision?",
@@ -116,12 +116,12 @@ const std::vector<Question>& questions() {
        always,
        {"no", "bf16"},
        {"fp16", "fp8"},
-       "CPUs compute in bf16 or f32"},
+       "CPUs support bf16 and f32"},
   };
   return all;
 }
 
-/// The answer in the spelling that is kept. Throws Error::usage saying what is possible.
+/// The answer in its stored spelling. Throws Error::usage with the possible answers.
 std::string accept(const Question& question, const std::string& given) {
   const std::string word = lower_case(given);
   const auto is_same = [&](const std::string& choice) { return lower_case(choice) == word; };
@@ -133,7 +133,7 @@ std::string accept(const Question& question, const std::string& given) {
   }
   if (std::ranges::any_of(question.refused,
                           [&](const std::string& choice) { return lower_case(choice) == lower_case(kept); })) {
-    fail(ErrorKind::usage, "--{} \"{}\" cannot be had: {}", question.flag, given, question.why);
+    fail(ErrorKind::usage, "--{} \"{}\" is not supported: {}", question.flag, given, question.why);
   }
   if (question.kind == Kind::choice) {
     const auto found = std::ranges::find_if(question.choices, is_same);
@@ -143,7 +143,7 @@ std::string accept(const Question& question, const std::string& given) {
   }
   if (question.kind == Kind::text) {
     require(given.find_first_of("'\"#\n:{}[]") == std::string::npos, ErrorKind::usage,
-            "--{} \"{}\": quotes, colons and brackets cannot stand here", question.flag, given);
+            "--{} \"{}\": quotes, colons and brackets are not allowed", question.flag, given);
   }
   if (question.kind == Kind::port && !given.empty()) {
     const bool digits = given.size() < 6 && given.find_first_not_of("0123456789") == std::string::npos;
@@ -161,20 +161,20 @@ std::string accept(const Question& question, const std::string& given) {
   return kept;
 }
 
-/// An empty line's answer. As many processes as machines at least, or they could not be spread.
+/// The answer for an empty line. At least one process per machine, so that they can be distributed.
 std::string fallback_of(const Question& question, const Answers& answers) {
   const bool processes = std::string_view(question.flag) == "num-processes";
   return processes && answers.contains("num-machines") ? answers.at("num-machines") : question.fallback;
 }
 
-/// Throws Error::usage where an answer does not go with those before it.
+/// Throws Error::usage if an answer contradicts earlier ones.
 void check_with(const Question& question, const std::string& answer, const Answers& answers) {
   if (!answers.contains("num-machines")) return;
   const std::string_view flag = question.flag;
   const int machines = std::stoi(answers.at("num-machines"));
   if (flag == "num-processes") {
     require(std::stoi(answer) % machines == 0, ErrorKind::usage,
-            "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", answer, machines);
+            "--num-processes {} cannot be distributed evenly over --num-machines {}; use a multiple", answer, machines);
   }
   if (flag == "machine-rank") {
     require(std::stoi(answer) < machines, ErrorKind::usage, "--machine-rank {}: {} have ranks 0 to {}", answer,
@@ -187,7 +187,7 @@ std::string prompt_of(const Question& question, const std::string& fallback) {
   return fmt::format("{}{} [{}]: ", question.text, choices, fallback);
 }
 
-/// Asks until the answer can be taken; an empty line is the default.
+/// Asks until the answer is valid; an empty line means the default.
 std::string ask(const Question& question, const Answers& answers) {
   const std::string fallback = fallback_of(question, answers);
   for (;;) {
@@ -196,9 +196,8 @@ std::string ask(const Question& question, const Answers& answers) {
     if (!std::getline(std::cin, line)) {
       std::fputs("\n", stderr);
       fail(ErrorKind::usage,
-           "the input ended before \"{}\" was answered; nothing is written. Answer it by --{}, or add --defaults for "
-           "what "
-           "no flag answers",
+           "the input ended before \"{}\" was answered; nothing was written. Answer it with --{}, or add --defaults to "
+           "use defaults for the rest",
            question.text, question.flag);
     }
     if (line.ends_with('\r')) line.pop_back();
@@ -242,7 +241,7 @@ std::string yaml_of(const Answers& answers) {
   return text;
 }
 
-/// The answer by flag, default or question.
+/// The answer from a flag, the default or a question.
 std::string answer_of(const Question& question, const std::optional<std::string>& flag, bool defaults,
                       const Answers& answers) {
   if (!flag) return defaults ? fallback_of(question, answers) : ask(question, answers);
@@ -251,10 +250,10 @@ std::string answer_of(const Question& question, const std::optional<std::string>
   return answer;
 }
 
-/// Throws Error::io where the file could not be written after all questions.
+/// Throws Error::io if the file could not be written after all questions.
 void require_place_for(const std::string& output) {
   const std::filesystem::path path(output), folder = path.has_parent_path() ? path.parent_path() : ".";
-  require(std::filesystem::is_directory(folder), ErrorKind::io, "--output {}: there is no folder {}", output,
+  require(std::filesystem::is_directory(folder), ErrorKind::io, "--output {}: the folder {} does not exist", output,
           folder.string());
   require(!std::filesystem::is_directory(path), ErrorKind::io, "--output {} is a folder; give the name of a file",
           output);
@@ -266,8 +265,8 @@ int config_wizard(std::vector<std::string> arguments) {
   Flags app("trireme config wizard",
             "Asks how ranks are started, as `accelerate config` does, and writes one YAML file.");
   app.set_footer(
-      "Every answer is also a flag; what no flag answers is asked, again where the answer cannot be taken; an empty "
-      "line takes the default.");
+      "Every answer can also be given as a flag; the other questions are asked, again after an invalid answer; an "
+      "empty line means the default.");
   std::string output = "cluster.yaml";
   bool defaults = false;
   std::map<std::string, std::optional<std::string>> given;
@@ -275,18 +274,18 @@ int config_wizard(std::vector<std::string> arguments) {
     app.add(fmt::format("--{}", question.flag), given[question.flag], prompt_of(question, question.fallback));
   }
   app.add("-o,--output", output, "file to write, - for standard output").show_default();
-  app.add_switch("--defaults", defaults, "ask nothing: what no flag answers takes its default");
+  app.add_switch("--defaults", defaults, "ask nothing: answers without a flag have their default");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   if (output != "-") require_place_for(output);
-  for (const Question& question : questions()) {  // a wrong flag is told before anything is asked
+  for (const Question& question : questions()) {  // a wrong flag is reported before anything is asked
     if (const auto& flag = given.at(question.flag)) accept(question, *flag);
   }
   Answers answers;
   for (const Question& question : questions()) {
     const auto& flag = given.at(question.flag);
     if (!question.is_asked(answers)) {
-      require(!flag, ErrorKind::usage, "--{} does not go with the other answers", question.flag);
+      require(!flag, ErrorKind::usage, "--{} contradicts the other answers", question.flag);
       continue;
     }
     const std::string answer = answer_of(question, flag, defaults, answers);

@@ -1,4 +1,4 @@
-// trireme glue: fine-tunes an encoder on a GLUE task or on rows of one's own, with run_glue's arguments.
+// trireme glue: fine-tunes an encoder on a GLUE task or on your own rows, with run_glue's arguments.
 
 #include "cli/command.h"
 #include "cli/train/glue_flags.h"

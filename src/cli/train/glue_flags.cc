@@ -28,7 +28,7 @@ namespace {
 
 constexpr double kMostEpochs = 1e6;
 
-/// Native options that stay the user's; run_glue's arguments decide about the rest.
+/// Native options that the user may set; run_glue's arguments determine the rest.
 bool stays_native(std::string_view name) {
   constexpr std::string_view kOptions[] = {"model.dropout",
                                            "model.recompute",
@@ -79,7 +79,7 @@ constexpr Schedule kSchedules[] = {{"linear", RateCourse::linear},
                                    {"inverse_sqrt", RateCourse::inverse_sqrt}};
 constexpr double kPolynomialEnd = 1e-7;
 
-/// The flags of a run, and what they were set to.
+/// The flags of a run and their values.
 class GlueFlags {
  public:
   GlueFlags();
@@ -116,7 +116,7 @@ class GlueFlags {
 
   mutable GlueOptions options_;
   Flags flags_;
-  std::list<Switch> switches_;  // flags hold references to what is in it
+  std::list<Switch> switches_;  // flags hold references to its elements
   struct Choice {
     std::string text;
     Strategy* target;
@@ -131,8 +131,8 @@ class GlueFlags {
 
 GlueFlags::GlueFlags()
     : flags_("trireme glue",
-             "Fine-tunes BERT, DistilBERT or RoBERTa on a GLUE task or on rows of your own, evaluates and predicts. "
-             "Takes run_glue's arguments; also a .json file that holds them. `mpirun -n N trireme glue ...` trains on "
+             "Fine-tunes BERT, DistilBERT or RoBERTa on a GLUE task or on your own rows, evaluates and predicts. Takes "
+             "run_glue's arguments, or a .json file with them. `mpirun -n N trireme glue ...` trains on "
              "N ranks.") {
   config() = glue_configuration();
   add_model_and_data();
@@ -141,7 +141,7 @@ GlueFlags::GlueFlags()
   flags_.set_footer(
       "Native options of the groups comm and launch, --model.dropout, --model.recompute, --mesh.tensor, "
       "--mesh.sequence,\n"
-      "--optim.shard, --run.take-over and others (docs/glue.md) are understood too.\n" +
+      "--optim.shard, --run.take-over and others (docs/glue.md) are also accepted.\n" +
       foreign_options_help("glue"));
 }
 
@@ -163,40 +163,40 @@ void GlueFlags::add_model_and_data() {
   add_word("model-name-or-path,--model", config().model.init,
            "Hugging Face folder of the pretrained model, or its name on the hub");
   add_word("model-revision", revision_,
-           "branch, tag or commit of the model and tokenizer on the hub, as NAME@REVISION says it (default: main)");
+           "branch, tag or commit of the model and tokenizer on the hub, as in NAME@REVISION (default: main)");
   add_word("tokenizer-name", data.tokenizer, "tokenizer's file or folder (default: the model's)");
   add_tokenizer_flags(flags_, tokenizer_);
   add_word("task-name,--task", rows.task, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli or ax");
   add_word("data-dir", data.dir,
            "folder of the GLUE files: of all tasks, or of this one (default: fetched from the Hugging Face hub)");
-  add_word("train-file", data.train, "rows of your own, .csv or .json with a column \"label\"");
-  add_word("validation-file", data.validation, "the same for --do-eval");
-  add_word("test-file", data.test, "the same for --do-predict, without labels");
+  add_word("train-file", data.train, "your own rows, .csv or .json with a column \"label\"");
+  add_word("validation-file", data.validation, "your own rows for --do-eval");
+  add_word("test-file", data.test, "your own rows for --do-predict, without labels");
   flags_
-      .add(
-          "--text-columns", rows.text_columns,
-          "of rows of your own: the column of the text, or two with a comma between for a pair (default: sentence1 and "
-          "sentence2, else the first one or two that hold text, not numbers or names of rows)")
+      .add("--text-columns", rows.text_columns,
+           "your own rows: column of the text, or two columns separated by a comma for a pair (default: sentence1 and "
+           "sentence2, otherwise the first one or two columns of text, not numbers or names of rows)")
       .separated_by(',');
-  add_number("label-column", rows.label_column, "of rows of your own: the column of what is to be learned");
-  flags_.add("--csv-separator", separator_, "what is between the fields of a .csv (default: comma; of a .tsv: tab)")
+  add_number("label-column", rows.label_column, "your own rows: column of the label");
+  flags_.add("--csv-separator", separator_, "separator of the fields of a .csv (default: comma; for a .tsv: tab)")
       .one_of({"comma", "semicolon", "tab", "pipe"});
-  add_number("encoding", rows.encoding, "of rows of your own: " + std::string(kEncodingHelp));
+  add_number("encoding", rows.encoding, "your own rows: " + std::string(kEncodingHelp));
   add_word("output-dir", config().run.dir, "results, model and checkpoints");
-  add_switch("overwrite-output-dir", config().run.overwrite, "start anew in a folder that holds another run");
-  add_word("resume-from-checkpoint", resume_, "run or step folder; True: what output-dir holds (the default)");
-  add_switch(
-      "ignore-mismatched-sizes", o.renew_head,
-      "a head of another number of classes is made anew also where nothing is trained (with --do-train it always is)");
+  add_switch("overwrite-output-dir", config().run.overwrite, "start a new run in a folder that holds another run");
+  add_word("resume-from-checkpoint", resume_, "run or step folder; True: the checkpoint in output-dir (the default)");
+  add_switch("ignore-mismatched-sizes", o.renew_head,
+             "initialise a new head if the number of classes differs, even without training (with --do-train always)");
   add_switch("do-train", train_, "train on the training rows");
   add_switch("do-eval", o.evaluate, "evaluate on the validation rows");
   add_switch("do-predict", o.predict, "predict the test rows");
-  add_number("max-seq-length,--max-length", config().batch.sequence, "ids of a row at most").in_range(1, 1 << 20);
+  add_number("max-seq-length,--max-length", config().batch.sequence, "maximum ids per row").in_range(1, 1 << 20);
   add_switch("pad-to-max-length", rows.pad,
-             "compute padding up to --max-seq-length; rows are packed without it otherwise, with the same loss");
-  add_number("max-train-samples", rows.most_train, "first rows only (0: all)").not_negative();
-  add_number("max-eval-samples,--max-val-samples", rows.most_evaluation, "first rows only (0: all)").not_negative();
-  add_number("max-predict-samples,--max-test-samples", rows.most_prediction, "first rows only (0: all)").not_negative();
+             "pad rows to --max-seq-length; otherwise rows are packed without padding, with the same loss");
+  add_number("max-train-samples", rows.most_train, "use only the first N rows (0: all)").not_negative();
+  add_number("max-eval-samples,--max-val-samples", rows.most_evaluation, "use only the first N rows (0: all)")
+      .not_negative();
+  add_number("max-predict-samples,--max-test-samples", rows.most_prediction, "use only the first N rows (0: all)")
+      .not_negative();
 }
 
 void GlueFlags::add_training() {
@@ -207,61 +207,63 @@ void GlueFlags::add_training() {
       .in_range(1, 1 << 20);
   add_number("per-device-eval-batch-size,--per-gpu-eval-batch-size", o.evaluation_batch, "rows per rank")
       .in_range(1, 1 << 20);
-  add_number(
-      "per-device-max-tokens", o.most_tokens,
-      "ids per rank and micro-batch at most: batches are cut where that many are reached, with the same gradients "
-      "(0: only rows are limited)")
+  add_number("per-device-max-tokens", o.most_tokens,
+             "maximum ids per rank and micro-batch: larger batches are split, with the same gradients (0: only rows "
+             "are limited)")
       .not_negative();
   add_number("gradient-accumulation-steps", config().batch.accumulation, "micro-batches per step").in_range(1, 1 << 20);
   add_number("num-train-epochs", o.epochs, "epochs").positive();
   add_number("max-steps", o.max_steps, "steps instead of epochs (-1: epochs)");
   add_number("learning-rate", optim.learning_rate, "peak learning rate").not_negative();
-  add_number("weight-decay", optim.weight_decay, "AdamW's, of matrices only").not_negative();
+  add_number("weight-decay", optim.weight_decay, "weight decay of AdamW, for matrices only").not_negative();
   add_number("adam-beta1", optim.beta1, "AdamW's").not_negative();
   add_number("adam-beta2", optim.beta2, "AdamW's").not_negative();
   add_number("adam-epsilon", optim.epsilon, "AdamW's").positive();
-  add_number("max-grad-norm", optim.clip, "the gradient's norm is clipped to it (0: off)").not_negative();
+  add_number("max-grad-norm", optim.clip, "maximum norm of the gradient (0: off)").not_negative();
   std::vector<std::string> schedules;
   for (const Schedule& schedule : kSchedules) schedules.emplace_back(schedule.name);
-  add_number("lr-scheduler-type", schedule_, "course of the learning rate").one_of(schedules);
+  add_number("lr-scheduler-type", schedule_, "learning rate schedule").one_of(schedules);
   add_word(
       "lr-scheduler-kwargs", kwargs_,
-      "JSON object: num_cycles of cosine_with_restarts, power and lr_end of polynomial, timescale of inverse_sqrt");
-  add_number("warmup-ratio", warmup_ratio_, "share of the steps that warm up").not_negative();
-  add_number("warmup-steps", warmup_steps_, "steps that warm up, instead; below 1: their share").not_negative();
+      "JSON object: num_cycles for cosine_with_restarts, power and lr_end for polynomial, timescale for inverse_sqrt");
+  add_number("warmup-ratio", warmup_ratio_, "fraction of the steps for warm-up").not_negative();
+  add_number("warmup-steps", warmup_steps_, "instead: steps of warm-up; below 1: their fraction").not_negative();
   add_number("label-smoothing-factor", o.label_smoothing,
-             "what of each label all classes share, in training and in the loss of evaluations, from 0 to 1")
+             "part of each label that is distributed over all classes, in training and in the loss of evaluations, "
+             "from 0 to 1")
       .not_negative();
-  add_number("seed", config().run.seed, "of the rows' order, dropout and a new head").not_negative();
-  add_switch("bf16", bf16_, "weights and activations in bf16 over f32 masters");
+  add_number("seed", config().run.seed, "seed of the rows' order, dropout and a new head").not_negative();
+  add_switch("bf16", bf16_, "weights and activations in bf16, with f32 master weights");
 }
 
 void GlueFlags::add_rhythm() {
   GlueOptions& o = options_;
   add_strategy("logging-strategy", o.logging, "when to log");
-  add_number("logging-steps", o.logging.steps, "steps between log lines; below 1: that share of all steps").positive();
-  add_switch("logging-first-step", o.logging_first_step, "also log the first one");
+  add_number("logging-steps", o.logging.steps, "steps between log lines; below 1: this fraction of all steps")
+      .positive();
+  add_switch("logging-first-step", o.logging_first_step, "also log the first step");
   add_strategy("evaluation-strategy,--eval-strategy", o.evaluation, "when to evaluate during training");
   add_number("eval-steps", o.evaluation.steps,
-             "steps between evaluations; below 1: that share of all steps (0: --logging-steps)")
+             "steps between evaluations; below 1: this fraction of all steps (0: --logging-steps)")
       .not_negative();
   add_strategy("save-strategy", o.saving, "when to write a checkpoint");
-  add_number("save-steps", o.saving.steps, "steps between checkpoints; below 1: that share of all steps").positive();
+  add_number("save-steps", o.saving.steps, "steps between checkpoints; below 1: this fraction of all steps").positive();
   add_number("save-total-limit", config().checkpoint.keep,
-             "newest checkpoints that are kept, beside the best one (0: all)")
+             "number of newest checkpoints to keep, besides the best one (0: all)")
       .not_negative();
   add_switch(
       "load-best-model-at-end", config().checkpoint.best,
-      "write, evaluate and predict with the model of the best evaluation during training, not with the last one");
+      "write, evaluate and predict with the model of the best evaluation during training instead of the last model");
   add_word("metric-for-best-model", o.best_metric,
-           "which number of an evaluation says which is the best, with or without eval_ (default: loss)");
+           "metric that determines the best evaluation, with or without eval_ (default: loss)");
   flags_
-      .add("--greater-is-better", greater_, "a greater one is better (default: unless the metric's name ends in loss)")
+      .add("--greater-is-better", greater_,
+           "a greater value is better (default: unless the metric's name ends in loss)")
       .optional_value("True", "[True|False]");
   add_number("early-stopping-patience", o.patience,
-             "training ends after so many evaluations in a row that are not better than the best (0: it does not)")
+             "training ends after this number of consecutive evaluations without improvement (0: off)")
       .not_negative();
-  add_number("early-stopping-threshold", o.patience_threshold, "by how much one must be better to count for that")
+  add_number("early-stopping-threshold", o.patience_threshold, "minimum improvement that counts for this")
       .not_negative();
 }
 
@@ -274,32 +276,32 @@ void GlueFlags::check(const GlueOptions& o) const {
   require(o.trains() || o.evaluate || o.predict, ErrorKind::usage,
           "nothing to do: add --do-train, --do-eval or --do-predict");
   require(!task.empty() || !files.train.empty() || !files.validation.empty(), ErrorKind::usage,
-          "--task-name is missing, and so are --train-file and --validation-file");
+          "--task-name is missing, and --train-file and --validation-file are also missing");
   require(task.empty() || (files.train.empty() && files.validation.empty() && files.test.empty()), ErrorKind::usage,
-          "--task-name {} has files of its own: remove it, or --train-file, --validation-file and --test-file", task);
+          "--task-name {} has its own files: remove it, or remove --train-file, --validation-file and --test-file",
+          task);
   require(o.config().optim.beta1 < 1 && o.config().optim.beta2 < 1, ErrorKind::usage,
           "--adam-beta1 and --adam-beta2 must be below 1");
   require(o.most_tokens == 0 || !o.rows.pad, ErrorKind::usage,
           "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
   require(o.epochs <= kMostEpochs, ErrorKind::usage, "--num-train-epochs is {}, expected at most {}", o.epochs,
           kMostEpochs);
-  require(warmup_ratio_ <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
+  require(warmup_ratio_ <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a fraction of the steps from 0 to 1",
           warmup_ratio_);
   require(o.label_smoothing <= 1, ErrorKind::usage, "--label-smoothing-factor is {}, expected 0 to 1",
           o.label_smoothing);
-  require(o.rows.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {}, one or two were expected",
+  require(o.rows.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {}, expected one or two",
           count_text(o.rows.text_columns.size(), "column"));
-  require(
-      task.empty() || (o.rows.text_columns.empty() && o.rows.label_column == "label" && separator_.empty()),
-      ErrorKind::usage,
-      "--text-columns, --label-column and --csv-separator are for files of your own, and --task-name {} has its own; "
-      "remove them",
-      task);
+  require(task.empty() || (o.rows.text_columns.empty() && o.rows.label_column == "label" && separator_.empty()),
+          ErrorKind::usage,
+          "--text-columns, --label-column and --csv-separator are for your own files, but --task-name {} has its own; "
+          "remove them",
+          task);
   for (const auto& [name, steps] :
        {std::pair{"logging-steps", o.logging.steps}, std::pair{"save-steps", o.saving.steps},
         std::pair{"eval-steps", o.evaluation.steps}})
     require(steps < 1 || steps == std::floor(steps), ErrorKind::usage,
-            "--{} is {}, expected a whole number of steps, or a share of all steps below 1", name, steps);
+            "--{} is {}, expected a whole number of steps, or a fraction of all steps below 1", name, steps);
   const bool evaluates = o.evaluation.strategy != Strategy::no && o.trains();
   require(!o.config().checkpoint.best || evaluates, ErrorKind::usage,
           "--load-best-model-at-end needs evaluations during training: add --eval-strategy epoch or steps");
@@ -315,7 +317,7 @@ GlueOptions GlueFlags::read() const {
   if (!resume_.empty() && lower_case(resume_) != "true" && lower_case(resume_) != "none")
     config().checkpoint.resume = resume_;
   require(lower_case(config().checkpoint.resume) != "false", ErrorKind::config,
-          "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
+          "--resume-from-checkpoint False: to start a new run use --overwrite-output-dir");
   if (!options_.rows.task.empty()) options_.rows.task = glue_task(options_.rows.task).name;
   options_.tokenizer_load = load_options(tokenizer_);
   constexpr std::pair<const char*, char> kSeparators[] = {
@@ -353,7 +355,7 @@ void GlueFlags::take_schedule() const {
     options_.warmup_share = warmup_steps_ > 0 ? warmup_steps_ : warmup_ratio_;
 }
 
-/// Numbers of the schedule that is chosen; those of another one are refused.
+/// Settings of the chosen schedule; those of other schedules are refused.
 void GlueFlags::take_kwargs() const {
   if (kwargs_.empty() || lower_case(kwargs_) == "none") return;
   const Json values = parse_json(kwargs_, "--lr-scheduler-kwargs");
@@ -382,7 +384,7 @@ void GlueFlags::take_kwargs() const {
           config().optim.min_learning_rate, config().optim.learning_rate);
 }
 
-/// As run_glue does: of the model and of a tokenizer that is named for itself. "main" is what a name means anyway.
+/// As run_glue does: for the model and for a separately named tokenizer. "main" is the default of a name.
 void GlueFlags::take_revision() const {
   if (revision_.empty() || revision_ == hub::kMainRevision) return;
   hub::require_revision(revision_);
@@ -390,18 +392,18 @@ void GlueFlags::take_revision() const {
     return !std::filesystem::exists(text) && hub::looks_like_name(text);
   };
   require(is_name(config().model.init), ErrorKind::usage,
-          "--model-revision {} is a revision on the Hugging Face hub, but --model-name-or-path {} is no name there; "
-          "remove it",
+          "--model-revision {} is a revision on the Hugging Face hub, but --model-name-or-path {} is not a name on the "
+          "hub; remove it",
           revision_, config().model.init);
   for (std::string* name : {&config().model.init, &config().data.tokenizer}) {
     if (!is_name(*name)) continue;
     require(name->find('@') == std::string::npos, ErrorKind::usage,
-            "{} and --model-revision {} both say which revision; remove one of them", *name, revision_);
+            "{} and --model-revision {} both name a revision; remove one of them", *name, revision_);
     *name += "@" + revision_;
   }
 }
 
-/// A .json file of arguments as flags.
+/// Reads a .json file of arguments as flags.
 std::vector<std::string> from_file(const std::string& path) {
   std::vector<std::string> words;
   const Json json = read_json(path);
@@ -416,7 +418,7 @@ std::vector<std::string> from_file(const std::string& path) {
   return words;
 }
 
-/// Takes the native options (--group.option) out of the words.
+/// Removes the native options (--group.option) from the words.
 std::vector<std::string> take_native(std::vector<std::string>& words) {
   std::vector<std::string> native, rest;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -428,9 +430,8 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
     std::string plain = name.substr(2);
     std::ranges::replace(plain, '_', '-');
     const std::string own = in_words_of("glue", plain);
-    require(stays_native(plain), ErrorKind::usage,
-            "{} cannot be given to glue: run_glue's arguments decide about it; {}", name,
-            own == plain ? "`trireme glue --help` lists them" : "use " + own);
+    require(stays_native(plain), ErrorKind::usage, "{} cannot be given to glue: run_glue's arguments determine it; {}",
+            name, own == plain ? "`trireme glue --help` lists them" : "use " + own);
     native.push_back(words[i]);
     if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
   }

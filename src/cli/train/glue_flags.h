@@ -1,5 +1,5 @@
 #pragma once
-// run_glue's arguments: what each of them is here.
+// run_glue's arguments and their meaning here.
 
 #include <optional>
 #include <string>
@@ -10,11 +10,11 @@
 namespace trireme {
 
 /// Arguments as run_glue takes them ('-' equals '_', both spellings of the strategies), one *.json file with them, and
-/// native options like --comm.wire. Every argument is mapped, accepted without effect (a line says so) or refused where
-/// it would change numbers. Throws Error::usage, Error::config, Error::io.
+/// native options like --comm.wire. Every argument is mapped, accepted without effect (a log line says so), or refused
+/// if it would change results. Throws Error::usage, Error::config, Error::io.
 GlueOptions read_glue_flags(std::vector<std::string> arguments);
 
-/// The exit code after --help was asked for.
+/// The exit code after --help was requested.
 std::optional<int> print_glue_help(const std::vector<std::string>& arguments);
 
 }  // namespace trireme

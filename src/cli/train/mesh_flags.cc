@@ -13,14 +13,14 @@ void MeshFlags::declare(Flags& flags) {
   flags.add("--mesh.tensor", options_.tensor, "ranks that split each layer; must divide the heads")
       .positive()
       .show_default();
-  flags.add("--mesh.pipeline", options_.pipeline, "stages of layers, each on other ranks").positive().show_default();
+  flags.add("--mesh.pipeline", options_.pipeline, "pipeline stages, each on different ranks").positive().show_default();
   flags.add("--mesh.stages", options_.stages, "layers of each stage, like 8,4 (default: balanced)");
 }
 
 void MeshFlags::declare_shard(Flags& flags) {
   flags.choice("--optim.shard", shard_,
-               "parameters: the ranks that the other axes leave keep a part of the weights each, and get a layer's "
-               "from each other when it computes",
+               "parameters: the remaining data ranks each keep a part of the weights and gather the weights of a layer "
+               "when it computes",
                {ShardChoice::none, ShardChoice::parameters});
 }
 
@@ -33,12 +33,12 @@ std::unique_ptr<Mesh> MeshFlags::mesh(Process& process) const {
   }
   if (needed != process.size()) {
     const std::string& launcher = process.launcher().name;
-    fail(ErrorKind::config, "--mesh.tensor {} x --mesh.pipeline {} are {} that hold the model between them, but {}; {}",
-         options_.tensor, options_.pipeline, count_text(needed, "rank"),
-         launcher.empty() ? "no launcher started any, so this one is alone"
+    fail(ErrorKind::config, "--mesh.tensor {} x --mesh.pipeline {} need {}, but {}; {}", options_.tensor,
+         options_.pipeline, count_text(needed, "rank"),
+         launcher.empty() ? "this process was started without a launcher and is alone"
                           : fmt::format("{} started {}", launcher, process.size()),
          process.size() == 1 ? fmt::format("start it as `mpirun -n {} trireme ...`", needed)
-                             : fmt::format("set them to as many, or start {}", needed));
+                             : fmt::format("set them to match, or start {} ranks", needed));
   }
   if (needed == 1) return nullptr;
   return std::make_unique<Mesh>(process.world(), mesh_of(options_, process.size(), process.launcher().name));

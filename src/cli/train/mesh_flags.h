@@ -1,5 +1,5 @@
 #pragma once
-// Commands that compute with a model which no rank has to have all of: `mpirun -n 4 trireme sample --mesh.tensor 2
+// Commands that compute with a model that several ranks hold together: `mpirun -n 4 trireme sample --mesh.tensor 2
 // --mesh.pipeline 2`.
 
 #include <memory>
@@ -15,11 +15,10 @@ class MeshFlags {
  public:
   MeshFlags() { options_.data = 1; }
   void declare(Flags& flags);
-  /// Beside them: data ranks that share the weights.
+  /// Additionally: data ranks that shard the weights.
   void declare_shard(Flags& flags);
   bool shares_weights() const { return shard_ == ShardChoice::parameters; }
-  /// After parsing. Collective; nullptr: one rank. Throws Error::config where the axes are not as many ranks as there
-  /// are.
+  /// After parsing. Collective; nullptr: one rank. Throws Error::config if the axes do not match the number of ranks.
   std::unique_ptr<Mesh> mesh(Process& process) const;
 
  private:

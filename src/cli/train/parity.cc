@@ -1,4 +1,4 @@
-// trireme parity: does a model compute here what another framework says it does?
+// trireme parity: compares the results of a model with those of another framework.
 
 #include "checkpoint/parity.h"
 
@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// Prints what was compared. Throws Error::data where a tensor is further off than it may be.
+/// Prints the comparison. Throws Error::data if the error of a tensor exceeds the tolerance.
 void judge(const std::vector<ParityTensor>& tensors, double tolerance, const std::string& case_file, bool prints) {
   size_t bad = 0;
   double worst = 0;
@@ -47,10 +47,10 @@ int run_parity(std::vector<std::string> arguments) {
   DType dtype = DType::f32;
   double tolerance = 1e-3;
   int64_t threads = 0;
-  flags.add("--model", model, "Hugging Face folder, or another model: a run, a checkpoint of GPT-NeoX").required();
+  flags.add("--model", model, "Hugging Face folder, or another model: a run or a checkpoint of GPT-NeoX").required();
   flags
       .add("--case", case_file,
-           "safetensors file with inputs and what is expected: logits, loss, gradients (all or none)")
+           "safetensors file with inputs and expected results: logits, loss, gradients (all or none)")
       .required();
   flags.add("--tolerance", tolerance, "largest error of a tensor, relative to its largest value")
       .positive()

@@ -14,8 +14,8 @@ namespace {
 
 using Reader = std::function<std::unique_ptr<Recipe>(const std::vector<std::string>&)>;
 
-/// What a command's arguments say is needed before MPI starts (run.start-timeout); what is wrong with them is reported
-/// once, by all ranks together, after that.
+/// The arguments needed before MPI starts (run.start-timeout). Errors in the arguments are reported once, by all ranks
+/// together, after MPI has started.
 class EarlyRead {
  public:
   EarlyRead(const std::vector<std::string>& arguments, const Reader& read) {
@@ -28,7 +28,7 @@ class EarlyRead {
   StartLimit start_limit() const {
     return {recipe_ ? recipe_->config().run.start_timeout : Config().run.start_timeout, "--run.start-timeout"};
   }
-  /// Throws what reading threw. Once.
+  /// Throws the error of reading, once.
   std::unique_ptr<Recipe> take() {
     if (failure_) std::rethrow_exception(failure_);
     return std::move(recipe_);
@@ -43,7 +43,7 @@ class EarlyRead {
 
 int run_recipe(const std::vector<std::string>& arguments,
                const std::function<std::unique_ptr<Recipe>(const std::vector<std::string>&)>& read) {
-  stop::install();  // MPI's start-up takes its time, and may put handlers of its own in the place of these
+  stop::install();  // MPI's start-up may take long, and may replace these handlers by its own
   const Launcher launcher = detect_launcher();
   name_this_rank(launcher);
   EarlyRead early(arguments, read);

@@ -19,10 +19,10 @@ namespace {
 constexpr const char* kUsage =
     "usage: trireme train CONFIG.yaml... [-d FOLDER] [--option value ...]\n"
     "       mpirun -n N trireme train CONFIG.yaml... [--option value ...]\n\n"
-    "Trains a model, or goes on with the run in run.dir. Later files win over earlier ones, flags win over files.\n"
-    "Files of other programs are understood too: --dialect gpt-neox, intel-nanogpt, nanogpt (usually recognised).\n"
-    "-d FOLDER is where the files lie; --verbose says of each key without effect why.\n"
-    "--profile N prints where the time of N steps goes and writes RUN/trace.json.\n"
+    "Trains a model, or resumes the run in run.dir. Later files override earlier ones, flags override files.\n"
+    "Files of other programs are also accepted: --dialect gpt-neox, intel-nanogpt, nanogpt (usually recognised).\n"
+    "-d FOLDER is the folder of the files; --verbose shows why keys have no effect.\n"
+    "--profile N prints the time per operator over N steps and writes RUN/trace.json.\n"
     "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
 
 LoadedConfig read_arguments(const std::vector<std::string>& arguments) {

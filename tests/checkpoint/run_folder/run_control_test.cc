@@ -40,7 +40,7 @@ TEST_F(RunControlFile, OnlyTheOwnerMayReadIt) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   if (geteuid() != 0) {
     ASSERT_EQ(chmod(control_path(run_.path()).c_str(), 0), 0);
-    EXPECT_ERROR(read_control(run_.path()), ErrorKind::io, "only that user may query, stop it or follow it");
+    EXPECT_ERROR(read_control(run_.path()), ErrorKind::io, "only that user may query, stop or follow this job");
     return;
   }
   ASSERT_EQ(chmod(run_.path().c_str(), 0755), 0);

@@ -47,14 +47,14 @@ TEST_F(ReportCommand, WritesWhereOutputSays) {
 }
 
 TEST_F(ReportCommand, NamesFoldersThatAreNotRuns) {
-  EXPECT_ERROR(run_report({file("absent")}), ErrorKind::io, "is no run folder: there is no such folder");
-  EXPECT_ERROR(run_report({run_.path()}), ErrorKind::io, "holds no metrics.jsonl");
+  EXPECT_ERROR(run_report({file("absent")}), ErrorKind::io, "is not a run folder: the folder does not exist");
+  EXPECT_ERROR(run_report({run_.path()}), ErrorKind::io, "has no metrics.jsonl");
 }
 
 TEST_F(ReportCommand, NamesTheLineThatIsNotASample) {
   make_run();
   write_text(file("samples.jsonl"), "{\"context\": \"a\", \"text\": \"b\"}\n{\"context\": \"a\"}\n");
-  EXPECT_ERROR(run_report({run_.path()}), ErrorKind::data, "samples.jsonl line 2: no sample: expected");
+  EXPECT_ERROR(run_report({run_.path()}), ErrorKind::data, "samples.jsonl line 2: not a sample: expected");
 }
 
 TEST_F(ReportCommand, NeedsARun) {

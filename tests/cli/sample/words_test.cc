@@ -50,7 +50,7 @@ TEST(SampleWords, ReadAConfigurationFile) {
   EXPECT_THAT(take_sampling_dialects({file, "--out_dir=p"}), Contains("--model=p"));
   write_text(file, "num_samples = 'many'\n");
   EXPECT_ERROR(take_sampling_dialects({file}), ErrorKind::config, "s.py:1: num_samples is \"many\"");
-  EXPECT_ERROR(take_sampling_dialects({file, "--model=x"}), ErrorKind::usage, "both say which model");
+  EXPECT_ERROR(take_sampling_dialects({file, "--model=x"}), ErrorKind::usage, "both name a model");
   EXPECT_ERROR(take_sampling_dialects({"--init_from=bert"}), ErrorKind::config, "--init_from is \"bert\"");
 }
 

@@ -89,8 +89,8 @@ TEST_F(Wizard, AWrongAnswerIsAskedAgainAndLosesNoOther) {
 
 TEST_F(Wizard, InputThatEndsBeforeTheQuestionsIsAnErrorAndWritesNothing) {
   EXPECT_ERROR(typed(""), ErrorKind::usage,
-               "the input ended before \"In which compute environment are you running?\" was answered; nothing is "
-               "written. Answer it by --compute-environment, or add --defaults");
+               "the input ended before \"In which compute environment are you running?\" was answered; nothing was "
+               "written. Answer it with --compute-environment, or add --defaults");
   EXPECT_ERROR(typed("\nmulti-CPU\n3\n\n\n\n\n\n\n\n\nfp16\n"), ErrorKind::usage,
                "the input ended before \"How many CPU processes should be used for distributed training?\"");
   EXPECT_FALSE(std::filesystem::exists(file_));
@@ -106,7 +106,7 @@ TEST_F(Wizard, WrongFlagsAndFoldersAreReportedBeforeAnyQuestion) {
   std::istringstream input("\n\n\n\n\n\n\n");
   std::streambuf* before = std::cin.rdbuf(input.rdbuf());
   EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 or f32");
-  EXPECT_ERROR(config_wizard({"--output", folder_ / "absent/c.yaml"}), ErrorKind::io, "there is no folder");
+  EXPECT_ERROR(config_wizard({"--output", folder_ / "absent/c.yaml"}), ErrorKind::io, "does not exist");
   EXPECT_ERROR(config_wizard({"--output", folder_.path()}), ErrorKind::io, "is a folder; give the name of a file");
   EXPECT_EQ(input.tellg(), 0);
   std::cin.rdbuf(before);
@@ -130,8 +130,8 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
     config_wizard(flags);
   };
   EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage, "this build trains on CPUs");
-  EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "cannot be had");
-  EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs compute in bf16 or f32");
+  EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "is not supported");
+  EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs support bf16 and f32");
   EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "torch is not used");
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "0"}), ErrorKind::usage,
                "expected a whole number from 1");
@@ -144,13 +144,13 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
     EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--main-process-port", port}),
                  ErrorKind::usage, "expected a port from 1 to 65535");
   }
-  EXPECT_ERROR(run({"--num-machines", "2"}), ErrorKind::usage, "--num-machines does not go with the other answers");
+  EXPECT_ERROR(run({"--num-machines", "2"}), ErrorKind::usage, "--num-machines contradicts the other answers");
   EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
 TEST_F(Wizard, OtherFilesThanAcceleratesAreRefusedByLaunch) {
   write_text(file_, "model: {layers: 1}\n");
-  EXPECT_ERROR(launched(), ErrorKind::config, "it has no distributed_type");
+  EXPECT_ERROR(launched(), ErrorKind::config, "distributed_type is missing");
   write_text(file_, "distributed_type: MULTI_CPU\nnum_machines: 2\nnum_processes: 3\n");
   EXPECT_ERROR(launched(), ErrorKind::config, "num_processes 3 cannot be spread evenly over num_machines 2");
 }

@@ -188,8 +188,8 @@ TEST(GlueFlags, StepsBelowOneAreSharesAndSchedulesTakeTheirNumbers) {
 }
 
 TEST(GlueFlags, ColumnsAreForTheUsersOwnFiles) {
-  EXPECT_ERROR(read({"--text_columns", "a"}), ErrorKind::usage, "are for files of your own");
-  EXPECT_ERROR(read({"--csv_separator", "semicolon"}), ErrorKind::usage, "are for files of your own");
+  EXPECT_ERROR(read({"--text_columns", "a"}), ErrorKind::usage, "are for your own files");
+  EXPECT_ERROR(read({"--csv_separator", "semicolon"}), ErrorKind::usage, "are for your own files");
 }
 
 TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
@@ -200,19 +200,19 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
   EXPECT_ERROR(read({"--adam_beta2", "1"}), ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
   EXPECT_ERROR(read({"--adam_epsilon", "0"}), ErrorKind::usage, "--adam-epsilon: 0 given, expected a number above 0");
   EXPECT_ERROR(read({"--test_file", "rows.csv"}), ErrorKind::usage,
-               "--task-name mrpc has files of its own: remove it, or ");
+               "--task-name mrpc has its own files: remove it, or ");
   EXPECT_ERROR(read({"--max_steps", "0"}), ErrorKind::usage, "--max-steps is 0; give a number of steps");
   EXPECT_ERROR(read({"--per_device_max_tokens", "64", "--pad_to_max_length"}), ErrorKind::usage,
                "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
   EXPECT_ERROR(read({"--resume_from_checkpoint", "False"}), ErrorKind::config, "use --overwrite-output-dir");
   EXPECT_ERROR(read({}, "squad"), ErrorKind::usage, "\"squad\" is not a GLUE task");
   EXPECT_ERROR(read({"--optim.clip", "2"}), ErrorKind::usage,
-               "--optim.clip cannot be given to glue: run_glue's arguments decide about it; use --max-grad-norm");
+               "--optim.clip cannot be given to glue: run_glue's arguments determine it; use --max-grad-norm");
   EXPECT_ERROR(read({"--optim.decay-all", "true"}), ErrorKind::usage, "; `trireme glue --help` lists them");
   EXPECT_ERROR(read_glue_flags({"--do_train"}), ErrorKind::usage, "--model-name-or-path is missing");
   EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train"}), ErrorKind::usage, "--output-dir is missing");
   EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train", "--output_dir", "o"}), ErrorKind::usage,
-               "--task-name is missing, and so are --train-file and --validation-file");
+               "--task-name is missing, and --train-file and --validation-file are also missing");
 }
 
 TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
