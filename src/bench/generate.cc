@@ -30,7 +30,7 @@ double read_once(std::span<const uint64_t> words, int threads) {
     }
     for (const uint64_t s : sums) sum ^= s;
   }
-  const volatile uint64_t used = sum;  // the sum must be made
+  const volatile uint64_t used = sum;  // the sum must be computed
   static_cast<void>(used);
   return seconds_since(start);
 }

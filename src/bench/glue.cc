@@ -182,7 +182,7 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
     const GlueOptions options = glue_options(o);
     const GlueData data = read_data(options);
     require(!o.pytorch || (data.task.name == "mrpc" && rank.size() == 1), ErrorKind::usage,
-            "--peer is measured on one rank, on --task mrpc");
+            "--peer is supported only on one rank, with --task mrpc");
     model = open_pretrained(options, data.task);
     o.model = model.folder;
     if (o.data_dir.empty()) o.data_dir = hub::place_of_glue(data.task.name).path;

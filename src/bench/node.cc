@@ -37,7 +37,7 @@ std::vector<NodeGemm> measure_products(const NodeBenchOptions& options) {
   std::vector<NodeGemm> gemms;
   for (const GemmShape& shape : shapes) {  // one at a time: operands of all would not fit
     const GemmTiming timing = measure_gemms(std::span(&shape, 1), options.threads, kGemmRepetitions).front();
-    if (timing.shape.dtype == shape.dtype) gemms.push_back({shape, timing.seconds});  // else the CPU has no bf16
+    if (timing.shape.dtype == shape.dtype) gemms.push_back({shape, timing.seconds});  // otherwise the CPU has no bf16
   }
   return gemms;
 }
@@ -68,15 +68,15 @@ void measure_memory(int threads, NodeBenchResult& result) {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < kElements; ++i) x[i] = y[i] + 3.0 * z[i];
   });
-  require(x[kElements - 1] == 3.5, ErrorKind::io, "the memory of this node does not keep what is written to it");
+  require(x[kElements - 1] == 3.5, ErrorKind::io, "the memory of this node is faulty: it does not keep written values");
 }
 
-/// A file of our own that is gone with the object.
+/// A temporary file, removed by the destructor.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& folder) : path_(std::filesystem::path(folder) / ".trireme-bench-XXXXXX") {
     fd_ = mkstemp(path_.data());
-    require(fd_ >= 0, ErrorKind::io, "cannot make a file in {}: {}; --disk names another folder", folder,
+    require(fd_ >= 0, ErrorKind::io, "cannot create a file in {}: {}; name another folder with --disk", folder,
             std::strerror(errno));
   }
   ~ScratchFile() {
@@ -95,12 +95,12 @@ class ScratchFile {
 
 void measure_disk(const NodeBenchOptions& options, NodeBenchResult& result) {
   struct statvfs space {};
-  require(statvfs(options.folder.c_str(), &space) == 0, ErrorKind::io, "cannot look at {}: {}", options.folder,
-          std::strerror(errno));
+  require(statvfs(options.folder.c_str(), &space) == 0, ErrorKind::io, "cannot read the free space of {}: {}",
+          options.folder, std::strerror(errno));
   const auto free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   const auto wanted = static_cast<double>(options.disk_bytes);
-  require(free_bytes > wanted, ErrorKind::io, "the disk test needs {:.1f} MB in {}, {:.1f} MB are free", wanted / 1e6,
-          options.folder, free_bytes / 1e6);
+  require(free_bytes > wanted, ErrorKind::io, "the disk test needs {:.1f} MB in {}, but {:.1f} MB are free",
+          wanted / 1e6, options.folder, free_bytes / 1e6);
   const ScratchFile file(options.folder);
   std::vector<uint64_t> block(kBlockBytes / sizeof(uint64_t));
   const auto pass = [&](auto transfer, const char* what) {

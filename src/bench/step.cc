@@ -159,10 +159,10 @@ constexpr int64_t kPeerWarmup = 2;
 std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, bool has_bf16) {
   const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
   if (options.dtype == DType::bf16 && !has_bf16)
-    return "this CPU has no bf16 instructions: its step takes many minutes";
+    return "this CPU has no bf16 instructions, so that a step takes many minutes";
   if (needed > available)
-    return fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free", static_cast<double>(needed) / 1e9,
-                       static_cast<double>(available) / 1e9);
+    return fmt::format("it needs about {:.1f} GB in addition to ours, but {:.1f} GB are free",
+                       static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9);
   return "";
 }
 
@@ -170,7 +170,7 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const std::string& mod
                          const std::string& start, TrainingStep& ours, StepsBesideCeiling& steps) {
   PeerStep peer;
   peer.mode = mode;
-  log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes a minute or two" : "");
+  log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes one or two minutes" : "");
   std::vector<std::string> command{options.python,
                                    options.peer_script,
                                    "--serve",
@@ -251,13 +251,12 @@ MeasuredLayout parse_layout(const std::string& word) {
   }
   if (found('c')) read(layout.mesh.chunks);
   layout.shares_rows = found('s');
-  require(
-      good && at == end, ErrorKind::usage,
-      "--layouts: \"{}\" is no layout; expected data x tensor x pipeline, like 2x1x1, and behind it c and the chunks "
-      "of each stage, and s for shared rows: 1x2x2c2s",
-      word);
+  require(good && at == end, ErrorKind::usage,
+          "--layouts: \"{}\" is not a layout; expected data x tensor x pipeline, like 2x1x1, then optionally c and the "
+          "chunks per stage, and s for sequence parallelism: 1x2x2c2s",
+          word);
   require(!layout.shares_rows || layout.mesh.tensor > 1, ErrorKind::usage,
-          "--layouts: {}: s shares rows among tensor ranks, and there is one", word);
+          "--layouts: {}: s (sequence parallelism) needs at least 2 tensor ranks", word);
   return layout;
 }
 
@@ -289,7 +288,7 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
     const MeshShape& mesh = layout.mesh;
     (void)layouts_of_replica(spec, mesh);
     require(mesh.pipeline == 1 || !exchanges_every_micro_batch(o.shard, ranks), ErrorKind::usage,
-            "--shard gradients and parameters are for layouts without a pipeline; give others, or --shard optimizer");
+            "--shard gradients and parameters do not support a pipeline; use other layouts, or --shard optimizer");
     layout.micro_batches = micro_batches_of(o, mesh, ranks);
     (void)pipeline_order(0, mesh.pipeline, mesh.chunks, layout.micro_batches);
     layout.use = pipeline_use(spec, mesh, layout.micro_batches);
@@ -346,7 +345,7 @@ std::string PeerStep::loss_text() const {
   return fmt::format("loss {:.4f} after the last step, ours {:.4f}: {}", loss, our_loss,
                      std::abs(loss - our_loss) <= kSame * std::abs(our_loss)
                          ? "the same weights, tokens and rates"
-                         : "not the same, though both started from the same weights: one of the two computes wrongly");
+                         : "different, although both started from the same weights: one of the two is wrong");
 }
 
 double StepBenchResult::peer_ratio() const {
@@ -368,10 +367,10 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
       spec.biases = {.qkv = *b, .attention_out = *b, .mlp_in = *b, .mlp_out = *b, .norm = *b};
     require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
             options.sequence, spec.context, options.preset);
-    require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is measured on one rank, not on {}",
+    require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is supported only on one rank, not on {}",
             rank.size());
     require(options.layouts.empty() || rank.size() > 1, ErrorKind::usage,
-            "--layouts compares layouts of several ranks, and this is one: start it with mpirun -n N");
+            "--layouts compares layouts of several ranks, but this is one rank; start it with mpirun -n N");
     if (!options.layouts.empty()) (void)layouts_of(options, spec, rank.size());
   });
   const double tokens = static_cast<double>(options.batch * options.sequence);

@@ -17,7 +17,7 @@ void check_classes(const Checker& check, DType statistic, ConstView logits, Cons
   check.is("targets", targets, DType::i32, {rows});
   check.that(
       first_class >= 0 && classes >= 0 && classes <= columns,
-      fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
+      fmt::format("classes {} to {} do not match logits {}", first_class, first_class + classes, describe(logits)));
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
 }
@@ -25,7 +25,7 @@ void check_classes(const Checker& check, DType statistic, ConstView logits, Cons
 void check_smoothing(const Checker& check, double smoothing, int64_t first_class) {
   check.that(smoothing >= 0 && smoothing <= 1, fmt::format("smoothing is {}, expected 0 to 1", smoothing));
   check.that(smoothing == 0 || first_class == 0,
-             fmt::format("smoothing needs rows of all classes, the first is {}", first_class));
+             fmt::format("smoothing needs rows of all classes, but the first class is {}", first_class));
 }
 
 /// y: with the name of the argument.
@@ -195,7 +195,8 @@ void Ops::embedding(Context& context, ConstView tokens, ConstView positions, Con
   check.is("tokens", tokens, DType::i32, {rows});
   check.dims("tokens_table", tokens_table, 2);
   check.is("tokens_table", tokens_table, y.dtype(), {tokens_table.shape()[0], width});
-  check.that(positions.empty() == positions_table.empty(), "positions and their table go together; one is empty");
+  check.that(positions.empty() == positions_table.empty(),
+             "positions and their table must both be given; one is empty");
   if (!positions.empty()) {
     check.is("positions", positions, DType::i32, {rows});
     check.dims("positions_table", positions_table, 2);
@@ -335,7 +336,7 @@ void Ops::attention_cached(Context& context, ConstView qkv, const AttentionShape
   check.activation("qkv", qkv, takes(qkv.dtype()), name());
   const int64_t rows = qkv.shape()[0];
   check.attention_shape(shape, rows);
-  check.that(shape.causal, "shape is not causal, and generation always is");
+  check.that(shape.causal, "shape is not causal, but generation needs causal attention");
   const int64_t sequences = shape.offsets.rows() - 1;
   check.qkv("qkv", qkv, shape, rows);
   check.is("past", past, DType::i32, {sequences});
@@ -366,7 +367,7 @@ void Ops::softmax_combine(Context& context, ConstView parts, View max, View sum,
   check.dims("parts", parts, 3);
   const int64_t rows = parts.shape()[2];
   check.is("parts", parts, statistic, {parts.shape()[0], 3, rows});
-  check.that(parts.shape()[0] > 0, "there is no part");
+  check.that(parts.shape()[0] > 0, "parts are empty");
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
   check.is("target", target, statistic, {rows});
@@ -380,7 +381,7 @@ void Ops::smooth_target(Context& context, ConstView logits, int64_t classes, dou
   check.activation("logits", logits, takes(logits.dtype()), name());
   check_smoothing(check, smoothing, 0);
   check.that(classes > 0 && classes <= logits.shape()[1],
-             fmt::format("{} classes do not fit logits {}", classes, describe(logits)));
+             fmt::format("{} classes do not match logits {}", classes, describe(logits)));
   check.is("target", target, statistic_of(logits.dtype()), {logits.rows()});
   const OpTimer timer(recorder_, "smooth_target", {logits, target, target});
   do_smooth_target(context, logits, classes, smoothing, target);
@@ -440,7 +441,7 @@ void Ops::sum_parts(Context& context, ConstView parts, View y) {
   const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
   check.dims("parts", parts, 2);
   check.activation("parts", parts, takes(parts.dtype()) || parts.dtype() == statistic, name());
-  check.that(parts.rows() > 0, "there is no part");
+  check.that(parts.rows() > 0, "parts are empty");
   check.that(y.dtype() == parts.dtype() && y.count() == parts.shape()[1],
              fmt::format("y is {}, parts are {}", describe(y), describe(parts)));
   do_sum_parts(context, parts, y);
@@ -489,7 +490,7 @@ void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, 
   check.is("m", m, statistic, shape);
   check.is("v", v, statistic, shape);
   if (!remainder.empty()) {
-    check.that(takes(DType::bf16), "remainder given, but this backend has no bf16 weights");
+    check.that(takes(DType::bf16), "remainder is given, but this backend has no bf16 weights");
     check.is("weights", weights, DType::bf16, shape);
     check.is("remainder", remainder, DType::i16, shape);
   } else {
@@ -523,7 +524,7 @@ void Ops::wire_cast(Context& context, ConstView x, View y) {
 
 void Ops::sum_contributions(Context& context, std::span<const ConstView> parts, View own, View sum) {
   const Checker check("sum_contributions");
-  check.that(!parts.empty(), "there is no part");
+  check.that(!parts.empty(), "parts are empty");
   check.that(travels(sum.dtype()), fmt::format("sum is {}, expected f32 or bf16", describe(sum)));
   check.is("own", own, DType::f32, sum.shape());
   for (const ConstView& part : parts) check.is_or_empty("a part", part, sum.dtype(), sum.shape());

@@ -14,7 +14,7 @@ void check_offsets(std::string_view op, ConstView offsets, int64_t rows) {
   const auto o = offsets.values<int32_t>();
   require(o.front() == 0, ErrorKind::shape, "{}: offsets begin at {}, expected 0", op, o.front());
   for (size_t i = 1; i < o.size(); ++i)
-    require(o[i] >= o[i - 1], ErrorKind::shape, "{}: offsets fall from {} to {} at sequence {}", op, o[i - 1], o[i],
+    require(o[i] >= o[i - 1], ErrorKind::shape, "{}: offsets decrease from {} to {} at sequence {}", op, o[i - 1], o[i],
             i - 1);
   require(o.back() == rows, ErrorKind::shape, "{}: offsets end at {}, expected the number of rows, {}", op, o.back(),
           rows);
@@ -36,7 +36,7 @@ void check_cache(ConstView offsets, ConstView past, int64_t capacity, int64_t wi
   for (size_t s = 0; s < n.size(); ++s)
     require(n[s] >= 0 && (int64_t{n[s]} + o[s + 1] - o[s] <= capacity || (window > 0 && window <= capacity)),
             ErrorKind::shape,
-            "attention_cached: sequence {} has {} cached and {} new positions, its cache has room for {}", s, n[s],
+            "attention_cached: sequence {} has {} cached and {} new positions, but its cache holds only {}", s, n[s],
             o[s + 1] - o[s], capacity);
 }
 

@@ -36,8 +36,8 @@ class Checker {
     if (!v.empty()) is(what, v, dtype, shape);
   }
   void activation(std::string_view what, ConstView v, bool taken, std::string_view backend) const {
-    require(!v.empty() && taken, ErrorKind::shape, "{}: {} is {}, which is no activation type of the {} backend", op_,
-            what, describe(v), backend);
+    require(!v.empty() && taken, ErrorKind::shape, "{}: {} is {}, which is not an activation type of the {} backend",
+            op_, what, describe(v), backend);
   }
   void statistic(std::string_view what, ConstView v, DType expected) const {
     require(!v.empty() && v.dtype() == expected, ErrorKind::shape, "{}: {} is {}, expected type {}", op_, what,
@@ -45,11 +45,12 @@ class Checker {
   }
   void same_count(std::string_view what, ConstView v, std::string_view other_name, ConstView other) const {
     require(!v.empty() && v.count() == other.count(), ErrorKind::shape,
-            "{}: {} is {}, expected as many elements as {} ({})", op_, what, describe(v), other_name, describe(other));
+            "{}: {} is {}, expected the same number of elements as {} ({})", op_, what, describe(v), other_name,
+            describe(other));
   }
   void part_of_table(ConstView table, TableRows part) const {
     require(part.first >= 0 && part.first + table.shape()[0] <= part.of, ErrorKind::shape,
-            "{}: rows {} to {} are no part of a table of {} rows", op_, part.first, part.first + table.shape()[0],
+            "{}: rows {} to {} are outside a table of {} rows", op_, part.first, part.first + table.shape()[0],
             part.of);
   }
   void that(bool condition, std::string_view text) const { require(condition, ErrorKind::shape, "{}: {}", op_, text); }
@@ -69,19 +70,19 @@ class Checker {
             s.group, s.head_dim);
     const int64_t end = s.first_head + int64_t{s.kv_heads} * s.group;
     require(s.first_head >= 0 && end <= kMostHeads, ErrorKind::shape,
-            "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head, end,
+            "{}: heads {} to {}, expected at most {}, the limit of dropout's counter", op_, s.first_head, end,
             kMostHeads);
     require(std::isfinite(s.scale) && s.scale > 0, ErrorKind::shape,
             "{}: scale is {}, expected a finite number above 0", op_, s.scale);
     require(s.window >= 0, ErrorKind::shape, "{}: window is {}, expected at least 1 key, or 0 for all", op_, s.window);
-    require(s.causal || s.window == 0, ErrorKind::shape, "{}: window is {}, expected 0 where queries see later keys",
-            op_, s.window);
+    require(s.causal || s.window == 0, ErrorKind::shape,
+            "{}: window is {}, expected 0 if queries also attend to later keys", op_, s.window);
     require(std::isfinite(s.soft_cap) && s.soft_cap >= 0, ErrorKind::shape,
             "{}: soft cap is {}, expected a finite number above 0, or 0 for none", op_, s.soft_cap);
     dims("offsets", s.offsets, 1);
     statistic("offsets", s.offsets, DType::i32);
     require(s.offsets.rows() >= 2 || rows == 0, ErrorKind::shape,
-            "{}: offsets is {}, expected one entry more than there are sequences", op_, describe(s.offsets));
+            "{}: offsets is {}, expected the number of sequences + 1 entries", op_, describe(s.offsets));
   }
 
  private:

@@ -24,7 +24,7 @@ TEST(PeerStep, SaysThatTheLossesAgree) {
 TEST(PeerStep, SaysThatOneOfTheTwoComputesWrongly) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const auto& [theirs, ours] : {std::pair{9.53, 10.83}, {kNan, 10.6}, {10.6, kNan}})
-    EXPECT_THAT(with_losses(theirs, ours).loss_text(), HasSubstr("one of the two computes wrongly"));
+    EXPECT_THAT(with_losses(theirs, ours).loss_text(), HasSubstr("one of the two is wrong"));
 }
 
 }  // namespace

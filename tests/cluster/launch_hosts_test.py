@@ -287,7 +287,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(len(slow), 1, result.both)
         self.assertRegex(slow[0], r"# h2 sends slowly: 0\.01\d* to 0\.01\d* GB/s, the median of all pairs is 0\.0[3-6]")
         self.assertEqual(even.returncode, 0, even.both)
-        self.assertIn("# The network is even", even.stdout)
+        self.assertIn("# The network is uniform", even.stdout)
 
     def test_every_host_hears_where_models_are_kept(self):
         result = BED.run(1, "env", "HF_HOME=/models/of all", "HF_HUB_OFFLINE=1", "HF_TOKEN=secret", BED.binary, "launch", "-f", "hosts", "--env",

@@ -57,11 +57,11 @@ TEST_F(Checks, LinearNamesTheMatrixThatDoesNotFit) {
 
 TEST_F(Checks, BackendsTakeTheirOwnTypes) {
   Tensor x(DType::f64, {4, 8}), w(DType::f64, {5, 8}), y(DType::f64, {4, 5});
-  expect_shape_error("linear: x is f64 [4, 8], which is no activation type of the cpu backend",
+  expect_shape_error("linear: x is f64 [4, 8], which is not an activation type of the cpu backend",
                      [&] { ops.linear(context, x.view(), w.view(), {}, y.view()); });
   const auto reference = Device::reference();
   Tensor narrow = f32({4, 8});
-  expect_shape_error("linear: x is f32 [4, 8], which is no activation type of the reference backend",
+  expect_shape_error("linear: x is f32 [4, 8], which is not an activation type of the reference backend",
                      [&] { reference->ops->linear(reference->context, narrow.view(), w.view(), {}, y.view()); });
 }
 
@@ -143,7 +143,7 @@ TEST_F(Checks, Attention) {
   expect_shape_error("attention: scale is -0.5, expected a finite number above 0", [&] { call(wrong); });
   wrong = shape;
   wrong.first_head = 65'535;
-  expect_shape_error("attention: heads 65535 to 65537, expected at most 65536: dropout's counter holds no more",
+  expect_shape_error("attention: heads 65535 to 65537, expected at most 65536, the limit of dropout's counter",
                      [&] { call(wrong); });
   wrong.group = 4;
   expect_shape_error("attention: heads 65535 to 65543, expected at most 65536", [&] { call(wrong); });
@@ -152,14 +152,14 @@ TEST_F(Checks, Attention) {
   expect_shape_error("attention: window is -1, expected at least 1 key, or 0 for all", [&] { call(wrong); });
   wrong.window = 3;
   wrong.causal = false;
-  expect_shape_error("attention: window is 3, expected 0 where queries see later keys", [&] { call(wrong); });
+  expect_shape_error("attention: window is 3, expected 0 if queries also attend to later keys", [&] { call(wrong); });
   wrong = shape;
   wrong.soft_cap = -2;
   expect_shape_error("attention: soft cap is -2, expected a finite number above 0, or 0 for none",
                      [&] { call(wrong); });
   const auto check = [](const Tensor& values) { check_offsets("attention", values.view(), 4); };
   expect_shape_error("attention: offsets end at 3, expected the number of rows, 4", [&] { check(short_offsets); });
-  expect_shape_error("attention: offsets fall from 3 to 2 at sequence 1", [&] { check(falling); });
+  expect_shape_error("attention: offsets decrease from 3 to 2 at sequence 1", [&] { check(falling); });
   expect_shape_error("attention: offsets begin at 1, expected 0", [&] { check(late); });
   wrong = shape;
   wrong.offsets = out.view();
@@ -182,9 +182,9 @@ TEST_F(Checks, AttentionCached) {
   AttentionShape shape{.kv_heads = 2, .head_dim = 8, .scale = 0.3f, .offsets = offsets.view()};
   expect_shape_error("attention_cached: cache is f32 [1, 3, 10, 8], expected f32 [1, 4, 10, 8]",
                      [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), wrong.view(), out.view()); });
-  expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, its cache has room for 10",
+  expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, but its cache holds only 10",
                      [&] { check_cache(offsets.view(), past.view(), 10, 0); });
-  expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, its cache has room for 10",
+  expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, but its cache holds only 10",
                      [&] { check_cache(offsets.view(), past.view(), 10, 11); });
   check_cache(offsets.view(), past.view(), 10, 10);
   shape.causal = false;
@@ -195,7 +195,7 @@ TEST_F(Checks, AttentionCached) {
 TEST_F(Checks, Loss) {
   Tensor logits = f32({2, 8}), stat = f32({2}), wrong = f32({3});
   const Tensor targets = i32({0, 1});
-  expect_shape_error("softmax_stats: classes 0 to 9 do not fit logits f32 [2, 8]", [&] {
+  expect_shape_error("softmax_stats: classes 0 to 9 do not match logits f32 [2, 8]", [&] {
     ops.softmax_stats(context, logits.view(), targets.view(), 0, 9, stat.view(), stat.view(), stat.view());
   });
   expect_shape_error("cross_entropy_backward: sum is f32 [3], expected f32 [2]", [&] {
@@ -204,10 +204,10 @@ TEST_F(Checks, Loss) {
   expect_shape_error("cross_entropy_backward: smoothing is 1.5, expected 0 to 1", [&] {
     ops.cross_entropy_backward(context, logits.view(), targets.view(), 0, 8, stat.view(), stat.view(), 1, 1.5);
   });
-  expect_shape_error("cross_entropy_backward: smoothing needs rows of all classes, the first is 8", [&] {
+  expect_shape_error("cross_entropy_backward: smoothing needs rows of all classes, but the first class is 8", [&] {
     ops.cross_entropy_backward(context, logits.view(), targets.view(), 8, 8, stat.view(), stat.view(), 1, 0.1);
   });
-  expect_shape_error("smooth_target: 9 classes do not fit logits f32 [2, 8]",
+  expect_shape_error("smooth_target: 9 classes do not match logits f32 [2, 8]",
                      [&] { ops.smooth_target(context, logits.view(), 9, 0.1, stat.view()); });
   expect_shape_error("smooth_target: target is f32 [3], expected f32 [2]",
                      [&] { ops.smooth_target(context, logits.view(), 8, 0.1, wrong.view()); });
@@ -215,7 +215,7 @@ TEST_F(Checks, Loss) {
 
 TEST_F(Checks, Parameters) {
   Tensor x = f32({8}), y = f32({9}), half(DType::bf16, {8}), remainder(DType::i16, {9});
-  expect_shape_error("add: y is f32 [9], expected as many elements as x (f32 [8])",
+  expect_shape_error("add: y is f32 [9], expected the same number of elements as x (f32 [8])",
                      [&] { ops.add(context, x.view(), y.view()); });
   Tensor values(DType::f64, {2});
   expect_shape_error("squared_norms: x is bf16 [8], expected type f32",
@@ -223,7 +223,7 @@ TEST_F(Checks, Parameters) {
   expect_shape_error("squared_norms: values is f64 [2], expected f64 [1]",
                      [&] { ops.squared_norms(context, x.view(), values.view()); });
   expect_shape_error("zero: x is empty", [&] { ops.zero(context, {}); });
-  expect_shape_error("cast: y is f32 [9], expected as many elements as x (bf16 [8])",
+  expect_shape_error("cast: y is f32 [9], expected the same number of elements as x (bf16 [8])",
                      [&] { ops.cast(context, half.view(), y.view()); });
   expect_shape_error("adamw: remainder is i16 [9], expected i16 [8]",
                      [&] { ops.adamw(context, {}, x.view(), x.view(), x.view(), half.view(), remainder.view()); });

@@ -125,7 +125,7 @@ TEST_P(Embedding, AnInvalidPartIsRefused) {
   const Tensor ids(DType::i32, {2}, {1, 9}), table = Tensor::random(dtype(), {5, 3}, 1);
   Tensor y(dtype(), {2, 3});
   EXPECT_ERROR(cpu->ops->embedding_part(cpu->context, ids.view(), table.view(), {6, 10}, y.view()), ErrorKind::shape,
-               "embedding_part: rows 6 to 11 are no part of a table of 10 rows");
+               "embedding_part: rows 6 to 11 are outside a table of 10 rows");
 }
 
 TEST_P(Embedding, BackwardHasTheSameBitsOnAnyThreadCount) {

@@ -129,7 +129,7 @@ TEST_P(Exchange, RefusesOtherTypesAndShapes) {
   EXPECT_EQ(message([&] { ops_->mark_rows(context_, table(x, 3), view(map)); }),
             "mark_rows: map is i64 [2], expected i64 [1]");
   EXPECT_EQ(message([&] { ops_->sum_contributions(context_, {}, view(x), view(x)); }),
-            "sum_contributions: there is no part");
+            "sum_contributions: parts are empty");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ CpuFacts without_amx() {
 }
 CpuFacts with_tiles_off() {
   CpuFacts cpu = sapphire_rapids();
-  cpu.tiles_off = "the system has them switched off";
+  cpu.tiles_off = "the operating system has disabled them";
   return cpu;
 }
 
@@ -60,12 +60,12 @@ TEST(Isa, ASetThatTheCpuLacksIsAnErrorNamingWhatItHas) {
             "these or unset it for the fastest");
   EXPECT_EQ(message_of("amx", with_tiles_off()),
             "TRIREME_ISA is amx, but this CPU has only portable, avx2, avx512, avx512bf16-fma, avx512bf16 (it has AMX, "
-            "but the system has them switched off); set one of these or unset it for the fastest");
+            "but the operating system has disabled them); set one of these or unset it for the fastest");
 }
 
 TEST(Isa, AnUnknownNameIsAnErrorNamingWhatTheCpuHas) {
   EXPECT_EQ(message_of("AVX2", {.avx2 = true, .avx512 = true}),
-            "TRIREME_ISA is 'AVX2', which is no instruction set; this CPU has portable, avx2, avx512");
+            "TRIREME_ISA is 'AVX2', which is not an instruction set; this CPU has portable, avx2, avx512");
 }
 
 TEST(Isa, PairsAreSlowOnIntelsCpusButCooperLake) {

@@ -150,7 +150,7 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
   }
   const Outcome refused = run(mpirun_command(2, {"bench", "step", "--peer", "pytorch"}));
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("--peer is measured on one rank, not on 2"));
+  EXPECT_THAT(refused.output, HasSubstr("--peer is supported only on one rank, not on 2"));
 }
 
 TEST(BenchStep, ComparesLayoutsOfOneBatch) {
@@ -179,11 +179,11 @@ TEST(BenchStep, ComparesLayoutsOfOneBatch) {
   EXPECT_THAT(with({"--layouts", "2x1x1"}).output,
               HasSubstr("mesh 2 x 1 x 1 needs 2 processes but the launcher started 4"));
   EXPECT_THAT(with({"--layouts", "4x1"}).output,
-              HasSubstr("--layouts: \"4x1\" is no layout; expected data x tensor x pipeline, like 2x1x1"));
+              HasSubstr("--layouts: \"4x1\" is not a layout; expected data x tensor x pipeline, like 2x1x1"));
   EXPECT_THAT(with({"--layouts", "4x1x1s"}).output,
-              HasSubstr("4x1x1s: s shares rows among tensor ranks, and there is one"));
+              HasSubstr("4x1x1s: s (sequence parallelism) needs at least 2 tensor ranks"));
   EXPECT_THAT(with({"--layouts", "1x2x2", "--shard", "gradients"}).output,
-              HasSubstr("--shard gradients and parameters are for layouts without a pipeline"));
+              HasSubstr("--shard gradients and parameters do not support a pipeline"));
   EXPECT_EQ(with({"--layouts", "4x1x1,2x2x1s", "--shard", "parameters"}).code, 0);
   EXPECT_THAT(with({"--shard", "parameters"}).output, HasSubstr("--micro and --shard need --layouts"));
 }

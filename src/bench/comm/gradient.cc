@@ -29,7 +29,7 @@ size_t chunk_bytes(const GradientOptions& gradient) { return gradient.one_host ?
 /// Aligned as gradients are.
 std::span<float> f32_array(Arena& arena, int64_t count) {
   const std::span<float> values = arena.take(DType::f32, {count}).values<float>();
-  std::ranges::fill(values, 0.0F);  // pages are there before anything is measured
+  std::ranges::fill(values, 0.0F);  // allocates the pages before anything is measured
   return values;
 }
 
@@ -132,9 +132,10 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
 
 std::string to_text(const std::vector<GradientComparison>& comparisons, const GradientOptions& gradient) {
   std::string text = fmt::format(
-      "# The trainer's gradient reduction ({} on the wire, buckets of {} bytes) against MPI_Allreduce of as many f32\n"
-      "# elements and against plain two-way traffic of its wire bytes, in turns; medians.\n"
-      "# Of copy: bytes that a rank has to read and write, per second, over those of a plain copy by all ranks at "
+      "# The trainer's gradient reduction ({} on the wire, buckets of {} bytes) compared with MPI_Allreduce of the "
+      "same number of f32\n# elements and with plain two-way traffic of its wire bytes, in turn; medians.\n"
+      "# Of copy: bytes that a rank must read and write, per second, divided by the rate of a plain copy by all ranks "
+      "at "
       "once.\n"
       "#{:>11}  {:>13}  {:>11}  {:>6}  {:>11}  {:>11}  {:>12}  {:>13}  {:>14}  {:>10}  {:>9}\n",
       name_of(gradient.wire), gradient.bucket_bytes, "size (B)", "allreduce us", "gradient us", "ratio", "wire bytes",
@@ -152,22 +153,23 @@ std::string to_text(const std::vector<GradientComparison>& comparisons, const Gr
 
 std::string copy_verdict(const std::vector<GradientComparison>& comparisons) {
   const auto largest = std::ranges::max_element(comparisons, {}, &GradientComparison::bytes);
-  if (largest == comparisons.end()) return "nothing to judge";
+  if (largest == comparisons.end()) return "no data to judge";
   const double moved = 1e-9 * largest->moved_bytes / largest->gradient_seconds;
   if (largest->bytes < kLeastToJudge) {
-    return fmt::format("{:.3g} GB/s read and written at {} bytes, too few to judge memory by (from {} on)", moved,
-                       largest->bytes, kLeastToJudge);
+    return fmt::format(
+        "{:.3g} GB/s read and written at {} bytes, too small to judge the memory (at least {} bytes are needed)", moved,
+        largest->bytes, kLeastToJudge);
   }
   const char* word = largest->of_copy >= kAsExpected ? "as expected"
-                     : largest->of_copy >= kBelow    ? "below what memory gives"
+                     : largest->of_copy >= kBelow    ? "below the memory's rate"
                                                      : "poor";
   std::string text =
-      fmt::format("{:.3g} GB/s read and written at {} bytes, {:.0f} % of a copy by all ranks at once: {}", moved,
-                  largest->bytes, 100 * largest->of_copy, word);
+      fmt::format("{:.3g} GB/s read and written at {} bytes, {:.0f} % of a copy by all ranks at the same time: {}",
+                  moved, largest->bytes, 100 * largest->of_copy, word);
   if (largest->of_copy < kAsExpected)
     text +=
-        "; a reduction waits for every rank's processor, a copy for its own only: are there more ranks than cores, or "
-        "other programs (`uptime`)?";
+        "; a reduction waits for the processors of all ranks, a copy only for its own: are there more ranks than "
+        "cores, or other programs (`uptime`)?";
   return text;
 }
 

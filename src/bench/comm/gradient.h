@@ -49,7 +49,7 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
 std::string to_text(const std::vector<GradientComparison>& comparisons, const GradientOptions& gradient);
 
 /// Rates the exchange inside one host by the largest size of 1 MiB or more: "as expected" from 80 % of a copy's rate
-/// per byte moved, "below what memory gives" from 50 %, else "poor", with the numbers and, below "as expected", a
+/// per byte moved, "below the memory's rate" from 50 %, else "poor", with the numbers and, below "as expected", a
 /// remedy. Pure.
 std::string copy_verdict(const std::vector<GradientComparison>& comparisons);
 

@@ -122,7 +122,7 @@ Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted,
       return {port->name, Link::Kind::tcp, bytes_per_second(port->megabit)};
     }
   }
-  return {"a network that was not recognized", Link::Kind::unknown, 0};
+  return {"an unknown network", Link::Kind::unknown, 0};
 }
 
 Link find_link(Job& job, const std::string& host) {
@@ -158,7 +158,7 @@ std::string transport(const Link& link, int per_host) {
 
 std::string verdict(const Link& link, const std::vector<Row>& rows, const VerdictFacts& facts) {
   const auto largest = std::ranges::max_element(rows, {}, &Row::bytes);
-  if (largest == rows.end() || link.expected() <= 0) return "nothing to judge";
+  if (largest == rows.end() || link.expected() <= 0) return "no data to judge";
   double best = 0;
   for (const auto* timing : {&largest->out_of_place, &largest->in_place}) {
     if (*timing) best = std::max(best, (*timing)->bus_bandwidth);
@@ -166,21 +166,23 @@ std::string verdict(const Link& link, const std::vector<Row>& rows, const Verdic
   best *= facts.wire_share;
   const std::string wire = facts.wire_share == 1 ? "" : " on the wire";
   if (largest->bytes < kLeastToJudge) {
-    return fmt::format("{:.3g} GB/s{} at {} bytes, too few to judge the link by (from {} on)", best, wire,
-                       largest->bytes, kLeastToJudge);
+    return fmt::format("{:.3g} GB/s{} at {} bytes, too small to judge the link (at least {} bytes are needed)", best,
+                       wire, largest->bytes, kLeastToJudge);
   }
   const double share = best * 1e9 / link.expected();
-  const char* word = share >= kAsExpected ? "as expected" : share >= kBelow ? "below what the link gives" : "poor";
+  const char* word = share >= kAsExpected ? "as expected" : share >= kBelow ? "below the link's rate" : "poor";
   std::string text = fmt::format("{:.3g} of {:.3g} GB/s{} at {} bytes, {:.0f} %: {}", best, link.expected() / 1e9, wire,
                                  largest->bytes, 100 * share, word);
   if (share >= kAsExpected || link.measured_rate <= 0) return text;
   if (best * 1e9 >= kAsExpected * link.measured_rate) {
-    return text + fmt::format(
-                      "; it is the link: plain messages reach {:.3g} GB/s, too; `bench comm pairs` finds the slow host",
-                      link.measured_rate / 1e9);
+    return text +
+           fmt::format(
+               "; the link is slow: plain messages also reach only {:.3g} GB/s; `bench comm pairs` finds the slow host",
+               link.measured_rate / 1e9);
   }
-  text += fmt::format("; it is not the link, which carries {:.3g} GB/s of plain messages, but the library's algorithm",
-                      link.measured_rate / 1e9);
+  text += fmt::format(
+      "; the link is not the cause, it reaches {:.3g} GB/s with plain messages, but the library's algorithm",
+      link.measured_rate / 1e9);
   if (facts.open_mpi && facts.collective == "all_reduce") {
     text +=
         ": try `launch --env OMPI_MCA_coll_tuned_use_dynamic_rules=1 --env OMPI_MCA_coll_tuned_allreduce_algorithm=4`";
@@ -190,12 +192,12 @@ std::string verdict(const Link& link, const std::vector<Row>& rows, const Verdic
 
 void prove_connected(Job& job, const std::string& host) {
   require(job.ranks() > 1, ErrorKind::mismatch,
-          "one process has nobody to exchange data with, so there is nothing to measure: start it with `trireme launch "
-          "... -- bench comm`, mpirun or srun with at least 2 ranks (if you did, its processes are not connected: use "
-          "the starter of the MPI that `trireme --version` names)");
+          "a single process has no other rank to exchange data with; start it with `trireme launch ... -- bench comm`, "
+          "mpirun or srun and at least 2 ranks (if you did, the processes are not connected: use the launcher of the "
+          "MPI that `trireme --version` names)");
   const std::vector<std::string> processes = job.scalars.gather(fmt::format("{} pid {}", host, getpid()));
   require(std::set<std::string>(processes.begin(), processes.end()).size() == processes.size(), ErrorKind::mismatch,
-          "the ranks are not {} different processes; is every rank started once?", processes.size());
+          "the ranks are not {} different processes; was every rank started exactly once?", processes.size());
   // A token by message to every rank: unlike collectives, this cannot route around a broken pair.
   for (int distance = 1; distance < job.ranks(); ++distance) {
     const int to = (job.rank() + distance) % job.ranks(), from = (job.rank() + job.ranks() - distance) % job.ranks();

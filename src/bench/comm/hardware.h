@@ -60,7 +60,7 @@ struct VerdictFacts {
   bool open_mpi = false;
 };
 
-/// "as expected" from 80 %, "below what the link gives" from 50 %, else "poor", with the numbers; for the largest size,
+/// "as expected" from 80 %, "below the link's rate" from 50 %, else "poor", with the numbers; for the largest size,
 /// if it is large enough (1 MiB) to measure a link. Below "as expected" it distinguishes the link, measured by plain
 /// messages, from the library's algorithm, and names a remedy.
 std::string verdict(const Link& link, const std::vector<Row>& rows, const VerdictFacts& facts);

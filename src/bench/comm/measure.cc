@@ -15,8 +15,8 @@ constexpr size_t kAlignment = 4096;
 void* allocate(int64_t bytes) {
   const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, std::max(rounded, kAlignment));
-  require(memory != nullptr, ErrorKind::io, "no memory for a buffer of {} bytes; lower -e", bytes);
-  std::memset(memory, 0, std::max(rounded, kAlignment));  // pages belong to us before anything is timed
+  require(memory != nullptr, ErrorKind::io, "cannot allocate a buffer of {} bytes; lower -e", bytes);
+  std::memset(memory, 0, std::max(rounded, kAlignment));  // allocates the pages before anything is timed
   return memory;
 }
 

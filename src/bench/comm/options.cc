@@ -60,7 +60,7 @@ std::vector<Subject> parse_subjects(const std::vector<std::string>& names) {
     const auto* known = std::ranges::find_if(
         kCollectives, [&](const NamedCollective& entry) { return name == entry.name || name == entry.other; });
     require(known != std::end(kCollectives), ErrorKind::usage,
-            "\"{}\" is not measured here; expected all_reduce, all_gather, reduce_scatter, broadcast, reduce, "
+            "\"{}\" is not supported; expected all_reduce, all_gather, reduce_scatter, broadcast, reduce, "
             "alltoall, gather, scatter, sendrecv, gradient or all",
             name);
     subjects.push_back({known->name, known->collective});
@@ -85,7 +85,7 @@ std::vector<int64_t> sizes(const Options& options) {
           options.most_bytes);
   const bool moves = options.factor > 0 ? options.factor > 1 && options.least_bytes > 0 : options.step_bytes > 0;
   require(moves || options.least_bytes == options.most_bytes, ErrorKind::usage,
-          "the size never grows from -b {} to -e {}; give -f 2 and a size above 0, or -i with a step",
+          "the size never grows from -b {} to -e {}; set -f 2 and a size above 0, or -i with a step",
           options.least_bytes, options.most_bytes);
   std::vector<int64_t> found;
   for (int64_t size = options.least_bytes; size <= options.most_bytes;

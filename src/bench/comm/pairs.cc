@@ -51,7 +51,7 @@ PairRates measure_pairs(Job& job, const std::string& host, int64_t bytes, int re
     leaders.push_back(static_cast<int>(rank));
   }
   const size_t count = pairs.hosts.size();
-  require(count > 1, ErrorKind::mismatch, "pairs: all {} are on {}; it measures hosts against each other",
+  require(count > 1, ErrorKind::mismatch, "pairs: all {} are on {}; it measures pairs of hosts and needs at least 2",
           count_text(names.size(), "rank"), host);
   pairs.rates.assign(count * count, 0);
   const auto leader = std::ranges::find(leaders, job.rank());
@@ -118,7 +118,7 @@ std::vector<std::string> find_slow(const PairRates& pairs) {
       most = std::max(most, pairs.rate(from, to));
     }
     for (size_t other = 0; other < count; ++other) told[sending ? host * count + other : other * count + host] = true;
-    found.push_back(fmt::format("{} {} slowly: {:.3g} to {:.3g} GB/s, the median of all pairs is {:.3g}",
+    found.push_back(fmt::format("{} {} slowly: {:.3g} to {:.3g} GB/s; the median of all pairs is {:.3g}",
                                 pairs.hosts[host], sending ? "sends" : "receives", least / 1e9, most / 1e9,
                                 usual / 1e9));
   };
@@ -129,7 +129,7 @@ std::vector<std::string> find_slow(const PairRates& pairs) {
   for (size_t from = 0; from < count; ++from) {
     for (size_t to = 0; to < count; ++to) {
       if (!slow(from, to) || told[from * count + to]) continue;
-      found.push_back(fmt::format("{} -> {} is slow: {:.3g} GB/s, the median of all pairs is {:.3g}", pairs.hosts[from],
+      found.push_back(fmt::format("{} -> {} is slow: {:.3g} GB/s; the median of all pairs is {:.3g}", pairs.hosts[from],
                                   pairs.hosts[to], pairs.rate(from, to) / 1e9, usual / 1e9));
     }
   }

@@ -82,7 +82,7 @@ std::vector<T> narrowed_table(const std::vector<int>& table) {
 
 Pattern::Pattern(ReduceOp op, int ranks, uint64_t seed) : op_(op), ranks_(ranks), seed_(seed) {
   require(op != ReduceOp::avg || ranks <= kLargest, ErrorKind::usage,
-          "-o avg can be verified on up to {}, there are {}; add -c 0", count_text(kLargest, "rank"), ranks);
+          "-o avg can be verified on at most {}, but there are {}; add -c 0", count_text(kLargest, "rank"), ranks);
 }
 
 int Pattern::input(int rank, int64_t index) const {

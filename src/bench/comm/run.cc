@@ -68,7 +68,7 @@ class Watchdog {
       const bool moved =
           changed_.wait_for(lock, std::chrono::duration<double>(seconds_), [&] { return stop_ || turn_ != seen; });
       if (moved) continue;
-      log::error("{} took longer than -T {} s; see what the slowest rank is doing", what_, seconds_);
+      log::error("{} took longer than -T {} s; check the slowest rank", what_, seconds_);
       process_.abort(1);
     }
   }
@@ -127,9 +127,9 @@ class Run {
     job_.scalars.min(fitting);
     if (fitting[0] >= options_.most_bytes) return;
     require(fitting[0] >= options_.least_bytes, ErrorKind::config,
-            "-b {} needs more memory than the fullest host has; buffers of {} bytes would fit", options_.least_bytes,
-            fitting[0]);
-    print(fmt::format("# Memory is short on a host: sizes end at {} bytes in place of {}\n", fitting[0],
+            "-b {} needs more memory than is free on the fullest host; the largest buffers that fit have {} bytes",
+            options_.least_bytes, fitting[0]);
+    print(fmt::format("# The memory of a host is too small: sizes end at {} bytes instead of {}\n", fitting[0],
                       options_.most_bytes));
     options_.most_bytes = fitting[0];
   }
@@ -285,10 +285,10 @@ std::vector<std::string> run_pairs(Process& process, int64_t bytes, int repeats,
   const PairRates pairs = measure_pairs(job, process.host(), bytes, repeats);
   const std::vector<std::string> slow = find_slow(pairs);
   if (process.rank() != 0) return slow;
-  print(fmt::format("# Plain messages one way, {} bytes, hosts of a row to hosts of a column\n{}", bytes,
+  print(fmt::format("# Plain messages one way, {} bytes, from the host of a row to the host of a column\n{}", bytes,
                     to_text(pairs)));
   for (const std::string& finding : slow) print("# " + finding + "\n");
-  if (slow.empty()) print("# The network is even: no pair is below half of the median.\n");
+  if (slow.empty()) print("# The network is uniform: no pair is below half of the median.\n");
   return slow;
 }
 

@@ -132,7 +132,7 @@ class Reader {
     line = without_tag(line);
     if (line.starts_with('#')) return take_comment(line);
     const Fields fields = split(line);
-    if (!layout_ || fields.empty() || !is_number(fields[0])) return;  // NCCL's own words, a prompt
+    if (!layout_ || fields.empty() || !is_number(fields[0])) return;  // NCCL's own output, a prompt
     if (const auto row = read_row(fields, *layout_)) {
       tables_.back().rows.push_back(*row);
     } else {
@@ -142,8 +142,8 @@ class Reader {
 
   std::vector<Table> finish() {
     require(!tables_.empty() && !tables_.front().rows.empty(), ErrorKind::data,
-            "{}: no table of nccl-tests or rccl-tests: no line \"# size count type ... time algbw busbw\" with rows "
-            "below it, nor their JSON or CSV",
+            "{}: has no table of nccl-tests or rccl-tests: neither a line \"# size count type ... time algbw busbw\" "
+            "with rows below it, nor their JSON or CSV",
             source_);
     return std::move(tables_);
   }
@@ -215,7 +215,7 @@ std::string side_by_side(const std::vector<Table>& all) {
     if (tables.empty() || comparable(tables[0], table)) {
       tables.push_back(table);
     } else {
-      text += fmt::format("# left out: {}{}{}: no size, type and operation of it is in {}\n", table.source,
+      text += fmt::format("# skipped: {}{}{}: none of its sizes, types and operations is in {}\n", table.source,
                           table.collective.empty() ? "" : ", ", table.collective, all[0].source);
     }
   }
@@ -224,7 +224,7 @@ std::string side_by_side(const std::vector<Table>& all) {
     text += fmt::format("# [{}] {}{}{}", i, table.source, table.collective.empty() ? "" : ", ", table.collective);
     text += table.average_bus_bandwidth ? fmt::format(", average bus bandwidth {:g} GB/s", *table.average_bus_bandwidth)
                                         : "";
-    for (const int line : table.skipped_lines) text += fmt::format("; line {} is cut and was left out", line);
+    for (const int line : table.skipped_lines) text += fmt::format("; line {} is incomplete and was skipped", line);
     text += "\n";
   }
   text += fmt::format("#{:>11}  {:>8}  {:>6}", "size", "type", "redop");

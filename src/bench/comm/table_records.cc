@@ -15,7 +15,7 @@
 namespace trireme::comm_bench {
 namespace {
 
-/// A number, or the text of one: nccl-tests writes some so.
+/// A number, or a number as text: nccl-tests writes some in this form.
 double number_in(const Json& record, const char* name, double absent) {
   const Json value = record.value(name, Json());
   if (value.is_number()) return value.get<double>();
@@ -72,7 +72,7 @@ class Records {
 
   std::vector<Table> finish(std::optional<double> average) {
     const bool any = std::ranges::any_of(tables_, [](const Table& table) { return !table.rows.empty(); });
-    require(any, ErrorKind::data, "{}: it holds no measurements of nccl-tests, rccl-tests or bench comm -J", source_);
+    require(any, ErrorKind::data, "{}: has no measurements of nccl-tests, rccl-tests or bench comm -J", source_);
     if (tables_.size() == 1) tables_[0].average_bus_bandwidth = average;
     return std::move(tables_);
   }

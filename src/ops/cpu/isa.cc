@@ -36,12 +36,12 @@ bool bit(uint32_t value, int which) { return (value >> which & 1) != 0; }
 std::string ask_for_tiles() {
   constexpr uint32_t kTileStates = 1u << 17 | 1u << 18;  // TILECFG, TILEDATA
   uint32_t low = 0, high = 0;
-  if (!bit(CpuId(1).c, 27)) return "the system does not save AVX registers";  // OSXSAVE
+  if (!bit(CpuId(1).c, 27)) return "the operating system does not save AVX registers";  // OSXSAVE
   asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  if ((low & kTileStates) != kTileStates) return "the system has them switched off";
+  if ((low & kTileStates) != kTileStates) return "the operating system has disabled them";
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM: Linux 5.16 and newer
   if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0)
-    return fmt::format("the system refuses them: {}", std::strerror(errno));
+    return fmt::format("the operating system refuses them: {}", std::strerror(errno));
   return "";
 }
 
@@ -94,7 +94,7 @@ Isa decide_once() {
     isa = std::min(isa, cpu.avx512bf16 ? Isa::avx512bf16_fma : Isa::avx2);
   }
   if (requested.empty() && cpu.amx && !cpu.tiles_off.empty())
-    log::warning("this CPU has AMX, but {}: kernels {} are used", cpu.tiles_off, name_of(isa));
+    log::warning("this CPU has AMX, but {}; using kernels {}", cpu.tiles_off, name_of(isa));
   limit_highway(isa);
   return isa;
 }
@@ -161,7 +161,7 @@ Isa choose_isa(std::string_view requested, const CpuFacts& cpu) {
             isa == Isa::amx && cpu.amx ? fmt::format(" (it has AMX, but {})", cpu.tiles_off) : std::string());
     return isa;
   }
-  fail(ErrorKind::usage, "TRIREME_ISA is '{}', which is no instruction set; this CPU has {}", requested,
+  fail(ErrorKind::usage, "TRIREME_ISA is '{}', which is not an instruction set; this CPU has {}", requested,
        names_up_to(highest));
 }
 

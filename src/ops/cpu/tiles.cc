@@ -18,7 +18,7 @@ thread_local Registers registers;
 
 void demand(bool condition, const char* what) {
   if (condition) return;
-  log::error("a tile instruction that a CPU would refuse: {}", what);
+  log::error("invalid tile instruction: {}", what);
   std::abort();
 }
 

@@ -70,9 +70,9 @@ TEST(Verdict, HoldsTheLargestSizeAgainstTheLink) {
     return verdict({"eth0", Link::Kind::tcp, 1.25e9, 1.2e9}, {small, large}, {"all_reduce", 1, true});
   };
   EXPECT_EQ(said(1.2), "1.2 of 1.25 GB/s at 1048576 bytes, 96 %: as expected");
-  EXPECT_THAT(said(0.75), StartsWith("0.75 of 1.25 GB/s at 1048576 bytes, 60 %: below what the link gives; "));
+  EXPECT_THAT(said(0.75), StartsWith("0.75 of 1.25 GB/s at 1048576 bytes, 60 %: below the link's rate; "));
   EXPECT_THAT(said(0.1), StartsWith("0.1 of 1.25 GB/s at 1048576 bytes, 8 %: poor; "));
-  EXPECT_EQ(verdict({"eth0"}, {}, {}), "nothing to judge");
+  EXPECT_EQ(verdict({"eth0"}, {}, {}), "no data to judge");
 }
 
 TEST(Verdict, DistinguishesTheLinkFromTheLibraryAndNamesARemedy) {
@@ -80,18 +80,19 @@ TEST(Verdict, DistinguishesTheLinkFromTheLibraryAndNamesARemedy) {
   const std::string library = verdict({"eth0", Link::Kind::tcp, 0.125e9, 0.118e9}, {row}, {"all_reduce", 1, true});
   EXPECT_THAT(
       library,
-      HasSubstr("32 %: poor; it is not the link, which carries 0.118 GB/s of plain messages, but the library's"));
+      HasSubstr("32 %: poor; the link is not the cause, it reaches 0.118 GB/s with plain messages, but the library's"));
   EXPECT_THAT(library, HasSubstr("coll_tuned_allreduce_algorithm=4"));
   EXPECT_THAT(verdict({"eth0", Link::Kind::tcp, 0.125e9, 0.118e9}, {row}, {"alltoall", 1, true}),
               Not(HasSubstr("try")));
   const std::string link = verdict({"eth0", Link::Kind::tcp, 0.125e9, 0.042e9}, {row}, {"all_reduce", 1, true});
-  EXPECT_THAT(link, HasSubstr("poor; it is the link: plain messages reach 0.042 GB/s, too; `bench comm pairs` finds"));
+  EXPECT_THAT(link,
+              HasSubstr("poor; the link is slow: plain messages also reach only 0.042 GB/s; `bench comm pairs` finds"));
 }
 
 TEST(Verdict, FewBytesDoNotShowTheRateOfTheLink) {
   const Row row{4096, 1024, "float", "sum", -1, Timing{1, 0.01, 0.01, 0.0}, std::nullopt};
   EXPECT_EQ(verdict({"eth0", Link::Kind::tcp, 0.125e9, 0.1e9}, {row}, {"all_reduce", 1, true}),
-            "0.01 GB/s at 4096 bytes, too few to judge the link by (from 1048576 on)");
+            "0.01 GB/s at 4096 bytes, too small to judge the link (at least 1048576 bytes are needed)");
 }
 
 TEST(Verdict, CountsTheBytesThatTravel) {

@@ -54,7 +54,7 @@ TEST(CommOptions, NamesAreThoseOfNcclTestsAndOurs) {
   EXPECT_EQ(parse_subjects({"all"}).size(), 10u);
   EXPECT_EQ(parse_subjects({"all_reduce_perf"})[0].name, "all_reduce");
   EXPECT_TRUE(parse_subjects({"gradient"})[0].is_gradient);
-  EXPECT_ERROR(parse_subjects({"hypercube"}), ErrorKind::usage, "\"hypercube\" is not measured here");
+  EXPECT_ERROR(parse_subjects({"hypercube"}), ErrorKind::usage, "\"hypercube\" is not supported");
 }
 
 TEST(CommOptions, BusBandwidthCountsWhatALinkCarries) {

@@ -60,7 +60,7 @@ TEST(Pattern, EveryReductionIsExactInEightBitsToo) {
       expect_reduction_is_known<float>(Element::f32, op, ranks);
     }
   }
-  EXPECT_ERROR(Pattern(ReduceOp::avg, 121, 0), ErrorKind::usage, "can be verified on up to 120 ranks");
+  EXPECT_ERROR(Pattern(ReduceOp::avg, 121, 0), ErrorKind::usage, "can be verified on at most 120 ranks");
 }
 
 TEST(Pattern, OneWrongBitOfAnyTypeIsSeen) {

@@ -222,7 +222,7 @@ TEST(CommTable, SeveralAreComparedBySize) {
   const Table log{"a.log", "", {row_of(16, 5, 8), row_of(32, 1, 1)}, std::nullopt, {7}};
   const std::string text = side_by_side({ours, log});
   EXPECT_THAT(text, HasSubstr("# [0] this run, all_reduce, average bus bandwidth 3 GB/s\n"));
-  EXPECT_THAT(text, HasSubstr("# [1] a.log; line 7 is cut and was left out\n"));
+  EXPECT_THAT(text, HasSubstr("# [1] a.log; line 7 is incomplete and was skipped\n"));
   EXPECT_THAT(
       text, HasSubstr("\n           8     float     sum       10.0      2.00    1.00          -         -       -\n"));
   EXPECT_THAT(
@@ -234,8 +234,8 @@ TEST(CommTable, TablesThatCannotBeComparedAreSkippedAndNamed) {
   const Table other{"a.log", "all_gather", {row_of(8, 5, 8)}, std::nullopt, {}};
   const Table apart{"b.log", "", {row_of(64, 5, 8)}, std::nullopt, {}};
   const std::string text = side_by_side({ours, other, apart});
-  EXPECT_THAT(text, StartsWith("# left out: a.log, all_gather: no size, type and operation of it is in this run\n"
-                               "# left out: b.log: no size"));
+  EXPECT_THAT(text, StartsWith("# skipped: a.log, all_gather: none of its sizes, types and operations is in this "
+                               "run\n# skipped: b.log: none"));
   EXPECT_THAT(text, HasSubstr("\n           8     float     sum       10.0      2.00    1.00\n"));
 }
 
