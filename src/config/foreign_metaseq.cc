@@ -108,7 +108,7 @@ constexpr ForeignOption kOptions[] = {
     instead("--comment", kSlurm),
     instead("--cpus_per_task", kSlurm),
     instead("--cpu_bind", kSlurm),
-    instead("--dry_run", "`trireme config show ...` with the same words, or `trireme slurm` without --submit"),
+    instead("--dry_run", "`trireme config show ...` with the same arguments, or `trireme slurm` without --submit"),
     instead("--debug", "--verbose"),
     instead("--script", kSlurm),
     instead("--python", "nothing, because trireme is one program without Python"),

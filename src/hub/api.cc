@@ -79,7 +79,7 @@ Listing list_files(Http& http, const Settings& settings, const Repository& repos
       fmt::format("{}/api/{}/{}/revision/{}", settings.endpoint, area, repository.name, url_encoded(revision, true))));
   require_success(answer, settings, repository, revision == "main" ? repository.name : "revision " + revision);
   if (!answer.header("content-type").starts_with("application/json"))
-    refuse_answer(answer, "in place of its list of files");
+    refuse_answer(answer, "instead of its list of files");
   const Json json = parse_json(answer.body, answer.url.shown());
   Listing listing;
   const auto sha = json.find("sha"), siblings = json.find("siblings");

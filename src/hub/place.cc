@@ -100,7 +100,7 @@ Place place_of(const std::string& given, const Selection& wanted, const Selectio
   Looked looked = look(settings, repository, revision, wanted, alive);
   if (!looked.snapshot) {
     looked.snapshot = find_snapshot(settings, repository, revision, enough);
-    if (looked.snapshot) log::info("{}: taking what the cache has: {}", name, looked.why_not);
+    if (looked.snapshot) log::info("{}: using the cached version: {}", name, looked.why_not);
   }
   if (!looked.snapshot) return {given, sentence(settings, repository, revision, looked.why_not)};
   return {looked.snapshot->folder, ""};
@@ -259,7 +259,7 @@ PlaceOfData place_of_data(const std::string& given, const Alive& alive) {
   Looked looked = ask(settings, repository, words.revision, *selection, alive);
   if (!looked.snapshot) {
     looked.snapshot = find_snapshot(settings, repository, words.revision, *selection);
-    if (looked.snapshot) log::info("{}: taking what the cache has: {}", name, looked.why_not);
+    if (looked.snapshot) log::info("{}: using the cached version: {}", name, looked.why_not);
   }
   if (!looked.snapshot) return {{}, sentence(settings, repository, words.revision, looked.why_not)};
   Files files = looked.snapshot->files;

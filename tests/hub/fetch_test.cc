@@ -247,7 +247,7 @@ TEST_F(Fetching, RecognisesPagesThatAreNotOfAHub) {
     return WebReply{200, {{"Content-Type", "text/html"}}, "<html>Please log in</html>"};
   });
   EXPECT_ERROR(fetch_gpt2(), ErrorKind::data,
-               "answers with a web page (text/html) in place of its list of files: it is not a Hugging Face hub");
+               "answers with a web page (text/html) instead of its list of files: it is not a Hugging Face hub");
   hub_.trick([](const WebRequest& request) -> std::optional<WebReply> {
     if (request.path.starts_with("/api/")) return std::nullopt;
     return WebReply{200, {{"Content-Type", "text/html"}, {"ETag", "\"1\""}}, "<html>Please log in</html>"};

@@ -50,7 +50,7 @@ void add_remote_flags(Flags& app, launch::RemoteOptions& options) {
 void complete_remote_options(const Flags& app, launch::RemoteOptions& options) {
   launch::ssh_command(options);  // reports a wrong --host-key before anything else
   for (const char* flag : {"--secret-file", "--agent-port", "--wait-for-agents"}) {
-    require(options.agents || app.count(flag) == 0, ErrorKind::usage, "{} needs --agents; add it, or remove {}", flag);
+    require(options.agents || app.count(flag) == 0, ErrorKind::usage, "{} needs --agents; add --agents", flag);
   }
   if (!options.agents) return;
   require(app.count("--host-key") == 0, ErrorKind::usage, "--host-key is for ssh; remove it, or remove --agents");
