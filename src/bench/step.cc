@@ -74,7 +74,7 @@ RankPlan plan_of(const Measured& of, const RankContext& rank, const MeasuredLayo
   Config config = measured_config(of.options.dtype);
   config.model.recompute = of.options.recompute;
   config.optim.shard = of.options.shard;
-  config.mesh.sequence = layout.shares_rows;
+  config.mesh.sequence = layout.sequence_parallel;
   return measured_plan(of.spec, layout.mesh, config, step_size(batch_of(of, rank, layout)),
                        planned(rank, of.exchange_cores));
 }
@@ -250,17 +250,17 @@ MeasuredLayout parse_layout(const std::string& word) {
     read(*axis);
   }
   if (found('c')) read(layout.mesh.chunks);
-  layout.shares_rows = found('s');
+  layout.sequence_parallel = found('s');
   require(good && at == end, ErrorKind::usage,
           "--layouts: \"{}\" is not a layout; expected data x tensor x pipeline, like 2x1x1, then optionally c and the "
           "chunks per stage, and s for sequence parallelism: 1x2x2c2s",
           word);
-  require(!layout.shares_rows || layout.mesh.tensor > 1, ErrorKind::usage,
+  require(!layout.sequence_parallel || layout.mesh.tensor > 1, ErrorKind::usage,
           "--layouts: {}: s (sequence parallelism) needs at least 2 tensor ranks", word);
   return layout;
 }
 
-/// Every layout without chunks and shared rows that the model and the ranks can have.
+/// Every layout without chunks and sequence parallelism that the model and the ranks can have.
 std::vector<MeasuredLayout> all_layouts(const StepBenchOptions& o, const Spec& spec, int ranks) {
   std::vector<MeasuredLayout> layouts;
   for (int64_t pipeline = 1; pipeline <= std::min<int64_t>(ranks, spec.layers); ++pipeline)
@@ -337,7 +337,7 @@ void measure_layouts(const Measured& of, const RankContext& rank, StepBenchResul
 
 std::string MeasuredLayout::name() const {
   return fmt::format("{}x{}x{}{}{}", mesh.data, mesh.tensor, mesh.pipeline,
-                     mesh.chunks > 1 ? fmt::format("c{}", mesh.chunks) : "", shares_rows ? "s" : "");
+                     mesh.chunks > 1 ? fmt::format("c{}", mesh.chunks) : "", sequence_parallel ? "s" : "");
 }
 
 std::string PeerStep::loss_text() const {

@@ -26,8 +26,8 @@ struct StepBenchOptions {
   int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
   Recompute recompute = Recompute::none;
   std::string tokens;  ///< token file; empty: random ids
-  /// "2x1x1,1x2x1s": layouts of all ranks to compare, data x tensor x pipeline, c2: two chunks per stage, s: shared
-  /// rows (mesh.sequence); "all": every one without chunks and shared rows
+  /// "2x1x1,1x2x1s": layouts of all ranks to compare, data x tensor x pipeline, c2: two chunks per stage, s: sequence
+  /// parallelism (mesh.sequence); "all": every one without c and s
   std::string layouts;
   int64_t micro = 0;                      ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
   ShardChoice shard = ShardChoice::none;  ///< with layouts: the state that data ranks share
@@ -57,10 +57,10 @@ struct PeerStep {
 /// A layout whose step was measured.
 struct MeasuredLayout {
   MeshShape mesh;
-  int64_t micro_batches = 1;  ///< per data rank
-  double use = 1;             ///< pipeline_use()
-  bool shares_rows = false;   ///< mesh.sequence
-  std::string name() const;   ///< "2x1x1", "1x2x2c2s"
+  int64_t micro_batches = 1;       ///< per data rank
+  double use = 1;                  ///< pipeline_use()
+  bool sequence_parallel = false;  ///< mesh.sequence
+  std::string name() const;        ///< "2x1x1", "1x2x2c2s"
 };
 
 struct StepBenchResult {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "config/misspelling.h"
 #include "config/setting.h"
-#include "config/slip.h"
 
 namespace trireme {
 namespace {
@@ -70,7 +70,7 @@ std::string meant_command(const std::string& word) {
   const std::string near = nearest_name(word, names);
   const bool alike =
       !near.empty() && near.substr(0, 1) == word.substr(0, 1);  // "python" is not a misspelling of "stop"
-  return alike || is_slip_of(word, near) ? fmt::format("; nearest is \"{}\"", near) : "";
+  return alike || is_misspelling_of(word, near) ? fmt::format("; nearest is \"{}\"", near) : "";
 }
 
 }  // namespace trireme

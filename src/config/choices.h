@@ -117,10 +117,10 @@ struct Names<LossMean> {
 };
 
 /// What to do when a snapshot cannot be written.
-enum class OnError : uint8_t { go_on, stop };
+enum class OnError : uint8_t { keep_training, stop };
 template <>
 struct Names<OnError> {
-  static constexpr Named<OnError> kAll[] = {{"continue", OnError::go_on}, {"stop", OnError::stop}};
+  static constexpr Named<OnError> kAll[] = {{"continue", OnError::keep_training}, {"stop", OnError::stop}};
 };
 
 /// What to do when the parameters of a minority of ranks differ.

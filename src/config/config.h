@@ -269,7 +269,7 @@ struct CheckpointOptions {
   bool best = true, allow_other_data = false, allow_other_batch = false, allow_other_tokenizer = false;
   std::string best_link, also, local, resume = "auto";
   double copy_mb_per_second = 0;
-  OnError on_error = OnError::go_on;
+  OnError on_error = OnError::keep_training;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between snapshots (0: only at the end or when stopped)", 0, 1LL << 40);

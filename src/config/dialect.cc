@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "config/slip.h"
+#include "config/misspelling.h"
 
 namespace trireme {
 namespace {
@@ -90,7 +90,7 @@ void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& 
 
 }  // namespace
 
-std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vector<std::string>& objections,
+std::vector<Setting> merge_files(const std::vector<Setting>& settings, std::vector<std::string>& objections,
                                  std::vector<std::string>& notes) {
   struct Owner {
     Origin origin;
@@ -141,7 +141,7 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
                          {fmt::format("default of {}", dialect.name), 0, kDefaultLayer},
                          ""});
   }
-  if (!dialect.merges_apart) {
+  if (!dialect.one_file_per_key) {
     for (const Setting& given : settings) take(dialect, given);
     return;
   }
@@ -164,7 +164,7 @@ bool DialectView::is_idle(const Dialect& dialect, const DialectKey* key, const S
     return true;
   }
   for (const DialectKey& known : dialect.keys) {
-    if (known.role == KeyRole::mapped && is_slip_of(given.key, known.name)) return false;
+    if (known.role == KeyRole::mapped && is_misspelling_of(given.key, known.name)) return false;
   }
   notes_.push_back(fmt::format("{} is not a key of {}: it has no effect", place(given), dialect.name));
   return true;
@@ -181,7 +181,7 @@ void DialectView::take(const Dialect& dialect, const Setting& given) {
   if (given.origin.layer < effective.origin.layer) return;
   Setting taken = given;
   taken.key = key->name;
-  if (key->role == KeyRole::mapped) taken.value = as_type_of(*key, given, dialect.merges_apart);
+  if (key->role == KeyRole::mapped) taken.value = as_type_of(*key, given, dialect.one_file_per_key);
   effective = std::move(taken);
 }
 
@@ -253,7 +253,7 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
                       const std::vector<Setting>& native) {
   Translation translation;
   std::vector<std::string> shared;
-  std::vector<Setting> own = dialect.merges_apart ? merge_apart(settings, shared, translation.notes) : settings;
+  std::vector<Setting> own = dialect.one_file_per_key ? merge_files(settings, shared, translation.notes) : settings;
   if (dialect.prepare) dialect.prepare(own);
   const DialectView view(dialect, own, native);
   for (const std::string& objection : shared) view.object(objection);
@@ -263,9 +263,9 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
     const Setting& setting = view.setting(key.name);
     const bool given = view.given(key.name);
     if (key.role == KeyRole::no_effect && given) without_effect.push_back(&setting);
-    if (*key.option && (given || !dialect.merges_apart)) translation.set(key.option, setting.value, setting.origin);
+    if (*key.option && (given || !dialect.one_file_per_key)) translation.set(key.option, setting.value, setting.origin);
   }
-  if (dialect.merges_apart) {
+  if (dialect.one_file_per_key) {
     note_no_effect(without_effect, dialect, translation);
   } else {
     for (const Setting* setting : without_effect)

@@ -30,7 +30,7 @@ struct DialectKey {
 /// The dialect's settings on top of its defaults, and the native settings beside them.
 class DialectView {
  public:
-  /// settings: of all files and flags; merge_apart() has merged those of files that must not share a key. Throws
+  /// settings: of all files and flags; merge_files() has merged those of files that must not share a key. Throws
   /// Error::config for unknown keys, wrong types, refused keys; or calls object(), as the dialect specifies.
   DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
@@ -93,7 +93,7 @@ struct Dialect {
   void (*translate)(const DialectView& view, Translation& translation);
   /// Files must not share a key; all objections are reported together, and keys without effect in one line; null means
   /// "not given"; a key that is not given sets no option; numbers are read as PyYAML reads them.
-  bool merges_apart = false;
+  bool one_file_per_key = false;
   /// Names of its keys in other programs, for hints.
   std::span<const Synonym> synonyms = {};
   /// Rewrites the settings before the lookup.
@@ -112,7 +112,7 @@ const Dialect& find_dialect(std::string_view name);
 /// Merges the settings of several files. A key, or group of keys, in two of them is an objection, unless the later one
 /// writes it with '-': NeoX compares the words as written with its own, which have '_', and does not recognise that
 /// one, so that it replaces the earlier.
-std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vector<std::string>& objections,
+std::vector<Setting> merge_files(const std::vector<Setting>& settings, std::vector<std::string>& objections,
                                  std::vector<std::string>& notes);
 
 /// Native settings and notes from a dialect's settings. Throws Error::config.

@@ -88,7 +88,7 @@ void append_dialect(std::string& page, const Dialect& dialect) {
   }
 }
 
-std::string what_becomes_of(const ForeignOption& option) {
+std::string effect_of(const ForeignOption& option) {
   const std::string text = table_cell(option.text);
   switch (option.kind) {
     case ForeignOption::Kind::same:
@@ -109,8 +109,7 @@ void append_foreign_options(std::string& page) {
       "files, processes and devices, which Trireme determines in other ways.\n\n"
       "| after | flag | what Trireme does |\n|---|---|---|\n";
   for (const ForeignOption& option : foreign_options())
-    page += fmt::format("| {} | {} | {} |\n", table_cell(option.commands), table_cell(option.name),
-                        what_becomes_of(option));
+    page += fmt::format("| {} | {} | {} |\n", table_cell(option.commands), table_cell(option.name), effect_of(option));
 }
 
 Json json_value(const Value& value) {
@@ -191,7 +190,7 @@ std::string to_yaml(const LoadedConfig& loaded) {
     if (option.group != group) text += fmt::format("{}:\n", option.group);
     group = option.group;
     const std::string name = option.name.substr(group.size() + 1);
-    const std::string_view by = overruled_by(loaded.config, option);
+    const std::string_view by = overridden_by(loaded.config, option);
     if (!by.empty()) {
       text += fmt::format("  # {}: from {}\n", name, by);
       continue;

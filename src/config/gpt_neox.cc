@@ -473,7 +473,7 @@ const Dialect kGptNeox = {
     .bare_overrides = false,
     .claims = claims,
     .translate = translate,
-    .merges_apart = true,
+    .one_file_per_key = true,
     .synonyms = gpt_neox_synonyms(),
     .prepare = take_out_extra_args,
 };

@@ -187,7 +187,7 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
       const Option* option = schema().find(setting.key);
       const DialectKey* key = is_word_of(setting, dialect) ? dialect->find(setting.key) : nullptr;
       if (!option && !key) fail_unknown(setting, dialect);
-      const bool is_flag = option ? option->stands_alone() : std::holds_alternative<bool>(key->default_value);
+      const bool is_flag = option ? option->value_is_optional() : std::holds_alternative<bool>(key->default_value);
       require(is_flag, ErrorKind::usage, "--{} needs a value", setting.key);
       setting.text = "true";
     }
@@ -297,7 +297,7 @@ ConfigWords split_words(std::vector<std::string> words) {
       result.flags.push_back(word);
       const Option* option = schema().find(std::string_view(word).substr(2));
       const bool more = i + 1 < words.size() && word.find('=') == std::string::npos && !words[i + 1].starts_with("--");
-      const bool takes = more && (!option || !option->stands_alone() || option->takes(words[i + 1]));
+      const bool takes = more && (!option || !option->value_is_optional() || option->takes(words[i + 1]));
       if (takes) result.flags.push_back(words[++i]);
     }
   }

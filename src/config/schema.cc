@@ -67,7 +67,7 @@ const Schema& schema() {
   return instance;
 }
 
-std::string_view overruled_by(const Config& config, const Option& option) {
+std::string_view overridden_by(const Config& config, const Option& option) {
   if (config.optim.warmup_fraction > 0 && option.name == "optim.warmup-steps") return "optim.warmup-fraction";
   return config.batch.per_rank > 0 && option.name == "batch.global" ? "batch.per-rank" : "";
 }
@@ -88,7 +88,7 @@ std::string Option::expected() const {
   return "";
 }
 
-bool Option::stands_alone() const {
+bool Option::value_is_optional() const {
   return type == OptionType::flag ||
          std::ranges::find(spellings, "true", &std::pair<std::string, std::string>::first) != spellings.end();
 }

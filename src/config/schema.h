@@ -29,7 +29,7 @@ struct Option {
   /// "a whole number from 1 to 1000", "one of f32, bf16".
   std::string expected() const;
   /// Whether it may be given without a value, which means true.
-  bool stands_alone() const;
+  bool value_is_optional() const;
   /// If it may be given without a value: whether the word is a value of it.
   bool takes(std::string_view word) const;
 };
@@ -57,7 +57,7 @@ const Schema& schema();
 
 /// The option that overrides this one in the configuration, "" if there is none: batch.per-rank for batch.global,
 /// optim.warmup-fraction for optim.warmup-steps.
-std::string_view overruled_by(const Config& config, const Option& option);
+std::string_view overridden_by(const Config& config, const Option& option);
 
 /// The value has the type of Option::default_value.
 Value get(const Config& config, const Option& option);

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
-#include "config/slip.h"
+#include "config/misspelling.h"
 
 namespace trireme {
 namespace {
@@ -165,7 +165,7 @@ std::string canonical(std::string_view key) {
   return text;
 }
 
-bool is_slip_of(std::string_view key, std::string_view name) {
+bool is_misspelling_of(std::string_view key, std::string_view name) {
   constexpr size_t kLongestKey = 100, kShortest = 5, kLong = 10;
   if (key.size() > kLongestKey) return false;
   const auto letters = [](std::string_view text) {

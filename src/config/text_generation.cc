@@ -89,7 +89,7 @@ void note_what_has_no_effect(const DialectView& view, TextGeneration& out) {
 TextGeneration read_text_generation(const std::vector<std::string>& files) {
   TextGeneration out;
   std::vector<std::string> shared;
-  const DialectView view(kGptNeox, merge_apart(read_settings(files), shared, out.notes), {});
+  const DialectView view(kGptNeox, merge_files(read_settings(files), shared, out.notes), {});
   for (const std::string& objection : shared) view.object(objection);
   require(view.objections().empty(), ErrorKind::config, "{}", fmt::join(view.objections(), "\n"));
   out.kind = kind_of(view);

@@ -15,9 +15,9 @@
 namespace trireme {
 namespace {
 
-void check_overruled(const LoadedConfig& loaded) {
+void check_overridden(const LoadedConfig& loaded) {
   for (const Option& option : schema().options()) {
-    const std::string_view by = overruled_by(loaded.config, option);
+    const std::string_view by = overridden_by(loaded.config, option);
     require(by.empty() || !loaded.given(option.name), ErrorKind::config,
             "{} and {} are both set, but the first one determines the second; remove one of them", loaded.where(by),
             loaded.where(option.name));
@@ -114,7 +114,7 @@ int64_t largest_micro(int64_t per_rank) {
 }  // namespace
 
 void validate(const LoadedConfig& loaded) {
-  check_overruled(loaded);
+  check_overridden(loaded);
   check_model(loaded);
   check_schedule(loaded);
   check_sequence(loaded);

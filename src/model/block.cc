@@ -183,7 +183,7 @@ void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& sa
 
 /// Before gradients through the norms are added to it.
 void Block::take_incoming(const Pass& pass, const Workspace& work) const {
-  if (pass.shares_rows()) return pass.tensor->gather(pass.context, work.gradient, work.incoming);
+  if (pass.sequence_parallel()) return pass.tensor->gather(pass.context, work.gradient, work.incoming);
   pass.ops.cast(pass.context, work.gradient, work.incoming);
 }
 

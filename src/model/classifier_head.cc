@@ -24,7 +24,7 @@ Dropout ClassifierHead::output_dropout(const Pass& pass) const {
 
 void ClassifierHead::gather_first(const Pass& pass, ConstView x, View y) const {
   const ConstView rows = pass.batch.offsets.rows_slice(0, y.rows());
-  if (!pass.shares_rows()) return pass.ops.embedding(pass.context, rows, {}, x, {}, y);
+  if (!pass.sequence_parallel()) return pass.ops.embedding(pass.context, rows, {}, x, {}, y);
   pass.ops.embedding_part(pass.context, rows, x, {pass.share().first, pass.batch.rows()}, y);
   pass.tensor->sum(pass.context, y);  // one of them has the row, the others add 0
 }
@@ -32,7 +32,7 @@ void ClassifierHead::gather_first(const Pass& pass, ConstView x, View y) const {
 void ClassifierHead::scatter_first(const Pass& pass, ConstView dy, View dx) const {
   const View all = pass.contribution_to(dx);
   pass.ops.scatter_rows(pass.context, dy, pass.batch.offsets.rows_slice(0, dy.rows()), all);
-  if (pass.shares_rows()) pass.ops.cast(pass.context, pass.own(all), dx);
+  if (pass.sequence_parallel()) pass.ops.cast(pass.context, pass.own(all), dx);
 }
 
 void ClassifierHead::forward(const Pass& pass, ConstView x, const HeadBuffers& head, View logits) const {

@@ -102,7 +102,7 @@ void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspa
 }
 
 void DecoderHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  assert(!pass.shares_rows());
+  assert(!pass.sequence_parallel());
   const ConstView input = input_of(pass, x, work);
   if (!cut_) return pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
   const int64_t rows = x.rows(), most = work.chunk.logits.rows(), ranks = pass.tensor->size();

@@ -41,13 +41,13 @@ void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x) const
 /// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.
 void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx) const {
   ConstView all_x = x;
-  if (pass.shares_rows()) {
+  if (pass.sequence_parallel()) {
     const View all = pass.tensor->gathered(pass.batch.rows(), x.shape()[1]);
     pass.tensor->start_gather(pass.context, x, all);
     all_x = all;
   }
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, pass.contribution_to(dx));
-  if (pass.shares_rows()) pass.tensor->finish();
+  if (pass.sequence_parallel()) pass.tensor->finish();
   pass.start_sum(dx);
   backward_weights(pass, dy, all_x);
   pass.tensor->finish();

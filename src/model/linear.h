@@ -4,7 +4,7 @@
 // columns takes its part of the inputs, and its outputs are summed. Where tensor ranks share the rows between layers
 // (mesh.sequence), the side that is not cut has this rank's rows, the cut one all of them; a layer that is not cut
 // works on this rank's rows, so its gradients are complete once they are summed over the tensor ranks
-// (model/shared_rows.h).
+// (model/sequence_parallel.h).
 
 #include "model/parameter_table.h"
 #include "model/pass.h"

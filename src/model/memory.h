@@ -3,7 +3,7 @@
 // slot per micro-batch between its forward and its backward. Every tensor is taken here, so that the same code measures
 // and allocates. R: rows of the largest micro-batch, C: width, E: width of the token matrix, I: inner width, H: heads,
 // V: vocabulary rows, S: sequences, at most R. N: rows between layers: R, or, where tensor ranks share them
-// (ModelShape::shares_rows), this rank's own.
+// (ModelShape::sequence_parallel), this rank's own.
 //
 // Buffers are planned for R and N rows; first(rows) is the part that a micro-batch of that many rows uses, and what
 // layers get.
@@ -85,7 +85,7 @@ struct ModelShape {
   Recompute recompute = Recompute::none;  ///< full: keep only each block's input and run its forward again in backward
   int64_t slots = 1;                      ///< micro-batches between forward and backward at a time
   std::vector<int64_t> chunk_slots{};     ///< the same of each chunk, where a stage has several; empty: slots
-  bool shares_rows = false;               ///< tensor ranks share the rows between layers
+  bool sequence_parallel = false;         ///< tensor ranks share the rows between layers
 
   /// Of one of a stage's parts.
   ModelShape of_chunk(size_t index) const {
@@ -95,7 +95,7 @@ struct ModelShape {
     return shape;
   }
   /// The most rows that a rank has between layers.
-  int64_t own_rows(int tensor_size) const { return shares_rows ? (rows + tensor_size - 1) / tensor_size : rows; }
+  int64_t own_rows(int tensor_size) const { return sequence_parallel ? (rows + tensor_size - 1) / tensor_size : rows; }
 };
 
 /// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.

@@ -34,24 +34,25 @@ struct Pass {
   TensorGroup* tensor = nullptr;   ///< the ranks that share each layer; nullptr: this one has all of it
 
   // Between layers there are rows of all ranks, or, where tensor ranks share them, this one's own.
-  bool shares_rows() const { return tensor && tensor->shares_rows(); }
+  bool sequence_parallel() const { return tensor && tensor->sequence_parallel(); }
   RowShare share() const { return tensor ? tensor->share_of(batch.rows()) : RowShare{0, batch.rows()}; }
   /// This rank's of something that there is for every row.
   ConstView own(ConstView all) const { return all.rows_slice(share().first, share().count); }
   /// Every rank's rows of something that there is between layers; valid until the next call.
   ConstView all_rows(ConstView own_rows) const {
-    if (!shares_rows()) return own_rows;
+    if (!sequence_parallel()) return own_rows;
     const View all = tensor->gathered(batch.rows(), own_rows.shape()[1]);
     tensor->gather(context, own_rows, all);
     return all;
   }
   /// Where this rank writes its contribution (all rows) to `sum`, of which it holds its own rows.
   View contribution_to(View sum) const {
-    return shares_rows() ? tensor->contribution(batch.rows(), sum.shape()[1]) : sum;
+    return sequence_parallel() ? tensor->contribution(batch.rows(), sum.shape()[1]) : sum;
   }
   /// sum = the sum of contribution_to(sum) over the tensor ranks; neither may be used until tensor->finish().
   void start_sum(View sum) const {
-    shares_rows() ? tensor->start_scatter_sum(context, contribution_to(sum), sum) : tensor->start_sum(context, sum);
+    sequence_parallel() ? tensor->start_scatter_sum(context, contribution_to(sum), sum)
+                        : tensor->start_sum(context, sum);
   }
   void sum(View sum) const {
     start_sum(sum);

@@ -71,7 +71,7 @@ TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape&
   return {.dtype = dtype,
           .elements = shape.rows * std::max(spec.width, spec.token_width()),
           .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows) : 0,
-          .shared_rows = shape.shares_rows ? shape.rows : 0,
+          .sequence_rows = shape.sequence_parallel ? shape.rows : 0,
           .width = std::max(spec.width, spec.token_width())};
 }
 
@@ -93,7 +93,7 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
       context_{threads, &scratch_, &ops.device().stream()},
       memory_(spec, layout.of(spec), dtype, shape, arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
-  assert(shape.shares_rows == (tensor && tensor->shares_rows()));
+  assert(shape.sequence_parallel == (tensor && tensor->sequence_parallel()));
   if (!memory_.rotary.empty()) ops_.rotary_table(context_, static_cast<double>(spec.rotary_base), memory_.rotary);
 }
 

@@ -29,15 +29,15 @@ int64_t longest_part(int64_t elements, int ranks) { return (elements + ranks - 1
 
 /// The most elements that a rank adds up.
 int64_t longest_sum(int ranks, const TensorGroup::Sizes& sizes) {
-  return std::max(longest_part(sizes.elements, ranks), longest_part(sizes.shared_rows, ranks) * sizes.width);
+  return std::max(longest_part(sizes.elements, ranks), longest_part(sizes.sequence_rows, ranks) * sizes.width);
 }
 
 struct Buffers {
   Buffers(Arena& arena, int ranks, const TensorGroup::Sizes& sizes)
       : contributions(arena.take(sizes.dtype, {ranks * longest_sum(ranks, sizes)})),
         statistics(arena.take(stat_type(sizes.dtype), {ranks * 3 * std::max<int64_t>(1, sizes.rows)})) {
-    if (sizes.shared_rows == 0) return;
-    for (View* all : {&gathered, &contribution}) *all = arena.take(sizes.dtype, {sizes.shared_rows * sizes.width});
+    if (sizes.sequence_rows == 0) return;
+    for (View* all : {&gathered, &contribution}) *all = arena.take(sizes.dtype, {sizes.sequence_rows * sizes.width});
     gradients = arena.take(stat_type(sizes.dtype), {kGradients});
     gradient_parts = arena.take(stat_type(sizes.dtype), {ranks * longest_part(kGradients, ranks)});
   }
@@ -58,7 +58,7 @@ class TensorGroup::Worker {
         stream_(ops.device().make_stream()),
         arena_(bytes_for(group.size(), sizes), ops.device()),
         buffers_(arena_, group.size(), sizes),
-        shares_rows_(sizes.shared_rows > 0),
+        sequence_parallel_(sizes.sequence_rows > 0),
         cpus_(std::move(cpus)),
         thread_([this] { run(); }) {}
   Worker(const Worker&) = delete;
@@ -78,7 +78,7 @@ class TensorGroup::Worker {
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
-  bool shares_rows() const { return shares_rows_; }
+  bool sequence_parallel() const { return sequence_parallel_; }
   uint64_t bytes_sent() const { return bytes_sent_; }
 
   void start_sum(Context& context, View x) { start_sum(context, x, buffers_.contributions); }
@@ -279,7 +279,7 @@ class TensorGroup::Worker {
   std::unique_ptr<DeviceStream> stream_;
   Arena arena_;
   Buffers buffers_;
-  bool shares_rows_;
+  bool sequence_parallel_;
   std::vector<View> packed_;  ///< whose gradients are in buffers_.gradients, in order
   std::vector<int> cpus_;
   std::atomic<uint64_t> bytes_sent_ = 0;
@@ -310,9 +310,9 @@ size_t TensorGroup::bytes_for(int ranks, const Sizes& sizes) {
 
 int TensorGroup::rank() const { return worker_->rank(); }
 int TensorGroup::size() const { return worker_->size(); }
-bool TensorGroup::shares_rows() const { return worker_->shares_rows(); }
+bool TensorGroup::sequence_parallel() const { return worker_->sequence_parallel(); }
 RowShare TensorGroup::share_of(int64_t rows) const {
-  return shares_rows() ? row_share(rows, rank(), size()) : RowShare{0, rows};
+  return sequence_parallel() ? row_share(rows, rank(), size()) : RowShare{0, rows};
 }
 void TensorGroup::start_sum(Context& context, View x) { worker_->start_sum(context, x); }
 void TensorGroup::start_gather(Context& context, ConstView own, View all) { worker_->start_gather(context, own, all); }

@@ -34,11 +34,11 @@ class TensorGroup {
  public:
   /// The largest call of each kind.
   struct Sizes {
-    DType dtype = DType::f32;  ///< of activations
-    int64_t elements = 0;      ///< of a sum
-    int64_t rows = 0;          ///< of combine()
-    int64_t shared_rows = 0;   ///< of gather() and scatter_sum(); 0: every member has all rows
-    int64_t width = 0;         ///< of those rows
+    DType dtype = DType::f32;   ///< of activations
+    int64_t elements = 0;       ///< of a sum
+    int64_t rows = 0;           ///< of combine()
+    int64_t sequence_rows = 0;  ///< of gather() and scatter_sum(); 0: every member has all rows
+    int64_t width = 0;          ///< of those rows
   };
 
   /// Borrows both; from now on `group` belongs to the thread. cpus: where that runs; empty: where its creator does.
@@ -51,7 +51,7 @@ class TensorGroup {
 
   int rank() const;
   int size() const;
-  bool shares_rows() const;
+  bool sequence_parallel() const;
   /// This member's share of the rows; all of them where they are not shared.
   RowShare share_of(int64_t rows) const;
 

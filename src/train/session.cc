@@ -57,8 +57,8 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
   optimizer.mesh = mesh_.shape();
   optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get(),
                      state.shares_weights() ? nullptr : weights_group_.get());
-  if (options.shape.shares_rows)
-    shared_rows_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
+  if (options.shape.sequence_parallel)
+    sequence_sums_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
 }
 
 /// If the state is sharded, the optimizer's options say which rank owns what.

@@ -9,7 +9,7 @@
 #include "comm/mesh.h"
 #include "comm/rank_context.h"
 #include "comm/scalars.h"
-#include "model/shared_rows.h"
+#include "model/sequence_parallel.h"
 #include "model/stage.h"
 #include "ops/backend.h"
 #include "optim/optimizer.h"
@@ -40,7 +40,7 @@ class Session {
   Stage& stage() { return stage_; }
   Optimizer& optimizer() { return *optimizer_; }  ///< only in a session that trains
   /// Receives the last micro-batch's gradients from backward: the optimizer, or what completes them for it.
-  GradientSink& gradient_sink() { return shared_rows_ ? static_cast<GradientSink&>(*shared_rows_) : *optimizer_; }
+  GradientSink& gradient_sink() { return sequence_sums_ ? static_cast<GradientSink&>(*sequence_sums_) : *optimizer_; }
   /// How many of `rows` rows of a micro-batch this rank has between layers.
   int64_t own_rows(int64_t rows) const { return tensor_ ? tensor_->share_of(rows).count : rows; }
   /// The model's weights, whether the data ranks share them or not.
@@ -75,7 +75,7 @@ class Session {
   WeightSource all_weights_;
   std::unique_ptr<SharedWeights> shared_weights_;  ///< if data ranks share weights
   Stage stage_;
-  std::optional<SharedRowSums> shared_rows_;  ///< with sequence parallelism
+  std::optional<SequenceParallelSums> sequence_sums_;  ///< with sequence parallelism
 };
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/time.h"
-#include "model/shared_rows.h"
+#include "model/sequence_parallel.h"
 #include "model/stage.h"
 #include "ops/profile.h"
 #include "tests/model/model_fixture.h"
@@ -96,7 +96,7 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
       const int ranks = layout.first;
       const bool shares = layout.second;
       if (spec.heads % ranks != 0) continue;
-      shape.shares_rows = shares;
+      shape.sequence_parallel = shares;
       SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << static_cast<int>(recompute)
                                       << (shares ? ", rows shared" : ""));
       run_local(ranks, [&](RankContext& rank) {
@@ -106,8 +106,8 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
         if (ranks > 1)
           tensor = std::make_unique<TensorGroup>(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
         Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, tensor.get());
-        std::optional<SharedRowSums> sums;
-        if (shape.shares_rows) sums.emplace(share.table, share.views.gradients, *tensor, part.context(), nullptr);
+        std::optional<SequenceParallelSums> sums;
+        if (shape.sequence_parallel) sums.emplace(share.table, share.views.gradients, *tensor, part.context(), nullptr);
         const auto got = steps(part, sums ? &*sums : nullptr);
         // A loss below 1 has the absolute error of its logits.
         const auto tolerance = [](double loss) { return 1e-6 * std::max(1.0, std::abs(loss)); };
@@ -126,7 +126,7 @@ TEST_P(EveryChoiceCut, RanksWithoutRowsTakePart) {
   if (spec.heads % 4 != 0) return;
   TestModel<float> whole(spec);
   const auto ops = make_cpu_ops();
-  const ModelShape shape{.rows = kRows, .head_rows = 4, .shares_rows = true};
+  const ModelShape shape{.rows = kRows, .head_rows = 4, .sequence_parallel = true};
   TestBatch few(spec, {3}, 10);
   Stage stage(spec, whole.views, DType::f32, {.rows = kRows, .head_rows = 4}, *ops, 1);
   const double loss = stage.loss_and_backward(few.with_values(false), kStep, kScale, Write::overwrite, nullptr);
@@ -135,7 +135,7 @@ TEST_P(EveryChoiceCut, RanksWithoutRowsTakePart) {
     Share share(whole, rank.rank(), 4);
     TensorGroup tensor(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
     Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, &tensor);
-    SharedRowSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
+    SequenceParallelSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
     EXPECT_NEAR(part.loss_and_backward(few.with_values(false), kStep, kScale, Write::overwrite, &sums), loss,
                 1e-6 * std::max(1.0, std::abs(loss)));  // a squared error may be small
     share.expect_gradients_of(whole);
@@ -173,7 +173,7 @@ TEST(TensorParallel, SendsFourSumsPerLayerAndThreeWhereBranchesAreParallel) {
 /// The same where ranks share rows: per layer ten halves of a sum in place of eight (eight of six where branches are
 /// parallel), because the inputs of qkv and mlp.in are gathered again for their weights' gradients; and once a step the
 /// gradients of norms and row biases.
-TEST(TensorParallel, SharedRowsTakeFiveQuartersOfTheBytes) {
+TEST(TensorParallel, SequenceParallelismSendsFiveQuartersOfTheBytes) {
   for (const bool parallel : {false, true})
     for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full})
       for (const int ranks : {2, 4}) {
@@ -181,7 +181,7 @@ TEST(TensorParallel, SharedRowsTakeFiveQuartersOfTheBytes) {
         if (parallel) spec.residual = Residual::parallel;
         TestModel<float> whole(spec);
         constexpr int64_t kBatchRows = 8;
-        const ModelShape shape{.rows = kBatchRows, .recompute = recompute, .shares_rows = true};
+        const ModelShape shape{.rows = kBatchRows, .recompute = recompute, .sequence_parallel = true};
         TestBatch data(spec, {5, 3}, 10);
         const auto r = static_cast<uint64_t>(ranks), l = static_cast<uint64_t>(spec.layers);
         const uint64_t half = (r - 1) * kBatchRows * static_cast<uint64_t>(spec.width) * sizeof(float) / r;
@@ -197,7 +197,7 @@ TEST(TensorParallel, SharedRowsTakeFiveQuartersOfTheBytes) {
           Share share(whole, rank.rank(), ranks);
           TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
           Stage part(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
-          SharedRowSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
+          SequenceParallelSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
           (void)part.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
           EXPECT_EQ(tensor.bytes_sent(), halves * half + statistics) << parallel << ", " << ranks << " ranks";
           const uint64_t before = tensor.bytes_sent();
@@ -207,7 +207,7 @@ TEST(TensorParallel, SharedRowsTakeFiveQuartersOfTheBytes) {
       }
 }
 
-TEST(TensorParallel, SharedRowsTakeTheirShareOfTheMemory) {
+TEST(TensorParallel, SequenceParallelismNeedsAShareOfTheMemory) {
   const auto ops = make_cpu_ops();
   for (const auto& choice : {std::pair(Recompute::none, NormPlace::pre),
                              {Recompute::none, NormPlace::post},
@@ -221,7 +221,7 @@ TEST(TensorParallel, SharedRowsTakeTheirShareOfTheMemory) {
     spec.final_norm = placed == NormPlace::pre;
     const auto slot = [&](bool shares, int ranks) {
       const auto bytes = [&](int64_t slots) {
-        const ModelShape shape{.rows = 64, .recompute = recompute, .slots = slots, .shares_rows = shares};
+        const ModelShape shape{.rows = 64, .recompute = recompute, .slots = slots, .sequence_parallel = shares};
         const Layout layout{.part = {}, .tensor_rank = 0, .tensor_size = ranks};
         return stage_bytes(spec, DType::f32, shape, *ops, 1, layout).activations;
       };
@@ -234,7 +234,7 @@ TEST(TensorParallel, SharedRowsTakeTheirShareOfTheMemory) {
   }
 }
 
-TEST(TensorGroup, SharedRowsAreGatheredAndSummedToTheBitsOfASum) {
+TEST(TensorGroup, SequenceRowsAreGatheredAndSummedToTheBitsOfASum) {
   constexpr int64_t kWidth = 6;
   for (const int ranks : {2, 3, 4})
     for (const DType dtype : {DType::f32, DType::bf16})
@@ -242,7 +242,7 @@ TEST(TensorGroup, SharedRowsAreGatheredAndSummedToTheBitsOfASum) {
         run_local(ranks, [&](RankContext& rank) {
           const auto ops = make_cpu_ops();
           TensorGroup group(rank.world, *ops,
-                            {.dtype = dtype, .elements = rows * kWidth, .shared_rows = rows, .width = kWidth});
+                            {.dtype = dtype, .elements = rows * kWidth, .sequence_rows = rows, .width = kWidth});
           Context context;
           Arena arena(16384);
           const View whole = arena.take(dtype, {rows, kWidth}), mine = arena.take(dtype, {rows, kWidth});
@@ -267,7 +267,7 @@ TEST(TensorGroup, GradientsArePackedAndSummed) {
   constexpr int64_t kLarge = (int64_t{1} << 18) + 5;  // more than travels at a time
   run_local(3, [&](RankContext& rank) {
     const auto ops = make_cpu_ops();
-    TensorGroup group(rank.world, *ops, {.elements = 8, .shared_rows = 4, .width = 2});
+    TensorGroup group(rank.world, *ops, {.elements = 8, .sequence_rows = 4, .width = 2});
     Context context;
     std::vector<float> small(3), large(kLarge), last(7);
     for (std::vector<float>* values : {&small, &large, &last}) {

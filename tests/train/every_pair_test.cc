@@ -73,7 +73,7 @@ Layouts layouts_of(const Choice& c) {
           .recompute = kRecomputes[c[kRecompute]],
           .dropout = true,
           .shard = kShards[c[kShard]],
-          .shares_rows = c[kSequenceRows] == 1,
+          .sequence_parallel = c[kSequenceRows] == 1,
           .global = 24,
           .steps = 20};
 }
@@ -89,7 +89,7 @@ TEST(EveryPairOfChoices, TrainsLikeOneRank) {
     if (family.spec == opt) spec.activation = Activation::gelu_tanh;  // a ReLU's input may be zero but for rounding
     const Layouts layouts = layouts_of(choice);
     SCOPED_TRACE(fmt::format("{}, {}, shard {}, recompute {}{}", family.name, name_of(layouts.mesh), choice[kShard],
-                             choice[kRecompute], layouts.shares_rows ? ", shared rows" : ""));
+                             choice[kRecompute], layouts.sequence_parallel ? ", sequence parallel" : ""));
     if (!alone.contains(choice[kFamily]))
       alone[choice[kFamily]] = train(spec, {.mesh = {1, 1, 1}, .dropout = true, .global = 24, .steps = 20});
     expect_near(train(spec, layouts), alone[choice[kFamily]], spec);

@@ -45,7 +45,7 @@ TEST_P(MeshTraining, SequenceParallelTrainingEqualsOneRank) {
   for (Layouts& layout : layouts) {
     SCOPED_TRACE(name_of(layout.mesh));
     const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, layout.recompute, layout.dropout});
-    layout.shares_rows = true;
+    layout.sequence_parallel = true;
     expect_near(train(spec, layout), one, spec);
   }
 }
@@ -154,7 +154,7 @@ TEST_P(MeshTraining, SharedGradientsAndParametersTrainLikeOneRank) {
     Layouts layouts[] = {{.mesh = {.data = 2, .tensor = 1, .pipeline = 1}},
                          {.mesh = {.data = 5, .tensor = 1, .pipeline = 1}},  // some have a sample more than others
                          {.mesh = {.data = 2, .tensor = 2, .pipeline = 1}, .recompute = Recompute::attention},
-                         {.mesh = {.data = 2, .tensor = 2, .pipeline = 1}, .dropout = true, .shares_rows = true}};
+                         {.mesh = {.data = 2, .tensor = 2, .pipeline = 1}, .dropout = true, .sequence_parallel = true}};
     for (Layouts& layout : layouts) {
       SCOPED_TRACE(name_of(layout.mesh));
       layout.shard = shard;
@@ -237,7 +237,7 @@ TEST_P(MeshTraining, GivesTheSameBitsOnADeviceThatTheProgramDoesNotReachAndThatC
       {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::attention, true},
       {{.data = 1, .tensor = 1, .pipeline = 2}, Recompute::none, true, DType::f32, ShardChoice::none, DType::bf16},
       {{.data = 2, .tensor = 2, .pipeline = 2}, Recompute::none, false, DType::bf16},
-      {.mesh = {.data = 1, .tensor = 2, .pipeline = 2}, .shares_rows = true},
+      {.mesh = {.data = 1, .tensor = 2, .pipeline = 2}, .sequence_parallel = true},
   };
   for (const Layouts& layout : layouts) {
     SCOPED_TRACE(name_of(layout.mesh));

@@ -69,7 +69,7 @@ struct Layouts {
   DType wire = DType::f32;
   ShardChoice shard = ShardChoice::none;
   DType dtype = DType::f32;
-  bool shares_rows = false;
+  bool sequence_parallel = false;
   bool apart = false;        ///< on a device that the program does not reach
   int64_t micro = 0;         ///< samples of a micro-batch; 0: one
   std::vector<int> hosts{};  ///< of the data ranks: hierarchical reduction
@@ -152,7 +152,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
                                .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
                                .recompute = layouts.recompute,
                                .chunk_slots = slots_of_chunks(order, mesh.chunks),
-                               .shares_rows = layouts.shares_rows},
+                               .sequence_parallel = layouts.sequence_parallel},
                      .mesh = mesh,
                      .optimizer = options},
                     table, state, *computer.ops, rank);

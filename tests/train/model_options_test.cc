@@ -93,7 +93,7 @@ TEST(RankTable, ListsTheChunksOfAStage) {
 }
 
 // Of the state nothing changes, of the activations tensor ranks have their share.
-TEST(RankTable, PlansSharedRows) {
+TEST(RankTable, PlansSequenceParallelism) {
   const auto activations = [](const std::string& sequence) {
     const std::string text = ranks_of({"model.preset=neox-125m", "mesh.tensor=4", sequence, "batch.global=4"}, 4);
     return std::stod(text.substr(text.rfind("GB", text.rfind("GB") - 1) + 2));

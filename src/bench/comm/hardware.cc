@@ -29,7 +29,7 @@ std::string variable(const char* name) {
 }
 
 /// What MPI was configured to use between hosts; empty: nothing.
-std::string told_interface() {
+std::string configured_interface() {
   for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE", "MPICH_NETWORK_IFACE"}) {
     const std::string value = variable(name);
     if (!value.empty() && value != "all") return value.substr(0, value.find(','));
@@ -37,7 +37,7 @@ std::string told_interface() {
   return "";
 }
 
-bool told_tcp() {
+bool configured_tcp() {
   return variable("OMPI_MCA_btl").find("tcp") != std::string::npos || variable("OMPI_MCA_pml") == "ob1" ||
          variable("UCX_TLS").find("tcp") != std::string::npos || variable("FI_PROVIDER") == "tcp";
 }
@@ -136,7 +136,7 @@ Link find_link(Job& job, const std::string& host) {
     return {"shared memory of " + host, Link::Kind::shared_memory, 0, ping_pong_rate(job, kProbeBytes, kProbeRounds)};
   }
   const std::string carrier = carrier_of(read_text("/proc/self/maps"), variable("OMPI_MCA_pml"));
-  Link link = common_link(hosts, told_interface(), told_tcp() || carrier.empty());
+  Link link = common_link(hosts, configured_interface(), configured_tcp() || carrier.empty());
   link.carrier = carrier;
   link.measured_rate = two_way_rate(job);
   return link;

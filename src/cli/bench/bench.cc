@@ -97,7 +97,7 @@ int bench_generate_command(std::vector<std::string> arguments) {
 
 struct Bench {
   Command command;
-  bool of_one_process;  ///< with several ranks, each would measure alone and be disturbed by the others
+  bool single_process;  ///< with several ranks, each would measure alone and be disturbed by the others
 };
 
 constexpr Bench kBenches[] = {
@@ -113,7 +113,7 @@ constexpr Bench kBenches[] = {
 /// Whether a launcher started this process as one of several. Throws Error::mismatch on rank 0, for all ranks.
 bool is_refused_rank(const Bench& bench) {
   const Launcher launcher = detect_launcher();
-  if (!bench.of_one_process || launcher.kind == Launcher::Kind::none || launcher.size == 1) return false;
+  if (!bench.single_process || launcher.kind == Launcher::Kind::none || launcher.size == 1) return false;
   if (launcher.size == 0 && launcher.rank <= 0)
     return false;  // this launcher does not give the number of ranks; rank 1 will refuse
   require(launcher.rank > 0 && launcher.size > 0, ErrorKind::mismatch,

@@ -16,7 +16,7 @@ namespace trireme {
 namespace {
 
 /// The first given option that the launcher of this process has already decided; empty: none.
-std::string starters_business(const LaunchRequest& request) {
+std::string launcher_option(const LaunchRequest& request) {
   const HostRequest& hosts = request.hosts;
   const std::pair<const char*, bool> given[] = {{"--hostfile", !hosts.hostfile.empty()},
                                                 {"--hosts", !hosts.hosts.empty()},
@@ -47,7 +47,7 @@ std::string starters_business(const LaunchRequest& request) {
 }
 
 void check(LaunchRequest& request, const std::string& file, const Launcher& starter) {
-  const std::string option = starters_business(request);
+  const std::string option = launcher_option(request);
   require(option.empty(), ErrorKind::usage,
           "{} has already started this process as a rank, so {} has no effect; remove it, or run `trireme launch` "
           "without {}",

@@ -103,7 +103,7 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
     }
     add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
                             setup.mesh.pipeline, fmt::join(stages, " | "),
-                            setup.shape.shares_rows ? "; sequence parallel between layers" : ""));
+                            setup.shape.sequence_parallel ? "; sequence parallel between layers" : ""));
   }
   if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
     add("sharded", fmt::format("each of {} keeps its part of {}", count_text(setup.mesh.data, "data rank"),

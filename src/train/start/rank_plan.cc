@@ -23,7 +23,7 @@ ModelShape shape_of(const RankPlan& plan, const Config& config, int rank) {
                          !exchanges_every_micro_batch(config.optim.shard, mesh.data),
           .recompute = config.model.recompute,
           .chunk_slots = plan.trains ? slots_of_chunks(order, mesh.chunks) : std::vector<int64_t>(),
-          .shares_rows = config.mesh.sequence};
+          .sequence_parallel = config.mesh.sequence};
 }
 
 /// The part of the embedding's sum of a tied matrix that steps never touch: each token of the data ranks touches at

@@ -10,11 +10,12 @@
 
 namespace trireme {
 
-class SharedRowSums final : public GradientSink {
+class SequenceParallelSums final : public GradientSink {
  public:
   /// Borrows everything. gradients: the table's flat array. next: notified after the sums of a range are made; may be
   /// null.
-  SharedRowSums(const ParameterTable& table, View gradients, TensorGroup& tensor, Context& context, GradientSink* next);
+  SequenceParallelSums(const ParameterTable& table, View gradients, TensorGroup& tensor, Context& context,
+                       GradientSink* next);
   void begin(ParameterRange range) override {
     if (next_) next_->begin(range);
   }

@@ -1,11 +1,11 @@
-#include "model/shared_rows.h"
+#include "model/sequence_parallel.h"
 
 #include <algorithm>
 
 namespace trireme {
 
-SharedRowSums::SharedRowSums(const ParameterTable& table, View gradients, TensorGroup& tensor, Context& context,
-                             GradientSink* next)
+SequenceParallelSums::SequenceParallelSums(const ParameterTable& table, View gradients, TensorGroup& tensor,
+                                           Context& context, GradientSink* next)
     : tensor_(tensor),
       context_(context),
       next_(next),
@@ -20,7 +20,7 @@ SharedRowSums::SharedRowSums(const ParameterTable& table, View gradients, Tensor
   }
 }
 
-void SharedRowSums::ready(ParameterRange range) {
+void SequenceParallelSums::ready(ParameterRange range) {
   const auto group = static_cast<size_t>(std::ranges::find(ranges_, range) - ranges_.begin());
   tensor_.sum_gradients(context_, sums_[group]);
   if (next_) next_->ready(range);
