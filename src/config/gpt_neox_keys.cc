@@ -22,7 +22,7 @@ constexpr const char* kOtherData =
     "for other kinds of data (dataset_impl, train_impl), which are not supported; remove it";
 constexpr const char* kNotHere = "this part of DeepSpeed is not supported; remove it";
 constexpr const char* kFiles = "it changes how DeepSpeed writes its files, not their contents";
-constexpr const char* kOff = "it has an effect only with enabled: true in its group";
+constexpr const char* kOff = "only used with enabled: true in its group";
 constexpr const char* kRanks = "ranks come from MPI: `trireme launch -f HOSTFILE -- train ...`, `trireme slurm`";
 
 const DialectKey kKeys[] = {

@@ -105,7 +105,7 @@ TEST_F(Wizard, OneProcessPerMachineIsTheDefault) {
 TEST_F(Wizard, WrongFlagsAndFoldersAreReportedBeforeAnyQuestion) {
   std::istringstream input("\n\n\n\n\n\n\n");
   std::streambuf* before = std::cin.rdbuf(input.rdbuf());
-  EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 or f32");
+  EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 and f32");
   EXPECT_ERROR(config_wizard({"--output", folder_ / "absent/c.yaml"}), ErrorKind::io, "does not exist");
   EXPECT_ERROR(config_wizard({"--output", folder_.path()}), ErrorKind::io, "is a folder; give the name of a file");
   EXPECT_EQ(input.tellg(), 0);
@@ -136,7 +136,7 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "0"}), ErrorKind::usage,
                "expected a whole number from 1");
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "3"}), ErrorKind::usage,
-               "cannot be spread evenly");
+               "cannot be distributed evenly");
   EXPECT_ERROR(
       run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "2", "--machine-rank", "2"}),
       ErrorKind::usage, "--machine-rank 2: 2 machines have ranks 0 to 1");
@@ -152,7 +152,8 @@ TEST_F(Wizard, OtherFilesThanAcceleratesAreRefusedByLaunch) {
   write_text(file_, "model: {layers: 1}\n");
   EXPECT_ERROR(launched(), ErrorKind::config, "distributed_type is missing");
   write_text(file_, "distributed_type: MULTI_CPU\nnum_machines: 2\nnum_processes: 3\n");
-  EXPECT_ERROR(launched(), ErrorKind::config, "num_processes 3 cannot be spread evenly over num_machines 2");
+  EXPECT_ERROR(launched(), ErrorKind::config,
+               "num_processes 3 cannot be distributed evenly over --num-machines 2 over num_machines 2");
 }
 
 }  // namespace
