@@ -112,7 +112,7 @@ TEST_F(DamagedCheckpoint, MissingStepsStopTheNextStart) {
   for (const char* step : {"4", "8", "12"}) fs::remove_all(path("run") + fmt::format("/step-{:0>8}", step));
   const Outcome verified = command("verify", path("run"));
   EXPECT_EQ(verified.code, 1);
-  EXPECT_THAT(verified.output, HasSubstr(path("run") + "/latest: bad\n  it names step-00000012, which is not there"));
+  EXPECT_THAT(verified.output, HasSubstr(path("run") + "/latest: bad\n  it names step-00000012, which does not exist"));
   const Outcome refused = run(trireme_command(train("run", flags_)));
   EXPECT_EQ(refused.code, 1) << refused.output;
   EXPECT_THAT(refused.output, AllOf(HasSubstr(path("run") + "/latest names step-00000012"),
