@@ -253,7 +253,7 @@ TEST(Bench, RefusesWhatItCannotMeasure) {
     EXPECT_THAT(outcome.output, HasSubstr(message));
   };
   expect_refused({"bench"}, "usage: trireme bench WHAT");
-  expect_refused({"bench", "stpe"}, "no benchmark \"stpe\"; `trireme bench --help` lists them");
+  expect_refused({"bench", "stpe"}, "unknown benchmark \"stpe\"; `trireme bench --help` lists them");
   expect_refused({"bench", "step", "--preset", "gpt9"}, "gpt2-124m");
   expect_refused({"bench", "step", "--seq", "2048"}, "--seq 2048 is longer than the 1024 positions of gpt2-124m");
   expect_refused({"bench", "step", "--dtype", "f16"}, "--dtype");

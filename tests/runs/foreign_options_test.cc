@@ -75,8 +75,9 @@ TEST(Commands, OptionsOfOtherProgramsAreNotMistakenForTypos) {
     const char *word, *said;
   } cases[] = {
       {"accelerate",
-       "no command \"accelerate\"; `trireme launch -f HOSTFILE -- train ...` does what `accelerate launch` does"},
-      {"python", "no command \"python\"; trireme is one program without Python: `trireme train` replaces train.py"},
+       "unknown command \"accelerate\"; `trireme launch -f HOSTFILE -- train ...` does what `accelerate launch` does"},
+      {"python",
+       "unknown command \"python\"; trireme is one program without Python: `trireme train` replaces train.py"},
       {"mpirun", "it comes first: `mpirun -n N trireme train ...`"},
       {"config/train.py", "`trireme train` replaces it"},
       {"qqqq", "unknown command \"qqqq\"; `trireme --help` lists all commands"},

@@ -218,7 +218,7 @@ TEST_F(NeoxRun, TheCheckpointCommandNamesADanglingPointerAndDeletesNothing) {
   write_text(path("ckpt/latest"), "global_step6\n");
   const Outcome bad = here("checkpoint verify ckpt");
   EXPECT_EQ(bad.code, 1);
-  EXPECT_THAT(bad.output, HasSubstr("ckpt/global_step5: good\nckpt/latest: bad\n  ckpt/latest names global_step6, and "
+  EXPECT_THAT(bad.output, HasSubstr("ckpt/global_step5: good\nckpt/latest: bad\n  ckpt/latest names global_step6, but "
                                     "this folder does not exist beside it"));
   EXPECT_THAT(done("checkpoint list ckpt").output, testing::ContainsRegex("- +of GPT-NeoX\n"));
   const Outcome prune = here("checkpoint prune ckpt --keep 1");

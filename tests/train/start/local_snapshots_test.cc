@@ -358,7 +358,7 @@ TEST_F(LocalSnapshots, ADiskThatTakesNothingSendsTheSnapshotToTheRunFolder) {
     EXPECT_EQ(saver.writer.publish(0, false), run_ + "/step-00000001");
   });
   EXPECT_THAT(log.text(), HasSubstr("cannot write the snapshot of step 1 to a local disk; writing it directly to " +
-                                    run_ + " right away: rank 1 on "));
+                                    run_ + ": rank 1 on "));
   EXPECT_THAT(list_steps(run_), ElementsAre(1));
   EXPECT_THAT(steps_on(0), IsEmpty()) << "no part of it is left";
 }
