@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "model/rotary.h"
 #include "ops/check.h"
 
 namespace trireme {
@@ -94,7 +95,10 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
       memory_(spec, layout.of(spec), dtype, shape, arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   assert(shape.sequence_parallel == (tensor && tensor->sequence_parallel()));
-  if (!memory_.rotary.empty()) ops_.rotary_table(context_, static_cast<double>(spec.rotary_base), memory_.rotary);
+  if (!memory_.rotary.empty()) {
+    const auto base = static_cast<double>(spec.rotary_base);
+    ops_.rotary_table(context_, rotary_frequencies(base, spec.rotary_dims, {}, spec.context), 1, memory_.rotary);
+  }
 }
 
 StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype,

@@ -108,42 +108,6 @@ void Ops::bias_backward(Context& context, ConstView dy, View db, Write write) {
   do_bias_backward(context, dy, db, write);
 }
 
-// ---- norm
-
-void Ops::layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd) {
-  const Checker check("layer_norm");
-  check.dims("x", x, 2);
-  check.activation("x", x, takes(x.dtype()), name());
-  const DType statistic = statistic_of(x.dtype());
-  const int64_t rows = x.shape()[0], width = x.shape()[1];
-  check.is("w", w, x.dtype(), {width});
-  check.is_or_empty("b", b, x.dtype(), {width});
-  check.that(eps > 0, fmt::format("eps is {}, expected a positive number", eps));
-  check.is("y", y, x.dtype(), x.shape());
-  check.is("mean", mean, statistic, {rows});
-  check.is("rstd", rstd, statistic, {rows});
-  const OpTimer timer(recorder_, "layer_norm", {x, w, b, y, mean, rstd});
-  do_layer_norm(context, x, w, b, eps, y, mean, rstd);
-}
-
-void Ops::layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd,
-                              View dx, View dw, View db, Write write) {
-  const Checker check("layer_norm_backward");
-  check.dims("x", x, 2);
-  check.activation("x", x, takes(x.dtype()), name());
-  const DType statistic = statistic_of(x.dtype());
-  const int64_t rows = x.shape()[0], width = x.shape()[1];
-  check.is("dy", dy, x.dtype(), x.shape());
-  check.is("w", w, x.dtype(), {width});
-  check.is("mean", mean, statistic, {rows});
-  check.is("rstd", rstd, statistic, {rows});
-  check.is("dx", dx, x.dtype(), x.shape());
-  check.is("dw", dw, statistic, {width});
-  check.is_or_empty("db", db, statistic, {width});
-  const OpTimer timer(recorder_, "layer_norm_backward", {dy, x, w, mean, rstd, dx, dw, db});
-  do_layer_norm_backward(context, dy, x, w, mean, rstd, dx, dw, db, write);
-}
-
 // ---- elementwise
 
 void Ops::activation(Context& context, ConstView x, Activation f, View y) {
@@ -163,25 +127,57 @@ void Ops::activation_backward(Context& context, ConstView dy, ConstView x, Activ
   do_activation_backward(context, dy, x, f, dx);
 }
 
-void Ops::dropout_add(Context& context, ConstView x, ConstView residual, const Dropout& dropout, View y) {
+namespace {
+
+void check_gated(const Checker& check, ConstView x, bool taken, std::string_view backend, std::string_view y_name,
+                 ConstView y) {
+  check.dims("x", x, 2);
+  check.activation("x", x, taken, backend);
+  check.that(x.shape()[1] % 2 == 0, fmt::format("x is {}, expected an even width", describe(x)));
+  check.is(y_name, y, x.dtype(), {x.rows(), x.shape()[1] / 2});
+}
+
+void check_factor(const Checker& check, float factor) {
+  check.that(std::isfinite(factor), fmt::format("factor is {}, expected a finite number", factor));
+}
+
+}  // namespace
+
+void Ops::gated_activation(Context& context, ConstView x, Activation f, View y) {
+  check_gated(Checker("gated_activation"), x, takes(x.dtype()), name(), "y", y);
+  const OpTimer timer(recorder_, "gated_activation", {x, y});
+  do_gated_activation(context, x, f, y);
+}
+
+void Ops::gated_activation_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx) {
+  const Checker check("gated_activation_backward");
+  check_gated(check, x, takes(x.dtype()), name(), "dy", dy);
+  check.is("dx", dx, x.dtype(), x.shape());
+  const OpTimer timer(recorder_, "gated_activation_backward", {dy, x, dx});
+  do_gated_activation_backward(context, dy, x, f, dx);
+}
+
+void Ops::dropout_add(Context& context, ConstView x, ConstView residual, const Dropout& dropout, View y, float factor) {
   const Checker check("dropout_add");
   check.dims("x", x, 2);
   check.activation("x", x, takes(x.dtype()), name());
   check.is_or_empty("residual", residual, x.dtype(), x.shape());
   check.dropout(dropout, x.rows());
+  check_factor(check, factor);
   check.is("y", y, x.dtype(), x.shape());
   const OpTimer timer(recorder_, "dropout_add", {x, residual, y});
-  do_dropout_add(context, x, residual, dropout, y);
+  do_dropout_add(context, x, residual, dropout, y, factor);
 }
 
-void Ops::dropout_backward(Context& context, ConstView dy, const Dropout& dropout, View dx) {
+void Ops::dropout_backward(Context& context, ConstView dy, const Dropout& dropout, View dx, float factor) {
   const Checker check("dropout_backward");
   check.dims("dy", dy, 2);
   check.activation("dy", dy, takes(dy.dtype()), name());
   check.dropout(dropout, dy.rows());
+  check_factor(check, factor);
   check.is("dx", dx, dy.dtype(), dy.shape());
   const OpTimer timer(recorder_, "dropout_backward", {dy, dx});
-  do_dropout_backward(context, dy, dropout, dx);
+  do_dropout_backward(context, dy, dropout, dx, factor);
 }
 
 // ---- embedding
@@ -255,13 +251,17 @@ void Ops::scatter_rows(Context& context, ConstView y, ConstView rows, View x) {
 
 // ---- rotary positions
 
-void Ops::rotary_table(Context& context, double base, View table) {
+void Ops::rotary_table(Context& context, std::span<const float> frequencies, double factor, View table) {
   const Checker check("rotary_table");
   check.dims("table", table, 2);
   check.statistic("table", table, takes(DType::f64) ? DType::f64 : DType::f32);
-  check.that(table.shape()[1] % 2 == 0, fmt::format("table is {}, expected an even width", describe(table)));
-  check.that(base > 1 && std::isfinite(base), fmt::format("base is {}, expected a finite number above 1", base));
-  do_rotary_table(context, base, table);
+  check.that(table.shape()[1] == 2 * static_cast<int64_t>(frequencies.size()),
+             fmt::format("table is {}, expected a width of twice {} frequencies", describe(table), frequencies.size()));
+  for (const float frequency : frequencies)
+    check.that(std::isfinite(frequency), fmt::format("a frequency is {}, expected a finite number", frequency));
+  check.that(factor > 0 && std::isfinite(factor),
+             fmt::format("factor is {}, expected a finite number above 0", factor));
+  do_rotary_table(context, frequencies, factor, table);
 }
 
 namespace {
@@ -403,14 +403,23 @@ void Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstVie
 }
 
 void Ops::cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale, double smoothing) {
+                                 ConstView max, ConstView sum, float scale, double smoothing, float cap) {
   const Checker check("cross_entropy_backward");
   check.dims("logits", logits, 2);
   check.activation("logits", logits, takes(logits.dtype()), name());
   check_classes(check, statistic_of(logits.dtype()), logits, targets, first_class, classes, max, sum);
   check_smoothing(check, smoothing, first_class);
+  check.that(cap >= 0 && std::isfinite(cap), fmt::format("cap is {}, expected a finite number, 0 for none", cap));
   const OpTimer timer(recorder_, "cross_entropy_backward", {logits, logits});
-  do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale, smoothing);
+  do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale, smoothing, cap);
+}
+
+void Ops::soft_cap(Context& context, View x, float cap) {
+  const Checker check("soft_cap");
+  check.activation("x", x, takes(x.dtype()), name());
+  check.that(cap > 0 && std::isfinite(cap), fmt::format("cap is {}, expected a finite number above 0", cap));
+  const OpTimer timer(recorder_, "soft_cap", {x, x});
+  do_soft_cap(context, x, cap);
 }
 
 void Ops::squared_error(Context& context, ConstView z, ConstView targets, View total) {

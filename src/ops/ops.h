@@ -77,6 +77,18 @@ struct AttentionShape {
   int heads() const { return kv_heads * group; }  ///< query heads
 };
 
+/// Normalisation of queries and keys by the root of their mean square. Each head by itself: gains [head_dim], shared by
+/// the heads; or the whole projection: gains [heads x head_dim] and [kv_heads x head_dim], the statistics over all of a
+/// row's queries and over all of its keys.
+struct QueryKeyNorm {
+  ConstView q = {}, k = {};  ///< A
+  bool whole = false;        ///< of the projection
+  int64_t q_count = 0;       ///< values of a mean: head_dim; whole: those of all tensor ranks
+  int64_t k_count = 0;
+  float offset = 0;  ///< 0 or 1: a gain is offset + q, offset + k
+  float epsilon = 1e-6f;
+};
+
 struct AdamW {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0;
   float correction1 = 1;     ///< 1 - beta1^t
@@ -139,16 +151,44 @@ class Ops {
   void layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
                            View dw, View db, Write);
 
+  /// y = x * rstd * (offset + w), rstd = 1 / sqrt(mean(x^2) + eps).  x, y: [rows, width] A; w: [width] A; rstd: [rows]
+  /// S, saved for backward; offset: 0 or 1. Source: Zhang & Sennrich 2019.
+  void rms_norm(Context&, ConstView x, ConstView w, float offset, float eps, View y, View rstd);
+  /// dx += rstd * (g - xhat * mean_c(g * xhat)), xhat = x * rstd, g = dy * (offset + w); dw =/+= sum_rows(dy * xhat).
+  /// dx is added to, as in layer_norm_backward().
+  void rms_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd, View dx,
+                         View dw, Write);
+
+  // Of queries and keys. qkv: [rows, kv_heads, group + 2, head_dim] A, as in attention(). squares, products: one value
+  // per query head and key head, [rows, kv_heads x (group + 1)] S in their order in qkv; whole: [rows, 2] S, of all
+  // queries and of all keys, which tensor ranks sum before they are used.
+  /// squares = the sums of squares of queries and keys.
+  void query_key_squares(Context&, ConstView qkv, const QueryKeyNorm&, View squares);
+  /// y = qkv with each query and key times (offset + its gain) / sqrt(squares / count + eps); v is copied.  y: as qkv,
+  /// not qkv itself.
+  void query_key_norm(Context&, ConstView qkv, const QueryKeyNorm&, ConstView squares, View y);
+  /// products = the sums of dqkv * (offset + gain) * qkv over the values of each of squares.
+  void query_key_products(Context&, ConstView dqkv, ConstView qkv, const QueryKeyNorm&, View products);
+  /// dqkv = gradient of query_key_norm()'s qkv, in place, from that of its y; dq, dk =/+= gradients of the gains.  dq,
+  /// dk: as the gains, S.
+  void query_key_norm_backward(Context&, View dqkv, ConstView qkv, const QueryKeyNorm&, ConstView squares,
+                               ConstView products, View dq, View dk, Write);
+
   // ---- elementwise ----
   /// y = f(x).  gelu_tanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf: 0.5 x (1 + erf(x / sqrt 2));
-  /// relu; tanh. y may be x.
+  /// relu; tanh; silu: x / (1 + e^-x); relu2: relu(x)^2. y may be x.
   void activation(Context&, ConstView x, Activation f, View y);
   /// dx = dy f'(x).  x: what activation() got. dx may be dy.
   void activation_backward(Context&, ConstView dy, ConstView x, Activation f, View dx);
-  /// y = residual + dropout(x).  All [rows, width] A. y may be residual. residual empty: y = dropout(x).
-  void dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y);
-  /// dx = dy * mask / (1 - rate).  dx may be dy; with rate 0 a copy (nothing when dx is dy).
-  void dropout_backward(Context&, ConstView dy, const Dropout&, View dx);
+  /// y = f(gate) * up.  x: [rows, 2 width] A, each gate beside its up; y: [rows, width] A. Source: Shazeer 2020.
+  void gated_activation(Context&, ConstView x, Activation f, View y);
+  /// dx = (dy up f'(gate), dy f(gate)), as in x.  dy: [rows, width] A; dx: [rows, 2 width] A.
+  void gated_activation_backward(Context&, ConstView dy, ConstView x, Activation f, View dx);
+  /// y = residual + factor * dropout(x).  All [rows, width] A. y may be residual or x. residual empty: y = factor *
+  /// dropout(x).
+  void dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y, float factor = 1);
+  /// dx = factor * dy * mask / (1 - rate).  dx may be dy; with rate 0 and factor 1 a copy (nothing when dx is dy).
+  void dropout_backward(Context&, ConstView dy, const Dropout&, View dx, float factor = 1);
 
   // ---- embedding ----
   /// y = tokens_table[token] + positions_table[position].  tokens, positions: [rows] i32; tables: [n, width] A; y:
@@ -171,14 +211,14 @@ class Ops {
   void scatter_rows(Context&, ConstView y, ConstView rows, View x);
 
   // ---- rotary positions ----
-  /// table[p] = cos(p f_0) ... cos(p f_h), sin(p f_0) ... sin(p f_h), f_i = base^(-i / (h + 1)).  table: [positions,
-  /// dims] S, dims even, h = dims / 2 - 1. Source: Su et al. 2021.
-  void rotary_table(Context&, double base, View table);
-  /// Turns q and k in place: (x_i, x_{i + dims / 2}) by the angle of position and i < dims / 2; values from dims on and
-  /// v stay.  qkv: [rows, kv_heads, group + 2, head_dim] A, as attention() has it; positions: [rows] i32; table: [n,
-  /// dims] S of rotary_table(), dims <= head_dim.
+  /// table[p] = factor x (cos(p f_0) ... cos(p f_h), sin(p f_0) ... sin(p f_h)).  frequencies: f_0 ... f_h, radians per
+  /// position (model/rotary.h), on the host; table: [positions, 2 (h + 1)] S. Source: Su et al. 2021.
+  void rotary_table(Context&, std::span<const float> frequencies, double factor, View table);
+  /// Turns q and k in place: (x_i, x_{i + dims / 2}) by the angle of position and i < dims / 2, times the table's
+  /// factor; values from dims on and v stay.  qkv: [rows, kv_heads, group + 2, head_dim] A, as in attention();
+  /// positions: [rows] i32; table: [n, dims] S of rotary_table(), dims <= head_dim.
   void rotary(Context&, View qkv, ConstView positions, ConstView table);
-  /// dqkv of rotary(), in place: turns back.
+  /// dqkv of rotary(), in place: turns back, times the table's factor.
   void rotary_backward(Context&, View dqkv, ConstView positions, ConstView table);
 
   // ---- attention ----
@@ -217,8 +257,11 @@ class Ops {
   void cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets, View total);
   /// logits = scale * (exp(z - max) / sum - (1 - smoothing) [j == target] - smoothing / classes), in place; 0 in
   /// padding columns and in rows whose target is -1. smoothing: as in smooth_target(); above 0 rows must be complete.
+  /// cap above 0: z came from soft_cap(), and the gradient is that of its argument: times 1 - (z / cap)^2.
   void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                              ConstView max, ConstView sum, float scale, double smoothing = 0);
+                              ConstView max, ConstView sum, float scale, double smoothing = 0, float cap = 0);
+  /// x = cap * tanh(x / cap), in place.  x: A; cap above 0. Source: Gemma Team 2024, section 2.
+  void soft_cap(Context&, View x, float cap);
   /// total += sum over rows of (z[row][0] - target[row])^2, made in f64 and row order.  z: [rows, 1] A; targets: [rows]
   /// S; total: [1] f64.
   void squared_error(Context&, ConstView z, ConstView targets, View total);
@@ -282,17 +325,27 @@ class Ops {
                              View rstd) = 0;
   virtual void do_layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd,
                                       View dx, View dw, View db, Write) = 0;
+  virtual void do_rms_norm(Context&, ConstView x, ConstView w, float offset, float eps, View y, View rstd) = 0;
+  virtual void do_rms_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd,
+                                    View dx, View dw, Write) = 0;
+  virtual void do_query_key_squares(Context&, ConstView qkv, const QueryKeyNorm&, View squares) = 0;
+  virtual void do_query_key_norm(Context&, ConstView qkv, const QueryKeyNorm&, ConstView squares, View y) = 0;
+  virtual void do_query_key_products(Context&, ConstView dqkv, ConstView qkv, const QueryKeyNorm&, View products) = 0;
+  virtual void do_query_key_norm_backward(Context&, View dqkv, ConstView qkv, const QueryKeyNorm&, ConstView squares,
+                                          ConstView products, View dq, View dk, Write) = 0;
   virtual void do_activation(Context&, ConstView x, Activation, View y) = 0;
   virtual void do_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) = 0;
-  virtual void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y) = 0;
-  virtual void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) = 0;
+  virtual void do_gated_activation(Context&, ConstView x, Activation, View y) = 0;
+  virtual void do_gated_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) = 0;
+  virtual void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y, float factor) = 0;
+  virtual void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx, float factor) = 0;
   virtual void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table,
                             ConstView positions_table, View y) = 0;
   virtual void do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) = 0;
   virtual void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part) = 0;
   virtual void do_embedding_add(Context&, ConstView ids, ConstView table, View y) = 0;
   virtual void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) = 0;
-  virtual void do_rotary_table(Context&, double base, View table) = 0;
+  virtual void do_rotary_table(Context&, std::span<const float> frequencies, double factor, View table) = 0;
   /// inverse: by the negated angle
   virtual void do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) = 0;
   virtual void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) = 0;
@@ -307,7 +360,8 @@ class Ops {
   virtual void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
                                 View total) = 0;
   virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                         ConstView max, ConstView sum, float scale, double smoothing) = 0;
+                                         ConstView max, ConstView sum, float scale, double smoothing, float cap) = 0;
+  virtual void do_soft_cap(Context&, View x, float cap) = 0;
   virtual void do_squared_error(Context&, ConstView z, ConstView targets, View total) = 0;
   virtual void do_squared_error_backward(Context&, View z, ConstView targets, float scale) = 0;
   virtual void do_sum_parts(Context&, ConstView parts, View y) = 0;

@@ -117,7 +117,7 @@ void passes(Speed& s) {
   s.time("bias_backward 65536 x 3072", wide, 0, [&] { ops.bias_backward(c, u, wide_db, Write::add); });
   s.time("bias_backward 65536 x 768", tensor, 0, [&] { ops.bias_backward(c, x, dw, Write::add); });
   const View qkv = s.random(kA, {kRows, 12, 3, 64}), angles = s.take(DType::f32, {1024, 64});
-  ops.rotary_table(c, 10000, angles);
+  ops.rotary_table(c, std::vector<float>(32, 0.1f), 1, angles);
   s.time("rotary 65536 x 12 x 64", 4 * tensor, 0, [&] { ops.rotary(c, qkv, dropout.position, angles); });
   const View table = s.random(kA, {50304, kWidth}), dtable = s.take(DType::f32, {50304, kWidth});
   const View ids = s.of(tokens);

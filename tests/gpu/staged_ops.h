@@ -42,6 +42,10 @@ class StagedOps final : public Ops {
       s.offsets = in(s.offsets);
       return s;
     }
+    QueryKeyNorm in(QueryKeyNorm norm) {
+      norm.q = in(norm.q), norm.k = in(norm.k);
+      return norm;
+    }
     std::span<const ConstView> in(std::span<const ConstView> parts) {
       for (const ConstView& part : parts) parts_.push_back(in(part));
       return parts_;
@@ -145,13 +149,59 @@ class StagedOps final : public Ops {
   void do_activation_backward(Context& c, ConstView dy, ConstView x, Activation f, View dx) override {
     run(c, [&](Stage& s, Context& context) { ops_->activation_backward(context, s.in(dy), s.in(x), f, s.out(dx)); });
   }
-  void do_dropout_add(Context& c, ConstView x, ConstView residual, const Dropout& dropout, View y) override {
+  void do_gated_activation(Context& c, ConstView x, Activation f, View y) override {
+    run(c, [&](Stage& s, Context& context) { ops_->gated_activation(context, s.in(x), f, s.out(y)); });
+  }
+  void do_gated_activation_backward(Context& c, ConstView dy, ConstView x, Activation f, View dx) override {
+    run(c,
+        [&](Stage& s, Context& context) { ops_->gated_activation_backward(context, s.in(dy), s.in(x), f, s.out(dx)); });
+  }
+  void do_dropout_add(Context& c, ConstView x, ConstView residual, const Dropout& dropout, View y,
+                      float factor) override {
     run(c, [&](Stage& s, Context& context) {
-      ops_->dropout_add(context, s.in(x), s.in(residual), s.in(dropout), s.out(y));
+      ops_->dropout_add(context, s.in(x), s.in(residual), s.in(dropout), s.out(y), factor);
     });
   }
-  void do_dropout_backward(Context& c, ConstView dy, const Dropout& dropout, View dx) override {
-    run(c, [&](Stage& s, Context& context) { ops_->dropout_backward(context, s.in(dy), s.in(dropout), s.out(dx)); });
+  void do_dropout_backward(Context& c, ConstView dy, const Dropout& dropout, View dx, float factor) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->dropout_backward(context, s.in(dy), s.in(dropout), s.out(dx), factor);
+    });
+  }
+  void do_rms_norm(Context& c, ConstView x, ConstView w, float offset, float eps, View y, View rstd) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->rms_norm(context, s.in(x), s.in(w), offset, eps, s.out(y), s.out(rstd));
+    });
+  }
+  void do_rms_norm_backward(Context& c, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd, View dx,
+                            View dw, Write write) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->rms_norm_backward(context, s.in(dy), s.in(x), s.in(w), offset, s.in(rstd), s.out(dx), s.out(dw), write);
+    });
+  }
+  void do_query_key_squares(Context& c, ConstView qkv, const QueryKeyNorm& norm, View squares) override {
+    run(c,
+        [&](Stage& s, Context& context) { ops_->query_key_squares(context, s.in(qkv), s.in(norm), s.out(squares)); });
+  }
+  void do_query_key_norm(Context& c, ConstView qkv, const QueryKeyNorm& norm, ConstView squares, View y) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->query_key_norm(context, s.in(qkv), s.in(norm), s.in(squares), s.out(y));
+    });
+  }
+  void do_query_key_products(Context& c, ConstView dqkv, ConstView qkv, const QueryKeyNorm& norm,
+                             View products) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->query_key_products(context, s.in(dqkv), s.in(qkv), s.in(norm), s.out(products));
+    });
+  }
+  void do_query_key_norm_backward(Context& c, View dqkv, ConstView qkv, const QueryKeyNorm& norm, ConstView squares,
+                                  ConstView products, View dq, View dk, Write write) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->query_key_norm_backward(context, s.out(dqkv), s.in(qkv), s.in(norm), s.in(squares), s.in(products),
+                                    s.out(dq), s.out(dk), write);
+    });
+  }
+  void do_soft_cap(Context& c, View x, float cap) override {
+    run(c, [&](Stage& s, Context& context) { ops_->soft_cap(context, s.out(x), cap); });
   }
   void do_embedding(Context& c, ConstView tokens, ConstView positions, ConstView tokens_table,
                     ConstView positions_table, View y) override {
@@ -175,8 +225,8 @@ class StagedOps final : public Ops {
   void do_scatter_rows(Context& c, ConstView y, ConstView rows, View x) override {
     run(c, [&](Stage& s, Context& context) { ops_->scatter_rows(context, s.in(y), s.in(rows), s.out(x)); });
   }
-  void do_rotary_table(Context& c, double base, View table) override {
-    run(c, [&](Stage& s, Context& context) { ops_->rotary_table(context, base, s.out(table)); });
+  void do_rotary_table(Context& c, std::span<const float> frequencies, double factor, View table) override {
+    run(c, [&](Stage& s, Context& context) { ops_->rotary_table(context, frequencies, factor, s.out(table)); });
   }
   void do_rotary(Context& c, View qkv, ConstView positions, ConstView table, bool inverse) override {
     run(c, [&](Stage& s, Context& context) {
@@ -227,10 +277,10 @@ class StagedOps final : public Ops {
     });
   }
   void do_cross_entropy_backward(Context& c, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale, double smoothing) override {
+                                 ConstView max, ConstView sum, float scale, double smoothing, float cap) override {
     run(c, [&](Stage& s, Context& context) {
       ops_->cross_entropy_backward(context, s.out(logits), s.in(targets), first_class, classes, s.in(max), s.in(sum),
-                                   scale, smoothing);
+                                   scale, smoothing, cap);
     });
   }
   void do_squared_error(Context& c, ConstView z, ConstView targets, View total) override {

@@ -3,8 +3,10 @@
 namespace trireme::test {
 namespace {
 
-constexpr Activation kGates[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu};  // x times a gate
-constexpr Activation kAll[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu, Activation::tanh};
+constexpr Activation kGates[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu,
+                                 Activation::silu};  // x times a gate
+constexpr Activation kAll[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu,
+                               Activation::tanh,      Activation::silu,     Activation::relu2};
 
 class Activations : public CpuOp {};
 INSTANTIATE_TEST_SUITE_P(Cpu, Activations, every_case(), case_name);
@@ -98,6 +100,18 @@ TEST_P(Activations, TanhIsFlatAtInfinityAndNanPassesThrough) {
   EXPECT_TRUE(std::isnan(dx.at(3)));
 }
 
+TEST_P(Activations, SquaredReluPassesNanAndIsZeroBelowZero) {
+  const Tensor x(dtype(), {4}, {3, -2, 0, NAN}), dy(dtype(), {4}, {1, 1, 1, 1});
+  Tensor y(dtype(), {4}), dx(dtype(), {4});
+  cpu->ops->activation(cpu->context, x.view(), Activation::relu2, y.view());
+  cpu->ops->activation_backward(cpu->context, dy.view(), x.view(), Activation::relu2, dx.view());
+  for (const auto& [i, value, slope] : {std::tuple<size_t, double, double>{0, 9, 6}, {1, 0, 0}, {2, 0, 0}}) {
+    EXPECT_EQ(y.at(i), value);
+    EXPECT_EQ(dx.at(i), slope);
+  }
+  EXPECT_TRUE(std::isnan(y.at(3)) && std::isnan(dx.at(3)));
+}
+
 TEST_P(Activations, InfinitiesAndNanPassThrough) {
   for (Activation f : kGates) {
     const Tensor x(dtype(), {4}, {INFINITY, -1e30, 1e30, NAN}), dy(dtype(), {4}, {1, 1, 1, 1});
@@ -112,6 +126,47 @@ TEST_P(Activations, InfinitiesAndNanPassThrough) {
     EXPECT_NEAR(dx.at(1), 0, 1e-35);
     EXPECT_EQ(dx.at(2), 1);
     EXPECT_TRUE(f == Activation::relu || std::isnan(dx.at(3)));
+  }
+}
+
+TEST_P(Activations, GatedOnesEqualTheReferenceBothWays) {
+  for (Activation f : kAll)
+    for (int64_t rows : kRows)
+      for (int64_t width : kWidths) {
+        const Tensor x = Tensor::random(dtype(), {rows, 2 * width}, 1, 2),
+                     dy = Tensor::random(dtype(), {rows, width}, 2);
+        Tensor y(dtype(), {rows, width}), want_y(DType::f64, {rows, width});
+        Tensor dx(dtype(), {rows, 2 * width}), want_dx(DType::f64, {rows, 2 * width});
+        cpu->ops->gated_activation(cpu->context, x.view(), f, y.view());
+        reference->ops->gated_activation(reference->context, x.wide().view(), f, want_y.view());
+        cpu->ops->gated_activation_backward(cpu->context, dy.view(), x.view(), f, dx.view());
+        reference->ops->gated_activation_backward(reference->context, dy.wide().view(), x.wide().view(), f,
+                                                  want_dx.view());
+        const auto what = fmt::format("f {}, {} x {}", static_cast<int>(f), rows, width);
+        expect_close(y, want_y, GetParam().activation(4), "y, " + what);
+        expect_close(dx, want_dx, GetParam().activation(16), "dx, " + what);
+      }
+}
+
+TEST(GatedActivation, IsTheActivationOfTheFirstTimesTheSecond) {
+  const auto cpu = Device::cpu(1);
+  const Tensor x(DType::f32, {2, 4}, {1, 10, -1, 10, 2, 3, 0, 5});
+  Tensor y(DType::f32, {2, 2});
+  cpu->ops->gated_activation(cpu->context, x.view(), Activation::relu, y.view());
+  EXPECT_EQ(y.values(), (std::vector<double>{10, 0, 6, 0}));
+}
+
+TEST(ActivationReference, GatedBackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  for (Activation f : kAll) {
+    const Tensor x = Tensor::random(DType::f64, {3, 14}, 1), dy = Tensor::random(DType::f64, {3, 7}, 2);
+    Tensor y = dy, dx = x;
+    device->ops->gated_activation_backward(device->context, dy.view(), x.view(), f, dx.view());
+    const auto loss = [&](const Tensor& at) {
+      device->ops->gated_activation(device->context, at.view(), f, y.view());
+      return dot(y, dy);
+    };
+    expect_gradient(loss, x, dx, fmt::format("f {}", static_cast<int>(f)));
   }
 }
 

@@ -91,6 +91,65 @@ TEST_F(Checks, LayerNorm) {
   });
 }
 
+TEST_F(Checks, RmsNorm) {
+  Tensor x = f32({4, 8}), w = f32({8}), y = f32({4, 8}), rstd = f32({4}), wrong = f32({3});
+  const auto call = [&](const Tensor& gain, float offset, float eps, Tensor& to) {
+    ops.rms_norm(context, x.view(), gain.view(), offset, eps, to.view(), rstd.view());
+  };
+  expect_shape_error("rms_norm: w is f32 [3], expected f32 [8]", [&] { call(wrong, 0, 1e-5f, y); });
+  expect_shape_error("rms_norm: eps is 0, expected a positive number", [&] { call(w, 0, 0, y); });
+  expect_shape_error("rms_norm: offset is 0.5, expected 0 or 1", [&] { call(w, 0.5f, 1e-5f, y); });
+  expect_shape_error("rms_norm: y is f32 [8], expected f32 [4, 8]", [&] { call(w, 0, 1e-5f, w); });
+  expect_shape_error("rms_norm_backward: dw is f32 [3], expected f32 [8]", [&] {
+    ops.rms_norm_backward(context, y.view(), x.view(), w.view(), 0, rstd.view(), x.view(), wrong.view(),
+                          Write::overwrite);
+  });
+}
+
+TEST_F(Checks, QueryKeyNorm) {
+  Tensor qkv = f32({3, 2, 4, 8}), y = f32({3, 2, 4, 8}), q = f32({8}), k = f32({8}), wide = f32({32});
+  Tensor squares = f32({3, 6}), two = f32({3, 2});
+  QueryKeyNorm norm{.q = q.view(), .k = k.view(), .q_count = 8, .k_count = 8};
+  const auto call = [&](const QueryKeyNorm& n, Tensor& of) {
+    ops.query_key_squares(context, qkv.view(), n, of.view());
+  };
+  expect_shape_error("query_key_squares: squares is f32 [3, 2], expected f32 [3, 6]", [&] { call(norm, two); });
+  QueryKeyNorm wrong = norm;
+  wrong.whole = true;
+  expect_shape_error("query_key_squares: q is f32 [8], expected f32 [32]", [&] { call(wrong, two); });
+  wrong.q = wide.view();
+  expect_shape_error("query_key_squares: k is f32 [8], expected f32 [16]", [&] { call(wrong, two); });
+  wrong = norm;
+  wrong.q_count = 7;
+  expect_shape_error("query_key_squares: means of 7 and 8 values, expected at least 8 and 8",
+                     [&] { call(wrong, squares); });
+  expect_shape_error("query_key_norm: y is f32 [8], expected f32 [3, 2, 4, 8]",
+                     [&] { ops.query_key_norm(context, qkv.view(), norm, squares.view(), q.view()); });
+  expect_shape_error("query_key_norm_backward: dk is f32 [32], expected f32 [8]", [&] {
+    ops.query_key_norm_backward(context, y.view(), qkv.view(), norm, squares.view(), squares.view(), q.view(),
+                                wide.view(), Write::overwrite);
+  });
+}
+
+TEST_F(Checks, GatesFactorsAndCaps) {
+  Tensor x = f32({4, 8}), y = f32({4, 3}), odd = f32({4, 7});
+  expect_shape_error("gated_activation: y is f32 [4, 3], expected f32 [4, 4]",
+                     [&] { ops.gated_activation(context, x.view(), Activation::silu, y.view()); });
+  expect_shape_error("gated_activation: x is f32 [4, 7], expected an even width",
+                     [&] { ops.gated_activation(context, odd.view(), Activation::silu, y.view()); });
+  expect_shape_error("gated_activation_backward: dy is f32 [4, 3], expected f32 [4, 4]",
+                     [&] { ops.gated_activation_backward(context, y.view(), x.view(), Activation::silu, x.view()); });
+  expect_shape_error("dropout_add: factor is inf, expected a finite number",
+                     [&] { ops.dropout_add(context, x.view(), {}, {}, x.view(), INFINITY); });
+  expect_shape_error("soft_cap: cap is 0, expected a finite number above 0",
+                     [&] { ops.soft_cap(context, x.view(), 0); });
+  Tensor stat = f32({4});
+  const Tensor targets = i32({0, 1, 2, 3});
+  expect_shape_error("cross_entropy_backward: cap is -1, expected a finite number, 0 for none", [&] {
+    ops.cross_entropy_backward(context, x.view(), targets.view(), 0, 8, stat.view(), stat.view(), 1, 0, -1);
+  });
+}
+
 TEST_F(Checks, ElementwiseAndDropout) {
   Tensor x = f32({4, 8}), y = f32({4, 9});
   expect_shape_error("activation: y is f32 [4, 9], expected f32 [4, 8]",

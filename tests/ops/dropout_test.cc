@@ -76,6 +76,25 @@ TEST_P(DropoutOp, BackwardEqualsTheReferenceAndReplaysTheMask) {
     }
 }
 
+TEST_P(DropoutOp, AFactorMultipliesWhatIsKept) {
+  for (int64_t width : kWidths)
+    for (float rate : {0.0f, 0.5f})
+      for (bool residual : {true, false}) {
+        const Rows r(37, rate);
+        const Tensor x = Tensor::random(dtype(), {37, width}, 1), base = Tensor::random(dtype(), {37, width}, 2);
+        const Tensor wide_base = base.wide();
+        Tensor y = x, want(DType::f64, {37, width}), back = x, want_back = want;
+        cpu->ops->dropout_add(cpu->context, y.view(), residual ? base.view() : ConstView(), r.dropout, y.view(), 0.22f);
+        reference->ops->dropout_add(reference->context, x.wide().view(), residual ? wide_base.view() : ConstView(),
+                                    r.dropout, want.view(), 0.22f);
+        cpu->ops->dropout_backward(cpu->context, back.view(), r.dropout, back.view(), 0.22f);
+        reference->ops->dropout_backward(reference->context, x.wide().view(), r.dropout, want_back.view(), 0.22f);
+        const auto what = fmt::format("width {} rate {} residual {}", width, rate, residual);
+        expect_close(y, want, GetParam().activation(4), "forward, " + what);
+        expect_close(back, want_back, GetParam().activation(2), "backward, " + what);
+      }
+}
+
 TEST_P(DropoutOp, MayAddIntoTheResidual) {
   const Rows r(37, 0.2f);
   const Tensor x = Tensor::random(dtype(), {37, 48}, 1), base = Tensor::random(dtype(), {37, 48}, 2);
@@ -112,9 +131,9 @@ TEST(DropoutReference, BackwardEqualsFiniteDifferences) {
   const Rows r(4, 0.4f);
   const Tensor x = Tensor::random(DType::f64, {4, 7}, 1), dy = Tensor::random(DType::f64, {4, 7}, 2);
   Tensor y = x, dx = x;
-  device->ops->dropout_backward(device->context, dy.view(), r.dropout, dx.view());
+  device->ops->dropout_backward(device->context, dy.view(), r.dropout, dx.view(), 0.7f);
   const auto loss = [&](const Tensor& at) {
-    device->ops->dropout_add(device->context, at.view(), x.view(), r.dropout, y.view());
+    device->ops->dropout_add(device->context, at.view(), x.view(), r.dropout, y.view(), 0.7f);
     return dot(y, dy);
   };
   expect_gradient(loss, x, dx, "dx");

@@ -31,9 +31,9 @@ struct Loss {
   void smooth(Device& d, double smoothing) {
     d.ops->smooth_target(d.context, logits.view(), classes, smoothing, target.view());
   }
-  void backward(Device& d, float scale, double smoothing = 0) {
+  void backward(Device& d, float scale, double smoothing = 0, float cap = 0) {
     d.ops->cross_entropy_backward(d.context, logits.view(), targets.view(), first_class, classes, max.view(),
-                                  sum.view(), scale, smoothing);
+                                  sum.view(), scale, smoothing, cap);
   }
   double loss(Device& d) {
     Tensor total(DType::f64, {1});
@@ -165,6 +165,25 @@ TEST_P(CrossEntropy, OfSmoothedLabelsIsThatOfTransformers) {
   expect_close(l.logits, want, {relative, 4e-7}, "gradient");
 }
 
+TEST_P(CrossEntropy, OfCappedLogitsEqualsTheReference) {
+  for (const double smoothing : {0.0, 0.1})
+    for (int64_t rows : {0, 1, 9})
+      for (Size size : kSizes) {
+        Loss got(dtype(), rows, size.columns, size.classes);
+        Loss want = got.wide();
+        cpu->ops->soft_cap(cpu->context, got.logits.view(), 6);
+        reference->ops->soft_cap(reference->context, want.logits.view(), 6);
+        const auto what = fmt::format("{} rows, {} of {} columns", rows, size.classes, size.columns);
+        // The error of tanh, 2e-7, times the cap.
+        expect_close(got.logits, want.logits, {dtype() == DType::bf16 ? 0x1.1p-8 : 1e-6, 1.5e-6}, "cap, " + what);
+        got.stats(*cpu);
+        want = got.wide();
+        got.backward(*cpu, 0.25f, smoothing, 6);
+        want.backward(*reference, 0.25f, smoothing, 6);
+        expect_close(got.logits, want.logits, {dtype() == DType::bf16 ? 0x1.1p-8 : 4e-6, 4e-7}, "gradient, " + what);
+      }
+}
+
 TEST_P(CrossEntropy, PaddingColumnsAndIgnoredRowsGetNoGradient) {
   for (const double smoothing : {0.0, 0.2}) {
     Loss l(dtype(), 8, 100, 90);
@@ -228,6 +247,22 @@ TEST(CrossEntropyReference, BackwardEqualsFiniteDifferences) {
     };
     expect_gradient(loss, l.logits, gradient.logits, fmt::format("logits, smoothing {}", smoothing));
   }
+}
+
+TEST(CrossEntropyReference, BackwardOfCappedLogitsEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  const Loss l(DType::f64, 5, 11, 11);
+  const auto capped = [&](const Tensor& logits) {
+    Loss moved = l;
+    moved.logits = logits;
+    device->ops->soft_cap(device->context, moved.logits.view(), 3);
+    moved.stats(*device);
+    return moved;
+  };
+  Loss gradient = capped(l.logits);
+  gradient.backward(*device, 0.5f, 0, 3);
+  expect_gradient([&](const Tensor& logits) { return 0.5 * capped(logits).loss(*device); }, l.logits, gradient.logits,
+                  "logits");
 }
 
 TEST(CrossEntropyReference, SlicesOfTheVocabularyAddUpToTheWhole) {

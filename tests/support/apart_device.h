@@ -187,6 +187,10 @@ class ApartOps final : public Ops {
     d.sample = in(d.sample), d.position = in(d.position);
     return d;
   }
+  QueryKeyNorm in(QueryKeyNorm n) const {
+    n.q = in(n.q), n.k = in(n.k);
+    return n;
+  }
   AttentionShape in(AttentionShape s) const {
     s.offsets = in(s.offsets);
     return s;
@@ -228,17 +232,50 @@ class ApartOps final : public Ops {
       host_->layer_norm_backward(own, in(dy), in(x), in(w), in(mean), in(rstd), in(dx), in(dw), in(db), write);
     });
   }
+  void do_rms_norm(Context& c, ConstView x, ConstView w, float offset, float eps, View y, View rstd) override {
+    later(c, [=, this](Context& own) { host_->rms_norm(own, in(x), in(w), offset, eps, in(y), in(rstd)); });
+  }
+  void do_rms_norm_backward(Context& c, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd, View dx,
+                            View dw, Write write) override {
+    later(c, [=, this](Context& own) {
+      host_->rms_norm_backward(own, in(dy), in(x), in(w), offset, in(rstd), in(dx), in(dw), write);
+    });
+  }
+  void do_query_key_squares(Context& c, ConstView qkv, const QueryKeyNorm& norm, View squares) override {
+    later(c, [=, this](Context& own) { host_->query_key_squares(own, in(qkv), in(norm), in(squares)); });
+  }
+  void do_query_key_norm(Context& c, ConstView qkv, const QueryKeyNorm& norm, ConstView squares, View y) override {
+    later(c, [=, this](Context& own) { host_->query_key_norm(own, in(qkv), in(norm), in(squares), in(y)); });
+  }
+  void do_query_key_products(Context& c, ConstView dqkv, ConstView qkv, const QueryKeyNorm& norm,
+                             View products) override {
+    later(c, [=, this](Context& own) { host_->query_key_products(own, in(dqkv), in(qkv), in(norm), in(products)); });
+  }
+  void do_query_key_norm_backward(Context& c, View dqkv, ConstView qkv, const QueryKeyNorm& norm, ConstView squares,
+                                  ConstView products, View dq, View dk, Write write) override {
+    later(c, [=, this](Context& own) {
+      host_->query_key_norm_backward(own, in(dqkv), in(qkv), in(norm), in(squares), in(products), in(dq), in(dk),
+                                     write);
+    });
+  }
   void do_activation(Context& c, ConstView x, Activation f, View y) override {
     later(c, [=, this](Context& own) { host_->activation(own, in(x), f, in(y)); });
   }
   void do_activation_backward(Context& c, ConstView dy, ConstView x, Activation f, View dx) override {
     later(c, [=, this](Context& own) { host_->activation_backward(own, in(dy), in(x), f, in(dx)); });
   }
-  void do_dropout_add(Context& c, ConstView x, ConstView residual, const Dropout& dropout, View y) override {
-    later(c, [=, this](Context& own) { host_->dropout_add(own, in(x), in(residual), in(dropout), in(y)); });
+  void do_gated_activation(Context& c, ConstView x, Activation f, View y) override {
+    later(c, [=, this](Context& own) { host_->gated_activation(own, in(x), f, in(y)); });
   }
-  void do_dropout_backward(Context& c, ConstView dy, const Dropout& dropout, View dx) override {
-    later(c, [=, this](Context& own) { host_->dropout_backward(own, in(dy), in(dropout), in(dx)); });
+  void do_gated_activation_backward(Context& c, ConstView dy, ConstView x, Activation f, View dx) override {
+    later(c, [=, this](Context& own) { host_->gated_activation_backward(own, in(dy), in(x), f, in(dx)); });
+  }
+  void do_dropout_add(Context& c, ConstView x, ConstView residual, const Dropout& dropout, View y,
+                      float factor) override {
+    later(c, [=, this](Context& own) { host_->dropout_add(own, in(x), in(residual), in(dropout), in(y), factor); });
+  }
+  void do_dropout_backward(Context& c, ConstView dy, const Dropout& dropout, View dx, float factor) override {
+    later(c, [=, this](Context& own) { host_->dropout_backward(own, in(dy), in(dropout), in(dx), factor); });
   }
   void do_embedding(Context& c, ConstView tokens, ConstView positions, ConstView tokens_table,
                     ConstView positions_table, View y) override {
@@ -259,8 +296,10 @@ class ApartOps final : public Ops {
   void do_scatter_rows(Context& c, ConstView y, ConstView rows, View x) override {
     later(c, [=, this](Context& own) { host_->scatter_rows(own, in(y), in(rows), in(x)); });
   }
-  void do_rotary_table(Context& c, double base, View table) override {
-    later(c, [=, this](Context& own) { host_->rotary_table(own, base, in(table)); });
+  void do_rotary_table(Context& c, std::span<const float> frequencies, double factor, View table) override {
+    later(c, [=, this, kept = std::vector<float>(frequencies.begin(), frequencies.end())](Context& own) {
+      host_->rotary_table(own, kept, factor, in(table));
+    });
   }
   void do_rotary(Context& c, View qkv, ConstView positions, ConstView table, bool inverse) override {
     later(c, [=, this](Context& own) {
@@ -301,11 +340,14 @@ class ApartOps final : public Ops {
           [=, this](Context& own) { host_->cross_entropy(own, in(max), in(sum), in(target), in(targets), in(total)); });
   }
   void do_cross_entropy_backward(Context& c, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale, double smoothing) override {
+                                 ConstView max, ConstView sum, float scale, double smoothing, float cap) override {
     later(c, [=, this](Context& own) {
       host_->cross_entropy_backward(own, in(logits), in(targets), first_class, classes, in(max), in(sum), scale,
-                                    smoothing);
+                                    smoothing, cap);
     });
+  }
+  void do_soft_cap(Context& c, View x, float cap) override {
+    later(c, [=, this](Context& own) { host_->soft_cap(own, in(x), cap); });
   }
   void do_squared_error(Context& c, ConstView z, ConstView targets, View total) override {
     later(c, [=, this](Context& own) { host_->squared_error(own, in(z), in(targets), in(total)); });

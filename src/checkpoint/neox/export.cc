@@ -30,7 +30,9 @@ std::string unknown_to_neox(const Spec& spec) {
     return "its norms are not before each branch and at the end";
   if (spec.projected() || spec.token_types > 0 || spec.embedding_norm)
     return "its embedding is not just the sum of tokens and positions";
-  if (spec.activation == Activation::tanh) return "its activation is neither GELU nor ReLU";
+  if (spec.activation == Activation::tanh || spec.activation == Activation::silu ||
+      spec.activation == Activation::relu2)
+    return "its activation is neither GELU nor ReLU";
   const Biases& biases = spec.biases;
   if (biases.qkv != biases.attention_out || biases.mlp_in != biases.mlp_out)
     return "only one of the two linear layers of a branch has a bias";

@@ -1,4 +1,4 @@
-// GELU in both forms, ReLU and tanh, forward and backward. Bytes per element: read 1 or 2, write 1 element.
+// Activations, forward and backward, alone and as gates. Per element of the result: read 1 or 2, write 1.
 
 #include <cmath>
 
@@ -44,6 +44,10 @@ TRIREME_DEVICE float value_of(float x) {
     return x * normal_of(x).phi;
   } else if constexpr (f == Activation::relu) {
     return x < 0 ? 0 : x;
+  } else if constexpr (f == Activation::relu2) {
+    return x < 0 ? 0 : x * x;
+  } else if constexpr (f == Activation::silu) {
+    return x * reciprocal(1 + expf(-x));
   } else {
     const float e = expf(-2 * fabsf(x));
     return x != x ? x : copysignf((1 - e) * reciprocal(1 + e), x);
@@ -63,6 +67,12 @@ TRIREME_DEVICE float slope_of(float x) {
     return n.phi + c * 0.398942280f * n.density;
   } else if constexpr (f == Activation::relu) {
     return x > 0 ? 1 : 0;
+  } else if constexpr (f == Activation::relu2) {
+    return x < 0 ? 0 : 2 * x;
+  } else if constexpr (f == Activation::silu) {
+    const float c = x < -87 ? -87 : x > 87 ? 87 : x;  // beyond, it is 0 or 1
+    const float e = expf(-c), s = reciprocal(1 + e);
+    return s + c * s * (e * s);
   } else {
     const float e = expf(-2 * fabsf(x)), s = reciprocal(1 + e);
     return 4 * e * s * s;
@@ -109,25 +119,131 @@ void run(Context& context, ConstView x, ConstView dy, View y) {
   });
 }
 
-void run(Context& context, ConstView x, ConstView dy, Activation f, View y) {
+template <class T>
+struct GateArguments {
+  Global<const T> x, dy;  ///< x: gates and ups in turn
+  Global<T> y;            ///< or dx, as x
+  int64_t count;          ///< of gates
+  bool fast;
+};
+
+/// Eight gates and their ups.
+template <class T>
+struct Gates {
+  Pack gate, up;
+};
+template <class T>
+TRIREME_DEVICE Gates<T> load_gates(const GateArguments<T>& a, int64_t first) {
+  Gates<T> g;
+  const Pack low = load_pack(a.x, 2 * first, 2 * a.count, a.fast);
+  const Pack high = load_pack(a.x, 2 * first + kPack, 2 * a.count, a.fast);
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i) {
+    g.gate.v[i] = i < 4 ? low.v[2 * i % kPack] : high.v[2 * i % kPack];
+    g.up.v[i] = i < 4 ? low.v[2 * i % kPack + 1] : high.v[2 * i % kPack + 1];
+  }
+  return g;
+}
+
+template <class T, Activation f>
+TRIREME_KERNEL gate_forward(GateArguments<T> a) {
+  const int64_t first = flat_pack();
+  if (first >= a.count) return;
+  Gates<T> g = load_gates(a, first);
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i) g.up.v[i] *= value_of<f>(g.gate.v[i]);
+  store_pack(g.up, a.y, first, a.count, a.fast);
+}
+
+template <class T, Activation f>
+TRIREME_KERNEL gate_backward(GateArguments<T> a) {
+  const int64_t first = flat_pack();
+  if (first >= a.count) return;
+  const Gates<T> g = load_gates(a, first);
+  const Pack dy = load_pack(a.dy, first, a.count, a.fast);
+  Pack low, high;
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i) {
+    const float gate = dy.v[i] * g.up.v[i] * slope_of<f>(g.gate.v[i]), up = dy.v[i] * value_of<f>(g.gate.v[i]);
+    (i < 4 ? low : high).v[2 * i % kPack] = gate;
+    (i < 4 ? low : high).v[2 * i % kPack + 1] = up;
+  }
+  store_pack(low, a.y, 2 * first, 2 * a.count, a.fast);
+  store_pack(high, a.y, 2 * first + kPack, 2 * a.count, a.fast);
+}
+
+template <Activation f>
+void run_gates(Context& context, ConstView x, ConstView dy, View y) {
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const GateArguments<T> arguments{global<T>(x), global<T>(dy), global<T>(y), x.count() / 2,
+                                     packs(kPack, {x, dy, y})};
+    launch(dy.empty() ? "gated_activation" : "gated_activation_backward", gpu_stream(*context.stream),
+           flat_grid(arguments.count), 256, 0, dy.empty() ? gate_forward<T, f> : gate_backward<T, f>, arguments);
+  });
+}
+
+/// call(integral constant of the activation)
+template <class Call>
+void with_activation(Activation f, Call call) {
   switch (f) {
     case Activation::gelu_tanh:
-      return run<Activation::gelu_tanh>(context, x, dy, y);
+      return call(std::integral_constant<Activation, Activation::gelu_tanh>());
     case Activation::gelu_erf:
-      return run<Activation::gelu_erf>(context, x, dy, y);
+      return call(std::integral_constant<Activation, Activation::gelu_erf>());
     case Activation::relu:
-      return run<Activation::relu>(context, x, dy, y);
+      return call(std::integral_constant<Activation, Activation::relu>());
     case Activation::tanh:
-      return run<Activation::tanh>(context, x, dy, y);
+      return call(std::integral_constant<Activation, Activation::tanh>());
+    case Activation::silu:
+      return call(std::integral_constant<Activation, Activation::silu>());
+    case Activation::relu2:
+      return call(std::integral_constant<Activation, Activation::relu2>());
   }
+}
+
+template <class T>
+struct CapArguments {
+  Global<T> x;
+  int64_t count;
+  float cap, inverse;
+  bool fast;
+};
+
+template <class T>
+TRIREME_KERNEL cap_softly(CapArguments<T> a) {
+  const int64_t first = flat_pack();
+  if (first >= a.count) return;
+  Pack x = load_pack(a.x, first, a.count, a.fast);
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i) x.v[i] = a.cap * tanhf(x.v[i] * a.inverse);
+  store_pack(x, a.x, first, a.count, a.fast);
 }
 
 }  // namespace
 
-void CudaOps::do_activation(Context& context, ConstView x, Activation f, View y) { run(context, x, {}, f, y); }
+void CudaOps::do_activation(Context& context, ConstView x, Activation f, View y) {
+  with_activation(f, [&](auto which) { run<which()>(context, x, {}, y); });
+}
 
 void CudaOps::do_activation_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx) {
-  if (dy.count() > 0) run(context, x, dy, f, dx);
+  if (dy.count() > 0) with_activation(f, [&](auto which) { run<which()>(context, x, dy, dx); });
+}
+
+void CudaOps::do_gated_activation(Context& context, ConstView x, Activation f, View y) {
+  with_activation(f, [&](auto which) { run_gates<which()>(context, x, {}, y); });
+}
+
+void CudaOps::do_gated_activation_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx) {
+  if (dy.count() > 0) with_activation(f, [&](auto which) { run_gates<which()>(context, x, dy, dx); });
+}
+
+void CudaOps::do_soft_cap(Context& context, View x, float cap) {
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    launch("soft_cap", gpu_stream(*context.stream), flat_grid(x.count()), 256, 0, cap_softly<T>,
+           CapArguments<T>{global<T>(x), x.count(), cap, 1 / cap, packs(kPack, {x})});
+  });
 }
 
 }  // namespace trireme

@@ -43,6 +43,9 @@ TRIREME_KERNEL drop_rows(DropoutArguments<T> a) {
         v = words.w[i] < a.threshold ? 0 : v * a.scale;
       }
     }
+  } else if (a.scale != 1) {
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) x.v[i] *= a.scale;
   }
   if (!a.residual.empty()) {
     const Pack residual = load_pack(a.residual, first, end, a.fast);
@@ -54,8 +57,9 @@ TRIREME_KERNEL drop_rows(DropoutArguments<T> a) {
 
 }  // namespace
 
-void CudaOps::do_dropout_add(Context& context, ConstView x, ConstView residual, const Dropout& dropout, View y) {
-  if (dropout.rate == 0 && residual.empty() && x.data() == y.data()) return;
+void CudaOps::do_dropout_add(Context& context, ConstView x, ConstView residual, const Dropout& dropout, View y,
+                             float factor) {
+  if (dropout.rate == 0 && factor == 1 && residual.empty() && x.data() == y.data()) return;
   with_element(x.dtype(), [&](auto element) {
     using T = decltype(element);
     const RowPacks rows(x.rows(), x.shape()[1]);
@@ -68,14 +72,15 @@ void CudaOps::do_dropout_add(Context& context, ConstView x, ConstView residual, 
                                         global<int32_t>(drops ? dropout.position : ConstView()),
                                         dropout.key,
                                         drop_threshold(dropout.rate),
-                                        1.0f / (1.0f - dropout.rate),
+                                        factor / (1.0f - dropout.rate),
                                         packs(rows.width, {x, residual, y})};
     launch("dropout_add", gpu_stream(*context.stream), rows.grid(), RowPacks::kThreads, 0, drop_rows<T>, arguments);
   });
 }
 
-void CudaOps::do_dropout_backward(Context& context, ConstView dy, const Dropout& dropout, View dx) {
-  do_dropout_add(context, dy, ConstView(), dropout, dx);  // the same map: a diagonal matrix is its own transpose
+void CudaOps::do_dropout_backward(Context& context, ConstView dy, const Dropout& dropout, View dx, float factor) {
+  do_dropout_add(context, dy, ConstView(), dropout, dx,
+                 factor);  // the same map: a diagonal matrix is its own transpose
 }
 
 }  // namespace trireme

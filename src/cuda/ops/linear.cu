@@ -56,7 +56,9 @@ size_t column_sums_scratch_bytes(int64_t rows, int64_t width) {
 
 size_t CudaOps::scratch_bytes(const CallSizes& s) const {
   return std::max({embedding_scratch_bytes(s.rows, s.width), column_sums_scratch_bytes(s.rows, s.width),
-                   norm_scratch_bytes(s.rows, s.width), attention_scratch_bytes(s.rows, s.attention)});
+                   norm_scratch_bytes(s.rows, s.width),
+                   scratch_size(DType::f32, 128 * 1024),  // gains of queries and keys: ColumnChunks of any width
+                   attention_scratch_bytes(s.rows, s.attention)});
 }
 
 void CudaOps::do_linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {

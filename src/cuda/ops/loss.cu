@@ -148,7 +148,7 @@ struct LossBackwardArguments {
   Global<const int32_t> targets;
   Global<const float> max, sum;
   int64_t columns, classes, first_class;
-  float scale, of_class, of_target;
+  float scale, of_class, of_target, inverse_cap;  ///< inverse_cap: 0: none
   bool fast;
 };
 
@@ -169,7 +169,8 @@ TRIREME_KERNEL loss_backward(LossBackwardArguments<T> a) {
     for (int i = 0; i < kPack; ++i) {
       const int64_t j = column + i;
       const float label = j == t ? a.of_target : a.of_class;
-      z.v[i] = j < a.classes && target >= 0 ? expf(z.v[i] - max) * factor - label : 0;
+      const float ratio = z.v[i] * a.inverse_cap, slope = a.inverse_cap > 0 ? 1 - ratio * ratio : 1;
+      z.v[i] = j < a.classes && target >= 0 ? (expf(z.v[i] - max) * factor - label) * slope : 0;
     }
     store_pack(z, a.logits, begin + column, end, a.fast);
   }
@@ -251,7 +252,8 @@ void CudaOps::do_cross_entropy(Context& context, ConstView max, ConstView sum, C
 }
 
 void CudaOps::do_cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class,
-                                        int64_t classes, ConstView max, ConstView sum, float scale, double smoothing) {
+                                        int64_t classes, ConstView max, ConstView sum, float scale, double smoothing,
+                                        float cap) {
   // of scale: the share of every class, and the target's
   const double shared = static_cast<double>(scale) * smoothing / static_cast<double>(std::max<int64_t>(classes, 1));
   with_element(logits.dtype(), [&](auto element) {
@@ -267,6 +269,7 @@ void CudaOps::do_cross_entropy_backward(Context& context, View logits, ConstView
                                              scale,
                                              static_cast<float>(shared),
                                              static_cast<float>(static_cast<double>(scale) * (1 - smoothing) + shared),
+                                             cap > 0 ? 1 / cap : 0,
                                              packs(columns, {logits})};
     launch("cross_entropy_backward", gpu_stream(*context.stream),
            {logits.rows(), ceil_divide(columns, 256 * kPack * kLossPacks), 1}, 256, 0, loss_backward<T>, arguments);

@@ -1,5 +1,5 @@
-// Layer norm: a warp per row. Rows of up to 2,048 (backward: 1,024) elements stay in registers between the passes over
-// them; longer ones are read again from the cache.
+// Layer norm and RMS norm: a warp per row. Rows of up to 2,048 (backward: 1,024) elements stay in registers between the
+// passes over them; longer ones are read again from the cache.
 
 #include <algorithm>
 
@@ -21,8 +21,8 @@ struct NormArguments {
   Global<T> y;
   Global<float> mean, rstd;
   int64_t rows, width;
-  float epsilon;
-  bool fast;
+  float epsilon, offset;  ///< offset: added to the weights
+  bool centered, fast;    ///< centered: layer norm
 };
 
 /// Calls f(pack, first channel) for each pack of a row that this lane has.
@@ -62,7 +62,7 @@ TRIREME_KERNEL norm_forward(NormArguments<T> a) {
     TRIREME_UNROLL
     for (int i = 0; i < kPack; ++i) sum += x.v[i];
   });
-  const float inverse_width = 1 / static_cast<float>(a.width), mean = warp_sum(sum) * inverse_width;
+  const float inverse_width = 1 / static_cast<float>(a.width), mean = a.centered ? warp_sum(sum) * inverse_width : 0;
   float squares = 0;
   for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
     const Pack x = element(p, channel);
@@ -78,11 +78,11 @@ TRIREME_KERNEL norm_forward(NormArguments<T> a) {
     const Pack w = load_pack(a.w, channel, a.width, a.fast);
     const Pack b = a.b.empty() ? Pack{} : load_pack(a.b, channel, a.width, a.fast);
     TRIREME_UNROLL
-    for (int i = 0; i < kPack; ++i) x.v[i] = (x.v[i] - mean) * rstd * w.v[i] + b.v[i];
+    for (int i = 0; i < kPack; ++i) x.v[i] = (x.v[i] - mean) * rstd * (a.offset + w.v[i]) + b.v[i];
     store_pack(x, a.y, begin + channel, end, a.fast);
   });
   if (thread() % kWarp == 0) {
-    a.mean[row] = mean;
+    if (a.centered) a.mean[row] = mean;
     a.rstd[row] = rstd;
   }
 }
@@ -90,10 +90,11 @@ TRIREME_KERNEL norm_forward(NormArguments<T> a) {
 template <class T>
 struct NormBackwardArguments {
   Global<const T> dy, x, w;
-  Global<const float> mean, rstd;
+  Global<const float> mean, rstd;  ///< mean: empty for RMS norm
   Global<T> dx;
   Global<float> partials;  ///< [blocks, 2 x width]: sums of dy xhat, then of dy
   int64_t rows, width, rows_per_warp;
+  float offset;
   bool fast;
 };
 
@@ -109,7 +110,7 @@ struct RowRaw {
 template <class T, int kPacks>
 TRIREME_DEVICE void load_row(const NormBackwardArguments<T>& a, int64_t row, RowRaw<T, kPacks>& raw) {
   const int64_t begin = row * a.width, end = begin + a.width;
-  raw.mean = a.mean[row];
+  raw.mean = a.mean.empty() ? 0 : a.mean[row];
   raw.rstd = a.rstd[row];
   for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
     raw.dy[p] = load_raw(a.dy, begin + channel, end, a.fast);
@@ -142,14 +143,16 @@ TRIREME_KERNEL norm_backward(NormBackwardArguments<T> a) {
       const Pack dy = unpack(now.dy[p]), x = unpack(now.x[p]), w = unpack(weights[p]);
       TRIREME_UNROLL
       for (int i = 0; i < kPack; ++i) {
-        const float xhat = channel + i < a.width ? (x.v[i] - now.mean) * now.rstd : 0, g = dy.v[i] * w.v[i];
+        const float xhat = channel + i < a.width ? (x.v[i] - now.mean) * now.rstd : 0,
+                    g = dy.v[i] * (a.offset + w.v[i]);
         sum += g;
         product_sum += g * xhat;
         dw[p].v[i] += dy.v[i] * xhat;
         db[p].v[i] += dy.v[i];
       }
     });
-    const float g_mean = warp_sum(sum) * inverse_width, gx_mean = warp_sum(product_sum) * inverse_width;
+    const float g_mean = a.mean.empty() ? 0 : warp_sum(sum) * inverse_width,
+                gx_mean = warp_sum(product_sum) * inverse_width;
     const int64_t begin = row * a.width, end = begin + a.width;
     for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
       const Pack dy = unpack(now.dy[p]), x = unpack(now.x[p]), w = unpack(weights[p]);
@@ -157,7 +160,7 @@ TRIREME_KERNEL norm_backward(NormBackwardArguments<T> a) {
       TRIREME_UNROLL
       for (int i = 0; i < kPack; ++i) {
         const float xhat = (x.v[i] - now.mean) * now.rstd;
-        dx.v[i] += now.rstd * (dy.v[i] * w.v[i] - g_mean - xhat * gx_mean);
+        dx.v[i] += now.rstd * (dy.v[i] * (a.offset + w.v[i]) - g_mean - xhat * gx_mean);
       }
       store_pack(dx, a.dx, begin + channel, end, a.fast);
     });
@@ -190,26 +193,28 @@ TRIREME_KERNEL norm_backward(NormBackwardArguments<T> a) {
 template <class T>
 TRIREME_DEVICE void backward_row(const NormBackwardArguments<T>& a, int64_t row) {
   const int64_t begin = row * a.width, end = begin + a.width;
-  const float mean = a.mean[row], rstd = a.rstd[row];
+  const float mean = a.mean.empty() ? 0 : a.mean[row], rstd = a.rstd[row];
   float sum = 0, product_sum = 0;
   for_packs<0>(a.width, [&](int, int64_t channel) {
     const Pack dy = load_pack(a.dy, begin + channel, end, a.fast);
     const Pack x = load_pack(a.x, begin + channel, end, a.fast), w = load_pack(a.w, channel, a.width, a.fast);
     TRIREME_UNROLL
     for (int i = 0; i < kPack; ++i) {
-      const float g = dy.v[i] * w.v[i];
+      const float g = dy.v[i] * (a.offset + w.v[i]);
       sum += g;
       product_sum += g * ((x.v[i] - mean) * rstd);
     }
   });
   const float inverse_width = 1 / static_cast<float>(a.width);
-  const float g_mean = warp_sum(sum) * inverse_width, gx_mean = warp_sum(product_sum) * inverse_width;
+  const float g_mean = a.mean.empty() ? 0 : warp_sum(sum) * inverse_width,
+              gx_mean = warp_sum(product_sum) * inverse_width;
   for_packs<0>(a.width, [&](int, int64_t channel) {
     const Pack dy = load_pack(a.dy, begin + channel, end, a.fast);
     const Pack x = load_pack(a.x, begin + channel, end, a.fast), w = load_pack(a.w, channel, a.width, a.fast);
     Pack dx = load_pack(a.dx, begin + channel, end, a.fast);
     TRIREME_UNROLL
-    for (int i = 0; i < kPack; ++i) dx.v[i] += rstd * (dy.v[i] * w.v[i] - g_mean - (x.v[i] - mean) * rstd * gx_mean);
+    for (int i = 0; i < kPack; ++i)
+      dx.v[i] += rstd * (dy.v[i] * (a.offset + w.v[i]) - g_mean - (x.v[i] - mean) * rstd * gx_mean);
     store_pack(dx, a.dx, begin + channel, end, a.fast);
   });
 }
@@ -229,7 +234,7 @@ TRIREME_KERNEL norm_backward_weight(NormBackwardArguments<T> a) {
       [&](int64_t row, int64_t channel, Pack(&sums)[2]) {
         const int64_t at = row * a.width + channel, end = (row + 1) * a.width;
         const Pack dy = load_pack(a.dy, at, end, a.fast), x = load_pack(a.x, at, end, a.fast);
-        const float mean = a.mean[row], rstd = a.rstd[row];
+        const float mean = a.mean.empty() ? 0 : a.mean[row], rstd = a.rstd[row];
         TRIREME_UNROLL
         for (int i = 0; i < kPack; ++i) {
           sums[0].v[i] += dy.v[i] * ((x.v[i] - mean) * rstd);
@@ -274,24 +279,18 @@ void with_packs(int64_t packs, F f) {
   f(std::integral_constant<int, 4>());
 }
 
-}  // namespace
-
-size_t norm_scratch_bytes(int64_t rows, int64_t width) {
-  return std::max(scratch_size(DType::f32, 2 * kBackwardBlocks * std::min(width, kLongestHeld)),
-                  scratch_size(DType::f32, 2 * ColumnChunks(rows, width).count * width));
-}
-
-void CudaOps::do_layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
-                            View rstd) {
+/// b, mean: empty for RMS norm, which is not centered.
+void run_forward(Context& context, ConstView x, ConstView w, ConstView b, float offset, float eps, bool centered,
+                 View y, View mean, View rstd) {
   const int64_t rows = x.rows(), width = x.shape()[1], per_lane = ceil_divide(width, kWarp * kPack);
   with_element(x.dtype(), [&](auto element) {
     using T = decltype(element);
     const NormArguments<T> arguments{
-        global<T>(x),        global<T>(w), global<T>(b), global<T>(y), global<float>(mean),
-        global<float>(rstd), rows,         width,        eps,          packs(width, {x, w, b, y})};
+        global<T>(x), global<T>(w), global<T>(b), global<T>(y), global<float>(mean),       global<float>(rstd), rows,
+        width,        eps,          offset,       centered,     packs(width, {x, w, b, y})};
     const auto run = [&](void (*kernel)(NormArguments<T>)) {
-      launch("layer_norm", gpu_stream(*context.stream), {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp,
-             0, kernel, arguments);
+      launch("norm", gpu_stream(*context.stream), {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp, 0,
+             kernel, arguments);
     };
     if (per_lane > 8) return run(norm_forward<T, 0>);
     if (per_lane > 4) return run(norm_forward<T, 8>);
@@ -299,8 +298,8 @@ void CudaOps::do_layer_norm(Context& context, ConstView x, ConstView w, ConstVie
   });
 }
 
-void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean,
-                                     ConstView rstd, View dx, View dw, View db, Write write) {
+void run_backward(Context& context, ConstView dy, ConstView x, ConstView w, float offset, ConstView mean,
+                  ConstView rstd, View dx, View dw, View db, Write write) {
   const ArenaScope scope(*context.scratch);
   const int64_t rows = x.rows(), width = x.shape()[1];
   const ColumnChunks chunks(rows, width);
@@ -321,19 +320,20 @@ void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x
                                              rows,
                                              width,
                                              held ? per_warp : chunks.rows,
+                                             offset,
                                              packs(width, {dy, x, w, dx})};
     if (held) {
       with_packs(ceil_divide(width, kWarp * kPack), [&](auto n) {
         constexpr int kPacks =
             std::is_same_v<T, float> && decltype(n)::value == 4 ? 3 : decltype(n)::value;  // holds_row()
-        launch("layer_norm_backward", stream, {kBackwardBlocks, 1, 1}, kBackwardWarps * kWarp,
+        launch("norm_backward", stream, {kBackwardBlocks, 1, 1}, kBackwardWarps * kWarp,
                SharedMemory::bytes<float, 2 * kPacks * kWarp * kPack>, norm_backward<T, kPacks>, arguments);
       });
     } else {
       // First the weights' gradients: dx may be dy.
-      launch("layer_norm_backward_weight", stream, chunks.grid(), ColumnChunks::kThreads,
-             ColumnChunks::shared_bytes<2>(), norm_backward_weight<T>, arguments);
-      launch("layer_norm_backward_input", stream, {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp, 0,
+      launch("norm_backward_weight", stream, chunks.grid(), ColumnChunks::kThreads, ColumnChunks::shared_bytes<2>(),
+             norm_backward_weight<T>, arguments);
+      launch("norm_backward_input", stream, {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp, 0,
              norm_backward_input<T>, arguments);
     }
   });
@@ -341,6 +341,32 @@ void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x
       global<float>(ConstView(partials)), global<float>(dw), global<float>(db), count, width,
       write != Write::overwrite};
   launch("sum_norm_partials", stream, {ceil_divide(2 * width, 64), 1, 1}, 64, 0, sum_norm_partials, arguments);
+}
+
+}  // namespace
+
+size_t norm_scratch_bytes(int64_t rows, int64_t width) {
+  return std::max(scratch_size(DType::f32, 2 * kBackwardBlocks * std::min(width, kLongestHeld)),
+                  scratch_size(DType::f32, 2 * ColumnChunks(rows, width).count * width));
+}
+
+void CudaOps::do_layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
+                            View rstd) {
+  run_forward(context, x, w, b, 0, eps, true, y, mean, rstd);
+}
+
+void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean,
+                                     ConstView rstd, View dx, View dw, View db, Write write) {
+  run_backward(context, dy, x, w, 0, mean, rstd, dx, dw, db, write);
+}
+
+void CudaOps::do_rms_norm(Context& context, ConstView x, ConstView w, float offset, float eps, View y, View rstd) {
+  run_forward(context, x, w, {}, offset, eps, false, y, {}, rstd);
+}
+
+void CudaOps::do_rms_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, float offset,
+                                   ConstView rstd, View dx, View dw, Write write) {
+  run_backward(context, dy, x, w, offset, {}, rstd, dx, dw, {}, write);
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
-// Rotary positions: a table of cosines and sines once, then every query and key turned in place.
+// Rotary positions: a table of cosines and sines, made once on the host, then every query and key turned in place.
 
 #include <cmath>
+#include <vector>
 
 #include "cuda/cuda_ops.h"
 #include "cuda/launch.h"
@@ -9,20 +10,6 @@ namespace trireme {
 namespace {
 
 using namespace gpu;
-
-struct TableArguments {
-  Global<float> table;
-  double base;
-  int64_t positions, half;
-};
-
-TRIREME_KERNEL rotary_angles(TableArguments a) {
-  const int64_t i = static_cast<int64_t>(block_x()) * threads() + thread(), p = i / a.half, pair = i % a.half;
-  if (p >= a.positions) return;
-  const double angle = static_cast<double>(p) * pow(a.base, -static_cast<double>(pair) / static_cast<double>(a.half));
-  a.table[p * 2 * a.half + pair] = static_cast<float>(cos(angle));
-  a.table[p * 2 * a.half + a.half + pair] = static_cast<float>(sin(angle));
-}
 
 template <class T>
 struct RotaryArguments {
@@ -62,11 +49,16 @@ TRIREME_KERNEL turn_rows(RotaryArguments<T> a) {
 
 }  // namespace
 
-void CudaOps::do_rotary_table(Context& context, double base, View table) {
-  const int64_t half = table.shape()[1] / 2;
-  if (half == 0) return;
-  launch("rotary_table", gpu_stream(*context.stream), {ceil_divide(table.rows() * half, 128), 1, 1}, 128, 0,
-         rotary_angles, TableArguments{global<float>(table), base, table.rows(), half});
+void CudaOps::do_rotary_table(Context& context, std::span<const float> frequencies, double factor, View table) {
+  const int64_t dims = table.shape()[1], half = dims / 2;
+  std::vector<float> values(static_cast<size_t>(table.count()));
+  for (int64_t p = 0; p < table.rows(); ++p)
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(p) * static_cast<double>(frequencies[static_cast<size_t>(i)]);
+      values[static_cast<size_t>(p * dims + i)] = static_cast<float>(factor * std::cos(angle));
+      values[static_cast<size_t>(p * dims + half + i)] = static_cast<float>(factor * std::sin(angle));
+    }
+  context.stream->copy(ConstView(std::span<const float>(values), table.shape()), table);
 }
 
 void CudaOps::do_rotary(Context& context, View qkv, ConstView positions, ConstView table, bool inverse) {

@@ -32,17 +32,27 @@ class CpuOps final : public Ops {
   void do_layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd) override;
   void do_layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
                               View dw, View db, Write) override;
+  void do_rms_norm(Context&, ConstView x, ConstView w, float offset, float eps, View y, View rstd) override;
+  void do_rms_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd, View dx,
+                            View dw, Write) override;
+  void do_query_key_squares(Context&, ConstView qkv, const QueryKeyNorm&, View squares) override;
+  void do_query_key_norm(Context&, ConstView qkv, const QueryKeyNorm&, ConstView squares, View y) override;
+  void do_query_key_products(Context&, ConstView dqkv, ConstView qkv, const QueryKeyNorm&, View products) override;
+  void do_query_key_norm_backward(Context&, View dqkv, ConstView qkv, const QueryKeyNorm&, ConstView squares,
+                                  ConstView products, View dq, View dk, Write) override;
   void do_activation(Context&, ConstView x, Activation, View y) override;
   void do_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) override;
-  void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y) override;
-  void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) override;
+  void do_gated_activation(Context&, ConstView x, Activation, View y) override;
+  void do_gated_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) override;
+  void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y, float factor) override;
+  void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx, float factor) override;
   void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                     View y) override;
   void do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) override;
   void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part) override;
   void do_embedding_add(Context&, ConstView ids, ConstView table, View y) override;
   void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) override;
-  void do_rotary_table(Context&, double base, View table) override;
+  void do_rotary_table(Context&, std::span<const float> frequencies, double factor, View table) override;
   void do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) override;
   void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) override;
   void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
@@ -56,7 +66,8 @@ class CpuOps final : public Ops {
   void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
                         View total) override;
   void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale, double smoothing) override;
+                                 ConstView max, ConstView sum, float scale, double smoothing, float cap) override;
+  void do_soft_cap(Context&, View x, float cap) override;
   void do_squared_error(Context&, ConstView z, ConstView targets, View total) override;
   void do_squared_error_backward(Context&, View z, ConstView targets, float scale) override;
   void do_sum_parts(Context&, ConstView parts, View y) override;

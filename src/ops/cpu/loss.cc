@@ -14,7 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "ops/cpu/pairs-inl.h"
+#include "ops/cpu/activation-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
@@ -100,13 +100,15 @@ void stats(ConstView logits, ConstView targets, int64_t first_class, Range colum
 
 template <class T>
 void gradient(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max, ConstView sum,
-              float scale, double smoothing, Range rows) {
+              float scale, double smoothing, float cap, Range rows) {
   const TagF32 d;
   const int64_t columns = logits.shape()[1];
   // of scale: the share of every class, and the target's
   const double shared = static_cast<double>(scale) * smoothing / static_cast<double>(std::max<int64_t>(classes, 1));
   const auto of_target = static_cast<float>(static_cast<double>(scale) * (1 - smoothing) + shared);
   const VecF32 of_class = hn::Set(d, static_cast<float>(shared));
+  const float of_cap = cap > 0 ? 1 / cap : 0;
+  const VecF32 one = hn::Set(d, 1.0f), of_cap_v = hn::Set(d, of_cap);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     T* z = logits.as<T>() + row * columns;
     const int32_t target_class = targets.as<int32_t>()[row];
@@ -120,7 +122,13 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
     const int64_t t = target_class - first_class;
     const bool here = t >= 0 && t < classes;
     const float z_target = here ? as_float(z[t]) : 0.0f;
-    if (smoothing == 0) {
+    if (cap > 0) {
+      for_each_pair<T>(classes, [&](int64_t i, auto lanes) HWY_ATTR {
+        const auto v = load_streaming(z + i, lanes), capped = multiply(v, of_cap_v);
+        const auto g = subtract(multiply(exponential(v), factor), of_class);
+        store(multiply(g, subtract(one, multiply(capped, capped))), z + i, lanes);
+      });
+    } else if (smoothing == 0) {
       for_each_pair<T>(classes, [&](int64_t i, auto lanes) HWY_ATTR {
         store(multiply(exponential(load_streaming(z + i, lanes)), factor), z + i, lanes);
       });
@@ -129,7 +137,8 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
         store(subtract(multiply(exponential(load_streaming(z + i, lanes)), factor), of_class), z + i, lanes);
       });
     }
-    if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - of_target);
+    const float slope = 1 - z_target * of_cap * (z_target * of_cap);
+    if (here) z[t] = from_float<T>((std::exp(z_target - max.as<float>()[row]) * row_factor - of_target) * slope);
     std::fill_n(z + classes, columns - classes, T{});
   }
 }
@@ -142,9 +151,24 @@ void softmax_stats_rows(ConstView logits, ConstView targets, int64_t first_class
 }
 
 void cross_entropy_backward_rows(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max,
-                                 ConstView sum, float scale, double smoothing, Range rows) {
+                                 ConstView sum, float scale, double smoothing, float cap, Range rows) {
   with_element(logits.dtype(), [&](auto element) HWY_ATTR {
-    gradient<decltype(element)>(logits, targets, first_class, classes, max, sum, scale, smoothing, rows);
+    gradient<decltype(element)>(logits, targets, first_class, classes, max, sum, scale, smoothing, cap, rows);
+  });
+}
+
+template <class T>
+void cap_range(T* x, float cap, int64_t n) {
+  const VecF32 inverse = hn::Set(TagF32(), 1 / cap), most = hn::Set(TagF32(), cap);
+  for_each_pair<T>(n, [&](int64_t i, auto lanes) HWY_ATTR {
+    const auto shares = multiply(load_streaming(x + i, lanes), inverse);
+    store(multiply(of_each(shares, [](VecF32 v) HWY_ATTR { return Tanh::value<T>(v); }), most), x + i, lanes);
+  });
+}
+
+void soft_cap_range(View x, float cap, Range range) {
+  with_element(x.dtype(), [&](auto element) HWY_ATTR {
+    cap_range(x.as<decltype(element)>() + range.begin, cap, range.end - range.begin);
   });
 }
 
@@ -156,6 +180,7 @@ namespace trireme {
 
 HWY_EXPORT(softmax_stats_rows);
 HWY_EXPORT(cross_entropy_backward_rows);
+HWY_EXPORT(soft_cap_range);
 
 namespace {
 
@@ -217,10 +242,19 @@ void CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView 
 }
 
 void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class,
-                                       int64_t classes, ConstView max, ConstView sum, float scale, double smoothing) {
+                                       int64_t classes, ConstView max, ConstView sum, float scale, double smoothing,
+                                       float cap) {
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
-    (logits, targets, first_class, classes, max, sum, scale, smoothing, share_of(logits.rows(), part, context.threads));
+    (logits, targets, first_class, classes, max, sum, scale, smoothing, cap,
+     share_of(logits.rows(), part, context.threads));
+  });
+}
+
+void CpuOps::do_soft_cap(Context& context, View x, float cap) {
+  constexpr int64_t kUnit = 64;  // elements: shares begin at cache lines, whatever the type
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(soft_cap_range)(x, cap, share_of(x.count(), part, context.threads, kUnit));
   });
 }
 

@@ -52,14 +52,14 @@ namespace trireme {
 
 HWY_EXPORT(rotary_rows);
 
-void CpuOps::do_rotary_table(Context&, double base, View table) {
+void CpuOps::do_rotary_table(Context&, std::span<const float> frequencies, double factor, View table) {
   const int64_t dims = table.shape()[1], half = dims / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+    const auto frequency = static_cast<double>(frequencies[static_cast<size_t>(i)]);
     for (int64_t p = 0; p < table.rows(); ++p) {
       const double angle = static_cast<double>(p) * frequency;
-      table.as<float>()[p * dims + i] = static_cast<float>(std::cos(angle));
-      table.as<float>()[p * dims + half + i] = static_cast<float>(std::sin(angle));
+      table.as<float>()[p * dims + i] = static_cast<float>(factor * std::cos(angle));
+      table.as<float>()[p * dims + half + i] = static_cast<float>(factor * std::sin(angle));
     }
   }
 }

@@ -18,6 +18,10 @@ double value(Activation f, double x) {
       return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
     case Activation::tanh:
       return std::tanh(x);
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::relu2:
+      return x < 0 ? 0 : x * x;
     default:
       return x < 0 ? 0 : x;
   }
@@ -34,6 +38,12 @@ double derivative(Activation f, double x) {
              x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
     case Activation::tanh:
       return 1 / (std::cosh(x) * std::cosh(x));
+    case Activation::silu: {
+      const double s = 1 / (1 + std::exp(-x));
+      return s * (1 + x / (1 + std::exp(x)));
+    }
+    case Activation::relu2:
+      return x > 0 ? 2 * x : 0;
     default:
       return x > 0 ? 1 : 0;
   }
@@ -60,18 +70,32 @@ void ReferenceOps::do_activation_backward(Context&, ConstView dy, ConstView x, A
   for (int64_t i = 0; i < x.count(); ++i) dx.as<double>()[i] = dy.as<double>()[i] * derivative(f, x.as<double>()[i]);
 }
 
-void ReferenceOps::do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout& dropout, View y) {
-  const int64_t width = x.shape()[1];
-  for (int64_t i = 0; i < x.count(); ++i) {
-    const double base = residual.empty() ? 0 : residual.as<double>()[i];
-    y.as<double>()[i] = base + x.as<double>()[i] * mask(dropout, i / width, i % width);
+void ReferenceOps::do_gated_activation(Context&, ConstView x, Activation f, View y) {
+  for (int64_t i = 0; i < y.count(); ++i)
+    y.as<double>()[i] = value(f, x.as<double>()[2 * i]) * x.as<double>()[2 * i + 1];
+}
+
+void ReferenceOps::do_gated_activation_backward(Context&, ConstView dy, ConstView x, Activation f, View dx) {
+  for (int64_t i = 0; i < dy.count(); ++i) {
+    const double gate = x.as<double>()[2 * i], up = x.as<double>()[2 * i + 1];
+    dx.as<double>()[2 * i] = dy.as<double>()[i] * up * derivative(f, gate);
+    dx.as<double>()[2 * i + 1] = dy.as<double>()[i] * value(f, gate);
   }
 }
 
-void ReferenceOps::do_dropout_backward(Context&, ConstView dy, const Dropout& dropout, View dx) {
+void ReferenceOps::do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout& dropout, View y,
+                                  float factor) {
+  const int64_t width = x.shape()[1];
+  for (int64_t i = 0; i < x.count(); ++i) {
+    const double base = residual.empty() ? 0 : residual.as<double>()[i];
+    y.as<double>()[i] = base + static_cast<double>(factor) * x.as<double>()[i] * mask(dropout, i / width, i % width);
+  }
+}
+
+void ReferenceOps::do_dropout_backward(Context&, ConstView dy, const Dropout& dropout, View dx, float factor) {
   const int64_t width = dy.shape()[1];
   for (int64_t i = 0; i < dy.count(); ++i)
-    dx.as<double>()[i] = dy.as<double>()[i] * mask(dropout, i / width, i % width);
+    dx.as<double>()[i] = static_cast<double>(factor) * dy.as<double>()[i] * mask(dropout, i / width, i % width);
 }
 
 }  // namespace trireme

@@ -61,7 +61,7 @@ void ReferenceOps::do_cross_entropy(Context&, ConstView max, ConstView sum, Cons
 
 void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class,
                                              int64_t classes, ConstView max, ConstView sum, float scale,
-                                             double smoothing) {
+                                             double smoothing, float cap) {
   const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
   for (int64_t row = 0; row < rows; ++row) {
     double* z = logits.as<double>() + row * columns;
@@ -69,9 +69,14 @@ void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView ta
     for (int64_t j = 0; j < columns; ++j) {
       const double p = std::exp(z[j] - max.as<double>()[row]) / sum.as<double>()[row];
       const double label = (j == target - first_class ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
-      z[j] = j < classes && target >= 0 ? static_cast<double>(scale) * (p - label) : 0;
+      const double capped = cap > 0 ? z[j] / static_cast<double>(cap) : 0;
+      z[j] = j < classes && target >= 0 ? static_cast<double>(scale) * (p - label) * (1 - capped * capped) : 0;
     }
   }
+}
+
+void ReferenceOps::do_soft_cap(Context&, View x, float cap) {
+  for (double& z : x.values<double>()) z = static_cast<double>(cap) * std::tanh(z / static_cast<double>(cap));
 }
 
 void ReferenceOps::do_squared_error(Context&, ConstView z, ConstView targets, View total) {

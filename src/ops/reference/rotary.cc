@@ -5,13 +5,13 @@
 
 namespace trireme {
 
-void ReferenceOps::do_rotary_table(Context&, double base, View table) {
+void ReferenceOps::do_rotary_table(Context&, std::span<const float> frequencies, double factor, View table) {
   const int64_t dims = table.shape()[1], half = dims / 2;
   for (int64_t p = 0; p < table.rows(); ++p)
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p) * std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
-      table.as<double>()[p * dims + i] = std::cos(angle);
-      table.as<double>()[p * dims + half + i] = std::sin(angle);
+      const double angle = static_cast<double>(p) * static_cast<double>(frequencies[static_cast<size_t>(i)]);
+      table.as<double>()[p * dims + i] = factor * std::cos(angle);
+      table.as<double>()[p * dims + half + i] = factor * std::sin(angle);
     }
 }
 

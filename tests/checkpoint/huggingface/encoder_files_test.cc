@@ -288,7 +288,7 @@ TEST_F(EncoderFiles, ConfigsThatWouldChangeNumbersAreRefused) {
   refused("bert-mlm", "position_embedding_type", "relative_key", "only \"absolute\" is supported");
   refused("bert-mlm", "is_decoder", true, "\"is_decoder\" is true, but only false is supported");
   refused("bert-mlm", "add_cross_attention", true, "only false is supported");
-  refused("bert-mlm", "hidden_act", "silu", "hidden_act \"silu\"");
+  refused("bert-mlm", "hidden_act", "mish", "hidden_act \"mish\"");
   refused("bert-mlm", "hidden_size", 0, "\"hidden_size\" is 0");
   refused("bert-mlm", "architectures", Json::array({"BertForTokenClassification"}),
           "architecture \"BertForTokenClassification\" of bert; known: BertForMaskedLM");

@@ -1,0 +1,129 @@
+#include <cmath>
+#include <limits>
+
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+struct Norm {
+  Tensor x, w, dy, dx, dw, y, rstd;
+  float offset = 0;
+
+  Norm(DType a, int64_t rows, int64_t width, float offset_ = 0) : offset(offset_) {
+    const DType s = a == DType::f64 ? DType::f64 : DType::f32;
+    x = Tensor::random(a, {rows, width}, 1, 1.5, 0.3);
+    w = Tensor::random(a, {width}, 2, 0.2, 1 - static_cast<double>(offset));
+    dy = Tensor::random(a, {rows, width}, 4);
+    dx = Tensor::random(a, {rows, width}, 5);
+    dw = Tensor::random(s, {width}, 6);
+    y = Tensor(a, {rows, width});
+    rstd = Tensor(s, {rows});
+  }
+  Norm wide() const {
+    Norm n = *this;
+    for (Tensor* t : {&n.x, &n.w, &n.dy, &n.dx, &n.dw, &n.y, &n.rstd}) *t = t->wide();
+    return n;
+  }
+  void forward(Device& d) { d.ops->rms_norm(d.context, x.view(), w.view(), offset, 1e-5f, y.view(), rstd.view()); }
+  void backward(Device& d, Write write) {
+    d.ops->rms_norm_backward(d.context, dy.view(), x.view(), w.view(), offset, rstd.view(), dx.view(), dw.view(),
+                             write);
+  }
+};
+
+class RmsNorm : public CpuOp {};
+INSTANTIATE_TEST_SUITE_P(Cpu, RmsNorm, every_case(), case_name);
+
+TEST_P(RmsNorm, ForwardEqualsTheReference) {
+  for (int64_t rows : kRows)
+    for (int64_t width : kWidths)
+      for (float offset : {0.0f, 1.0f}) {
+        Norm got(dtype(), rows, width, offset);
+        Norm want = got.wide();
+        got.forward(*cpu);
+        want.forward(*reference);
+        const auto what = fmt::format("rows {} width {} offset {}", rows, width, offset);
+        expect_close(got.y, want.y, GetParam().activation(4), "y, " + what);
+        expect_close(got.rstd, want.rstd, {2e-6, 0}, "rstd, " + what);
+      }
+}
+
+TEST_P(RmsNorm, BackwardEqualsTheReference) {
+  for (int64_t rows : kRows)
+    for (int64_t width : kWidths)
+      for (float offset : {0.0f, 1.0f})
+        for (Write write : {Write::overwrite, Write::add}) {
+          Norm got(dtype(), rows, width, offset);
+          got.forward(*cpu);
+          Norm want = got.wide();
+          got.backward(*cpu, write);
+          want.backward(*reference, write);
+          const auto what = fmt::format("rows {} width {} offset {}", rows, width, offset);
+          // A row of one element may be near 0: its rounding errors are scaled by rstd.
+          expect_close(got.dx, want.dx, GetParam().activation(width == 1 ? 400 : 8), "dx, " + what);
+          expect_close(got.dw, want.dw, {2e-6, 2e-5}, "dw, " + what);
+        }
+}
+
+TEST_P(RmsNorm, ANanMakesItsRowNanAndNoOther) {
+  for (const int64_t place : {0, 1, 17, 97}) {
+    Norm n(dtype(), 3, 99);
+    n.x.set(static_cast<size_t>(99 + place), std::numeric_limits<double>::quiet_NaN());
+    n.forward(*cpu);
+    n.backward(*cpu, Write::overwrite);
+    for (size_t i = 0; i < n.y.size(); ++i) {
+      const bool of_row = i / 99 == 1;
+      EXPECT_EQ(std::isnan(n.y.at(i)), of_row) << "y " << i << ", NaN at " << place;
+      EXPECT_EQ(std::isnan(n.dx.at(i)), of_row) << "dx " << i << ", NaN at " << place;
+    }
+  }
+}
+
+TEST_P(RmsNorm, TwoRunsGiveTheSameBitsAndAddIsTheOverwriteSumAddedOnce) {
+  Norm first(dtype(), 130, 768);
+  first.forward(*cpu);
+  Norm second = first, alone = first;
+  const Tensor before = first.dw;
+  first.backward(*cpu, Write::add);
+  second.backward(*cpu, Write::add);
+  alone.backward(*cpu, Write::overwrite);
+  EXPECT_TRUE(first.dw == second.dw && first.dx == second.dx);
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_EQ(static_cast<float>(first.dw.at(i)),
+              static_cast<float>(before.at(i)) + static_cast<float>(alone.dw.at(i)));
+}
+
+TEST(RmsNormReference, BackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  for (float offset : {0.0f, 1.0f}) {
+    Norm n(DType::f64, 3, 7, offset);
+    n.forward(*device);
+    for (size_t i = 0; i < n.dx.size(); ++i) n.dx.set(i, 0);
+    n.backward(*device, Write::overwrite);
+    const auto loss = [&](Tensor Norm::*member) {
+      return [&, member](const Tensor& value) {
+        Norm moved = n;
+        moved.*member = value;
+        moved.forward(*device);
+        return dot(moved.y, n.dy);
+      };
+    };
+    expect_gradient(loss(&Norm::x), n.x, n.dx, "dx");
+    expect_gradient(loss(&Norm::w), n.w, n.dw, "dw");
+  }
+}
+
+TEST(RmsNormReference, IsItsFormula) {
+  const auto device = Device::reference();
+  Norm n(DType::f64, 1, 2, 1);
+  n.x = Tensor(DType::f64, {1, 2}, {3, 4});
+  n.w = Tensor(DType::f64, {2}, {0, 1});
+  n.forward(*device);
+  const double rms = std::sqrt(12.5 + static_cast<double>(1e-5f));
+  EXPECT_NEAR(n.y.at(0), 3 / rms, 1e-15);
+  EXPECT_NEAR(n.y.at(1), 2 * 4 / rms, 1e-15);
+}
+
+}  // namespace
+}  // namespace trireme::test
