@@ -265,7 +265,7 @@ std::vector<MeasuredLayout> all_layouts(const StepBenchOptions& o, const Spec& s
   std::vector<MeasuredLayout> layouts;
   for (int64_t pipeline = 1; pipeline <= std::min<int64_t>(ranks, spec.layers); ++pipeline)
     for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
-      if (ranks % (tensor * pipeline) != 0 || spec.heads % tensor != 0) continue;
+      if (ranks % (tensor * pipeline) != 0 || spec.kv_heads() % tensor != 0) continue;
       if (pipeline > 1 && exchanges_every_micro_batch(o.shard, ranks)) continue;
       layouts.push_back({.mesh = {ranks / (tensor * pipeline), tensor, pipeline}});
     }

@@ -1,14 +1,21 @@
 #include "checkpoint/spec_json.h"
 
+#include <fmt/ranges.h>
+
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {
+
+// Fields from this one on came with this format version of checkpoints.
+constexpr std::string_view kFirstNewField = "key_heads";
+constexpr int64_t kNewFieldsSince = 4;
 
 template <class E>
 E value_of_name(const std::string& wanted, const char* field, std::string_view where) {
@@ -23,7 +30,10 @@ Json spec_to_json(const Spec& spec) {
   Json json;
   spec.visit([&](const char* name, const auto& field) {
     using T = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<T, std::vector<float>>) {
+      json[name] = Json::array();
+      for (const float value : field) json[name].push_back(shortest_double(value));
+    } else if constexpr (std::is_same_v<T, float>) {
       json[name] = shortest_double(field);
     } else if constexpr (std::is_enum_v<T>) {
       json[name] = name_of(field);
@@ -40,6 +50,8 @@ std::vector<SpecDifference> spec_differences(const Spec& a, const Spec& b) {
     using T = std::decay_t<decltype(field)>;
     if constexpr (std::is_enum_v<T>) {
       all.emplace_back(name, name_of(field));
+    } else if constexpr (std::is_same_v<T, std::vector<float>>) {
+      all.emplace_back(name, fmt::format("[{}]", fmt::join(field, ", ")));
     } else {
       all.emplace_back(name, fmt::format("{}", field));
     }
@@ -64,9 +76,18 @@ std::string describe_differences(const Spec& found, const Spec& asked) {
 Spec spec_from_json(const Json& json, std::string_view where, int64_t version) {
   Spec spec;
   StoredFields fields(json, "the model", where, version);
+  bool newer = false;
   spec.visit([&](const char* name, auto& field) {
     using T = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<T, float>) {
+    newer = newer || std::string_view(name) == kFirstNewField;
+    if (newer && !fields.newer(name, kNewFieldsSince)) return;
+    if constexpr (std::is_same_v<T, std::vector<float>>) {
+      for (const Json& value : fields.array(name)) {
+        require(value.is_number(), ErrorKind::data, "{}: \"{}\" has {}, expected numbers", where, name,
+                value.type_name());
+        field.push_back(static_cast<float>(value.get<double>()));
+      }
+    } else if constexpr (std::is_same_v<T, float>) {
       field = static_cast<float>(fields.get<double>(name));
     } else if constexpr (std::is_enum_v<T>) {
       field = value_of_name<T>(fields.get<std::string>(name), name, where);

@@ -22,12 +22,15 @@ struct Names<InitScheme> {
 };
 
 enum class NormPlace : uint8_t {
-  pre,   ///< x += branch(norm(x))
-  post,  ///< x = norm(x + branch(x))
+  pre,     ///< x += branch(norm(x))
+  post,    ///< x = norm(x + branch(x))
+  branch,  ///< x += norm(branch(x))
+  both,    ///< x += norm(branch(norm(x)))
 };
 template <>
 struct Names<NormPlace> {
-  static constexpr Named<NormPlace> kAll[] = {{"pre", NormPlace::pre}, {"post", NormPlace::post}};
+  static constexpr Named<NormPlace> kAll[] = {
+      {"pre", NormPlace::pre}, {"post", NormPlace::post}, {"branch", NormPlace::branch}, {"both", NormPlace::both}};
 };
 
 enum class Residual : uint8_t {

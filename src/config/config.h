@@ -56,7 +56,8 @@ struct ModelOptions {
              {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu});
     v.choice("norm-place", norm_place,
              "pre: norms before attention and MLP, and one before the head; post: after each residual sum, none before "
-             "the head");
+             "the head",
+             {NormPlace::pre, NormPlace::post});
     v.choice("residual", residual,
              "sequential: x += attention(x), then x += mlp(x); parallel: x += attention(x) + mlp(x), with two norms");
     v.choice("position", position, "learned: a table added to the embedding; rotary: queries and keys are rotated");

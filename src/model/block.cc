@@ -41,22 +41,36 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
     : spec_(spec),
       rotary_(rotary),
       index_(index),
-      heads_(views.table->layout().share(spec.heads)),
+      kv_heads_(views.table->layout().share(spec.kv_heads())),
       first_head_(views.table->layout().first(spec.heads)),
-      norm1_(views, block_name(index, "norm1"), spec.biases.norm, spec.norm_epsilon),
-      norm2_(views, block_name(index, "norm2"), spec.biases.norm, spec.norm_epsilon),
       qkv_(views, block_name(index, "attention.qkv"), spec.biases.qkv),
       attention_out_(views, block_name(index, "attention.out"), spec.biases.attention_out),
       mlp_in_(views, block_name(index, "mlp.in"), spec.biases.mlp_in),
-      mlp_out_(views, block_name(index, "mlp.out"), spec.biases.mlp_out) {}
+      mlp_out_(views, block_name(index, "mlp.out"), spec.biases.mlp_out) {
+  if (spec.norm_place != NormPlace::branch) {
+    norm1_.emplace(views, block_name(index, "norm1"), spec);
+    norm2_.emplace(views, block_name(index, "norm2"), spec);
+  }
+  if (spec.norms_branches()) {
+    branch_norm1_.emplace(views, block_name(index, "branch_norm1"), spec);
+    branch_norm2_.emplace(views, block_name(index, "branch_norm2"), spec);
+  }
+  if (spec.query_keys == QueryKeys::plain) return;
+  q_gain_ = LayerParameter(views, block_name(index, "attention.q_norm.weight"));
+  k_gain_ = LayerParameter(views, block_name(index, "attention.k_norm.weight"));
+}
 
 AttentionShape Block::attention_shape(const Pass& pass) const {
-  return {.kv_heads = static_cast<int>(heads_),
+  const float usual = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim()));
+  return {.kv_heads = static_cast<int>(kv_heads_),
+          .group = static_cast<int>(spec_.group()),
           .head_dim = static_cast<int>(spec_.head_dim()),
           .causal = spec_.mask == Mask::causal,
-          .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),
+          .scale = spec_.attention_scale > 0 ? spec_.attention_scale : usual,
           .offsets = pass.batch.offsets,
-          .first_head = static_cast<int>(first_head_)};
+          .first_head = static_cast<int>(first_head_),
+          .window = spec_.has_window(index_) ? spec_.window : 0,
+          .soft_cap = spec_.attention_cap};
 }
 
 Dropout Block::attention_dropout(const Pass& pass) const {
@@ -75,65 +89,103 @@ bool Block::sums_branches_together(const Pass& pass) const {
   return pass.tensor && spec_.residual == Residual::parallel;
 }
 
-void Block::recompute_attention(const Pass& pass, const BlockSaved& saved) const {
-  pass.ops.attention(pass.context, saved.qkv, attention_shape(pass), attention_dropout(pass), saved.attention,
-                     saved.lse);
+QueryKeyNorm Block::query_key_norm() const {
+  const bool whole = spec_.query_keys == QueryKeys::projection;
+  const int64_t head_dim = spec_.head_dim();
+  return {.q = q_gain_.value,
+          .k = k_gain_.value,
+          .whole = whole,
+          .q_count = whole ? spec_.heads * head_dim : head_dim,
+          .k_count = whole ? spec_.kv_heads() * head_dim : head_dim,
+          .offset = spec_.norm_offset,
+          .epsilon = spec_.norm_epsilon};
+}
+
+ConstView Block::turned_queries(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  if (q_gain_.value.empty()) return saved.qkv;
+  pass.ops.query_key_norm(pass.context, saved.qkv, query_key_norm(), saved.squares, work.turned);
+  if (!rotary_.empty()) pass.ops.rotary(pass.context, work.turned, pass.batch.positions, rotary_);
+  return work.turned;
+}
+
+void Block::recompute_attention(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  pass.ops.attention(pass.context, turned_queries(pass, saved, work), attention_shape(pass), attention_dropout(pass),
+                     saved.attention, saved.lse);
 }
 
 void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
                    const KeyValueCache* cache) const {
   qkv_.forward(pass, input, matrix(saved.qkv));
-  if (!rotary_.empty()) pass.ops.rotary(pass.context, saved.qkv, pass.batch.positions, rotary_);
+  if (!q_gain_.value.empty()) {
+    pass.ops.query_key_squares(pass.context, saved.qkv, query_key_norm(), saved.squares);
+    if (pass.tensor && spec_.query_keys == QueryKeys::projection)
+      pass.tensor->sum_statistics(pass.context, saved.squares);
+  } else if (!rotary_.empty()) {
+    pass.ops.rotary(pass.context, saved.qkv, pass.batch.positions, rotary_);
+  }
   if (cache) {
     const View layer = cache->layers[static_cast<size_t>(index_ - cache->first_layer)];
-    pass.ops.attention_cached(pass.context, saved.qkv, attention_shape(pass), cache->past, layer, saved.attention);
+    pass.ops.attention_cached(pass.context, turned_queries(pass, saved, work), attention_shape(pass), cache->past,
+                              layer, saved.attention);
   } else {
-    recompute_attention(pass, saved);
+    recompute_attention(pass, saved, work);
   }
   const Dropout dropout = residual_dropout(pass, kBranch1Site);
   if (sums_branches_together(pass)) {
     const View part = pass.contribution_to(work.branch);
     attention_out_.forward_part(pass, matrix(saved.attention), part);
-    pass.ops.dropout_add(pass.context, part, {}, dropout, saved.middle);
+    pass.ops.dropout_add(pass.context, part, {}, dropout, saved.middle, spec_.residual_scale);
   } else {
-    attention_out_.forward(pass, matrix(saved.attention), work.branch);
-    pass.ops.dropout_add(pass.context, work.branch, saved.x, dropout, saved.middle);
+    attention_out_.forward(pass, matrix(saved.attention), branch_norm1_ ? saved.branch1 : work.branch);
+    if (branch_norm1_) branch_norm1_->forward(pass, saved.branch1, work.branch, work.branch_mean, work.branch_rstd);
+    pass.ops.dropout_add(pass.context, work.branch, saved.x, dropout, saved.middle, spec_.residual_scale);
   }
 }
 
 void Block::feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
                          const Workspace& work, View y) const {
-  mlp_in_.forward(pass, input, spec_.activation, saved.inner, work.activation);
+  if (spec_.gated) {
+    mlp_in_.forward(pass, input, saved.inner);
+    pass.ops.gated_activation(pass.context, saved.inner, spec_.activation, work.activation);
+  } else {
+    mlp_in_.forward(pass, input, spec_.activation, saved.inner, work.activation);
+  }
   const Dropout dropout = residual_dropout(pass, kBranch2Site);
   if (sums_branches_together(pass)) {
     const View part = pass.contribution_to(work.branch);
     mlp_out_.forward_part(pass, work.activation, part);
-    pass.ops.dropout_add(pass.context, part, saved.middle, dropout, part);
+    pass.ops.dropout_add(pass.context, part, saved.middle, dropout, part, spec_.residual_scale);
     pass.sum(work.branch);
     pass.ops.dropout_add(pass.context, work.branch, saved.x, {}, y);
   } else {
-    mlp_out_.forward(pass, work.activation, work.branch);
-    pass.ops.dropout_add(pass.context, work.branch, residual, dropout, y);
+    mlp_out_.forward(pass, work.activation, branch_norm2_ ? saved.branch2 : work.branch);
+    if (branch_norm2_) branch_norm2_->forward(pass, saved.branch2, work.branch, work.branch_mean, work.branch_rstd);
+    pass.ops.dropout_add(pass.context, work.branch, residual, dropout, y, spec_.residual_scale);
   }
 }
 
-void Block::attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,
-                       const KeyValueCache* cache) const {
-  normalize(norm1_, pass, work, saved.x, work.norm);
+ConstView Block::attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,
+                            const KeyValueCache* cache) const {
+  if (!norm1_) {
+    attend(pass, saved.x, saved, work, cache);
+    return saved.middle;
+  }
+  normalize(*norm1_, pass, work, saved.x, work.norm);
   attend(pass, work.norm, saved, work, cache);
-  normalize(norm2_, pass, work, spec_.residual == Residual::parallel ? saved.x : saved.middle, work.norm);
+  normalize(*norm2_, pass, work, spec_.residual == Residual::parallel ? saved.x : saved.middle, work.norm);
+  return work.norm;
 }
 
 void Block::run(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache,
                 View y) const {
-  if (spec_.norm_place == NormPlace::pre) {
-    attend_pre(pass, saved, work, cache);
-    feed_forward(pass, work.norm, saved.middle, saved, work, y);
+  if (spec_.norm_place != NormPlace::post) {
+    const ConstView input = attend_pre(pass, saved, work, cache);
+    feed_forward(pass, input, saved.middle, saved, work, y);
   } else {
     attend(pass, saved.x, saved, work, cache);
-    normalize(norm1_, pass, work, saved.middle, work.norm);
+    normalize(*norm1_, pass, work, saved.middle, work.norm);
     feed_forward(pass, work.norm, work.norm, saved, work, saved.sum);
-    normalize(norm2_, pass, work, saved.sum, y);
+    normalize(*norm2_, pass, work, saved.sum, y);
   }
 }
 
@@ -142,9 +194,9 @@ void Block::forward(const Pass& pass, const BlockSaved& saved, const Workspace& 
 }
 
 void Block::recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
-  if (spec_.norm_place == NormPlace::post) return run(pass, saved, work, nullptr, work.norm);
-  attend_pre(pass, saved, work, nullptr);
-  mlp_in_.forward(pass, work.norm, saved.inner);
+  // Norms behind the last product take its result.
+  if (spec_.norm_place != NormPlace::pre) return run(pass, saved, work, nullptr, work.norm);
+  mlp_in_.forward(pass, attend_pre(pass, saved, work, nullptr), saved.inner);
 }
 
 void Block::decode(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache& cache,
@@ -152,33 +204,70 @@ void Block::decode(const Pass& pass, const BlockSaved& saved, const Workspace& w
   run(pass, saved, work, &cache, y);
 }
 
-void Block::backward_branch(const Pass& pass, const Linear& last, uint32_t site, ConstView dy, ConstView x,
-                            const Workspace& work, View dx) const {
-  const Dropout dropout = residual_dropout(pass, site);
+void Block::backward_branch(const Pass& pass, const BranchEnd& end, ConstView dy, ConstView x, const Workspace& work,
+                            View dx) const {
+  const Dropout dropout = residual_dropout(pass, end.site);
   const bool together = sums_branches_together(pass);
   ConstView kept = dy;
-  if (dropout.rate > 0) {
+  if (dropout.rate > 0 || spec_.residual_scale != 1) {
     const View to = together ? pass.contribution_to(work.branch) : work.branch;
-    pass.ops.dropout_backward(pass.context, dy, dropout, to);
+    pass.ops.dropout_backward(pass.context, dy, dropout, to, spec_.residual_scale);
     kept = to;
   }
-  together ? last.backward_part(pass, kept, x, dx) : last.backward(pass, kept, x, dx);
+  if (end.norm) {
+    // Its statistics again; the output is not needed.
+    end.norm->forward(pass, end.before_norm, work.incoming, work.branch_mean, work.branch_rstd);
+    pass.ops.zero(pass.context, work.incoming);
+    end.norm->backward(pass, kept, end.before_norm, work.branch_mean, work.branch_rstd, work.incoming);
+    kept = work.incoming;
+  }
+  together ? end.last.backward_part(pass, kept, x, dx) : end.last.backward(pass, kept, x, dx);
 }
 
 void Block::backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
                                   const Workspace& work) const {
-  pass.ops.activation(pass.context, saved.inner, spec_.activation, work.activation);
-  backward_branch(pass, mlp_out_, kBranch2Site, dy, work.activation, work, work.inner_gradient);
-  pass.ops.activation_backward(pass.context, work.inner_gradient, saved.inner, spec_.activation, work.inner_gradient);
+  const BranchEnd end{mlp_out_, branch_norm2_, saved.branch2, kBranch2Site};
+  if (spec_.gated) {
+    pass.ops.gated_activation(pass.context, saved.inner, spec_.activation, work.activation);
+    backward_branch(pass, end, dy, work.activation, work, work.activation);
+    pass.ops.gated_activation_backward(pass.context, work.activation, saved.inner, spec_.activation,
+                                       work.inner_gradient);
+  } else {
+    pass.ops.activation(pass.context, saved.inner, spec_.activation, work.activation);
+    backward_branch(pass, end, dy, work.activation, work, work.inner_gradient);
+    pass.ops.activation_backward(pass.context, work.inner_gradient, saved.inner, spec_.activation, work.inner_gradient);
+  }
   mlp_in_.backward(pass, work.inner_gradient, input, work.branch);
 }
 
+/// work.qkv_gradient: of normalised queries and keys in, of projected ones out.
+void Block::backward_query_keys(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  const QueryKeyNorm norm = query_key_norm();
+  pass.ops.query_key_products(pass.context, work.qkv_gradient, saved.qkv, norm, work.products);
+  if (pass.tensor && norm.whole) pass.tensor->sum_statistics(pass.context, work.products);
+  const auto backward = [&](View dq, View dk, Write write) {
+    pass.ops.query_key_norm_backward(pass.context, work.qkv_gradient, saved.qkv, norm, saved.squares, work.products, dq,
+                                     dk, write);
+  };
+  if (!pass.tensor || norm.whole) return backward(q_gain_.gradient, k_gain_.gradient, pass.write);
+  const int64_t head_dim = spec_.head_dim();
+  const View q = work.gain_gradient.rows_slice(0, 1).reshape({head_dim}),
+             k = work.gain_gradient.rows_slice(1, 1).reshape({head_dim});
+  backward(q, k, Write::overwrite);
+  pass.tensor->sum_statistics(pass.context, work.gain_gradient);
+  for (const auto& [sum, gradient] : {std::pair{q, q_gain_.gradient}, {k, k_gain_.gradient}})
+    pass.write == Write::overwrite ? pass.ops.cast(pass.context, sum, gradient)
+                                   : pass.ops.add(pass.context, sum, gradient);
+}
+
 void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
-  const View dattention = work.norm.first_as(saved.attention.shape());
-  backward_branch(pass, attention_out_, kBranch1Site, dy, matrix(saved.attention), work, matrix(dattention));
-  pass.ops.attention_backward(pass.context, dattention, saved.qkv, saved.attention, saved.lse, attention_shape(pass),
-                              attention_dropout(pass), work.qkv_gradient);
+  const View dattention = work.attention_gradient;
+  backward_branch(pass, {attention_out_, branch_norm1_, saved.branch1, kBranch1Site}, dy, matrix(saved.attention), work,
+                  matrix(dattention));
+  pass.ops.attention_backward(pass.context, dattention, turned_queries(pass, saved, work), saved.attention, saved.lse,
+                              attention_shape(pass), attention_dropout(pass), work.qkv_gradient);
   if (!rotary_.empty()) pass.ops.rotary_backward(pass.context, work.qkv_gradient, pass.batch.positions, rotary_);
+  if (!q_gain_.value.empty()) backward_query_keys(pass, saved, work);
 }
 
 /// Before gradients through the norms are added to it.
@@ -187,33 +276,43 @@ void Block::take_incoming(const Pass& pass, const Workspace& work) const {
   pass.ops.cast(pass.context, work.gradient, work.incoming);
 }
 
+/// work.gradient += the gradient of a branch's input, work.branch, through the norm that was just run, if any.
+void Block::add_to_gradient(const Pass& pass, const std::optional<Norm>& norm, ConstView x,
+                            const Workspace& work) const {
+  if (norm) return trireme::backward(*norm, pass, work, work.branch, x, work.gradient);
+  pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
+}
+
 void Block::backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
   const bool parallel = spec_.residual == Residual::parallel;
   const View mlp_x = parallel ? saved.x : saved.middle;
+  const auto input_of = [&](const std::optional<Norm>& norm, View x) {
+    if (norm) normalize(*norm, pass, work, x, work.norm);
+    return norm ? work.norm : x;
+  };
   if (parallel) take_incoming(pass, work);
-  normalize(norm2_, pass, work, mlp_x, work.norm);
-  backward_feed_forward(pass, parallel ? work.incoming : work.gradient, work.norm, saved, work);
-  trireme::backward(norm2_, pass, work, work.branch, mlp_x, work.gradient);
+  const View mlp_input = input_of(norm2_, mlp_x);
+  backward_feed_forward(pass, parallel ? work.incoming : work.gradient, mlp_input, saved, work);
+  add_to_gradient(pass, norm2_, mlp_x, work);
   backward_attend(pass, parallel ? work.incoming : work.gradient, saved, work);
-  normalize(norm1_, pass, work, saved.x, work.norm);
-  qkv_.backward(pass, matrix(work.qkv_gradient), work.norm, work.branch);
-  trireme::backward(norm1_, pass, work, work.branch, saved.x, work.gradient);
+  qkv_.backward(pass, matrix(work.qkv_gradient), input_of(norm1_, saved.x), work.branch);
+  add_to_gradient(pass, norm1_, saved.x, work);
 }
 
 void Block::backward_post(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
-  normalize(norm2_, pass, work, saved.sum, work.norm);
-  backward_through(norm2_, pass, work, saved.sum);
-  normalize(norm1_, pass, work, saved.middle, work.norm);
+  normalize(*norm2_, pass, work, saved.sum, work.norm);
+  backward_through(*norm2_, pass, work, saved.sum);
+  normalize(*norm1_, pass, work, saved.middle, work.norm);
   backward_feed_forward(pass, work.gradient, work.norm, saved, work);
   pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
-  backward_through(norm1_, pass, work, saved.middle);
+  backward_through(*norm1_, pass, work, saved.middle);
   backward_attend(pass, work.gradient, saved, work);
   qkv_.backward(pass, matrix(work.qkv_gradient), saved.x, work.branch);
   pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
 }
 
 void Block::backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
-  spec_.norm_place == NormPlace::pre ? backward_pre(pass, saved, work) : backward_post(pass, saved, work);
+  spec_.norm_place == NormPlace::post ? backward_post(pass, saved, work) : backward_pre(pass, saved, work);
 }
 
 }  // namespace trireme

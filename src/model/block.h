@@ -1,6 +1,9 @@
 #pragma once
 // One transformer block. Pre-norm: x += attention(norm1(x)); x += mlp(norm2(x)), or both of the same x (parallel).
-// Post-norm: x = norm1(x + attention(x)); x = norm2(x + mlp(x)).
+// Post-norm: x = norm1(x + attention(x)); x = norm2(x + mlp(x)). Norms of branches: x += branch_norm1(attention(x));
+// x += branch_norm2(mlp(x)), with pre-norm's norms too or without.
+
+#include <optional>
 
 #include <span>
 
@@ -18,7 +21,7 @@ struct KeyValueCache {
 
 class Block {
  public:
-  /// rotary: the table of WorkspaceMemory, empty where positions are learned.
+  /// rotary: the layer's table of WorkspaceMemory, empty where queries and keys do not turn.
   Block(const Spec& spec, const ParameterViews& views, ConstView rotary, int64_t index);
 
   /// saved and work are for the rows of pass.batch. saved.x -> y, [rows, width]; y may be saved.x.
@@ -26,7 +29,7 @@ class Block {
   /// Recomputes the contents of saved from x: forward() without its last product unless that is kept.
   void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// Fills attention's output and statistics in saved again, from saved.qkv.
-  void recompute_attention(const Pass& pass, const BlockSaved& saved) const;
+  void recompute_attention(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// work.gradient: gradient of y in, gradient of saved.x out. Weight gradients by pass.write.
   void backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// forward() for generation: attends to the cache and appends to it.
@@ -40,11 +43,17 @@ class Block {
   /// second term.
   void attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
               const KeyValueCache* cache) const;
-  /// Pre-norm: attend() to norm1(x), then work.norm = the input of the MLP.
-  void attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache) const;
+  /// attend() to the input of attention, then the input of the MLP: one of them normalised is work.norm.
+  ConstView attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,
+                       const KeyValueCache* cache) const;
+  /// What attention takes, from saved.qkv and, where queries and keys are normalised, saved.squares.
+  ConstView turned_queries(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
+  QueryKeyNorm query_key_norm() const;
+  void backward_query_keys(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// y = residual + dropout(mlp(input)); of branches that are summed together saved.x + both.
   void feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
                     const Workspace& work, View y) const;
+  void add_to_gradient(const Pass& pass, const std::optional<Norm>& norm, ConstView x, const Workspace& work) const;
   void backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   void backward_post(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   // dy: of the branch's sum; of branches that are summed together of all rows.
@@ -53,9 +62,17 @@ class Block {
                              const Workspace& work) const;
   /// work.qkv_gradient = gradient of saved.qkv before rotary. work.norm is lost.
   void backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
-  /// dattention or dactivation, of all rows, from dy after the branch's dropout.
-  void backward_branch(const Pass& pass, const Linear& last, uint32_t site, ConstView dy, ConstView x,
-                       const Workspace& work, View dx) const;
+  /// A branch's end: its last matrix, and what is between that and the sum.
+  struct BranchEnd {
+    const Linear& last;
+    const std::optional<Norm>& norm;
+    ConstView before_norm;
+    uint32_t site;
+  };
+  /// dattention or dactivation, of all rows, from the gradient of the branch's sum.  x: of the last matrix; dx may be
+  /// x.
+  void backward_branch(const Pass& pass, const BranchEnd& end, ConstView dy, ConstView x, const Workspace& work,
+                       View dx) const;
   Dropout attention_dropout(const Pass& pass) const;
   /// Of the rows between layers; of branches that are summed together of all rows.
   Dropout residual_dropout(const Pass& pass, uint32_t site) const;
@@ -66,9 +83,10 @@ class Block {
   const Spec& spec_;
   ConstView rotary_;
   int64_t index_;
-  int64_t heads_, first_head_;  ///< this rank's
-  Norm norm1_, norm2_;
+  int64_t kv_heads_, first_head_;  ///< this rank's
+  std::optional<Norm> norm1_, norm2_, branch_norm1_, branch_norm2_;
   Linear qkv_, attention_out_, mlp_in_, mlp_out_;
+  LayerParameter q_gain_, k_gain_;  ///< empty where queries and keys are not normalised
 };
 
 }  // namespace trireme

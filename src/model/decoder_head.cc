@@ -11,11 +11,11 @@ DecoderHead::DecoderHead(const Spec& spec, const ParameterViews& views)
   cut_ = !matrix.is_whole();
   first_class_ = matrix.box.begin[0];
   classes_ = std::clamp<int64_t>(spec.vocabulary - first_class_, 0, matrix.shape[0]);
-  if (spec.final_norm) norm_.emplace(views, "norm", spec.biases.norm, spec.norm_epsilon);
+  if (spec.final_norm) norm_.emplace(views, "norm", spec);
   if (spec.projected()) project_.emplace(views, "head.project", false);
   if (spec.head != HeadKind::masked_language_model) return;
   transform_.emplace(views, "head.transform", true);
-  norm_.emplace(views, "head.norm", spec.biases.norm, spec.norm_epsilon);
+  norm_.emplace(views, "head.norm", spec);
   bias_ = LayerParameter(views, "head.bias");
 }
 
@@ -33,10 +33,14 @@ ConstView DecoderHead::input_of(const Pass& pass, ConstView x, const Workspace& 
     project_->forward(pass, input, work.head.narrow);
     input = work.head.narrow;
   }
-  return input;
+  if (spec_.logits_scale == 1) return input;
+  const View scaled = project_ ? work.head.narrow : work.norm;  // x itself belongs to backward
+  pass.ops.dropout_add(pass.context, input, {}, {}, scaled, spec_.logits_scale);
+  return scaled;
 }
 
 void DecoderHead::backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const {
+  if (spec_.logits_scale != 1) pass.ops.dropout_backward(pass.context, dinput, {}, dinput, spec_.logits_scale);
   if (project_) project_->backward(pass, dinput, norm_ ? work.norm : x, norm_ ? work.branch : work.gradient);
   if (!norm_) return;
   pass.ops.zero(pass.context, work.gradient);
@@ -46,10 +50,20 @@ void DecoderHead::backward_input(const Pass& pass, ConstView x, const Workspace&
   transform_->backward(pass, work.branch, x, work.gradient);
 }
 
+void DecoderHead::capped_logits(const Pass& pass, ConstView input, View logits) const {
+  pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
+  if (spec_.logits_cap > 0) pass.ops.soft_cap(pass.context, logits, spec_.logits_cap);
+}
+
 void DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
-  pass.ops.linear_softmax_stats(pass.context, input, weight_.value, bias_.value, targets, first_class_, classes_,
-                                logits, max, sum, target);
+  if (spec_.logits_cap > 0) {
+    capped_logits(pass, input, logits);
+    pass.ops.softmax_stats(pass.context, logits, targets, first_class_, classes_, max, sum, target);
+  } else {
+    pass.ops.linear_softmax_stats(pass.context, input, weight_.value, bias_.value, targets, first_class_, classes_,
+                                  logits, max, sum, target);
+  }
   if (cut_) pass.tensor->combine(pass.context, max, sum, target);
   pass.ops.cross_entropy(pass.context, max, sum, target, targets, pass.loss);
 }
@@ -57,7 +71,8 @@ void DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView target
 void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
                                  const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const {
   const View logits = chunk.logits;
-  pass.ops.cross_entropy_backward(pass.context, logits, targets, first_class_, classes_, chunk.max, chunk.sum, scale);
+  pass.ops.cross_entropy_backward(pass.context, logits, targets, first_class_, classes_, chunk.max, chunk.sum, scale, 0,
+                                  spec_.logits_cap);
   // A later micro-batch's sum is completed apart and added once, so that it does not depend on the previous
   // accumulator.
   const bool apart = pass.write == Write::add;
@@ -104,11 +119,11 @@ void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspa
 void DecoderHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
   assert(!pass.sequence_parallel());
   const ConstView input = input_of(pass, x, work);
-  if (!cut_) return pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
+  if (!cut_) return capped_logits(pass, input, logits);
   const int64_t rows = x.rows(), most = work.chunk.logits.rows(), ranks = pass.tensor->size();
   for (int64_t first = 0; first < rows; first += most) {
     const View own = work.chunk.first(std::min(most, rows - first)).logits;
-    pass.ops.linear(pass.context, input.rows_slice(first, own.rows()), weight_.value, bias_.value, own);
+    capped_logits(pass, input.rows_slice(first, own.rows()), own);
     for (int64_t row = 0; row < own.rows(); ++row) {  // where speed matters there is one
       const View all = logits.rows_slice(first + row, 1).reshape({ranks, own.shape()[1]});
       pass.tensor->gather(pass.context, own.rows_slice(row, 1), all);

@@ -22,6 +22,8 @@ class DecoderHead final : public Head {
   ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
+  /// The logits of input's rows that this rank has, capped where the model does.
+  void capped_logits(const Pass& pass, ConstView input, View logits) const;
   /// Of one row chunk: its logits, and the loss.
   void chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
   void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,

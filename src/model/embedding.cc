@@ -27,7 +27,11 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
   }
   if (spec.token_types > 0) type_ = LayerParameter(views, "embedding.type.weight");
   if (spec.projected()) project_.emplace(views, "embedding.project", false);
-  if (spec.embedding_norm) norm_.emplace(views, "embedding.norm", spec.biases.norm, spec.norm_epsilon);
+  if (spec.embedding_norm) norm_.emplace(views, "embedding.norm", spec);
+}
+
+float Embedding::scale_in(DType dtype) const {
+  return dtype == DType::bf16 ? to_float(to_bf16(spec_.embedding_scale)) : spec_.embedding_scale;
 }
 
 void Embedding::look_up(const Pass& pass, View y) const {
@@ -48,6 +52,7 @@ void Embedding::forward(const Pass& pass, const EmbeddingSaved& saved, const Wor
     pass.ops.embedding(pass.context, batch.tokens, positions, token_.value, position_.value, sum);
   }
   if (!type_.value.empty()) pass.ops.embedding_add(pass.context, pass.own(batch.types), type_.value, sum);
+  if (spec_.embedding_scale != 1) pass.ops.dropout_add(pass.context, sum, {}, {}, sum, scale_in(sum.dtype()));
   if (norm_) norm_->forward(pass, sum, y, work.mean, work.rstd);
   const Dropout dropout = pass.own_dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
   if (dropout.rate > 0) pass.ops.dropout_add(pass.context, y, {}, dropout, y);
@@ -64,6 +69,7 @@ void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Wo
     norm_->backward(pass, dy, saved.sum, work.mean, work.rstd, work.branch);
     dy = work.branch;
   }
+  if (spec_.embedding_scale != 1) pass.ops.dropout_backward(pass.context, dy, {}, dy, scale_in(dy.dtype()));
   if (!position_.value.empty()) {
     pass.ops.embedding_backward(pass.context, pass.own(batch.positions), dy, position_.gradient, pass.write);
     if (!unused_positions_.empty() && pass.write == Write::overwrite) pass.ops.zero(pass.context, unused_positions_);

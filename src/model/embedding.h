@@ -17,6 +17,8 @@ class Embedding {
   void backward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work) const;
 
  private:
+  /// As files of the type say it: their programs round it to the type of the weights.
+  float scale_in(DType dtype) const;
   /// y = tokens' rows of the token matrix.
   void look_up(const Pass& pass, View y) const;
 

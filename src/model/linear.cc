@@ -66,16 +66,20 @@ void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) cons
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
 }
 
-Norm::Norm(const ParameterViews& views, const std::string& name, bool has_bias, float epsilon)
-    : weight_(views, name + ".weight"), epsilon_(epsilon) {
-  if (has_bias) bias_ = LayerParameter(views, name + ".bias");
+Norm::Norm(const ParameterViews& views, const std::string& name, const Spec& spec)
+    : weight_(views, name + ".weight"), kind_(spec.norm), offset_(spec.norm_offset), epsilon_(spec.norm_epsilon) {
+  if (spec.biases.norm) bias_ = LayerParameter(views, name + ".bias");
 }
 
 void Norm::forward(const Pass& pass, ConstView x, View y, View mean, View rstd) const {
+  if (kind_ == NormKind::rms) return pass.ops.rms_norm(pass.context, x, weight_.value, offset_, epsilon_, y, rstd);
   pass.ops.layer_norm(pass.context, x, weight_.value, bias_.value, epsilon_, y, mean, rstd);
 }
 
 void Norm::backward(const Pass& pass, ConstView dy, ConstView x, ConstView mean, ConstView rstd, View dx) const {
+  if (kind_ == NormKind::rms)
+    return pass.ops.rms_norm_backward(pass.context, dy, x, weight_.value, offset_, rstd, dx, weight_.gradient,
+                                      pass.write);
   pass.ops.layer_norm_backward(pass.context, dy, x, weight_.value, mean, rstd, dx, weight_.gradient, bias_.gradient,
                                pass.write);
 }

@@ -50,15 +50,16 @@ class Linear {
 
 class Norm {
  public:
-  Norm(const ParameterViews& views, const std::string& name, bool has_bias, float epsilon);
-  /// y = norm(x); mean and rstd [rows] for backward.
+  Norm(const ParameterViews& views, const std::string& name, const Spec& spec);
+  /// y = norm(x); mean (not of rms norms) and rstd [rows] for backward.
   void forward(const Pass& pass, ConstView x, View y, View mean, View rstd) const;
   /// Weight gradients; dx += the gradient through the norm.
   void backward(const Pass& pass, ConstView dy, ConstView x, ConstView mean, ConstView rstd, View dx) const;
 
  private:
   LayerParameter weight_, bias_;
-  float epsilon_;
+  NormKind kind_;
+  float offset_, epsilon_;
 };
 
 }  // namespace trireme

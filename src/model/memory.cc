@@ -13,17 +13,33 @@ View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buff
 /// Also of a view that an arena only measures.
 bool is_taken(const View& view) { return view.shape().dims() > 0; }
 
+/// [R, G, Q + 2, D]
+Shape qkv_shape(const Spec& spec, const Layout& layout, int64_t rows) {
+  return {rows, layout.share(spec.kv_heads()), spec.group() + 2, spec.head_dim()};
+}
+
+/// Of the sums of squares of queries and keys.
+Shape squares_shape(const Spec& spec, const Layout& layout, int64_t rows) {
+  const bool of_heads = spec.query_keys == QueryKeys::head;
+  return {rows, of_heads ? layout.share(spec.kv_heads()) * (spec.group() + 1) : 2};
+}
+
 /// Everything that a block keeps except its input and the shared buffers.
 BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                       const BlockSaved& shared, Arena& arena) {
   const int64_t heads = layout.share(spec.heads), rows = shape.rows, own_rows = shape.own_rows(layout.tensor_size);
   BlockSaved saved = shared;
-  saved.qkv = arena.take(dtype, {rows, heads, 3, spec.head_dim()});
+  saved.qkv = arena.take(dtype, qkv_shape(spec, layout, rows));
+  if (spec.query_keys != QueryKeys::plain)
+    saved.squares = arena.take(stat_type(dtype), squares_shape(spec, layout, rows));
   if (!is_taken(saved.attention)) saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
   if (!is_taken(saved.lse)) saved.lse = arena.take(stat_type(dtype), {heads, rows});
   if (!is_taken(saved.middle)) saved.middle = arena.take(dtype, {own_rows, spec.width});
-  saved.inner = arena.take(dtype, {rows, layout.share(spec.inner_width)});
+  saved.inner = arena.take(dtype, {rows, layout.share(spec.mlp_in_width())});
   if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {own_rows, spec.width});
+  if (spec.norms_branches()) {
+    for (View* view : {&saved.branch1, &saved.branch2}) *view = arena.take(dtype, {own_rows, spec.width});
+  }
   return saved;
 }
 
@@ -50,11 +66,14 @@ BlockSaved BlockSaved::first(Rows rows) const {
   const View own_lse = lse.empty() ? lse : lse.first_as({lse.rows(), rows.all});
   return {.x = first_of(x, rows.own),
           .qkv = first_of(qkv, rows.all),
+          .squares = first_of(squares, rows.all),
           .attention = first_of(attention, rows.all),
           .lse = own_lse,
           .middle = first_of(middle, parallel ? rows.all : rows.own),
           .inner = first_of(inner, rows.all),
           .sum = first_of(sum, rows.own),
+          .branch1 = first_of(branch1, rows.own),
+          .branch2 = first_of(branch2, rows.own),
           .parallel = parallel};
 }
 
@@ -79,8 +98,11 @@ HeadChunk HeadChunk::first(int64_t rows) const {
 
 Workspace Workspace::first(Rows rows) const {
   Workspace out = *this;
-  for (View* view : {&out.activation, &out.inner_gradient, &out.qkv_gradient}) *view = first_of(*view, rows.all);
-  for (View* view : {&out.norm, &out.branch, &out.gradient, &out.narrow_gradient, &out.mean, &out.rstd})
+  for (View* view :
+       {&out.activation, &out.inner_gradient, &out.qkv_gradient, &out.attention_gradient, &out.turned, &out.products})
+    *view = first_of(*view, rows.all);
+  for (View* view : {&out.norm, &out.branch, &out.gradient, &out.narrow_gradient, &out.mean, &out.rstd,
+                     &out.branch_mean, &out.branch_rstd})
     *view = first_of(*view, rows.own);
   out.incoming = first_of(incoming, parallel ? rows.all : rows.own);
   if (head.first.empty()) out.head = head.of_rows(rows.own);  // a classifier's are cut by the sequences of the batch
@@ -102,12 +124,18 @@ int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape
 void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                                          Arena& arena) {
   const size_t start = arena.mark();
-  const int64_t inner = layout.share(spec.inner_width), heads = layout.share(spec.heads);
-  work.activation = arena.take(dtype, {shape.rows, inner});
+  const int64_t before_activation = layout.share(spec.mlp_in_width());
+  work.activation = arena.take(dtype, {shape.rows, layout.share(spec.inner_width)});
   if (shape.training) {
-    const View wide = arena.take(dtype, {shape.rows, std::max(inner, 3 * heads * spec.head_dim())});
-    work.inner_gradient = wide.first_as({shape.rows, inner});
-    work.qkv_gradient = wide.first_as({shape.rows, heads, 3, spec.head_dim()});
+    const View wide = arena.take(dtype, {shape.rows, std::max(before_activation, layout.share(spec.qkv_width()))});
+    work.inner_gradient = wide.first_as({shape.rows, before_activation});
+    work.qkv_gradient = wide.first_as(qkv_shape(spec, layout, shape.rows));
+  }
+  if (spec.query_keys != QueryKeys::plain) {
+    work.turned = arena.take(dtype, qkv_shape(spec, layout, shape.rows));
+    if (shape.training) work.products = arena.take(stat_type(dtype), squares_shape(spec, layout, shape.rows));
+    if (shape.training && spec.query_keys == QueryKeys::head)
+      work.gain_gradient = arena.take(stat_type(dtype), {2, spec.head_dim()});
   }
   const size_t blocks_end = arena.mark();
   if (!layout.part.head) return;
@@ -136,10 +164,17 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
     block.lse = arena.take(stat, {heads, rows.all});
   }
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
-  work.norm = arena.take(dtype, {rows.own, width});
+  if (spec.window_rotary_base > 0) window_rotary = arena.take(stat, {spec.context, spec.rotary_dims});
+  const Shape attention{rows.all, layout.share(spec.heads), spec.head_dim()};
+  const View norm = arena.take(dtype, {std::max(rows.own * width, shape.training ? attention.count() : 0)});
+  work.norm = norm.first_as({rows.own, width});
+  if (shape.training) work.attention_gradient = norm.first_as(attention);
   work.branch = arena.take(dtype, {rows.own, width});
   work.mean = arena.take(stat, {rows.own});
   work.rstd = arena.take(stat, {rows.own});
+  if (spec.norms_branches()) {
+    for (View* view : {&work.branch_mean, &work.branch_rstd}) *view = arena.take(stat, {rows.own});
+  }
   if (part.head) {
     work.head = take_head(spec, dtype, rows, arena);
     for (View* view : {&work.chunk.max, &work.chunk.sum, &work.chunk.target}) *view = arena.take(stat, {head_rows});
@@ -147,7 +182,7 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
   take_block_or_head(spec, layout, dtype, shape, arena);
   if (!shape.training) return;
   work.gradient = arena.take(dtype, {rows.own, width});
-  if (spec.norm_place == NormPlace::post || work.parallel)
+  if (spec.norm_place != NormPlace::pre || work.parallel)
     work.incoming = arena.take(dtype, {work.parallel ? rows.all : rows.own, width});
   if (spec.projected() && (part.embedding || part.head))
     work.narrow_gradient = arena.take(dtype, {rows.own, spec.token_width()});
@@ -174,7 +209,7 @@ SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, cons
 std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena) {
   std::vector<View> layers;
   for (int64_t i = 0; i < layout.part.layers(); ++i)
-    layers.push_back(arena.take(dtype, {1, 2 * layout.share(spec.heads), spec.context, spec.head_dim()}));
+    layers.push_back(arena.take(dtype, {1, 2 * layout.share(spec.kv_heads()), spec.context, spec.head_dim()}));
   return layers;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 // The memory of a model's step, laid out once: a workspace that every layer and every micro-batch uses again, and a
 // slot per micro-batch between its forward and its backward. Every tensor is taken here, so that the same code measures
-// and allocates. R: rows of the largest micro-batch, C: width, E: width of the token matrix, I: inner width, H: heads,
-// V: vocabulary rows, S: sequences, at most R. N: rows between layers: R, or, where tensor ranks share them
+// and allocates. R: rows of the largest micro-batch, C: width, E: width of the token matrix, I: inner width, M: outputs
+// of the MLP's first matrix, I or 2 I, H: heads, G: heads of keys, Q: queries of each, D: head size, V: vocabulary
+// rows, S: sequences, at most R. N: rows between layers: R, or, where tensor ranks share them
 // (ModelShape::sequence_parallel), this rank's own.
 //
 // Buffers are planned for R and N rows; first(rows) is the part that a micro-batch of that many rows uses, and what
@@ -25,12 +26,14 @@ struct Rows {
 /// memory, not a GEMM.
 struct BlockSaved {
   View x;                 ///< [N, C] input of the block
-  View qkv;               ///< [R, H, 3, D]
+  View qkv;               ///< [R, G, Q + 2, D] turned; where queries and keys are normalised, as they were projected
+  View squares;           ///< [R, G (Q + 1)] or [R, 2] sums of squares of queries and keys that are normalised
   View attention;         ///< [R, H, D] before the output projection
   View lse;               ///< [H, R] log-sum-exp of the scores
   View middle;            ///< [N, C] after the attention branch; parallel: [R, C], one for all blocks, never read again
-  View inner;             ///< [R, I] before the activation
+  View inner;             ///< [R, M] before the activation
   View sum;               ///< [N, C] post-norm: input of the second norm
+  View branch1, branch2;  ///< [N, C] inputs of the norms behind branches
   bool parallel = false;  ///< residual
   BlockSaved first(Rows rows) const;
 };
@@ -59,15 +62,21 @@ struct HeadChunk {
 
 /// Reused by every layer.
 struct Workspace {
-  View norm;            ///< [N, C]
-  View branch;          ///< [N, C] output of a branch before dropout; gradients of it
-  View activation;      ///< [R, I]
-  View inner_gradient;  ///< [R, I]; shares its place with qkv_gradient
-  View qkv_gradient;    ///< [R, H, 3, D]
-  View gradient;        ///< [N, C] of the residual stream
-  View incoming;  ///< a block's incoming gradient, if its norms would overwrite it: post-norm [N, C], parallel [R, C]
+  View norm;                ///< [N, C]
+  View branch;              ///< [N, C] output of a branch before dropout; gradients of it
+  View activation;          ///< [R, I]
+  View inner_gradient;      ///< [R, M]; shares its place with qkv_gradient
+  View qkv_gradient;        ///< [R, G, Q + 2, D]
+  View attention_gradient;  ///< [R, H, D]; shares its place with norm
+  View turned;              ///< [R, G, Q + 2, D] queries and keys that are normalised, turned
+  View products;            ///< as squares, in backward
+  View gain_gradient;       ///< [2, D] of queries and keys of this rank's heads, before the sum over tensor ranks
+  View gradient;            ///< [N, C] of the residual stream
+  View incoming;  ///< a block's incoming gradient, if its norms would overwrite it: post-norm [N, C], parallel [R, C];
+                  ///< or [N, C] a branch's before the norm behind it
   View narrow_gradient;  ///< [N, E] between the token matrix and its projection, in the head and in the embedding
   View mean, rstd;       ///< [N]
+  View branch_mean, branch_rstd;  ///< [N] of the norms behind branches
   HeadBuffers head;
   HeadChunk chunk;     ///< [K, ...], whatever the micro-batch
   View row_logits;     ///< [1, all V] without training where tensor ranks have part of them each
@@ -107,8 +116,15 @@ int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape
 struct WorkspaceMemory {
   WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
   Workspace work;
-  BlockSaved block;  ///< shared by blocks; with full recomputation or without training: everything except x
-  View rotary;       ///< [context, rotary dims] cosines and sines; empty where positions are learned
+  BlockSaved block;    ///< shared by blocks; with full recomputation or without training: everything except x
+  View rotary;         ///< [context, rotary dims] cosines and sines; empty where positions are learned
+  View window_rotary;  ///< the same of windowed layers with a base of their own
+
+  /// The table of a layer; empty: its queries and keys do not turn.
+  ConstView rotary_of(const Spec& spec, int64_t layer) const {
+    if (!spec.turns(layer)) return {};
+    return spec.has_window(layer) && !window_rotary.empty() ? window_rotary : rotary;
+  }
 
  private:
   void take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);

@@ -14,9 +14,10 @@ namespace {
 
 /// Multiplications per token.
 double block_work(const Spec& spec) {
-  const auto width = static_cast<double>(spec.width), inner = static_cast<double>(spec.inner_width);
-  const double keys = static_cast<double>(spec.context) / (spec.mask == Mask::causal ? 2 : 1);
-  return 4 * width * width + 2 * width * inner + 2 * keys * width;
+  double keys = 0;  // of an average layer
+  for (int64_t layer = 0; layer < spec.layers; ++layer) keys += visible_keys(spec, layer, spec.context);
+  return block_products(spec) +
+         2 * keys / static_cast<double>(spec.layers) * static_cast<double>(spec.attention_width());
 }
 
 double head_work(const Spec& spec) {

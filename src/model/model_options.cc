@@ -23,8 +23,9 @@ void set_sizes(Spec& spec, const LoadedConfig& loaded) {
   }
   if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
   if (is_set(loaded, "model.context")) spec.context = m.context;
-  require(spec.width % spec.heads == 0, ErrorKind::config, "{} is {} and does not divide {}, which is {}; give both",
-          loaded.where("model.heads"), spec.heads, loaded.where("model.width"), spec.width);
+  require(spec.head_size > 0 || spec.width % spec.heads == 0, ErrorKind::config,
+          "{} is {} and does not divide {}, which is {}; give both", loaded.where("model.heads"), spec.heads,
+          loaded.where("model.width"), spec.width);
 }
 
 /// The values of a head that turn, rounded down as NeoX does; of a resized preset the same share, whatever rounding its
@@ -70,7 +71,7 @@ void set_choices(Spec& spec, const LoadedConfig& loaded) {
   if (spec.head == HeadKind::masked_language_model) spec.head_activation = spec.activation;
   if (is_set(loaded, "model.norm-place")) {
     spec.norm_place = m.norm_place;
-    spec.final_norm = m.norm_place == NormPlace::pre && spec.head == HeadKind::language_model;
+    spec.final_norm = m.norm_place != NormPlace::post && spec.head == HeadKind::language_model;
   }
   if (is_set(loaded, "model.residual")) spec.residual = m.residual;
   if (is_set(loaded, "model.norm-epsilon")) spec.norm_epsilon = static_cast<float>(m.norm_epsilon);

@@ -55,12 +55,16 @@ class Builder {
   void add_block(int64_t index) {
     const std::string name = fmt::format("block.{}", index);
     const int64_t width = spec_.width;
+    if (spec_.norms_branches()) add_norm(name + ".branch_norm2");
     add_linear(name + ".mlp.out", width, spec_.inner_width, spec_.biases.mlp_out, std_.residual, Cut::columns);
-    add_linear(name + ".mlp.in", spec_.inner_width, width, spec_.biases.mlp_in, std_.matrices, Cut::rows);
-    add_norm(name + ".norm2");
-    add_linear(name + ".attention.out", width, width, spec_.biases.attention_out, std_.residual, Cut::columns);
-    add_linear(name + ".attention.qkv", 3 * width, width, spec_.biases.qkv, std_.matrices, Cut::rows);
-    add_norm(name + ".norm1");
+    add_linear(name + ".mlp.in", spec_.mlp_in_width(), width, spec_.biases.mlp_in, std_.matrices, Cut::rows);
+    if (spec_.norm_place != NormPlace::branch) add_norm(name + ".norm2");
+    if (spec_.norms_branches()) add_norm(name + ".branch_norm1");
+    add_linear(name + ".attention.out", width, spec_.attention_width(), spec_.biases.attention_out, std_.residual,
+               Cut::columns);
+    if (spec_.query_keys != QueryKeys::plain) add_query_key_gains(name + ".attention");
+    add_linear(name + ".attention.qkv", spec_.qkv_width(), width, spec_.biases.qkv, std_.matrices, Cut::rows);
+    if (spec_.norm_place != NormPlace::branch) add_norm(name + ".norm1");
   }
 
   /// The token matrix is last: few of its rows have a gradient, which the exchange makes use of.
@@ -112,7 +116,19 @@ class Builder {
 
   void add_norm(const std::string& name) {
     if (spec_.biases.norm) add(name + ".bias", {spec_.width}, Init::zeros, 0);
-    add(name + ".weight", {spec_.width}, Init::ones, 0);
+    add(name + ".weight", {spec_.width}, gain_init(), 0);
+  }
+
+  /// A gain of 1.
+  Init gain_init() const { return spec_.norm_offset == 1 ? Init::zeros : Init::ones; }
+
+  void add_query_key_gains(const std::string& name) {
+    const bool of_head = spec_.query_keys == QueryKeys::head;
+    for (const auto& [gain, heads] : {std::pair{".k_norm.weight", spec_.kv_heads()}, {".q_norm.weight", spec_.heads}}) {
+      add(name + gain, {of_head ? spec_.head_dim() : heads * spec_.head_dim()}, gain_init(), 0,
+          of_head ? Cut::none : Cut::rows);
+      parameters_.back().of_heads = of_head;
+    }
   }
 
   /// A matrix with one row per token id.
@@ -164,7 +180,7 @@ Layout Layout::of(const Spec& spec) const {
   for (ModelPart& chunk : layout.chunks) chunk = chunk.of(spec);
   require(tensor_size >= 1 && tensor_rank >= 0 && tensor_rank < tensor_size, ErrorKind::config,
           "tensor rank {} of {}: expected 0 to {}", tensor_rank, tensor_size, tensor_size - 1);
-  require_divides(tensor_size, spec.heads, "heads");
+  require_divides(tensor_size, spec.kv_heads(), spec.group() > 1 ? "heads of keys" : "heads");
   require_divides(tensor_size, spec.inner_width, "columns of the MLP's inner width");
   require_divides(tensor_size, spec.vocabulary_rows, "rows of the token matrix");
   return layout;

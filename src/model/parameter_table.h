@@ -21,8 +21,9 @@ enum class UpdateRule : uint8_t {
 };
 
 /// The part of a model that one process holds: some of its layers, and of each cut tensor one of tensor_size equal
-/// boxes. Cut by rows (dim 0): attention.qkv, whose rows are grouped by head, mlp.in, and tensors with a row per token
-/// id; by columns (dim 1): attention.out and mlp.out, whose biases are not cut. Source: Shoeybi et al. 2019, section 3.
+/// boxes. Cut by rows (dim 0): attention.qkv, whose rows are grouped by key head, mlp.in, whose gates lie beside what
+/// they gate, gains of a projection's queries and keys, and tensors with a row per token id; by columns (dim 1):
+/// attention.out and mlp.out, whose biases are not cut. Source: Shoeybi et al. 2019, section 3.
 struct Layout {
   ModelPart part;  ///< of several chunks from where the first one begins to where the last one ends
   int tensor_rank = 0, tensor_size = 1;
@@ -52,6 +53,8 @@ struct Parameter {
   Init init = Init::normal;
   float init_std = 0.02f;
   UpdateRule rule = UpdateRule::adamw;
+  /// Every tensor rank uses it for its own heads in all rows, and sums its gradient over the ranks itself.
+  bool of_heads = false;
   size_t group = 0;                        ///< index in ParameterTable::ready_ranges(): when its gradient is ready
   int64_t offset = 0;                      ///< first weight in the flat order, a multiple of 32
   std::optional<int64_t> gradient_offset;  ///< first gradient, and value of each optimizer state; none: frozen

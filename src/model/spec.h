@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "config/choices.h"
+#include "model/rotary.h"
 #include "ops/ops.h"
 
 namespace trireme {
@@ -28,6 +29,27 @@ struct Names<HeadKind> {
   static constexpr Named<HeadKind> kAll[] = {{"language-model", HeadKind::language_model},
                                              {"masked-language-model", HeadKind::masked_language_model},
                                              {"classifier", HeadKind::classifier}};
+};
+
+enum class NormKind : uint8_t {
+  layer,  ///< by mean and variance
+  rms,    ///< by the mean square, without bias
+};
+template <>
+struct Names<NormKind> {
+  static constexpr Named<NormKind> kAll[] = {{"layer", NormKind::layer}, {"rms", NormKind::rms}};
+};
+
+/// Which queries and keys are normalised together before they turn; by the mean square.
+enum class QueryKeys : uint8_t {
+  plain,       ///< they are not normalised
+  head,        ///< those of each head, with one gain per value of a head
+  projection,  ///< all queries of a row, and all keys, with one gain per value of the projection
+};
+template <>
+struct Names<QueryKeys> {
+  static constexpr Named<QueryKeys> kAll[] = {
+      {"plain", QueryKeys::plain}, {"head", QueryKeys::head}, {"projection", QueryKeys::projection}};
 };
 
 /// Which linears and norms have a bias.
@@ -69,6 +91,24 @@ struct Spec {
   bool attention_residual_dropout = true;  ///< false: residual_dropout only after the MLP
   float head_dropout = 0;                  ///< classifier: before its last linear
   bool head_input_dropout = false;         ///< classifier: head_dropout before its first linear too
+
+  int64_t key_heads = 0;  ///< heads of keys and values; they divide heads, whose groups share them; 0: heads
+  int64_t head_size = 0;  ///< values of a query; 0: width / heads
+  NormKind norm = NormKind::layer;
+  float norm_offset = 0;  ///< rms: 0 or 1; a gain is norm_offset + weight
+  bool gated = false;  ///< the MLP is out(activation(gate) * up); its first matrix has each gate's row before its up's
+  QueryKeys query_keys = QueryKeys::plain;
+  float attention_scale = 0;  ///< of scores; 0: head_dim^-1/2
+  float attention_cap = 0;    ///< scores are cap tanh(score / cap); 0: none
+  int64_t window = 0;         ///< keys that a query of a windowed layer sees, its own included
+  /// A letter per layer: F sees all keys before, W a window of them; lower case: without rotary positions. Empty: F.
+  std::string attention_layers;
+  float window_rotary_base = 0;  ///< rotary base of windowed layers, unscaled; 0: they turn as the others
+  RotaryScaling rotary;
+  float embedding_scale = 1;  ///< multiplies the sum of the embeddings; rounded to the type of activations
+  float residual_scale = 1;   ///< multiplies a branch before it is added
+  float logits_scale = 1;     ///< multiplies the logits
+  float logits_cap = 0;       ///< logits are cap tanh(logit / cap), after the scale; 0: none
   bool operator==(const Spec&) const = default;
 
   /// Calls f(name, field) for every field, by its name and in its place in a manifest.
@@ -81,7 +121,18 @@ struct Spec {
     visit_fields(*this, f);
   }
 
-  int64_t head_dim() const { return width / heads; }
+  int64_t head_dim() const { return head_size > 0 ? head_size : width / heads; }
+  int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
+  int64_t group() const { return heads / kv_heads(); }  ///< query heads per key head
+  int64_t attention_width() const { return heads * head_dim(); }
+  int64_t qkv_width() const { return kv_heads() * (group() + 2) * head_dim(); }
+  int64_t mlp_in_width() const { return gated ? 2 * inner_width : inner_width; }
+  bool is_plain() const;  ///< has none of the choices of decoders since Llama, from key_heads on
+  bool has_window(int64_t layer) const;
+  bool turns(int64_t layer) const;  ///< its queries and keys turn by their positions
+  /// The norms before branches, pre-norm's, and those behind them.
+  bool norms_inputs() const { return norm_place == NormPlace::pre || norm_place == NormPlace::both; }
+  bool norms_branches() const { return norm_place == NormPlace::branch || norm_place == NormPlace::both; }
   int64_t token_width() const { return embedding_width > 0 ? embedding_width : width; }
   bool projected() const { return token_width() != width; }
   bool has_decoder() const { return head != HeadKind::classifier; }  ///< a head with one logit per token id
@@ -127,12 +178,33 @@ struct Spec {
     f("attention_residual_dropout", spec.attention_residual_dropout);
     f("head_dropout", spec.head_dropout);
     f("head_input_dropout", spec.head_input_dropout);
+    // What follows came with format version 4 of checkpoints.
+    f("key_heads", spec.key_heads);
+    f("head_size", spec.head_size);
+    f("norm", spec.norm);
+    f("norm_offset", spec.norm_offset);
+    f("gated", spec.gated);
+    f("query_keys", spec.query_keys);
+    f("attention_scale", spec.attention_scale);
+    f("attention_cap", spec.attention_cap);
+    f("window", spec.window);
+    f("attention_layers", spec.attention_layers);
+    f("window_rotary_base", spec.window_rotary_base);
+    RotaryScaling::visit_fields(spec.rotary, f);
+    f("embedding_scale", spec.embedding_scale);
+    f("residual_scale", spec.residual_scale);
+    f("logits_scale", spec.logits_scale);
+    f("logits_cap", spec.logits_cap);
   }
 };
 
-/// 6 x matmul parameters (head at logical vocabulary, embeddings not counted) + 6 x layers x width x T for causal
-/// attention (12 for full): model FLOPs of one trained token, forward and backward. 798 MFLOP for GPT-2 124M at T =
-/// 1024.
+/// Parameters of a block's matrices.
+double block_products(const Spec& spec);
+/// Keys that a query of the layer sees on average in a sequence of that many rows: half of them (full mask: all), fewer
+/// in a window.
+double visible_keys(const Spec& spec, int64_t layer, int64_t sequence);
+/// 6 x matmul parameters (head at logical vocabulary, embeddings not counted) + 12 x width of the attention x visible
+/// keys of every layer: model FLOPs of one trained token, forward and backward. 798 MFLOP for GPT-2 124M at T = 1024.
 double train_flops_per_token(const Spec& spec, int64_t sequence);
 
 }  // namespace trireme

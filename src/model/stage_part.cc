@@ -15,15 +15,17 @@ namespace {
 /// workspace.
 size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const Ops& ops,
                      int threads) {
-  const int64_t widest_block = std::max(
-      {layout.share(spec.inner_width), layout.share(3 * spec.width), spec.width, spec.token_width(), spec.classes});
+  const int64_t widest_block =
+      std::max({layout.share(spec.mlp_in_width()), layout.share(spec.qkv_width()), layout.share(spec.attention_width()),
+                spec.width, spec.token_width(), spec.classes});
   CallSizes sizes;
   sizes.dtype = dtype;
   sizes.rows = shape.rows;
   sizes.width = widest_block;
   sizes.weight_count = std::max(spec.width, spec.token_width()) * sizes.width;
   sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
-  sizes.attention = {.kv_heads = static_cast<int>(layout.share(spec.heads)),
+  sizes.attention = {.kv_heads = static_cast<int>(layout.share(spec.kv_heads())),
+                     .group = static_cast<int>(spec.group()),
                      .head_dim = static_cast<int>(spec.head_dim()),
                      .causal = spec.mask == Mask::causal,
                      .scale = 1,
@@ -72,6 +74,9 @@ TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape&
   return {.dtype = dtype,
           .elements = shape.rows * std::max(spec.width, spec.token_width()),
           .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows) : 0,
+          .statistics = spec.query_keys == QueryKeys::projection ? 2 * shape.rows
+                        : spec.query_keys == QueryKeys::head     ? 2 * spec.head_dim()
+                                                                 : 0,
           .sequence_rows = shape.sequence_parallel ? shape.rows : 0,
           .width = std::max(spec.width, spec.token_width())};
 }
@@ -95,10 +100,13 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
       memory_(spec, layout.of(spec), dtype, shape, arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   assert(shape.sequence_parallel == (tensor && tensor->sequence_parallel()));
-  if (!memory_.rotary.empty()) {
-    const auto base = static_cast<double>(spec.rotary_base);
-    ops_.rotary_table(context_, rotary_frequencies(base, spec.rotary_dims, {}, spec.context), 1, memory_.rotary);
-  }
+  const auto fill = [&](View table, float base, const RotaryScaling& scaling) {
+    if (table.empty()) return;
+    const auto w = rotary_frequencies(static_cast<double>(base), spec.rotary_dims, scaling, spec.context);
+    ops_.rotary_table(context_, w, static_cast<double>(scaling.attention_factor), table);
+  };
+  fill(memory_.rotary, spec.rotary_base, spec.rotary);
+  fill(memory_.window_rotary, spec.window_rotary_base, {});
 }
 
 StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype,
@@ -116,7 +124,7 @@ StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterView
   if (part_.embedding) embedding_.emplace(spec_, views);
   blocks_.reserve(static_cast<size_t>(part_.layers()));
   for (int64_t i = part_.first_layer; i < part_.last_layer; ++i)
-    blocks_.emplace_back(spec_, views, workspace_.memory().rotary, i);
+    blocks_.emplace_back(spec_, views, workspace_.memory().rotary_of(spec_, i), i);
   if (part_.head) head_ = make_head(spec_, views);
 }
 
@@ -266,7 +274,7 @@ void StagePart::backward_without_rows(const Gradients& gradients) {
 void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work) {
   const BlockSaved saved = slot.memory.blocks[index].first(rows_of(slot));
   if (recompute_ == Recompute::full) blocks_[index].recompute(pass, saved, work);
-  if (recompute_ == Recompute::attention) blocks_[index].recompute_attention(pass, saved);
+  if (recompute_ == Recompute::attention) blocks_[index].recompute_attention(pass, saved, work);
   blocks_[index].backward(pass, saved, work);
 }
 

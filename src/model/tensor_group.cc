@@ -35,7 +35,8 @@ int64_t longest_sum(int ranks, const TensorGroup::Sizes& sizes) {
 struct Buffers {
   Buffers(Arena& arena, int ranks, const TensorGroup::Sizes& sizes)
       : contributions(arena.take(sizes.dtype, {ranks * longest_sum(ranks, sizes)})),
-        statistics(arena.take(stat_type(sizes.dtype), {ranks * 3 * std::max<int64_t>(1, sizes.rows)})) {
+        statistics(arena.take(stat_type(sizes.dtype), {ranks * std::max({int64_t{1}, 3 * sizes.rows,
+                                                                         longest_part(sizes.statistics, ranks)})})) {
     if (sizes.sequence_rows == 0) return;
     for (View* all : {&gathered, &contribution}) *all = arena.take(sizes.dtype, {sizes.sequence_rows * sizes.width});
     gradients = arena.take(stat_type(sizes.dtype), {kGradients});
@@ -82,6 +83,10 @@ class TensorGroup::Worker {
   uint64_t bytes_sent() const { return bytes_sent_; }
 
   void start_sum(Context& context, View x) { start_sum(context, x, buffers_.contributions); }
+  void sum_statistics(Context& context, View x) {
+    start_sum(context, x, buffers_.statistics);
+    finish();
+  }
 
   void start_gather(Context& context, ConstView own, View all) {
     if (own.rows() > 0) ops_.cast(context, own, rows_of(all, rank()));
@@ -325,6 +330,7 @@ View TensorGroup::contribution(int64_t rows, int64_t width) { return worker_->co
 void TensorGroup::sum_gradients(Context& context, std::span<const View> gradients) {
   worker_->sum_gradients(context, gradients);
 }
+void TensorGroup::sum_statistics(Context& context, View x) { worker_->sum_statistics(context, x); }
 void TensorGroup::combine(Context& context, View max, View sum, View target) {
   worker_->combine(context, max, sum, target);
 }

@@ -18,6 +18,13 @@ inline void make_classifier(Spec& s, int64_t classes) {
   s.head = HeadKind::classifier, s.tied_head = false, s.classes = classes;
 }
 
+/// What most decoders since 2023 have: rms norms, a gated MLP, groups of heads, rotary positions, hardly any bias.
+inline void make_llama(Spec& s) {
+  make_rotary(s, s.head_dim());
+  s.norm = NormKind::rms, s.gated = true, s.activation = Activation::silu, s.key_heads = s.heads / 2;
+  s.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
+}
+
 struct SpecCase {
   const char* name;
   void (*change)(Spec&);
@@ -60,6 +67,50 @@ inline const SpecCase kSpecCases[] = {
        s.residual_dropout = 0.2f, s.attention_residual_dropout = false;
      }},
     {"regression", [](Spec& s) { make_classifier(s, 1); }},
+    {"rms_gated_groups", [](Spec& s) { make_llama(s), s.residual_dropout = 0.25f; }},
+    {"rms_gated_with_biases_own_head_and_scaled_positions",
+     [](Spec& s) {
+       make_llama(s);
+       s.tied_head = false, s.biases.qkv = s.biases.mlp_in = true;
+       s.rotary = {.kind = RotaryKind::llama3, .factor = 4, .attention_factor = 1.25f, .original_context = 4};
+     }},
+    {"normalised_heads_apart_from_width",
+     [](Spec& s) {
+       make_llama(s);
+       s.head_size = 10, s.rotary_dims = 6, s.query_keys = QueryKeys::head, s.attention_dropout = 0.2f;
+     }},
+    {"norms_of_branches_and_normalised_projections",
+     [](Spec& s) {
+       make_llama(s);
+       s.norm_place = NormPlace::branch, s.query_keys = QueryKeys::projection, s.residual_dropout = 0.25f;
+     }},
+    {"norms_on_both_sides_with_offset_and_caps",
+     [](Spec& s) {
+       make_llama(s);
+       s.norm_place = NormPlace::both, s.norm_offset = 1, s.query_keys = QueryKeys::head;
+       s.activation = Activation::gelu_tanh, s.embedding_scale = 2.75f, s.logits_cap = 3, s.attention_cap = 1.5f;
+     }},
+    {"scaled_branches_logits_and_scores",
+     [](Spec& s) {
+       make_llama(s);
+       s.embedding_scale = 3, s.residual_scale = 0.22f, s.logits_scale = 0.25f, s.attention_scale = 0.4f;
+       s.residual_dropout = 0.25f;
+     }},
+    {"scaled_logits_of_projected_embeddings",
+     [](Spec& s) { s.embedding_width = 6, s.logits_scale = 0.5f, s.logits_cap = 2, s.embedding_norm = false; }},
+    {"scaled_logits_without_a_norm", [](Spec& s) { s.final_norm = false, s.logits_scale = 0.5f; }},
+    {"scaled_parallel_branches",
+     [](Spec& s) { make_rotary(s, 2), s.residual = Residual::parallel, s.residual_scale = 0.5f; }},
+    {"a_layer_without_positions_and_squared_relu",
+     [](Spec& s) { make_llama(s), s.gated = false, s.activation = Activation::relu2, s.attention_layers = "Ff"; }},
+    {"windows_with_positions_of_their_own",
+     [](Spec& s) {
+       make_llama(s);
+       s.window = 3, s.attention_layers = "WF", s.window_rotary_base = 20;
+       s.rotary = {.kind = RotaryKind::linear, .factor = 8};
+     }},
+    {"layer_norms_of_branches",
+     [](Spec& s) { s.norm_place = NormPlace::branch, s.embedding_norm = true, s.embedding_scale = 2; }},
 };
 
 }  // namespace trireme

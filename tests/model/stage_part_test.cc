@@ -153,6 +153,7 @@ TEST_P(EveryChoiceInParts, APipelineGivesTheBitsOfTheWholeModel) {
   Spec spec = small_spec();
   GetParam().change(spec);
   spec.layers = 4;
+  spec.attention_layers += spec.attention_layers;
   for (const Recompute recompute : kRecompute) {
     const Outcome whole = whole_model(spec, recompute);
     struct {

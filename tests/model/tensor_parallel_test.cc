@@ -95,7 +95,7 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
     for (const auto& layout : {std::pair(1, false), {2, false}, {4, false}, {2, true}, {4, true}}) {
       const int ranks = layout.first;
       const bool shares = layout.second;
-      if (spec.heads % ranks != 0) continue;
+      if (spec.kv_heads() % ranks != 0) continue;
       shape.sequence_parallel = shares;
       SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << static_cast<int>(recompute)
                                       << (shares ? ", rows shared" : ""));
@@ -123,7 +123,7 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
 TEST_P(EveryChoiceCut, RanksWithoutRowsTakePart) {
   Spec spec = cut_spec();
   GetParam().change(spec);
-  if (spec.heads % 4 != 0) return;
+  if (spec.kv_heads() % 4 != 0) return;
   TestModel<float> whole(spec);
   const auto ops = make_cpu_ops();
   const ModelShape shape{.rows = kRows, .head_rows = 4, .sequence_parallel = true};

@@ -94,7 +94,7 @@ TEST_F(OldCheckpoint, OfVersion1ResumesToTheBitsOfItsCopyInTheNewestFormat) {
   TrainingState state(table, DType::f32, true);
   load_checkpoint(folder, table, state);
   save(path("new"), table, state, folder.facts);
-  EXPECT_EQ(read_json(path("new") + "/" + step_name(3) + "/manifest.json")["version"], 3);
+  EXPECT_EQ(read_json(path("new") + "/" + step_name(3) + "/manifest.json")["version"], 4);
   for (const char* name : {"old", "new"}) {
     const Outcome resumed = run(trireme_command(go_on(name)));
     EXPECT_EQ(resumed.code, 0) << resumed.output;

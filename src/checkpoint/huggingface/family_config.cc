@@ -121,9 +121,9 @@ Spec encoder_spec(HeadKind head) {
 }
 
 bool is_encoder(const Spec& spec) {
-  return spec.mask == Mask::full && spec.norm_place == NormPlace::post && !spec.final_norm && spec.embedding_norm &&
-         spec.position == Position::learned && !spec.projected() && spec.head != HeadKind::language_model &&
-         spec.biases == Biases{};
+  return spec.is_plain() && spec.mask == Mask::full && spec.norm_place == NormPlace::post && !spec.final_norm &&
+         spec.embedding_norm && spec.position == Position::learned && !spec.projected() &&
+         spec.head != HeadKind::language_model && spec.biases == Biases{};
 }
 
 }  // namespace trireme

@@ -39,10 +39,10 @@ constexpr Architecture kArchitectures[] = {{"GPT2LMHeadModel", HeadKind::languag
                                            {"GPT2Model", HeadKind::language_model}};
 
 bool expresses(const Spec& spec) {
-  return spec.head == HeadKind::language_model && spec.mask == Mask::causal && spec.norm_place == NormPlace::pre &&
-         spec.residual == Residual::sequential && spec.final_norm && spec.position == Position::learned &&
-         spec.position_offset == 0 && !spec.projected() && spec.token_types == 0 && !spec.embedding_norm &&
-         spec.attention_residual_dropout;
+  return spec.is_plain() && spec.head == HeadKind::language_model && spec.mask == Mask::causal &&
+         spec.norm_place == NormPlace::pre && spec.residual == Residual::sequential && spec.final_norm &&
+         spec.position == Position::learned && spec.position_offset == 0 && !spec.projected() &&
+         spec.token_types == 0 && !spec.embedding_norm && spec.attention_residual_dropout;
 }
 
 Spec read_config(const Json& config, HeadKind, std::string_view where) {

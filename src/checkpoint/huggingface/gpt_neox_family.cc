@@ -42,9 +42,10 @@ constexpr SizeFields kSizes = {"vocab_size",  "max_position_embeddings", "num_hi
 Biases attention_biases(bool on) { return {.qkv = on, .attention_out = on}; }
 
 bool expresses(const Spec& spec) {
-  return spec.head == HeadKind::language_model && spec.mask == Mask::causal && spec.norm_place == NormPlace::pre &&
-         spec.final_norm && spec.position == Position::rotary && !spec.projected() && spec.token_types == 0 &&
-         !spec.embedding_norm && spec.embedding_dropout == spec.residual_dropout && spec.attention_residual_dropout &&
+  return spec.is_plain() && spec.head == HeadKind::language_model && spec.mask == Mask::causal &&
+         spec.norm_place == NormPlace::pre && spec.final_norm && spec.position == Position::rotary &&
+         !spec.projected() && spec.token_types == 0 && !spec.embedding_norm &&
+         spec.embedding_dropout == spec.residual_dropout && spec.attention_residual_dropout &&
          (spec.biases == attention_biases(true) || spec.biases == attention_biases(false));
 }
 

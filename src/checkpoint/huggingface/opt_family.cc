@@ -47,10 +47,10 @@ Biases linear_biases(bool on) { return {.qkv = on, .attention_out = on, .mlp_in 
 
 bool expresses(const Spec& spec) {
   const bool pre = spec.norm_place == NormPlace::pre;
-  return spec.head == HeadKind::language_model && spec.mask == Mask::causal && spec.residual == Residual::sequential &&
-         (pre || !spec.final_norm) && spec.position == Position::learned && spec.position_offset == kPositionOffset &&
-         spec.token_types == 0 && !spec.embedding_norm && spec.norm_epsilon == kNormEpsilon &&
-         spec.embedding_dropout == 0 && spec.attention_residual_dropout &&
+  return spec.is_plain() && spec.head == HeadKind::language_model && spec.mask == Mask::causal &&
+         spec.residual == Residual::sequential && (pre || !spec.final_norm) && spec.position == Position::learned &&
+         spec.position_offset == kPositionOffset && spec.token_types == 0 && !spec.embedding_norm &&
+         spec.norm_epsilon == kNormEpsilon && spec.embedding_dropout == 0 && spec.attention_residual_dropout &&
          (spec.biases == linear_biases(true) || spec.biases == linear_biases(false));
 }
 

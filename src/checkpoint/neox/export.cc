@@ -26,6 +26,7 @@ constexpr int64_t kNeoxMultiple = 128;  // make_vocab_size_divisible_by, by defa
 /// The reason why NeoX does not support this model, or empty.
 std::string unknown_to_neox(const Spec& spec) {
   if (spec.head != HeadKind::language_model || spec.mask != Mask::causal) return "it does not predict the next token";
+  if (!spec.is_plain()) return "it has RMS norms, gates, groups of heads or other choices of newer decoders";
   if (spec.norm_place != NormPlace::pre || !spec.final_norm)
     return "its norms are not before each branch and at the end";
   if (spec.projected() || spec.token_types > 0 || spec.embedding_norm)

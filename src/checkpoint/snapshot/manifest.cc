@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFormat = "trireme-checkpoint";
 // 2: boxes of tensors, optimizer states by name, several hashes per slice; 3: parameter_hash is the same on any layout
-constexpr int64_t kOldest = 1, kVersion = 3;
+constexpr int64_t kOldest = 1, kVersion = 4;
 constexpr std::string_view kHashKey = "\"hash\": \"";  // its first occurrence is the manifest's own: it appears second
 constexpr size_t kHashDigits = 16;
 constexpr size_t kMaxManifest = size_t{1} << 30;

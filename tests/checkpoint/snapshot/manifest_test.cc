@@ -1,6 +1,7 @@
 #include "checkpoint/snapshot/manifest.h"
 
 #include "checkpoint/snapshot/manifest_plan.h"
+#include "checkpoint/spec_json.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/snapshot/manifest_text.h"
 #include "tests/support/expect_error.h"
@@ -49,7 +50,7 @@ TEST(Manifest, WrittenDataIsReadAgain) {
 
 TEST(Manifest, NamesTheOptimizerStatesOfEveryParameter) {
   const Json json = parse_json(planned_text(), "M");
-  EXPECT_EQ(json["version"], 3);
+  EXPECT_EQ(json["version"], 4);
   for (const Json& p : json["parameters"]) EXPECT_EQ(p["states"], (Json{"adam.m", "adam.v"})) << p["name"];
   const Json weights = parse_json(planned_text(1, 1, 1, false), "M");
   for (const Json& p : weights["parameters"]) EXPECT_EQ(p["states"], Json::array()) << p["name"];
@@ -114,7 +115,38 @@ TEST(Manifest, Version1IsReadAndWrittenAsTheNewest) {
   for (size_t i = 0; i < now.parameters.size(); ++i) EXPECT_EQ(then.parameters[i].states, now.parameters[i].states);
   const std::string again = write_manifest(then);
   EXPECT_EQ(write_manifest(parse_manifest(again, "again")), again);
-  EXPECT_EQ(parse_json(again, "again")["version"], 3);
+  EXPECT_EQ(parse_json(again, "again")["version"], 4);
+}
+
+TEST(Manifest, Version3HasNoFieldsOfNewerDecoders) {
+  const auto without = [](int version) {
+    return changed_manifest(planned_text(), [=](Json& json) {
+      json["version"] = version;
+      bool newer = false;
+      Json model;
+      for (const auto& [name, value] : json["model"].items()) {
+        newer = newer || name == "key_heads";
+        if (!newer) model[name] = value;
+      }
+      ASSERT_LT(model.size(), json["model"].size());
+      json["model"] = model;
+    });
+  };
+  EXPECT_EQ(parse_manifest(without(3), "M").facts.spec, small_spec());
+  EXPECT_ERROR(parse_manifest(without(4), "M"), ErrorKind::data, "M: \"key_heads\" is missing");
+}
+
+TEST(Manifest, ListsAndNamesOfTheSpecComeBack) {
+  Spec spec = small_spec();
+  spec.position = Position::rotary, spec.rotary_dims = 4;
+  spec.attention_layers = std::string(static_cast<size_t>(spec.layers), 'f');
+  spec.rotary = {.kind = RotaryKind::longrope, .factor = 4, .attention_factor = 1.25f, .original_context = 2};
+  spec.rotary.short_factors = {1, 1.5f}, spec.rotary.long_factors = {2, 0.1f};
+  EXPECT_EQ(spec_from_json(spec_to_json(spec), "M", 4), spec);
+  Json wrong = spec_to_json(spec);
+  wrong["rotary_long_factors"] = {1, "x"};
+  EXPECT_ERROR(spec_from_json(wrong, "M", 4), ErrorKind::data,
+               "M: \"rotary_long_factors\" has string, expected numbers");
 }
 
 TEST(Manifest, TheHashOfVersion2IsKeptApart) {
@@ -134,9 +166,9 @@ TEST(Manifest, TheHashOfVersion2IsKeptApart) {
 }
 
 TEST(Manifest, OtherVersionsAreRefused) {
-  for (const int version : {0, 4})
+  for (const int version : {0, 5})
     expect_refused([&](Json& json) { json["version"] = version; },
-                   fmt::format("M: format version {}, but this program reads only 1 to 3", version));
+                   fmt::format("M: format version {}, but this program reads only 1 to 4", version));
   expect_refused([](Json& json) { json["version"] = 1; }, "\"moments\" is missing");
 }
 
