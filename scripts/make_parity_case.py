@@ -36,7 +36,66 @@ def random_models(size="small"):
                   max_position_embeddings=z["T"])
     roberta = dict(bert, max_position_embeddings=z["T"] + 2, type_vocab_size=1, pad_token_id=1)
     gpt2 = dict(vocab_size=z["V"], n_positions=z["T"], n_embd=z["C"], n_layer=z["L"], n_head=z["H"], n_inner=z["I"])
-    return {
+
+    # Decoders since Llama: heads in groups of two, four layers where kinds of layers alternate, windows and original
+    # contexts shorter than the text (but no window without a token before the padding: its softmax would be of nothing), heads that are not width / heads where the family has the key.
+    ends = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    heads = 2 * z["H"]
+    decoder = dict(common, **ends, intermediate_size=z["I"], num_attention_heads=heads, num_key_value_heads=z["H"])
+    deep = dict(decoder, num_hidden_layers=4)
+    head_dim = z["C"] // heads
+    scaled = dict(rope_theta=500.0, factor=4.0, original_max_position_embeddings=6)
+
+    def rope(**values):
+        return dict(rope_theta=values.pop("rope_theta", 50.0), rope_type=values.pop("rope_type", "default"), **values)
+
+    half = head_dim // 2  # rotary pairs of a head
+    decoders = {
+        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**decoder, rope_parameters=rope())),
+        "llama-biases": lambda: t.LlamaForCausalLM(
+            t.LlamaConfig(**decoder, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                          rope_parameters=rope(rope_type="linear", factor=4.0))),
+        "llama-llama3": lambda: t.LlamaForCausalLM(
+            t.LlamaConfig(**decoder, rope_parameters=dict(scaled, rope_type="llama3", low_freq_factor=1.0,
+                                                          high_freq_factor=4.0))),
+        "llama-dynamic": lambda: t.LlamaForCausalLM(
+            t.LlamaConfig(**decoder, rope_parameters=rope(rope_type="dynamic", factor=2.0))),
+        "mistral": lambda: t.MistralForCausalLM(
+            t.MistralConfig(**decoder, head_dim=10, sliding_window=6, rope_parameters=rope())),
+        "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**decoder, tie_word_embeddings=True, rope_parameters=rope())),
+        "qwen2-window": lambda: t.Qwen2ForCausalLM(
+            t.Qwen2Config(**deep, use_sliding_window=True, sliding_window=6, max_window_layers=2,
+                          rope_parameters=dict(scaled, rope_type="yarn"))),
+        "qwen3": lambda: t.Qwen3ForCausalLM(
+            t.Qwen3Config(**decoder, head_dim=12, tie_word_embeddings=True, rope_parameters=rope())),
+        "gemma": lambda: t.GemmaForCausalLM(t.GemmaConfig(**decoder, head_dim=12, rope_parameters=rope())),
+        "gemma2": lambda: t.Gemma2ForCausalLM(
+            t.Gemma2Config(**deep, head_dim=12, sliding_window=6, query_pre_attn_scalar=20, attn_logit_softcapping=2.0,
+                           final_logit_softcapping=3.0, rope_parameters=rope())),
+        "gemma3": lambda: t.Gemma3ForCausalLM(
+            t.Gemma3TextConfig(**deep, head_dim=12, sliding_window=6, query_pre_attn_scalar=12,
+                               layer_types=["sliding_attention", "sliding_attention", "full_attention",
+                                            "sliding_attention"],
+                               rope_parameters={"full_attention": rope(rope_type="linear", factor=8.0),
+                                                "sliding_attention": rope(rope_theta=20.0)})),
+        "phi3": lambda: t.Phi3ForCausalLM(
+            t.Phi3Config(**decoder, sliding_window=7, original_max_position_embeddings=6,
+                         rope_parameters=rope(rope_type="longrope", short_factor=[1.0] * half,
+                                              long_factor=[1.0 + i for i in range(half)]))),
+        "phi3-partial": lambda: t.Phi3ForCausalLM(
+            t.Phi3Config(**decoder, rope_parameters=rope(partial_rotary_factor=0.5))),
+        "smollm3": lambda: t.SmolLM3ForCausalLM(
+            t.SmolLM3Config(**deep, no_rope_layer_interval=2, rope_parameters=rope())),
+        "olmo2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**decoder, rope_parameters=rope())),
+        "olmo3": lambda: t.Olmo3ForCausalLM(
+            t.Olmo3Config(**decoder, sliding_window=6, layer_types=["sliding_attention", "full_attention"],
+                          rope_parameters={"full_attention": dict(scaled, rope_type="yarn"),
+                                           "sliding_attention": rope(rope_theta=500.0)})),
+        "granite": lambda: t.GraniteForCausalLM(
+            t.GraniteConfig(**decoder, embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.2,
+                            logits_scaling=2.0, tie_word_embeddings=True, rope_parameters=rope())),
+    }
+    return decoders | {
         "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
         "opt": lambda: t.OPTForCausalLM(t.OPTConfig(**opt, word_embed_proj_dim=z["C"])),
         "opt-post-norm": lambda: t.OPTForCausalLM(

@@ -72,7 +72,7 @@ class Importer {
       const Box whole = wanted.parameter->stored();
       all.resize(static_cast<size_t>(whole.elements()));
       for (const Piece& piece : wanted.pieces)
-        import_values(piece.layout, spec_.heads, whole.count[0], whole.row_width(), piece.source->read(), all);
+        import_values(piece.layout, groups_of(spec_), whole.count[0], whole.row_width(), piece.source->read(), all);
       if (own->is_whole()) {
         state.write_master(*own, all);
         continue;
@@ -112,7 +112,7 @@ class Importer {
         new_.push_back(rule.theirs);
       } else {
         faults_.push_back(fmt::format("{}: missing, expected {}", rule.theirs,
-                                      their_shape(rule.layout, sizes_of(parameter.stored_shape))));
+                                      their_shape(rule.layout, groups_of(spec_), sizes_of(parameter.stored_shape))));
       }
     }
     if (!known)
@@ -123,14 +123,14 @@ class Importer {
   /// A head that may be new and has a different number of classes.
   bool is_of_another_task(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) const {
     if (missing_head_ != MissingHead::renew || !of_head(parameter.name)) return false;
-    const std::vector<int64_t> expected = their_shape(rule.layout, sizes_of(parameter.stored_shape));
+    const std::vector<int64_t> expected = their_shape(rule.layout, groups_of(spec_), sizes_of(parameter.stored_shape));
     return source.shape.size() == expected.size() && !expected.empty() && source.shape[0] != expected[0] &&
            std::equal(expected.begin() + 1, expected.end(), source.shape.begin() + 1);
   }
 
   void renew(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) {
     renewed_.push_back(fmt::format("{} ({} there, {} here)", rule.theirs, source.shape,
-                                   their_shape(rule.layout, sizes_of(parameter.stored_shape))));
+                                   their_shape(rule.layout, groups_of(spec_), sizes_of(parameter.stored_shape))));
     new_.push_back(rule.theirs);
   }
 
@@ -162,7 +162,7 @@ class Importer {
 
   bool check(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) {
     const std::string name = plain_name(family_, source.name);
-    const std::vector<int64_t> expected = their_shape(rule.layout, sizes_of(parameter.stored_shape));
+    const std::vector<int64_t> expected = their_shape(rule.layout, groups_of(spec_), sizes_of(parameter.stored_shape));
     const std::vector<int64_t>& found = source.shape;
     if (source.dtype != "F32" && source.dtype != "F16" && source.dtype != "BF16" && source.dtype != "F64") {
       faults_.push_back(fmt::format("{}: type {}, expected F32, F16, BF16 or F64", name, source.dtype));

@@ -195,10 +195,10 @@ class Run {
       rows = parameter->stored_shape[0];  // without those that only fill the vocabulary's matrix up
       ours.resize(static_cast<size_t>(rows * columns));
     }
-    const bool part =
-        rule.layout == FileLayout::query || rule.layout == FileLayout::key || rule.layout == FileLayout::value;
-    std::vector<float> theirs(ours.size() / (part ? 3 : 1));
-    export_values(rule.layout, spec_.heads, rows, columns, ours, theirs);
+    const std::array<int64_t, 2> shape{rows, columns};
+    const std::vector<int64_t> their = their_shape(rule.layout, groups_of(spec_), shape);
+    std::vector<float> theirs(static_cast<size_t>(their[0] * their[1]));
+    export_values(rule.layout, groups_of(spec_), rows, columns, ours, theirs);
     all.push_back({entry->name, {theirs.begin(), theirs.end()}, expected(entry->name, theirs.size())});
     const SafetensorsEntry* unused = untied_copy(family_, spec_, rule.ours) ? gradient_called(rule.theirs) : nullptr;
     if (unused && unused != entry)

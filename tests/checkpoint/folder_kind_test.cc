@@ -79,7 +79,7 @@ TEST_F(FolderKind, AFamilyIsKnownByItsArchitectureOrItsFields) {
     } else {
       EXPECT_EQ(read_model_config(path("m")).at("model_type"), type);
     }
-    config["architectures"] = {"LlamaForCausalLM"};
+    config["architectures"] = {"MambaForCausalLM"};
     write_config(config);
     EXPECT_ERROR(read_huggingface_spec(path("m")), ErrorKind::data,
                  "add \"model_type\" with one of gpt2, opt, gpt_neox, bert, distilbert, roberta");

@@ -22,11 +22,12 @@ Json other_value(const std::string& field, const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number_float()) return value.get<double>() + 0.5;
   if (value.is_number()) return value.get<int64_t>() + 1;
-  for (const char* other : {"relu", "full", "post", "parallel", "rotary", "classifier"}) {
+  if (value.is_array()) return Json::array({1.5});
+  for (const char* other : {"relu", "full", "post", "parallel", "rotary", "classifier", "rms", "head", "linear"}) {
     try {
       Json json = spec_to_json(small_spec());
       json[field] = other;
-      (void)spec_from_json(json, "here", 3);
+      (void)spec_from_json(json, "here", 4);
       return other;
     } catch (const Error&) {  // of another enum
     }
@@ -46,7 +47,7 @@ TEST(SpecDifferences, NameEveryFieldWithBothValues) {
              : of.is_number_float() ? fmt::format("{}", static_cast<float>(of.get<double>()))
                                     : of.dump();
     };
-    const Spec other = spec_from_json(changed, "here", 3);
+    const Spec other = spec_from_json(changed, "here", 4);
     const auto differences = spec_differences(small_spec(), other);
     ASSERT_EQ(differences.size(), 1);
     EXPECT_EQ(differences[0].field, field);

@@ -8,6 +8,7 @@
 
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/huggingface/joined.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
@@ -36,13 +37,6 @@ constexpr std::array kEncoderNames = std::to_array<NameRule>({
     {"encoder.layer.{}.output.LayerNorm.weight", "block.{}.norm2.weight"},
     {"encoder.layer.{}.output.LayerNorm.bias", "block.{}.norm2.bias"},
 });
-
-template <size_t N, size_t M>
-constexpr std::array<NameRule, N + M> joined(const std::array<NameRule, N>& a, const std::array<NameRule, M>& b) {
-  std::array<NameRule, N + M> all{};
-  std::ranges::copy(b, std::ranges::copy(a, all.begin()).out);
-  return all;
-}
 
 constexpr std::array kBertNames = joined(
     kEncoderNames, std::to_array<NameRule>({

@@ -45,7 +45,7 @@ std::vector<Exported> plan_export(const Family& family, const Spec& spec, const 
     for (int d = 0; d < parameter.stored_shape.dims(); ++d) sizes.push_back(parameter.stored_shape[d]);
     const auto add = [&](const auto& rule) {
       tensors.push_back({{std::string(rule.outside ? "" : family.prefixes.front()) + rule.theirs,
-                          dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule.layout, sizes)},
+                          dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule.layout, groups_of(spec), sizes)},
                          ours,
                          parameter.stored_shape,
                          rule.layout});
@@ -77,7 +77,7 @@ void write_weights(const std::string& path, const std::vector<Exported>& tensors
     ours.assign(count, 0.0f);
     theirs.resize(tensors[i].their_count());
     if (tensors[i].parameter) state.read_master(*tensors[i].parameter, ours);
-    export_values(tensors[i].layout, spec.heads, shape[0], shape.count() / shape[0], ours, theirs);
+    export_values(tensors[i].layout, groups_of(spec), shape[0], shape.count() / shape[0], ours, theirs);
     if (dtype == DType::bf16) {
       rounded.resize(theirs.size());
       std::transform(theirs.begin(), theirs.end(), rounded.begin(), to_bf16_master);

@@ -12,27 +12,97 @@ namespace {
 
 constexpr std::string_view kNumber = "{}";
 
-/// Their position of our element (row, column).
-size_t position(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  if (layout == FileLayout::qkv_blocks || layout == FileLayout::qkv_blocks_transposed) {
-    const int64_t dim =
-        rows / (3 * heads);  // our row: (head * 3 + part) * dim + i; theirs: (part * heads + head) * dim + i
-    const int64_t head = row / (3 * dim), part = row / dim % 3;
-    row = (part * heads + head) * dim + row % dim;
+constexpr const char *kExperts = "it is a mixture of experts", *kImages = "it takes images too",
+                     *kLinear =
+                         "some of its layers have linear attention with a state, which no operator here computes";
+/// Types that people try, and why they do not work.
+constexpr std::pair<std::string_view, const char*> kUnsupported[] = {
+    {"qwen3_5", kLinear},
+    {"qwen3_5_text", kLinear},
+    {"qwen3_next", kLinear},
+    {"gemma4", "its layers have embeddings of their own and share keys and values"},
+    {"gemma4_text", "its layers have embeddings of their own and share keys and values"},
+    {"gemma3n", "its layers have embeddings of their own and share keys and values"},
+    {"gemma3", "it takes images too; its text model alone is gemma3_text"},
+    {"llama4", kExperts},
+    {"mixtral", kExperts},
+    {"qwen2_moe", kExperts},
+    {"qwen3_moe", kExperts},
+    {"olmoe", kExperts},
+    {"phimoe", kExperts},
+    {"gpt_oss", kExperts},
+    {"granitemoe", kExperts},
+    {"deepseek_v2", kExperts},
+    {"deepseek_v3", kExperts},
+    {"mistral3", kImages},
+    {"mllama", kImages},
+    {"llava", kImages},
+    {"qwen2_vl", kImages},
+    {"qwen2_5_vl", kImages},
+    {"qwen3_vl", kImages},
+};
+
+/// A row of ours where q, k and v of each group of heads lie together.
+struct GroupRow {
+  int64_t head, part,
+      value;  ///< of keys; query head of the group, or group: key, group + 1: value; value of the vector
+
+  GroupRow(const HeadGroups& groups, int64_t rows, int64_t row) {
+    const int64_t parts = groups.group + 2, dim = rows / (groups.kv_heads * parts);
+    head = row / (parts * dim);
+    part = row / dim % parts;
+    value = row % dim;
   }
+};
+
+/// Their row where all q, all k and all v lie together.
+int64_t blocks_row(const HeadGroups& groups, int64_t rows, int64_t row) {
+  const GroupRow r(groups, rows, row);
+  const int64_t dim = rows / (groups.kv_heads * (groups.group + 2)), queries = groups.kv_heads * groups.group;
+  const int64_t vector = r.part < groups.group ? r.head * groups.group + r.part
+                                               : queries + (r.part - groups.group) * groups.kv_heads + r.head;
+  return vector * dim + r.value;
+}
+
+/// Their position of our element (row, column).
+size_t position(FileLayout layout, const HeadGroups& groups, int64_t rows, int64_t columns, int64_t row,
+                int64_t column) {
+  if (layout == FileLayout::qkv_blocks || layout == FileLayout::qkv_blocks_transposed)
+    row = blocks_row(groups, rows, row);
+  if (layout == FileLayout::gate_up_blocks) row = row % 2 * (rows / 2) + row / 2;
   const bool transposed = layout == FileLayout::transposed || layout == FileLayout::qkv_blocks_transposed;
   return static_cast<size_t>(transposed ? column * rows + row : row * columns + column);
 }
 
+bool is_gate(FileLayout layout) { return layout == FileLayout::gate || layout == FileLayout::up; }
+
 bool is_part(FileLayout layout) {
-  return layout == FileLayout::query || layout == FileLayout::key || layout == FileLayout::value;
+  return layout == FileLayout::query || layout == FileLayout::key || layout == FileLayout::value || is_gate(layout);
 }
 
-/// Calls move(our row, their row) for every row of a tensor that holds the q, the k or the v of every head.
+/// Rows of a tensor that holds a part of ours.
+int64_t part_rows(FileLayout layout, const HeadGroups& groups, int64_t rows) {
+  if (is_gate(layout)) return rows / 2;
+  return rows / (groups.group + 2) * (layout == FileLayout::query ? groups.group : 1);
+}
+
+/// Calls move(our row, their row) for every row of a tensor that holds a part of ours.
 template <class Move>
-void for_each_part_row(FileLayout layout, int64_t heads, int64_t rows, Move move) {
-  const int64_t dim = rows / (3 * heads), part = layout == FileLayout::query ? 0 : layout == FileLayout::key ? 1 : 2;
-  for (int64_t row = 0; row < rows / 3; ++row) move((row / dim * 3 + part) * dim + row % dim, row);
+void for_each_part_row(FileLayout layout, const HeadGroups& groups, int64_t rows, Move move) {
+  if (is_gate(layout)) {
+    for (int64_t row = 0; row < rows / 2; ++row) move(2 * row + (layout == FileLayout::up ? 1 : 0), row);
+    return;
+  }
+  const int64_t dim = rows / (groups.kv_heads * (groups.group + 2));
+  for (int64_t row = 0; row < rows; ++row) {
+    const GroupRow r(groups, rows, row);
+    const FileLayout of = r.part < groups.group    ? FileLayout::query
+                          : r.part == groups.group ? FileLayout::key
+                                                   : FileLayout::value;
+    if (of != layout) continue;
+    const int64_t head = layout == FileLayout::query ? r.head * groups.group + r.part : r.head;
+    move(row, head * dim + r.value);
+  }
 }
 
 template <class Move>
@@ -64,8 +134,12 @@ std::string_view without_wrappers(std::string_view name) {
 }  // namespace
 
 std::span<const Family* const> families() {
-  static const Family* const known[] = {&gpt2_family(), &opt_family(),        &gpt_neox_family(),
-                                        &bert_family(), &distilbert_family(), &roberta_family()};
+  static const std::vector<const Family*> known = [] {
+    std::vector<const Family*> all = {&gpt2_family(), &opt_family(),        &gpt_neox_family(),
+                                      &bert_family(), &distilbert_family(), &roberta_family()};
+    for (const Family& family : decoder_families()) all.push_back(&family);
+    return all;
+  }();
   return known;
 }
 
@@ -74,6 +148,11 @@ const Family& find_family(std::string_view model_type, std::string_view where) {
   for (const Family* family : families()) {
     if (family->model_type == model_type) return *family;
     names.emplace_back(family->model_type);
+  }
+  for (const auto& [type, reason] : kUnsupported) {
+    if (model_type == type)
+      fail(ErrorKind::data, "{}: model_type \"{}\" is not supported: {}; supported: {}", where, model_type, reason,
+           fmt::join(names, ", "));
   }
   fail(ErrorKind::data, "{}: unknown model_type \"{}\"; known: {}", where, model_type, fmt::join(names, ", "));
 }
@@ -154,41 +233,41 @@ bool fits(std::string_view pattern, std::string_view name) {
   return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::vector<int64_t> their_shape(FileLayout layout, std::span<const int64_t> ours) {
+std::vector<int64_t> their_shape(FileLayout layout, const HeadGroups& groups, std::span<const int64_t> ours) {
   std::vector<int64_t> shape(ours.begin(), ours.end());
   if (layout == FileLayout::transposed || layout == FileLayout::qkv_blocks_transposed)
     std::swap(shape.at(0), shape.at(1));
-  if (is_part(layout)) shape.at(0) /= 3;
+  if (is_part(layout)) shape.at(0) = part_rows(layout, groups, shape.at(0));
   return shape;
 }
 
-void import_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
-                   std::span<float> ours) {
+void import_values(FileLayout layout, const HeadGroups& groups, int64_t rows, int64_t columns,
+                   std::span<const float> theirs, std::span<float> ours) {
   if (layout == FileLayout::same) {
     std::copy_n(theirs.begin(), ours.size(), ours.begin());
     return;
   }
   if (is_part(layout)) {
-    for_each_part_row(layout, heads, rows, [&](int64_t our, int64_t their) {
+    for_each_part_row(layout, groups, rows, [&](int64_t our, int64_t their) {
       std::copy_n(theirs.begin() + their * columns, columns, ours.begin() + our * columns);
     });
     return;
   }
   for_each_element(rows, columns, [&](int64_t r, int64_t c) {
-    ours[static_cast<size_t>(r * columns + c)] = theirs[position(layout, heads, rows, columns, r, c)];
+    ours[static_cast<size_t>(r * columns + c)] = theirs[position(layout, groups, rows, columns, r, c)];
   });
 }
 
-void export_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> ours,
-                   std::span<float> theirs) {
+void export_values(FileLayout layout, const HeadGroups& groups, int64_t rows, int64_t columns,
+                   std::span<const float> ours, std::span<float> theirs) {
   if (is_part(layout)) {
-    for_each_part_row(layout, heads, rows, [&](int64_t our, int64_t their) {
+    for_each_part_row(layout, groups, rows, [&](int64_t our, int64_t their) {
       std::copy_n(ours.begin() + our * columns, columns, theirs.begin() + their * columns);
     });
     return;
   }
   for_each_element(rows, columns, [&](int64_t r, int64_t c) {
-    theirs[position(layout, heads, rows, columns, r, c)] = ours[static_cast<size_t>(r * columns + c)];
+    theirs[position(layout, groups, rows, columns, r, c)] = ours[static_cast<size_t>(r * columns + c)];
   });
 }
 

@@ -16,12 +16,21 @@ namespace trireme {
 enum class FileLayout : uint8_t {
   same,                   ///< as ours
   transposed,             ///< [in, out]
-  qkv_blocks,             ///< bias [3C]: all q, all k, all v; ours: q, k, v of head 0, of head 1, ...
+  qkv_blocks,             ///< [3C, C] or [3C]: all q, all k, all v; ours: q, k, v of head 0, of head 1, ...
   qkv_blocks_transposed,  ///< weight [C, 3C]: the same order along the columns; ours: [3C, C]
   query,                  ///< [C, C] or [C]: the q of every head; three rules make one of ours
   key,
   value,
+  gate,  ///< [I, C] or [I]: the gates of an MLP; two rules make one of ours, each gate's row before its up's
+  up,
+  gate_up_blocks,  ///< [2I, C]: all gates, then all ups
 };
+
+/// Heads of keys, and the heads of queries that share each.
+struct HeadGroups {
+  int64_t kv_heads = 0, group = 1;
+};
+inline HeadGroups groups_of(const Spec& spec) { return {spec.kv_heads(), spec.group()}; }
 
 /// "{}" is the block number in both names.
 struct NameRule {
@@ -69,6 +78,7 @@ const Family& gpt_neox_family();
 const Family& bert_family();
 const Family& distilbert_family();
 const Family& roberta_family();
+std::span<const Family> decoder_families();
 
 /// Every family that is known.
 std::span<const Family* const> families();
@@ -101,13 +111,13 @@ struct NamedRule {
 std::vector<NamedRule> numbered_rules(std::span<const NameRule> rules, int64_t blocks);
 
 /// Shape in their file of a parameter that is `ours` here.
-std::vector<int64_t> their_shape(FileLayout layout, std::span<const int64_t> ours);
-/// ours = theirs, reordered; `ours` has the given shape [rows, columns] (a bias: [rows, 1]). query, key and value fill
-/// their third of the rows.
-void import_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
-                   std::span<float> ours);
+std::vector<int64_t> their_shape(FileLayout layout, const HeadGroups& groups, std::span<const int64_t> ours);
+/// ours = theirs, reordered; `ours` has the given shape [rows, columns] (a bias: [rows, 1]). query, key and value, gate
+/// and up fill their part of the rows.
+void import_values(FileLayout layout, const HeadGroups& groups, int64_t rows, int64_t columns,
+                   std::span<const float> theirs, std::span<float> ours);
 /// The inverse of import_values.
-void export_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> ours,
-                   std::span<float> theirs);
+void export_values(FileLayout layout, const HeadGroups& groups, int64_t rows, int64_t columns,
+                   std::span<const float> ours, std::span<float> theirs);
 
 }  // namespace trireme

@@ -1,0 +1,182 @@
+// Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Phi-3, SmolLM3, OLMo 2 and 3, Granite: decoders with rms norms, gated
+// MLPs and rotary positions. Which fields config.json has and what absent ones mean: transformers 5.24.
+
+#include "checkpoint/huggingface/decoder_config.h"
+#include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/joined.h"
+
+namespace trireme {
+namespace {
+
+constexpr auto kEnds = std::to_array<NameRule>({
+    {"embed_tokens.weight", "embedding.token.weight"},
+    {"norm.weight", "norm.weight"},
+    {"lm_head.weight", "head.weight", FileLayout::same, true},
+    {"layers.{}.self_attn.o_proj.weight", "block.{}.attention.out.weight"},
+    {"layers.{}.self_attn.o_proj.bias", "block.{}.attention.out.bias"},
+    {"layers.{}.self_attn.q_norm.weight", "block.{}.attention.q_norm.weight"},
+    {"layers.{}.self_attn.k_norm.weight", "block.{}.attention.k_norm.weight"},
+    {"layers.{}.mlp.down_proj.weight", "block.{}.mlp.out.weight"},
+    {"layers.{}.mlp.down_proj.bias", "block.{}.mlp.out.bias"},
+});
+constexpr auto kApart = std::to_array<NameRule>({
+    {"layers.{}.self_attn.q_proj.weight", "block.{}.attention.qkv.weight", FileLayout::query},
+    {"layers.{}.self_attn.k_proj.weight", "block.{}.attention.qkv.weight", FileLayout::key},
+    {"layers.{}.self_attn.v_proj.weight", "block.{}.attention.qkv.weight", FileLayout::value},
+    {"layers.{}.self_attn.q_proj.bias", "block.{}.attention.qkv.bias", FileLayout::query},
+    {"layers.{}.self_attn.k_proj.bias", "block.{}.attention.qkv.bias", FileLayout::key},
+    {"layers.{}.self_attn.v_proj.bias", "block.{}.attention.qkv.bias", FileLayout::value},
+    {"layers.{}.mlp.gate_proj.weight", "block.{}.mlp.in.weight", FileLayout::gate},
+    {"layers.{}.mlp.up_proj.weight", "block.{}.mlp.in.weight", FileLayout::up},
+    {"layers.{}.mlp.gate_proj.bias", "block.{}.mlp.in.bias", FileLayout::gate},
+    {"layers.{}.mlp.up_proj.bias", "block.{}.mlp.in.bias", FileLayout::up},
+});
+constexpr auto kFused = std::to_array<NameRule>({
+    {"layers.{}.self_attn.qkv_proj.weight", "block.{}.attention.qkv.weight", FileLayout::qkv_blocks},
+    {"layers.{}.mlp.gate_up_proj.weight", "block.{}.mlp.in.weight", FileLayout::gate_up_blocks},
+});
+constexpr auto kNormsOfInputs = std::to_array<NameRule>({
+    {"layers.{}.input_layernorm.weight", "block.{}.norm1.weight"},
+    {"layers.{}.post_attention_layernorm.weight", "block.{}.norm2.weight"},
+});
+constexpr auto kNormsOfBranches = std::to_array<NameRule>({
+    {"layers.{}.post_attention_layernorm.weight", "block.{}.branch_norm1.weight"},
+    {"layers.{}.post_feedforward_layernorm.weight", "block.{}.branch_norm2.weight"},
+});
+constexpr auto kNormsOfBoth = std::to_array<NameRule>({
+    {"layers.{}.input_layernorm.weight", "block.{}.norm1.weight"},
+    {"layers.{}.post_attention_layernorm.weight", "block.{}.branch_norm1.weight"},
+    {"layers.{}.pre_feedforward_layernorm.weight", "block.{}.norm2.weight"},
+    {"layers.{}.post_feedforward_layernorm.weight", "block.{}.branch_norm2.weight"},
+});
+
+constexpr std::array kLlamaNames = joined(joined(kEnds, kApart), kNormsOfInputs);
+constexpr std::array kFusedNames = joined(joined(kEnds, kFused), kNormsOfInputs);
+constexpr std::array kOlmoNames = joined(joined(kEnds, kApart), kNormsOfBranches);
+constexpr std::array kGemmaNames = joined(joined(kEnds, kApart), kNormsOfBoth);
+constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight", FileLayout::same, true}};
+constexpr const char* kIgnored[] = {"layers.{}.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"};
+constexpr const char* kPrefixes[] = {"model."};
+
+constexpr DecoderValues kLlama{.attention_bias = AttentionBias::key, .mlp_bias = true};
+constexpr DecoderValues kMistral{.key_heads = 8, .windows = WindowLayers::all, .window = 4096};
+constexpr DecoderValues kQwen2{.attention_bias = AttentionBias::queries, .windows = WindowLayers::last, .window = 4096};
+constexpr DecoderValues kQwen3{.query_keys = QueryKeys::head,
+                               .head_size = 128,
+                               .attention_bias = AttentionBias::key,
+                               .windows = WindowLayers::last,
+                               .window = 4096};
+constexpr DecoderValues kGemma{.norm_offset = 1,
+                               .activation = "gelu_pytorch_tanh",
+                               .key_heads = 16,
+                               .head_size = 256,
+                               .tied = true,
+                               .attention_bias = AttentionBias::key,
+                               .scales_embedding = true};
+constexpr DecoderValues kGemma2{.norms = NormPlace::both,
+                                .norm_offset = 1,
+                                .activation_key = "hidden_activation",
+                                .activation = "gelu_pytorch_tanh",
+                                .key_heads = 4,
+                                .head_size = 256,
+                                .tied = true,
+                                .attention_bias = AttentionBias::key,
+                                .windows = WindowLayers::repeats,
+                                .window = 4096,
+                                .window_interval = 2,
+                                .scales_embedding = true,
+                                .scales_by_scalar = true,
+                                .caps = true,
+                                .attention_cap = 50,
+                                .logits_cap = 30};
+constexpr DecoderValues kGemma3{.theta = 1e6,
+                                .window_theta = 1e4,
+                                .positions_by_layer = true,
+                                .norms = NormPlace::both,
+                                .norm_offset = 1,
+                                .query_keys = QueryKeys::head,
+                                .activation_key = "hidden_activation",
+                                .activation = "gelu_pytorch_tanh",
+                                .key_heads = 4,
+                                .head_size = 256,
+                                .tied = true,
+                                .attention_bias = AttentionBias::key,
+                                .windows = WindowLayers::repeats,
+                                .window = 4096,
+                                .window_interval = 6,
+                                .scales_embedding = true,
+                                .scales_by_scalar = true,
+                                .caps = true};
+constexpr DecoderValues kPhi3{
+    .epsilon = 1e-5, .windows = WindowLayers::all, .branch_dropout = true, .longrope = true, .partial = true};
+constexpr DecoderValues kSmolLm3{.theta = 2e6,
+                                 .key_heads = 4,
+                                 .tied = true,
+                                 .attention_bias = AttentionBias::key,
+                                 .mlp_bias = true,
+                                 .windows = WindowLayers::unturned,
+                                 .unturned_layers = true};
+constexpr DecoderValues kOlmo2{.epsilon = 1e-5,
+                               .norms = NormPlace::branch,
+                               .query_keys = QueryKeys::projection,
+                               .attention_bias = AttentionBias::key};
+constexpr DecoderValues kOlmo3{.epsilon = 1e-5,
+                               .theta = 5e5,
+                               .positions_by_layer = true,
+                               .norms = NormPlace::branch,
+                               .query_keys = QueryKeys::projection,
+                               .attention_bias = AttentionBias::key,
+                               .windows = WindowLayers::repeats,
+                               .window = 4096,
+                               .window_interval = 4};
+constexpr DecoderValues kGranite{.attention_bias = AttentionBias::key, .mlp_bias = true, .multipliers = true};
+
+template <const DecoderValues& values>
+Family family(const char* model_type, std::span<const Architecture> architectures, std::span<const NameRule> names) {
+  return {.model_type = model_type,
+          .architectures = architectures,
+          .prefixes = kPrefixes,
+          .names = names,
+          .copies = kCopies,
+          .ignored = kIgnored,
+          .expresses = [](const Spec& spec) { return decoder_config_expresses(spec, values); },
+          .read_config = [](const Json& config, HeadKind,
+                            std::string_view where) { return read_decoder_config(config, values, where); },
+          .write_config = [](const Spec& spec, Json& config) { write_decoder_config(spec, values, config); }};
+}
+
+constexpr Architecture architecture(const char* name) { return {name, HeadKind::language_model}; }
+
+constexpr Architecture kLlamaClass[] = {architecture("LlamaForCausalLM")};
+constexpr Architecture kMistralClass[] = {architecture("MistralForCausalLM")};
+constexpr Architecture kQwen2Class[] = {architecture("Qwen2ForCausalLM")};
+constexpr Architecture kQwen3Class[] = {architecture("Qwen3ForCausalLM")};
+constexpr Architecture kGemmaClass[] = {architecture("GemmaForCausalLM")};
+constexpr Architecture kGemma2Class[] = {architecture("Gemma2ForCausalLM")};
+constexpr Architecture kGemma3Class[] = {architecture("Gemma3ForCausalLM")};
+constexpr Architecture kPhi3Class[] = {architecture("Phi3ForCausalLM")};
+constexpr Architecture kSmolLm3Class[] = {architecture("SmolLM3ForCausalLM")};
+constexpr Architecture kOlmo2Class[] = {architecture("Olmo2ForCausalLM")};
+constexpr Architecture kOlmo3Class[] = {architecture("Olmo3ForCausalLM")};
+constexpr Architecture kGraniteClass[] = {architecture("GraniteForCausalLM")};
+
+}  // namespace
+
+std::span<const Family> decoder_families() {
+  // A model that several can describe is exported as the first of them.
+  static const Family known[] = {family<kLlama>("llama", kLlamaClass, kLlamaNames),
+                                 family<kQwen2>("qwen2", kQwen2Class, kLlamaNames),
+                                 family<kQwen3>("qwen3", kQwen3Class, kLlamaNames),
+                                 family<kMistral>("mistral", kMistralClass, kLlamaNames),
+                                 family<kGemma>("gemma", kGemmaClass, kLlamaNames),
+                                 family<kGemma2>("gemma2", kGemma2Class, kGemmaNames),
+                                 family<kGemma3>("gemma3_text", kGemma3Class, kGemmaNames),
+                                 family<kPhi3>("phi3", kPhi3Class, kFusedNames),
+                                 family<kSmolLm3>("smollm3", kSmolLm3Class, kLlamaNames),
+                                 family<kOlmo2>("olmo2", kOlmo2Class, kOlmoNames),
+                                 family<kOlmo3>("olmo3", kOlmo3Class, kOlmoNames),
+                                 family<kGranite>("granite", kGraniteClass, kLlamaNames)};
+  return known;
+}
+
+}  // namespace trireme

@@ -1,0 +1,189 @@
+#include "checkpoint/huggingface/decoder_positions.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/json_fields.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char *kFull = "full_attention", *kWindow = "sliding_attention";
+
+/// The member, an object; an empty one if it is absent or null.
+Json object_or_empty(const Json& config, const char* key, std::string_view where) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) return Json::object();
+  require(found->is_object(), ErrorKind::data, "{}: \"{}\" is {}, expected an object", where, key, found->type_name());
+  return *found;
+}
+
+RotaryKind kind_of(const Json& rope, const DecoderValues& values, std::string_view where) {
+  const auto name =
+      field_or<std::string>(rope, "rope_type", field_or<std::string>(rope, "type", "default", where), where);
+  if (values.longrope && (name == "su" || name == "yarn")) return RotaryKind::longrope;
+  const auto kind = value_named<RotaryKind>(name);
+  std::vector<std::string_view> known;
+  for (const auto& [text, value] : Names<RotaryKind>::kAll) known.push_back(text);
+  require(kind.has_value(), ErrorKind::data, "{}: rope_type \"{}\" is not known; known are: {}", where, name,
+          fmt::join(known, ", "));
+  return *kind;
+}
+
+std::vector<float> read_factors(const Json& rope, const char* key, std::string_view where) {
+  std::vector<float> factors;
+  for (const Json& factor : json_array(rope, key, where)) {
+    require(factor.is_number(), ErrorKind::data, "{}: \"{}\" has {}, expected numbers", where, key,
+            dump_valid_json(factor).substr(0, 80));
+    factors.push_back(static_cast<float>(factor.get<double>()));
+  }
+  return factors;
+}
+
+/// What yarn and longrope multiply cosines and sines by.
+double attention_factor_of(const Json& rope, RotaryKind kind, double factor, int64_t original, std::string_view where) {
+  if (kind == RotaryKind::yarn) {
+    const auto scale = field_or<double>(rope, "mscale", 0, where),
+               all = field_or<double>(rope, "mscale_all_dim", 0, where);
+    const auto of = [&](double k) { return factor <= 1 ? 1.0 : 0.1 * k * std::log(factor) + 1; };
+    if (scale != 0 && all != 0) return field_or<double>(rope, "attention_factor", of(scale) / of(all), where);
+  }
+  return field_or<double>(rope, "attention_factor", default_attention_factor(kind, factor, original), where);
+}
+
+/// The context that the scaling begins from.
+int64_t original_context(const Json& rope, const Json& config, const Spec& spec, std::string_view where) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  if (config.contains(kKey) && !config.at(kKey).is_null()) return size_field(config, kKey, where);
+  return rope.contains(kKey) ? size_field(rope, kKey, where) : spec.context;
+}
+
+RotaryScaling read_scaling(const Json& rope, const Json& config, const DecoderValues& values, const Spec& spec,
+                           std::string_view where) {
+  RotaryScaling scaling;
+  scaling.kind = kind_of(rope, values, where);
+  const RotaryKind kind = scaling.kind;
+  if (kind == RotaryKind::none) return scaling;
+  if (kind != RotaryKind::linear)
+    scaling.original_context = kind == RotaryKind::dynamic ? spec.context : original_context(rope, config, spec, where);
+  const auto original = static_cast<double>(scaling.original_context);
+  const bool by_context = kind == RotaryKind::yarn || kind == RotaryKind::longrope;
+  const double factor = by_context
+                            ? field_or<double>(rope, "factor", static_cast<double>(spec.context) / original, where)
+                            : json_field<double>(rope, "factor", where);
+  scaling.factor = static_cast<float>(std::max(factor, kind == RotaryKind::longrope ? 1.0 : factor));
+  if (by_context)
+    scaling.attention_factor =
+        static_cast<float>(attention_factor_of(rope, kind, factor, scaling.original_context, where));
+  if (kind == RotaryKind::llama3) {
+    scaling.low = static_cast<float>(json_field<double>(rope, "low_freq_factor", where));
+    scaling.high = static_cast<float>(json_field<double>(rope, "high_freq_factor", where));
+  } else if (kind == RotaryKind::yarn) {
+    scaling.beta_fast = rate_or(rope, "beta_fast", 32, where);
+    scaling.beta_slow = rate_or(rope, "beta_slow", 1, where);
+    scaling.truncate = field_or<bool>(rope, "truncate", true, where);
+  } else if (kind == RotaryKind::longrope) {
+    scaling.short_factors = read_factors(rope, "short_factor", where);
+    scaling.long_factors = read_factors(rope, "long_factor", where);
+  }
+  return scaling;
+}
+
+float theta_of(const Json& rope, const Json& config, const char* key, double otherwise, std::string_view where) {
+  return rate_or(rope, "rope_theta", field_or<double>(config, key, otherwise, where), where);
+}
+
+/// A share of a head that is cut to these dims again.
+double share_of_head(int64_t dims, int64_t head_dim) {
+  const double exact = static_cast<double>(dims) / static_cast<double>(head_dim);
+  return static_cast<int64_t>(exact * static_cast<double>(head_dim)) == dims ? exact : std::nextafter(exact, 2.0);
+}
+
+Json factors_json(const std::vector<float>& factors) {
+  Json list = Json::array();
+  for (const float factor : factors) list.push_back(shortest_double(factor));
+  return list;
+}
+
+/// The object of a kind without base and share.
+Json scaling_json(const RotaryScaling& scaling) {
+  Json rope{{"rope_type", name_of(scaling.kind)}};
+  if (scaling.kind == RotaryKind::none) return rope;
+  rope["factor"] = shortest_double(scaling.factor);
+  if (scaling.kind == RotaryKind::llama3 || scaling.kind == RotaryKind::yarn || scaling.kind == RotaryKind::longrope)
+    rope["original_max_position_embeddings"] = scaling.original_context;
+  if (scaling.kind == RotaryKind::llama3) {
+    rope["low_freq_factor"] = shortest_double(scaling.low);
+    rope["high_freq_factor"] = shortest_double(scaling.high);
+  } else if (scaling.kind == RotaryKind::yarn) {
+    rope["beta_fast"] = shortest_double(scaling.beta_fast);
+    rope["beta_slow"] = shortest_double(scaling.beta_slow);
+    rope["truncate"] = scaling.truncate;
+    rope["attention_factor"] = shortest_double(scaling.attention_factor);
+  } else if (scaling.kind == RotaryKind::longrope) {
+    rope["short_factor"] = factors_json(scaling.short_factors);
+    rope["long_factor"] = factors_json(scaling.long_factors);
+    rope["attention_factor"] = shortest_double(scaling.attention_factor);
+  }
+  return rope;
+}
+
+}  // namespace
+
+void read_positions(const Json& config, const DecoderValues& values, Spec& spec, std::string_view where) {
+  const Json scaling = object_or_empty(config, "rope_scaling", where);
+  Json rope = object_or_empty(config, "rope_parameters", where);
+  const bool nested = rope.contains(kFull) || rope.contains(kWindow);
+  require(!nested || values.positions_by_layer, ErrorKind::data,
+          "{}: \"rope_parameters\" has an object per kind of layer, but the layers of this family are all alike",
+          where);
+  const Json windowed = nested ? object_or_empty(rope, kWindow, where) : Json::object();
+  if (nested) rope = object_or_empty(rope, kFull, where);
+  rope.update(scaling);  // as transformers: the old spelling first
+  spec.position = Position::rotary;
+  spec.rotary_base = theta_of(rope, config, "rope_theta", values.theta, where);
+  const auto share = field_or<double>(rope, "partial_rotary_factor",
+                                      field_or<double>(config, "partial_rotary_factor", 1, where), where);
+  require(share > 0 && share <= 1, ErrorKind::data,
+          "{}: \"partial_rotary_factor\" is {}, it must be above 0 and at most 1", where, share);
+  require(share == 1 || values.partial, ErrorKind::data,
+          "{}: \"partial_rotary_factor\" is {}, only 1 is supported in this family", where, share);
+  spec.rotary_dims = static_cast<int64_t>(share * static_cast<double>(spec.head_dim()));
+  spec.rotary = read_scaling(rope, config, values, spec, where);
+  if (!values.positions_by_layer || spec.window == 0) return;
+  require(kind_of(windowed, values, where) == RotaryKind::none, ErrorKind::data,
+          "{}: positions of layers with a window are scaled (\"rope_type\"), only \"default\" is supported there",
+          where);
+  const bool own = values.window_theta > 0;
+  const float base = theta_of(windowed, config, own ? "rope_local_base_freq" : "rope_theta",
+                              own ? values.window_theta : values.theta, where);
+  const bool alike = base == spec.rotary_base && spec.rotary.kind == RotaryKind::none;
+  spec.window_rotary_base = alike ? 0 : base;
+}
+
+void write_positions(const Spec& spec, const DecoderValues& values, Json& config) {
+  Json rope = scaling_json(spec.rotary);
+  config["rope_scaling"] = spec.rotary.kind == RotaryKind::none ? Json() : rope;
+  config["rope_theta"] = shortest_double(spec.rotary_base);
+  rope["rope_theta"] = shortest_double(spec.rotary_base);
+  if (spec.rotary_dims != spec.head_dim()) {
+    const double share = share_of_head(spec.rotary_dims, spec.head_dim());
+    rope["partial_rotary_factor"] = config["partial_rotary_factor"] = share;
+  }
+  if (values.longrope)
+    config["original_max_position_embeddings"] =
+        spec.rotary.kind == RotaryKind::longrope ? spec.rotary.original_context : spec.context;
+  if (!values.positions_by_layer) {
+    config["rope_parameters"] = rope;
+    return;
+  }
+  const float base = spec.window_rotary_base > 0 ? spec.window_rotary_base : spec.rotary_base;
+  const Json windowed{{"rope_type", "default"}, {"rope_theta", shortest_double(base)}};
+  config["rope_parameters"] = {{kFull, rope}, {kWindow, windowed}};
+  if (values.window_theta > 0) config["rope_local_base_freq"] = shortest_double(base);
+}
+
+}  // namespace trireme
