@@ -208,8 +208,11 @@ SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, cons
 
 std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena) {
   std::vector<View> layers;
-  for (int64_t i = 0; i < layout.part.layers(); ++i)
-    layers.push_back(arena.take(dtype, {1, 2 * layout.share(spec.kv_heads()), spec.context, spec.head_dim()}));
+  for (int64_t i = 0; i < layout.part.layers(); ++i) {
+    const bool windowed = spec.has_window(layout.part.first_layer + i);
+    const int64_t positions = windowed ? std::min(spec.window, spec.context) : spec.context;
+    layers.push_back(arena.take(dtype, {1, 2 * layout.share(spec.kv_heads()), positions, spec.head_dim()}));
+  }
   return layers;
 }
 

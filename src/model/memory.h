@@ -143,7 +143,7 @@ struct SlotMemory {
 };
 
 /// What generation keeps of one sequence: of each of the rank's layers [1, 2 x kv heads, positions, head_dim], keys and
-/// values as Ops::attention_cached() has them.
+/// values as Ops::attention_cached() has them. positions: those of the context, in a windowed layer of its window.
 std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena);
 
 /// Type of statistics and gradients beside activations of `dtype`.

@@ -214,7 +214,10 @@ void StagePart::forward(int64_t slot, const Batch& batch, const Step& step, Cons
 void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out) {
   Slot& own = slots_[static_cast<size_t>(slot)];
   check_batch(spec_, batch, false);
-  for (const View& layer : cache.layers) check_cache(batch.offsets, cache.past, layer.shape()[2], 0);
+  for (size_t i = 0; i < cache.layers.size(); ++i) {
+    const int64_t window = spec_.has_window(cache.first_layer + static_cast<int64_t>(i)) ? spec_.window : 0;
+    check_cache(batch.offsets, cache.past, cache.layers[i].shape()[2], window);
+  }
   own.batch = own.place.put(batch);
   own.step = {};
   last_rows_.assign(batch.offsets.values<int32_t>().begin() + 1, batch.offsets.values<int32_t>().end());
