@@ -151,7 +151,7 @@ class Hosts(unittest.TestCase):
         self.write_source(f"#!/bin/sh\nhostname >>{ran}\nmkdir -p $2 && cp {BED.work}/trireme-0-linux.tar.gz $2/\n")
         for _ in range(2):  # the second time it exists
             made = self.done("create", "--yes")
-            self.assertIn("make-1: Trireme from its sources", made.both)
+            self.assertIn("make-1: building Trireme from its sources", made.both)
             self.assertEqual(ran.read_text(), "h2\n")
             for node in (2, 3):
                 self.assertIn("trireme", BED.run(node, "/opt/trireme/bin/trireme", "--version").stdout)

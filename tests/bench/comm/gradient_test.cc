@@ -42,15 +42,15 @@ TEST(CopyVerdict, JudgesTheLargestSizeByTheShareOfACopy) {
   EXPECT_EQ(copy_verdict({compared(4096, 0.9)}),
             "3 GB/s read and written at 4096 bytes, too small to judge the memory (at least 1048576 bytes are needed)");
   EXPECT_EQ(copy_verdict({compared(1 << 20, 0.1), compared(2 << 20, 0.8)}),
-            "3 GB/s read and written at 2097152 bytes, 80 % of a copy by all ranks at once: as expected");
+            "3 GB/s read and written at 2097152 bytes, 80 % of a copy by all ranks at the same time: as expected");
   const std::string remedy =
       "; a reduction waits for the processors of all ranks, a copy only for its own: are there more ranks than cores, "
       "or other programs (`uptime`)?";
   EXPECT_EQ(copy_verdict({compared(2 << 20, 0.79)}),
-            "3 GB/s read and written at 2097152 bytes, 79 % of a copy by all ranks at once: below the memory's rate" +
+            "3 GB/s read and written at 2097152 bytes, 79 % of a copy by all ranks at the same time: below the memory's rate" +
                 remedy);
   EXPECT_EQ(copy_verdict({compared(2 << 20, 0.49)}),
-            "3 GB/s read and written at 2097152 bytes, 49 % of a copy by all ranks at once: poor" + remedy);
+            "3 GB/s read and written at 2097152 bytes, 49 % of a copy by all ranks at the same time: poor" + remedy);
 }
 
 }  // namespace

@@ -141,11 +141,11 @@ TEST(Pairs, EveryTwoHostsMeetOnceAndNobodyTwiceInARound) {
 TEST(Pairs, ASlowHostIsNamedWithItsDirection) {
   const PairRates sends{{"h1", "h2", "h3"}, {0, 1e8, 1e8, 1e7, 0, 1.2e7, 1e8, 1e8, 0}};
   EXPECT_THAT(find_slow(sends),
-              testing::ElementsAre("h2 sends slowly: 0.01 to 0.012 GB/s, the median of all pairs is 0.1"));
+              testing::ElementsAre("h2 sends slowly: 0.01 to 0.012 GB/s; the median of all pairs is 0.1"));
   const PairRates receives{{"h1", "h2", "h3"}, {0, 1e7, 1e8, 1e8, 0, 1e8, 1e8, 1e7, 0}};
   EXPECT_THAT(find_slow(receives), testing::ElementsAre(StartsWith("h2 receives slowly: ")));
   const PairRates one{{"h1", "h2", "h3"}, {0, 1e8, 1e8, 1e8, 0, 1e7, 1e8, 1e8, 0}};
-  EXPECT_THAT(find_slow(one), testing::ElementsAre("h2 -> h3 is slow: 0.01 GB/s, the median of all pairs is 0.1"));
+  EXPECT_THAT(find_slow(one), testing::ElementsAre("h2 -> h3 is slow: 0.01 GB/s; the median of all pairs is 0.1"));
   EXPECT_TRUE(find_slow({{"h1", "h2"}, {0, 1e8, 0.9e8, 0}}).empty());
   EXPECT_THAT(find_slow({{"h1", "h2"}, {0, 1e8, 1e7, 0}}), testing::ElementsAre(StartsWith("h2 -> h1 is slow")));
 }

@@ -213,7 +213,7 @@ TEST(CommTable, CutLinesAreNamedAndFilesWithoutATableRefused) {
   const auto tables = parse_tables(text, "f");
   EXPECT_THAT(tables[0].skipped_lines, ElementsAre(6));
   EXPECT_EQ(tables[0].rows.size(), 2u) << "the tag of srun --label is taken off";
-  EXPECT_ERROR(parse_tables("hello\n", "f.log"), ErrorKind::data, "f.log: no table of nccl-tests");
+  EXPECT_ERROR(parse_tables("hello\n", "f.log"), ErrorKind::data, "f.log: has no table of nccl-tests");
   EXPECT_ERROR(parse_tables(table_header(), "f.log"), ErrorKind::data, "with rows below it");
 }
 

@@ -155,11 +155,11 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
                  "M: positions of layers with a window are scaled");
   expect_refused("smollm3", {{"no_rope_layers", {1, 0}}}, "M: \"no_rope_layers\" has 2 entries, expected 4");
   expect_refused("granite", {{"logits_scaling", 0.0}}, "M: \"logits_scaling\" is 0, it must be above 0");
-  expect_refused("llama", {{"hidden_act", "mish"}}, "M: hidden_act \"mish\" is not known");
+  expect_refused("llama", {{"hidden_act", "mish"}}, "M: unknown hidden_act \"mish\"");
   EXPECT_ERROR(find_family("qwen3_5", "M"), ErrorKind::data,
                "M: model_type \"qwen3_5\" is not supported: some of its layers have linear attention with a state");
   EXPECT_ERROR(find_family("mixtral", "M"), ErrorKind::data,
-               "is not supported: it is a mixture of experts; supported are");
+               "is not supported: it is a mixture of experts; supported:");
   EXPECT_ERROR(find_family("gemma3", "M"), ErrorKind::data, "it takes images too; its text model alone is gemma3_text");
 }
 
