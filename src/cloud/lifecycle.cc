@@ -118,6 +118,17 @@ void pin_host_keys(const Opened& opened, const Cluster& cluster, const Node& nod
   write_text(path, text);
 }
 
+/// ssh reaches a node behind the head only once the head's keys are pinned, which another thread does.
+void require_head_pinned(const Opened& opened, const Node& node, std::mutex& guard) {
+  if (node.jump.empty() || opened.provider->keeps_machines()) return;
+  Node head;
+  head.login = node.jump;
+  const std::lock_guard lock(guard);
+  const std::string path = opened.folder.known_hosts();
+  require(std::filesystem::exists(path) && other_pins(read_text(path), head).second, ErrorKind::io,
+          "the host keys of the head, {}, are not known yet", node.jump);
+}
+
 /// Logs a line for each missing node; returns whether there are any.
 bool tell_missing(const Failures& missing) {
   for (const auto& [name, problem] : missing) log::warning("{} is not part of the cluster: {}", name, problem);
@@ -179,6 +190,7 @@ int converge(Opened& opened, const std::string& file) {
       node = own.nodes.front();
     }
     pin_host_keys(opened, asked, node, guard);
+    require_head_pinned(opened, node, guard);
   });
   missing.insert(unreached.begin(), unreached.end());
   if (const auto head = unreached.find(head_name); head != unreached.end()) {
