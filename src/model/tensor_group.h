@@ -34,12 +34,12 @@ class TensorGroup {
  public:
   /// The largest call of each kind.
   struct Sizes {
-    DType dtype = DType::f32;  ///< of activations
-    int64_t elements = 0;      ///< of a sum
-    int64_t rows = 0;          ///< of combine()
-    int64_t statistics = 0;    ///< elements of sum_statistics()
-    int64_t sequence_rows = 0;   ///< of gather() and scatter_sum(); 0: every member has all rows
-    int64_t width = 0;         ///< of those rows
+    DType dtype = DType::f32;   ///< of activations
+    int64_t elements = 0;       ///< of a sum
+    int64_t rows = 0;           ///< of combine()
+    int64_t statistics = 0;     ///< elements of sum_statistics()
+    int64_t sequence_rows = 0;  ///< of gather() and scatter_sum(); 0: every member has all rows
+    int64_t width = 0;          ///< of those rows
   };
 
   /// Borrows both; from now on `group` belongs to the thread. cpus: where that runs; empty: where its creator does.

@@ -168,7 +168,7 @@ TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
     return run(
         trireme_command({"prepare", "--recipe", name, "--tokenizer", folder_ / "tok", "--output", folder_ / "data"}));
   };
-  EXPECT_THAT(neox("enron").output, HasSubstr("data/enron does not exist: put the files of enron there"));
+  EXPECT_THAT(neox("enron").output, HasSubstr("data/enron does not exist; put the files of enron there"));
   EXPECT_THAT(neox("enrom").output, HasSubstr("unknown --recipe enrom; known: openwebtext, enron"));
   fs::create_directories(folder_ / "data/enron");
   write_text(folder_ / "data/enron/enron_emails.jsonl.zst", zstd(lines_));

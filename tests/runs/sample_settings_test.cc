@@ -240,10 +240,11 @@ TEST_F(SampleSettings, SettingsOfTheModelAreDefaultsThatFlagsOverride) {
   const Outcome flags =
       sample({"--prompt", "the", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "7", "--top-k", "0"});
   EXPECT_EQ(lines(flags.output).at(0).at("length"), 7);
-  EXPECT_THAT(flags.output, HasSubstr("in force: temperature 0.7, top-p 0.9, repetition-penalty 1.1; flags"));
+  EXPECT_THAT(flags.output,
+              HasSubstr("using the model's settings: temperature 0.7, top-p 0.9, repetition-penalty 1.1; flags"));
   set_generation({{"do_sample", false}, {"temperature", 0.7}});
-  EXPECT_THAT(sample({"--prompt", "the"}).output, HasSubstr("in force: greedy; flags"));
-  EXPECT_THAT(sample({"--prompt", "the", "--temperature", "1"}).output, Not(HasSubstr("in force")));
+  EXPECT_THAT(sample({"--prompt", "the"}).output, HasSubstr("using the model's settings: greedy; flags"));
+  EXPECT_THAT(sample({"--prompt", "the", "--temperature", "1"}).output, Not(HasSubstr("using the model's settings")));
   set_generation({{"max_length", 9}});
   EXPECT_EQ(lines(sample({"--prompt", "the cat", "--jsonl", "--no-stop-at-end"}).output).at(0).at("length"), 7);
   set_generation({{"top_p", 1.5}});
@@ -282,7 +283,8 @@ TEST_F(SampleSettings, SettingsOfTheModelSurviveImportTrainingAndExport) {
     EXPECT_EQ(written.at("bos_token_id"), 1) << folder;
     EXPECT_EQ(written.at("pad_token_id"), 3) << folder;
   }
-  EXPECT_THAT(sample({"--prompt", "the"}, "run").output, HasSubstr("in force: temperature 0.6, texts end at 2, 5"));
+  EXPECT_THAT(sample({"--prompt", "the"}, "run").output,
+              HasSubstr("using the model's settings: temperature 0.6, texts end at 2, 5"));
 }
 
 TEST_F(SampleSettings, GptNeoxsTextGenerationFilesRun) {

@@ -272,8 +272,8 @@ TEST_F(Sample, TrainingAModelOnDataOfAnotherTokenizerGivesAWarning) {
   };
   EXPECT_THAT(
       fine_tuned("letters"),
-      testing::ContainsRegex("warning: the data has another tokenizer than .*/exported: id 0 is .* there and .* "
-                             "in the model \\([0-9]+ of [0-9]+ ids differ\\)"));
+      testing::ContainsRegex("warning: the data has another tokenizer than .*/exported: id 0 is .* in the data's "
+                             "tokenizer and .* in the model's \\([0-9]+ of [0-9]+ ids differ\\)"));
   EXPECT_THAT(fine_tuned("data"), testing::Not(HasSubstr("another tokenizer")));
 }
 

@@ -149,7 +149,7 @@ TEST_F(StopResume, ARunSentBackToAStepResumesThereAndNotFromLaterSteps) {
   EXPECT_THAT(back.output, HasSubstr("the run returns to step 4; 2 later snapshots of " + path("run")));
   EXPECT_EQ(list_steps(path("run")), (std::vector<int64_t>{4, 6, 8, 12}));
   EXPECT_THAT(run(trireme_command({"checkpoint", "list", path("run")})).output,
-              ContainsRegex("step-00000012 .*left behind\n"));
+              ContainsRegex("step-00000012 .*set aside\n"));
   const Outcome on = until("10");
   EXPECT_THAT(on.output, HasSubstr("RESUMING from " + path("run") + "/step-00000006: 6 steps"));
   EXPECT_EQ(progress("run").step, 10);

@@ -146,9 +146,10 @@ TEST_F(Training, EvaluatingOnlyTakesTheMemoryOfTheWeights) {
   auto only = model;
   only.insert(only.end(), {"--evaluation.only", "true"});
   const Outcome evaluated = done("evaluated", only), trained = done("trained", model);
-  EXPECT_THAT(line_with(evaluated.output, "memory  "), ContainsRegex("planned: weights 0.15 GB, .* snapshot 0.00 GB"));
+  EXPECT_THAT(line_with(evaluated.output, "memory  "),
+              ContainsRegex("planned per rank: weights 0.15 GB, .* snapshot 0.00 GB"));
   EXPECT_THAT(line_with(trained.output, "memory  "),
-              ContainsRegex("planned: weights, gradients and moments 0.61 GB, .* snapshot 0.45 GB"));
+              ContainsRegex("planned per rank: weights, gradients and moments 0.61 GB, .* snapshot 0.45 GB"));
   if (!kMemoryCounts) return;
   EXPECT_LT(evaluated.peak_rss, 300'000'000u);
   EXPECT_GT(trained.peak_rss, 900'000'000u);

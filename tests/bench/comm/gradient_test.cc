@@ -47,7 +47,8 @@ TEST(CopyVerdict, JudgesTheLargestSizeByTheShareOfACopy) {
       "; a reduction waits for the processors of all ranks, a copy only for its own: are there more ranks than cores, "
       "or other programs (`uptime`)?";
   EXPECT_EQ(copy_verdict({compared(2 << 20, 0.79)}),
-            "3 GB/s read and written at 2097152 bytes, 79 % of a copy by all ranks at the same time: below the memory's rate" +
+            "3 GB/s read and written at 2097152 bytes, 79 % of a copy by all ranks at the same time: below the "
+            "memory's rate" +
                 remedy);
   EXPECT_EQ(copy_verdict({compared(2 << 20, 0.49)}),
             "3 GB/s read and written at 2097152 bytes, 49 % of a copy by all ranks at the same time: poor" + remedy);
