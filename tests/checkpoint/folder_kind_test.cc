@@ -105,7 +105,7 @@ TEST_F(FolderKind, OneVariantOfTheWeightsIsRead) {
 TEST_F(FolderKind, CompleteShardsNeedNoIndex) {
   const auto want = embedding(golden("gpt2"));
   for (const char* form : {"model", "model.fp16"}) {
-    for (const size_t count : {1, 2, 5}) {
+    for (const size_t count : {size_t{1}, size_t{2}, size_t{5}}) {
       SCOPED_TRACE(fmt::format("{} {}", form, count));
       fs::remove_all(path("m"));
       make("gpt2", "");

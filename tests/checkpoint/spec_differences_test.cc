@@ -15,8 +15,6 @@
 namespace trireme {
 namespace {
 
-using testing::HasSubstr;
-
 /// Another value of the same type, which the field may have.
 Json other_value(const std::string& field, const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();

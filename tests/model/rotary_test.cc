@@ -80,7 +80,7 @@ TEST(RotaryFrequencies, OfLongropeDependOnTheContext) {
 }
 
 TEST(RotaryFrequencies, ScalingsWithoutAMeaningAreErrors) {
-  const auto check = [](RotaryScaling scaling, const char* text) {
+  const auto check = [](const RotaryScaling& scaling, const char* text) {
     EXPECT_ERROR(scaling.validate(4), ErrorKind::config, text);
   };
   check({.kind = RotaryKind::linear, .factor = 0.5f}, "rotary factor is 0.5, it must be at least 1");
