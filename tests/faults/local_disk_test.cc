@@ -312,7 +312,8 @@ TEST_F(LocalDisk, ReadersOfTheModelUseTheNewestFromThereOrSayWhereItIs) {
     shared_out.insert(shared_out.end(), {"--mesh.tensor", "2"});
     const Outcome ranks = run(mpirun_command(2, shared_out));
     EXPECT_EQ(ranks.code, 1) << ranks.output;
-    EXPECT_THAT(ranks.output, AllOf(HasSubstr(none), HasSubstr(", where a single process can read it; the command")));
+    EXPECT_THAT(ranks.output, AllOf(HasSubstr(none),
+                                    HasSubstr(", where a single process can read it; the training command copies it")));
   }
   const auto lose_a_shard = [&] {
     const LocalStep last = list_local_steps(read_local_note(path("run")).value().folder).back();
