@@ -153,7 +153,7 @@ class Slurm(unittest.TestCase):
         # A node that returns while Slurm still ends the job on it stays occupied for Slurm, although it shows it as idle.
         self.assertTrue(bed.wait_for(lambda: node_state("h3")[0] == "down" and job_state(job).get("JobState") == "PENDING"), job_state(job))
         # Slurm 24.11 may requeue the job for the lost node before the batch script does.
-        self.assertRegex(output(job), "trireme: code 76: job|DUE TO NODE FAILURE")
+        self.assertRegex(output(job), "trireme: code 76: requeueing job|DUE TO NODE FAILURE")
         self.assertIn("rank 1 on h3 was lost", output(job))
         last = json.loads((run / "status.json").read_text())["step"] + 200
         text = (BED.work / config).read_text()
