@@ -357,7 +357,7 @@ class Translator {
     if (neox_ && (view_.given("weight_decay") || !view_.given(kOfAdam))) copy("weight_decay", "optim.weight-decay");
   }
 
-  /// NeoX passes a value to DeepSpeed only if it differs from NeoX's default, and DeepSpeed's default is no clipping.
+  /// NeoX passes a value to DeepSpeed only if it differs from NeoX's default, and DeepSpeed does not clip by default.
   void clipping() {
     constexpr const char* kClip = "gradient_clipping";
     const double clip = view_.number(kClip);

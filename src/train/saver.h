@@ -44,7 +44,7 @@ class Saver {
   bool in_streak() const { return watch_.in_streak(); }
   void postpone(int64_t step);
   bool is_postponed() const { return postponed_; }
-  /// The run has done all of its steps and published its last snapshot: logs why there is no best one if there is none,
+  /// The run has done all of its steps and published its last snapshot: logs why a best one is missing,
   /// and creates its link if that is missing. Throws CommonError (numeric) if it ends in a streak.
   void finish(const RunCounters& progress);
   /// Collective. The run ends normally and the run folder has all snapshots: clears the local disks.

@@ -31,7 +31,7 @@ int generate_for(const HostSet& hosts, const launch::RemoteOptions& remote);
 /// From --config, --check or standard input. Throws Error::config if the file does not exist.
 std::string health_config_text(const HealthOptions& options);
 
-/// Throws Error::config if the single check from the command line is invalid: then there are no other checks to run.
+/// Throws Error::config if the single check from the command line is invalid, because it is then the only one.
 void require_usable(const HealthOptions& options, const health::Plan& plan);
 
 /// Prints the checks that passed and those that did not run, one line each after `prefix`.

@@ -30,7 +30,7 @@ struct Report {
   bool healthy() const { return failures().empty(); }  ///< no failure; checked() may be 0
 };
 
-/// Adds a failure if checks were not run, or none was. This is no reason to drain a node: mark the node before.
+/// Adds a failure if checks were not run, or none was. Such a failure must not drain a node: mark the node before.
 void require_all_checked(Report& report);
 
 /// The limit in seconds: `requested` unless negative, else the file's TIMEOUT, else NHC's 30 s.
