@@ -118,17 +118,6 @@ void pin_host_keys(const Opened& opened, const Cluster& cluster, const Node& nod
   write_text(path, text);
 }
 
-/// ssh reaches a node behind the head only once the head's keys are pinned, which another thread does.
-void require_head_pinned(const Opened& opened, const Node& node, std::mutex& guard) {
-  if (node.jump.empty() || opened.provider->keeps_machines()) return;
-  Node head;
-  head.login = node.jump;
-  const std::lock_guard lock(guard);
-  const std::string path = opened.folder.known_hosts();
-  require(std::filesystem::exists(path) && other_pins(read_text(path), head).second, ErrorKind::io,
-          "the host keys of the head, {}, are not known yet", node.jump);
-}
-
 /// Logs a line for each missing node; returns whether there are any.
 bool tell_missing(const Failures& missing) {
   for (const auto& [name, problem] : missing) log::warning("{} is not part of the cluster: {}", name, problem);
@@ -179,18 +168,25 @@ int converge(Opened& opened, const std::string& file) {
   const Remote remote = opened.remote(cluster);
   std::mutex guard, asking;
   const Cluster asked = cluster;
+  Node head = asked.nodes.front();  // under `asking`
   // sshd of a new machine may answer before the key is installed.
   const Patience patience{opened.options.node.wait_minutes * 60, opened.provider->keeps_machines() ? 0.0 : 60.0};
   const Failures unreached = wait_for_nodes(remote, cluster.nodes, patience, [&](Node& node) {
-    if (node.login.empty()) {
-      Cluster own = asked;
-      own.nodes = {node};
+    Node behind;
+    {
       const std::lock_guard lock(asking);
-      find_logins(opened, own);
-      node = own.nodes.front();
+      if (node.login.empty()) {
+        Cluster own = asked;
+        own.nodes = {head, node};
+        find_logins(opened, own);
+        head = own.nodes.front();
+        node = own.nodes.back();
+      }
+      behind = head;
     }
+    // ssh reaches a node behind the head through it: both keys are needed, whichever thread is first.
+    if (!node.jump.empty()) pin_host_keys(opened, asked, behind, guard);
     pin_host_keys(opened, asked, node, guard);
-    require_head_pinned(opened, node, guard);
   });
   missing.insert(unreached.begin(), unreached.end());
   if (const auto head = unreached.find(head_name); head != unreached.end()) {
