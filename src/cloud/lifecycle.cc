@@ -168,7 +168,7 @@ int converge(Opened& opened, const std::string& file) {
   const Remote remote = opened.remote(cluster);
   std::mutex guard, asking;
   const Cluster asked = cluster;
-  Node head = asked.nodes.front();  // under `asking`
+  Node head_node = asked.nodes.front();  // under `asking`
   // sshd of a new machine may answer before the key is installed.
   const Patience patience{opened.options.node.wait_minutes * 60, opened.provider->keeps_machines() ? 0.0 : 60.0};
   const Failures unreached = wait_for_nodes(remote, cluster.nodes, patience, [&](Node& node) {
@@ -177,12 +177,12 @@ int converge(Opened& opened, const std::string& file) {
       const std::lock_guard lock(asking);
       if (node.login.empty()) {
         Cluster own = asked;
-        own.nodes = {head, node};
+        own.nodes = {head_node, node};
         find_logins(opened, own);
-        head = own.nodes.front();
+        head_node = own.nodes.front();
         node = own.nodes.back();
       }
-      behind = head;
+      behind = head_node;
     }
     // ssh reaches a node behind the head through it: both keys are needed, whichever thread is first.
     if (!node.jump.empty()) pin_host_keys(opened, asked, behind, guard);
