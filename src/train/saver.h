@@ -40,6 +40,11 @@ class Saver {
     watch_.record_evaluation(loss);
     validates_ = of_validation_data;
   }
+  /// Reports that the run went back to the weights of newest_folder().
+  void record_roll_back() {
+    watch_.record_roll_back();
+    postponed_ = false;
+  }
   /// True: do not save now, the weights may have exploded. postpone() remembers that a snapshot was due.
   bool in_streak() const { return watch_.in_streak(); }
   void postpone(int64_t step);

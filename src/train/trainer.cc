@@ -147,6 +147,7 @@ bool Trainer::roll_back() {
                                                    step, progress().samples, samples - 1));
   progress().samples = samples;
   progress().skipped = skipped;
+  work_.saver->record_roll_back();
   rank().heartbeat->set_step(progress().step);
   open_report();
   return true;

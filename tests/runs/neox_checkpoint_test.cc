@@ -141,7 +141,10 @@ TEST_F(NeoxRun, LoadsTheIterationOfARunOfOurs) {
   const std::string train = kTrain + std::string("--run.steps 8 --load out ");
   const Outcome back = done(train + "--iteration 6");
   EXPECT_THAT(back.output, HasSubstr("RESUMING from out/step-00000006: 6 steps and 36 samples are done"));
-  EXPECT_THAT(back.output, HasSubstr("the run returns to step 6; 1 later snapshot of out are set aside"));
+  EXPECT_THAT(
+      back.output,
+      HasSubstr(
+          "the run returns to step 6 and sets 1 later snapshot of out aside until it has passed that step again"));
   const Outcome missing = here(train + "--iteration 3");
   EXPECT_EQ(missing.code, 1) << missing.output;
   EXPECT_THAT(missing.output, HasSubstr("no checkpoint at out/step-00000003: the folder does not exist; out holds "

@@ -314,6 +314,27 @@ TEST_F(TrainerTest, ASpikeGoesBackToTheLastSnapshotAndLeavesTheSamplesOut) {
   });
 }
 
+TEST_F(TrainerTest, ATaskThatEndsRightAfterARollBackEndsWithGoodWeights) {
+  run_local(2, [&](RankContext& rank) {
+    Config wanted = config();
+    wanted.run.on_spike = OnSpike::roll_back;
+    LocalRun of(rank, wanted);
+    NotedTask first(run_batch(rank));
+    first.save_every = 2;
+    first.finish_after = 2;
+    Trainer(of.work(), first, [] { return ""; }).train();
+    const std::vector<float> saved = of.weights();
+    of.run.progress.losses = low_losses();
+    NotedTask task(run_batch(rank));
+    task.finish_after = 1;
+    EXPECT_TRUE(Trainer(of.work(), task, [] { return ""; }).train());
+    EXPECT_FALSE(of.saver->in_streak());
+    EXPECT_EQ(of.weights(), saved);
+    EXPECT_EQ(of.run.progress.step, 2);
+  });
+  EXPECT_THAT(steps(), ElementsAre(2));
+}
+
 TEST_F(TrainerTest, GoingBackToOneSnapshotEndsAfterThreeTimes) {
   run_local(1, [&](RankContext& rank) {
     Config wanted = config();
@@ -361,9 +382,11 @@ TEST_F(TrainerTest, ManyStepsInARowThatAreNotFiniteEndTheRun) {
     LocalRun of(rank, wanted);
     of.set_weights(std::numeric_limits<float>::quiet_NaN());
     NotedTask task(run_batch(rank));
-    EXPECT_ERROR(Trainer(of.work(), task, [] { return ""; }).train(), ErrorKind::numeric, "3 steps in a row");
+    EXPECT_ERROR(Trainer(of.work(), task, [] { return ""; }).train(), ErrorKind::numeric,
+                 "lower optim.learning-rate or resume from an earlier snapshot");
     EXPECT_EQ(of.run.progress.step, 3);
   });
+  EXPECT_THAT(lines.text(), HasSubstr(" is not finite; samples "));
   EXPECT_TRUE(std::filesystem::exists(run_dir() + "/bad-samples.json"));
 }
 

@@ -100,8 +100,8 @@ void leave_behind(const std::string& run_dir, int64_t step) {
   if (lines.empty() && !fs::exists(run_dir + "/" + kLeftBehind)) return;
   write_text(run_dir + "/" + kLeftBehind, fmt::format("{}", fmt::join(lines, "")));
   if (!lines.empty())
-    log::info("the run returns to step {}; {} of {} are set aside until the run reaches these steps again", step,
-              count_text(lines.size(), "later snapshot"), run_dir);
+    log::info("the run returns to step {} and sets {} of {} aside until it has passed {} again", step,
+              count_text(lines.size(), "later snapshot"), run_dir, lines.size() == 1 ? "that step" : "those steps");
 }
 
 void forget_steps(const std::string& run_dir) {

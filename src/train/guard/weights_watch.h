@@ -17,6 +17,9 @@ class WeightsWatch {
   /// nothing else: exploded weights may have a finite loss but no finite gradients.
   void record_evaluation(double loss);
 
+  /// The weights are again those of a snapshot, none of which is saved during a streak.
+  void record_roll_back() { last_ = Last::good; }
+
   /// The last step was skipped, and nothing since has shown that the weights are good.
   bool in_streak() const { return last_ != Last::good; }
   /// The newest step whose weights gave a good step; -1: none yet.
