@@ -40,21 +40,6 @@ TEST_F(Numbers, NonFiniteStepsAreSkippedAndAfterTheLimitTheSamplesAreWritten) {
   }
 }
 
-TEST_F(Numbers, InAStreakNothingIsSavedAndTheLastGoodSnapshotStays) {
-  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10", "--checkpoint.every", "5"}))).code, 0);
-  auto flags = explosion("200");
-  flags.insert(flags.end(), {"--checkpoint.keep", "1"});
-  const Outcome outcome = run(trireme_command(train("run", flags)));
-  EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("not finite 10 steps in a row"));
-  EXPECT_EQ(count_of(outcome.output, "no snapshot of step 15 during a streak of skipped steps"), 1) << outcome.output;
-  EXPECT_EQ(list_steps(path("run")).back(), 10);
-  // Without those flags the run continues from the last good state.
-  const Outcome next = run(trireme_command(train("run", {"--run.steps", "12"})));
-  EXPECT_EQ(next.code, 0) << next.output;
-  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000010"));
-}
-
 TEST_F(Numbers, ASnapshotOfWeightsThatExplodedJustBeforeItDeletesNoGoodOne) {
   ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10"}))).code, 0);
   auto flags = explosion("200");
@@ -65,16 +50,6 @@ TEST_F(Numbers, ASnapshotOfWeightsThatExplodedJustBeforeItDeletesNoGoodOne) {
       run(trireme_command(train("run", {"--run.steps", "12", "--checkpoint.resume", path("run") + "/step-00000010"})));
   EXPECT_EQ(back.code, 0) << back.output;
   EXPECT_EQ(progress("run").step, 12);
-}
-
-TEST_F(Numbers, ARunThatEndsOrStopsInAStreakSavesNothingOfIt) {
-  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10"}))).code, 0);
-  const Outcome ended = run(trireme_command(train("run", explosion("14"))));
-  EXPECT_EQ(ended.code, 1) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("the run ends at step 14 during a streak of 3 skipped steps, so its weights were "
-                                      "not saved; the newest snapshot is " +
-                                      path("run") + "/step-00000010"));
-  EXPECT_THAT(list_steps(path("run")), ::testing::ElementsAre(10));
 }
 
 TEST_F(Numbers, NonFiniteWeightsAreRefusedByEveryCommandThatUsesThem) {
@@ -172,26 +147,6 @@ class Spike : public FaultFixture {
     return trireme_command(train(name, all));
   }
 };
-
-TEST_F(Spike, IsReportedWithItsSamples) {
-  const Outcome outcome = run(training("run", {}));
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, ContainsRegex("warning: step [0-9]+: loss [0-9.]+ is a spike above [0-9.]+; samples "));
-  EXPECT_EQ(progress("run").skipped, 0);
-  const Outcome silent = run(training("silent", {"--run.spike-score", "0"}));
-  EXPECT_EQ(count_of(silent.output, "spike"), 0) << silent.output;
-  EXPECT_EQ(weights("silent"), weights("run")) << "a warning changes nothing";
-}
-
-TEST_F(Spike, IsSkippedWherePolicySaysSo) {
-  const Outcome outcome = run(training("run", {"--run.on-spike", "skip"}));
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-  const int skipped = count_of(outcome.output, " skipped: loss ");
-  EXPECT_GT(skipped, 0) << outcome.output;
-  EXPECT_EQ(progress("run").skipped, skipped);
-  EXPECT_EQ(progress("run").updates, 1000 - skipped);
-  EXPECT_EQ(progress("run").samples, 2000u);
-}
 
 TEST_F(Spike, RollsBackToTheLastSnapshotAndPassesOverTheSamples) {
   const Outcome outcome = run(training("run", {"--run.on-spike", "roll-back", "--checkpoint.every", "20"}));

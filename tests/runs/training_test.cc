@@ -159,29 +159,6 @@ TEST_F(Training, RefusesAnEpsilonOfZero) {
   expect_refused(2, "--optim.epsilon is 0, expected a number from 1e-30 to 1", {"--optim.epsilon", "0"});
 }
 
-TEST_F(Training, KeepsTheBestStepBesideTheNewest) {
-  // After the warm-up the rate is so large that the first evaluations are the best ones.
-  done("run", {"--optim.learning-rate", "1", "--optim.min-learning-rate", "1", "--optim.warmup-steps", "0",
-               "--evaluation.every", "1", "--checkpoint.every", "1", "--checkpoint.keep", "1", "--run.steps", "8"});
-  const RunCounters at = progress("run");
-  EXPECT_LT(at.best_step, 8);
-  std::vector<int64_t> expected = {8};
-  if (at.best_step > 0) expected.insert(expected.begin(), at.best_step);
-  EXPECT_EQ(list_steps(path("run")), expected);
-}
-
-TEST_F(Training, SkipsStepsThatAreNotFiniteAndStopsAfterTenInARow) {
-  // Decay of rate 100 x 1 multiplies every weight by -99 in each step, until they overflow.
-  const Outcome outcome = run(
-      trireme_command(train("run", {"--optim.learning-rate", "100", "--optim.min-learning-rate", "100",
-                                    "--optim.weight-decay", "1", "--optim.warmup-steps", "0", "--run.steps", "200"})));
-  EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr(" is not finite; samples "));
-  EXPECT_THAT(outcome.output, HasSubstr("loss or gradients were not finite 10 steps in a row, up to step "));
-  EXPECT_THAT(outcome.output, HasSubstr("lower optim.learning-rate or resume from an earlier snapshot"));
-  EXPECT_THAT(read_text(path("run") + "/status.json"), HasSubstr("\"failed\""));
-}
-
 TEST_F(Training, RefusesARunThatDoesNotFitInMemory) {
   expect_refused(2, "this run needs ", {"--model.width", "16384", "--model.heads", "2", "--model.layers", "100"});
   expect_refused(2, "lower batch.micro (now 12 rows) or batch.sequence",

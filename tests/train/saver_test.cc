@@ -90,6 +90,7 @@ TEST_F(SaverTest, TheBestSnapshotIsTheNextOneAfterItWasMarked) {
   run_local(2, [&](RankContext& rank) {
     Config wanted = config();
     wanted.checkpoint.best_link = folder_ / "best";
+    wanted.checkpoint.keep = 1;
     LocalRun of(rank, wanted);
     EXPECT_FALSE(save_and_go_on(of, 1)->best);
     of.saver->mark_best();
@@ -102,6 +103,7 @@ TEST_F(SaverTest, TheBestSnapshotIsTheNextOneAfterItWasMarked) {
     EXPECT_FALSE(save_and_go_on(of, 3)->best);
   });
   EXPECT_EQ(read_pointer(run_dir(), "best"), 2);
+  EXPECT_THAT(steps(), ElementsAre(2, 3)) << "the best one stays beside the newest";
   EXPECT_EQ(fs::canonical(folder_ / "best"), fs::canonical(run_dir() + "/" + step_name(2)));
 }
 
@@ -161,7 +163,10 @@ TEST_F(SaverTest, InAStreakNothingIsSavedAndTheEndOfARunIsAnError) {
     EXPECT_THAT(lines.text(), AllOf(HasSubstr("step 4"), Not(HasSubstr("step 5"))));
     of.run.progress.step = 5;
     of.run.progress.consecutive_skips = 2;
-    EXPECT_ERROR(of.saver->finish(of.run.progress), ErrorKind::numeric, "2");
+    EXPECT_ERROR(of.saver->finish(of.run.progress), ErrorKind::numeric,
+                 "the run ends at step 5 during a streak of 2 skipped steps, so its weights were not saved; the newest "
+                 "snapshot is " +
+                     run_dir() + "/step-00000002");
     of.saver->record_step(5, good());
     EXPECT_FALSE(of.saver->in_streak());
     save(of, 6);
