@@ -30,10 +30,10 @@ class ListOutcomes(unittest.TestCase):
             (folder / "LastTest.log.tmp").write_text("Start testing: now\n" + "".join(entries))
             return list_outcomes.main(build), out.getvalue()
 
-    def test_nothing_is_said_of_a_run_that_skips_nothing(self):
+    def test_a_run_without_skips_reports_none(self):
         self.assertEqual(self.said(entry(1, "base", "[       OK ] A.B (0 ms)")), (0, ""))
 
-    def test_a_skipped_program_is_named_with_the_last_thing_it_said_and_fails_a_strict_run(self):
+    def test_a_skipped_program_is_named_with_its_last_line_and_fails_a_strict_run(self):
         slurm = entry(1, "cluster_slurm", "up\nskipped: slurmctld is not installed", "Test Skipped.")
         code, text = self.said(slurm)
         self.assertEqual(code, 1)
@@ -72,7 +72,7 @@ class ListOutcomes(unittest.TestCase):
         self.assertTrue(text.startswith("\nFailed:\n  faults: Disk.Full\n    /x/disk_test.cc:12: Failure\n    line 0\n"), text)
         self.assertTrue(text.endswith("    line 10\n"), text)
 
-    def test_failures_of_a_program_that_counts_as_skipped_are_none(self):
+    def test_failures_of_a_program_that_counts_as_skipped_are_not_counted(self):
         output = "[ RUN      ] A.T\nx.cc:1: Failure\n[  FAILED  ] A.T (1 ms)\nnot run: this CPU has no AVX-512"
         self.assertNotIn("Failed", self.said(entry(1, "ops_avx512", output, "Test Skipped."))[1])
 

@@ -75,7 +75,7 @@ class Failures(unittest.TestCase):
         self.done(account, "delete", "--yes")
         self.assertEqual(list(account.state()["stacks"]), ["theirs"], why)
 
-    def test_whatever_call_fails_the_next_create_goes_on(self):
+    def test_create_continues_after_the_failure_of_any_call(self):
         for mode in ("after", "before"):  # its effect
             def one(at):
                 account = Account(f"failing-{mode}-{at}")
@@ -92,7 +92,7 @@ class Failures(unittest.TestCase):
                 return True
             self.assertGreater(at_each_point(2, one), 10)
 
-    def test_whatever_resource_fails_the_next_create_goes_on(self):
+    def test_create_continues_after_the_failure_of_any_resource(self):
         names = whole(1, 2)
 
         def one(at):
@@ -110,7 +110,7 @@ class Failures(unittest.TestCase):
             return True
         at_each_point(0, lambda at: at < len(names) and one(at))
 
-    def test_whatever_call_of_delete_fails_the_next_delete_goes_on(self):
+    def test_delete_continues_after_the_failure_of_any_call(self):
         for mode in ("after", "before"):
             whole_account = Account("whole")
             self.done(whole_account, "create", "--yes")
@@ -137,7 +137,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(account.resources(), whole(1, 2))
         self.assert_gone(account)
 
-    def test_whatever_call_fails_nodes_come_and_go(self):
+    def test_add_and_remove_survive_the_failure_of_any_call(self):
         for words, after in ((["add", "--nodes", "1", "--yes"], (1, 2, 3)), (["remove", "sea-2", "--yes"], (1,))):
             whole_account = Account("whole")
             self.done(whole_account, "create", "--yes")
@@ -162,7 +162,7 @@ class Failures(unittest.TestCase):
                 return True
             self.assertGreater(at_each_point(1, one), 5)
 
-    def test_a_machine_that_aws_has_taken_back_is_named_and_replaced(self):
+    def test_a_machine_reclaimed_by_aws_is_named_and_replaced(self):
         account = Account("spot")
         account.write(more="node: {spot: true, wait-minutes: 0.01, image: /aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id}")
         self.done(account, "create", "--yes")
@@ -227,7 +227,7 @@ class Failures(unittest.TestCase):
         self.assertIn("3 of 3 nodes are up", self.done(account, "create", "--yes").stdout)
         self.assert_gone(account)
 
-    def test_a_new_image_replaces_no_machine(self):
+    def test_a_new_image_does_not_replace_machines(self):
         account = Account("image")
         self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000001", AWS_ROOT="/dev/xvda")
         before = account.state()["stacks"]["trireme-sea"]
@@ -245,7 +245,7 @@ class Failures(unittest.TestCase):
         self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000002")
         self.assertIn("    Default: ami-00000000000000002\n", account.state()["stacks"]["trireme-sea"]["text"], "a new cluster has today's")
 
-    def test_a_stack_of_a_version_that_pinned_nothing_keeps_its_machines(self):
+    def test_a_stack_of_a_version_without_pins_keeps_its_machines(self):
         account = Account("older")
         self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000001")
         file = account.folder / "cluster.state/state.json"
@@ -330,7 +330,7 @@ class Failures(unittest.TestCase):
         self.assertIn("write it into access.from", refused.stderr)
         self.assertEqual(list(account.state()["stacks"]), ["theirs"])
 
-    def test_sizes_with_gpus_are_told_to_be_of_no_use(self):
+    def test_sizes_with_gpus_get_a_warning(self):
         for provider, kind, told in (("aws", "p4d.24xlarge", True), ("aws", "g5.xlarge", True), ("aws", "trn1.32xlarge", True), ("aws", "c7i.16xlarge", False),
                                      ("azure", "Standard_ND96isr_H100_v5", True), ("azure", "Standard_D32s_v5", False)):
             account = Account("gpus", theirs=False)
@@ -358,7 +358,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(account.run("hosts").stdout, "sea-1\nsea-2\n")
         self.assertIn("2 of 2 nodes are up", self.done(account, "create", "--yes").stdout)
 
-    def test_a_stack_that_cloudformation_would_not_take_is_refused_before(self):
+    def test_a_stack_that_cloudformation_would_refuse_is_refused_first(self):
         account = Account("large", nodes=40)
         for words in (["plan", "--output", "plan"], ["create", "--yes"]):
             done = account.run(*words)

@@ -117,7 +117,7 @@ class Aws(unittest.TestCase):
                 self.assertNotIn("hunter2", file.read_text())
         self.assertNotIn("hunter2", made.both)
 
-    def test_a_create_that_failed_is_gone_on_with(self):
+    def test_a_create_that_failed_is_continued(self):
         """Once with aws itself; aws_failures_test.py lets every call fail."""
         first = self.run_cluster("create", "--yes", AWS_FAIL_ON="create-stack", AWS_FAIL_MODE="after")
         self.assertNotEqual(first.returncode, 0, first.both)
@@ -128,7 +128,7 @@ class Aws(unittest.TestCase):
         self.done("delete", "--yes")
         self.assertEqual(self.there(), self.NOTHING)
 
-    def test_a_stack_of_somebody_else_is_not_touched(self):
+    def test_a_stack_of_another_owner_is_not_touched(self):
         self.done("create", "--yes")
         shutil.rmtree(self.folder / "cluster.state")
         self.write("sea", key=KEY.replace("JustAKey", "Somebody"))
@@ -141,7 +141,7 @@ class Aws(unittest.TestCase):
         self.done("delete", "--yes")
         self.assertEqual(self.there(), self.NOTHING)
 
-    def test_what_can_be_known_is_known_before(self):
+    def test_what_can_be_checked_is_checked_first(self):
         self.write("sea", more="")
         for variables, message in (({"AWS_QUOTA": "100"}, "quota of us-east-1: 128 hardware threads are needed, but 100 are allowed"),
                                    ({"AWS_FAIL_ON": "get-caller-identity", "AWS_FAIL_MODE": "before"}, "aws is not logged in: Could not connect to the endpoint URL; `aws configure`")):

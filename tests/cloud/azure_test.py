@@ -108,7 +108,7 @@ class Azure(unittest.TestCase):
         self.assertEqual((account.resources(), account.state()["groups"]), ([], {}))
         self.assertEqual(account.run("status").returncode, 2)
 
-    def test_whatever_call_fails_the_next_create_goes_on(self):
+    def test_create_continues_after_the_failure_of_any_call(self):
         for mode in ("after", "before"):  # its effect
             def one(at):
                 account = Account(f"failing-{mode}-{at}")
@@ -138,7 +138,7 @@ class Azure(unittest.TestCase):
             return at < 29
         at_each_point(1, one)
 
-    def test_a_delete_that_fails_goes_on_with_the_next(self):
+    def test_a_delete_that_failed_continues_with_the_next_one(self):
         def one(at):
             account = Account(f"end-{at}", "azure: {resource-group: theirs}", groups=["theirs"])
             self.assertEqual(account.run("create", "--yes").returncode, 0)
@@ -154,7 +154,7 @@ class Azure(unittest.TestCase):
             return at < 19
         self.assertGreater(at_each_point(1, one), 8)
 
-    def test_two_clusters_in_one_group_do_not_meet(self):
+    def test_two_clusters_in_one_group_do_not_interfere(self):
         account = Account("shared", "azure: {resource-group: theirs}", groups=["theirs"])
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         mine = account.resources()
@@ -167,7 +167,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(account.run("delete", "--yes").returncode, 0)
         self.assertEqual(account.resources(), mine)
 
-    def test_a_group_that_has_more_stays(self):
+    def test_a_resource_group_with_other_resources_stays(self):
         account = Account("more")
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         account.az("network", "public-ip", "create", "--resource-group", "trireme-sea", "--name", "their-ip", "--tags", "owner=them")
@@ -175,7 +175,7 @@ class Azure(unittest.TestCase):
         self.assertIn("trireme-sea, because it has other resources than the cluster's: their-ip", gone.stderr)
         self.assertEqual(account.resources(), ["their-ip"])
 
-    def test_what_can_be_known_is_known_before(self):
+    def test_what_can_be_checked_is_checked_first(self):
         for variables, message in (({"AZ_LOGGED_OUT": "1"}, "az is not logged in: ERROR: Please run 'az login' to setup account.; run `az login`"),
                                    ({"AZ_NO_SIZE": "1"}, "eastus has no size Standard_D32s_v5; choose another network.region or node.type"),
                                    ({"AZ_RESTRICTED": "1"}, "Standard_D32s_v5 of eastus is not available to this subscription (NotAvailableForSubscription)"),
@@ -191,7 +191,7 @@ class Azure(unittest.TestCase):
         account = Account("checks", "azure: {resource-group: nobodys}")
         self.assertIn("azure.resource-group: nobodys does not exist", account.run("create", "--yes").stderr)
 
-    def test_what_a_file_says_is_looked_at_before_anything_is_asked(self):
+    def test_a_file_is_checked_before_any_question(self):
         for lines, message in ((["software: {package: /nowhere/trireme.deb}"], "software.package: the file /nowhere/trireme.deb does not exist; create it with scripts/package"),
                                (["software: {package: /etc/passwd}"], "software.package is /etc/passwd, expected a .deb or .tar.gz of scripts/package"),
                                (["software: {source: /nowhere}"], "software.source: /nowhere is neither a checkout of Trireme nor a .tar.gz of one"),
@@ -224,7 +224,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.both)
         self.assertIn("the resource group trireme-sea exists but does not belong to this cluster; choose another cluster.name", done.stderr)
 
-    def test_machines_that_would_have_no_trireme_are_not_made(self):
+    def test_machines_that_would_lack_trireme_are_not_created(self):
         account = Account("without")
         account.file.write_text(account.file.read_text().replace(", image: 'Canonical:ubuntu-24_04-lts:server:latest'", ""))
         done = account.run("create", "--yes")
@@ -236,7 +236,7 @@ class Azure(unittest.TestCase):
         plan = account.run("plan", "--output", account.folder / "plan")  # shows what would be made in any case
         self.assertEqual(plan.returncode, 0, plan.both)
 
-    def test_without_a_yes_nothing_is_made(self):
+    def test_without_a_yes_nothing_is_created(self):
         account = Account("asks")
         for answer in ("", "n\n", "maybe\n"):
             done = account.run("create", answer=answer)
@@ -260,7 +260,7 @@ class Azure(unittest.TestCase):
         self.assertIn("cannot reach the head: sea-1: it does not answer", done.stderr)
         self.assertEqual(account.run("create", "--yes").returncode, 0)
 
-    def test_a_machine_that_could_not_be_made_is_named_and_made_anew(self):
+    def test_a_machine_that_could_not_be_created_is_named_and_created_again(self):
         account = Account("failed")
         done = account.run("create", "--yes", AZ_MACHINES_FAIL="sea-2")
         self.assertEqual(done.returncode, 1, done.both)
@@ -270,7 +270,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(again.returncode, 0, again.both)
         self.assertEqual(account.resources(), list(WHOLE))
 
-    def test_a_machine_that_azure_has_no_room_for_is_named_and_the_others_are_made(self):
+    def test_a_machine_without_capacity_on_azure_is_named_and_the_others_are_created(self):
         for variables, reason in (({"AZ_NO_CAPACITY": "sea-2"}, r"ERROR: \(SkuNotAvailable\) The requested VM size Standard_D32s_v5 is currently not available"),
                                   ({"AZ_MACHINES_FAIL": "sea-2", "AZ_REASON": "OverconstrainedAllocationRequest Allocation failed."}, "OverconstrainedAllocationRequest: Allocation failed")):
             for spot, words in (("false", "Azure currently has no free Standard_D32s_v5 in eastus; run the same command later, or choose another region or size "),
@@ -286,14 +286,14 @@ class Azure(unittest.TestCase):
                 self.assertEqual(account.run("delete", "--yes").returncode, 0)
                 self.assertEqual(account.resources(), [])
 
-    def test_a_head_that_azure_has_no_room_for_ends_the_create(self):
+    def test_a_head_without_capacity_on_azure_ends_the_create(self):
         account = Account("headless")
         done = account.run("create", "--yes", AZ_NO_CAPACITY="sea-1")
         self.assertEqual(done.returncode, 1, done.both)
         self.assertIn("machine sea-1: `az vm create` failed: ERROR: (SkuNotAvailable) The requested VM size", done.stderr)
         self.assertIn("run `create` again to continue, or `delete` to remove what exists", done.stderr)
 
-    def test_a_spot_machine_that_was_taken_back_is_made_anew(self):
+    def test_a_reclaimed_spot_machine_is_created_again(self):
         account = Account("evicted")
         account.file.write_text(account.file.read_text().replace("node: {", "node: {spot: true, "))
         self.assertEqual(account.run("create", "--yes").returncode, 0)
@@ -328,7 +328,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(set(self.images(account).values()), {"Canonical:ubuntu-24_04-lts:server:24.04.7"})
         self.assertEqual(len(self.images(account)), 3)
 
-    def test_an_image_may_be_named_in_every_form_of_az(self):
+    def test_an_image_may_have_every_form_of_name_that_az_has(self):
         gallery = "/subscriptions/1/resourceGroups/g/providers/Microsoft.Compute/galleries/s/images/i"
         for name, kept in (("Debian12", "Debian:debian-12:12-gen2:24.04.1"), ("A:b:c:1.2", "A:b:c:1.2"), (gallery, gallery)):
             account = Account("form", nodes=1)
@@ -341,7 +341,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(refused.returncode, 2, refused.both)
         self.assertIn("node.image: Debian99 is neither PUBLISHER:OFFER:SKU:VERSION, an identity (/subscriptions/...) nor a name of `az vm image list`", refused.stderr)
 
-    def test_the_nodes_get_the_host_keys_that_the_provider_tells(self):
+    def test_the_nodes_get_the_host_keys_that_the_provider_reports(self):
         account = Account("trust")
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         known = dict(line.split(" ", 1) for line in (account.folder / "cluster.state/known_hosts").read_text().splitlines())
@@ -451,7 +451,7 @@ class Azure(unittest.TestCase):
         self.assertIn("another `trireme cluster` is working on this cluster (process 7 on there", done.stderr)
         self.assertEqual(account.calls(), 0)
 
-    def test_machines_that_end_by_themselves_get_a_right_to_their_own_group_only(self):
+    def test_machines_that_end_themselves_have_rights_on_their_own_group_only(self):
         account = Account("ends", nodes=2)
         account.write("storage: {kind: provider}", nodes=2)
         account.file.write_text(account.file.read_text().replace("nodes: 2}", "nodes: 2, lifetime-hours: 8}"))
@@ -495,7 +495,7 @@ class Azure(unittest.TestCase):
                 server.sendall(json.dumps([action, answer]).encode() + b"\n")
                 self.assertIn(message, json.loads(server.makefile().readline())["problem"])
 
-    def test_nothing_secret_is_told(self):
+    def test_no_secret_is_printed(self):
         account = Account("secret")
         done = account.run("create", "--yes", AZURE_CLIENT_SECRET="hunter2-hunter2", AWS_SECRET_ACCESS_KEY="hunter3-hunter3")
         self.assertEqual(done.returncode, 0, done.both)

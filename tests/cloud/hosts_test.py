@@ -101,7 +101,7 @@ class Hosts(unittest.TestCase):
         self.assertIn("remove the cluster lab from its machines, which stay? yes", self.done("delete", "--yes").stdout)
         self.assertEqual(self.touched(), before)
 
-    def test_a_slurm_of_its_own(self):
+    def test_an_own_slurm(self):
         before = self.touched()
         self.write(scheduler="slurm", name="batch")
         made = self.done("create", "--yes")
@@ -118,7 +118,7 @@ class Hosts(unittest.TestCase):
         self.assertEqual(self.touched(), before)
         self.assertEqual(BED.run(3, "sh", "-c", "pgrep -x slurmd -a --ns $$ --nslist net || true").stdout, "")
 
-    def test_a_machine_that_is_away_is_named_and_the_others_are_a_cluster(self):
+    def test_a_missing_machine_is_named_and_the_others_form_a_cluster(self):
         self.write(name="part")
         BED.script("link", BED.folder, 4, "down")
         try:
@@ -178,7 +178,7 @@ class Hosts(unittest.TestCase):
     def forget_own_files(self, node):
         BED.run(node, "sh", "-c", "rm -rf /opt/trireme /etc/slurm/slurm.conf /etc/munge/munge.key /var/spool/slurmctld/clustername /usr/local/bin/trireme")
 
-    def test_files_of_the_machines_owner_are_refused_and_stay(self):
+    def test_files_of_the_owner_of_a_machine_are_refused_and_stay(self):
         for node in NODES:
             self.own_files(node)
         try:
@@ -211,7 +211,7 @@ class Hosts(unittest.TestCase):
                 self.forget_own_files(node)
             (BED.work / "shared/hosts").unlink(missing_ok=True)
 
-    def test_delete_leaves_what_is_not_the_clusters(self):
+    def test_delete_keeps_resources_of_others(self):
         self.write(name="alone")
         BED.run(2, "sh", "-c", "mkdir -p /etc/trireme && echo '* || check_hw_eth lo' >/etc/trireme/nhc.conf && echo ClusterName=theirs >/etc/slurm/slurm.conf")
         try:
@@ -248,7 +248,7 @@ class Hosts(unittest.TestCase):
         self.assertRegex(made.both, r"wait-3: not reached yet after \d+ of at most 30 s: ")
         self.done("delete", "--yes")
 
-    def test_a_host_key_that_is_another_is_refused(self):
+    def test_another_host_key_is_refused(self):
         self.write(name="keys", hosts="10.77.0.2,10.77.0.3", nodes=2)
         known = BED.folder / "h1.home/.ssh/known_hosts"
         text = known.read_text()

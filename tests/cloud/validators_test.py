@@ -161,7 +161,7 @@ class CloudInit(unittest.TestCase):
             self.assertTrue(valid, f"{path}: {said}")
             self.assertNotIn("deprecat", said)
 
-    def test_documents_have_no_other_keys(self):
+    def test_documents_have_exactly_the_keys_of_the_schema(self):
         for path in self.documents():
             self.assertEqual(set(yaml.safe_load(path.read_text())), self.KEYS, path)
             self.assertTrue(path.read_text().startswith("#cloud-config\n"))

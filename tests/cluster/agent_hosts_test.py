@@ -70,27 +70,27 @@ class Agents(unittest.TestCase):
         self.assertEqual(len(bed.losses(run)), 20)
         self.assertEqual(bed.losses(run), bed.losses(BED.work / "run-ssh"))
 
-    def test_lines_environment_and_folder_are_as_with_ssh(self):
+    def test_output_environment_and_folder_are_the_same_as_with_ssh(self):
         result = launch("-f", "hosts", "--env", "WORD=two words", "--program", "--", "sh", "-c",
                         'echo "$(hostname) $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE $PWD $WORD ${TRIREME_AGENT_SECRET-none}"')
         self.assertEqual(result.returncode, 0, result.both)
         self.assertEqual(sorted(result.stdout.splitlines()),
                          [f"h{i + 1}[{i}] h{i + 1} {i}/3 {BED.work} two words none" for i in range(3)])
 
-    def test_the_secret_may_stand_in_the_environment(self):
+    def test_the_secret_may_come_from_the_environment(self):
         secret = (BED.work / "secret").read_text().strip()
         result = BED.run(1, "env", f"TRIREME_AGENT_SECRET={secret}", BED.binary, "launch", "--agents", "--hosts", "h2,h3",
                          "--program", "--", "hostname")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertEqual(sorted(result.stdout.splitlines()), ["h2[0] h2", "h3[1] h3"])
 
-    def test_the_first_failure_and_its_code_are_the_jobs(self):
+    def test_the_job_ends_with_the_first_failure_and_its_code(self):
         result = launch("-f", "hosts", "--program", "--", "sh", "-c",
                         '[ $OMPI_COMM_WORLD_RANK = 1 ] && { echo "error: disk on fire" >&2; exit 3; }; sleep 30')
         self.assertEqual(result.returncode, 3, result.both)
         self.assertIn("error: launch: first failure: h2[1] error: disk on fire", result.both)
 
-    def test_a_stop_is_a_snapshot_and_code_75(self):
+    def test_a_stop_gives_a_snapshot_and_code_75(self):
         config, run = BED.write_training("stop", **bed.FOREVER)
         job = BED.start(1, BED.binary, "launch", "--agents", "--secret-file", "secret", "-f", "hosts", "--", "train", config)
         self.addCleanup(job.end)
@@ -125,7 +125,7 @@ class Agents(unittest.TestCase):
                       text)
         self.assertTrue(wait_for(lambda: not bed.ranks(config), 30), bed.ranks(config))
 
-    def test_an_agent_that_is_asked_to_end_ends_what_it_runs(self):
+    def test_an_agent_that_is_asked_to_exit_ends_what_it_runs(self):
         job = self.other_agent(2, "--port", "7501")
         mark = "24494.8974"
         shell = BED.start(1, BED.binary, "remote-shell", "--agents", "--secret-file", "secret", "--agent-port", "7501", "--", "h2", f"sleep {mark}")
@@ -161,7 +161,7 @@ class Agents(unittest.TestCase):
         result = launch("--hosts", "h1,h9", "--program", "--", "echo", "RAN")
         self.assert_fails_before_start(result, "preflight: h9: its name cannot be resolved on this host; correct the hostfile, or add h9 to DNS")
 
-    def test_a_host_that_is_down_is_named_in_time(self):
+    def test_a_host_that_is_down_is_named_within_the_limit(self):
         BED.script("link", BED.folder, 3, "down")
         try:
             begin = time.monotonic()

@@ -26,11 +26,11 @@ class PlaceOfBed(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.both)
         self.assertEqual(sorted(result.stdout.splitlines()), ["h1[0] h1", "h2[1] h2"])
 
-    def test_a_told_place_wins(self):
+    def test_a_configured_place_wins(self):
         with mock.patch.dict(os.environ, TRIREME_TEST_BED="/opt"):
             self.assertEqual(bed.place_of_bed("/somewhere/launch_hosts"), pathlib.Path("/opt/trireme-test-bed-launch_hosts"))
 
-    def test_a_told_place_that_hosts_do_not_share_is_named(self):
+    def test_a_configured_place_that_hosts_do_not_share_is_named(self):
         with mock.patch.dict(os.environ, TRIREME_TEST_BED="/tmp/x"), mock.patch("builtins.print") as said:
             with self.assertRaises(SystemExit) as end:
                 bed.place_of_bed("/somewhere/launch_hosts")

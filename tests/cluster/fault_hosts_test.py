@@ -37,7 +37,7 @@ class Faults(bed.TrainingCase):
         words = [f"{name}={value}" for name, value in values.items()] + list(more)
         return [word for setting in words for word in ("--env", setting)], hold, seen
 
-    def test_a_host_that_dies_is_named_and_the_job_goes_on_without_it(self):
+    def test_a_host_that_dies_is_named_and_the_job_continues_without_it(self):
         config, run = BED.write_training("dies", **{**FOREVER, "every": 20})
         job = self.start(config, "--max-restarts", "1", "--drop-failed-host")
         self.assertTrue(wait_for(lambda: has_snapshot(run)))
@@ -69,7 +69,7 @@ class Faults(bed.TrainingCase):
         job.signal(signal.SIGTERM)
         return self.assert_ends(job, 75)
 
-    def test_a_restart_waits_for_a_host_that_boots(self):
+    def test_a_restart_waits_for_a_host_that_is_booting(self):
         job, run = self.crash(3, "--max-restarts", "1", name="reboots")
         self.assertTrue(wait_for(lambda: "launch: waiting up to 10 min until this is solved: h3: " in job.output() or not job.running()), job.output())
         BED.script("boot", BED.folder, 3)
@@ -95,7 +95,7 @@ class Faults(bed.TrainingCase):
         text = self.assert_ends(job, 76)
         self.assertIn("launch: the hosts did not come back within 0 min (--wait-for-hosts)", text)
 
-    def test_a_spare_host_steps_in(self):
+    def test_a_spare_host_replaces_a_lost_one(self):
         job, run = self.crash(2, "--max-restarts", "1", "--spares", "1", name="spare")
         text = self.assert_goes_on(job, run)
         self.assertIn("launch: 2 ranks: h[1-2] 1 each; 1 spare host", text)
@@ -127,7 +127,7 @@ class Faults(bed.TrainingCase):
         text = self.assert_ends(job, 0)
         self.assertRegex(text, r"warning: rank 1 on h2 is slow: [0-9.]+ ms of work per step, the others need")
 
-    def test_memory_that_runs_out_is_told_from_a_kill(self):
+    def test_out_of_memory_is_distinguished_from_a_kill(self):
         group = BED.script("limit-memory", BED.folder, 3, "400M", check=False)
         if group.returncode == 77:
             self.skipTest(group.stderr.strip())

@@ -22,7 +22,7 @@ class Health(unittest.TestCase):
         (BED.work / name).write_text("".join(line + "\n" for line in lines))
         return name
 
-    def test_a_sick_node_is_sick_though_slurm_does_not_answer(self):
+    def test_a_sick_node_stays_sick_when_slurm_does_not_answer(self):
         result = BED.work / "sick.json"
         words = ("-e", "check_hw_eth nope", "--drain", "--detached", "--result-file", result)
         first = health(*words)
@@ -34,7 +34,7 @@ class Health(unittest.TestCase):
         self.assertIn("h1 | ERROR: nhc: Health check failed: check_hw_eth: no network interface nope", second.stdout)
         self.assertIn("h1 in Slurm: not marked: sinfo ", second.stderr)
 
-    def test_a_healthy_node_is_healthy_though_slurm_does_not_answer(self):
+    def test_a_healthy_node_stays_healthy_when_slurm_does_not_answer(self):
         result = health("-e", "check_hw_eth eth0", "--drain")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertEqual(result.stdout, "h1 | Healthy\n")
@@ -69,7 +69,7 @@ class Health(unittest.TestCase):
         self.assertIn("gen prints a configuration file and does not read one: use `trireme health gen > FILE`", result.both)
         self.assertFalse((BED.work / "x.conf").exists())
 
-    def test_a_node_that_stacks_mounts_passes_its_own_file(self):
+    def test_a_node_with_stacked_mounts_passes_its_own_file(self):
         BED.run(3, "mount", "-t", "tmpfs", "-o", "ro,size=1m", "upper", "/dev/shm")
         try:
             (BED.work / "stacked.conf").write_text(health("gen", host=3).stdout)
@@ -79,7 +79,7 @@ class Health(unittest.TestCase):
         self.assertEqual(result.stdout, "h3 | Healthy\n", result.both)
         self.assertIn("check_fs_mount_ro -t \"tmpfs\" -s \"upper\" -f \"/dev/shm\"", (BED.work / "stacked.conf").read_text())
 
-    def test_nothing_checked_is_said_and_refused_where_asked(self):
+    def test_a_report_of_no_checks_says_so_and_is_refused_where_asked(self):
         for lines in ((), ("node9 || check_hw_eth eth0",)):
             config = self.config("none.conf", *lines)
             result = health("-c", config)
@@ -103,7 +103,7 @@ class Health(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("check_gpu_count: no GPU on this node, expected 8", result.stdout)
 
-    def test_nothing_of_a_hung_check_lives_on(self):
+    def test_a_hung_check_leaves_no_process(self):
         config = self.config("hung.conf", "* || sleep 271.25", )
         twice = self.config("forked.conf", "* || (setsid sleep 271.5 >/dev/null 2>&1 &); sleep 271.75")
         for name in (config, twice):
@@ -118,7 +118,7 @@ class Health(unittest.TestCase):
         self.assertEqual(result.stdout.splitlines()[0], "h1 | Healthy")
         self.assertEqual(health("--hosts", "h[1-3]", "-c", config).returncode, 1)
 
-    def test_a_sites_own_functions_run_on_every_node(self):
+    def test_functions_of_a_site_run_on_every_node(self):
         scripts = BED.work / "scripts"
         scripts.mkdir(exist_ok=True)
         (scripts / "site.nhc").write_text("check_site_name() { [[ $HOSTNAME == $1 ]] || { die 1 \"$FUNCNAME:  this is $HOSTNAME\"; return 1; }; }\n")
@@ -134,7 +134,7 @@ class Health(unittest.TestCase):
         self.assertIn("h3 | line 4: check_nowhere: not checked: line 4: unknown check", told.stdout)
         self.assertEqual(health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h1,h3", "--require-all").returncode, 1)
 
-    def test_what_is_wrong_with_all_of_it_ends_alike_here_and_over_hosts(self):
+    def test_errors_common_to_all_hosts_end_the_same_way_here_and_over_hosts(self):
         self.config("bad.conf", "* || TIMEOUT=soon", "* || check_hw_eth lo")
         for words in ((), ("--hosts", "h[1-2]")):
             done = health("-c", "bad.conf", *words)

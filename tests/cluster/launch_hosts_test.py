@@ -67,7 +67,7 @@ class Launch(unittest.TestCase):
         self.assertIn(f"_agent '{BED.binary} remote-shell --host-key yes", result.stdout)
         self.assertTrue(result.stdout.splitlines()[-1].endswith("echo RAN"))
 
-    def test_dry_run_after_a_look_has_the_network_and_can_be_pasted(self):
+    def test_dry_run_after_detection_has_the_network_and_can_be_pasted(self):
         blind = launch("-f", "hosts", "--dry-run", "--program", "--", "hostname")
         self.assertIn("# A start checks the hosts first and adds their common network", blind.stdout)
         self.assertNotIn("btl_tcp_if_include", blind.stdout)
@@ -80,7 +80,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(pasted.returncode, 0, pasted.both)
         self.assertEqual(sorted(line.rpartition(":")[2].strip() for line in pasted.stdout.splitlines()), ["h1", "h2", "h3"])
 
-    def test_the_first_failure_is_the_last_thing_said(self):
+    def test_the_first_failure_is_the_last_line(self):
         result = launch("-f", "hosts", "--program", "--", "sh", "-c",
                         '[ $OMPI_COMM_WORLD_RANK = 1 ] && { echo "error: disk on fire" >&2; exit 3; }; sleep 30')
         self.assertEqual(result.returncode, 3, result.both)
@@ -88,7 +88,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(last, ["error: launch: first failure: h2[1] error: disk on fire",
                                 "error: launch: the job ended with code 3"])
 
-    def test_a_rank_that_never_comes_is_named_with_its_host(self):
+    def test_a_rank_that_never_starts_is_named_with_its_host(self):
         config, run = BED.write_training("absent")
         result = launch("-f", "hosts", "--program", "--", "sh", "-c",
                         f"[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 100; exec {BED.binary} train {config} --run.start-timeout 3")
@@ -107,7 +107,7 @@ class Launch(unittest.TestCase):
         BED.script("run", BED.folder, host, "mount", "--bind", fake, orted)
         self.addCleanup(BED.script, "run", BED.folder, host, "umount", orted)
 
-    def test_a_start_whose_daemon_never_calls_back_ends_and_names_the_host(self):
+    def test_a_start_whose_daemon_never_answers_ends_and_names_the_host(self):
         self.fake_daemon(3)
         config, run = BED.write_training("no-daemon")
         for words in (("--start-timeout", "4", "--program", "--", "hostname"),
@@ -128,7 +128,7 @@ class Launch(unittest.TestCase):
         self.assertRegex(result.both, "h2: its /usr/bin/(orted|prted) is another program: its --help does not mention \\1")
         self.assertNotIn("RAN", result.stdout)
 
-    def test_a_silent_program_is_not_taken_for_one_that_has_not_begun(self):
+    def test_a_silent_program_counts_as_started(self):
         result = launch("-f", "hosts", "--start-timeout", "2", "--program", "--", "sleep", "6")
         self.assertEqual(result.returncode, 0, result.both)
 
@@ -147,7 +147,7 @@ class Launch(unittest.TestCase):
         self.addCleanup(hosts.write_text, before)
         self.addCleanup(known.write_text, keys)
 
-    def test_names_that_mpirun_does_not_take_are_launchable(self):
+    def test_host_names_that_mpirun_refuses_can_be_launched(self):
         for host in (1, 2, 3):
             BED.run(host, "ip", "-6", "addr", "add", f"fd88::{host}/64", "dev", "eth0", "nodad")
         self.name_hosts("10.77.0.1 mpi_1 w.1.example.net\n10.77.0.2 mpi_2 w.2.example.net\n10.77.0.3 mpi_3 w.3.example.net\n"
@@ -190,7 +190,7 @@ class Launch(unittest.TestCase):
         self.assertIn(f"error: launch: {fake} refuses its hostfile: it cannot read its hostfile", result.both)
         self.assertFalse(bed.processes("14142.1356"))
 
-    def test_a_stop_by_force_blames_no_rank(self):
+    def test_a_forced_stop_blames_no_rank(self):
         job = start("-f", "hosts", "--stop-timeout", "1", "--program", "--", "sh", "-c",
                     "trap '' USR1 TERM; echo ready; for i in $(seq 600); do sleep 0.1; done")
         self.assertTrue(wait_for(lambda: job.output().count("ready") == 3 or not job.running()), job.output())
@@ -200,18 +200,18 @@ class Launch(unittest.TestCase):
         self.assertIn("error: launch: the job was killed before it had stopped", text)
         self.assertNotRegex(text, "rank 0|first failure")
 
-    def test_a_folder_of_logs_that_cannot_be_is_refused_before_the_start(self):
+    def test_a_log_folder_that_cannot_be_created_is_refused_before_the_start(self):
         result = launch("--hosts", "h1", "--log-dir", "/proc/x", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 2, result.both)
         self.assertIn("error: --log-dir /proc/x: cannot write to this folder: ", result.both)
         self.assertNotIn("RAN", result.stdout)
 
-    def test_lines_have_the_time_where_it_is_wanted(self):
+    def test_lines_have_a_time_stamp_where_asked_for(self):
         result = launch("--hosts", "h1", "--timestamps", "--log-dir", "timed", "--program", "--", "echo", "hello")
         self.assertRegex(result.stdout, r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} h1\[0\] hello\n$")
         self.assertRegex((BED.work / "timed/rank-0000.log").read_text(), r"^20\d\d-\d\d-\d\d \S+ hello\n$")
 
-    def test_without_a_hostfile_deepspeeds_place_is_looked_at(self):
+    def test_without_a_hostfile_the_deepspeed_location_is_read(self):
         result = BED.run(1, "env", "DLTS_HOSTFILE=hosts", BED.binary, "launch", "--program", "--", "hostname")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertIn("launch: hostfile hosts from DLTS_HOSTFILE, 3 hosts; ", result.stderr)
@@ -289,7 +289,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(even.returncode, 0, even.both)
         self.assertIn("# The network is uniform", even.stdout)
 
-    def test_every_host_hears_where_models_are_kept(self):
+    def test_every_host_gets_the_model_cache_folder(self):
         result = BED.run(1, "env", "HF_HOME=/models/of all", "HF_HUB_OFFLINE=1", "HF_TOKEN=secret", BED.binary, "launch", "-f", "hosts", "--env",
                          "HF_HUB_OFFLINE=0", "--program", "--", "sh", "-c", 'echo "$(hostname): $HF_HOME, $HF_HUB_OFFLINE, $HF_TOKEN"')
         self.assertEqual(result.returncode, 0, result.both)

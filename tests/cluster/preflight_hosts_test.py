@@ -59,7 +59,7 @@ class Preflight(unittest.TestCase):
                                        "h3: its host key is unknown; connect once with `ssh h3`, or pass --host-key accept-new",
                                        "h9: its name cannot be resolved on this host", "3 problems on 4 hosts")
 
-    def test_changed_host_key_is_told_apart_and_unknown_ones_can_be_learned(self):
+    def test_changed_host_keys_are_reported_and_unknown_ones_can_be_accepted(self):
         known = BED.folder / "h1.home/.ssh/known_hosts"
         before = known.read_text()
         lines = before.splitlines(True)
@@ -77,7 +77,7 @@ class Preflight(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("expected yes or accept-new; host keys are always checked", result.both)
 
-    def test_login_noise_is_told_apart(self):
+    def test_login_output_is_ignored(self):
         noise = BED.folder / "h2.home/.bashrc"
         noise.write_text("echo welcome to h2\n")
         try:
@@ -132,13 +132,13 @@ class Preflight(unittest.TestCase):
         self.assert_fails_before_start(result, f"h2: {BED.binary} does not start there: ", "error while loading shared libraries: ", "libdnnl",
                                        "run scripts/bootstrap there, or install the package of that library")
 
-    def test_a_program_that_may_not_be_executed_is_told_apart(self):
+    def test_a_program_without_execute_permission_is_reported_as_such(self):
         copy = BED.work / "not-executable"
         shutil.copyfile(BED.binary, copy)
         result = self.with_on(2, copy, BED.binary)
         self.assert_fails_before_start(result, f"h2: {BED.binary} is not executable there; chmod +x {BED.binary}")
 
-    def test_another_program_of_that_name_is_told_apart_from_login_noise(self):
+    def test_another_program_of_that_name_is_distinguished_from_login_output(self):
         result = self.with_on(3, "/bin/echo", BED.binary)
         self.assert_fails_before_start(result, f'h3: its {BED.binary} is another program: it prints "node-agent"')
 
@@ -153,14 +153,14 @@ class Preflight(unittest.TestCase):
         result = self.with_on(3, other, mpirun)
         self.assert_fails_before_start(result, ' is "mpirun (Open MPI) 3.1.0", here it is "mpirun', "install the same version on every host")
 
-    def test_data_that_a_host_lacks_is_said_of_that_host(self):
+    def test_data_missing_on_a_host_is_reported_with_the_host(self):
         config, run = BED.write_training("no-data")
         (BED.work / "empty").mkdir()
         result = self.with_on(2, BED.work / "empty", BED.work / "data", ("--", "train", config))
         self.assert_fails_before_start(result, f"h2: that host cannot read {BED.work}/data/train.bin, 2 other hosts can: cannot open")
         self.assertFalse(run.exists())
 
-    def test_equal_problems_of_several_hosts_are_one_line(self):
+    def test_equal_problems_of_several_hosts_share_one_line(self):
         other = BED.work / "other"
         shutil.copy(BED.binary, other)
         with open(other, "ab") as file:
@@ -175,7 +175,7 @@ class Preflight(unittest.TestCase):
             other.unlink()
         self.assert_fails_before_start(result, "preflight: h[2-3] (2 hosts): its ", "2 problems on 3 hosts")
 
-    def test_this_host_is_known_by_its_address_and_in_any_case(self):
+    def test_this_host_is_recognized_by_its_address_and_in_upper_or_lower_case(self):
         known = BED.folder / "h1.home/.ssh/known_hosts"
         before = known.read_text()
         known.write_text("".join(line for line in before.splitlines(True) if not line.startswith("h1,")))
@@ -200,12 +200,12 @@ class Preflight(unittest.TestCase):
         result = BED.run(1, "env", "SLURM_NODELIST=h[1-2]", BED.binary, "hosts", "--to", "list")
         self.assertEqual(result.stdout, "h1\nh2\n", result.both)
 
-    def test_a_misspelt_command_is_refused_before_anything_is_looked_at(self):
+    def test_a_misspelt_command_is_refused_before_anything_is_checked(self):
         result = launch("-f", "hosts", "--", "trian", "x.yaml")
         self.assertEqual(result.returncode, 2)
         self.assertIn('"trian" is not a command of trireme; nearest is "train"', result.both)
 
-    def test_a_number_of_threads_that_has_no_effect_is_said(self):
+    def test_a_thread_count_without_effect_is_reported(self):
         result = launch("-f", "hosts", "--env", "OMP_NUM_THREADS=1", "--preflight-only", "--", "--version")
         self.assertIn("--env OMP_NUM_THREADS has no effect", result.both)
 
@@ -228,7 +228,7 @@ class Preflight(unittest.TestCase):
         self.assert_fails_before_start(result, "h2: /tmp/x_text_document.bin differs", "copy it, or put it on a shared file system")
         self.assertNotIn("x_text_document.idx", result.both)
 
-    def test_a_run_folder_that_is_not_shared_is_found_and_left_as_it_was(self):
+    def test_a_run_folder_that_is_not_shared_is_detected_and_not_changed(self):
         config, run = BED.write_training("not-shared")
         result = launch("-f", "hosts", "--", "train", config, "--run.dir", "/tmp/own/run")
         self.assert_fails_before_start(result, "h[2-3] (2 hosts): it does not see in the run folder /tmp/own/run what h1 wrote "
@@ -244,7 +244,7 @@ class Preflight(unittest.TestCase):
         self.assertIn("the run folder is not the same on every host: rank 1 on h2, rank 2 on h3 do not see in /tmp/own/run what "
                       "rank 0 on h1 wrote there", result.both)
 
-    def test_the_disk_must_hold_what_the_run_needs_and_no_more(self):
+    def test_the_disk_must_hold_exactly_what_the_run_needs(self):
         config, run = BED.write_training("small-disk")
         BED.run(1, "sh", "-c", "mkdir -p /tmp/small && mount -t tmpfs -o size=8m tmpfs /tmp/small")
         self.addCleanup(BED.run, 1, "umount", "/tmp/small")
@@ -254,7 +254,7 @@ class Preflight(unittest.TestCase):
         result = launch(*words, "--model.width", "512")
         self.assert_fails_before_start(result, "h1: only 0.01 GiB are free for the run folder: 8.4 MB, but the run needs ", " MB for a snapshot; free disk space")
 
-    def test_a_clock_that_is_ahead_is_told(self):
+    def test_a_clock_that_is_ahead_is_reported(self):
         real, wrapper = BED.work / "real", BED.work / "ahead"
         shutil.copy(BED.binary, real)
         wrapper.write_text(f'#!/usr/bin/env python3\nimport re, subprocess, sys\n'
@@ -296,7 +296,7 @@ class Preflight(unittest.TestCase):
         result = launch("-f", "hosts", "--interface", "10.99.0.0/16", "--program", "--", "echo", "RAN")
         self.assert_fails_before_start(result, "10.99.0.0/16 is not on every host", "eth0 10.77.0.0/24")
 
-    def test_health_is_asked_before_the_start(self):
+    def test_health_is_checked_before_the_start(self):
         (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
         result = launch("-f", "hosts", "--health", "nhc.conf", "--program", "--", "echo", "RAN")
         self.assert_fails_before_start(result, "h2: health check failed: check_hw_eth: no network interface ib0")

@@ -114,7 +114,7 @@ class Slurm(unittest.TestCase):
             self.assertIn(said, result.both)
         self.assertEqual(slurm("squeue", "-h").stdout, "")
 
-    def test_the_folder_of_a_jobs_output_is_made(self):
+    def test_the_folder_of_the_output_of_a_job_is_created(self):
         config, run = BED.write_training("output-folder", steps=3)
         result = slurm(BED.binary, "slurm", "-o", "made/x-%j.out", "--submit", "--", "train", config)
         self.assertEqual(result.returncode, 0, result.both)
@@ -139,7 +139,7 @@ class Slurm(unittest.TestCase):
         self.assertNotIn("RAN", result.stdout)
         self.assertRegex(result.both, r"the Slurm job has 2 components, but ranks can start only in the first one \(h[23]\), not on h[23]")
 
-    def test_mpirun_in_a_job_is_said_to_be_asked_for(self):
+    def test_mpirun_in_a_job_is_named_as_the_launcher_asked_for(self):
         result = slurm("salloc", "-N1", "-n1", BED.binary, "launch", "--slurm", "--starter", "openmpi", "--dry-run", "--program", "--", "true")
         self.assertIn("because this build uses Open MPI and --starter openmpi asks for it", result.both)
 
@@ -172,7 +172,7 @@ class Slurm(unittest.TestCase):
         self.assertIn((run / f"slurm-{job}.restarts").read_text(), ("76\n", "node\n"))
         self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done")
 
-    def test_a_job_that_looks_at_its_nodes_first_does_not_start_on_a_sick_one(self):
+    def test_a_job_that_checks_its_nodes_first_does_not_start_on_a_sick_one(self):
         (BED.work / "only-h2.conf").write_text("* || check_hw_eth eth0\nh3 || check_hw_eth ib0\n")
         config, run = BED.write_training("looks")
         result = slurm(BED.binary, "slurm", "--nodes", "2", "--health", "only-h2.conf", "--nodelist", "h[2-3]", "--sbatch=--comment=x",
@@ -184,16 +184,16 @@ class Slurm(unittest.TestCase):
         self.assertEqual(job_state(job)["Comment"], "x")
         self.assertFalse(run.exists())
 
-    def test_a_job_is_warned_queued_again_and_goes_on(self):
+    def test_a_job_is_warned_requeued_and_resumed(self):
         self.stop_and_come_back("sbatch", [])
 
-    def test_launch_inside_a_job_takes_the_batch_shells_warning(self):
+    def test_launch_inside_a_job_receives_the_warning_of_the_batch_shell(self):
         text = self.stop_and_come_back("launch", ["--batch"], "--starter", "mpirun")
         self.assertIn("starting through /usr/bin/srun (pmix)", text)
         self.assertIn("the job's control channel received the request", text)
         self.assertRegex(text, r"launch: requeueing job \d+")
 
-    def test_a_job_that_trireme_stop_ended_is_not_queued_again(self):
+    def test_a_job_ended_by_trireme_stop_is_not_requeued(self):
         for name, words in (("asked-srun", ()), ("asked-launch", ("--starter", "mpirun"))):
             config, run = BED.write_training(name, **{**bed.FOREVER, "every": 50})
             job = submit(config, *words)
@@ -211,7 +211,7 @@ class Slurm(unittest.TestCase):
             self.assertIn("stop requested by trireme stop (root on h1): saving after step", output(job))
             self.assertNotIn("queueing job", output(job))
 
-    def test_fine_tuning_that_trireme_stop_ended_is_not_queued_again(self):
+    def test_fine_tuning_ended_by_trireme_stop_is_not_requeued(self):
         model, rows = BED.write_bert(), BED.work / "RTE"
         rows.mkdir(exist_ok=True)
         (rows / "train.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + "".join(
@@ -230,7 +230,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual((state["ExitCode"], state["Restarts"]), ("75:0", "0"), output(job))
         self.assertFalse(json.loads((out / "status.json").read_text())["requeue"])
 
-    def test_a_sick_node_is_drained_and_brought_back_by_slurm_itself(self):
+    def test_a_sick_node_is_drained_and_resumed_by_slurm_itself(self):
         well = BED.work / "h2.well"
         well.unlink()
         try:
@@ -268,11 +268,11 @@ class Slurm(unittest.TestCase):
         self.assertEqual(self.drained_by("epilog"), f"NHC: check_file_test: {BED.work}/h2.epilog should be a plain file")
         self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
 
-    def test_a_prolog_keeps_a_job_from_a_sick_node(self):
+    def test_a_prolog_keeps_jobs_off_a_sick_node(self):
         self.assertEqual(self.drained_by("prolog"), f"NHC: check_file_test: {BED.work}/h2.prolog should be a plain file")
         self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
 
-    def test_what_health_drained_through_sinfo_it_takes_back(self):
+    def test_health_resumes_the_nodes_that_it_drained_through_sinfo(self):
         flag = BED.work / "h2.sinfo"
         (BED.work / "sinfo.conf").write_text(f"h2 || check_file_test -f {flag}\n* || check_hw_eth eth0\n")
         words = ("health", "--sinfo", "-c", "sinfo.conf", "--drain")
@@ -320,7 +320,7 @@ class Slurm(unittest.TestCase):
             slurm("scontrol", "update", "NodeName=h2", "State=RESUME")
             (BED.work / "no-periodic-checks").unlink()
 
-    def test_launch_in_a_job_leaves_a_sick_node_out(self):
+    def test_launch_in_a_job_excludes_a_sick_node(self):
         (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh3 || check_hw_eth ib0\n")
         config, run = BED.write_training("without-h3")
         script = f"#!/bin/sh\nexec {BED.binary} launch --health nhc.conf --drop-bad-hosts -- train {config}\n"
@@ -331,7 +331,7 @@ class Slurm(unittest.TestCase):
         self.assertIn("continuing without 1 of 2 hosts", output(job))
         self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
 
-    def test_a_reason_of_a_human_is_left_alone(self):
+    def test_a_drain_reason_set_by_a_person_is_kept(self):
         slurm("scontrol", "update", "NodeName=h3", "State=DRAIN", "Reason=disk swap, ask Ann")
         try:
             for check in ("check_hw_eth eth0", "check_hw_eth ib9"):

@@ -53,7 +53,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8765), Hub).serve_forever()
 
 
 class Training(bed.TrainingCase):
-    def test_a_killed_rank_is_named_and_the_job_goes_on_without_its_host(self):
+    def test_a_killed_rank_is_named_and_the_job_continues_without_its_host(self):
         config, run = BED.write_training("killed", **{**FOREVER, "every": 20})
         job = self.start(config, "--max-restarts", "1", "--drop-failed-host")
         self.assertTrue(wait_for(lambda: has_snapshot(run)))
@@ -74,7 +74,7 @@ class Training(bed.TrainingCase):
         self.assertEqual(status(run)["state"], "stopped")
         self.assert_nothing_is_left(config)
 
-    def test_a_stop_goes_through_the_control_channel_and_the_run_goes_on_where_it_was(self):
+    def test_a_stop_through_the_control_channel_leaves_a_run_that_resumes(self):
         config, run = BED.write_training("stopped", **FOREVER)
         job = self.start(config)
         job.signal(signal.SIGTERM)
@@ -114,7 +114,7 @@ class Training(bed.TrainingCase):
         self.assertIn(f"no job runs in {run}: it ended with code 75 (stopped) after step {step}", after.stdout)
         return text
 
-    def test_a_launch_is_asked_followed_and_stopped_from_other_hosts(self):
+    def test_a_launch_is_queried_followed_and_stopped_from_other_hosts(self):
         config, run = BED.write_training("asked", **FOREVER)
         text = self.control(config, run, self.start(config, "--max-restarts", "3"), "launch")
         self.assertIn("launch: trireme stop (root on h3); asking all ranks to stop after this step", text)
@@ -123,7 +123,7 @@ class Training(bed.TrainingCase):
         # What mpirun says about the code that the ranks ended with. On a busy machine it has warnings of other things, which are shown.
         self.assertNotRegex(text, "mpirun: (.*non-zero|.*Exit code|Primary job|.*aborted)")
 
-    def test_ranks_of_mpirun_are_asked_followed_and_stopped_from_other_hosts(self):
+    def test_ranks_of_mpirun_are_queried_followed_and_stopped_from_other_hosts(self):
         config, run = BED.write_training("asked-mpirun", **FOREVER)
         job = BED.start(1, "mpirun", "--allow-run-as-root", "--hostfile", "hosts", "-np", "3", "--bind-to", "none", "--mca", "btl",
                         "self,vader,tcp", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include",
@@ -156,7 +156,7 @@ class Training(bed.TrainingCase):
         self.assertRegex(text, r"rank 1 on h2 was lost \(no heartbeat for \d")
         self.assert_nothing_is_left(config)
 
-    def test_a_link_that_is_away_for_five_seconds_changes_no_number(self):
+    def test_a_link_outage_of_five_seconds_changes_no_number(self):
         config, run = BED.write_training("flap", **FOREVER)
         job = self.start(config)
         BED.script("link", BED.folder, 3, "down")
@@ -169,7 +169,7 @@ class Training(bed.TrainingCase):
         self.assertGreater(max(record["ms_per_step"] for record in records(run)), 4000)
         self.assert_same_losses_undisturbed(run, "calm")
 
-    def test_a_link_that_is_cut_to_10_mbit_is_slow_and_no_hang(self):
+    def test_a_link_limited_to_10_mbit_is_slow_but_not_a_hang(self):
         # 1.6 million gradients over 10 Mbit/s take longer than the time after which a silent rank is given up.
         config, run = BED.write_training("slow-link", **FOREVER)
         job = self.start(config, flags=["--model.layers", "2", "--model.width", "256", "--run.hang-timeout", "2"])
@@ -273,7 +273,7 @@ class Training(bed.TrainingCase):
             self.assertEqual(sorted(taken), ["config.json", "model.safetensors"], "each file once on each host")
         self.assertEqual(train("--env", "HF_HUB_OFFLINE=1", "--preflight-only").returncode, 0, "it is in both caches now")
 
-    def test_sums_made_inside_the_hosts_first_give_the_losses_of_others(self):
+    def test_hierarchical_sums_give_the_same_losses(self):
         (BED.work / "two-each").write_text("h1 slots=2\nh2 slots=2\n")
         shown = {}
         for name, flags in (("flat", []), ("first", ["--comm.reduce", "hosts"]),
@@ -290,7 +290,7 @@ class Training(bed.TrainingCase):
                 self.assertAlmostEqual(shown[name][1][step], loss, delta=2e-3 * loss, msg=f"{name}, step {step}")
         self.assertEqual(shown["first"][1], shown["shared"][1], "who shares the state changes no bit")
 
-    def test_a_host_with_more_ranks_than_another_cannot_add_its_own_first(self):
+    def test_hierarchical_sums_need_the_same_number_of_ranks_per_host(self):
         (BED.work / "uneven").write_text("h1 slots=2\nh2 slots=1\n")
         config, run = BED.write_training("uneven")
         result = BED.run(1, BED.binary, "launch", "-f", "uneven", "--", "train", config, "--comm.reduce", "hosts")
@@ -298,7 +298,7 @@ class Training(bed.TrainingCase):
         self.assertIn("comm.reduce is hosts, which needs the same number of data ranks on every host, but 2 hosts have 2, 1 of the 3", result.both)
         self.assertFalse((run / "latest").exists())
 
-    def test_ranks_that_are_not_joined_never_train(self):
+    def test_ranks_that_are_not_connected_never_train(self):
         config, run = BED.write_training("apart")
         result = BED.run(1, "sh", "-c", f"OMPI_COMM_WORLD_SIZE=3 {BED.binary} train {config}")
         self.assertEqual(result.returncode, 2, result.both)

@@ -47,12 +47,12 @@ class Build(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertEqual(done.stdout, "[1/200]  first\n[10/200]  3 min 10 s left  a.cc.o\n[150/200]  50 s left  b.cc.o\n[200/200]  0 s left  last\n")
 
-    def test_what_the_compiler_says_and_the_failure_stay(self):
+    def test_compiler_output_and_the_failure_are_shown(self):
         done = self.build("step 10 10.000 a.cc.o; echo 'FAILED: b.cc.o'; echo 'b.cc:1:2: error: @1/2' >&2; exit 3")
         self.assertEqual(done.returncode, 3)
         self.assertEqual(done.stdout, "[10/200]  3 min 10 s left  a.cc.o\nFAILED: b.cc.o\nb.cc:1:2: error: @1/2\n")
 
-    def test_whether_warnings_are_errors_is_left_as_it_was_unless_it_is_said(self):
+    def test_the_choice_of_warnings_as_errors_is_kept_unless_given(self):
         told = self.folder / "told"
         for value, expected in (("", "--preset release"), ("ON", "--preset release -DTRIREME_WERROR=ON"),
                                 ("OFF", "--preset release -DTRIREME_WERROR=OFF")):

@@ -67,7 +67,7 @@ class FirstStart(unittest.TestCase):
                 self.assertNotIn("command not found", done.stdout)
                 (self.tools / mpirun).unlink()
 
-    def test_without_any_mpirun_the_demo_says_what_installs_it(self):
+    def test_without_any_mpirun_the_demo_names_what_installs_it(self):
         self.installs(bible="exit 0")
         done = self.start("scripts/demo")
         self.assertEqual(done.returncode, 1, done.stdout)

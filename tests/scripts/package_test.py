@@ -65,7 +65,7 @@ class Package(unittest.TestCase):
                      "share/trireme/configs/demo.yaml", "share/doc/trireme/docs/install.md", "share/doc/trireme/copyright"):
             self.assertIn(name, names)
 
-    def test_what_is_typed_wrongly_is_told(self):
+    def test_typing_errors_are_reported(self):
         self.assert_fails(2, "package: unknown argument --deb; there is only --output DIR", "--deb")
         self.assert_fails(1, "package: --output needs a value", "--output")
 
@@ -78,11 +78,11 @@ class Package(unittest.TestCase):
         (bare / "dpkg-deb").symlink_to("/bin/true")
         self.assert_fails(1, "package: no dpkg-shlibdeps here; apt-get install dpkg-dev brings it", path=str(bare))
 
-    def test_a_project_without_a_version_is_no_package(self):
+    def test_a_project_without_a_version_is_not_packaged(self):
         (self.folder / "CMakeLists.txt").write_text("project(trireme)\n")
         self.assert_fails(1, "package: CMakeLists.txt has no version")
 
-    def test_the_packagers_own_words_come_before_their_failure(self):
+    def test_the_output_of_the_packager_comes_before_its_failure(self):
         self.tool("tools/dpkg-shlibdeps", "echo 'no dependency information found for libodd.so' >&2; exit 2")
         done = self.package()
         self.assertEqual(done.returncode, 1)
@@ -93,11 +93,11 @@ class Package(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "dpkg-deb: error: no room\npackage: dpkg-deb failed\n")
 
-    def test_a_program_without_mpi_is_no_package(self):
+    def test_a_program_without_mpi_is_not_packaged(self):
         self.libraries("libm.so.6", "/lib/libm.so.6")
         self.assert_fails(1, "package: build/release/trireme is linked with no libmpi; the preset release is (TRIREME_MPI=openmpi)")
 
-    def test_a_library_of_no_package_is_named(self):
+    def test_a_library_that_belongs_to_no_package_is_named(self):
         odd = self.folder / "lib/libodd.so.1"
         odd.write_text("")
         self.libraries("libmpi.so.40", "/mpi/libmpi.so.40", "libodd.so.1", odd)

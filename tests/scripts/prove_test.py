@@ -16,7 +16,7 @@ class Prove(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stdout)
         return done.stdout
 
-    def test_a_suite_or_a_compiler_that_is_not_known_is_named(self):
+    def test_an_unknown_suite_or_compiler_is_named(self):
         self.assertEqual(self.refused("--suite", "sid"), 'prove_clean_machine: --suite is "sid", expected bookworm, trixie or noble\n')
         self.assertEqual(self.refused("--suite", "trixie", "--compiler", "icc"), 'prove_clean_machine: --compiler is "icc", expected gcc or clang\n')
 
