@@ -37,7 +37,7 @@ TEST(Subprocess, PassesMoreThanAPipeHoldsBothWays) {
 TEST(Subprocess, EndsTheWholeGroupAtTheDeadline) {
   const ProcessResult result = shell("trap '' TERM; sleep 60 & echo $!; wait; sleep 60", 200ms);
   EXPECT_TRUE(result.timed_out);
-  EXPECT_LT(result.seconds, 5);
+  EXPECT_LT(result.seconds, 30);
   const pid_t child = std::stoi(result.out);
   const auto alive = [&] {
     std::ifstream file("/proc/" + std::to_string(child) + "/stat");
@@ -49,9 +49,9 @@ TEST(Subprocess, EndsTheWholeGroupAtTheDeadline) {
 }
 
 TEST(Subprocess, DoesNotWaitForADaemonThatHoldsTheOutput) {
-  const ProcessResult result = shell("sleep 30 & echo started");
+  const ProcessResult result = shell("sleep 60 & echo started");
   EXPECT_EQ(result.out, "started\n");
-  EXPECT_LT(result.seconds, 5);
+  EXPECT_LT(result.seconds, 30);
 }
 
 TEST(Subprocess, NamesSignalsAndMissingPrograms) {

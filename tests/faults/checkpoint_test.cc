@@ -203,7 +203,7 @@ TEST_F(FaultFixture, ARequeuedJobTakesItsLockBackAndTheStaleAttemptStops) {
   EXPECT_THAT(other.output, HasSubstr("(job 7, attempt 0), which is running"));
   Program second(trireme_command(train("run", flags)), {"SLURM_JOB_ID=7", "SLURM_RESTART_CNT=1"});
   ASSERT_TRUE(wait_for_text(second, "RESUMING from "));
-  const Outcome stale = first.finish(30);
+  const Outcome stale = first.finish();
   EXPECT_EQ(stale.code, 1) << stale.output;
   EXPECT_THAT(stale.output,
               HasSubstr("no longer belongs to this process: another process has taken over the run folder"));

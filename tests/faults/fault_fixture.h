@@ -19,12 +19,17 @@ class FaultFixture : public TrainingFixture {
  protected:
   static bool has_mpi() { return !mpirun_path().empty(); }
 
-  /// Ranks under mpirun, each in a shell that writes its exit code to RUN.code.RANK.
-  std::vector<std::string> ranks_command(int ranks, const std::string& run,
-                                         const std::vector<std::string>& flags = {}) const {
-    // mpirun ends the others' shells soon after a death: they stay until their rank has left.
-    const std::string script = "trap : TERM; '" + trireme_path() + "' \"$@\"; code=$?; echo $code > '" + path(run) +
-                               ".code.'${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exit $code";
+  /// Ranks under mpirun, each in a shell that writes its exit code to RUN.code.RANK and stays until `awaited` ranks
+  /// (0: all) have left: mpirun kills whatever is left 2 s after the first shell has ended, which on a busy machine is
+  /// too early for the other ranks.
+  std::vector<std::string> ranks_command(int ranks, const std::string& run, const std::vector<std::string>& flags = {},
+                                         int awaited = 0) const {
+    const std::string codes = "'" + path(run) + ".code.'";
+    const std::string script = fmt::format(
+        "trap : TERM; '{}' \"$@\"; code=$?; echo $code >{}${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}; waits=0; "
+        "while [ $(ls {}* | wc -l) -lt {} ] && [ $waits -lt 600 ]; do sleep 0.1; waits=$((waits + 1)); "
+        "done; exit $code",
+        trireme_path(), codes, codes, awaited > 0 ? awaited : ranks);
     std::vector<std::string> words = {mpirun_path(), "-n", std::to_string(ranks), "sh", "-c", script, "trireme"};
     const auto arguments = train(run, flags);
     words.insert(words.end(), arguments.begin(), arguments.end());

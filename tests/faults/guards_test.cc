@@ -164,7 +164,7 @@ TEST_F(Guards, AJobThatIsTakenOverDuringASaveLeavesTheFolderToTheNewOne) {
   const Outcome taken = run(trireme_command(train("run", {"--run.take-over", "--checkpoint.every", "8"})));
   ASSERT_EQ(taken.code, 0) << taken.output;
   fs::remove(path("hold"));
-  const Outcome stale = old.finish(60);
+  const Outcome stale = old.finish();
   EXPECT_EQ(stale.code, 1) << stale.output;
   EXPECT_EQ(count_of(stale.output, "error: "), 1) << stale.output;
   EXPECT_THAT(stale.output,

@@ -14,10 +14,10 @@ class PeerLoss : public FaultFixture {
   void SetUp() override {
     if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   }
-  /// Three ranks in the middle of training, with a snapshot published.
-  std::unique_ptr<Program> start(const std::string& run, const std::string& timeout) {
-    auto program = std::make_unique<Program>(
-        ranks_command(3, run, {"--run.steps", "1000000", "--checkpoint.every", "5", "--run.hang-timeout", timeout}));
+  /// Three ranks in the middle of training, with a snapshot published; `leaving`: how many of them will leave.
+  std::unique_ptr<Program> start(const std::string& run, const std::string& timeout, int leaving = 3) {
+    auto program = std::make_unique<Program>(ranks_command(
+        3, run, {"--run.steps", "1000000", "--checkpoint.every", "5", "--run.hang-timeout", timeout}, leaving));
     wait_for_file(*program, path(run) + "/latest");
     return program;
   }
@@ -82,7 +82,7 @@ TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithTh
         fault(c.call, c.match, 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_RANK=0"}));
     ASSERT_TRUE(wait_for_file(program, path("seen")));
     kill(pid_of_rank(program, 1), SIGKILL);
-    const Outcome outcome = program.finish(30);
+    const Outcome outcome = program.finish();
     EXPECT_NE(outcome.code, 0);
     EXPECT_EQ(read_status(path(c.name)).state, RunState::peer_lost) << outcome.output;
     EXPECT_EQ(read_status(path(c.name)).rank, 1);
@@ -95,7 +95,7 @@ TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithTh
   Program program(ranks_command(3, "evaluation", {"--evaluation.every", "1", "--evaluation.batches", "1000000"}));
   ASSERT_TRUE(wait_for_file(program, path("evaluation") + "/metrics.jsonl"));
   kill(pid_of_rank(program, 2), SIGKILL);
-  const Outcome outcome = program.finish(30);
+  const Outcome outcome = program.finish();
   EXPECT_NE(outcome.code, 0);
   EXPECT_EQ(read_status(path("evaluation")).rank, 2) << outcome.output;
 }
@@ -117,7 +117,7 @@ TEST_F(PeerLoss, ARankThatIsTwiceAsSlowIsNamedWithWhatItCosts) {
 TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {
   for (const int rank : {2, 0}) {
     const std::string name = "stopped-" + std::to_string(rank);
-    const auto program = start(name, "4");
+    const auto program = start(name, "4", 2);
     const pid_t pid = pid_of_rank(*program, rank);
     kill(pid, SIGSTOP);
     const Outcome outcome = program->finish();

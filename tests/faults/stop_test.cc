@@ -136,7 +136,7 @@ TEST_F(FaultFixture, ASecondSignalExitsImmediatelyWithoutAHalfPublishedSnapshot)
   EXPECT_FALSE(program.wait_for([](const std::string&) { return false; }, 5.5));
   EXPECT_TRUE(program.running());
   kill(program.pid(), SIGTERM);
-  const Outcome outcome = program.finish(20);
+  const Outcome outcome = program.finish();
   EXPECT_EQ(outcome.code, 75) << outcome.output;
   EXPECT_EQ(progress("run").step, 3);
   EXPECT_THAT(leftovers("run"), ::testing::SizeIs(1));

@@ -30,10 +30,14 @@ inline constexpr bool kMemoryCounts = false;
 inline constexpr bool kMemoryCounts = true;
 #endif
 
+/// What only a hang takes, beside a load of several programs per core, too.
+inline constexpr double kHangSeconds = 300;
+
 struct Outcome {
-  int code = -1;        ///< exit code; 128 + signal for a death by signal
-  std::string output;   ///< standard output and error together
-  size_t peak_rss = 0;  ///< bytes, of this process alone
+  int code = -1;                 ///< exit code; 128 + signal for a death by signal
+  std::string output;            ///< standard output and error together
+  size_t peak_rss = 0;           ///< bytes, of this process alone
+  double processor_seconds = 0;  ///< of this process and of what it waited for: the same on a busy machine
 };
 
 /// A started command. Its output goes to a file, so that it can be read while it runs.
@@ -79,7 +83,7 @@ class Program {
   }
 
   /// Waits until the condition on the output holds, the program ends or the limit passes.
-  bool wait_for(const std::function<bool(const std::string&)>& condition, double limit_seconds = 60) {
+  bool wait_for(const std::function<bool(const std::string&)>& condition, double limit_seconds = kHangSeconds) {
     const auto start = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(limit_seconds)) {
       if (condition(output())) return true;
@@ -90,7 +94,7 @@ class Program {
   }
 
   /// Waits for the end; kills it after the limit, which gives code 137.
-  Outcome finish(double limit_seconds = 120) {
+  Outcome finish(double limit_seconds = kHangSeconds) {
     const auto start = std::chrono::steady_clock::now();
     int status = 0;
     rusage usage{};
@@ -99,8 +103,11 @@ class Program {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     pid_ = -1;
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), output(),
-            static_cast<size_t>(usage.ru_maxrss) * 1024};
+            static_cast<size_t>(usage.ru_maxrss) * 1024, seconds(usage.ru_utime) + seconds(usage.ru_stime)};
   }
 
  private:

@@ -150,7 +150,7 @@ TEST_F(Bash, AHungFunctionIsEndedByTheWatchdogWithNhcsMessage) {
   const Report report = run("* || check_hw_eth lo\n* || check_hang now\n* || check_hw_eth lo\n", true, 2);
   EXPECT_TRUE(report.timed_out);
   EXPECT_EQ(exit_code(report, true), 142);
-  EXPECT_LT(report.seconds, 8);
+  EXPECT_LT(report.seconds, 30);
   EXPECT_EQ(report.results.back().outcome.text,
             "watchdog: Script timed out while executing \"check_hang now\" (line 2 did not end within 2 s of the run)");
   script("site.nhc", "sleep 60\n");

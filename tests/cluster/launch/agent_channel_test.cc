@@ -79,7 +79,7 @@ struct Pair {
 
 /// The next frame, or nothing once the connection is over.
 std::optional<Frame> wait_for_frame(AgentChannel& channel, AgentChannel& other) {
-  for (const auto start = Clock::now(); seconds_since(start) < 10;) {
+  for (const auto start = Clock::now(); seconds_since(start) < 60;) {
     other.move();
     const bool open = channel.move();
     if (auto frame = channel.next()) return frame;

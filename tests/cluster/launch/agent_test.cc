@@ -163,7 +163,7 @@ TEST_F(HostAgent, InputThatComesTogetherWithTheCommandReachesIt) {
   channel.queue(FrameKind::input, "");
   std::string output, code;
   const auto start = Clock::now();
-  for (bool open = true; open && code.empty() && seconds_since(start) < 10;) {
+  for (bool open = true; open && code.empty() && seconds_since(start) < 60;) {
     open = channel.move();
     while (const auto frame = channel.next()) {
       if (frame->kind == FrameKind::output) output += frame->bytes;
@@ -208,7 +208,7 @@ TEST_F(HostAgent, AMissingAgentIsWaitedForAsLongAsAsked) {
   EXPECT_ERROR(run("exit 0"), ErrorKind::comm,
                "no agent listens on its port " + std::to_string(options.agent_port) + " after 1 s; start");
   EXPECT_GE(seconds_since(start), 1);
-  EXPECT_LT(seconds_since(start), 5);
+  EXPECT_LT(seconds_since(start), 30);
 }
 
 TEST_F(HostAgent, ALostAgentEndsTheCallAndWhatItRan) {
@@ -225,7 +225,7 @@ TEST_F(HostAgent, ALostAgentEndsTheCallAndWhatItRan) {
                  "the connection to its agent was lost; check that the host is up and its agent runs");
     killer.join();
     const auto start = Clock::now();
-    while (!processes_with("AGENT_TEST_MARK=17320.508").empty() && seconds_since(start) < 10) {
+    while (!processes_with("AGENT_TEST_MARK=17320.508").empty() && seconds_since(start) < 60) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     EXPECT_TRUE(processes_with("AGENT_TEST_MARK=17320.508").empty()) << number;
