@@ -66,7 +66,8 @@ TEST_P(OpsBench, MeasuresEveryOperatorAgainstItsCeiling) {
                                             "squared_norms",
                                             "add",
                                             "zero",
-                                            "adamw"}));
+                                            "adamw",
+                                            "element_sum_one_thread"}));
   EXPECT_THAT(to_text(table), testing::HasSubstr("GFLOP/s\noperator"));
   EXPECT_EQ(std::ranges::count(to_text(table), '\n'), static_cast<int64_t>(names.size()) + 2);
 }
