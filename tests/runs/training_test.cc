@@ -115,6 +115,8 @@ TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
     EXPECT_DOUBLE_EQ(m.perplexity.value(), std::exp(m.loss)) << m.step;
     EXPECT_GT(m.memory_bytes, 1'000'000u);
     EXPECT_LT(m.memory_bytes, 4'000'000'000u);
+    EXPECT_GT(m.updates_per_second, 0);
+    EXPECT_NEAR(m.samples_per_second, 12 * m.updates_per_second, 1e-6 * m.samples_per_second) << "batch.global is 12";
   }
   EXPECT_TRUE(std::filesystem::exists(path("run") + "/metrics.jsonl"));
   ASSERT_TRUE(std::filesystem::exists(path("run") + "/tensorboard"));

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Functions of src/cloud/node_setup.sh by themselves, on files and packages that are only printed."""
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "src/cloud/node_setup.sh"
+STAND_INS = """
+put() { while read -r line; do echo "$1: $line"; done; }
+packages() { for name in "$@"; do echo "package $name"; done; }
+uname() { echo "$KERNEL"; }
+"""
+
+
+def function(name):
+    found = re.search(rf"^{name}\(\) {{\n.*?^}}\n", SCRIPT.read_text(), re.M | re.S)
+    assert found, f"no function {name} in {SCRIPT}"
+    return found[0]
+
+
+class NodeSetup(unittest.TestCase):
+    def lines(self, name, **settings):
+        done = subprocess.run(["sh", "-euc", STAND_INS + function(name) + name], env={"PATH": "/usr/bin:/bin", **settings}, text=True,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines()
+
+    def test_registered_memory_is_not_limited_on_machines_that_were_made_for_the_cluster(self):
+        file = "/etc/security/limits.d/90-trireme.conf"
+        limits = [f"{file}: {user} {kind} memlock unlimited" for user in ("*", "root") for kind in ("soft", "hard")]
+        self.assertEqual(self.lines("set_fabric", TRIREME_RENAME="yes", KERNEL="6.1.0-cloud-amd64"), limits)
+        self.assertEqual(self.lines("set_fabric", TRIREME_RENAME="no", TRIREME_FABRIC="yes", KERNEL="6.1.0-cloud-amd64"), [])
+
+    def test_a_fast_network_gets_its_libraries_and_the_modules_of_the_providers_kernel(self):
+        for kernel, modules in (("6.8.0-azure", ["linux-modules-extra-6.8.0-azure|rdma-core"]), ("6.8.0-aws", ["linux-modules-extra-6.8.0-aws|rdma-core"]),
+                                ("6.1.0-cloud-amd64", [])):
+            made = self.lines("set_fabric", TRIREME_RENAME="yes", TRIREME_FABRIC="yes", KERNEL=kernel)
+            names = ["rdma-core", "ibverbs-providers", "ibverbs-utils", "libfabric1|libfabric1t64", *modules]
+            self.assertEqual([line for line in made if line.startswith("package")], [f"package {name}" for name in names])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

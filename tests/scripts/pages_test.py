@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Every test that a page names exists: names change, and a page that names a test promises that something is tested."""
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# `Suite.Test`, `Suite.FirstWords...`, `Suite.FirstWords*` or `Suite.*`
+NAMED = re.compile(r"`([A-Z]\w+)\.([A-Z]\w*)?(\.\.\.|\*)?`")
+# `some_test.py`, maybe with the beginnings of its tests: (`a_rank_that`, `a_host`)
+FILES = re.compile(r"`(?:[\w/]*/)?(\w+_test\.(?:py|cc))`(?:\s+\(((?:`\w+`,?\s*)+)\))?")
+
+
+def missing(text, tests, functions):
+    """What `text` names and no test is. tests: "Suite.Test"; functions: by file name, their names without "test_"."""
+    names = []
+    for found in NAMED.finditer(text):
+        suite, name, more = found[1], found[2] or "", found[3]
+        begin = f"{suite}.{name}"
+        if not (name or more) or begin.endswith(".md"):
+            continue
+        if not any(test.startswith(begin) if more else test == begin for test in tests):
+            names.append(found[0])
+    for found in FILES.finditer(text):
+        if found[1] not in functions:
+            names.append(f"`{found[1]}`")
+            continue
+        for part in re.findall(r"`(\w+)`", found[2] or ""):
+            if not any(part in function for function in functions[found[1]]):
+                names.append(f"`{found[1]}` (`{part}`)")
+    return names
+
+
+def all_tests():
+    tests, functions = set(), {}
+    for file in sorted((ROOT / "tests").rglob("*_test.*")):
+        text = file.read_text()
+        if file.suffix == ".cc":
+            tests |= {f"{suite}.{name}" for suite, name in re.findall(r"^(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", text, re.M)}
+            functions.setdefault(file.name, [])
+        else:
+            functions.setdefault(file.name, []).extend(re.findall(r"def test_(\w+)", text))
+    return tests, functions
+
+
+class Pages(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_test_that_a_page_names_exists(self):
+        tests, functions = all_tests()
+        self.assertGreater(len(tests), 1000)
+        named = 0
+        for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]):
+            text = page.read_text()
+            named += len(NAMED.findall(text))
+            self.assertEqual(missing(text, tests, functions), [], page.name)
+        self.assertGreater(named, 200)
+
+    def test_a_name_that_no_test_has_is_found(self):
+        tests, functions = {"Disk.IsFull", "Disk.IsSlow"}, {"host_test.py": ["a_host_dies"]}
+        self.assertEqual(missing("`Disk.*`, `Disk.Is...`, `Disk.IsFull`, `host_test.py` (`a_host`)", tests, functions), [])
+        self.assertEqual(missing("`Disc.*`, `Disk.Was...`, `Disk.Is`, `host_test.py` (`a_host`,\n  `a_rank`), `no_test.py`", tests, functions),
+                         ["`Disc.*`", "`Disk.Was...`", "`Disk.Is`", "`host_test.py` (`a_rank`)", "`no_test.py`"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
