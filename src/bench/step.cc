@@ -37,15 +37,16 @@ StepTimes summary(const std::vector<double>& seconds) {
   return {median(seconds), *std::ranges::min_element(seconds), *std::ranges::max_element(seconds)};
 }
 
-std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& spec) {
+std::vector<TokenId> bench_tokens(const StepBenchOptions& options, const Spec& spec) {
   if (!options.tokens.empty()) {
     const TokenDataset file(options.tokens, static_cast<uint64_t>(spec.vocabulary), false);
-    const auto all = file.tokens();
-    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(all.size(), 1 << 24))};
+    std::vector<TokenId> tokens(std::min<uint64_t>(file.size(), 1 << 24));
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = file.tokens()[i];
+    return tokens;
   }
-  std::vector<uint16_t> tokens(static_cast<size_t>(options.batch * options.sequence) + 4096);
+  std::vector<TokenId> tokens(static_cast<size_t>(options.batch * options.sequence) + 4096);
   RandomStream random(1);
-  for (uint16_t& id : tokens) id = static_cast<uint16_t>(random.below(static_cast<uint64_t>(spec.vocabulary)));
+  for (TokenId& id : tokens) id = static_cast<TokenId>(random.below(static_cast<uint64_t>(spec.vocabulary)));
   return tokens;
 }
 
@@ -384,7 +385,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
     result.peak_flops = peak.total() / rank.size();
     result.taken = peak.used_by_others();
   };
-  const std::vector<uint16_t> ids = bench_tokens(options, spec);
+  const std::vector<TokenId> ids = bench_tokens(options, spec);
   const WindowSource windows(ids, 1);
   const Measured of{options, spec, windows, *backend.ops, exchange_cores};
   if (rank.size() > 1) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/token_ids.h"
 
 namespace trireme {
 namespace {
@@ -63,6 +64,12 @@ uint64_t check_blocks(const std::string& path, std::span<const std::byte> bytes,
             path, sidecar->vocabulary, vocabulary, sidecar->vocabulary);
     vocabulary = vocabulary == 0 ? sidecar->vocabulary : std::min(vocabulary, sidecar->vocabulary);
   }
+  require(
+      sidecar || check.trust || check.width > 2 || vocabulary <= kNarrowIds, ErrorKind::data,
+      "{} holds 16-bit ids, up to 65535, but the model's vocabulary has {} ids: ids above 65535 would have been cut "
+      "when it was written; prepare the text again with the model's tokenizer",
+      path, vocabulary);
+  if (vocabulary == 0 && check.width > 2) vocabulary = uint64_t{1} << 31;
   if (bytes.empty()) return 0;
   const uint64_t block_bytes = sidecar ? sidecar->block_bytes : kSidecarBlockBytes;
   const std::set<uint64_t> blocks = blocks_to_check((bytes.size() - 1) / block_bytes + 1, check.all);

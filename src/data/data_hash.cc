@@ -20,7 +20,7 @@ uint64_t data_hash(std::span<const std::byte> bytes, const std::optional<TokenSi
 }
 
 uint64_t data_hash(const TokenDataset& dataset, const BeforeBlock& before) {
-  return data_hash(std::as_bytes(dataset.tokens()), dataset.sidecar(), before);
+  return data_hash(dataset.tokens().bytes(), dataset.sidecar(), before);
 }
 
 }  // namespace trireme

@@ -12,6 +12,10 @@ namespace {
 constexpr size_t kWindows = 16, kWindowIds = size_t{32} << 10;
 constexpr size_t kFewestIds = 16;  // fewer are not significant
 constexpr size_t kFewestSet = 8;   // nonzero ids, all at even or all at odd places
+/// numpy writes the width into the file.
+constexpr const char* kWide =
+    "write the ids with their width: python3 -c \"import numpy; numpy.save('FILE.npy', numpy.fromfile('FILE', "
+    "'<u4'))\"";
 constexpr const char* kNarrow =
     "write the ids as 16 bits: python3 -c \"import numpy; numpy.fromfile('FILE', '{}').astype('<u2').tofile('NEW')\"";
 
@@ -38,6 +42,7 @@ std::vector<uint16_t> sample_of(std::span<const std::byte> bytes, bool& ends_emp
 struct Halves {
   size_t pairs = 0;
   size_t zero_low = 0, zero_high = 0, small_high = 0, wide_low = 0, upper_low = 0, float_high = 0, negative_high = 0;
+  size_t zero_pairs = 0;      ///< both halves are 0
   size_t zero_of_second = 0;  ///< pairs 1, 3, ...: the upper halves of 64-bit numbers
   IdSet low, high;
 };
@@ -63,7 +68,9 @@ Halves halves_of(const std::vector<uint16_t>& ids) {
         low >= 50432;  // above all ids of GPT-2: floats and random bytes have a quarter of their halves there
     h.float_high += high == 0 || is_float_high(high);
     h.negative_high += high >> 15;
-    if (i % 2 == 1) h.zero_of_second += low == 0 && high == 0;
+    const bool zero = low == 0 && high == 0;
+    h.zero_pairs += zero;
+    if (i % 2 == 1) h.zero_of_second += zero;
   }
   return h;
 }
@@ -154,9 +161,7 @@ void judge(const std::vector<uint16_t>& ids, IdJudgement& out) {
     what = wide                     ? "64-bit ids, whose upper parts are 0"
            : h.zero_high == h.pairs ? "32-bit ids, whose upper halves are 0: every second id of 16 bits is 0"
                                     : "32-bit ids, some of them above 65535";
-    out.todo = wide || h.zero_high == h.pairs
-                   ? narrow(wide ? "<u8" : "<u4")
-                   : "prepare the text with a tokenizer of at most 65536 ids, or with --format megatron";
+    out.todo = wide || h.zero_high == h.pairs ? narrow(wide ? "<u8" : "<u4") : kWide;
   } else if (is_float(h) || is_double(ids) || is_half_float(ids)) {
     what = "floating-point numbers";
     out.todo = "a token file holds ids: `trireme prepare` makes one of text";
@@ -172,10 +177,15 @@ void judge(const std::vector<uint16_t>& ids, IdJudgement& out) {
 
 }  // namespace
 
-IdJudgement judge_ids(std::span<const std::byte> bytes) {
+IdJudgement judge_ids(std::span<const std::byte> bytes, uint64_t width) {
   IdJudgement out;
   const std::vector<uint16_t> ids = sample_of(bytes, out.ends_empty);
   if (ids.empty()) return out;
+  if (width == 4) {
+    const Halves h = halves_of(ids);
+    out.zeros = static_cast<double>(h.zero_pairs) / static_cast<double>(h.pairs);
+    return out;
+  }
   out.zeros = static_cast<double>(std::ranges::count(ids, uint16_t{0})) / static_cast<double>(ids.size());
   if (ids.size() >= kFewestIds) judge(ids, out);
   return out;

@@ -3,6 +3,7 @@
 // kind.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -17,7 +18,8 @@ struct IdJudgement {
 
 /// Samples up to 16 windows of 64 KiB, from the first to the last. Valid ids of any vocabulary pass, also few distinct,
 /// constant and padded ones. If every second id is 0, with three or more other ids between, they cannot be
-/// distinguished from 32-bit ids and are reported as such.
-IdJudgement judge_ids(std::span<const std::byte> bytes);
+/// distinguished from 32-bit ids and are reported as such. width 4: the ids are known to have 32 bits, and only zeros
+/// are counted.
+IdJudgement judge_ids(std::span<const std::byte> bytes, uint64_t width = 2);
 
 }  // namespace trireme

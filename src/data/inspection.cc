@@ -83,8 +83,10 @@ Inspection inspect(const std::string& path, std::optional<TokenId> end_of_text, 
   found.tokens = ids.size();
   found.sidecar = dataset.sidecar();
   const size_t shown = std::min<size_t>(ends, ids.size());
-  found.head.assign(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(shown));
-  found.tail.assign(ids.end() - static_cast<ptrdiff_t>(shown), ids.end());
+  for (uint64_t i = 0; i < shown; ++i) {
+    found.head.push_back(ids[i]);
+    found.tail.push_back(ids[ids.size() - shown + i]);
+  }
   if (!end_of_text) return found;
   uint64_t begin = 0;
   for (uint64_t i = 0; i < ids.size(); ++i) {

@@ -28,7 +28,7 @@ void TokenFileSource::fill(SampleStream stream, uint64_t index, std::span<int32_
 }
 
 std::vector<SourceFile> TokenFileSource::files(const BeforeBlock& before) const {
-  return {{dataset_.path(), dataset_.size() * sizeof(uint16_t), data_hash(dataset_, before)}};
+  return {{dataset_.path(), dataset_.tokens().bytes().size(), data_hash(dataset_, before)}};
 }
 
 }  // namespace trireme

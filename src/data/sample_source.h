@@ -32,11 +32,11 @@ class SampleSource {
 class WindowSource final : public SampleSource {
  public:
   /// `ids` must outlive the source.
-  WindowSource(std::span<const uint16_t> ids, uint64_t seed) : ids_(ids), seed_(seed) {}
+  WindowSource(TokenIds ids, uint64_t seed) : ids_(ids), seed_(seed) {}
   void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
 
  private:
-  std::span<const uint16_t> ids_;
+  TokenIds ids_;
   uint64_t seed_;
 };
 

@@ -46,15 +46,14 @@ BatchSlice batch_slice(uint64_t consumed, const BatchShape& shape, int64_t micro
   return {consumed + static_cast<uint64_t>(of_rank.first + of_micro.first), of_micro.count};
 }
 
-void gather_windows(std::span<const uint16_t> data, uint64_t seed, SampleStream stream, BatchSlice slice,
-                    int64_t sequence, std::span<int32_t> tokens, std::span<int32_t> targets) {
+void gather_windows(TokenIds data, uint64_t seed, SampleStream stream, BatchSlice slice, int64_t sequence,
+                    std::span<int32_t> tokens, std::span<int32_t> targets) {
   const auto length = static_cast<size_t>(sequence);
   assert(tokens.size() == static_cast<size_t>(slice.count) * length && targets.size() == tokens.size());
   for (size_t i = 0; i < static_cast<size_t>(slice.count); ++i) {
     const uint64_t start = window_start(seed, stream, slice.first + i, data.size(), length);
-    const auto window = data.subspan(start, length + 1);
-    std::copy_n(window.begin(), length, tokens.begin() + static_cast<ptrdiff_t>(i * length));
-    std::copy_n(window.begin() + 1, length, targets.begin() + static_cast<ptrdiff_t>(i * length));
+    data.copy(start, tokens.subspan(i * length, length));
+    data.copy(start + 1, targets.subspan(i * length, length));
   }
 }
 

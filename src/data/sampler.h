@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "data/token_ids.h"
+
 namespace trireme {
 
 enum class SampleStream : uint32_t { training = 1, evaluation = 2 };
@@ -33,7 +35,7 @@ BatchSlice batch_slice(uint64_t consumed, const BatchShape& shape, int64_t micro
 
 /// Fills tokens and targets [count x sequence] i32 with the windows of samples [slice.first, slice.first +
 /// slice.count).
-void gather_windows(std::span<const uint16_t> data, uint64_t seed, SampleStream stream, BatchSlice slice,
-                    int64_t sequence, std::span<int32_t> tokens, std::span<int32_t> targets);
+void gather_windows(TokenIds data, uint64_t seed, SampleStream stream, BatchSlice slice, int64_t sequence,
+                    std::span<int32_t> tokens, std::span<int32_t> targets);
 
 }  // namespace trireme

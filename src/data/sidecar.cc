@@ -66,6 +66,8 @@ uint64_t element_bytes(const TokenSidecar& sidecar) {
   fail(ErrorKind::data, "token file dtype is \"{}\", expected \"uint16\" or \"int32\"", sidecar.dtype);
 }
 
+const char* dtype_of(uint64_t width) { return width == 2 ? "uint16" : "int32"; }
+
 std::string sidecar_path(const std::string& bin_path) { return bin_path + ".json"; }
 
 std::optional<TokenSidecar> read_sidecar(const std::string& bin_path) {
@@ -87,6 +89,11 @@ std::optional<TokenSidecar> read_sidecar(const std::string& bin_path) {
   sidecar.split = read_string(object, "split", path);
   require(sidecar.block_bytes > 0 && sidecar.block_bytes % 4096 == 0, ErrorKind::data,
           "{}: \"block_bytes\" is {}, expected a multiple of 4096", path, sidecar.block_bytes);
+  require(
+      element_bytes(sidecar) > 2 || sidecar.vocabulary <= uint64_t{1} << 16, ErrorKind::data,
+      "{}: \"dtype\" is \"uint16\", but \"vocabulary_size\" is {}, and 16 bits hold ids up to 65535; prepare the data "
+      "again",
+      path, sidecar.vocabulary);
   const uint64_t bytes = sidecar.tokens * element_bytes(sidecar);
   const uint64_t blocks = bytes / sidecar.block_bytes + (bytes % sidecar.block_bytes != 0);
   require(sidecar.block_hashes.size() == blocks, ErrorKind::data, "{}: {} block hashes, but {} tokens have {} blocks",

@@ -36,6 +36,8 @@ struct TokenSidecar {
 
 /// Bytes of one element. Throws Error::data for a dtype that the format does not have.
 uint64_t element_bytes(const TokenSidecar& sidecar);
+/// The dtype of ids of that many bytes, 2 or 4.
+const char* dtype_of(uint64_t width);
 
 /// FILE.bin.json of FILE.bin.
 std::string sidecar_path(const std::string& bin_path);

@@ -1,6 +1,6 @@
 #pragma once
-// Token files opened for training: little-endian uint16, memory mapped, checked at open against the sidecar JSON. The
-// content of files without a sidecar is checked first (data/token_layout.h).
+// Token files opened for training: little-endian ids of 16 or 32 bits, memory mapped, checked at open against the
+// sidecar JSON, which says their width. The content of files without a sidecar is checked first (data/token_layout.h).
 
 #include <cstdint>
 #include <optional>
@@ -10,21 +10,22 @@
 #include "base/file.h"
 #include "data/block_check.h"
 #include "data/sidecar.h"
+#include "data/token_ids.h"
 
 namespace trireme {
 
 class TokenDataset {
  public:
-  /// Throws Error::io, Error::data (empty, odd length, sidecar and size or vocabulary disagree, a block's XXH3, an id
-  /// >= vocabulary). vocabulary 0: the sidecar's; ids are not checked if neither is known. verify: every block,
-  /// otherwise 16 blocks from the first to the last; the sidecar gives the block size, 4 MiB without one. Also throws
-  /// Error::data for files that identify_tokens() refuses. trust: without a sidecar the complete file is ids, whatever
-  /// it looks like.
+  /// Throws Error::io, Error::data (empty, incomplete ids, sidecar and size or vocabulary disagree, a block's XXH3, an
+  /// id >= vocabulary, 16-bit ids of a larger vocabulary). vocabulary 0: the sidecar's; if neither is known, ids must
+  /// be below 2^31. verify: every block, otherwise 16 blocks from the first to the last; the sidecar gives the block
+  /// size, 4 MiB without one. Also throws Error::data for files that identify_tokens() refuses. trust: without a
+  /// sidecar the complete file is 16-bit ids, whatever it looks like.
   TokenDataset(const std::string& path, uint64_t vocabulary, bool verify, const BeforeBlock& before = {},
                bool trust = false);
 
   uint64_t size() const { return tokens_.size(); }
-  std::span<const uint16_t> tokens() const { return tokens_; }
+  TokenIds tokens() const { return tokens_; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
   const std::string& path() const { return file_.path(); }
   const std::string& format() const { return format_; }  ///< as text
@@ -32,7 +33,7 @@ class TokenDataset {
 
  private:
   MappedFile file_;
-  std::span<const uint16_t> tokens_;
+  TokenIds tokens_;
   std::optional<TokenSidecar> sidecar_;
   std::string format_;
   uint64_t vocabulary_ = 0;

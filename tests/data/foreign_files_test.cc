@@ -209,7 +209,7 @@ TEST_F(ForeignFiles, NumbersOfAnotherWidthOrOrderAreNamed) {
       {"32-bit", bytes_of(gpt2), "looks like 32-bit ids, whose upper halves are 0"},
       {"32-bit characters", bytes_of(characters), "looks like 32-bit ids, whose upper halves are 0"},
       {"24 ids of 32 bits", bytes_of(few), "looks like 32-bit ids"},
-      {"32-bit above 65535", bytes_of(llama3), "looks like 32-bit ids, some of them above 65535"},
+      {"32-bit above 65535", bytes_of(llama3), "looks like 32-bit ids, some of them above 65535; write the ids with"},
       {"64-bit", bytes_of(as<uint64_t>(gpt2)), "looks like 64-bit ids"},
       {"64-bit characters", bytes_of(as<uint64_t>(characters)), "looks like 64-bit ids"},
       {"16-bit big-endian", swapped(bytes_of(as<uint16_t>(gpt2)), 2), "looks like 16-bit ids in big-endian order"},
@@ -244,14 +244,45 @@ TEST_F(ForeignFiles, HeadersThatAreKnownAreRead) {
   for (const ForeignCase& c : cases) {
     const TokenDataset read(write("train.bin", c.bytes), 50257, true);
     EXPECT_THAT(read.format(), HasSubstr(c.said));
-    EXPECT_EQ(std::vector<uint16_t>(read.tokens().begin(), read.tokens().end()), ids) << c.name;
+    ASSERT_EQ(read.size(), ids.size()) << c.name;
+    for (size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(read.tokens()[i], ids[i]) << c.name;
   }
+}
+
+TEST_F(ForeignFiles, HeadersOf32BitIdsAreRead) {
+  const auto ids = text_ids(3000, 128256);
+  const std::string data = bytes_of(ids);
+  const std::vector<ForeignCase> cases{
+      {"npy", npy("<u4", "(3000,)", data), "NumPy's .npy, 32-bit ids"},
+      {"npy of int32", npy("<i4", "(3000,)", data), "NumPy's .npy, 32-bit ids"},
+      {"llm.c", shard(20240801, 7, 3000, data), "llm.c shard for Llama 3, 32-bit ids"},
+  };
+  for (const ForeignCase& c : cases) {
+    const TokenDataset read(write("train.bin", c.bytes), 128256, true);
+    EXPECT_EQ(read.format(), c.said);
+    ASSERT_EQ(read.size(), ids.size()) << c.name;
+    for (size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(read.tokens()[i], ids[i]) << c.name;
+    EXPECT_ERROR(TokenDataset(folder_ / "train.bin", 70000, true), ErrorKind::data, "but the vocabulary has 70000 ids");
+  }
+  const TokenDataset negative(write("train.bin", npy("<i4", "(3,)", bytes_of(std::vector<int32_t>{1, 2, 3}))), 0, true);
+  EXPECT_EQ(negative.size(), 3u);
+  EXPECT_THAT(refusal("train.bin", npy("<i4", "(2,)", bytes_of(std::vector<int32_t>{1, -1}))),
+              HasSubstr("token 1 is id 4294967295, but the vocabulary has 2147483648 ids"));
+  EXPECT_THAT(refusal("train.bin", npy("<u4", "(3000,)", data.substr(0, 11998))),
+              HasSubstr("its header declares 3000 ids, but 11998 bytes follow it"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal("train.bin", npy("<u4", "(50000,)", std::string(200000, '\0'))), "");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("100 % of the sampled ids are 0"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal("train.bin", npy("<u4", "(3000,)", bytes_of(text_ids(3000, 50257)))), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "upper halves are no ids";
 }
 
 TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
   const std::string data = bytes_of(as<uint16_t>(text_ids(3000, 50257)));
   const std::vector<ForeignCase> cases{
-      {"i4", npy("<i4", "(1500,)", data), "is a .npy file of '<i4', but tokens are 16-bit ids ('<u2')"},
+      {"i8 ids", npy("<i8", "(750,)", data),
+       "is a .npy file of '<i8', but tokens are 16-bit or 32-bit ids ('<u2', '<u4')"},
       {"i8", npy("<i8", "(750,)", data), "is a .npy file of '<i8'"},
       {"f4", npy("<f4", "(1500,)", data), "is a .npy file of '<f4'"},
       {"big-endian", npy(">u2", "(3000,)", data), "is a .npy file of '>u2'"},
@@ -260,7 +291,7 @@ TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
       {"llm.c cut", shard(20240520, 1, 4000, data), "declares 4000 ids, but 6000 bytes follow it"},
       {"llm.c version", shard(20240520, 2, 3000, data), "its header has another version"},
       {"llm.c big-endian", swapped(shard(20240520, 1, 3000, data), 4), "byte order"},
-      {"llm.c Llama 3", shard(20240801, 7, 1500, data), "is an llm.c shard for Llama 3 with 32-bit ids"},
+      {"llm.c Llama 3", shard(20240801, 1, 1500, data), "begins like an llm.c shard for Llama 3, but its header has"},
       {"llm.c evaluation", shard(20240522, 1, 100, data), "multiple-choice questions"},
   };
   for (const ForeignCase& c : cases) EXPECT_THAT(refusal("train.bin", c.bytes), HasSubstr(c.said)) << c.name;

@@ -105,6 +105,31 @@ TEST_F(IndexedSamples, AreTheDocumentsInTheOrderOfTheIndex) {
   }
 }
 
+TEST_F(IndexedSamples, OfSetsWithDifferentWidthsAreBlended) {
+  const auto samples = [&](IndexedType second) {
+    IndexedSourceOptions options;
+    options.sets = {{1, dataset("x", 100)}, {1, dataset(second == IndexedType::u16 ? "y" : "z", 1000, second)}};
+    options.samples = 20;
+    options.sequence = 9;
+    options.vocabulary = 1400;
+    const IndexedSource source(options);
+    std::vector<std::vector<int32_t>> all;
+    for (uint64_t i = 0; i < 20; ++i) all.push_back(sample(source, i, 9));
+    return all;
+  };
+  EXPECT_EQ(samples(IndexedType::i32), samples(IndexedType::u16));
+  IndexedSourceOptions options;
+  options.sets = {{1, dataset("x", 100)}, {1, dataset("w", 130000, IndexedType::i32)}};
+  options.samples = 20;
+  options.sequence = 9;
+  options.vocabulary = 151936;
+  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data,
+               "x.bin holds 16-bit ids, up to 65535, but the model's vocabulary has 151936 ids");
+  options.vocabulary = 130010;
+  options.sets = {{1, dataset("w", 130000, IndexedType::i32)}};
+  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data, "but the vocabulary has 130010 ids");
+}
+
 TEST_F(IndexedSamples, OfASplitCountTheTokensOfTheirPart) {
   IndexedSourceOptions options;
   options.sets = {{1, dataset("x", 100)}};

@@ -32,6 +32,18 @@ class TokenDatasetTest : public testing::Test {
     sidecar.block_hashes = hasher.finish();
     write_sidecar(path_, sidecar);
   }
+  void write_wide(const std::string& bytes, uint64_t vocabulary) {
+    write_text(path_, bytes);
+    BlockHasher hasher;
+    hasher.append(std::as_bytes(std::span(bytes)));
+    TokenSidecar sidecar;
+    sidecar.dtype = "int32";
+    sidecar.tokens = bytes.size() / 4;
+    sidecar.documents = 1;
+    sidecar.vocabulary = vocabulary;
+    sidecar.block_hashes = hasher.finish();
+    write_sidecar(path_, sidecar);
+  }
   void overwrite(uint64_t token, uint16_t id) {
     std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(token * 2));
@@ -80,18 +92,54 @@ TEST_F(TokenDatasetTest, RefusesAFileThatItsSidecarDoesNotFit) {
   write_with_sidecar(sequence(5000, 100), 100);
   write(sequence(4999, 100));
   EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "has 9998 bytes, but");
-  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "declares 5000 tokens, which are 10000 bytes");
+  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data,
+               "declares 5000 tokens of 16 bits, which are 10000 bytes");
 }
 
-TEST_F(TokenDatasetTest, RefusesElementsThatAreNotUint16) {
-  write({1, 0, 2, 0});
-  TokenSidecar sidecar;
-  sidecar.dtype = "int32";
-  sidecar.tokens = 2;
-  sidecar.vocabulary = 100;
-  sidecar.block_hashes = {0};
-  write_sidecar(path_, sidecar);
-  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "are int32; training needs uint16");
+TEST_F(TokenDatasetTest, ReadsIdsOf32BitsIfTheSidecarSaysSo) {
+  // little-endian: 1, 65535, 65536, 151935
+  const std::string bytes("\x01\0\0\0\xff\xff\0\0\0\0\x01\0\x7f\x51\x02\0", 16);
+  write_wide(bytes, 151936);
+  const TokenDataset data(path_, 151936, true);
+  ASSERT_EQ(data.size(), 4u);
+  EXPECT_EQ(data.format(), "token file, 32-bit ids");
+  EXPECT_EQ(data.tokens().width(), 4u);
+  const std::vector<int32_t> expected{1, 65535, 65536, 151935};
+  std::vector<int32_t> read(4);
+  data.tokens().copy(0, read);
+  EXPECT_EQ(read, expected);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(static_cast<int32_t>(data.tokens()[i]), expected[i]);
+  std::vector<int32_t> last(2);
+  data.tokens().copy(2, last);
+  EXPECT_EQ(last, (std::vector<int32_t>{65536, 151935}));
+  EXPECT_ERROR(TokenDataset(path_, 151935, true), ErrorKind::data,
+               "was prepared with a vocabulary of 151936 ids, but the model has 151935");
+}
+
+TEST_F(TokenDatasetTest, RefusesWideIdsOutsideOfTheVocabulary) {
+  write_wide(std::string("\x01\0\0\0\0\0\x01\0", 8), 65536);
+  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, path_ + ": token 1 is id 65536, but the vocabulary has");
+  write_wide(std::string("\x01\0\0\0\xff\xff\xff\xff", 8), 151936);  // -1
+  EXPECT_ERROR(TokenDataset(path_, 151936, false), ErrorKind::data, "token 1 is id 4294967295, but");
+}
+
+TEST_F(TokenDatasetTest, RefusesAWideFileThatItsSidecarDoesNotFit) {
+  write_wide(std::string(16, '\1'), 151936);
+  write_text(path_, std::string(14, '\1'));
+  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data, "declares 4 tokens of 32 bits, which are 16 bytes");
+}
+
+TEST_F(TokenDatasetTest, Refuses16BitsOfAVocabularyThatNeedsMore) {
+  write({5, 6, 65535});
+  EXPECT_NO_THROW(TokenDataset(path_, 65536, false));
+  EXPECT_ERROR(TokenDataset(path_, 65537, false), ErrorKind::data,
+               path_ + " holds 16-bit ids, up to 65535, but the model's vocabulary has 65537 ids");
+  EXPECT_NO_THROW(TokenDataset(path_, 65537, false, {}, true)) << "the user says that they are right";
+  write_with_sidecar({5, 6, 7}, 65537);
+  EXPECT_ERROR(TokenDataset(path_, 0, false), ErrorKind::data,
+               "train.bin.json: \"dtype\" is \"uint16\", but \"vocabulary_size\" is 65537");
+  write_with_sidecar({5, 6, 7}, 100);
+  EXPECT_NO_THROW(TokenDataset(path_, 151936, false)) << "its own vocabulary fits";
 }
 
 TEST_F(TokenDatasetTest, RefusesDataOfALargerVocabularyThanTheModels) {

@@ -1,8 +1,9 @@
-// Any bytes as .idx, sidecar, or .npy, beside a small .bin: Error::data, or something whose every id can be read.
+// Any bytes as .idx, sidecar, .npy, or token file: Error::data, or something whose every id can be read.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -44,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trireme;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 4) {
+  switch (data[0] % 6) {
     case 0:
       write("i.bin", std::string_view("\x01\0\x02\0\x03\0\x04\0", 8));
       write("i.idx", bytes);
@@ -68,6 +69,25 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       expect_data_error_at_most([] {
         const NpyArray array(folder() + "/a.npy");
         for (uint64_t i = 0; i < array.size(); ++i) array.at(i);
+      });
+      break;
+    case 4:  // the sidecar of a file of 32-bit ids
+      write("w.bin", std::string_view("\x01\0\0\0\0\0\x01\0", 8));
+      write("w.bin.json", bytes);
+      expect_data_error_at_most([] {
+        const TokenDataset dataset(folder() + "/w.bin", 0, true);
+        if (dataset.size() != 8 / dataset.tokens().width()) std::abort();
+      });
+      break;
+    case 5:  // any token file without a sidecar
+      write("u.bin", bytes);
+      expect_data_error_at_most([] {
+        const TokenDataset dataset(folder() + "/u.bin", 0, true);
+        std::vector<int32_t> ids(dataset.size());
+        dataset.tokens().copy(0, ids);
+        for (const int32_t id : ids) {
+          if (id < 0) std::abort();
+        }
       });
       break;
     default:

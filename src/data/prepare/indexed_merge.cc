@@ -62,7 +62,7 @@ MergeReport merge_indexed(const std::vector<std::string>& inputs, const std::str
     }
   }
   sidecar.documents = layout.documents.size() - 1;
-  sidecar.dtype = layout.type == IndexedType::u16 ? "uint16" : "int32";
+  sidecar.dtype = dtype_of(width_of(layout.type));
   sidecar.split = "all documents; they are split when they are read";
   sidecar.block_hashes = hasher.finish();
   bin.commit();

@@ -27,6 +27,7 @@
 #include "data/prepare/temporary_copy.h"
 #include "data/prepare/text_border.h"
 #include "data/sidecar.h"
+#include "data/token_ids.h"
 #include "text/files/tokenizer_writer.h"
 #include "text/unicode.h"
 
@@ -34,8 +35,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kLargestVocabulary = 65536;  // train.bin holds 16-bit ids
 
 bool is_pipe(const InputFile& file) { return file.path == kStandardInput || !fs::is_regular_file(file.path); }
 
@@ -58,7 +57,7 @@ class Preparation {
     const auto start = Clock::now();
     load();
     report_.load_seconds = seconds_since(start);
-    check_tokenizer();
+    find_end_of_text();
     divide();
     SpooledDocuments documents(files_, *tokenizer_, spool_options());
     documents.run([&] {
@@ -95,11 +94,7 @@ class Preparation {
     }
   }
 
-  void check_tokenizer() {
-    require(tokenizer_->vocabulary_size() <= kLargestVocabulary, ErrorKind::data,
-            "tokenizer {} has ids up to {}, but train.bin holds 16-bit ids, up to 65535; use a tokenizer of at most "
-            "65536 ids or --format megatron",
-            options_.tokenizer, tokenizer_->vocabulary_size() - 1);
+  void find_end_of_text() {
     if (single_text_) return;
     end_of_text_ = end_of_text_id(*tokenizer_, options_.end_of_text, options_.tokenizer, "to write between documents");
   }
@@ -185,6 +180,7 @@ class Preparation {
     options.work_folder = (fs::path(options_.output) / ".prepare").string();
     options.kept = split_ || (rule_.val_fraction == 0 && rule_.order == DocumentOrder::input);
     if (split_) options.apart = split_->val;
+    options.encoding.width = id_width(tokenizer_->vocabulary_size());
     options.encoding.json_keys = {options_.json_key};
     options.encoding.end_of_text = end_of_text_;
     options.encoding.border = border_;
@@ -257,6 +253,7 @@ class Preparation {
     sidecar.documents = documents;
     sidecar.vocabulary = tokenizer_->vocabulary_size();
     sidecar.tokenizer_hash = hex64(tokenizer_->hash());
+    sidecar.dtype = dtype_of(id_width(sidecar.vocabulary));
     sidecar.block_hashes = summary.block_hashes;
     sidecar.split = !single_text_ ? describe(rule_)
                     : options_.train_fraction == 1

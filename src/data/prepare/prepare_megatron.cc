@@ -39,7 +39,7 @@ TokenSidecar sidecar_of(TokenSpool& spool, const std::string& path, const Tokeni
   sidecar.documents = spool.documents();
   sidecar.vocabulary = tokenizer.vocabulary_size();
   sidecar.tokenizer_hash = hex64(tokenizer.hash());
-  sidecar.dtype = spool.width() == 2 ? "uint16" : "int32";
+  sidecar.dtype = dtype_of(spool.width());
   sidecar.split = "all documents; they are split when they are read";
   sidecar.block_hashes = std::move(summary.block_hashes);
   return sidecar;

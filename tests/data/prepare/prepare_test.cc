@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "data/sidecar.h"
+#include "data/token_dataset.h"
 #include "tests/support/archives.h"
 #include "tests/support/temporary_folder.h"
 #include "text/models/bpe_trainer.h"
@@ -357,15 +358,57 @@ TEST_F(Prepare, TextInAnotherEncodingIsRefusedOrConverted) {
   EXPECT_EQ(decoded("train.bin"), latin);
 }
 
-TEST_F(Prepare, RefusesIdsBeyond16Bits) {
-  BpeDescription tokenizer;
-  tokenizer.vocabulary = {{"x", 0}, {"y", 70000}};
-  write("large.json", write_tokenizer_json(tokenizer));
-  write("one.txt", "xy");
+TEST_F(Prepare, WritesIdsOf32BitsWhereTheVocabularyNeedsThem) {
+  write("one.txt", "xyyxy");
   options_.inputs = {path("one.txt")};
   options_.tokenizer = path("large.json");
-  EXPECT_THAT(error(), HasSubstr("has ids up to 70000, but train.bin holds 16-bit ids, up to 65535; use a tokenizer of "
-                                 "at most 65536 ids"));
+  options_.train_fraction = 1;
+  BpeDescription tokenizer;
+  tokenizer.vocabulary = {{"x", 1}, {"y", 65535}};
+  write("large.json", write_tokenizer_json(tokenizer));
+  prepare(options_);
+  const std::string narrow = read_text(path("out/train.bin"));
+  EXPECT_EQ(narrow, std::string("\x01\0\xff\xff\xff\xff\x01\0\xff\xff", 10));
+  EXPECT_EQ(read_sidecar(path("out/train.bin"))->dtype, "uint16");
+
+  tokenizer.vocabulary = {{"x", 1}, {"y", 65536}};
+  write("large.json", write_tokenizer_json(tokenizer));
+  EXPECT_EQ(prepare(options_).train_tokens, 5u);
+  EXPECT_EQ(read_text(path("out/train.bin")), std::string("\x01\0\0\0\0\0\x01\0\0\0\x01\0\x01\0\0\0\0\0\x01\0", 20));
+  EXPECT_EQ(read_sidecar(path("out/train.bin"))->dtype, "int32");
+  EXPECT_EQ(read_sidecar(path("out/train.bin"))->vocabulary, 65537u);
+  const TokenDataset read(path("out/train.bin"), 65537, true);
+  std::vector<TokenId> ids(read.size());
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = read.tokens()[i];
+  EXPECT_EQ(load_tokenizer(path("out/tokenizer.json"))->decode(ids), "xyyxy");
+}
+
+/// Division and order move documents of 32-bit ids as they move those of 16 bits.
+TEST_F(Prepare, DividesDocumentsOf32BitIds) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += "{\"text\": \"" + std::string(static_cast<size_t>(1 + i % 5), 'x') + "y\"}\n";
+  write("docs.jsonl", lines);
+  options_.inputs = {path("docs.jsonl")};
+  options_.tokenizer = path("large.json");
+  const auto ids = [&](uint32_t y, const SplitRule& split) {
+    BpeDescription tokenizer;
+    tokenizer.vocabulary = {{"x", 1}, {"<|endoftext|>", 2}, {"y", y}};
+    write("large.json", write_tokenizer_json(tokenizer));
+    options_.split = split;
+    prepare(options_);
+    std::vector<TokenId> all;
+    for (const char* name : {"out/train.bin", "out/val.bin"}) {
+      const TokenDataset read(path(name), 0, true);
+      EXPECT_EQ(read.tokens().width(), y < 65536 ? 2u : 4u);
+      for (uint64_t i = 0; i < read.size(); ++i) all.push_back(read.tokens()[i] == y ? 3 : read.tokens()[i]);
+      all.push_back(0);
+    }
+    return all;
+  };
+  for (const DocumentOrder order : {DocumentOrder::input, DocumentOrder::openwebtext}) {
+    const SplitRule split{.val_fraction = 0.3, .order = order};
+    EXPECT_EQ(ids(131000, split), ids(3, split));
+  }
 }
 
 TEST_F(Prepare, AsksForAnEndOfTextToken) {
