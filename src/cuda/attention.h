@@ -107,7 +107,7 @@ TRIREME_DEVICE SequenceRows sequence_of(const AttentionArguments<T>& a, int row)
   return {a.offsets[low], a.offsets[low + 1]};
 }
 
-/// Kernels on tensor cores (attention_tiles.cu). Whether they take these arguments.
+/// Kernels on tensor cores (attention_tiles.h). Whether they take these arguments.
 template <class T>
 bool takes_tiles(const AttentionArguments<T>& a);
 template <class T>

@@ -1,5 +1,5 @@
 // Attention of any type and head size: a warp per query (or key) and head, a lane per key (or query) of 32. Head sizes
-// and types that tensor cores take go to attention_tiles.cu.
+// and types that tensor cores take go to attention_forward.cu and attention_backward.cu.
 
 #include "cuda/attention.h"
 
