@@ -74,7 +74,9 @@ Library load_library() {
   return l;
 }
 
-cudaDataType_t type_of(ConstView x) { return x.dtype() == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(ConstView x) {
+  return x.dtype() == DType::bf16 ? CUDA_R_16BF : x.dtype() == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 /// A power of two up to 256 that divides the address.
 uint32_t alignment_of(ConstView x) {
@@ -148,7 +150,7 @@ class CublasLt final : public MatrixProducts {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // Where k is split, parts are added in f32: in the result's type, bf16 loses the small sums.
+    // Where k is split, parts are added in f32: in the result's type, 16 bits lose the small sums.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(b));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(a));

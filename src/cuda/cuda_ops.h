@@ -19,7 +19,9 @@ class CudaOps final : public Ops {
   size_t scratch_bytes(const CallSizes& sizes) const override;
 
  private:
-  bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
+  bool takes(DType activation) const override {
+    return activation == DType::f32 || activation == DType::bf16 || activation == DType::f16;
+  }
   void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) override;
   void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre, View y) override;
   void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) override;

@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "cuda/stream.h"
-#include "tensor/dtype.h"
+#include "tensor/f16.h"
 
 #ifdef __CUDACC__
 
@@ -114,10 +114,25 @@ TRIREME_DEVICE uint32_t round_pair(float low, float high, bf16_t) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
   return y;
 }
+TRIREME_DEVICE uint32_t round_pair(float low, float high, f16_t) {
+  uint32_t y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
+}
+TRIREME_DEVICE float widen(f16_t x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
 
 /// d += a b of one warp; fragments as PTX defines them for mma.m16n8k16.
 TRIREME_DEVICE void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16_t) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+TRIREME_DEVICE void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16_t) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -215,15 +230,25 @@ TRIREME_DEVICE float widen(bf16_t x) { return std::bit_cast<float>(uint32_t{x.bi
 /// Round to nearest, ties to even; a NaN stays one.
 template <class T>
 TRIREME_DEVICE T narrow(float x) {
-  if constexpr (std::is_same_v<T, float>) return x;
-  if constexpr (std::is_same_v<T, bf16_t>) return {static_cast<uint16_t>(round_pair(x, 0, bf16_t{}))};
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    return {static_cast<uint16_t>(round_pair(x, 0, T{}))};
+  }
 }
 
-/// to_bf16() of tensor/dtype.h: NaN keeps its upper bits.
-TRIREME_DEVICE bf16_t narrow_exactly(float x) {
+/// to_bf16() of tensor/dtype.h and to_f16() of tensor/f16.h: NaN keeps its upper bits.
+template <class T>
+TRIREME_DEVICE T narrow_exactly(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7FFFFFFF) > 0x7F800000) return {static_cast<uint16_t>(bits >> 16 | 0x40)};
-  return {static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+  const bool nan = (bits & 0x7FFFFFFF) > 0x7F800000;
+  if constexpr (std::is_same_v<T, bf16_t>) {
+    if (nan) return {static_cast<uint16_t>(bits >> 16 | 0x40)};
+    return {static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+  } else {
+    if (nan) return {static_cast<uint16_t>((bits >> 16 & 0x8000) | 0x7E00 | (bits >> 13 & 0x1FF))};
+    return narrow<f16_t>(x);
+  }
 }
 
 /// Eight neighbouring elements: 16 bytes of bf16 or f16, 32 of f32.
@@ -276,6 +301,13 @@ TRIREME_DEVICE Pack unpack(const Raw<bf16_t>& raw) {
     p.v[2 * i] = std::bit_cast<float>(raw.bits[0].words[i] << 16);
     p.v[2 * i + 1] = std::bit_cast<float>(raw.bits[0].words[i] & 0xFFFF0000u);
   }
+  return p;
+}
+TRIREME_DEVICE Pack unpack(const Raw<f16_t>& raw) {
+  Pack p;
+  TRIREME_UNROLL
+  for (int i = 0; i < kPack; ++i)
+    p.v[i] = widen(f16_t{static_cast<uint16_t>(raw.bits[0].words[i / 2] >> (16 * (i % 2)))});
   return p;
 }
 

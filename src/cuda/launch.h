@@ -29,10 +29,12 @@ inline bool packs(int64_t width, std::initializer_list<ConstView> tensors) {
 
 constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// f(element of the type): float or bf16_t.
+/// f(element of the type): float, bf16_t or f16_t.
 template <class F>
 void with_element(DType dtype, F&& f) {
-  dtype == DType::bf16 ? f(bf16_t{}) : f(float{});
+  if (dtype == DType::bf16) return f(bf16_t{});
+  if (dtype == DType::f16) return f(f16_t{});
+  f(float{});
 }
 
 /// Division of numbers below 2^31 by a divisor that the host knows: a product instead of a division.

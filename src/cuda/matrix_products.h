@@ -10,9 +10,9 @@ class MatrixProducts {
  public:
   virtual ~MatrixProducts() = default;
 
-  /// y = beta y + op(a) op(b) + bias, in f32 arithmetic.  op(a): [m, k], op(b): [k, n], both of one type, f32 or bf16;
-  /// op is the transposition where a_transposed or b_transposed; y: [m, n], of that type or f32; bias: [n] of a's type
-  /// or empty. beta: 0 or 1; with 1, the complete sum is added once. Throws Error::io naming the library's answer.
+  /// y = beta y + op(a) op(b) + bias, in f32 arithmetic.  op(a): [m, k], op(b): [k, n], both of one type, f32, bf16 or
+  /// f16; op is the transposition where a_transposed or b_transposed; y: [m, n], of that type or f32; bias: [n] of a's
+  /// type or empty. beta: 0 or 1; with 1, the complete sum is added once. Throws Error::io naming the library's answer.
   virtual void multiply(gpu::Stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias,
                         float beta, View y) = 0;
 };

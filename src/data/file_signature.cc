@@ -71,35 +71,6 @@ bool is_bzip2(std::string_view file) {
   return has(file, 0, "BZh"sv) && byte_at(file, 3) >= '1' && byte_at(file, 3) <= '9' && has(file, 4, "1AY&SY"sv);
 }
 
-/// Records of TensorFlow: each a length of 64 bits, its checksum, the bytes and their checksum; to the end, or many.
-bool is_tfrecord(std::string_view file) {
-  constexpr size_t kAround = 16, kEnough = 8;
-  size_t at = 0, records = 0;
-  while (at + kAround <= file.size() && records < kEnough) {
-    const auto length = number_at<uint64_t>(file, at);
-    if (length == 0 || length > file.size() - at - kAround) return false;
-    at += kAround + length;
-    ++records;
-  }
-  return records == kEnough || (records > 0 && at == file.size());
-}
-
-/// A shard of MosaicML Streaming: the number of samples, where each begins in ascending order, and the end of the file.
-bool is_mosaic_shard(std::string_view file) {
-  const size_t samples = number_at<uint32_t>(file, 0), header = 4 * (samples + 2);
-  if (samples == 0 || header > file.size() || number_at<uint32_t>(file, header - 4) != file.size()) return false;
-  for (size_t at = 4, before = header; at < header; at += 4) {
-    const size_t place = number_at<uint32_t>(file, at);
-    if (place < before) return false;
-    before = place;
-  }
-  return true;
-}
-
-bool is_orc(std::string_view file) {
-  return file.size() > 8 && has(file, 0, "ORC"sv) && file.substr(0, file.size() - 1).ends_with("ORC");
-}
-bool is_lmdb(std::string_view file) { return has(file, 16, "\xde\xc0\xef\xbe\1\0\0\0"sv); }
 bool is_tar(std::string_view file) { return has(file, 257, "ustar"sv); }
 bool is_lz4(std::string_view file) { return has(file, 0, "\x04\x22\x4d\x18"sv) && byte_at(file, 4) >> 6 == 1; }
 bool is_parquet(std::string_view file) { return file.size() > 12 && has(file, 0, "PAR1"sv) && file.ends_with("PAR1"); }
@@ -144,7 +115,6 @@ constexpr Known kKnown[] = {
      kUnpack},
     {"a zstd file", begins<"\x28\xb5\x2f\xfd">, kUnpack},
     {"an lz4 file", is_lz4, kUnpack},
-    {"a Snappy file", begins<"\xff\6\0\0sNaPpY">, kUnpack},
     {"a 7z archive", begins<"7z\xbc\xaf\x27\x1c">, kUnpack},
     {"a rar archive", begins<"Rar!\x1a\x07">, kUnpack},
     {"a tar archive", is_tar, kUnpack},
@@ -157,12 +127,6 @@ constexpr Known kKnown[] = {
     {"an Arrow stream, as `datasets` stores it", is_arrow_stream,
      "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
     {"an Avro file", is_avro, kNotData},
-    {"an ORC file", is_orc, "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
-    {"a file of TensorFlow's records", is_tfrecord,
-     "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
-    {"a shard of MosaicML Streaming", is_mosaic_shard,
-     "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
-    {"an LMDB database", is_lmdb, kNotData},
     {"an SQLite database", begins<"SQLite format 3\0">, kNotData},
     {"the index of a Megatron or NeoX indexed dataset", begins<"MMIDIDX\0\0">,
      "name the dataset by its prefix, without .idx; FILE.bin must be beside it"},

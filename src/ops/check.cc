@@ -499,9 +499,10 @@ void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, 
   check.is("m", m, statistic, shape);
   check.is("v", v, statistic, shape);
   if (!remainder.empty()) {
-    check.that(takes(DType::bf16), "remainder is given, but this backend has no bf16 weights");
-    check.is("weights", weights, DType::bf16, shape);
-    check.is("remainder", remainder, DType::i16, shape);
+    const DType type = weights.dtype() == DType::f16 ? DType::f16 : DType::bf16;
+    check.that(takes(type), fmt::format("remainder is given, but this backend has no {} weights", name_of(type)));
+    check.is("weights", weights, type, shape);
+    check.is("remainder", remainder, type == DType::f16 ? DType::f32 : DType::i16, shape);
   } else {
     check.is("weights", weights, statistic, shape);
   }

@@ -7,7 +7,7 @@
 // clang-format off
 //   rows       tokens of a batch, packed: sequences follow each other without padding; `offsets` [sequences + 1] i32
 //              says where each begins.
-//   A          activation type of the call: f32 or bf16 (cpu), f64 (reference). Weights and biases have the same type.
+//   A          activation type of the call: f32 or bf16 (cpu), f32, bf16 or f16 (cuda), f64 (reference). Weights and biases have the same type.
 //   S          type of statistics and gradients of weights: f32 (cpu), f64 (reference).
 //   "=", "+="  a function overwrites its outputs unless its text says +=; Write::add turns = into "computed apart, then
 //              added once".
@@ -275,7 +275,7 @@ class Ops {
   void sum_parts(Context&, ConstView parts, View y);
   /// y += x.  Both S.
   void add(Context&, ConstView x, View y);
-  /// y = x converted (to bf16: nearest, ties to even).
+  /// y = x converted (to bf16 and f16: nearest, ties to even).
   void cast(Context&, ConstView x, View y);
   /// x = 0.
   void zero(Context&, View x);
@@ -286,7 +286,8 @@ class Ops {
   /// g = gradient_scale * grad; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr wd p; p -= lr (m / c1) /
   /// (sqrt(v / c2) + eps). grad, m, v: [n] S. weights: [n] f32 (f64 in reference) with remainder empty; or bf16 with
   /// remainder [n] i16, which together are the f32 master exactly (bf16 = (bits + 0x8000) >> 16, remainder = bits -
-  /// (bf16 << 16)). No fused multiply-add: the same bits everywhere. Source: Loshchilov & Hutter 2019, algorithm 2.
+  /// (bf16 << 16)); or f16 (cuda) with remainder [n] f32, which is the master itself: weights become it, rounded. No
+  /// fused multiply-add: the same bits everywhere. Source: Loshchilov & Hutter 2019, algorithm 2.
   void adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder);
 
   // ---- exchange of gradients ----
@@ -313,7 +314,7 @@ class Ops {
                                        View target);
 
  private:
-  /// Whether A may be this type: f32 and bf16 (cpu), f64 (reference).
+  /// Whether A may be this type: f32 and bf16 (cpu), f16, too (cuda), f64 (reference).
   virtual bool takes(DType activation) const = 0;
   virtual void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) = 0;
   virtual void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre,

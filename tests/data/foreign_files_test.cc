@@ -76,27 +76,6 @@ std::string shard(int32_t magic, int32_t version, int32_t ids, const std::string
   return bytes_of(header) + data;
 }
 
-/// Checksums are not looked at.
-std::string tfrecord(int records, uint64_t length) {
-  std::string file;
-  for (int i = 0; i < records; ++i) {
-    file += bytes_of(std::vector<uint64_t>{length}) + "\xa1\xb2\xc3\xd4";
-    file += std::string(static_cast<size_t>(length), static_cast<char>(i + 1)) + "\x1a\x2b\x3c\x4d";
-  }
-  return file;
-}
-
-std::string mosaic_shard(const std::vector<uint32_t>& lengths) {
-  const std::string settings = R"({"columns":{"tokens":"bytes"}})";
-  std::vector<uint32_t> header{static_cast<uint32_t>(lengths.size())};
-  uint32_t place = static_cast<uint32_t>(4 * (lengths.size() + 2) + settings.size());
-  header.push_back(place);
-  for (const uint32_t length : lengths) header.push_back(place += length);
-  std::string file = bytes_of(header) + settings;
-  for (size_t i = 0; i < lengths.size(); ++i) file.append(lengths[i], static_cast<char>(200 + i));
-  return file;
-}
-
 std::string gzip(const std::string& text) {
   z_stream stream{};
   deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
@@ -193,13 +172,6 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
       {"parquet", "PAR1" + text + "PAR1", "is a Parquet file"},
       {"arrow", raw("ARROW1\0\0") + text, "is an Arrow file"},
       {"stream of arrow", raw("\xff\xff\xff\xff\x10\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0\6\0") + text, "is an Arrow stream"},
-      {"snappy", raw("\xff\6\0\0sNaPpY\1") + text, "is a Snappy file"},
-      {"orc", "ORC" + text + "ORC\x10", "is an ORC file"},
-      {"records of tensorflow", tfrecord(3, 50), "is a file of TensorFlow's records"},
-      {"many records of tensorflow, the last one incomplete", tfrecord(9, 7) + "\x50",
-       "is a file of TensorFlow's records"},
-      {"mosaic", mosaic_shard({100, 50, 7}), "is a shard of MosaicML Streaming"},
-      {"lmdb", std::string(16, '\0') + raw("\xde\xc0\xef\xbe\1\0\0\0") + text, "is an LMDB database"},
       {"sqlite", raw("SQLite format 3\0") + text, "is an SQLite database"},
       {"elf",
        raw("\x7f"

@@ -30,6 +30,9 @@ std::unique_ptr<Ops> make_tested_ops(int) {
 }
 
 // Tensor cores cut the bits of sums off rather than rounding them.
-std::vector<Case> tested_cases() { return {{DType::f32, 1}, {.dtype = DType::bf16, .threads = 1, .sums = 2}}; }
+std::vector<Case> tested_cases() {
+  return {
+      {DType::f32, 1}, {.dtype = DType::bf16, .threads = 1, .sums = 2}, {.dtype = DType::f16, .threads = 1, .sums = 2}};
+}
 
 }  // namespace trireme::test

@@ -12,6 +12,7 @@
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/device.h"
+#include "tensor/f16.h"
 
 namespace trireme {
 namespace {
@@ -32,14 +33,15 @@ class Speed {
     const View x = take(dtype, shape);
     std::vector<float> values(normal_);
     for (float& v : values) v *= scale;
-    std::vector<bf16_t> narrow(values.size());
-    for (size_t i = 0; i < values.size(); ++i) narrow[i] = to_bf16(values[i]);
+    std::vector<uint16_t> narrow(values.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      narrow[i] = dtype == DType::f16 ? to_f16(values[i]).bits : to_bf16(values[i]).bits;
     const auto period = static_cast<int64_t>(values.size());
     for (int64_t first = 0; first < x.count(); first += period) {
       const int64_t n = std::min(period, x.count() - first);
       const View to(static_cast<std::byte*>(x.data()) + static_cast<size_t>(first) * size_of(dtype), dtype, {n},
                     device_.get());
-      const void* from = dtype == DType::bf16 ? static_cast<const void*>(narrow.data()) : values.data();
+      const void* from = dtype == DType::f32 ? values.data() : static_cast<const void*>(narrow.data());
       device_->stream().copy(ConstView(from, dtype, {n}), to);
     }
     return x;
@@ -161,11 +163,39 @@ void passes(Speed& s) {
   s.reset();
 }
 
-void attention(Speed& s, int sequences, int length, int heads, int head_dim, bool causal, float rate) {
+/// Operators of Llama-type decoders at the sizes of a 1.3B step: 16,384 rows of 2,048, 16 query and 4 key heads.
+void decoders(Speed& s, DType a) {
+  constexpr int64_t kRows = 16384, kWidth = 2048, kInner = 5632, kKeys = 4, kParts = 6, kSize = 128;
+  Context& c = s.context();
+  CudaOps& ops = s.ops();
+  const std::string type(name_of(a));
+  const double tensor = 2.0 * kRows * kWidth, inner = 2.0 * kRows * kInner,
+               heads = 2.0 * kRows * kKeys * kParts * kSize;
+  const View x = s.random(a, {kRows, kWidth}), y = s.random(a, {kRows, kWidth}), z = s.random(a, {kRows, kWidth});
+  const View w = s.random(a, {kWidth}), rstd = s.take(DType::f32, {kRows}), dw = s.take(DType::f32, {kWidth});
+  s.time("rms_norm 16384 x 2048 " + type, 2 * tensor, 0, [&] { ops.rms_norm(c, x, w, 0, 1e-5f, y, rstd); });
+  s.time("  backward", 4 * tensor, 0, [&] { ops.rms_norm_backward(c, y, x, w, 0, rstd, z, dw, Write::add); });
+  const View pairs = s.random(a, {kRows, 2 * kInner}), gated = s.random(a, {kRows, kInner});
+  s.time("gated silu 16384 x 5632 " + type, 3 * inner, 0,
+         [&] { ops.gated_activation(c, pairs, Activation::silu, gated); });
+  s.time("  backward", 5 * inner, 0, [&] { ops.gated_activation_backward(c, gated, pairs, Activation::silu, pairs); });
+  const View qkv = s.random(a, {kRows, kKeys, kParts, kSize}), to = s.take(a, qkv.shape());
+  const View gain = s.random(a, {kSize}), squares = s.take(DType::f32, {kRows, kKeys * (kParts - 1)});
+  const View dq = s.take(DType::f32, {kSize}), dk = s.take(DType::f32, {kSize});
+  const QueryKeyNorm norm{.q = gain, .k = gain, .q_count = kSize, .k_count = kSize};
+  s.time("query_key_squares 16384 x 20 x 128 " + type, heads * 5 / 6, 0,
+         [&] { ops.query_key_squares(c, qkv, norm, squares); });
+  s.time("query_key_norm", 2 * heads, 0, [&] { ops.query_key_norm(c, qkv, norm, squares, to); });
+  s.time("query_key_norm_backward", 3 * heads * 5 / 6, 0,
+         [&] { ops.query_key_norm_backward(c, to, qkv, norm, squares, squares, dq, dk, Write::overwrite); });
+  s.reset();
+}
+
+void attention(Speed& s, int sequences, int length, int heads, int head_dim, bool causal, float rate,
+               DType a = DType::bf16) {
   const int64_t rows = int64_t{sequences} * length;
-  const View qkv = s.random(DType::bf16, {rows, heads, 3, head_dim}),
-             out = s.take(DType::bf16, {rows, heads, head_dim});
-  const View dout = s.random(DType::bf16, {rows, heads, head_dim}), dqkv = s.take(DType::bf16, qkv.shape());
+  const View qkv = s.random(a, {rows, heads, 3, head_dim}), out = s.take(a, {rows, heads, head_dim});
+  const View dout = s.random(a, {rows, heads, head_dim}), dqkv = s.take(a, qkv.shape());
   const View lse = s.take(DType::f32, {heads, rows});
   std::vector<int32_t> offsets, positions;
   std::vector<int64_t> samples;
@@ -177,8 +207,8 @@ void attention(Speed& s, int sequences, int length, int heads, int head_dim, boo
   const AttentionShape shape{heads, 1, head_dim, causal, 1 / std::sqrt(static_cast<float>(head_dim)), s.of(offsets)};
   const Dropout dropout{rate, 99, s.of(samples), s.of(positions)};
   const double work = 4.0 * sequences * heads * length * static_cast<double>(length) * head_dim * (causal ? 0.5 : 1);
-  const std::string name = fmt::format("{} x {}, {} heads of {}{}{}", sequences, length, heads, head_dim,
-                                       causal ? ", causal" : "", rate > 0 ? ", dropout" : "");
+  const std::string name = fmt::format("{} x {}, {} heads of {}{}{} {}", sequences, length, heads, head_dim,
+                                       causal ? ", causal" : "", rate > 0 ? ", dropout" : "", name_of(a));
   s.time("attention " + name, 0, work, [&] { s.ops().attention(s.context(), qkv, shape, dropout, out, lse); });
   s.time("  backward", 0, 2.5 * work,
          [&] { s.ops().attention_backward(s.context(), dout, qkv, out, lse, shape, dropout, dqkv); });
@@ -202,6 +232,10 @@ void linear(Speed& s, int64_t rows, int64_t in, int64_t out) {
 void run() {
   Speed s;
   passes(s);
+  decoders(s, DType::bf16);
+  decoders(s, DType::f16);
+  attention(s, 64, 1024, 12, 64, true, 0, DType::f16);
+  attention(s, 8, 2048, 16, 128, true, 0, DType::f16);
   attention(s, 64, 1024, 12, 64, true, 0);
   attention(s, 64, 1024, 12, 64, true, 0.1f);
   attention(s, 64, 512, 12, 64, false, 0.1f);

@@ -13,6 +13,8 @@ std::unique_ptr<Ops> make_tested_ops(int variant) {
   return std::make_unique<CudaOps>(host_device(), make_plain_products());
 }
 
-std::vector<Case> tested_cases() { return {{DType::f32, 1}, {DType::f32, 2}, {DType::bf16, 1}, {DType::bf16, 2}}; }
+std::vector<Case> tested_cases() {
+  return {{DType::f32, 1}, {DType::f32, 2}, {DType::bf16, 1}, {DType::bf16, 2}, {DType::f16, 3}};
+}
 
 }  // namespace trireme::test

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cuda/stream.h"
-#include "tensor/dtype.h"
+#include "tensor/f16.h"
 
 #define TRIREME_DEVICE inline
 #define TRIREME_HOST_DEVICE inline
@@ -238,10 +238,20 @@ inline int bit_count(uint32_t x) { return __builtin_popcount(x); }
 inline uint32_t round_pair(float low, float high, bf16_t) {
   return uint32_t{to_bf16(low).bits} | uint32_t{to_bf16(high).bits} << 16;
 }
+inline uint32_t round_pair(float low, float high, f16_t) {
+  return uint32_t{to_f16(low).bits} | uint32_t{to_f16(high).bits} << 16;
+}
+inline float widen(f16_t x) { return to_float(x); }
 
 namespace host {
-inline float low_half(uint32_t pair, bf16_t) { return to_float(bf16_t{static_cast<uint16_t>(pair)}); }
-inline float high_half(uint32_t pair, bf16_t) { return to_float(bf16_t{static_cast<uint16_t>(pair >> 16)}); }
+template <class T>
+float low_half(uint32_t pair, T) {
+  return to_float(T{static_cast<uint16_t>(pair)});
+}
+template <class T>
+float high_half(uint32_t pair, T) {
+  return to_float(T{static_cast<uint16_t>(pair >> 16)});
+}
 
 template <class T>
 void multiply_fragments(float* const* d, const uint32_t* const* a, const uint32_t* const* b) {

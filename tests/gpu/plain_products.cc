@@ -7,6 +7,12 @@
 namespace trireme {
 namespace {
 
+float value(ConstView x, int64_t at) {
+  if (x.dtype() == DType::bf16) return to_float(x.as<bf16_t>()[at]);
+  if (x.dtype() == DType::f16) return to_float(x.as<f16_t>()[at]);
+  return x.as<float>()[at];
+}
+
 /// As f64, [rows, columns] of the operand after op.
 std::vector<double> operand(ConstView x, bool transposed) {
   const int64_t rows = x.shape()[0], columns = x.shape()[1];
@@ -14,8 +20,7 @@ std::vector<double> operand(ConstView x, bool transposed) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       const int64_t at = i * columns + j;
-      const float v = x.dtype() == DType::bf16 ? to_float(x.as<bf16_t>()[at]) : x.as<float>()[at];
-      y[static_cast<size_t>(transposed ? j * rows + i : at)] = static_cast<double>(v);
+      y[static_cast<size_t>(transposed ? j * rows + i : at)] = static_cast<double>(value(x, at));
     }
   return y;
 }
@@ -35,13 +40,15 @@ class PlainProducts final : public MatrixProducts {
         for (size_t j = 0; j < n; ++j) sums[j] += left[i * k + l] * right[l * n + j];
       for (size_t j = 0; j < n; ++j) {
         auto sum = static_cast<float>(sums[j]);
-        if (!bias.empty()) sum += bias.dtype() == DType::bf16 ? to_float(bias.as<bf16_t>()[j]) : bias.as<float>()[j];
+        const auto at = static_cast<int64_t>(i * n + j);
+        if (!bias.empty()) sum += value(bias, static_cast<int64_t>(j));
+        if (beta != 0) sum += value(y, at);
         if (y.dtype() == DType::bf16) {
-          bf16_t& to = y.as<bf16_t>()[i * n + j];
-          to = to_bf16(beta == 0 ? sum : to_float(to) + sum);
+          y.as<bf16_t>()[at] = to_bf16(sum);
+        } else if (y.dtype() == DType::f16) {
+          y.as<f16_t>()[at] = to_f16(sum);
         } else {
-          float& to = y.as<float>()[i * n + j];
-          to = beta == 0 ? sum : to + sum;
+          y.as<float>()[at] = sum;
         }
       }
     }

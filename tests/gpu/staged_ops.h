@@ -109,7 +109,9 @@ class StagedOps final : public Ops {
     stage.finish();
   }
 
-  bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
+  bool takes(DType activation) const override {
+    return activation == DType::f32 || activation == DType::bf16 || activation == DType::f16;
+  }
   void do_linear(Context& c, ConstView x, ConstView w, ConstView bias, View y) override {
     run(c, [&](Stage& s, Context& context) { ops_->linear(context, s.in(x), s.in(w), s.in(bias), s.out(y)); });
   }

@@ -44,10 +44,10 @@ constexpr Size kSizes[] = {{1, 1, 1},      {1, 48, 144},    {3, 7, 5},     {17, 
 
 class LinearOp : public CpuOp {
  protected:
-  /// f32 sums of n products of size about 1 / sqrt(n) or 1; bf16 outputs are rounded once on top.
+  /// f32 sums of n products of size about 1 / sqrt(n) or 1; 16-bit outputs are rounded once on top.
   Tolerance products(double n, double scale) const {
     const double absolute = 4e-7 * std::sqrt(n) * scale + 1e-6 * scale;
-    return dtype() == DType::bf16 ? Tolerance{0x1.1p-8, absolute} : Tolerance{1e-6, absolute};
+    return {rounding(dtype(), 1e-6), absolute};
   }
   static std::string name(const Size& s) { return fmt::format("rows {} in {} out {}", s.rows, s.in, s.out); }
 };

@@ -118,9 +118,8 @@ TEST_P(CrossEntropy, BackwardEqualsTheReference) {
         Loss want = got.wide();
         got.backward(*cpu, 0.25f);
         want.backward(*reference, 0.25f);
-        const bool bf16 = dtype() == DType::bf16;
         // Relative to the probability: small ones count as much as large ones. 2e-7 is the rounding of p - 1 near 0.
-        expect_close(got.logits, want.logits, {bf16 ? 0x1.1p-8 : 2e-6, 2e-7},
+        expect_close(got.logits, want.logits, {rounding(dtype(), 2e-6), 2e-7},
                      fmt::format("{} rows, {} of {} columns", rows, size.classes, size.columns));
       }
 }
@@ -143,7 +142,7 @@ TEST_P(CrossEntropy, OfSmoothedLabelsEqualsTheReference) {
         got.backward(*cpu, 0.25f, smoothing);
         want.backward(*reference, 0.25f, smoothing);
         // As of plain labels; rounded once, though two terms are taken from the probability.
-        expect_close(got.logits, want.logits, {dtype() == DType::bf16 ? 0x1.1p-8 : 2e-6, 4e-7}, what);
+        expect_close(got.logits, want.logits, {rounding(dtype(), 2e-6), 4e-7}, what);
       }
 }
 
@@ -157,7 +156,7 @@ TEST_P(CrossEntropy, OfSmoothedLabelsIsThatOfTransformers) {
   l.smooth(*cpu, 0.1);
   EXPECT_NEAR(l.loss(*cpu) / 3, 1.5730082299532817, 1e-6);
   l.backward(*cpu, 1.0f / 3, 0.1);
-  const double relative = dtype() == DType::bf16 ? 0x1.1p-8 : 2e-6;
+  const double relative = rounding(dtype(), 2e-6);
   const Tensor want(
       DType::f64, {3, 3},
       {-0.049245432914685826, 0.0019264133124513722, 0.047319019602234454, 0.11292010531178302, 0.1933817936361255,
@@ -175,12 +174,12 @@ TEST_P(CrossEntropy, OfCappedLogitsEqualsTheReference) {
         reference->ops->soft_cap(reference->context, want.logits.view(), 6);
         const auto what = fmt::format("{} rows, {} of {} columns", rows, size.classes, size.columns);
         // The error of tanh, 2e-7, times the cap.
-        expect_close(got.logits, want.logits, {dtype() == DType::bf16 ? 0x1.1p-8 : 1e-6, 1.5e-6}, "cap, " + what);
+        expect_close(got.logits, want.logits, {rounding(dtype(), 1e-6), 1.5e-6}, "cap, " + what);
         got.stats(*cpu);
         want = got.wide();
         got.backward(*cpu, 0.25f, smoothing, 6);
         want.backward(*reference, 0.25f, smoothing, 6);
-        expect_close(got.logits, want.logits, {dtype() == DType::bf16 ? 0x1.1p-8 : 4e-6, 4e-7}, "gradient, " + what);
+        expect_close(got.logits, want.logits, {rounding(dtype(), 4e-6), 4e-7}, "gradient, " + what);
       }
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "ops/ops.h"
+#include "tensor/f16.h"
 
 namespace trireme::test {
 
@@ -60,7 +61,9 @@ class Tensor {
       case DType::f32:
         return read<float>(i);
       case DType::bf16:
-        return to_float(read<bf16_t>(i));
+        return static_cast<double>(to_float(read<bf16_t>(i)));
+      case DType::f16:
+        return static_cast<double>(to_float(read<f16_t>(i)));
       case DType::i32:
         return read<int32_t>(i);
       case DType::i64:
@@ -75,6 +78,8 @@ class Tensor {
         return write(i, static_cast<float>(value));
       case DType::bf16:
         return write(i, to_bf16(static_cast<float>(value)));
+      case DType::f16:
+        return write(i, to_f16(static_cast<float>(value)));
       case DType::i32:
         return write(i, static_cast<int32_t>(value));
       case DType::i64:
@@ -174,14 +179,19 @@ inline double dot(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
+/// Half a unit in the last place of a 16-bit type, and a little more; `otherwise` of f32.
+inline double rounding(DType dtype, double otherwise) {
+  return dtype == DType::bf16 ? 0x1.1p-8 : dtype == DType::f16 ? 0x1.1p-11 : otherwise;
+}
+
 /// Activation type and thread count: parameters of every CPU test.
 struct Case {
   DType dtype;
   int threads;
   double sums = 1;  ///< the error of f32 sums of products, in multiples of the CPU's
-  /// Storing an activation rounds it: half a unit in the last place of bf16, and the error of f32 arithmetic.
+  /// Storing an activation rounds it; and the error of f32 arithmetic.
   Tolerance activation(double scale = 1) const {
-    return dtype == DType::bf16 ? Tolerance{0x1.1p-8, 1e-5 * scale} : Tolerance{2e-6, 2e-6 * scale};
+    return {rounding(dtype, 2e-6), (dtype == DType::f32 ? 2e-6 : 1e-5) * scale};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "tests/ops/op_test.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme::test {
 namespace {
@@ -58,7 +59,7 @@ TEST_P(Parameters, SumPartsAddsInOrderAndRoundsOnce) {
       cpu->ops->sum_parts(cpu->context, x.view(), y.view());
       reference->ops->sum_parts(reference->context, x.wide().view(), want.view());
       expect_close(y, want, GetParam().activation(), fmt::format("{} parts of {}", parts, n));
-      if (dtype() == DType::bf16) continue;
+      if (dtype() != DType::f32) continue;
       for (size_t i = 0; i < y.size(); ++i) {
         float sum = static_cast<float>(x.at(i));
         for (size_t p = 1; p < static_cast<size_t>(parts); ++p) sum += static_cast<float>(x.at(p * y.size() + i));
@@ -117,6 +118,23 @@ TEST(Cast, RoundsEveryCaseLikeTheScalarDefinitionOnEveryInstructionSet) {
     for (size_t i = 0; i < x.size(); ++i) wrong += y[i].bits != to_bf16(x[i]).bits;
     EXPECT_EQ(wrong, 0);
   });
+}
+
+TEST_P(Parameters, CastRoundsEveryCaseLikeTheScalarDefinition) {
+  const auto x = rounding_cases();
+  if (dtype() == DType::bf16) {
+    std::vector<bf16_t> y(x.size());
+    cpu->ops->cast(cpu->context, view_of(x), view_of(y));
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i].bits, to_bf16(x[i]).bits) << x[i];
+  } else if (dtype() == DType::f16) {
+    std::vector<f16_t> y(x.size());
+    cpu->ops->cast(cpu->context, view_of(x), view_of(y));
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i].bits, to_f16(x[i]).bits) << x[i];
+  } else {
+    std::vector<float> y(x.size());
+    cpu->ops->cast(cpu->context, view_of(x), view_of(y));
+    EXPECT_EQ(std::memcmp(x.data(), y.data(), view_of(x).bytes()), 0);
+  }
 }
 
 /// ops.h, written out.
@@ -245,6 +263,32 @@ TEST(AdamWStep, SplitWeightsAreTheF32MasterExactly) {
       EXPECT_EQ(got.m, want.m);
       EXPECT_EQ(got.v, want.v);
     });
+  }
+}
+
+TEST(AdamWStep, F16WeightsAreTheRoundedF32Masters) {
+  const auto cpu = Device::cpu(2);
+  const auto cases = tested_cases();
+  if (std::none_of(cases.begin(), cases.end(), [](const Case& c) { return c.dtype == DType::f16; })) {
+    AdamState got(7);
+    std::vector<f16_t> weights(7);
+    EXPECT_ERROR(cpu->ops->adamw(cpu->context, kOptions, view_of(got.grad), view_of(got.m), view_of(got.v),
+                                 view_of(weights), view_of(got.weights)),
+                 ErrorKind::shape, "adamw: remainder is given, but this backend has no f16 weights");
+    return;
+  }
+  for (int64_t n : {1, 7, 48, 1003}) {
+    AdamState want(n), got(n);
+    std::vector<f16_t> weights(static_cast<size_t>(n));
+    for (int step = 0; step < 3; ++step) {
+      want.scalar_step(kOptions);
+      cpu->ops->adamw(cpu->context, kOptions, view_of(got.grad), view_of(got.m), view_of(got.v), view_of(weights),
+                      view_of(got.weights));
+    }
+    EXPECT_EQ(got.m, want.m);
+    EXPECT_EQ(got.v, want.v);
+    EXPECT_EQ(got.weights, want.weights);
+    for (size_t i = 0; i < weights.size(); ++i) ASSERT_EQ(weights[i].bits, to_f16(want.weights[i]).bits);
   }
 }
 

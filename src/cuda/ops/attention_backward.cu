@@ -274,5 +274,6 @@ void run_attention_backward_tiles(gpu::Stream stream, const AttentionArguments<T
 }
 
 template void run_attention_backward_tiles(gpu::Stream, const AttentionArguments<bf16_t>&);
+template void run_attention_backward_tiles(gpu::Stream, const AttentionArguments<f16_t>&);
 
 }  // namespace trireme

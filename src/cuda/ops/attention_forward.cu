@@ -171,6 +171,8 @@ void run_attention_tiles(gpu::Stream stream, const AttentionArguments<T>& a) {
 }
 
 template bool takes_tiles(const AttentionArguments<bf16_t>&);
+template bool takes_tiles(const AttentionArguments<f16_t>&);
 template void run_attention_tiles(gpu::Stream, const AttentionArguments<bf16_t>&);
+template void run_attention_tiles(gpu::Stream, const AttentionArguments<f16_t>&);
 
 }  // namespace trireme

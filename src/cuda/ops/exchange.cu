@@ -116,7 +116,7 @@ RowMapArguments row_map(View x, ConstView map) {
 
 void CudaOps::do_sum_contributions(Context& context, std::span<const ConstView> parts, View own, View sum) {
   require_parts(parts.size(), kMaxParts);
-  with_element(sum.dtype(), [&](auto element) {
+  const auto run = [&](auto element) {
     using W = decltype(element);
     ContributionArguments<W> arguments{{},          static_cast<int>(parts.size()), global<float>(own), global<W>(sum),
                                        sum.count(), packs(kPack, {own, sum})};
@@ -126,7 +126,8 @@ void CudaOps::do_sum_contributions(Context& context, std::span<const ConstView> 
     }
     launch("sum_contributions", gpu_stream(*context.stream), flat_grid(sum.count()), 256, 0, contribution_sums<W>,
            arguments);
-  });
+  };
+  sum.dtype() == DType::bf16 ? run(bf16_t{}) : run(float{});
 }
 
 void CudaOps::do_mark_rows(Context& context, ConstView x, View map) {

@@ -62,11 +62,12 @@ TRIREME_KERNEL cast_array(CastArguments<From, To> a) {
   const int64_t first = flat_pack();
   if (first >= a.count) return;
   const Pack x = load_pack(a.x, first, a.count, a.fast);
-  if constexpr (std::is_same_v<To, bf16_t>) {
+  if constexpr (!std::is_same_v<To, float>) {
     uint32_t words[4];
     TRIREME_UNROLL
     for (int i = 0; i < 4; ++i)
-      words[i] = uint32_t{narrow_exactly(x.v[2 * i]).bits} | uint32_t{narrow_exactly(x.v[2 * i + 1]).bits} << 16;
+      words[i] = uint32_t{narrow_exactly<To>(x.v[2 * i]).bits} | uint32_t{narrow_exactly<To>(x.v[2 * i + 1]).bits}
+                                                                     << 16;
     if (a.fast && first + kPack <= a.count) {
       store128(Bits128{{words[0], words[1], words[2], words[3]}}, a.y, first);
     } else {
@@ -115,7 +116,9 @@ void run_cast(Context& context, ConstView x, View y) {
 void convert(Context& context, ConstView x, View y) {
   if (x.count() == 0) return;
   if (x.dtype() == y.dtype()) return copy_or_zero(context, x, y);
-  x.dtype() == DType::f32 ? run_cast<float, bf16_t>(context, x, y) : run_cast<bf16_t, float>(context, x, y);
+  with_element(x.dtype(), [&](auto from) {
+    with_element(y.dtype(), [&](auto to) { run_cast<decltype(from), decltype(to)>(context, x, y); });
+  });
 }
 
 struct NormsArguments {
@@ -149,12 +152,16 @@ TRIREME_KERNEL chunk_norms(NormsArguments a) {
   if (lane == 0 && chunk < a.chunks) a.values[chunk] = sum;
 }
 
+/// What the weights are: f32; the upper 16 bits of the f32 masters, the lower ones apart; f16 beside their f32 masters.
+enum class Masters : uint8_t { same, halves, beside };
+
 struct AdamArguments {
   float rate, beta1, rest1, beta2, rest2, correction1, correction2, epsilon, decay, scale;
   Global<const float> grad;
-  Global<float> m, v, weights;  ///< weights: where they are f32
-  Global<bf16_t> high;          ///< else their upper and lower halves
+  Global<float> m, v, masters;  ///< masters: but for `halves`
+  Global<bf16_t> high;
   Global<int16_t> low;
+  Global<f16_t> weights;
   int64_t count;
   bool fast;
 };
@@ -168,14 +175,14 @@ TRIREME_DEVICE float adam_step(const AdamArguments& o, float grad, float& m, flo
   return sub_rn(p, mul_rn(o.rate, div_rn(div_rn(m, o.correction1), denominator)));
 }
 
-template <bool kSplit>
+template <Masters kMasters>
 TRIREME_KERNEL adamw_update(AdamArguments a) {
   const int64_t first = flat_pack();
   if (first >= a.count) return;
   const Pack grad = load_pack(a.grad, first, a.count, a.fast);
   Pack m = load_pack(a.m, first, a.count, a.fast), v = load_pack(a.v, first, a.count, a.fast), p;
   const bool whole = a.fast && first + kPack <= a.count;
-  if constexpr (kSplit) {
+  if constexpr (kMasters == Masters::halves) {
     Bits128 high, low;
     if (whole) {
       high = load128(a.high, first);
@@ -194,13 +201,13 @@ TRIREME_KERNEL adamw_update(AdamArguments a) {
       p.v[i] = std::bit_cast<float>(upper + static_cast<uint32_t>(int32_t{rest}));
     }
   } else {
-    p = load_pack(a.weights, first, a.count, a.fast);
+    p = load_pack(a.masters, first, a.count, a.fast);
   }
   TRIREME_UNROLL
   for (int i = 0; i < kPack; ++i) p.v[i] = adam_step(a, grad.v[i], m.v[i], v.v[i], p.v[i]);
   store_pack(m, a.m, first, a.count, a.fast);
   store_pack(v, a.v, first, a.count, a.fast);
-  if constexpr (kSplit) {
+  if constexpr (kMasters == Masters::halves) {
     Bits128 high{}, low{};
     TRIREME_UNROLL
     for (int i = 0; i < kPack; ++i) {
@@ -218,7 +225,8 @@ TRIREME_KERNEL adamw_update(AdamArguments a) {
       }
     }
   } else {
-    store_pack(p, a.weights, first, a.count, a.fast);
+    store_pack(p, a.masters, first, a.count, a.fast);
+    if constexpr (kMasters == Masters::beside) store_pack(p, a.weights, first, a.count, a.fast);
   }
 }
 
@@ -252,7 +260,9 @@ void CudaOps::do_squared_norms(Context& context, ConstView x, View values) {
 }
 
 void CudaOps::do_adamw(Context& context, const AdamW& o, ConstView grad, View m, View v, View weights, View remainder) {
-  const bool split = !remainder.empty();
+  const Masters masters = remainder.empty()                ? Masters::same
+                          : weights.dtype() == DType::bf16 ? Masters::halves
+                                                           : Masters::beside;
   const AdamArguments arguments{o.learning_rate,
                                 o.beta1,
                                 1.0f - o.beta1,
@@ -266,13 +276,19 @@ void CudaOps::do_adamw(Context& context, const AdamW& o, ConstView grad, View m,
                                 global<float>(grad),
                                 global<float>(m),
                                 global<float>(v),
-                                split ? Global<float>() : global<float>(weights),
-                                split ? global<bf16_t>(weights) : Global<bf16_t>(),
-                                split ? global<int16_t>(remainder) : Global<int16_t>(),
+                                masters == Masters::same     ? global<float>(weights)
+                                : masters == Masters::beside ? global<float>(remainder)
+                                                             : Global<float>(),
+                                masters == Masters::halves ? global<bf16_t>(weights) : Global<bf16_t>(),
+                                masters == Masters::halves ? global<int16_t>(remainder) : Global<int16_t>(),
+                                masters == Masters::beside ? global<f16_t>(weights) : Global<f16_t>(),
                                 grad.count(),
                                 packs(kPack, {grad, m, v, weights, remainder})};
   launch("adamw", gpu_stream(*context.stream), flat_grid(grad.count()), 256, 0,
-         split ? adamw_update<true> : adamw_update<false>, arguments);
+         masters == Masters::same     ? adamw_update<Masters::same>
+         : masters == Masters::halves ? adamw_update<Masters::halves>
+                                      : adamw_update<Masters::beside>,
+         arguments);
 }
 
 }  // namespace trireme
