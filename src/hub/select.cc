@@ -20,6 +20,8 @@ namespace {
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer_config.json",
                                            "special_tokens_map.json",
+                                           "chat_template.jinja",
+                                           "chat_template.json",
                                            "added_tokens.json",
                                            "vocab.json",
                                            "merges.txt",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -258,6 +259,11 @@ TEST_F(SampleSettings, SettingsOfTheModelSurviveImportTrainingAndExport) {
                            {"do_sample", true}, {"temperature", 0.6},     {"transformers_version", "4.40.0"}};
   set_generation(generation);
   set_config({{"bos_token_id", 1}, {"eos_token_id", {2, 5}}, {"pad_token_id", 3}});
+  const std::map<std::string, std::string> beside = {
+      {"tokenizer_config.json", "{ \"tokenizer_class\": \"LlamaTokenizer\",\n\"add_bos_token\": true}"},
+      {"special_tokens_map.json", "{\"eos_token\":\"<unk>\"}\n"},
+      {"chat_template.jinja", "{% for m in messages %}{{ m.content }}\n\u00e9{% endfor %}"}};
+  for (const auto& [name, text] : beside) write_text(path("model/" + name), text);
   write_text(path("text.jsonl"), "{\"text\": \"the cat sat the cat sat the cat sat the cat sat\"}\n");
   const auto done = [](const std::vector<std::string>& words) {
     const Outcome outcome = run(trireme_command(words));
@@ -282,6 +288,7 @@ TEST_F(SampleSettings, SettingsOfTheModelSurviveImportTrainingAndExport) {
     EXPECT_EQ(written.at("eos_token_id"), (Json{2, 5})) << folder;
     EXPECT_EQ(written.at("bos_token_id"), 1) << folder;
     EXPECT_EQ(written.at("pad_token_id"), 3) << folder;
+    for (const auto& [name, text] : beside) EXPECT_EQ(read_text(path(folder) + "/" + name), text) << folder;
   }
   EXPECT_THAT(sample({"--prompt", "the"}, "run").output,
               HasSubstr("using the model's settings: temperature 0.6, texts end at 2, 5"));

@@ -148,19 +148,23 @@ Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& ad
 /// The generation settings of config.json and generation_config.json.
 struct GenerationFields {
   Json config = Json::object(), file;
+  Json tokenizer_files = Json::object();  ///< {name: text} of the folder that the model began as
 };
 
 /// As the files were that the model began as; where they name no end of a text, and the model writes any, that of the
 /// tokenizer, as sampling takes it.
 GenerationFields generation_fields(const std::string& files, bool generates, const Json& end) {
   GenerationFields fields;
-  if (files.empty()) {
+  if (!files.empty()) {
+    const Json all = parse_json(files, "the model's generation settings");
+    fields.config = json_member(all, "config", "the model's generation settings");
+    fields.file = json_member(all, "generation_config", "the model's generation settings");
+    if (const auto found = all.find("tokenizer_files"); found != all.end()) fields.tokenizer_files = *found;
+  }
+  if (fields.config.empty() && fields.file.is_null()) {
     if (!generates) return fields;
     fields.config = {{"bos_token_id", end}, {"eos_token_id", end}};
   } else {
-    const Json both = parse_json(files, "the model's generation settings");
-    fields.config = json_member(both, "config", "the model's generation settings");
-    fields.file = json_member(both, "generation_config", "the model's generation settings");
     const auto is_named = [](const Json& object) { return !object.value("eos_token_id", Json()).is_null(); };
     const bool has_file = fields.file.is_object();
     if (generates && !end.is_null() && !is_named(fields.config) && !(has_file && is_named(fields.file))) {
@@ -198,12 +202,15 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   const Json end_id = end.is_null() ? end : Json(added.at(end));
 
   write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
-  if (!tokenizer_json.empty()) {
-    write_text(folder + "/tokenizer.json", tokenizer_json);
-    write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
-  }
   const bool generates = spec.head == HeadKind::language_model;
   const GenerationFields said = generation_fields(generation, generates, end_id);
+  if (!tokenizer_json.empty()) {
+    write_text(folder + "/tokenizer.json", tokenizer_json);
+    for (const auto& [name, text] : said.tokenizer_files.items())
+      write_text(folder + "/" + name, text.get<std::string>());
+    if (!said.tokenizer_files.contains("tokenizer_config.json"))
+      write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
+  }
   if (!said.file.is_null()) write_json(folder + "/generation_config.json", said.file);
   const auto architecture = std::find_if(family.architectures.begin(), family.architectures.end(),
                                          [&](const Architecture& a) { return a.head == spec.head; });

@@ -12,6 +12,10 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr size_t kMostTokenizerFile = size_t{16} << 20;  // Gemma 3's tokenizer_config.json has 1.2 MB
+
+constexpr const char* kTokenizerFiles[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+                                           "chat_template.json"};
 
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
 constexpr const char* kKnown[] = {"do_sample",          "temperature",    "top_k",      "top_p",
@@ -115,6 +119,17 @@ class Fields {
   std::string where_;
 };
 
+/// What lies beside tokenizer.json; without it the export has a converted tokenizer, which the files do not describe.
+Json tokenizer_files(const std::string& folder) {
+  Json files = Json::object();
+  if (!std::filesystem::exists(folder + "/tokenizer.json")) return files;
+  for (const char* name : kTokenizerFiles) {
+    const std::string path = folder + "/" + name;
+    if (std::filesystem::exists(path)) files[name] = read_text(path, kMostTokenizerFile);
+  }
+  return files;
+}
+
 }  // namespace
 
 std::string read_generation_files(const std::string& folder, const Json& config) {
@@ -130,8 +145,11 @@ std::string read_generation_files(const std::string& folder, const Json& config)
     generation = read_json(path, kMostBytes);
     require(generation.is_object(), ErrorKind::data, "{}: expected an object, found {}", path, generation.type_name());
   }
-  if (kept.empty() && generation.is_null()) return {};
-  return dump_json(Json{{"config", kept}, {"generation_config", generation}});
+  const Json files = tokenizer_files(folder);
+  if (kept.empty() && generation.is_null() && files.empty()) return {};
+  Json all{{"config", kept}, {"generation_config", generation}};
+  if (!files.empty()) all["tokenizer_files"] = files;
+  return dump_json(all);
 }
 
 GenerationSettings generation_settings(const std::string& files, std::string_view where) {

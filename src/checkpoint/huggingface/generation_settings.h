@@ -13,9 +13,10 @@
 
 namespace trireme {
 
-/// Both files' fields unchanged, a JSON object {"config": {...}, "generation_config": {...} or null}, which travels
-/// with the model and is written back by an export; empty: neither file has any. Throws Error::data for a
-/// generation_config.json that is not an object.
+/// Both files' fields unchanged, a JSON object {"config": {...}, "generation_config": {...} or null, "tokenizer_files":
+/// {name: text} of tokenizer_config.json, special_tokens_map.json and the chat template if there are any beside a
+/// tokenizer.json}, which travels with the model and is written back by an export; empty: the folder has none of these.
+/// Throws Error::data for a generation_config.json that is not an object, Error::io for a file above 16 MiB.
 std::string read_generation_files(const std::string& folder, const Json& config);
 
 struct GenerationSettings {

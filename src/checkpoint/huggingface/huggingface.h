@@ -27,7 +27,8 @@ std::vector<std::string> load_huggingface(const std::string& folder, const Spec&
 
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. generation: read_generation_files() of the folder that the model began
-/// as, written back unchanged; empty: the end of a text is the tokenizer's. The table is of the whole model. Biases
+/// as, written back unchanged, a chat template too; empty: the end of a text is the tokenizer's. The table is of the
+/// whole model. Biases
 /// that the spec lacks and the family always has are written as zeros. The folder is created; it must not hold a model.
 /// `stop` is asked between tensors: true ends the export with Error::stopped, the folder then holds part of a model.
 /// Throws Error::io, Error::config.
