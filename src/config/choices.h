@@ -51,6 +51,44 @@ struct Names<Position> {
   static constexpr Named<Position> kAll[] = {{"learned", Position::learned}, {"rotary", Position::rotary}};
 };
 
+enum class NormKind : uint8_t {
+  layer,  ///< by mean and variance
+  rms,    ///< by the mean square, without bias
+};
+template <>
+struct Names<NormKind> {
+  static constexpr Named<NormKind> kAll[] = {{"layer", NormKind::layer}, {"rms", NormKind::rms}};
+};
+
+/// Which queries and keys are normalised together before they turn; by the mean square.
+enum class QueryKeys : uint8_t {
+  plain,       ///< they are not normalised
+  head,        ///< those of each head, with one gain per value of a head
+  projection,  ///< all queries of a row, and all keys, with one gain per value of the projection
+};
+template <>
+struct Names<QueryKeys> {
+  static constexpr Named<QueryKeys> kAll[] = {
+      {"plain", QueryKeys::plain}, {"head", QueryKeys::head}, {"projection", QueryKeys::projection}};
+};
+
+/// How the frequencies of a longer context are made from those w_i = base^(-2i / dims) of a shorter one. O: the
+/// original context. The names are those of rope_type.
+enum class RotaryKind : uint8_t {
+  none,
+  linear,    ///< w / factor. Source: Chen et al. 2023
+  dynamic,   ///< w of a larger base, where the context is above O; up to O unchanged
+  llama3,    ///< waves longer than O / low: w / factor; shorter than O / high: w; between them interpolated
+  yarn,      ///< w / factor for few turns within O, w for many, between them interpolated. Source: Peng et al. 2023
+  longrope,  ///< w / one factor per frequency: a list for contexts up to O, one for longer. Source: Ding et al. 2024
+};
+template <>
+struct Names<RotaryKind> {
+  static constexpr Named<RotaryKind> kAll[] = {{"default", RotaryKind::none},    {"linear", RotaryKind::linear},
+                                               {"dynamic", RotaryKind::dynamic}, {"llama3", RotaryKind::llama3},
+                                               {"yarn", RotaryKind::yarn},       {"longrope", RotaryKind::longrope}};
+};
+
 /// What the backward pass recomputes instead of keeping it: nothing, attention's output, or a block's whole forward
 /// pass.
 enum class Recompute : uint8_t { none, attention, full };

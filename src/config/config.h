@@ -30,12 +30,24 @@ struct ModelOptions {
   Recompute recompute = Recompute::none;
   double dropout = 0, embedding_dropout = -1, attention_dropout = -1;
 
+  // Choices of decoders since Llama.
+  int64_t key_heads = 0, head_size = 0, norm_offset = 0, window = 0, rotary_original_context = 0;
+  NormKind norm = NormKind::layer;
+  bool gated = false, rotary_truncate = true;
+  QueryKeys query_keys = QueryKeys::plain;
+  std::string attention_layers;
+  RotaryKind rotary_scaling = RotaryKind::none;
+  double attention_scale = 0, attention_cap = 0, window_rotary_base = 0, rotary_factor = 1, rotary_attention_factor = 0,
+         rotary_low = 1, rotary_high = 4, rotary_beta_fast = 32, rotary_beta_slow = 1, embedding_scale = 1,
+         residual_scale = 1, logits_scale = 1, logits_cap = 0;
+
   template <class V>
   void visit(V& v) {
     v.text(
         "preset", preset,
         "named sizes of a new model: gpt2-124m to gpt2-1558m, opt-8m to opt-175b, neox-19m to neox-175b, bert-tiny to "
-        "bert-large, distilbert-tiny, distilbert-base; a preset sets all options of the model except dropout; other "
+        "bert-large, distilbert-tiny, distilbert-base, smollm2-135m, smollm2-360m, qwen3-0.6b, llama-3.2-1b; a preset "
+        "sets all options of the model except dropout; other "
         "options of this group override its values (empty: none)");
     v.text("init", init,
            "initial weights: scratch, the folder or the hub name of a Hugging Face model, or the folder of a run or "
@@ -44,7 +56,7 @@ struct ModelOptions {
                 "standard deviations of a new model's weights: gpt2, bert, opt, neox, or preset: those of the preset "
                 "(gpt2 without a preset)");
     v.integer("layers", layers, "transformer blocks", 1, 1000);
-    v.integer("heads", heads, "attention heads; must divide width", 1, 1024);
+    v.integer("heads", heads, "attention heads; must divide width, unless head-size is set", 1, 1024);
     v.integer("width", width, "width of the residual stream", 8, 65536);
     v.integer("inner-width", inner_width,
               "width of the MLP (0: the preset's own if its width is not changed, otherwise 4 x width)", 0, 262144);
@@ -53,11 +65,11 @@ struct ModelOptions {
     v.integer("vocabulary-multiple", vocabulary_multiple,
               "rows of the token matrix are rounded up to a multiple of this in memory", 1, 4096);
     v.choice("activation", activation, "MLP activation",
-             {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu});
+             {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu, Activation::silu, Activation::relu2});
     v.choice("norm-place", norm_place,
              "pre: norms before attention and MLP, and one before the head; post: after each residual sum, none before "
-             "the head",
-             {NormPlace::pre, NormPlace::post});
+             "the head; branch: of the outputs of attention and MLP, and one before the head (OLMo 2); both: pre and "
+             "branch (Gemma 2)");
     v.choice("residual", residual,
              "sequential: x += attention(x), then x += mlp(x); parallel: x += attention(x) + mlp(x), with two norms");
     v.choice("position", position, "learned: a table added to the embedding; rotary: queries and keys are rotated");
@@ -75,7 +87,7 @@ struct ModelOptions {
     v.flag("attention-out-bias", attention_out_bias, "bias of the attention's output (default: the value of bias)");
     v.flag("mlp-in-bias", mlp_in_bias, "bias of the MLP's first linear layer (default: the value of bias)");
     v.flag("mlp-out-bias", mlp_out_bias, "bias of the MLP's second linear layer (default: the value of bias)");
-    v.flag("norm-bias", norm_bias, "biases of the norms (default: the value of bias)");
+    v.flag("norm-bias", norm_bias, "biases of the norms (default: the value of bias; rms norms have none)");
     v.choice("recompute", recompute,
              "what the backward pass recomputes instead of keeping it in memory, with identical results: none; "
              "attention: the output of attention, a tenth of a block's memory; full: everything except each block's "
@@ -85,6 +97,51 @@ struct ModelOptions {
     v.number("embedding-dropout", embedding_dropout, "dropout of embeddings (-1: the value of dropout)", -1, 0.999);
     v.number("attention-dropout", attention_dropout, "dropout of attention's probabilities (-1: the value of dropout)",
              -1, 0.999);
+    visit_decoder(v);
+  }
+
+ private:
+  template <class V>
+  void visit_decoder(V& v) {
+    v.integer("key-heads", key_heads,
+              "heads of keys and values, each for the queries of heads / key-heads heads (0: as many as heads)", 0,
+              1024);
+    v.integer("head-size", head_size, "values of a query, key or value (0: width / heads)", 0, 65536);
+    v.choice("norm", norm, "norms: layer: by mean and variance; rms: by the mean square, without bias");
+    v.integer("norm-offset", norm_offset, "rms norms: 1: a gain is 1 + weight (Gemma); 0: it is the weight", 0, 1);
+    v.flag("gated", gated, "the MLP is out(activation(gate) * up), with a matrix of its own for the gate");
+    v.choice("query-keys", query_keys,
+             "rms norms of queries and keys before they are rotated: plain: none; head: of each head (Qwen 3); "
+             "projection: of all heads together (OLMo 2)");
+    v.number("attention-scale", attention_scale, "factor of attention scores (0: 1 / sqrt(head size))", 0, 1e6);
+    v.number("attention-cap", attention_cap, "soft cap of attention scores: cap * tanh(score / cap) (0: none)", 0, 1e6);
+    v.integer("window", window,
+              "keys that a query of a layer with a window attends to, itself included (0: no layer has a window)", 0,
+              1048576);
+    v.text("attention-layers", attention_layers,
+           "one letter per layer, or a pattern that is repeated: F: a query attends to all positions before it; W: to "
+           "a window; f, w: the same without rotary positions (empty: W if window is set, otherwise F)");
+    v.number("window-rotary-base", window_rotary_base,
+             "rotary base of layers with a window, which are not scaled then (0: the same as in other layers)", 0,
+             1e12);
+    v.choice("rotary-scaling", rotary_scaling,
+             "how rotary frequencies are changed for a longer context: default: not at all; linear, dynamic, llama3, "
+             "yarn: as in transformers (longrope has a list of factors: only the folder of a model can have it)",
+             {RotaryKind::none, RotaryKind::linear, RotaryKind::dynamic, RotaryKind::llama3, RotaryKind::yarn});
+    v.number("rotary-factor", rotary_factor, "rotary-scaling: factor of the context", 1, 1e6);
+    v.integer("rotary-original-context", rotary_original_context,
+              "rotary-scaling dynamic, llama3, yarn: context before scaling", 0, 1048576);
+    v.number("rotary-attention-factor", rotary_attention_factor,
+             "rotary-scaling: factor of cosines and sines (0: yarn: 0.1 ln(rotary-factor) + 1; otherwise 1)", 0, 1e6);
+    v.number("rotary-low", rotary_low, "rotary-scaling llama3: low_freq_factor", 1e-6, 1e6);
+    v.number("rotary-high", rotary_high, "rotary-scaling llama3: high_freq_factor", 1e-6, 1e6);
+    v.number("rotary-beta-fast", rotary_beta_fast, "rotary-scaling yarn: beta_fast", 1e-6, 1e6);
+    v.number("rotary-beta-slow", rotary_beta_slow, "rotary-scaling yarn: beta_slow", 1e-6, 1e6);
+    v.flag("rotary-truncate", rotary_truncate, "rotary-scaling yarn: round the bounds between kept and scaled");
+    v.number("embedding-scale", embedding_scale, "factor of the embeddings", 1e-6, 1e6);
+    v.number("residual-scale", residual_scale, "factor of the outputs of attention and MLP", 1e-6, 1e6);
+    v.number("logits-scale", logits_scale, "factor of the logits", 1e-6, 1e6);
+    v.number("logits-cap", logits_cap, "soft cap of the logits, after logits-scale (0: none)", 0, 1e6);
   }
 };
 

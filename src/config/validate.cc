@@ -33,7 +33,7 @@ void check_model(const LoadedConfig& loaded) {
         loaded.where("model.preset"), loaded.where("model.init"), model.init);
     return;
   }
-  require(model.width % model.heads == 0, ErrorKind::config,
+  require(model.head_size > 0 || model.width % model.heads == 0, ErrorKind::config,
           "{} is {}, which does not divide {} = {}; numbers of heads that do: {}", loaded.where("model.heads"),
           model.heads, loaded.where("model.width"), model.width, near_divisors(model.width, model.heads));
 }

@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/divisors.h"
 #include "base/error.h"
 #include "config/schema.h"
 #include "model/presets.h"
@@ -23,6 +29,12 @@ void set_sizes(Spec& spec, const LoadedConfig& loaded) {
   }
   if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
   if (is_set(loaded, "model.context")) spec.context = m.context;
+  // The usual sizes are written as 0, as importers do, so that equal models have equal specs.
+  if (is_set(loaded, "model.key-heads")) spec.key_heads = m.key_heads == spec.heads ? 0 : m.key_heads;
+  if (is_set(loaded, "model.head-size")) spec.head_size = m.head_size * spec.heads == spec.width ? 0 : m.head_size;
+  require(spec.heads % spec.kv_heads() == 0, ErrorKind::config,
+          "{} is {} and does not divide {}, which is {}; numbers that do: {}", loaded.where("model.key-heads"),
+          spec.kv_heads(), loaded.where("model.heads"), spec.heads, near_divisors(spec.heads, spec.kv_heads()));
   require(spec.head_size > 0 || spec.width % spec.heads == 0, ErrorKind::config,
           "{} is {} and does not divide {}, which is {}; give both", loaded.where("model.heads"), spec.heads,
           loaded.where("model.width"), spec.width);
@@ -33,6 +45,72 @@ void set_sizes(Spec& spec, const LoadedConfig& loaded) {
 int64_t rotary_dims(int64_t head_dim, double fraction, bool given) {
   constexpr double kQuotientError = 1e-9;
   return static_cast<int64_t>(static_cast<double>(head_dim) * fraction + (given ? 0 : kQuotientError));
+}
+
+/// The options of each kind of scaling; all kinds have a factor and an attention factor.
+const std::map<std::string, std::vector<RotaryKind>>& scaling_options() {
+  using enum RotaryKind;
+  static const std::map<std::string, std::vector<RotaryKind>> kOptions{
+      {"model.rotary-factor", {linear, dynamic, llama3, yarn}},
+      {"model.rotary-attention-factor", {linear, dynamic, llama3, yarn}},
+      {"model.rotary-original-context", {dynamic, llama3, yarn}},
+      {"model.rotary-low", {llama3}},
+      {"model.rotary-high", {llama3}},
+      {"model.rotary-beta-fast", {yarn}},
+      {"model.rotary-beta-slow", {yarn}},
+      {"model.rotary-truncate", {yarn}}};
+  return kOptions;
+}
+
+void set_rotary_scaling(RotaryScaling& scaling, const LoadedConfig& loaded) {
+  const ModelOptions& m = loaded.config.model;
+  if (is_set(loaded, "model.rotary-scaling") && m.rotary_scaling != scaling.kind) scaling = {.kind = m.rotary_scaling};
+  for (const auto& [option, kinds] : scaling_options())
+    require(!loaded.given(option) || std::ranges::find(kinds, scaling.kind) != kinds.end(), ErrorKind::config,
+            "{} is given, but model.rotary-scaling is {}, which does not use it; remove it or choose another scaling",
+            loaded.where(option), name_of(scaling.kind));
+  if (is_set(loaded, "model.rotary-original-context")) scaling.original_context = m.rotary_original_context;
+  if (is_set(loaded, "model.rotary-low")) scaling.low = static_cast<float>(m.rotary_low);
+  if (is_set(loaded, "model.rotary-high")) scaling.high = static_cast<float>(m.rotary_high);
+  if (is_set(loaded, "model.rotary-beta-fast")) scaling.beta_fast = static_cast<float>(m.rotary_beta_fast);
+  if (is_set(loaded, "model.rotary-beta-slow")) scaling.beta_slow = static_cast<float>(m.rotary_beta_slow);
+  if (is_set(loaded, "model.rotary-truncate")) scaling.truncate = m.rotary_truncate;
+  const bool other_factor = is_set(loaded, "model.rotary-factor");
+  if (other_factor) scaling.factor = static_cast<float>(m.rotary_factor);
+  if (is_set(loaded, "model.rotary-attention-factor") && m.rotary_attention_factor > 0)
+    scaling.attention_factor = static_cast<float>(m.rotary_attention_factor);
+  else if (other_factor)
+    scaling.attention_factor = static_cast<float>(
+        default_attention_factor(scaling.kind, static_cast<double>(scaling.factor), scaling.original_context));
+}
+
+/// A pattern repeated to the number of layers.
+void set_windows(Spec& spec, const LoadedConfig& loaded) {
+  const ModelOptions& m = loaded.config.model;
+  constexpr const char* kOptions[] = {"model.layers", "model.window", "model.attention-layers",
+                                      "model.window-rotary-base"};
+  if (std::ranges::none_of(kOptions, [&](const char* option) { return is_set(loaded, option); })) return;
+  if (is_set(loaded, "model.window")) spec.window = m.window;
+  if (is_set(loaded, "model.window-rotary-base")) spec.window_rotary_base = static_cast<float>(m.window_rotary_base);
+  std::string pattern = spec.attention_layers;
+  if (is_set(loaded, "model.attention-layers")) pattern = m.attention_layers;
+  if (pattern.empty() && spec.window > 0) pattern = "W";
+  require(pattern.find_first_not_of("FWfw") == std::string::npos, ErrorKind::config,
+          "{} is \"{}\", expected letters F, W, f and w", loaded.where("model.attention-layers"), pattern);
+  const bool windows = pattern.find_first_of("Ww") != std::string::npos;
+  require(!windows || spec.window > 0, ErrorKind::config,
+          "{} is \"{}\" and has layers with a window, but {} is 0; set --model.window KEYS",
+          loaded.where("model.attention-layers"), pattern, loaded.where("model.window"));
+  if (!windows && pattern.find_first_of("fw") == std::string::npos) pattern.clear();  // all layers are alike
+  require(windows || spec.window == 0, ErrorKind::config,
+          "{} is {}, but {} is \"{}\" and has no layer with a window (W or w); remove one of them",
+          loaded.where("model.window"), spec.window, loaded.where("model.attention-layers"), pattern);
+  require(spec.window_rotary_base == 0 || windows, ErrorKind::config,
+          "{} is {}, but no layer has a window; remove it or set --model.window KEYS",
+          loaded.where("model.window-rotary-base"), spec.window_rotary_base);
+  spec.attention_layers.clear();
+  for (int64_t layer = 0; layer < spec.layers && !pattern.empty(); ++layer)
+    spec.attention_layers += pattern[static_cast<size_t>(layer) % pattern.size()];
 }
 
 void set_positions(Spec& spec, const LoadedConfig& loaded, double rotary_fraction) {
@@ -46,10 +124,11 @@ void set_positions(Spec& spec, const LoadedConfig& loaded, double rotary_fractio
   if (is_set(loaded, "model.rotary-base")) spec.rotary_base = static_cast<float>(m.rotary_base);
   if (spec.position == Position::rotary) {
     spec.rotary_dims = rotary_dims(spec.head_dim(), rotary_fraction, is_set(loaded, "model.rotary-fraction"));
+    set_rotary_scaling(spec.rotary, loaded);
     return;
   }
   spec.rotary_dims = 0;
-  for (const char* option : {"model.rotary-fraction", "model.rotary-base"})
+  for (const char* option : {"model.rotary-fraction", "model.rotary-base", "model.rotary-scaling"})
     require(!loaded.given(option), ErrorKind::config,
             "{} is given, but positions are learned; remove it or set --model.position rotary", loaded.where(option));
 }
@@ -65,6 +144,28 @@ void set_biases(Biases& biases, const LoadedConfig& loaded) {
   if (is_set(loaded, "model.norm-bias")) biases.norm = m.norm_bias;
 }
 
+/// Choices of decoders since Llama.
+void set_decoder(Spec& spec, const LoadedConfig& loaded) {
+  const ModelOptions& m = loaded.config.model;
+  if (is_set(loaded, "model.norm")) spec.norm = m.norm;
+  if (spec.norm == NormKind::rms && !is_set(loaded, "model.norm-bias")) spec.biases.norm = false;
+  if (is_set(loaded, "model.norm-offset")) spec.norm_offset = static_cast<float>(m.norm_offset);
+  require(spec.norm == NormKind::rms || spec.norm_offset == 0, ErrorKind::config,
+          "{} is 1, but {} is layer; remove it or set --model.norm rms", loaded.where("model.norm-offset"),
+          loaded.where("model.norm"));
+  require(spec.norm == NormKind::layer || !spec.biases.norm, ErrorKind::config,
+          "{} is true, but {} is rms, which has no bias; remove it", loaded.where("model.norm-bias"),
+          loaded.where("model.norm"));
+  if (is_set(loaded, "model.gated")) spec.gated = m.gated;
+  if (is_set(loaded, "model.query-keys")) spec.query_keys = m.query_keys;
+  if (is_set(loaded, "model.attention-scale")) spec.attention_scale = static_cast<float>(m.attention_scale);
+  if (is_set(loaded, "model.attention-cap")) spec.attention_cap = static_cast<float>(m.attention_cap);
+  if (is_set(loaded, "model.embedding-scale")) spec.embedding_scale = static_cast<float>(m.embedding_scale);
+  if (is_set(loaded, "model.residual-scale")) spec.residual_scale = static_cast<float>(m.residual_scale);
+  if (is_set(loaded, "model.logits-scale")) spec.logits_scale = static_cast<float>(m.logits_scale);
+  if (is_set(loaded, "model.logits-cap")) spec.logits_cap = static_cast<float>(m.logits_cap);
+}
+
 void set_choices(Spec& spec, const LoadedConfig& loaded) {
   const ModelOptions& m = loaded.config.model;
   if (is_set(loaded, "model.activation")) spec.activation = m.activation;
@@ -77,6 +178,7 @@ void set_choices(Spec& spec, const LoadedConfig& loaded) {
   if (is_set(loaded, "model.norm-epsilon")) spec.norm_epsilon = static_cast<float>(m.norm_epsilon);
   if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
   set_biases(spec.biases, loaded);
+  set_decoder(spec, loaded);
 }
 
 double rotary_fraction_of(const Spec& spec) {
@@ -145,6 +247,24 @@ void settle_sizes(Settler& settler, const Spec& spec, const LoadedConfig& loaded
   settler.set("vocabulary", int64_t{0}, "0: that of the data's tokenizer" + otherwise);
 }
 
+void settle_rotary_scaling(Settler& settler, const RotaryScaling& scaling, const std::string& by) {
+  if (scaling.kind == RotaryKind::none) return;
+  settler.set("rotary-scaling", scaling.kind, by);
+  const std::map<std::string, Value> values{{"factor", shortest(scaling.factor)},
+                                            {"attention-factor", shortest(scaling.attention_factor)},
+                                            {"original-context", scaling.original_context},
+                                            {"low", shortest(scaling.low)},
+                                            {"high", shortest(scaling.high)},
+                                            {"beta-fast", shortest(scaling.beta_fast)},
+                                            {"beta-slow", shortest(scaling.beta_slow)},
+                                            {"truncate", scaling.truncate}};
+  for (const auto& [option, kinds] : scaling_options()) {
+    const std::string name = option.substr(std::string("model.").size());
+    if (std::ranges::find(kinds, scaling.kind) != kinds.end())
+      settler.set(name.c_str(), values.at(name.substr(std::string("rotary-").size())), by);
+  }
+}
+
 void settle_positions(Settler& settler, const Spec& spec, const LoadedConfig& loaded, const std::string& by) {
   settler.set("position", spec.position, by);
   settler.set("position-offset", spec.position_offset, by);
@@ -152,6 +272,7 @@ void settle_positions(Settler& settler, const Spec& spec, const LoadedConfig& lo
   if (!is_set(loaded, "model.rotary-fraction") && !by.empty())
     settler.set("rotary-fraction", rotary_fraction_of(preset(loaded.config.model.preset).spec), by);
   settler.set("rotary-base", shortest(spec.rotary_base), by);
+  settle_rotary_scaling(settler, spec.rotary, by);
 }
 
 void settle_choices(Settler& settler, const Spec& spec, const std::string& by) {
@@ -160,6 +281,25 @@ void settle_choices(Settler& settler, const Spec& spec, const std::string& by) {
   settler.set("norm-epsilon", shortest(spec.norm_epsilon), by);
   settler.set("residual", spec.residual, by);
   settler.set("tied-head", spec.tied_head, by);
+}
+
+/// Each option has the value of the field, which may mean "derived": a resolved configuration gives the same spec.
+void settle_decoder(Settler& settler, const Spec& spec, const std::string& by) {
+  settler.set("key-heads", spec.key_heads, by);
+  settler.set("head-size", spec.head_size, by);
+  settler.set("norm", spec.norm, by);
+  settler.set("norm-offset", static_cast<int64_t>(spec.norm_offset), by);
+  settler.set("gated", spec.gated, by);
+  settler.set("query-keys", spec.query_keys, by);
+  settler.set("attention-scale", shortest(spec.attention_scale), by);
+  settler.set("attention-cap", shortest(spec.attention_cap), by);
+  settler.set("window", spec.window, by);
+  settler.set("attention-layers", spec.attention_layers, by);
+  settler.set("window-rotary-base", shortest(spec.window_rotary_base), by);
+  settler.set("embedding-scale", shortest(spec.embedding_scale), by);
+  settler.set("residual-scale", shortest(spec.residual_scale), by);
+  settler.set("logits-scale", shortest(spec.logits_scale), by);
+  settler.set("logits-cap", shortest(spec.logits_cap), by);
 }
 
 void settle_biases(Settler& settler, const Biases& biases, const LoadedConfig& loaded, const std::string& by) {
@@ -189,6 +329,7 @@ Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
   const double rotary_fraction = rotary_fraction_of(spec);
   set_sizes(spec, loaded);
   set_positions(spec, loaded, rotary_fraction);
+  set_windows(spec, loaded);
   set_choices(spec, loaded);
   set_dropout(spec, loaded.config.model);
   return spec;
@@ -217,6 +358,7 @@ void resolve_model_options(LoadedConfig& loaded) {
   settle_positions(settler, spec, given, by);
   settle_choices(settler, spec, by);
   settle_biases(settler, spec.biases, given, by);
+  settle_decoder(settler, spec, by);
   settler.set("init-scheme", init_scheme_of(m), by);
   if (m.embedding_dropout < 0) settler.set("embedding-dropout", m.dropout, "model.dropout");
   if (m.attention_dropout < 0) settler.set("attention-dropout", m.dropout, "model.dropout");

@@ -74,6 +74,27 @@ constexpr EncoderSize kEncoders[] = {{{"bert-tiny", 2, 2, 128}},
                                      {{"bert-large", 24, 16, 1024}},
                                      {{"distilbert-tiny", 2, 2, 128}, 0, false},
                                      {{"distilbert-base", 6, 12, 768}, 0, false}};
+// Published config.json files: SmolLM2 (Allal et al. 2025), Qwen 3 (Yang et al. 2025), Llama 3.2 (Meta 2024).
+struct DecoderSize : Size {
+  int64_t key_heads, head_size, inner_width, vocabulary, context;
+  float rotary_base, norm_epsilon;
+  QueryKeys query_keys = QueryKeys::plain;
+  RotaryScaling rotary = {};
+};
+const DecoderSize kDecoders[] = {
+    {{"smollm2-135m", 30, 9, 576}, 3, 64, 1536, 49152, 8192, 1e5f, 1e-5f},
+    {{"smollm2-360m", 32, 15, 960}, 5, 64, 2560, 49152, 8192, 1e5f, 1e-5f},
+    {{"qwen3-0.6b", 28, 16, 1024}, 8, 128, 3072, 151936, 40960, 1e6f, 1e-6f, QueryKeys::head},
+    {{"llama-3.2-1b", 16, 32, 2048},
+     8,
+     64,
+     8192,
+     128256,
+     131072,
+     5e5f,
+     1e-5f,
+     QueryKeys::plain,
+     {.kind = RotaryKind::llama3, .factor = 32, .original_context = 8192}}};
 constexpr int64_t kEncoderVocabulary = 30522, kEncoderContext = 512;  // uncased; a run takes its data's
 
 bool called(const Size& size, const std::string& name) {
@@ -94,6 +115,24 @@ Spec neox(const NeoxSize& size) {
   spec.position = Position::rotary;
   spec.rotary_dims = size.parallel ? spec.head_dim() / 4 : spec.head_dim();
   spec.tied_head = false;
+  return spec;
+}
+
+Spec decoder(const DecoderSize& size) {
+  Spec spec = sized(size.layers, size.heads, size.width, size.vocabulary, size.context);
+  spec.key_heads = size.key_heads;
+  if (size.head_size * size.heads != size.width) spec.head_size = size.head_size;
+  spec.inner_width = size.inner_width;
+  spec.activation = Activation::silu;
+  spec.gated = true;
+  spec.norm = NormKind::rms;
+  spec.norm_epsilon = size.norm_epsilon;
+  spec.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
+  spec.query_keys = size.query_keys;
+  spec.position = Position::rotary;
+  spec.rotary_dims = size.head_size;
+  spec.rotary_base = size.rotary_base;
+  spec.rotary = size.rotary;
   return spec;
 }
 
@@ -119,6 +158,7 @@ std::vector<std::string> preset_names() {
   for (const Size& size : kOpt) names.emplace_back(size.name);
   for (const Size& size : kNeox) names.emplace_back(size.name);
   for (const Size& size : kEncoders) names.emplace_back(size.name);
+  for (const Size& size : kDecoders) names.emplace_back(size.name);
   return names;
 }
 
@@ -135,6 +175,9 @@ Preset preset(const std::string& name) {
   }
   for (const EncoderSize& size : kEncoders) {
     if (called(size, name)) return {encoder(size), InitScheme::bert};
+  }
+  for (const DecoderSize& size : kDecoders) {  // 0.02 for all matrices, transformers' initializer_range
+    if (called(size, name)) return {decoder(size), InitScheme::bert};
   }
   fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(preset_names(), ", "));
 }

@@ -5,26 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/names.h"
+#include "config/choices.h"
 
 namespace trireme {
-
-/// How the frequencies of a longer context are made from those w_i = base^(-2i / dims) of a shorter one. O: the
-/// original context. The names are those of rope_type.
-enum class RotaryKind : uint8_t {
-  none,
-  linear,    ///< w / factor. Source: Chen et al. 2023
-  dynamic,   ///< w of a larger base, where the context is above O; up to O unchanged
-  llama3,    ///< waves longer than O / low: w / factor; shorter than O / high: w; between them interpolated
-  yarn,      ///< w / factor for few turns within O, w for many, between them interpolated. Source: Peng et al. 2023
-  longrope,  ///< w / one factor per frequency: a list for contexts up to O, one for longer. Source: Ding et al. 2024
-};
-template <>
-struct Names<RotaryKind> {
-  static constexpr Named<RotaryKind> kAll[] = {{"default", RotaryKind::none},    {"linear", RotaryKind::linear},
-                                               {"dynamic", RotaryKind::dynamic}, {"llama3", RotaryKind::llama3},
-                                               {"yarn", RotaryKind::yarn},       {"longrope", RotaryKind::longrope}};
-};
 
 struct RotaryScaling {
   RotaryKind kind = RotaryKind::none;

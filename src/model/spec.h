@@ -31,27 +31,6 @@ struct Names<HeadKind> {
                                              {"classifier", HeadKind::classifier}};
 };
 
-enum class NormKind : uint8_t {
-  layer,  ///< by mean and variance
-  rms,    ///< by the mean square, without bias
-};
-template <>
-struct Names<NormKind> {
-  static constexpr Named<NormKind> kAll[] = {{"layer", NormKind::layer}, {"rms", NormKind::rms}};
-};
-
-/// Which queries and keys are normalised together before they turn; by the mean square.
-enum class QueryKeys : uint8_t {
-  plain,       ///< they are not normalised
-  head,        ///< those of each head, with one gain per value of a head
-  projection,  ///< all queries of a row, and all keys, with one gain per value of the projection
-};
-template <>
-struct Names<QueryKeys> {
-  static constexpr Named<QueryKeys> kAll[] = {
-      {"plain", QueryKeys::plain}, {"head", QueryKeys::head}, {"projection", QueryKeys::projection}};
-};
-
 /// Which linears and norms have a bias.
 struct Biases {
   bool qkv = true, attention_out = true, mlp_in = true, mlp_out = true, norm = true;

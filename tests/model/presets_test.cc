@@ -29,6 +29,41 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("bert-base"), 109'514'298);
   EXPECT_EQ(parameters("bert-large"), 335'174'458);
   EXPECT_EQ(parameters("distilbert-base"), 66'985'530);
+  EXPECT_EQ(parameters("smollm2-135m"), 134'515'008);
+  EXPECT_EQ(parameters("smollm2-360m"), 361'821'120);
+  EXPECT_EQ(parameters("qwen3-0.6b"), 596'049'920);
+  EXPECT_EQ(parameters("llama-3.2-1b"), 1'235'814'400);
+}
+
+TEST(Presets, DecodersHaveGroupsGatesAndRmsNorms) {
+  for (const char* name : {"smollm2-135m", "smollm2-360m", "qwen3-0.6b", "llama-3.2-1b"}) {
+    const Spec spec = preset(name).spec;
+    EXPECT_EQ(preset(name).init, InitScheme::bert) << name;
+    EXPECT_EQ(spec.norm, NormKind::rms) << name;
+    EXPECT_TRUE(spec.gated && spec.tied_head) << name;
+    EXPECT_EQ(spec.rotary_dims, spec.head_dim()) << name;
+    EXPECT_GT(spec.group(), 1) << name;
+  }
+  const Spec qwen = preset("qwen3-0.6b").spec, llama = preset("llama-3.2-1b").spec;
+  EXPECT_EQ(qwen.query_keys, QueryKeys::head);
+  EXPECT_EQ(qwen.attention_width(), 2048);
+  EXPECT_EQ(qwen.rotary_base, 1e6f);
+  EXPECT_EQ(llama.rotary.kind, RotaryKind::llama3);
+  EXPECT_EQ(llama.rotary.factor, 32);
+}
+
+/// 6 (L (h (nq + 2 nkv) d + nq d h + 3 h I) + V h) + 6 L nq d T.
+TEST(Presets, DecodersNeedTheFlopsOfTheirSizes) {
+  const struct {
+    const char* name;
+    double l, h, nq, nkv, d, i, v;
+  } sizes[] = {{"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152},
+               {"qwen3-0.6b", 28, 1024, 16, 8, 128, 3072, 151936},
+               {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256}};
+  for (const auto& s : sizes) {
+    const double products = s.l * (s.h * (s.nq + 2 * s.nkv) * s.d + s.nq * s.d * s.h + 3 * s.h * s.i) + s.v * s.h;
+    EXPECT_EQ(train_flops_per_token(preset(s.name).spec, 1024), 6 * products + 6 * s.l * s.nq * s.d * 1024) << s.name;
+  }
 }
 
 TEST(Presets, AreWhatTheirFamiliesAre) {

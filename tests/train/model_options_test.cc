@@ -57,6 +57,109 @@ TEST(ModelOptions, SayEverythingThatASpecIs) {
   EXPECT_EQ(post.position_offset, 2);
 }
 
+const std::vector<std::string> kDecoder = {
+    "model.norm=rms", "model.bias=false",      "model.gated=true", "model.activation=silu", "model.width=96",
+    "model.heads=6",  "model.position=rotary", "model.layers=5",   "model.inner-width=128", "model.tied-head=false"};
+std::vector<std::string> decoder(std::vector<std::string> more) {
+  more.insert(more.begin(), kDecoder.begin(), kDecoder.end());
+  return more;
+}
+
+TEST(ModelOptions, SayWhatADecoderSinceLlamaIs) {
+  const Spec llama = spec_of(
+      decoder({"model.key-heads=2", "model.rotary-base=5e5", "model.rotary-scaling=llama3", "model.rotary-factor=8",
+               "model.rotary-original-context=512", "model.rotary-low=2", "model.rotary-high=3"}));
+  EXPECT_EQ(llama.kv_heads(), 2);
+  EXPECT_EQ(llama.head_size, 0);
+  EXPECT_TRUE(llama.gated);
+  EXPECT_EQ(llama.norm, NormKind::rms);
+  EXPECT_FALSE(llama.biases.norm);
+  EXPECT_EQ(llama.rotary,
+            (RotaryScaling{.kind = RotaryKind::llama3, .factor = 8, .original_context = 512, .low = 2, .high = 3}));
+  const Spec gemma = spec_of(decoder(
+      {"model.key-heads=3", "model.head-size=32", "model.norm-offset=1", "model.norm-place=both",
+       "model.activation=gelu-tanh", "model.query-keys=head", "model.attention-scale=0.125", "model.attention-cap=50",
+       "model.window=64", "model.attention-layers=WF", "model.window-rotary-base=1000", "model.embedding-scale=9.75",
+       "model.residual-scale=0.5", "model.logits-scale=0.25", "model.logits-cap=30"}));
+  EXPECT_EQ(gemma.head_dim(), 32);
+  EXPECT_EQ(gemma.attention_width(), 192);
+  EXPECT_EQ(gemma.norm_offset, 1);
+  EXPECT_EQ(gemma.norm_place, NormPlace::both);
+  EXPECT_TRUE(gemma.final_norm);
+  EXPECT_EQ(gemma.query_keys, QueryKeys::head);
+  EXPECT_EQ(gemma.attention_scale, 0.125f);
+  EXPECT_EQ(gemma.attention_cap, 50);
+  EXPECT_EQ(gemma.window, 64);
+  EXPECT_EQ(gemma.attention_layers, "WFWFW");
+  EXPECT_EQ(gemma.window_rotary_base, 1000);
+  EXPECT_EQ(gemma.embedding_scale, 9.75f);
+  EXPECT_EQ(gemma.residual_scale, 0.5f);
+  EXPECT_EQ(gemma.logits_scale, 0.25f);
+  EXPECT_EQ(gemma.logits_cap, 30);
+  EXPECT_EQ(spec_of(decoder({"model.window=64"})).attention_layers, "WWWWW");
+  EXPECT_EQ(spec_of(decoder({"model.attention-layers=FFFf"})).attention_layers, "FFFfF");
+  EXPECT_EQ(spec_of(decoder({"model.attention-layers=F"})).attention_layers, "");
+  EXPECT_EQ(spec_of(decoder({"model.key-heads=6", "model.head-size=16"})), spec_of(kDecoder));
+  const Spec yarn = spec_of(decoder({"model.rotary-scaling=yarn", "model.rotary-factor=4",
+                                     "model.rotary-original-context=256", "model.rotary-truncate=false"}));
+  EXPECT_NEAR(yarn.rotary.attention_factor, 1.138629436, 1e-6);
+  EXPECT_FALSE(yarn.rotary.truncate);
+  EXPECT_EQ(spec_of({"model.norm=rms"}).biases, (Biases{.norm = false})) << "only norms lose theirs";
+}
+
+/// What `config show` writes is the same model.
+TEST(ModelOptions, AResolvedDecoderIsTheSame) {
+  for (const std::vector<std::string>& words :
+       {decoder({"model.window=64", "model.attention-layers=WWF", "model.key-heads=2", "model.query-keys=projection",
+                 "model.norm-place=branch", "model.logits-cap=30"}),
+        decoder({"model.rotary-scaling=yarn", "model.rotary-factor=4", "model.rotary-original-context=256"}),
+        {"model.preset=llama-3.2-1b"},
+        {"model.preset=qwen3-0.6b"},
+        {"model.preset=smollm2-135m"}}) {
+    LoadedConfig loaded = load(words);
+    resolve_model_options(loaded);
+    EXPECT_EQ(spec_from_options(loaded, 1000), spec_of(words)) << words.back();
+  }
+  EXPECT_THAT(shown({"model.preset=llama-3.2-1b"}),
+              AllOf(HasSubstr("  key-heads: 8  # preset llama-3.2-1b\n"),
+                    HasSubstr("  rotary-scaling: \"llama3\"  # preset llama-3.2-1b\n"),
+                    HasSubstr("  rotary-factor: 32  # preset llama-3.2-1b\n"),
+                    HasSubstr("  norm: \"rms\"  # preset llama-3.2-1b\n")));
+}
+
+TEST(ModelOptions, ImpossibleDecodersAreRefusedByKeyAndValue) {
+  const struct {
+    std::vector<std::string> words;
+    const char* message;
+  } cases[] = {
+      {decoder({"model.key-heads=4"}),
+       "model.key-heads (flag --model.key-heads) is 4 and does not divide model.heads (flag --model.heads), which is "
+       "6; "
+       "numbers that do: 1, 2, 3, 6"},
+      {decoder({"model.attention-layers=WFX"}), "is \"WFX\", expected letters F, W, f and w"},
+      {decoder({"model.attention-layers=WF"}), "has layers with a window, but model.window (default) is 0"},
+      {decoder({"model.window=8", "model.attention-layers=Ff"}), "has no layer with a window (W or w)"},
+      {decoder({"model.window-rotary-base=1000"}),
+       "model.window-rotary-base (flag --model.window-rotary-base) is 1000, but no layer has a window"},
+      {{"model.norm-offset=1"}, "model.norm-offset (flag --model.norm-offset) is 1, but model.norm (default) is layer"},
+      {{"model.norm=rms", "model.norm-bias=true"}, "model.norm (flag --model.norm) is rms, which has no bias"},
+      {decoder({"model.rotary-factor=4"}),
+       "model.rotary-factor (flag --model.rotary-factor) is given, but model.rotary-scaling is default"},
+      {decoder({"model.rotary-scaling=linear", "model.rotary-low=2"}),
+       "model.rotary-low (flag --model.rotary-low) is given, but model.rotary-scaling is linear"},
+      {decoder({"model.rotary-scaling=llama3", "model.rotary-factor=4"}),
+       "rotary positions of kind llama3 need the original context; it is 0"},
+      {{"model.rotary-scaling=linear"},
+       "model.rotary-scaling (flag --model.rotary-scaling) is given, but positions are learned"},
+      {{"model.attention-layers=Ff"}, "attention layers are \"FfFfFfFfFfFf\", but positions are not rotary"},
+  };
+  for (const auto& [words, message] : cases) EXPECT_ERROR(spec_of(words), ErrorKind::config, message);
+  EXPECT_ERROR(load({"model.rotary-scaling=ntk"}), ErrorKind::config,
+               "expected one of default, linear, dynamic, llama3, yarn");
+  EXPECT_ERROR(load({"model.window=-1"}), ErrorKind::config, "a whole number from 0 to 1048576");
+  EXPECT_ERROR(load({"model.norm-offset=2"}), ErrorKind::config, "a whole number from 0 to 1");
+}
+
 TEST(ModelOptions, DefaultsAreGpt2s) {
   Spec expected = preset("gpt2").spec;
   expected.vocabulary = 1000;
