@@ -162,11 +162,15 @@ std::optional<OtherEncoding> EncodingJudge::verdict(bool at_end) const {
   }
   constexpr uint64_t kFewest = 3, kEnough = 256;  // bytes: one or two may be faults in UTF-8
   constexpr uint64_t kSparse = 20000;             // bytes per byte that is not UTF-8: occasional faults
-  const bool evident = invalid_ >= kFewest && invalid_ * kSparse >= bytes_ && valid_ * 2 <= invalid_ &&
-                       controls_ == 0 && letters_ * 10 >= invalid_ * 9 && (!of_lines_ || bad_lines_ * 10 >= lines_ + 1);
+  // Shift_JIS, windows-1250 and others use bytes that windows-1252 leaves out: evidence only where they are frequent.
+  const bool fits_1252 = letters_ * 10 >= invalid_ * 9, is_frequent = invalid_ * 20 >= bytes_;
+  const bool evident = invalid_ >= kFewest && invalid_ * kSparse >= bytes_ &&
+                       (valid_ * 2 <= invalid_ || invalid_ * 5 >= bytes_) && controls_ == 0 &&
+                       (fits_1252 || is_frequent) && (!of_lines_ || bad_lines_ * 10 >= lines_ + 1);
   if (!evident || (!at_end && invalid_ < kEnough)) return std::nullopt;
   OtherEncoding found{"", first_invalid_, invalid_, bytes_};
-  if (near_ * 2 >= invalid_) {  // in Latin alphabets they are between other letters
+  if (!fits_1252) return found;
+  if (near_ * 2 >= invalid_ && invalid_ * 3 < bytes_) {  // in Latin alphabets they are between other letters
     found.name = windows_ > 0 ? "windows-1252" : "ISO-8859-1";
     return found;
   }

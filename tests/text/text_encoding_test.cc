@@ -32,6 +32,10 @@ const std::string kGerman = repeated("Größe, naïve café – “quoted” tex
 const std::string kFrench = repeated("Où est l'élève? Ça va très bien, merci à vous.\n", 20);
 const std::string kEnglish = repeated("It is a truth universally acknowledged.\n", 20);
 const std::string kRussian = repeated("Все счастливые семьи похожи друг на друга.\n", 20);
+const std::string kJapanese = repeated("吾輩は猫である。名前はまだ無い。\n", 20);
+const std::string kTraditional = repeated("這是繁體中文的文章。\n", 20);
+const std::string kKorean = repeated("모든 행복한 가정은 서로 닮았다.\n", 20);
+const std::string kCzech = repeated("Příliš žluťoučký kůň úpěl ďábelské ódy.\n", 20);
 const std::string kChinese = repeated("道可道，非常道。名可名，非常名。\n", 20);
 
 std::string judged(const std::string& bytes, size_t block = SIZE_MAX) {
@@ -49,13 +53,26 @@ TEST(TextEncoding, OtherEncodingsAreNamed) {
     std::string text;
   };
   const Encoded cases[] = {
-      {"UTF-16LE", "UTF-16LE", kEnglish},     {"UTF-16BE", "UTF-16BE", kEnglish},
-      {"UTF-16LE", "UTF-16LE", kGerman},      {"UTF-16BE", "UTF-16BE", kFrench},
-      {"UTF-32LE", "UTF-32LE", kEnglish},     {"UTF-32BE", "UTF-32BE", kGerman},
-      {"UTF-32LE", "UTF-32LE", kRussian},     {"UTF-32BE", "UTF-32BE", kChinese},
-      {"CP1252", "windows-1252", kGerman},    {"ISO-8859-1", "ISO-8859-1", kFrench},
-      {"ISO-8859-15", "ISO-8859-1", kFrench}, {"CP1251", "windows-1251", kRussian},
-      {"KOI8-R", "KOI8-R", kRussian},         {"GB18030", "other", kChinese},
+      {"UTF-16LE", "UTF-16LE", kEnglish},
+      {"UTF-16BE", "UTF-16BE", kEnglish},
+      {"UTF-16LE", "UTF-16LE", kGerman},
+      {"UTF-16BE", "UTF-16BE", kFrench},
+      {"UTF-32LE", "UTF-32LE", kEnglish},
+      {"UTF-32BE", "UTF-32BE", kGerman},
+      {"UTF-32LE", "UTF-32LE", kRussian},
+      {"UTF-32BE", "UTF-32BE", kChinese},
+      {"CP1252", "windows-1252", kGerman},
+      {"ISO-8859-1", "ISO-8859-1", kFrench},
+      {"ISO-8859-15", "ISO-8859-1", kFrench},
+      {"CP1251", "windows-1251", kRussian},
+      {"KOI8-R", "KOI8-R", kRussian},
+      {"GB18030", "other", kChinese},
+      {"SHIFT_JIS", "other", kJapanese},
+      {"EUC-JP", "other", kJapanese},
+      {"BIG5", "other", kTraditional},
+      {"EUC-KR", "other", kKorean},
+      {"CP1250", "other", kCzech},
+      {"MACINTOSH", "other", kFrench},
   };
   for (const Encoded& c : cases) {
     const std::string bytes = in(c.encoding, c.text);
