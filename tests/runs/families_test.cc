@@ -85,18 +85,46 @@ TEST_F(Families, ParityCommandComparesAndFails) {
 
 TEST_F(Families, ParityCommandComparesWhatRanksHoldBetweenThem) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
-  const std::string model = source_dir() + "/tests/golden/gpt2", test_case = model + "/case.safetensors";
-  const auto compare = [&](const std::string& tolerance) {
-    return run(mpirun_command(4, {"parity", "--model", model, "--case", test_case, "--threads", "1", "--mesh.tensor",
-                                  "2", "--mesh.pipeline", "2", "--tolerance", tolerance}));
-  };
-  const Outcome good = compare("1e-3");
-  EXPECT_EQ(good.code, 0) << good.output;
-  EXPECT_THAT(good.output, ::testing::HasSubstr(" tensors, largest error"));
-  EXPECT_EQ(good.output.find(": equal"), good.output.rfind(": equal")) << "one rank prints";
-  const Outcome bad = compare("1e-12");
-  EXPECT_EQ(bad.code, 1) << bad.output;
-  EXPECT_THAT(bad.output, ::testing::HasSubstr("differ from " + test_case + " by more than 1e-12"));
+  for (const char* family : {"gpt2", "gemma3", "olmo2"}) {
+    const std::string model = source_dir() + "/tests/golden/" + family, test_case = model + "/case.safetensors";
+    const auto compare = [&](const std::string& tolerance) {
+      return run(mpirun_command(4, {"parity", "--model", model, "--case", test_case, "--threads", "1", "--mesh.tensor",
+                                    "2", "--mesh.pipeline", "2", "--tolerance", tolerance}));
+    };
+    const Outcome good = compare("1e-3");
+    EXPECT_EQ(good.code, 0) << good.output;
+    EXPECT_THAT(good.output, ::testing::HasSubstr(" tensors, largest error"));
+    EXPECT_EQ(good.output.find(": equal"), good.output.rfind(": equal")) << "one rank prints";
+    const Outcome bad = compare("1e-12");
+    EXPECT_EQ(bad.code, 1) << bad.output;
+    EXPECT_THAT(bad.output, ::testing::HasSubstr("differ from " + test_case + " by more than 1e-12"));
+  }
+}
+
+// Windows, four norms, soft caps; and norms of whole projections, whose statistics tensor ranks sum.
+TEST_F(Families, DecodersResumeOnAnyOtherLayout) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  for (const std::string family : {"gemma3", "olmo2"}) {
+    const auto run_to = [&](const std::string& name, int ranks, const char* steps, std::vector<std::string> layout) {
+      layout.insert(layout.end(), {"--model.init", source_dir() + "/tests/golden/" + family, "--run.steps", steps,
+                                   "--optim.decay-steps", "8", "--optim.learning-rate", "1e-2", "--optim.epsilon",
+                                   "1e-3", "--comm.wire", "f32"});
+      const Outcome outcome = run(mpirun_command(ranks, start(name, layout)));
+      EXPECT_EQ(outcome.code, 0) << outcome.output;
+    };
+    const std::string one = family + "-one", changes = family + "-changes";
+    run_to(one, 1, "8", {});
+    run_to(changes, 4, "3", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
+    run_to(changes, 2, "5", {"--optim.shard", "parameters", "--model.recompute", "full"});
+    run_to(changes, 2, "8", {"--mesh.tensor", "2"});
+    const auto want = losses(one), got = losses(changes);
+    ASSERT_EQ(got.size(), want.size());
+    for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, 1e-5 * loss) << family << ", step " << step;
+    const Outcome refused = run(mpirun_command(
+        4, start("refused", {"--model.init", source_dir() + "/tests/golden/" + family, "--mesh.tensor", "4"})));
+    EXPECT_EQ(refused.code, 2) << refused.output;
+    EXPECT_THAT(refused.output, ::testing::HasSubstr("tensor 4 does not divide 2 heads of keys; 1, 2 do"));
+  }
 }
 
 }  // namespace

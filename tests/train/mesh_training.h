@@ -55,12 +55,44 @@ inline Spec bert() {
   spec.head = HeadKind::masked_language_model;
   return spec;
 }
+/// 4 heads of keys for 8 of queries, so that 4 tensor ranks have one each.
+inline Spec llama() {
+  Spec spec = gpt2();
+  spec.heads = 8;
+  spec.head_size = 4;
+  spec.key_heads = 4;
+  spec.norm = NormKind::rms;
+  spec.gated = true;
+  spec.activation = Activation::silu;
+  spec.inner_width = 24;
+  spec.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
+  spec.position = Position::rotary;
+  spec.rotary_dims = 4;
+  spec.rotary = {.kind = RotaryKind::llama3, .factor = 4, .original_context = 4};
+  return spec;
+}
+inline Spec gemma() {
+  Spec spec = llama();
+  spec.activation = Activation::gelu_tanh;
+  spec.norm_place = NormPlace::both;
+  spec.norm_offset = 1;
+  spec.query_keys = QueryKeys::head;
+  spec.norm_epsilon = 1e-2f;  // four values of a head may be near zero, where their norm makes rounding errors large
+  spec.embedding_scale = 4;
+  spec.attention_cap = 5;
+  spec.logits_cap = 3;
+  spec.window = 3;
+  spec.attention_layers = "WWFW";
+  spec.window_rotary_base = 100;
+  spec.rotary = {.kind = RotaryKind::linear, .factor = 2};
+  return spec;
+}
 
 struct Family {
   const char* name;
   Spec (*spec)();
 };
-constexpr Family kFamilies[] = {{"gpt2", gpt2}, {"neox", neox}, {"opt", opt}, {"bert", bert}};
+constexpr Family kFamilies[] = {{"gpt2", gpt2}, {"neox", neox}, {"opt", opt}, {"bert", bert}, {"gemma", gemma}};
 
 struct Layouts {
   MeshShape mesh;
