@@ -12,6 +12,7 @@
 #include "cli/bench/comm.h"
 #include "cli/bench/glue.h"
 #include "cli/bench/node.h"
+#include "cli/bench/plan.h"
 #include "cli/bench/step.h"
 #include "cli/bench/tokenize.h"
 #include "cli/command.h"
@@ -107,6 +108,7 @@ constexpr Bench kBenches[] = {
     {{"node", "rates of this node for planning: products, memory, disk", bench_node_command}, true},
     {{"generate", "generation of one sequence, relative to the memory bandwidth", bench_generate_command}, true},
     {{"comm", "collectives over the ranks of a job", bench_comm_command}, false},
+    {{"plan", "the planner's step times, compared with measured runs", bench_plan_command}, true},
     {{"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command}, true},
 };
 

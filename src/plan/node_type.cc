@@ -1,0 +1,257 @@
+#include "plan/node_type.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/yaml_reader.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kA100 = "NVIDIA A100 80GB data sheet: 312 TFLOP/s, 2039 GB/s, NVLink 600 GB/s both ways";
+constexpr const char* kH100 = "NVIDIA H100 SXM data sheet: 989 TFLOP/s, 3352 GB/s, NVLink 900 GB/s both ways";
+
+NodeType a100(const char* name, double network, double price, const char* date, const char* source) {
+  return {.name = name,
+          .processor = "8 x A100-SXM4-80GB",
+          .instruction_set = "sm_80",
+          .cores = 96,
+          .gpus = 8,
+          .tflops = 312,
+          .memory_gb = 80,
+          .memory_gb_per_s = 2039,
+          .link_gb_per_s = 300,
+          .network_gbit_per_s = network,
+          .units = 108,
+          .price_per_hour = price,
+          .price_date = date,
+          .source = std::string(kA100) + "; " + source};
+}
+
+NodeType h100(const char* name, double network, double price, const char* date, const char* source) {
+  return {.name = name,
+          .processor = "8 x H100-SXM5-80GB",
+          .instruction_set = "sm_90",
+          .cores = 96,
+          .gpus = 8,
+          .tflops = 989,
+          .memory_gb = 80,
+          .memory_gb_per_s = 3352,
+          .link_gb_per_s = 450,
+          .network_gbit_per_s = network,
+          .units = 132,
+          .price_per_hour = price,
+          .price_date = date,
+          .source = std::string(kH100) + "; " + source};
+}
+
+std::vector<NodeType> make_types() {
+  return {
+      a100("a100-80gb", 800, 0, "", "800 Gbit/s between nodes: vTrain's measured cluster (MICRO 2024)"),
+      a100("dgx-a100", 1600, 0, "", "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
+      a100("azure-nd96amsr-a100-v4", 1600, 32.77, "2023-06", "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
+      a100("aws-p4de.24xlarge", 400, 40.97, "2023-06", "AWS EC2 P4 page: 400 Gbit/s"),
+      h100("azure-nd96isr-h100-v5", 3200, 98.32, "2023-12", "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
+      h100("aws-p5.48xlarge", 3200, 98.32, "2023-07", "AWS EC2 P5 page: 3200 Gbit/s"),
+      {.name = "azure-hb176rs-v4",
+       .processor = "2 x EPYC 9V33X (Zen 4)",
+       .instruction_set = "avx512bf16",
+       .cores = 176,
+       .tflops = 27.0,
+       .memory_gb = 768,
+       .memory_gb_per_s = 780,
+       .network_gbit_per_s = 400,
+       .price_per_hour = 7.20,
+       .price_date = "2023-06",
+       .source = "Azure HBv4 page: 2.4 GHz, 780 GB/s, 400 Gbit/s; 64 bf16 operations per cycle and core"},
+      {.name = "azure-hb120rs-v3",
+       .processor = "2 x EPYC 7V73X (Zen 3)",
+       .instruction_set = "avx2",
+       .cores = 120,
+       .tflops = 11.5,
+       .memory_gb = 448,
+       .memory_gb_per_s = 350,
+       .network_gbit_per_s = 200,
+       .price_per_hour = 3.60,
+       .price_date = "2022-03",
+       .source = "Azure HBv3 page: 3.0 GHz on all cores, 350 GB/s, 200 Gbit/s; 32 f32 operations per cycle and core"},
+      {.name = "aws-hpc7a.96xlarge",
+       .processor = "2 x EPYC 9R14 (Zen 4)",
+       .instruction_set = "avx512bf16",
+       .cores = 192,
+       .tflops = 31.9,
+       .memory_gb = 768,
+       .memory_gb_per_s = 922,
+       .network_gbit_per_s = 300,
+       .price_per_hour = 7.20,
+       .price_date = "2023-08",
+       .source = "AWS EC2 Hpc7a page: 300 Gbit/s; 2 x 12 channels of DDR5-4800; 2.6 GHz, 64 bf16 operations per cycle "
+                 "and core"},
+      {.name = "aws-hpc6a.48xlarge",
+       .processor = "2 x EPYC 7R13 (Zen 3)",
+       .instruction_set = "avx2",
+       .cores = 96,
+       .tflops = 8.1,
+       .memory_gb = 384,
+       .memory_gb_per_s = 410,
+       .network_gbit_per_s = 100,
+       .price_per_hour = 2.88,
+       .price_date = "2022-01",
+       .source =
+           "AWS EC2 Hpc6a page: 100 Gbit/s; 2 x 8 channels of DDR4-3200; 2.65 GHz, 32 f32 operations per cycle and "
+           "core"},
+  };
+}
+
+const std::vector<NodeType>& types() {
+  static const std::vector<NodeType> all = make_types();
+  return all;
+}
+
+struct NumberKey {
+  const char* name;
+  double NodeType::*place;
+  bool needed, share;
+};
+constexpr std::array<NumberKey, 9> kNumbers{{{"tflops", &NodeType::tflops, true, false},
+                                             {"memory-gb", &NodeType::memory_gb, true, false},
+                                             {"memory-gb-per-s", &NodeType::memory_gb_per_s, true, false},
+                                             {"network-gbit-per-s", &NodeType::network_gbit_per_s, true, false},
+                                             {"link-gb-per-s", &NodeType::link_gb_per_s, false, false},
+                                             {"product-share", &NodeType::product_share, false, true},
+                                             {"link-share", &NodeType::link_share, false, true},
+                                             {"network-share", &NodeType::network_share, false, true},
+                                             {"price-per-hour", &NodeType::price_per_hour, false, false}}};
+struct CountKey {
+  const char* name;
+  int64_t NodeType::*place;
+};
+constexpr std::array<CountKey, 3> kCounts{
+    {{"cores", &NodeType::cores}, {"gpus", &NodeType::gpus}, {"units", &NodeType::units}}};
+struct TextKey {
+  const char* name;
+  std::string NodeType::*place;
+};
+constexpr std::array<TextKey, 5> kTexts{{{"name", &NodeType::name},
+                                         {"processor", &NodeType::processor},
+                                         {"instruction-set", &NodeType::instruction_set},
+                                         {"price-date", &NodeType::price_date},
+                                         {"source", &NodeType::source}}};
+
+std::vector<std::string> key_names() {
+  std::vector<std::string> names;
+  for (const NumberKey& key : kNumbers) names.emplace_back(key.name);
+  for (const CountKey& key : kCounts) names.emplace_back(key.name);
+  for (const TextKey& key : kTexts) names.emplace_back(key.name);
+  return names;
+}
+
+double positive_number(const Setting& setting) {
+  double value = 0;
+  if (const auto* whole = std::get_if<int64_t>(&setting.value)) value = static_cast<double>(*whole);
+  if (const auto* number = std::get_if<double>(&setting.value)) value = *number;
+  require(value > 0 && std::isfinite(value), ErrorKind::config, "{} is {}, expected a positive number", place(setting),
+          setting.problem.empty() ? describe(setting) : setting.problem);
+  return value;
+}
+
+void take(NodeType& node, const Setting& setting) {
+  const std::string key = canonical(setting.key);
+  for (const NumberKey& known : kNumbers) {
+    if (key != known.name) continue;
+    const double value = positive_number(setting);
+    require(!known.share || value <= 1, ErrorKind::config, "{} is {}, expected a share of at most 1", place(setting),
+            value);
+    node.*known.place = value;
+    return;
+  }
+  for (const CountKey& known : kCounts) {
+    if (key != known.name) continue;
+    const double value = positive_number(setting);
+    constexpr double kMost = 1e6;
+    require(value == std::floor(value) && value <= kMost, ErrorKind::config,
+            "{} is {}, expected a whole number up to 1000000", place(setting), value);
+    node.*known.place = static_cast<int64_t>(value);
+    return;
+  }
+  for (const TextKey& known : kTexts) {
+    if (key != known.name) continue;
+    require(setting.problem.empty(), ErrorKind::config, "{} is {}, expected text", place(setting), setting.problem);
+    node.*known.place = setting.text;
+    return;
+  }
+  fail(ErrorKind::config, "{}: unknown key, nearest is {}", place(setting), nearest(key, key_names()));
+}
+
+}  // namespace
+
+std::span<const NodeType> node_types() { return types(); }
+
+const NodeType& node_type(const std::string& name) {
+  std::vector<std::string> names;
+  for (const NodeType& type : types()) {
+    if (type.name == name) return type;
+    names.push_back(type.name);
+  }
+  fail(ErrorKind::config,
+       "unknown node type \"{}\", nearest is \"{}\"; docs/planner.md lists all, and a .yaml file describes another one",
+       name, nearest(name, names));
+}
+
+NodeType read_node_type(const std::string& path) {
+  NodeType node;
+  for (const Setting& setting : read_yaml(path, 0)) take(node, setting);
+  for (const NumberKey& key : kNumbers)
+    require(!key.needed || node.*key.place > 0, ErrorKind::config, "{}: {} is missing; add it", path, key.name);
+  require(node.gpus > 0 || node.cores > 0, ErrorKind::config, "{}: cores is missing; add it, or gpus", path);
+  require(node.gpus < 2 || node.link_gb_per_s > 0, ErrorKind::config,
+          "{}: link-gb-per-s is missing: {} need a bandwidth between them; add it", path, count_text(node.gpus, "GPU"));
+  if (node.name.empty()) node.name = path;
+  return node;
+}
+
+NodeType find_node_type(const std::string& name) {
+  return name.ends_with(".yaml") || name.ends_with(".yml") ? read_node_type(name) : node_type(name);
+}
+
+MachineRates rates_of(const NodeType& node, int64_t ranks) {
+  require(ranks >= 1, ErrorKind::config, "{} ranks on a node, expected at least 1", ranks);
+  require(node.gpus == 0 || ranks == node.gpus, ErrorKind::config,
+          "node type {} has {}: expected one rank for each, found {}", node.name, count_text(node.gpus, "GPU"), ranks);
+  require(node.gpus > 0 || ranks <= node.cores, ErrorKind::config, "node type {} has {}, too few for {}", node.name,
+          count_text(node.cores, "core"), count_text(ranks, "rank"));
+  MachineRates rates;
+  rates.node_ranks = ranks;
+  rates.product_share = node.product_share;
+  rates.inner_share = node.link_share;
+  rates.node_share = node.network_share;
+  rates.node_bytes = node.network_gbit_per_s * 1e9 / 8;
+  if (node.gpus > 0) {
+    rates.peak_flops = node.tflops * 1e12;
+    rates.memory_bytes = node.memory_gb_per_s * 1e9;
+    rates.pass_shares = {0.9, 0.75, 0.6, 0.3};  // Calculon's a100_80g.json
+    rates.units = node.units;
+    rates.inner_bytes = node.link_gb_per_s * 1e9;
+    rates.inner_latency = 1e-6;  // Calculon's, both
+    rates.node_latency = 2e-6;
+    return rates;
+  }
+  const auto sharers = static_cast<double>(ranks);
+  rates.peak_flops = node.tflops * 1e12 / sharers;
+  rates.memory_bytes = node.memory_gb_per_s * 1e9 / sharers;
+  rates.pass_shares = {0.8, 0.8, 0.8, 0.8};
+  rates.inner_bytes = rates.memory_bytes / 3;  // through shared memory: written, read, added
+  rates.inner_latency = 1e-6;
+  rates.node_latency = 2e-5;
+  rates.exchange_overlaps = true;
+  rates.fused_attention = true;
+  return rates;
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#pragma once
+// The nodes that a run can be planned for: a table with sources, and own types in a YAML file.
+
+#include <span>
+#include <string>
+
+#include "plan/step_time.h"
+
+namespace trireme {
+
+/// A kind of node, from data sheets. With GPUs, tflops, memory and bandwidth are those of one GPU; else of all cores.
+struct NodeType {
+  std::string name, processor, instruction_set;
+  int64_t cores = 0, gpus = 0;
+  double tflops = 0;  ///< peak of matrix products: 16-bit on GPUs and with AVX512-BF16, else f32
+  double memory_gb = 0, memory_gb_per_s = 0;
+  double link_gb_per_s = 0;       ///< from one GPU to the others of its node; 0 without GPUs
+  double network_gbit_per_s = 0;  ///< of the node
+  int64_t units = 0;              ///< multiprocessors of a GPU
+  double product_share = 0.7, link_share = 0.8, network_share = 0.8;  ///< of these rates that a run reaches
+  double price_per_hour = 0;                                          ///< USD; 0: unknown
+  std::string price_date;                                             ///< when this was the list price
+  std::string source;                                                 ///< of the rates
+};
+
+std::span<const NodeType> node_types();
+/// By name. Throws Error::config naming the nearest one.
+const NodeType& node_type(const std::string& name);
+/// A type from a YAML file of the keys that docs/planner.md lists. Throws Error::config naming file, line and key.
+NodeType read_node_type(const std::string& path);
+/// node_type(), or read_node_type() where `name` ends in .yaml or .yml.
+NodeType find_node_type(const std::string& name);
+
+/// Rates of one of `ranks` ranks of such a node. GPUs: as Megatron-LM uses them. Cores: as Trireme does; the ranks
+/// share cores, memory and network evenly. Throws Error::config unless there is a rank, and on GPUs one per GPU.
+MachineRates rates_of(const NodeType& node, int64_t ranks);
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+#pragma once
+// The time of one training step from the sizes of a model, a layout of ranks and the rates of a machine. Every term is
+// the larger of arithmetic and memory traffic, or a message over one of two kinds of links; docs/planner.md has the
+// formulas, the sources of the constants and how far the result is from measured runs.
+
+#include <array>
+#include <cstdint>
+
+namespace trireme {
+
+/// The sizes of a decoder that its time depends on.
+struct ModelSize {
+  int64_t layers = 0, width = 0, heads = 0, sequence = 0, vocabulary = 0;
+  int64_t inner = 0;     ///< 0: 4 x width
+  int64_t kv_heads = 0;  ///< 0: heads
+  bool gated = false;    ///< the MLP has a third matrix
+
+  int64_t inner_width() const { return inner > 0 ? inner : 4 * width; }
+  int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  /// Weights of one layer: matrices, their biases and the norms.
+  double layer_parameters() const;
+  /// Those of all layers and the token matrix.
+  double parameters() const;
+};
+
+/// What backward computes again.
+enum class Recomputed : uint8_t {
+  nothing,
+  attention,  ///< scores, softmax and their product with the values
+  layers,     ///< every layer's forward
+};
+
+/// How a step is spread over ranks. Ranks of one tensor group are neighbours, then come data ranks, then stages.
+struct StepLayout {
+  int64_t data = 1, tensor = 1, pipeline = 1;
+  int64_t chunks = 1;                         ///< of the model per stage: interleaved 1F1B
+  int64_t global_batch = 1, micro_batch = 1;  ///< sequences; micro_batch: of one data rank
+  Recomputed recomputed = Recomputed::nothing;
+  bool sequence_parallel = false;
+
+  int64_t ranks() const { return data * tensor * pipeline; }
+  int64_t micro_batches() const { return global_batch / (data * micro_batch); }
+};
+
+/// What one rank computes with and what connects ranks. Rates in units per second, times in seconds.
+struct MachineRates {
+  double peak_flops = 0;     ///< of matrix products, of one rank
+  double product_share = 1;  ///< of the peak that large products reach
+  double memory_bytes = 0;   ///< bandwidth of one rank's memory
+  /// Share of it that a pass over at least 100 MB, 10 MB, 1 MB or less reaches.
+  std::array<double, 4> pass_shares{1, 1, 1, 1};
+  int64_t units = 0;  ///< processors that compute tiles of a product at the same time; 0: products have no tiles
+  int64_t tile_rows = 256, tile_columns = 128, tile_fill = 192;  ///< fill: terms' worth of time before the first one
+  double launch_seconds = 0;                                     ///< of the processor that starts a kernel
+  int64_t node_ranks = 1;                                        ///< ranks of one node
+  double inner_bytes = 0;                                        ///< from one rank to others of its node
+  double inner_share = 1;
+  double inner_latency = 0;  ///< per message
+  double node_bytes = 0;     ///< from one node to the others, all its ranks together
+  double node_share = 1;
+  double node_latency = 0;
+  double gradient_bytes = 2;       ///< per gradient on the link
+  double update_bytes = 36;        ///< of memory traffic per weight that a rank updates
+  bool exchange_overlaps = false;  ///< gradients travel while the last micro-batch's backward runs
+  /// Scores stay in the processor and those above the diagonal are not computed; backward computes them once more.
+  bool fused_attention = false;
+};
+
+/// Seconds of a step by cause; the largest stage's, and what waits for it.
+struct StepTime {
+  double products = 0;        ///< matrix products, those that are repeated included
+  double passes = 0;          ///< everything else that reads and writes memory
+  double tensor_sums = 0;     ///< between tensor ranks
+  double launches = 0;        ///< kernels start more slowly than they run
+  double stage_messages = 0;  ///< between pipeline stages
+  double bubble = 0;          ///< the pipeline fills and drains
+  double exchange = 0;        ///< of gradients, as far as nothing hides it
+  double update = 0;
+  double total() const {
+    return products + passes + tensor_sums + launches + stage_messages + bubble + exchange + update;
+  }
+};
+
+/// layout: sizes that divide the model. Throws Error::config for rates that are not positive, naming them.
+StepTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
+
+/// Bytes that one rank sends in a step.
+struct LinkBytes {
+  double tensor = 0, stages = 0, exchange = 0;
+};
+LinkBytes link_bytes(const ModelSize& model, const StepLayout& layout, double gradient_bytes);
+
+/// Operations of a step in all ranks together that training needs, without what is repeated: 6 per weight and token and
+/// 12 x layers x width x sequence per token of attention.
+double model_flops(const ModelSize& model, int64_t sequences);
+
+/// Bytes of a GPU's memory as Megatron-LM uses it with 16-bit weights: weights, gradients and Adam's state take 18
+/// bytes per weight; activations as Korthikanti et al. 2022 (arXiv 2205.05198) count them.
+struct DeviceMemory {
+  double state = 0, activations = 0;
+};
+/// Of a stage in the middle (first = false: no token matrix) or of the first stage, which keeps most micro-batches.
+DeviceMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix);
+
+}  // namespace trireme

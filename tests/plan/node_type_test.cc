@@ -1,0 +1,62 @@
+#include "plan/node_type.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+TEST(NodeType, EveryOneHasASourceAndADateOfItsPrice) {
+  for (const NodeType& type : node_types()) {
+    EXPECT_FALSE(type.source.empty()) << type.name;
+    EXPECT_EQ(type.price_per_hour > 0, !type.price_date.empty()) << type.name;
+    EXPECT_GT(rates_of(type, std::max<int64_t>(type.gpus, 1)).node_bytes, 0) << type.name;
+  }
+}
+
+TEST(NodeType, AnUnknownNameIsRefusedWithTheNearest) {
+  EXPECT_ERROR(node_type("aws-hpc7a.96xlarg"), ErrorKind::config,
+               "unknown node type \"aws-hpc7a.96xlarg\", nearest is \"aws-hpc7a.96xlarge\"");
+}
+
+TEST(NodeType, ComesFromAFile) {
+  const TemporaryFolder dir;
+  const std::string path = dir / "own.yaml";
+  write_text(path,
+             "name: own\ncores: 64\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\nnetwork-gbit-per-s: 25\n"
+             "price-per-hour: 1.5\nprice-date: 2026-01\n");
+  const NodeType type = find_node_type(path);
+  EXPECT_EQ(type.name, "own");
+  EXPECT_EQ(type.price_per_hour, 1.5);
+  const MachineRates rates = rates_of(type, 4);
+  EXPECT_EQ(rates.peak_flops, 1e12);
+  EXPECT_EQ(rates.memory_bytes, 50e9);
+  EXPECT_EQ(rates.node_bytes, 25e9 / 8);
+  EXPECT_ERROR(rates_of(type, 65), ErrorKind::config, "node type own has 64 cores, too few for 65 ranks");
+}
+
+TEST(NodeType, AFileWithAMistakeIsRefused) {
+  const TemporaryFolder dir;
+  const std::string path = dir / "own.yaml";
+  write_text(path, "cores: 64\ntflop: 4\n");
+  EXPECT_ERROR(read_node_type(path), ErrorKind::config, ":2: tflop: unknown key, nearest is tflops");
+  write_text(path, "cores: 64\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\nnetwork-gbit-per-s: 0\n");
+  EXPECT_ERROR(read_node_type(path), ErrorKind::config, ":5: network-gbit-per-s is 0, expected a positive number");
+  write_text(path, "cores: 64\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\n");
+  EXPECT_ERROR(read_node_type(path), ErrorKind::config, "network-gbit-per-s is missing; add it");
+  write_text(path, "gpus: 8\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\nnetwork-gbit-per-s: 10\n");
+  EXPECT_ERROR(read_node_type(path), ErrorKind::config, "link-gb-per-s is missing: 8 GPUs need a bandwidth");
+}
+
+TEST(NodeType, AGpuHasOneRank) {
+  EXPECT_ERROR(rates_of(node_type("a100-80gb"), 4), ErrorKind::config,
+               "node type a100-80gb has 8 GPUs: expected one rank for each, found 4");
+}
+
+}  // namespace
+}  // namespace trireme
