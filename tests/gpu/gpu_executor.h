@@ -9,6 +9,7 @@
 //   - a barrier or a collective that some threads do not reach, or reach at another line
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -94,6 +95,20 @@ void with_lanes(const char* name, Site site, A& mine, F&& f) {
   collective(name, site, &mine, [&](void* const* of) { f(reinterpret_cast<A* const*>(of)); });
 }
 
+/// Memory whose accesses are counted.
+struct Watched {
+  const std::byte *first, *end;
+  int64_t bytes;  ///< read and written
+};
+/// From now on, for this host thread; nullptr: none.
+inline constinit thread_local std::vector<Watched>* watched = nullptr;
+inline void watch(std::vector<Watched>* memory) { watched = memory; }
+inline void count_access(const void* address, size_t bytes) {
+  if (watched == nullptr) return;
+  for (Watched& w : *watched)
+    if (address >= w.first && address < w.end) w.bytes += static_cast<int64_t>(bytes);
+}
+
 template <class T>
 [[noreturn]] void outside(const char* what, int64_t i, int64_t count) {
   fault(std::string(what) + ": element " + std::to_string(i) + " of " + std::to_string(count));
@@ -109,6 +124,7 @@ struct Global {
   Global(T* first, int64_t n) : data(first), count(n) {}
   T& operator[](int64_t i) const {
     if (i < 0 || i >= count) host::outside<T>("a tensor is accessed outside its memory", i, count);
+    host::count_access(data + i, sizeof(T));
     return data[i];
   }
   bool empty() const { return data == nullptr; }
@@ -116,6 +132,7 @@ struct Global {
     if (first < 0 || first + n > count) host::outside<T>("a tensor is accessed outside its memory", first, count);
     if (reinterpret_cast<uintptr_t>(data + first) % alignment != 0)
       host::fault("a tensor is accessed at an address that is not a multiple of " + std::to_string(alignment));
+    host::count_access(data + first, static_cast<size_t>(n) * sizeof(T));
     return data + first;
   }
 };
