@@ -107,6 +107,7 @@ class Bench {
     linear();
     norm();
     elementwise();
+    decoders();
     embedding();
     attention();
     loss();
@@ -126,6 +127,7 @@ class Bench {
     copy();
     norm();
     elementwise();
+    decoders();
     loss();
     parameters();
     weights_hash();
@@ -239,6 +241,57 @@ class Bench {
             [&](size_t i) { ops_.dropout_add(context_, x[i], y[i], dropout, z[i]); });
     measure("dropout_backward", x[0], t.sets(), 2 * bytes, true,
             [&](size_t i) { ops_.dropout_backward(context_, x[i], dropout, y[i]); });
+  }
+
+  /// What decoders since Llama have between their products; queries and keys with the layer's own heads.
+  void decoders() {
+    const double bytes = activations() * size();
+    {
+      Tensors t(memory_, o_.rotation, 3 * bytes);
+      const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
+      const auto dx = t.take(o_.dtype, {rows_, o_.width});
+      const View w = t.shared(o_.dtype, {o_.width}), dw = t.shared(DType::f32, {o_.width});
+      const View rstd = t.shared(DType::f32, {rows_});
+      measure("rms_norm", x[0], t.sets(), 2 * bytes, true,
+              [&](size_t i) { ops_.rms_norm(context_, x[i], w, 0, 1e-5f, y[i], rstd); });
+      measure("rms_norm_backward", x[0], t.sets(), 4 * bytes, true,
+              [&](size_t i) { ops_.rms_norm_backward(context_, y[i], x[i], w, 0, rstd, dx[i], dw, Write::overwrite); });
+    }
+    {
+      Tensors t(memory_, o_.rotation, 5 * bytes);
+      const auto x = t.take(o_.dtype, {rows_, 2 * o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
+      const auto dx = t.take(o_.dtype, {rows_, 2 * o_.width});
+      for (const auto& [name, f] : {std::pair("silu", Activation::silu), {"gelu_tanh", Activation::gelu_tanh}}) {
+        measure(fmt::format("gated_{}", name), x[0], t.sets(), 3 * bytes, true,
+                [&, f = f](size_t i) { ops_.gated_activation(context_, x[i], f, y[i]); });
+        measure(fmt::format("gated_{}_backward", name), x[0], t.sets(), 5 * bytes, true,
+                [&, f = f](size_t i) { ops_.gated_activation_backward(context_, y[i], x[i], f, dx[i]); });
+      }
+    }
+    queries_and_keys();
+  }
+
+  void queries_and_keys() {
+    const double bytes = activations() * size();
+    const int64_t heads = o_.heads, dim = o_.width / heads, dims = dim / 2 * 2;
+    Tensors t(memory_, o_.rotation, 6 * bytes);
+    const auto qkv = t.take(o_.dtype, {rows_, heads, 3, dim}), y = t.take(o_.dtype, {rows_, heads, 3, dim});
+    const View positions = t.shared(DType::i32, {rows_}, o_.length);
+    const View table = t.shared(DType::f32, {o_.length, dims});
+    measure("rotary", qkv[0], t.sets(), 4 * bytes, true,
+            [&](size_t i) { ops_.rotary(context_, qkv[i], positions, table); });
+    const View gain = t.shared(o_.dtype, {dim}), dq = t.shared(DType::f32, {dim}), dk = t.shared(DType::f32, {dim});
+    const View squares = t.shared(DType::f32, {rows_, 2 * heads}), products = t.shared(DType::f32, {rows_, 2 * heads});
+    const QueryKeyNorm norm{.q = gain, .k = gain, .q_count = dim, .k_count = dim};
+    measure("query_key_squares", qkv[0], t.sets(), 2 * bytes, true,
+            [&](size_t i) { ops_.query_key_squares(context_, qkv[i], norm, squares); });
+    measure("query_key_norm", qkv[0], t.sets(), 6 * bytes, true,
+            [&](size_t i) { ops_.query_key_norm(context_, qkv[i], norm, squares, y[i]); });
+    measure("query_key_products", qkv[0], t.sets(), 4 * bytes, true,
+            [&](size_t i) { ops_.query_key_products(context_, y[i], qkv[i], norm, products); });
+    measure("query_key_norm_backward", qkv[0], t.sets(), 6 * bytes, true, [&](size_t i) {
+      ops_.query_key_norm_backward(context_, y[i], qkv[i], norm, squares, products, dq, dk, Write::overwrite);
+    });
   }
 
   void embedding() {

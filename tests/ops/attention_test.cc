@@ -361,6 +361,32 @@ TEST_P(AttentionOp, CachedAttentionEqualsTheReference) {
     }
 }
 
+/// One key head and more threads: they divide its query heads, over the end of a ring, too.
+TEST_P(AttentionOp, CachedAttentionHasTheSameBitsForEveryNumberOfThreads) {
+  for (const int group : {2, 3, 8}) {
+    std::vector<Tensor> outs, caches;
+    for (const int threads : {1, 2, 4}) {
+      Tensor cache(dtype(), {1, 2, 40, 20});
+      int past = 0;
+      for (const int rows : {37, 1, 1, 1, 1, 1, 3, 1}) {
+        Attention a = windowed(Attention(dtype(), {rows}, 1, 20, true, 0, 0, group), 40);
+        a.qkv = Tensor::random(dtype(), a.qkv.view().shape(), 100 + static_cast<size_t>(past));
+        a.bind();
+        cpu->scratch = Arena(cpu->ops->scratch_bytes(
+            {.dtype = GetParam().dtype, .rows = rows, .width = 20 * group, .attention = a.shape, .threads = threads}));
+        Context context{threads, &cpu->scratch};
+        const Tensor before(DType::i32, {1}, {static_cast<double>(past)});
+        cpu->ops->attention_cached(context, a.qkv.view(), a.shape, before.view(), cache.view(), a.out.view());
+        past += rows;
+        outs.push_back(a.out);
+      }
+      caches.push_back(cache);
+    }
+    for (size_t i = 0; i < outs.size(); ++i) EXPECT_TRUE(outs[i] == outs[i % 8]) << "group " << group << ", " << i;
+    for (const Tensor& cache : caches) EXPECT_TRUE(cache == caches[0]) << "group " << group;
+  }
+}
+
 TEST(ReferenceAttention, CachedStepsEqualOnePass) {
   const auto device = Device::reference();
   constexpr int kHeads = 2, kSize = 4;

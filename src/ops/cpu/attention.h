@@ -72,6 +72,12 @@ struct AttentionCached {
   bool append_only;  ///< the attention itself is done elsewhere
 };
 
+/// What a thread does of a group in the cache.
+struct CachedPart {
+  int64_t begin, end;  ///< its query heads that attend
+  bool appends;        ///< copies keys and values to the cache first
+};
+
 /// Rows of f32 tiles are padded to whole vectors of the widest instruction set.
 inline int64_t padded_head_dim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 

@@ -102,15 +102,15 @@ HWY_INLINE void attend_chunk(const CachedQuery& q, const Scores& score, const T*
   add_values(scores, values, count, head_dim, shrink, q.sums);
 }
 
-/// Attention of a row's query heads to the cached positions that `position` sees.
+/// Attention of a row's query heads, those of the part, to the cached positions that `position` sees.
 template <class T>
-void attend_cache(const AttentionCached& call, const AttentionTask& task, int64_t row, const T* keys, const T* values,
-                  int64_t position, float* scratch) {
+void attend_cache(const AttentionCached& call, const AttentionTask& task, CachedPart part, int64_t row, const T* keys,
+                  const T* values, int64_t position, float* scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), each = CachedQuery::floats(dim);
   const Scores score(shape);
   const float scale = score.capped() ? 1.0f : score.factor;
-  for (int64_t member = 0; member < shape.group; ++member) {
+  for (int64_t member = part.begin; member < part.end; ++member) {
     const CachedQuery q(scratch + member * each, dim);
     copy_rows(qkv_rows<T>(call.qkv, shape, task, member).from(row), 1, head_dim, q.query, dim);
     for (int64_t c = 0; c < dim; ++c) q.query[c] *= scale;
@@ -122,18 +122,18 @@ void attend_cache(const AttentionCached& call, const AttentionTask& task, int64_
   for (int64_t j = first_seen(shape, position), count = 0; j <= position; j += count) {
     const int64_t slot = j % capacity;
     count = std::min({kChunk, position + 1 - j, capacity - slot});
-    for (int64_t member = 0; member < shape.group; ++member)
+    for (int64_t member = part.begin; member < part.end; ++member)
       attend_chunk(CachedQuery(scratch + member * each, dim), score, keys + slot * head_dim, values + slot * head_dim,
                    count, head_dim);
   }
-  for (int64_t member = 0; member < shape.group; ++member) {
+  for (int64_t member = part.begin; member < part.end; ++member) {
     const CachedQuery q(scratch + member * each, dim);
     store_rows(q.sums, dim, 1, head_dim, 1.0f / *q.total, head_rows<T>(call.out, shape, task, member).from(row));
   }
 }
 
 template <class T>
-void cached_task(const AttentionCached& call, const AttentionTask& task, float* scratch) {
+void cached_task(const AttentionCached& call, const AttentionTask& task, CachedPart part, float* scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, capacity = call.cache.shape()[2];
   const int64_t past = call.past.as<int32_t>()[task.sequence];
@@ -143,14 +143,18 @@ void cached_task(const AttentionCached& call, const AttentionTask& task, float* 
   // A row takes the place of one that it does not see, but that rows before it may see.
   for (int64_t i = call.append_only ? std::max<int64_t>(0, task.length - capacity) : 0; i < task.length; ++i) {
     const int64_t slot = (past + i) % capacity;
-    std::copy_n(k[i], head_dim, keys + slot * head_dim);
-    std::copy_n(v[i], head_dim, values + slot * head_dim);
-    if (!call.append_only) attend_cache<T>(call, task, i, keys, values, past + i, scratch);
+    if (part.appends) {
+      std::copy_n(k[i], head_dim, keys + slot * head_dim);
+      std::copy_n(v[i], head_dim, values + slot * head_dim);
+    }
+    if (!call.append_only && part.begin < part.end)
+      attend_cache<T>(call, task, part, i, keys, values, past + i, scratch);
   }
 }
 
-void cached_task_any(const AttentionCached& call, const AttentionTask& task, float* scratch) {
-  call.qkv.dtype() == DType::bf16 ? cached_task<bf16_t>(call, task, scratch) : cached_task<float>(call, task, scratch);
+void cached_task_any(const AttentionCached& call, const AttentionTask& task, CachedPart part, float* scratch) {
+  call.qkv.dtype() == DType::bf16 ? cached_task<bf16_t>(call, task, part, scratch)
+                                  : cached_task<float>(call, task, part, scratch);
 }
 
 }  // namespace trireme::HWY_NAMESPACE
@@ -176,9 +180,21 @@ void CpuOps::do_attention_cached(Context& context, ConstView qkv, const Attentio
   const ArenaScope scope(*context.scratch);
   const int64_t floats = attention_cached_floats(shape);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
+  // Fewer key heads than threads: each group's query heads are divided. A row may then not replace one that another
+  // thread still reads for a row before it, so only single rows are, which are all appended first.
+  const int64_t threads_per_task = context.threads / std::max<int64_t>(1, tasks.count());
+  const int64_t parts = tasks.longest() > 1 || all_start ? 1 : std::clamp<int64_t>(threads_per_task, 1, shape.group);
+  if (parts > 1) {
+    for (int64_t i = 0; i < tasks.count(); ++i)
+      HWY_DYNAMIC_DISPATCH(cached_task_any)(call, tasks.at(i), {.begin = 0, .end = 0, .appends = true}, scratch);
+  }
 #pragma omp parallel for num_threads(context.threads) schedule(dynamic, 1)
-  for (int64_t i = 0; i < tasks.count(); ++i)
-    HWY_DYNAMIC_DISPATCH(cached_task_any)(call, tasks.at(i), scratch + omp_get_thread_num() * floats);
+  for (int64_t i = 0; i < tasks.count() * parts; ++i) {
+    const int64_t part = i % parts;
+    const CachedPart members{
+        .begin = part * shape.group / parts, .end = (part + 1) * shape.group / parts, .appends = parts == 1};
+    HWY_DYNAMIC_DISPATCH(cached_task_any)(call, tasks.at(i / parts), members, scratch + omp_get_thread_num() * floats);
+  }
   if (all_start)
     do_attention(context, qkv, shape, {}, out, context.scratch->take(DType::f32, {shape.heads(), qkv.rows()}));
 }
