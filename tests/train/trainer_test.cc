@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "checkpoint/run_folder/run_folder.h"
@@ -68,12 +69,14 @@ class NotedTask : public Task {
   bool is_finished() const override { return steps_done >= finish_after; }
   void step_done(const StepResult& result) override {
     ++steps_done;
+    step_losses.push_back(result.loss);
     if (result.skipped) notes.push_back("skipped");
   }
 
   bool first = false, last = false, saves = true, saves_first_too = false, stop_in_evaluation = false;
   int64_t evaluate_every = 0, save_every = 0, finish_after = std::numeric_limits<int64_t>::max(), steps_done = 0;
   std::map<int64_t, double> losses;  ///< of evaluations after so many steps
+  std::vector<double> step_losses;
   std::vector<std::string> notes;
 
  private:
@@ -110,6 +113,8 @@ TEST_F(TrainerTest, MakesTheStepsOfThePlanWithWhatIsDueBetween) {
     EXPECT_EQ(of.run.progress.updates, 6);
     EXPECT_EQ(of.run.progress.samples, 6u * kRunBatch);
     EXPECT_EQ(of.run.progress.losses.count, 6);
+    EXPECT_NEAR(of.run.progress.losses.mean,
+                std::accumulate(task.step_losses.begin(), task.step_losses.end(), 0.0) / 6, 1e-9);
     EXPECT_THAT(task.notes, ElementsAre("evaluate 0", "evaluate 4", "evaluate 6", "test 6"));
   });
   EXPECT_THAT(steps(), ElementsAre(4, 6));
