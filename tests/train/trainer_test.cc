@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -113,11 +115,29 @@ TEST_F(TrainerTest, MakesTheStepsOfThePlanWithWhatIsDueBetween) {
     EXPECT_EQ(of.run.progress.updates, 6);
     EXPECT_EQ(of.run.progress.samples, 6u * kRunBatch);
     EXPECT_EQ(of.run.progress.losses.count, 6);
-    EXPECT_NEAR(of.run.progress.losses.mean,
-                std::accumulate(task.step_losses.begin(), task.step_losses.end(), 0.0) / 6, 1e-9);
+    EXPECT_NEAR(of.run.progress.losses.mean, std::accumulate(task.step_losses.begin(), task.step_losses.end(), 0.0) / 6,
+                1e-9);
     EXPECT_THAT(task.notes, ElementsAre("evaluate 0", "evaluate 4", "evaluate 6", "test 6"));
   });
   EXPECT_THAT(steps(), ElementsAre(4, 6));
+}
+
+TEST_F(TrainerTest, BiasCorrectionCountsUpdatesAndNotSkippedSteps) {
+  run_local(1, [&](RankContext& rank) {
+    Config wanted = config();
+    wanted.optim.weight_decay = 0;
+    wanted.optim.schedule = RateCourse::constant;
+    wanted.run.steps = 4;
+    LocalRun of(rank, wanted);
+    of.run.progress.step = 3;  // without an update
+    const std::vector<float> before = of.weights();
+    NotedTask task(run_batch(rank));
+    Trainer(of.work(), task, [] { return ""; }).train();
+    double most = 0;
+    const std::vector<float> after = of.weights();
+    for (size_t i = 0; i < before.size(); ++i) most = std::max(most, std::abs(double{after[i]} - before[i]));
+    EXPECT_NEAR(most, wanted.optim.learning_rate, 1e-4) << "AdamW's first update moves a weight by the rate";
+  });
 }
 
 TEST_F(TrainerTest, TheBestWeightsAreSavedAtOnceAndTheLastOnesOnce) {
