@@ -1,6 +1,6 @@
 #pragma once
-// Steps of a job's ranks in turn: of its first ones, to see how the speed grows with their number, or of all of them,
-// arranged in one way and another.
+// Steps of a job's ranks in turn: of the first 1, 2, 4, ... ranks, to see how the speed grows with their number, or of
+// all ranks in different layouts.
 
 #include <functional>
 #include <vector>

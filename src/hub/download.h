@@ -18,7 +18,7 @@ struct Transfer {
   const Repository& repository;
 };
 
-/// Bytes of the file that are missing in the cache.
+/// Bytes of the file that are missing from the cache.
 uint64_t missing_bytes(const Cache& cache, const RemoteFile& file);
 
 /// Makes blobs/HASH unless it exists. `waiting` is called while another process fetches the same file (FileLock).

@@ -19,8 +19,8 @@ struct GemmTiming {
   double plain_seconds = 0;  ///< in GemmLayout::plain
 };
 
-/// Times of products in every layout that they can have, time to pack not counted, taken in passes: who holds other
-/// work against them measures both in turn, for other programs of the machine slow down both.
+/// Times of products in every layout that they can have, time to pack not counted, taken in passes: a caller that
+/// compares other work with them measures both in turn, because other programs on the machine slow down both.
 class GemmMeter {
  public:
   /// Throws Error::usage.

@@ -96,8 +96,8 @@ struct AdamW {
   float gradient_scale = 1;  ///< multiplies every gradient first: clip factor
 };
 
-/// Rows [first, first + own rows) of a larger table, which a call's table is. of: rows of the whole one; 0: the call's
-/// table is all of it.
+/// A call's table is the rows [first, first + own rows) of a larger table. of: the rows of the larger table; 0: the
+/// call's table is complete.
 struct TableRows {
   int64_t first = 0, of = 0;
 };

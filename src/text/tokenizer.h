@@ -70,7 +70,7 @@ class Tokenizer {
   uint64_t hash() const;  ///< XXH3 of json()
 };
 
-/// Options for facts missing in some file formats.
+/// Options for facts missing from some file formats.
 struct TokenizerLoadOptions {
   enum class LowerCase { automatic, on, off };
   /// vocab.txt: automatic is do_lower_case of a tokenizer_config.json beside it; without one, on if the vocabulary has

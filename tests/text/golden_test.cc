@@ -216,7 +216,7 @@ TEST(GoldenFiles, EveryTokenizerLoadsAndRoundTrips) {
 /// llama.cpp's vectors: texts in NAME.inp, ids in NAME.out.
 struct Vectors {
   const char* name;
-  const char* tokenizer;  ///< empty: missing in the real test data
+  const char* tokenizer;  ///< empty: missing from the real test data
 };
 
 void PrintTo(const Vectors& vectors, std::ostream* out) { *out << vectors.name; }

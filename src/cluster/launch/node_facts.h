@@ -32,7 +32,7 @@ struct NodeFacts {
   std::vector<std::string> unusable_ports;  ///< "mlx5_0:1: why"
   std::string own_name_address;             ///< the address of its own name
   std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or why it cannot be read
-  std::vector<std::string> unfetched;                      ///< names missing in its Hugging Face cache
+  std::vector<std::string> unfetched;                      ///< names missing from its Hugging Face cache
   std::string hub_cache;                                   ///< folder of that cache
   bool hub_offline = false;                                ///< it must not download from the hub
 };

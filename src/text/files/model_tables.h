@@ -30,7 +30,7 @@ struct ScoredVocabulary {
 };
 ScoredVocabulary read_scored_vocabulary(std::string_view text, const JsonObject& model);
 
-/// Collects merges in the order of their ranks. Throws Error::data for tokens missing in the vocabulary and for a
+/// Collects merges in the order of their ranks. Throws Error::data for tokens missing from the vocabulary and for a
 /// repeated merge.
 class MergeCollector {
  public:

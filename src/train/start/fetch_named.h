@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// Collective. One rank of each host fetches what is missing in its cache; the others log one line and wait. Throws on
-/// all ranks if it cannot be fetched, or if the job is asked to stop: stop_reason returns why, or "".
+/// Collective. One rank of each host fetches what is missing from its cache; the others log one line and wait. Throws
+/// on all ranks if it cannot be fetched, or if the job is asked to stop: stop_reason returns why, or "".
 void fetch_named(const hub::Named& named, const RankContext& rank, Scalars& scalars,
                  const std::function<std::string()>& stop_reason);
 

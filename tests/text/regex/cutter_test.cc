@@ -81,7 +81,7 @@ CodeSet set_of_pcre2(const std::string& pattern) {
   return set;
 }
 
-/// Characters missing in PCRE2's or utf8proc's tables, which have different versions of Unicode.
+/// Characters missing from PCRE2's or utf8proc's tables, which have different versions of Unicode.
 const CodeSet& young_characters() {
   static const CodeSet set = [] {
     const CodeSet theirs = set_of_pcre2("\\p{Cn}+"), ours = *CodeSet::category("Cn");
