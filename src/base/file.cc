@@ -97,13 +97,13 @@ void AtomicFile::commit() {
 
 std::string read_text(const std::string& path, size_t max_bytes) {
   OpenedFile file(path, Accepts::pipes_too);
-  require(file.size() <= max_bytes, ErrorKind::data, "{} has {} bytes, at most {} are supported", path, file.size(),
+  require(file.size() <= max_bytes, ErrorKind::data, "{} has {} bytes, but at most {} are supported", path, file.size(),
           max_bytes);
   std::string text;
   char buffer[1 << 16];
   while (const size_t n = file.read(buffer, sizeof buffer)) {  // not by size: pipes and /proc files have none
     text.append(buffer, n);
-    require(text.size() <= max_bytes, ErrorKind::data, "{} has more than {} bytes, the most that are supported", path,
+    require(text.size() <= max_bytes, ErrorKind::data, "{} has more than {} bytes, the supported maximum", path,
             max_bytes);
   }
   return text;

@@ -64,7 +64,7 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   void count() {
     if (++values_ > kMostJsonValues)
-      fail(ErrorKind::data, "{}: more than {} keys and values, the most that are supported", where_, kMostJsonValues);
+      fail(ErrorKind::data, "{}: more than {} keys and values, the supported maximum", where_, kMostJsonValues);
   }
 
   /// Adds the value to the open container; values inside a growing container do not move until it is closed.

@@ -19,7 +19,7 @@ PeerProcess::PeerProcess(std::vector<std::string> command) {
   for (const std::string& word : command) name_ += (name_.empty() ? "" : " ") + word;
   int to[2], from[2];
   const bool made = pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0;
-  require(made, ErrorKind::io, "cannot make a pipe: {}", std::strerror(errno));
+  require(made, ErrorKind::io, "cannot create a pipe: {}", std::strerror(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);

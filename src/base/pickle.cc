@@ -205,7 +205,7 @@ class PickleReader {
         out_.root_ = pop();
         return false;
       case 0x80:
-        if (const uint64_t protocol = take_integer(1); protocol > 5) bad("protocol {}, supported are 0 to 5", protocol);
+        if (const uint64_t protocol = take_integer(1); protocol > 5) bad("protocol {}; supported: 0 to 5", protocol);
         return true;
       case 0x95:  // FRAME
         (void)take_integer(8);
@@ -487,7 +487,7 @@ class PickleReader {
   std::vector<int64_t> sizes(Index list, const char* what) const {
     const auto& items = out_.lists_[need(list, Kind::list, what).place];
     if (items.size() > Pickle::kMaxDims)
-      bad("{} has {} values, at most {} are supported", what, items.size(), Pickle::kMaxDims);
+      bad("{} has {} values, but at most {} are supported", what, items.size(), Pickle::kMaxDims);
     std::vector<int64_t> out;
     for (const Index item : items) out.push_back(static_cast<int64_t>(need_count(item, what)));
     return out;

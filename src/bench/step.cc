@@ -160,7 +160,7 @@ constexpr int64_t kPeerWarmup = 2;
 std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, bool has_bf16) {
   const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
   if (options.dtype == DType::bf16 && !has_bf16)
-    return "this CPU has no bf16 instructions, so that a step takes many minutes";
+    return "this CPU has no bf16 instructions, so a step takes many minutes";
   if (needed > available)
     return fmt::format("it needs about {:.1f} GB in addition to ours, but {:.1f} GB are free",
                        static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9);

@@ -115,7 +115,7 @@ int run_export(std::vector<std::string> arguments) {
          "run folder (its latest checkpoint), step folder, or another model to convert: a Hugging Face folder with any "
          "weights, a checkpoint of GPT-NeoX, a ckpt.pt of nanoGPT")
       .required();
-  app.add("--output", wanted.output, "folder to write; it must not exist or be empty").required();
+  app.add("--output", wanted.output, "folder to write, new or empty").required();
   app.add("--format", wanted.format, "huggingface, or neox: weights, to be loaded with `finetune: true`")
       .one_of({"huggingface", "neox"})
       .show_default();
@@ -143,8 +143,9 @@ int run_export(std::vector<std::string> arguments) {
   TrainingState state(table, DType::f32, false);
   load_model(folder, folder.spec, table, state);
   if (!force)
-    require_finite(state, table, folder.path,
-                   "export an earlier step of the run (`trireme checkpoint list` shows them); --force exports it");
+    require_finite(
+        state, table, folder.path,
+        "export an earlier step of the run (`trireme checkpoint list` shows them); --force exports this one anyway");
   int64_t parameters = table.total();
   if (vocabulary) {
     const Cut cut(folder.spec, *vocabulary, table, state);

@@ -257,7 +257,7 @@ class Azure final : public Provider {
     }
     delete_resources(ours(cluster));
     if (!own || foreign.empty()) return {};
-    return {fmt::format("keeping the resource group {}, because it has other resources than the cluster's: {}", group,
+    return {fmt::format("keeping the resource group {}, because it also contains other resources: {}", group,
                         fmt::join(foreign, ", "))};
   }
 };

@@ -151,8 +151,9 @@ int converge(Opened& opened, const std::string& file) {
   require_same_addresses(opened);
   const auto asked_image = opened.state.pins.find("asked-image");
   if (asked_image != opened.state.pins.end() && asked_image->second != opened.options.node.image) {
-    log::warning("node.image is \"{}\" now, but was \"{}\" when the cluster was created; all its machines keep that",
-                 opened.options.node.image, asked_image->second);
+    log::warning(
+        "node.image is \"{}\" now, but was \"{}\" when the cluster was created; all its machines keep the old image",
+        opened.options.node.image, asked_image->second);
   }
   Cluster cluster = opened.cluster();
   const size_t wanted = cluster.nodes.size();
@@ -203,7 +204,7 @@ int converge(Opened& opened, const std::string& file) {
 }
 
 void require_yes(const Confirm& confirm, const std::string& question) {
-  require(confirm(question), ErrorKind::usage, "nothing was done; use --yes to agree without a question");
+  require(confirm(question), ErrorKind::usage, "nothing was done; --yes agrees in advance");
 }
 
 /// Removes the cluster's files from machines that remain.

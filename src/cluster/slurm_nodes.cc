@@ -171,7 +171,7 @@ class NodeTable {
 void read_json_nodes(NodeTable& table, std::string_view text) {
   const Json document = parse_json(text, table.source());
   require(document.contains("nodes") && document["nodes"].is_array(), ErrorKind::data,
-          "{}: \"nodes\" is missing in the JSON; expected the output of `sinfo --json`", table.source());
+          "{}: \"nodes\" is missing from the JSON; expected the output of `sinfo --json`", table.source());
   for (const Json& node : document["nodes"]) {
     // "state" is a word up to 22.05 and a list of words later.
     std::string state;

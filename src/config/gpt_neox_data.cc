@@ -111,7 +111,7 @@ class DataTranslator {
     }
     if (type != "GPT2BPETokenizer")
       return object(kType,
-                    "supported are HFTokenizer (vocab_file is a tokenizer.json), GPT2BPETokenizer (vocab_file and "
+                    "supported: HFTokenizer (vocab_file is a tokenizer.json), GPT2BPETokenizer (vocab_file and "
                     "merge_file) and CharLevelTokenizer; set one of them, or --data.tokenizer FILE and HFTokenizer");
     if (view_.given(kVocabulary)) copy(kVocabulary, "data.tokenizer");
     if (view_.given(kMerges) && view_.given(kVocabulary)) copy(kMerges, "data.merges");

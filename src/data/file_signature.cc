@@ -16,7 +16,7 @@ using namespace std::string_view_literals;
 constexpr size_t kLookedAt = size_t{64} << 10;
 constexpr const char* kUnpack = "unpack it first";
 constexpr const char* kPrepare =
-    "`trireme prepare --input FILE --tokenizer TOKENIZER --output FOLDER` makes token files of text";
+    "`trireme prepare --input FILE --tokenizer TOKENIZER --output FOLDER` makes token files from text";
 constexpr const char* kNotData = "name the token file that `trireme prepare` wrote";
 
 uint8_t byte_at(std::string_view file, size_t at) { return at < file.size() ? static_cast<uint8_t>(file[at]) : 0; }

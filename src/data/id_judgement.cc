@@ -164,7 +164,7 @@ void judge(const std::vector<uint16_t>& ids, IdJudgement& out) {
     out.todo = wide || h.zero_high == h.pairs ? narrow(wide ? "<u8" : "<u4") : kWide;
   } else if (is_float(h) || is_double(ids) || is_half_float(ids)) {
     what = "floating-point numbers";
-    out.todo = "a token file holds ids: `trireme prepare` makes one of text";
+    out.todo = "a token file holds ids: `trireme prepare` makes one from text";
   } else if (is_big_endian(ids)) {
     what = "16-bit ids in big-endian order";
     out.todo = narrow(">u2");

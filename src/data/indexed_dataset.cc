@@ -52,7 +52,7 @@ class IndexReader {
 
 IndexedType read_type(uint64_t code, const std::string& path) {
   require(code == 4 || code == 8, ErrorKind::data,
-          "{}: unsupported dtype code {}; supported are 4 (32-bit) and 8 (unsigned 16-bit)", path, code);
+          "{}: unsupported dtype code {}; supported: 4 (32-bit) and 8 (unsigned 16-bit)", path, code);
   return static_cast<IndexedType>(code);
 }
 

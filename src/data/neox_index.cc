@@ -142,7 +142,8 @@ bool NeoxIndex::covers(uint64_t first, uint64_t last) const {
 
 NeoxIndex::Begin NeoxIndex::begin(uint64_t index) const {
   const auto sample = static_cast<uint64_t>(shuffle_.at(index));
-  require(sample < shuffle_.size(), ErrorKind::data, "sample {} of the order has number {}, but only {} exist", index,
+  require(sample < shuffle_.size(), ErrorKind::data,
+          "sample {} of the order has number {}, but only {} exist; remove its .npy files to create them again", index,
           sample, shuffle_.size());
   return {static_cast<uint64_t>(sample_.at(2 * sample)), static_cast<uint64_t>(sample_.at(2 * sample + 1))};
 }

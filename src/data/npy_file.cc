@@ -54,7 +54,7 @@ std::pair<std::string_view, size_t> description_of(std::string_view file, const 
   require(is_npy(file) && file.size() >= kPrefix, ErrorKind::data, "{} is not a .npy file", path);
   const int version = file[kAnyMagic.size()];
   require(version >= 1 && version <= 3, ErrorKind::data,
-          "{}: unsupported version {} of the .npy format; supported are 1, 2 and 3", path, version);
+          "{}: unsupported version {} of the .npy format; supported: 1, 2 and 3", path, version);
   uint32_t length = 0;
   const size_t prefix = kMagic.size() + (version == 1 ? sizeof(uint16_t) : sizeof(uint32_t));
   require(file.size() >= prefix, ErrorKind::data, "{} is truncated in its header", path);
@@ -122,7 +122,7 @@ NpyArray::NpyArray(const std::string& path) : file_(path) {
   for (const TypeName& known : kTypes) {
     if (header.type == known.name) type = &known;
   }
-  require(type != nullptr, ErrorKind::data, "{}: unsupported elements '{}'; supported are '<i4', '<u4' and '<i8'", path,
+  require(type != nullptr, ErrorKind::data, "{}: unsupported elements '{}'; supported: '<i4', '<u4' and '<i8'", path,
           header.type);
   type_ = type->type;
   shape_ = std::move(header.shape);

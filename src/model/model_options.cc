@@ -203,8 +203,8 @@ Spec new_model(const LoadedConfig& loaded) {
   spec = with_given_options(spec, loaded);
   require(
       spec.residual != Residual::parallel || spec.biases.mlp_out, ErrorKind::config,
-      "{} is parallel and the MLP has no bias ({}): GPT-NeoX drops the attention's output from such a model, so that "
-      "none means what it says; set --model.mlp-out-bias true or --model.residual sequential",
+      "{} is parallel and the MLP has no bias ({}): GPT-NeoX drops the attention's output from such a model, so its "
+      "configuration does not describe what it computes; set --model.mlp-out-bias true or --model.residual sequential",
       loaded.where("model.residual"),
       loaded.where(is_set(loaded, "model.mlp-out-bias") ? "model.mlp-out-bias" : "model.bias"));
   if (m.vocabulary > 0) spec.vocabulary = m.vocabulary;

@@ -179,7 +179,7 @@ Preset preset(const std::string& name) {
   for (const DecoderSize& size : kDecoders) {  // 0.02 for all matrices, transformers' initializer_range
     if (called(size, name)) return {decoder(size), InitScheme::bert};
   }
-  fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(preset_names(), ", "));
+  fail(ErrorKind::config, "unknown model preset \"{}\"; known: {}", name, fmt::join(preset_names(), ", "));
 }
 
 }  // namespace trireme

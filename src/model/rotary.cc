@@ -60,10 +60,10 @@ bool has_original(RotaryKind kind) { return kind != RotaryKind::none && kind != 
 }  // namespace
 
 void RotaryScaling::validate(int64_t dims) const {
-  require(factor >= 1 && std::isfinite(factor), ErrorKind::config, "model: rotary factor is {}, it must be at least 1",
+  require(factor >= 1 && std::isfinite(factor), ErrorKind::config, "model: rotary factor is {}; it must be at least 1",
           factor);
   require(attention_factor > 0 && std::isfinite(attention_factor), ErrorKind::config,
-          "model: rotary attention factor is {}, it must be above 0", attention_factor);
+          "model: rotary attention factor is {}; it must be above 0", attention_factor);
   require(!has_original(kind) || original_context > 0, ErrorKind::config,
           "model: rotary positions of kind {} need the original context; it is {}", name_of(kind), original_context);
   if (kind == RotaryKind::dynamic)
@@ -81,7 +81,7 @@ void RotaryScaling::validate(int64_t dims) const {
             "model: {} {} rotary factors, expected {}, one per pair of rotary dims", factors->size(), name, expected);
     for (const float value : *factors)
       require(value > 0 && std::isfinite(value), ErrorKind::config,
-              "model: a {} rotary factor is {}, it must be above 0", name, value);
+              "model: a {} rotary factor is {}; it must be above 0", name, value);
   }
 }
 

@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 void require_positive(int64_t value, const char* field) {
-  require(value > 0, ErrorKind::config, "model: {} is {}, it must be at least 1", field, value);
+  require(value > 0, ErrorKind::config, "model: {} is {}; it must be at least 1", field, value);
 }
 
 // The limits of the options of config/config.h, widened for values in files. No product of two of them times the number
@@ -54,12 +54,12 @@ void require_rate(float rate, const char* field) {
 }
 
 void require_at_least_0(float value, const char* field) {
-  require(value >= 0 && std::isfinite(value), ErrorKind::config, "model: {} is {}, it must be at least 0; 0 is {}",
+  require(value >= 0 && std::isfinite(value), ErrorKind::config, "model: {} is {}; it must be at least 0; 0 is {}",
           field, value, std::string_view(field).ends_with("cap") ? "none" : "the usual one");
 }
 
 void require_above_0(float value, const char* field) {
-  require(value > 0 && std::isfinite(value), ErrorKind::config, "model: {} is {}, it must be above 0", field, value);
+  require(value > 0 && std::isfinite(value), ErrorKind::config, "model: {} is {}; it must be above 0", field, value);
 }
 
 void validate_heads(const Spec& spec) {
@@ -78,7 +78,7 @@ void validate_heads(const Spec& spec) {
 void validate_layers(const Spec& spec) {
   const std::string& layers = spec.attention_layers;
   require(layers.empty() || std::ssize(layers) == spec.layers, ErrorKind::config,
-          "model: {} letters of attention layers, expected {}, one per layer", layers.size(), spec.layers);
+          "model: attention layers are \"{}\", expected {} letters, one per layer", layers, spec.layers);
   require(layers.find_first_not_of("FWfw") == layers.npos, ErrorKind::config,
           "model: attention layers are \"{}\", expected letters F, W, f and w", layers);
   const bool windows = layers.find_first_of("Ww") != layers.npos;
@@ -89,16 +89,16 @@ void validate_layers(const Spec& spec) {
   require(layers.find_first_of("fw") == layers.npos || spec.position == Position::rotary, ErrorKind::config,
           "model: attention layers are \"{}\", but positions are not rotary", layers);
   require(spec.window_rotary_base == 0 || (windows && spec.window_rotary_base > 1), ErrorKind::config,
-          "model: rotary base of windowed layers is {}, it must be above 1, and there must be such layers",
+          "model: rotary base of windowed layers is {}; it must be above 1, and there must be such layers",
           spec.window_rotary_base);
 }
 
 void validate_norms(const Spec& spec) {
-  require(spec.norm_epsilon > 0, ErrorKind::config, "model: norm epsilon is {}, it must be above 0", spec.norm_epsilon);
+  require(spec.norm_epsilon > 0, ErrorKind::config, "model: norm epsilon is {}; it must be above 0", spec.norm_epsilon);
   require(spec.norm_place == NormPlace::pre || spec.residual == Residual::sequential, ErrorKind::config,
           "model: norms after a parallel residual are not defined; use pre-norm or a sequential residual");
   require(spec.norm_offset == 0 || (spec.norm_offset == 1 && spec.norm == NormKind::rms), ErrorKind::config,
-          "model: norm offset is {}, it must be 0, or for rms norms 0 or 1", spec.norm_offset);
+          "model: norm offset is {}; it must be 0, or for rms norms 0 or 1", spec.norm_offset);
   require(spec.norm == NormKind::layer || !spec.biases.norm, ErrorKind::config, "model: rms norms have no bias");
 }
 
@@ -122,9 +122,9 @@ void validate_positions(const Spec& spec) {
   require(spec.position_offset == 0, ErrorKind::config, "model: position offset is {}, but positions are rotary",
           spec.position_offset);
   require(spec.rotary_dims >= 2 && spec.rotary_dims % 2 == 0 && spec.rotary_dims <= spec.head_dim(), ErrorKind::config,
-          "model: rotary dims is {}, it must be even, at least 2 and at most the head size, {}", spec.rotary_dims,
+          "model: rotary dims is {}; it must be even, at least 2 and at most the head size, {}", spec.rotary_dims,
           spec.head_dim());
-  require(spec.rotary_base > 1, ErrorKind::config, "model: rotary base is {}, it must be above 1", spec.rotary_base);
+  require(spec.rotary_base > 1, ErrorKind::config, "model: rotary base is {}; it must be above 1", spec.rotary_base);
   spec.rotary.validate(spec.rotary_dims);
 }
 

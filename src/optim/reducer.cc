@@ -408,7 +408,7 @@ class Reducer::Worker {
 
 Reducer::Reducer(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options) {
   require(options.wire == DType::bf16 || options.wire == DType::f32, ErrorKind::config,
-          "gradients cannot travel as {}; set comm.wire to bf16 or f32", name_of(options.wire));
+          "gradients cannot be sent as {}; set comm.wire to bf16 or f32", name_of(options.wire));
   if (group.size() > 1 && !gradients.empty()) {
     worker_ = std::make_unique<Worker>(gradients, group, ops, ownership, std::move(options));
   }

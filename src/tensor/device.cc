@@ -32,7 +32,7 @@ class Host final : public Device {
     void* raw =
         mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(raw != MAP_FAILED, ErrorKind::io,
-            "cannot get {:.2f} GB of memory for tensors; use a smaller model, micro-batch or sequence",
+            "cannot allocate {:.2f} GB of memory for tensors; use a smaller model, micro-batch or sequence",
             static_cast<double>(bytes) / 1e9);
     auto* start = static_cast<std::byte*>(raw);
     const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;

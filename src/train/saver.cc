@@ -205,7 +205,7 @@ void Saver::wait_for_disk() const {
                    run_dir, begun_, still);
     if (scalars_.size() > 1 || still < kDiskPatience * patience) continue;
     log::error(
-        "the disk of {} has accepted no data of the snapshot of step {} for {:.0f} s; leaving with code {}, start "
+        "the disk of {} has accepted no data of the snapshot of step {} for {:.0f} s; exiting with code {}; start "
         "again to resume from the last checkpoint",
         run_dir, begun_, still, exit_code(ErrorKind::io));
     std::_Exit(exit_code(ErrorKind::io));  // the writing thread cannot be stopped

@@ -131,7 +131,7 @@ bool Trainer::roll_back() {
   if (step < 0) return false;
   if (++rolled_back_ > kMostRollBacks) {
     throw CommonError(ErrorKind::numeric,
-                      fmt::format("the loss was a spike again after going back to step {} {} times; lower "
+                      fmt::format("the loss spiked again after rolling back to step {} {} times; lower "
                                   "optim.learning-rate or resume from an earlier snapshot",
                                   step, kMostRollBacks));
   }

@@ -96,7 +96,7 @@ TEST(ReadText, RefusesMoreThanAskedFor) {
   TemporaryFolder folder;
   write_text(folder / "f", "0123456789");
   EXPECT_EQ(read_text(folder / "f", 10), "0123456789");
-  EXPECT_ERROR(read_text(folder / "f", 9), ErrorKind::data, "has 10 bytes, at most 9 are supported");
+  EXPECT_ERROR(read_text(folder / "f", 9), ErrorKind::data, "has 10 bytes, but at most 9 are supported");
 }
 
 TEST(ReadText, ReadsFilesWithoutASize) {

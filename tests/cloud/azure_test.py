@@ -172,7 +172,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         account.az("network", "public-ip", "create", "--resource-group", "trireme-sea", "--name", "their-ip", "--tags", "owner=them")
         gone = account.run("delete", "--yes")
-        self.assertIn("trireme-sea, because it has other resources than the cluster's: their-ip", gone.stderr)
+        self.assertIn("trireme-sea, because it also contains other resources: their-ip", gone.stderr)
         self.assertEqual(account.resources(), ["their-ip"])
 
     def test_what_can_be_checked_is_checked_first(self):
@@ -241,7 +241,7 @@ class Azure(unittest.TestCase):
         for answer in ("", "n\n", "maybe\n"):
             done = account.run("create", answer=answer)
             self.assertEqual(done.returncode, 2, done.both)
-            self.assertIn("nothing was done; use --yes to agree without a question", done.stderr)
+            self.assertIn("nothing was done; --yes agrees in advance", done.stderr)
             self.assertEqual(account.resources(), [])
         self.assertEqual(account.run("create", answer="y\n").returncode, 0)
         kept = account.run("delete", answer="no\n")

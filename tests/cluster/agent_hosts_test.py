@@ -134,7 +134,7 @@ class Agents(unittest.TestCase):
         job.signal(signal.SIGTERM)
         code, text = job.finish(20)
         self.assertEqual(code, 0, text)
-        self.assertIn("agent: asked to end; ending 1 command(s)", text)
+        self.assertIn("agent: asked to end; ending 1 command", text)
         self.assertFalse(sleepers(mark))
         code, text = shell.finish(20)
         self.assertEqual(code, 255)

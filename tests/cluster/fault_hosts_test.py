@@ -82,12 +82,13 @@ class Faults(bed.TrainingCase):
         self.assertTrue(wait_for(lambda: "launch: waiting up to 10 min until this is solved: h3: " in job.output() or not job.running()), job.output())
         shown = BED.run(2, BED.binary, "status", run)
         self.assertRegex(shown.stdout, r"state +no rank answers\n")
-        self.assertRegex(shown.stdout, r"launch +process \d+ on h1, no rank runs: restart 1 of 5 waits for its hosts\n")
+        self.assertRegex(shown.stdout,
+                         r"launch +process \d+ on h1, no rank is running: restart 1 of 5 waits for its hosts\n")
         stopped = BED.run(2, BED.binary, "stop", run)
         self.assertEqual(stopped.returncode, 0, stopped.both)
         self.assertIn("the job ended with code 76 (peer-lost)", stopped.stdout)
         text = self.assert_ends(job, 76)
-        self.assertIn("launch: asked to stop before the restart; nothing runs", text)
+        self.assertIn("launch: asked to stop before the restart; no rank is running", text)
         self.assertFalse((run / "control.json").exists())
 
     def test_a_host_that_stays_away_ends_the_job_with_its_own_code(self):

@@ -115,7 +115,9 @@ class Launch(unittest.TestCase):
             result = launch("-f", "hosts", "--skip-preflight", *words)
             self.assertEqual(result.returncode, 76, result.both)
             self.assertIn("launch: no rank has started within 4 s", result.both)
-            self.assertIn("error: launch: no rank has started: h3: mpirun's daemon runs there but has not connected back", result.both)
+            self.assertIn(
+                "error: launch: no rank has started: h3: mpirun's daemon is running there but has not connected back",
+                result.both)
             self.assertNotIn("begun: h2", result.both)
             self.assertEqual("restart 1 of 1" in result.both, "--max-restarts" in words, result.both)
             self.assertTrue(wait_for(lambda: not bed.processes("16180.3398") and not bed.processes("ess_base_jobid"), 10))

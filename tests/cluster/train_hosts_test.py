@@ -111,7 +111,7 @@ class Training(bed.TrainingCase):
         self.assertIn(f"the job ended with code 75 (stopped) after step {step}", followed)
         self.assertFalse((run / "control.json").exists())
         after = BED.run(2, BED.binary, "status", run)
-        self.assertIn(f"no job runs in {run}: it ended with code 75 (stopped) after step {step}", after.stdout)
+        self.assertIn(f"no job is running in {run}: it ended with code 75 (stopped) after step {step}", after.stdout)
         return text
 
     def test_a_launch_is_queried_followed_and_stopped_from_other_hosts(self):
@@ -267,7 +267,7 @@ class Training(bed.TrainingCase):
         result = train("--env", "HF_HUB_OFFLINE=0")
         self.assertEqual(result.returncode, 0, result.both)
         for host in (1, 2):
-            self.assertIn(f"h{host}: tiny/gpt2 is not in its cache /tmp/hf/hub: its first rank fetches it", result.both)
+            self.assertIn(f"h{host}: tiny/gpt2 is not in its cache /tmp/hf/hub; its first rank fetches it", result.both)
             self.assertRegex(result.both, rf"waiting until another rank of h{host} has fetched tiny/gpt2")
             taken = (BED.work / f"hub-{host}.log").read_text().split()
             self.assertEqual(sorted(taken), ["config.json", "model.safetensors"], "each file once on each host")

@@ -241,7 +241,7 @@ TEST_F(GptNeox, UnsupportedModelsAreRefused) {
       {"use_bias_in_mlp: false", "with gpt_j_residual, NeoX drops the attention's output"},
       {"init_method_std: 0.3\nmlp_multiple_of: 256\nuse_mup: true", "muP is not supported"},
       {"mlp_multiple_of: 100", "the MLP's width is 256, not a multiple of it; set intermediate_size"},
-      {"tokenizer_type: SPMTokenizer", "supported are HFTokenizer"},
+      {"tokenizer_type: SPMTokenizer", "supported: HFTokenizer"},
       {"merge_file: m.txt", "GPT2BPETokenizer needs vocab_file and merge_file"},
       {"train_epochs: 2", "set train_iters"},
       {"use_comet: true",

@@ -118,7 +118,7 @@ TEST_F(ConfigFile, IsRefusedWhenMissing) {
 TEST_F(ConfigFile, IsRefusedWhenHuge) {
   const std::string path = write("");
   std::filesystem::resize_file(path, uint64_t{1} << 30);  // sparse
-  EXPECT_ERROR(read_config_text(path), ErrorKind::config, "has 1073741824 bytes, at most 1048576 are supported");
+  EXPECT_ERROR(read_config_text(path), ErrorKind::config, "has 1073741824 bytes, but at most 1048576 are supported");
 }
 
 TEST_F(ConfigFile, IsRefusedWhenNotUtf8) {

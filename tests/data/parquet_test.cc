@@ -79,12 +79,12 @@ TEST(Parquet, WithoutRowsHasNone) {
 
 TEST(Parquet, OfOtherFormsIsRefusedByTheirNames) {
   EXPECT_ERROR(read_all(sample("brotli")), ErrorKind::data,
-               "uses the unsupported compression Brotli; supported are snappy, gzip and zstd");
+               "uses the unsupported compression Brotli; supported: snappy, gzip and zstd");
   EXPECT_ERROR(
       read_all(sample("delta")), ErrorKind::data,
-      "column \"text\" has the unsupported encoding DELTA_BYTE_ARRAY; supported are plain values and dictionaries");
+      "column \"text\" has the unsupported encoding DELTA_BYTE_ARRAY; supported: plain values and dictionaries");
   EXPECT_ERROR(read_all(sample("nested")), ErrorKind::data,
-               "column \"words\" has lists or structures, which is unsupported; supported are");
+               "column \"words\" has lists or structures, which is unsupported; supported: ");
   const ParquetFile file(sample("nested"));
   EXPECT_EQ(file.describe(), "text (byte_array), words (list or structure), both (list or structure)");
   EXPECT_ERROR(open_parquet(sample("nested"), {"both"}), ErrorKind::data,

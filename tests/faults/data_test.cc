@@ -77,9 +77,9 @@ TEST_F(Data, AReplacedOrModifiedFileGivesOneWarning) {
   Program program(trireme_command(train("run", {"--run.steps", "1000000", "--log.every", "100"})));
   ASSERT_TRUE(wait_for_text(program, "step     100/"));
   append("train.bin", "xx");
-  ASSERT_TRUE(wait_for_text(program, "train.bin was written to while this run reads it"));
+  ASSERT_TRUE(wait_for_text(program, "train.bin was written to while this run was reading it"));
   fs::rename(path("val.bin"), path("moved.bin"));
-  ASSERT_TRUE(wait_for_text(program, "val.bin was removed while this run reads it"));
+  ASSERT_TRUE(wait_for_text(program, "val.bin was removed while this run was reading it"));
   kill(program.pid(), SIGTERM);
   const Outcome outcome = program.finish();
   EXPECT_EQ(outcome.code, 75) << outcome.output;

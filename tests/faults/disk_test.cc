@@ -119,7 +119,7 @@ TEST_F(Disk, SpaceIsCheckedBeforeTheFirstStep) {
   const Outcome outcome = run_with(fault("statvfs", "run", 1));
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("a checkpoint in "));
-  EXPECT_THAT(outcome.output, HasSubstr(" MB, the file system has 0.0 MB free"));
+  EXPECT_THAT(outcome.output, HasSubstr(" MB, but the file system has 0.0 MB free"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("step  1/")));
 }
 
@@ -171,7 +171,7 @@ TEST_F(SmallDisk, ThatIsTooSmallForOneCheckpointIsRefusedBeforeTheFirstStep) {
   const Outcome outcome = run_on("size=256k", {});
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output,
-              ::testing::ContainsRegex("a checkpoint in .* needs 0.3[0-9] MB, the file system has 0.[0-9] MB"));
+              ::testing::ContainsRegex("a checkpoint in .* needs 0.3[0-9] MB, but the file system has 0.[0-9] MB"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("step  1/")));
 }
 
@@ -182,7 +182,7 @@ TEST_F(SmallDisk, ThatFillsUpDropsSnapshotsWithTheNumbersAndKeepsTheOld) {
   EXPECT_EQ(outcome.code, 1) << "the last snapshot must succeed\n" << outcome.output;
   EXPECT_THAT(outcome.output,
               ::testing::ContainsRegex("warning: the snapshot of step [0-9]+ is lost, training continues .*needs "
-                                       "[0-9.]+ MB, the file system has [0-9.]+ MB free"));
+                                       "[0-9.]+ MB, but the file system has [0-9.]+ MB free"));
   EXPECT_THAT(outcome.output, HasSubstr("step 300/300"));
   EXPECT_THAT(outcome.output, HasSubstr("\nstep-00000002\n"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("\n.saving-")));
@@ -202,14 +202,15 @@ TEST_F(SmallDisk, OnSeveralRanksTheTotalAndTheRanksPartAreReported) {
   const Outcome outcome =
       run({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1200k none " + path("run") + " && " + words});
   EXPECT_THAT(outcome.output,
-              ::testing::ContainsRegex("rank [01]'s part of a checkpoint in .* \\(0.3[0-9] MB in all\\) "
-                                       "needs 0.[12][0-9] MB, the file system has 0.[0-2] MB free"));
+              ::testing::ContainsRegex("rank [01]'s part of a checkpoint in .* \\(0.3[0-9] MB in total\\) "
+                                       "needs 0.[12][0-9] MB, but the file system has 0.[0-2] MB free"));
 }
 
 TEST_F(SmallDisk, WithoutInodesIsRefusedBeforeTheFirstStep) {
   const Outcome outcome = run_on("size=64m,nr_inodes=8", {});
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_THAT(outcome.output, ::testing::ContainsRegex("needs [0-9]+ files, the file system has [0-9]+ inodes free"));
+  EXPECT_THAT(outcome.output,
+              ::testing::ContainsRegex("needs [0-9]+ files, but the file system has [0-9]+ inodes free"));
 }
 
 TEST_F(SmallDisk, TooLittleSharedMemoryStopsNothingAndGivesAWarning) {

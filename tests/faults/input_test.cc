@@ -61,7 +61,7 @@ TEST_F(WrongInput, ConfigurationsAreRefusedWithFileAndLine) {
   }
   fs::resize_file(path("a.yaml"), uint64_t{1} << 30);
   EXPECT_THAT(refusal(2, {"train", path("a.yaml"), "--run.dir", path("run")}),
-              HasSubstr("a.yaml has 1073741824 bytes, at most 1048576 are supported"));
+              HasSubstr("a.yaml has 1073741824 bytes, but at most 1048576 are supported"));
   EXPECT_FALSE(fs::exists(path("run"))) << "nothing is touched";
 }
 
@@ -159,8 +159,8 @@ TEST_F(WrongInput, TokenizersThatContradictThemselvesAreRefusedWithTheName) {
   unknown.replace(good.find(no_unknown), no_unknown.size(), "\"unk_token\": \"<none>\"");
   const std::pair<std::string, const char*> cases[] = {
       {with(merge), "appears twice"},
-      {with("\"zz yy\""), "\"zz\" is missing in the vocabulary"},
-      {unknown, "the unknown token \"<none>\" is missing in the vocabulary"},
+      {with("\"zz yy\""), "\"zz\" is missing from the vocabulary"},
+      {unknown, "the unknown token \"<none>\" is missing from the vocabulary"},
       {good.substr(0, good.size() / 2), "tokenizer.json"},
   };
   for (const auto& [text, message] : cases) {

@@ -107,7 +107,7 @@ TEST_F(FlippedBit, IsFoundWithinTheIntervalAndHealedFromAGoodRank) {
   const Outcome outcome = run_ranks(3, "run");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "warning: rank 2 on "), 1) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("had other parameters than the other 2 ranks after step 5"));
+  EXPECT_THAT(outcome.output, HasSubstr("had different parameters from the other 2 ranks after step 5"));
   EXPECT_THAT(outcome.output, HasSubstr("copied from rank 0"));
   // The bit turned where the hash looks, so that nothing had been computed with it.
   ASSERT_EQ(run(mpirun_command(3, train("good", {"--batch.micro", "2"}))).code, 0);

@@ -31,7 +31,7 @@ TEST_F(WrongSetup, AWrongOptionOfAllRanksIsReportedOnce) {
       {{"--model.widht", "3"}, "did you mean \"model.width\"?"},
       {{"--batch.global", "7"}, "cannot be divided evenly among 3 data-parallel ranks"},
       {{"--mesh.data", "2"}, "needs 2 processes but"},
-      {{"--data.train", "absent.bin"}, "no token file "},
+      {{"--data.train", "absent.bin"}, "the token file "},
       {{"stray"}, "stray"},
   };
   for (const auto& [flags, message] : cases) {

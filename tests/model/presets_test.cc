@@ -101,7 +101,7 @@ TEST(Presets, EveryNameIsAValidModelWithFullTiles) {
     EXPECT_EQ(spec.vocabulary_rows % 64, 0) << name;
   }
   EXPECT_EQ(preset("neox-1-3b").spec, preset("neox-1.3b").spec);
-  EXPECT_ERROR(preset("opt-1b"), ErrorKind::config, "no model preset \"opt-1b\"; there are gpt2-124m, gpt2-355m");
+  EXPECT_ERROR(preset("opt-1b"), ErrorKind::config, "unknown model preset \"opt-1b\"; known: gpt2-124m, gpt2-355m");
 }
 
 TEST(Presets, StartAsTheirAuthorsStartedThem) {

@@ -83,8 +83,8 @@ TEST(RotaryFrequencies, ScalingsWithoutAMeaningAreErrors) {
   const auto check = [](const RotaryScaling& scaling, const char* text) {
     EXPECT_ERROR(scaling.validate(4), ErrorKind::config, text);
   };
-  check({.kind = RotaryKind::linear, .factor = 0.5f}, "rotary factor is 0.5, it must be at least 1");
-  check({.attention_factor = 0}, "rotary attention factor is 0, it must be above 0");
+  check({.kind = RotaryKind::linear, .factor = 0.5f}, "rotary factor is 0.5; it must be at least 1");
+  check({.attention_factor = 0}, "rotary attention factor is 0; it must be above 0");
   check({.kind = RotaryKind::yarn, .factor = 4}, "rotary positions of kind yarn need the original context; it is 0");
   check({.kind = RotaryKind::llama3, .original_context = 8, .low = 4, .high = 4},
         "rotary low and high are 4 and 4, expected 0 < low < high");
@@ -93,7 +93,7 @@ TEST(RotaryFrequencies, ScalingsWithoutAMeaningAreErrors) {
   check({.kind = RotaryKind::longrope, .original_context = 8, .short_factors = {1, 1}},
         "0 long rotary factors, expected 2, one per pair of rotary dims");
   check({.kind = RotaryKind::longrope, .original_context = 8, .short_factors = {1, -1}, .long_factors = {1, 1}},
-        "a short rotary factor is -1, it must be above 0");
+        "a short rotary factor is -1; it must be above 0");
   check({.short_factors = {1, 1}}, "2 short rotary factors, expected 0");
   EXPECT_ERROR((RotaryScaling{.kind = RotaryKind::dynamic, .original_context = 8}.validate(2)), ErrorKind::config,
                "rotary dims is 2, dynamic frequencies need at least 4");

@@ -27,13 +27,14 @@ TEST(Spec, ValuesWithoutAMeaningAreErrors) {
   check([](Spec& s) { s.heads = 1024, s.head_size = 4096, s.key_heads = 1; },
         "model: 1024 heads of 4096 values are 4194304, expected at most 262144");
   check([](Spec& s) { s.biases.norm = true; }, "model: rms norms have no bias");
-  check([](Spec& s) { s.norm_offset = 0.5f; }, "model: norm offset is 0.5, it must be 0, or for rms norms 0 or 1");
+  check([](Spec& s) { s.norm_offset = 0.5f; }, "model: norm offset is 0.5; it must be 0, or for rms norms 0 or 1");
   check([](Spec& s) { s.norm_place = NormPlace::both, s.residual = Residual::parallel; },
         "model: norms after a parallel residual are not defined");
-  check([](Spec& s) { s.attention_scale = -1; }, "model: attention scale is -1, it must be at least 0");
-  check([](Spec& s) { s.attention_cap = -1; }, "model: attention cap is -1, it must be at least 0; 0 is none");
-  check([](Spec& s) { s.residual_scale = 0; }, "model: residual scale is 0, it must be above 0");
-  check([](Spec& s) { s.attention_layers = "F"; }, "model: 1 letters of attention layers, expected 2, one per layer");
+  check([](Spec& s) { s.attention_scale = -1; }, "model: attention scale is -1; it must be at least 0");
+  check([](Spec& s) { s.attention_cap = -1; }, "model: attention cap is -1; it must be at least 0; 0 is none");
+  check([](Spec& s) { s.residual_scale = 0; }, "model: residual scale is 0; it must be above 0");
+  check([](Spec& s) { s.attention_layers = "F"; },
+        "model: attention layers are \"F\", expected 2 letters, one per layer");
   check([](Spec& s) { s.attention_layers = "FX"; },
         "model: attention layers are \"FX\", expected letters F, W, f and w");
   check([](Spec& s) { s.attention_layers = "FW"; },
@@ -43,8 +44,8 @@ TEST(Spec, ValuesWithoutAMeaningAreErrors) {
   check([](Spec& s) { s.window = 3, s.attention_layers = "FW", s.mask = Mask::full; },
         "model: only a causal mask can have windows");
   check([](Spec& s) { s.window_rotary_base = 100; },
-        "model: rotary base of windowed layers is 100, it must be above 1, and there must be such layers");
-  check([](Spec& s) { s.rotary.factor = 0; }, "model: rotary factor is 0, it must be at least 1");
+        "model: rotary base of windowed layers is 100; it must be above 1, and there must be such layers");
+  check([](Spec& s) { s.rotary.factor = 0; }, "model: rotary factor is 0; it must be at least 1");
   Spec learned = small_spec();
   learned.attention_layers = "Ff";
   EXPECT_ERROR(learned.validate(), ErrorKind::config,

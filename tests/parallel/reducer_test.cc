@@ -305,7 +305,7 @@ TEST(ReducerAlone, RefusesAWireTypeWithoutArithmetic) {
     FAIL() << "expected an error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);
-    EXPECT_STREQ(e.what(), "gradients cannot travel as f16; set comm.wire to bf16 or f32");
+    EXPECT_STREQ(e.what(), "gradients cannot be sent as f16; set comm.wire to bf16 or f32");
   }
 }
 

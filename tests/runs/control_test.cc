@@ -70,7 +70,8 @@ TEST_F(JobControl, OfOneProcess) {
   expect_to_be_controlled(job, "1");
   const Outcome after = ask("status");
   EXPECT_EQ(after.code, 0);
-  EXPECT_THAT(after.output, ContainsRegex("state +no job runs in .*: it ended with code 75 \\(stopped\\) after step "));
+  EXPECT_THAT(after.output,
+              ContainsRegex("state +no job is running in .*: it ended with code 75 \\(stopped\\) after step "));
   EXPECT_EQ(ask("stop").code, 0) << "what was wanted is so";
   const Outcome late = ask("attach");
   EXPECT_EQ(late.code, 1);
@@ -154,7 +155,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
   ASSERT_TRUE(std::filesystem::exists(control_path(path("run")))) << "nobody was there to remove it";
   const Outcome attach = ask("attach");
   EXPECT_EQ(attach.code, 1);
-  EXPECT_THAT(attach.output, HasSubstr("no job runs in " + path("run")));
+  EXPECT_THAT(attach.output, HasSubstr("no job is running in " + path("run")));
   EXPECT_THAT(attach.output, HasSubstr(process));
   // As after a crash of its host: only the process number shows it.
   write_status(path("run"), {.state = RunState::running, .host = "h"});

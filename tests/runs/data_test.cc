@@ -150,7 +150,7 @@ TEST_F(DataRuns, MergeGivesWhatPreparingTheJoinedInputGives) {
     EXPECT_EQ(read_text(folder_ / "joined" + ending), read_text(folder_ / "ab_text_document" + ending)) << ending;
   const Outcome one = call({"data", "merge", "--input", folder_ / "a_text_document", "--output", folder_ / "x"});
   EXPECT_EQ(one.code, 2);
-  EXPECT_THAT(one.output, HasSubstr("joining needs at least two"));
+  EXPECT_THAT(one.output, HasSubstr("merging needs at least two"));
   EXPECT_THAT(call({"data", "merge", "--input", folder_ / "a_text_document", folder_ / "data/train.bin", "--output",
                     folder_ / "x"})
                   .output,

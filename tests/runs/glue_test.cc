@@ -169,7 +169,8 @@ TEST_F(Glue, ResumesWithoutItsFirstModel) {
   const Outcome second = run_on(1, "parts", with("8"));
   ASSERT_EQ(second.code, 0) << second.output;
   EXPECT_THAT(second.output, HasSubstr("RESUMING from"));
-  EXPECT_THAT(second.output, HasSubstr("the model " + path("model") + " is gone; model and tokenizer are taken from "));
+  EXPECT_THAT(second.output,
+              HasSubstr("the model " + path("model") + " no longer exists; model and tokenizer are taken from "));
   EXPECT_EQ(losses("parts"), losses("whole"));
   EXPECT_EQ(read_text(path("parts/model.safetensors")), read_text(path("whole/model.safetensors")));
   EXPECT_EQ(read_text(path("parts/tokenizer.json")), read_text(path("whole/tokenizer.json")));

@@ -209,8 +209,9 @@ TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
   const auto refused = [&](const std::vector<std::string>& flags) {
     return run(trireme_command(train("run", flags))).output;
   };
-  EXPECT_THAT(refused({"--data.train", "0.5 a 0.5 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
-  EXPECT_THAT(refused({"--data.train", "1 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
+  EXPECT_THAT(refused({"--data.train", "0.5 a 0.5 c"}),
+              HasSubstr("the indexed dataset " + path("c") + ".idx does not exist"));
+  EXPECT_THAT(refused({"--data.train", "1 c"}), HasSubstr("the indexed dataset " + path("c") + ".idx does not exist"));
   EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("alternating weights and prefixes"));
   EXPECT_THAT(refused({"--data.split", "9,1"}), HasSubstr("data.train \"train.bin\" is a token file"));
   EXPECT_THAT(refused({"--data.train", "a", "--data.split", "9,1", "--data.validation", "b"}),

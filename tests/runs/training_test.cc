@@ -177,7 +177,7 @@ TEST_F(Training, NamesTheFileAndLineOfAWrongOption) {
 }
 
 TEST_F(Training, NamesWhatIsWrongWithTheData) {
-  expect_refused(1, "no token file " + path("absent") + "/train.bin: make it with `trireme prepare`",
+  expect_refused(1, "the token file " + path("absent") + "/train.bin does not exist; make it with `trireme prepare`",
                  {"--data.dir", path("absent")});
   write_text(path("short.bin"), std::string("\1\0\2\0\3\0", 6));
   expect_refused(1, "short.bin has 3 tokens, one sample needs 17; lower batch.sequence or use more text",

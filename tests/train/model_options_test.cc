@@ -299,7 +299,7 @@ TEST(ModelOptions, ImpossibleRequestsAreRefused) {
       spec_of({"model.preset=neox-125m", "model.heads=7"}), ErrorKind::config,
       "model.heads (flag --model.heads) is 7 and does not divide model.width (default), which is 768; give both");
   EXPECT_ERROR(spec_of({"model.position=rotary", "model.rotary-fraction=0.05"}), ErrorKind::config,
-               "rotary dims is 3, it must be even");
+               "rotary dims is 3; it must be even");
   EXPECT_ERROR(
       spec_of({"model.rotary-fraction=0.5"}), ErrorKind::config,
       "model.rotary-fraction (flag --model.rotary-fraction) is given, but positions are learned; remove it or set "

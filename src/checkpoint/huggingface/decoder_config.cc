@@ -46,9 +46,8 @@ std::vector<bool> listed_windows(const Json& config, int64_t layers, std::string
   std::vector<bool> windows;
   if (!has(config, "layer_types")) return windows;
   for (const Json& type : json_array(config, "layer_types", where)) {
-    require(type == kFull || type == kWindow, ErrorKind::data,
-            "{}: \"layer_types\" has {}, known are \"{}\" and \"{}\"", where, dump_valid_json(type).substr(0, 80),
-            kFull, kWindow);
+    require(type == kFull || type == kWindow, ErrorKind::data, "{}: \"layer_types\" has {}; known: \"{}\" and \"{}\"",
+            where, dump_valid_json(type).substr(0, 80), kFull, kWindow);
     windows.push_back(type == kWindow);
   }
   require(std::ssize(windows) == layers, ErrorKind::data,
@@ -105,7 +104,7 @@ void read_layers(const Json& config, const DecoderValues& values, Spec& spec, st
   const bool said = config.contains("sliding_window");
   if (on && (said ? has(config, "sliding_window") : values.window > 0)) {
     const auto window = said ? json_field<int64_t>(config, "sliding_window", where) : values.window;
-    require(window > 0, ErrorKind::data, "{}: \"sliding_window\" is {}, it must be at least 1", where, window);
+    require(window > 0, ErrorKind::data, "{}: \"sliding_window\" is {}; it must be at least 1", where, window);
     windows = read_windows(config, values, spec.layers, turning, where);
     if (std::ranges::find(windows, true) != windows.end()) spec.window = window;
   }
@@ -119,7 +118,7 @@ float read_cap(const Json& config, const char* key, double otherwise, std::strin
   if (config.contains(key) && config.at(key).is_null()) return 0;
   const float cap = rate_or(config, key, otherwise, where);
   require(cap > 0 || (cap == 0 && !config.contains(key)), ErrorKind::data,
-          "{}: \"{}\" is {}, it must be above 0; null is none", where, key, cap);
+          "{}: \"{}\" is {}; it must be above 0, or null for none", where, key, cap);
   return cap;
 }
 
@@ -127,7 +126,7 @@ void read_scales(const Json& config, const DecoderValues& values, Spec& spec, st
   if (values.scales_embedding) spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
   if (values.scales_by_scalar) {
     const auto scalar = field_or<double>(config, "query_pre_attn_scalar", 256, where);
-    require(scalar > 0, ErrorKind::data, "{}: \"query_pre_attn_scalar\" is {}, it must be above 0", where, scalar);
+    require(scalar > 0, ErrorKind::data, "{}: \"query_pre_attn_scalar\" is {}; it must be above 0", where, scalar);
     const bool usual = scalar == static_cast<double>(spec.head_dim());
     spec.attention_scale = usual ? 0 : static_cast<float>(1 / std::sqrt(scalar));
   }
@@ -140,7 +139,7 @@ void read_scales(const Json& config, const DecoderValues& values, Spec& spec, st
   spec.residual_scale = rate_or(config, "residual_multiplier", 1, where);
   spec.attention_scale = rate_or(config, "attention_multiplier", 1, where);
   const float logits = rate_or(config, "logits_scaling", 1, where);
-  require(logits > 0, ErrorKind::data, "{}: \"logits_scaling\" is {}, it must be above 0", where, logits);
+  require(logits > 0, ErrorKind::data, "{}: \"logits_scaling\" is {}; it must be above 0", where, logits);
   spec.logits_scale = 1 / logits;
 }
 

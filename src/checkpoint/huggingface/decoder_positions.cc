@@ -28,7 +28,7 @@ RotaryKind kind_of(const Json& rope, const DecoderValues& values, std::string_vi
   const auto kind = value_named<RotaryKind>(name);
   std::vector<std::string_view> known;
   for (const auto& [text, value] : Names<RotaryKind>::kAll) known.push_back(text);
-  require(kind.has_value(), ErrorKind::data, "{}: rope_type \"{}\" is not known; known are: {}", where, name,
+  require(kind.has_value(), ErrorKind::data, "{}: unknown rope_type \"{}\"; known: {}", where, name,
           fmt::join(known, ", "));
   return *kind;
 }
@@ -148,14 +148,14 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
   const auto share = field_or<double>(rope, "partial_rotary_factor",
                                       field_or<double>(config, "partial_rotary_factor", 1, where), where);
   require(share > 0 && share <= 1, ErrorKind::data,
-          "{}: \"partial_rotary_factor\" is {}, it must be above 0 and at most 1", where, share);
+          "{}: \"partial_rotary_factor\" is {}; it must be above 0 and at most 1", where, share);
   require(share == 1 || values.partial, ErrorKind::data,
-          "{}: \"partial_rotary_factor\" is {}, only 1 is supported in this family", where, share);
+          "{}: \"partial_rotary_factor\" is {}, but only 1 is supported in this family", where, share);
   spec.rotary_dims = static_cast<int64_t>(share * static_cast<double>(spec.head_dim()));
   spec.rotary = read_scaling(rope, config, values, spec, where);
   if (!values.positions_by_layer || spec.window == 0) return;
   require(kind_of(windowed, values, where) == RotaryKind::none, ErrorKind::data,
-          "{}: positions of layers with a window are scaled (\"rope_type\"), only \"default\" is supported there",
+          "{}: positions of layers with a window are scaled (\"rope_type\"), but only \"default\" is supported there",
           where);
   const bool own = values.window_theta > 0;
   const float base = theta_of(windowed, config, own ? "rope_local_base_freq" : "rope_theta",

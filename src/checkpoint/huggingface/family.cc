@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kNumber = "{}";
 
-constexpr const char *kExperts = "it is a mixture of experts", *kImages = "it takes images too",
+constexpr const char *kExperts = "it is a mixture of experts", *kImages = "it also takes images",
                      *kLinear =
                          "some of its layers have linear attention with a state, which no operator here computes";
 /// Types that people try, and why they do not work.
@@ -20,10 +20,10 @@ constexpr std::pair<std::string_view, const char*> kUnsupported[] = {
     {"qwen3_5", kLinear},
     {"qwen3_5_text", kLinear},
     {"qwen3_next", kLinear},
-    {"gemma4", "its layers have embeddings of their own and share keys and values"},
-    {"gemma4_text", "its layers have embeddings of their own and share keys and values"},
-    {"gemma3n", "its layers have embeddings of their own and share keys and values"},
-    {"gemma3", "it takes images too; its text model alone is gemma3_text"},
+    {"gemma4", "each layer has its own embeddings, and layers share keys and values"},
+    {"gemma4_text", "each layer has its own embeddings, and layers share keys and values"},
+    {"gemma3n", "each layer has its own embeddings, and layers share keys and values"},
+    {"gemma3", "it also takes images; its text model alone is gemma3_text"},
     {"llama4", kExperts},
     {"mixtral", kExperts},
     {"qwen2_moe", kExperts},

@@ -93,7 +93,7 @@ int64_t read_classes(const Json& config, std::string_view where) {
   const auto problem =
       field_or<std::string>(config, "problem_type", classes == 1 ? "regression" : "single_label_classification", where);
   require(problem == (classes == 1 ? "regression" : "single_label_classification"), ErrorKind::data,
-          "{}: problem_type \"{}\" with {} is not supported; supported are regression of one class and "
+          "{}: problem_type \"{}\" with {} is not supported; supported: regression of one class and "
           "single_label_classification of several",
           where, problem, count_text(classes, "class"));
   return classes;

@@ -28,7 +28,7 @@ std::string unknown_to_neox(const Spec& spec) {
   if (spec.head != HeadKind::language_model || spec.mask != Mask::causal) return "it does not predict the next token";
   if (!spec.is_plain()) return "it has RMS norms, gates, groups of heads or other choices of newer decoders";
   if (spec.norm_place != NormPlace::pre || !spec.final_norm)
-    return "its norms are not before each branch and at the end";
+    return "its norms are not placed before each branch and after the last block";
   if (spec.projected() || spec.token_types > 0 || spec.embedding_norm)
     return "its embedding is not just the sum of tokens and positions";
   if (spec.activation == Activation::tanh || spec.activation == Activation::silu ||

@@ -80,7 +80,7 @@ void prepare_run_folder(const std::string& run_dir) {
     const std::string name = item.path().filename().string();
     if (name.starts_with(kSaving) || name.starts_with(kTrash) || is_temporary(name)) leftovers.push_back(item.path());
     if (parse_step_name(name) && !is_complete(item.path())) {
-      log::warning("{} has no manifest.json; ignoring it as the rest of an interrupted copy", item.path().string());
+      log::warning("{} has no manifest.json; ignoring it as left by an interrupted copy", item.path().string());
     }
   }
   for (const fs::path& path : leftovers) {
@@ -145,12 +145,12 @@ void check_space(const std::string& folder, const std::string& what, std::span<c
   const uint64_t block = std::max<uint64_t>(info.f_frsize, 1), free = uint64_t{info.f_bavail} * block;
   uint64_t blocks = 2;  // the step's folder and a pointer
   for (const uint64_t bytes : files) blocks += (bytes + block - 1) / block;
-  require(free >= blocks * block, ErrorKind::io, "{} needs {:.2f} MB, the file system has {:.1f} MB free; {}", what,
+  require(free >= blocks * block, ErrorKind::io, "{} needs {:.2f} MB, but the file system has {:.1f} MB free; {}", what,
           static_cast<double>(blocks * block) / 1e6, static_cast<double>(free) / 1e6, advice);
   const uint64_t names = files.size() + 2;
   // File systems that make inodes as needed report 0.
   require(info.f_files == 0 || info.f_favail >= names, ErrorKind::io,
-          "{} needs {} files, the file system has {} inodes free", what, names, info.f_favail);
+          "{} needs {} files, but the file system has {} inodes free; {}", what, names, info.f_favail, advice);
 }
 
 }  // namespace trireme

@@ -24,7 +24,8 @@ LockOwner this_owner();
 class RunLock {
  public:
   static constexpr std::string_view kAdvice =
-      "wait for it or stop it, use another --run.dir, or set --run.take-over if it is certain that it no longer runs";
+      "wait for it or stop it, use another --run.dir, or set --run.take-over if it is certain that it is no longer "
+      "running";
 
   /// Creates the run folder if needed and takes its lock: when no process on this host holds it, the last owner
   /// released it, or `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming

@@ -222,7 +222,7 @@ void read_tensors(StoredFields& fields, Manifest& manifest, std::string_view whe
 void check_own_hash(std::string_view text, std::string_view where) {
   const size_t key = text.substr(0, 200).find(kHashKey);
   require(key != text.npos && key + kHashKey.size() + kHashDigits <= text.size(), ErrorKind::data,
-          "{}: is not a manifest of a checkpoint (no \"hash\" at its start)", where);
+          "{}: not a checkpoint manifest (no \"hash\" at its start)", where);
   const size_t digits = key + kHashKey.size();
   const std::string found(text.substr(digits, kHashDigits)), expected = hex64(own_hash(std::string(text), digits));
   require(found == expected, ErrorKind::data,
@@ -269,8 +269,7 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   require(version >= kOldest && version <= kVersion, ErrorKind::data,
           "{}: format version {}, but this program reads only {} to {}", where, version, kOldest, kVersion);
   StoredFields fields(json, "the manifest", where, version);
-  require(fields.get<std::string>("format") == kFormat, ErrorKind::data, "{}: is not a manifest of a checkpoint",
-          where);
+  require(fields.get<std::string>("format") == kFormat, ErrorKind::data, "{}: not a checkpoint manifest", where);
   fields.member("hash");
   fields.member("version");
   Manifest manifest;

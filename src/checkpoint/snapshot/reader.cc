@@ -87,7 +87,7 @@ void check_table(const Manifest& manifest, const ParameterTable& whole, const st
     const auto stored = std::ranges::find(manifest.parameters, p.name, &StoredParameter::name);
     const std::string shape = p.stored_shape.to_string();
     if (stored == manifest.parameters.end()) {
-      lines.push_back(fmt::format("{}: missing in the checkpoint, {} in the model", p.name, shape));
+      lines.push_back(fmt::format("{}: missing from the checkpoint, {} in the model", p.name, shape));
     } else if (stored->shape != p.stored_shape) {
       lines.push_back(
           fmt::format("{}: {} in the checkpoint, {} in the model", p.name, stored->shape.to_string(), shape));
@@ -95,7 +95,7 @@ void check_table(const Manifest& manifest, const ParameterTable& whole, const st
   }
   for (const StoredParameter& s : manifest.parameters) {
     if (!whole.look_up(s.name))
-      lines.push_back(fmt::format("{}: {} in the checkpoint, missing in the model", s.name, s.shape.to_string()));
+      lines.push_back(fmt::format("{}: {} in the checkpoint, missing from the model", s.name, s.shape.to_string()));
   }
   if (lines.empty()) return;
   const size_t more = lines.size() > kShown ? lines.size() - kShown : 0;

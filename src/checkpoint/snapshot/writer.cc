@@ -324,7 +324,7 @@ struct CheckpointWriter::Implementation {
     if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
     const uint64_t all = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
     check_space(run_dir,
-                fmt::format("rank {}'s part of a checkpoint in {} ({:.2f} MB in all)", group.rank(), run_dir,
+                fmt::format("rank {}'s part of a checkpoint in {} ({:.2f} MB in total)", group.rank(), run_dir,
                             static_cast<double>(all) / 1e6),
                 own);
   }

@@ -26,7 +26,7 @@ constexpr double kTestsTolerance = 0.9;  // fraction of NCCL_TESTS_MIN_BW that n
 /// Options of nccl-tests for features of NCCL and CUDA: only "off" is accepted, so that its command lines work.
 constexpr std::pair<const char*, const char*> kNeutral[] = {
     {"-p,--parallel-init", "0: MPI starts all ranks at once"},
-    {"-z,--blocking", "0: each call is waited for in the usual way"},
+    {"-z,--blocking", "0: ranks wait for each call in the usual way"},
     {"-G,--cudagraph", "0: CUDA graphs are not supported"},
     {"-C,--report-cputime", "0: times are measured until a call is complete"},
     {"-R,--local-register", "0: MPI registers memory by itself"},
@@ -67,8 +67,8 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
       .in_range(0, 3)
       .show_default();
   app.add("-T,--timeout", options.timeout, "maximum seconds for one size; 0: no limit").not_negative().show_default();
-  app.add("-t,--nthreads", flags.threads, "1: ranks are processes here").in_range(1, 1);
-  app.add("-g,--ngpus", flags.devices, "1: ranks are processes here").in_range(1, 1);
+  app.add("-t,--nthreads", flags.threads, "only 1: each rank is a process").in_range(1, 1);
+  app.add("-g,--ngpus", flags.devices, "only 1: each rank is a process").in_range(1, 1);
   for (size_t i = 0; i < std::size(kNeutral); ++i) {
     app.add(kNeutral[i].first, flags.neutral[i], kNeutral[i].second).in_range(0, 0);
   }

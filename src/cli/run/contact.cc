@@ -106,10 +106,11 @@ std::string RunContact::absence() const {
   const std::string left_over = control_ ? ", and control.json is left over from " + text_of(control_->job) : "";
   switch (life()) {
     case Life::ended:
-      return fmt::format("no job runs in {}: it {}{}", run_, describe(*status_), left_over);
+      return fmt::format("no job is running in {}: it {}{}", run_, describe(*status_), left_over);
     case Life::killed:
       return fmt::format(
-          "no job runs in {}: control.json is left over from {}, which exited without a status; start again to resume "
+          "no job is running in {}: control.json is left over from {}, which exited without a status; start again to "
+          "resume "
           "from the last checkpoint",
           run_, text_of(control_->job));
     default:
@@ -117,7 +118,7 @@ std::string RunContact::absence() const {
   }
   if (!control_) {
     return fmt::format(
-        "{} says that a job runs with rank 0 on {}, but control.json, which is needed to reach it, is missing",
+        "{} says that a job is running with rank 0 on {}, but control.json, which is needed to reach it, is missing",
         status_path(run_), status_->host);
   }
   const bool tried = !tried_.empty();

@@ -36,7 +36,7 @@ class RunContact {
   enum class Life { ended, killed, unknown };
   /// If there was no answer: the state of the job.
   Life life() const;
-  /// "no job runs in RUN: it ended with code 0 (done) at step 20", or why that is unknown here.
+  /// "no job is running in RUN: it ended with code 0 (done) at step 20", or why that is unknown here.
   std::string absence() const;
 
  private:

@@ -48,7 +48,7 @@ int run_stop(std::vector<std::string> arguments) {
   Flags app("trireme stop", "Asks the job of a run folder to save a snapshot and stop, and waits for it.");
   app.set_footer(
       "A job that was stopped like this is not restarted by a launch or requeued by Slurm: start it again to resume "
-      "the run. The exit code is 0 when no job runs. Ctrl-C ends the waiting; the request stays.");
+      "the run. The exit code is 0 when no job is running. Ctrl-C ends only the wait, not the request.");
   std::string run;
   bool now = false;
   app.add("RUN", run, "run folder").required();
@@ -72,7 +72,8 @@ int run_stop(std::vector<std::string> arguments) {
     if (message.contains("end")) end = message["end"];
   }
   if (interrupted && !call->closed()) {
-    log::info("not waiting: the job still stops after its step; trireme stop --now {} ends it at once", run);
+    log::info("not waiting: the job will still stop after its current step; trireme stop --now {} ends it at once",
+              run);
     return 1;
   }
   return tell(contact.end(end), run, seconds_since(start));

@@ -274,7 +274,7 @@ int config_wizard(std::vector<std::string> arguments) {
     app.add(fmt::format("--{}", question.flag), given[question.flag], prompt_of(question, question.fallback));
   }
   app.add("-o,--output", output, "file to write, - for standard output").show_default();
-  app.add_switch("--defaults", defaults, "ask nothing: answers without a flag have their default");
+  app.add_switch("--defaults", defaults, "ask nothing: questions without a flag get their default answers");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   if (output != "-") require_place_for(output);

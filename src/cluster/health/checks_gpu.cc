@@ -244,7 +244,7 @@ Check make_nvlink(Words words) {
         if (gpu.all_inactive) return failed("{}: all NVLinks are inactive", gpu.gpu);
         if (gpu.inactive > 0)
           return failed("{}: {} of {} NVLinks inactive", gpu.gpu, gpu.inactive, gpu.inactive + gpu.active);
-        if (!gpu.supported) remark = fmt::format("{}: has no NVLink to check", gpu.gpu);
+        if (!gpu.supported) remark = fmt::format("{}: no NVLink to check", gpu.gpu);
       }
       return passed(remark);
     } catch (const Error& e) {

@@ -101,7 +101,7 @@ class ServiceCheck {
   Outcome problem(const std::string& tried) const {
     const std::string owner = wanted_.user.empty() ? "" : " of user " + wanted_.user;
     const std::string text = fmt::format("service {} (process {}{}) {}{}", service_, wanted_.daemon, owner,
-                                         must_run_ ? "does not run" : "runs but must not", tried);
+                                         must_run_ ? "is not running" : "is running but must not", tried);
     return {fatal_ ? Outcome::Kind::fail : Outcome::Kind::pass, text};
   }
 
@@ -117,7 +117,7 @@ Check make_daemon(Words words) {
   const Wanted wanted{command, words.size() > 1 ? words[1] : "", ""};
   if (!wanted.user.empty()) Match{wanted.user};
   return [wanted](const Machine& machine) {
-    if (find_process(machine.processes(), wanted) == nullptr) return failed("process {} does not run", wanted.daemon);
+    if (find_process(machine.processes(), wanted) == nullptr) return failed("process {} is not running", wanted.daemon);
     return passed();
   };
 }

@@ -41,7 +41,7 @@ SlurmAction decide(bool healthy, std::string_view problem, std::string_view stat
   if (out && !ours) {
     return {Kind::none,
             no_reason
-                ? std::string("the node is drained without a reason, so by somebody's decision")
+                ? std::string("the node is drained without a reason, so somebody else drained it")
                 : fmt::format("the node is {} for another reason, which Trireme did not set: {}", state_text, reason),
             ""};
   }

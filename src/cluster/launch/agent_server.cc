@@ -23,6 +23,7 @@
 #include <set>
 #include <thread>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/json.h"
@@ -143,7 +144,7 @@ Socket listen_at(const std::string& address, int port) {
   }
   fail(ErrorKind::comm, "agent: cannot listen on port {}{}: {}; {}", port, address.empty() ? "" : " of " + address,
        std::strerror(error),
-       error == EADDRINUSE ? "another agent may run here; choose another port with --port"
+       error == EADDRINUSE ? "another agent may be running here; choose another port with --port"
                            : "change --port or --listen");
 }
 
@@ -344,7 +345,7 @@ int serve_agent(const AgentOptions& options) {
     }
   }
   reap(connections);
-  log::info("agent: asked to end; ending {} command(s)", connections.size());
+  log::info("agent: asked to end; ending {}", count_text(connections.size(), "command"));
   end_children(kEndAllSeconds);
   return 0;
 }

@@ -94,7 +94,7 @@ class Launch {
       tell_end(end, code, again ? attempt + 1 : 0);
       if (!again) return code;
       show_activity(
-          fmt::format("no rank runs: restart {} of {} waits for its hosts", attempt + 1, request_.max_restarts));
+          fmt::format("no rank is running: restart {} of {} waits for its hosts", attempt + 1, request_.max_restarts));
       if (request_.drop_failed_host || hosts_.spares() > 0) drop_failed_host(end);
       if (!hosts_.ready_again(attempt, signals)) return code;
     }

@@ -72,7 +72,7 @@ bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
   const Clock::time_point start = Clock::now();
   for (;; pause = kLookAgain) {
     if (signals.wait(pause) != 0) {
-      log::info("launch: asked to stop before the restart; nothing runs");
+      log::info("launch: asked to stop before the restart; no rank is running");
       return false;
     }
     if (request_.skip_preflight) return true;

@@ -95,12 +95,12 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t dis
   }
 }
 
-/// Models and data by name: what is missing in a host's cache is fetched there, if allowed.
+/// Models and data by name: what is missing from a host's cache is fetched there, if allowed.
 void judge_cache(const Placement& entry, const NodeFacts& facts, PreflightResult& result) {
   for (const std::string& name : facts.unfetched) {
     if (!facts.hub_offline) {
       result.notes.push_back(
-          fmt::format("{}: {} is not in its cache {}: its first rank fetches it", entry.host, name, facts.hub_cache));
+          fmt::format("{}: {} is not in its cache {}; its first rank fetches it", entry.host, name, facts.hub_cache));
       continue;
     }
     result.problems.push_back(
@@ -122,7 +122,7 @@ Problem same_name(const std::string& host, const NodeFacts& facts, const std::st
     return {host, fmt::format("it is the same machine as {} (both have the name {})", other, facts.host),
             "list each machine once, with the sum of its slots"};
   }
-  return {host, fmt::format("its name is {}, as that of {}, which is another machine", facts.host, other),
+  return {host, fmt::format("its name is {}, the same as that of {}, which is another machine", facts.host, other),
           "give each a different name: `hostnamectl set-hostname NAME`"};
 }
 
@@ -296,7 +296,7 @@ std::vector<size_t> pick_network(const std::string& wanted, const std::vector<No
       for (const Interface& i : fact.interfaces) own += fmt::format(" {} {}", i.name, i.network);
     }
     result.problems.push_back({"network",
-                               wanted.empty() ? "all hosts have no network in common:" + own
+                               wanted.empty() ? "the hosts have no network in common:" + own
                                               : fmt::format("{} is not on every host:{}", wanted, own),
                                "name one with --interface NAME or --interface 10.0.0.0/24"});
     return {};

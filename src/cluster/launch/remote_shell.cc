@@ -77,7 +77,7 @@ struct RemoteWords {
     for (; at < words.size() && words[at].starts_with('-'); ++at) {
       if (words[at] == "-l" && at + 1 < words.size()) user = words[++at] + "@";
     }
-    require(at < words.size(), ErrorKind::usage, "remote-shell: the host is missing in {} words", words.size());
+    require(at < words.size(), ErrorKind::usage, "remote-shell: found no host among {} arguments", words.size());
     host = user + name_of_alias(words[at]);
     command.assign(words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
   }
@@ -225,7 +225,7 @@ int run_remote_shell(const RemoteOptions& options, const std::vector<std::string
 
   std::array<int, 2> messages{};
   const bool made = pipe(messages.data()) == 0;
-  require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+  require(made, ErrorKind::io, "cannot create a pipe: {}", std::strerror(errno));
   const pid_t child = fork();
   require(child >= 0, ErrorKind::io, "cannot start ssh: {}", std::strerror(errno));
   if (child == 0) {

@@ -62,15 +62,15 @@ std::vector<Problem> hosts_not_started(StarterKind kind, const std::vector<std::
     } else if (hosts[i] == here) {
       continue;
     } else if (!answers[i].at("daemon").get<bool>()) {
-      problems.push_back({hosts[i], "mpirun's daemon does not run there", "check the output of its remote shell"});
+      problems.push_back({hosts[i], "mpirun's daemon is not running there", "check the output of its remote shell"});
     } else if (!answers[i].at("connected").get<bool>()) {
       problems.push_back(
-          {hosts[i], "mpirun's daemon runs there but has not connected back",
+          {hosts[i], "mpirun's daemon is running there but has not connected back",
            "check that it belongs to this MPI, and that no firewall blocks its connection to this host"});
     }
   }
   if (problems.empty() && !std::ranges::all_of(answers, runs)) {
-    problems.push_back({"mpirun", "its daemons are connected but no rank runs", "check its output"});
+    problems.push_back({"mpirun", "its daemons are connected but no rank is running", "check its output"});
   }
   return problems;
 }

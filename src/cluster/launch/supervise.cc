@@ -185,7 +185,7 @@ class Attempt {
     } else if (!over_at_) {
       over_at_ = Clock::now();
     } else if (seconds_since(*over_at_) > grace) {
-      force("the job is over, but its starter still waits, probably for a host that does not answer");
+      force("the job is over, but its starter is still waiting, probably for a host that does not answer");
     }
   }
 

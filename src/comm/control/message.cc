@@ -84,7 +84,7 @@ std::optional<ControlMessage> ControlStream::next() {
   if (buffer_.size() < kHead) return {};
   uint32_t length = 0;
   std::memcpy(&length, buffer_.data() + kMagic.size(), sizeof length);
-  require(length <= kLongest, ErrorKind::data, "a control message of {} bytes, at most {} are supported", length,
+  require(length <= kLongest, ErrorKind::data, "a control message of {} bytes, but at most {} are supported", length,
           kLongest);
   if (buffer_.size() < kHead + length) return {};
   ControlMessage message = decode(std::string_view(buffer_).substr(kHead, length));

@@ -202,7 +202,7 @@ class MpiCollectives final : public Collectives {
 
   void run_in_parts(const CollectiveCall& call, void* send, void* receive) const {
     require(call.count <= kMaxCount, ErrorKind::usage,
-            "{} elements per rank are more than one MPI call moves ({}); lower -e", call.count, kMaxCount);
+            "{} elements per rank exceed the limit of one MPI call ({}); lower -e", call.count, kMaxCount);
     const MPI_Datatype type = type_of(call.element);
     const int n = static_cast<int>(call.count);
     const void* input = call.in_place ? MPI_IN_PLACE : send;

@@ -58,7 +58,8 @@ void start() {
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   require(given == MPI_THREAD_MULTIPLE, ErrorKind::comm,
-          "{} gives thread level \"{}\" but trireme needs \"multiple\" (gradients are exchanged on their own thread); "
+          "{} provides only thread level \"{}\", but trireme needs \"multiple\" (gradients are exchanged on their own "
+          "thread); "
           "use an MPI library built with it",
           library(), level_name(given));
 }

@@ -139,7 +139,7 @@ void add_object(TextTable& table, const Json& object, size_t row) {
   require(object.is_object(), ErrorKind::data, "{} row {}: {}, expected an object", table.path, row,
           object.type_name());
   if (table.columns.empty()) {
-    require(object.size() <= kMostColumns, ErrorKind::data, "{} row {}: {} members, at most {} are supported",
+    require(object.size() <= kMostColumns, ErrorKind::data, "{} row {}: {} members, but at most {} are supported",
             table.path, row, object.size(), kMostColumns);
     for (const auto& item : object.items()) table.columns.push_back(item.key());
     table.numeric.assign(table.columns.size(), 1);
@@ -181,8 +181,8 @@ TextTable read_json_table(std::string_view text, const std::string& path) {
     return table;
   }
   require(text.size() <= kMostJsonBytes, ErrorKind::data,
-          "{} has {} bytes in one JSON text, at most {} are supported; write one object per line", path, text.size(),
-          kMostJsonBytes);
+          "{} has {} bytes in one JSON text, but at most {} are supported; write one object per line", path,
+          text.size(), kMostJsonBytes);
   Json json = parse_json(text, path);
   if (json.is_object() && json.contains("data") && json["data"].is_array()) json = Json(json["data"]);
   if (json.is_object()) json = Json::array({json});

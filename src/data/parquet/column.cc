@@ -48,9 +48,8 @@ std::string ParquetFile::describe() const {
 
 ParquetColumn::ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts) : file_(file), facts_(facts) {
   const bool readable = facts.flat && facts.type != ParquetType::int96 && facts.type != ParquetType::fixed;
-  require(readable, ErrorKind::data,
-          "{}: column \"{}\" has {}, which is unsupported; supported are strings and numbers", file.path(), facts.name,
-          facts.flat ? name_of(facts.type) : "lists or structures");
+  require(readable, ErrorKind::data, "{}: column \"{}\" has {}, which is unsupported; supported: strings and numbers",
+          file.path(), facts.name, facts.flat ? name_of(facts.type) : "lists or structures");
 }
 
 void ParquetColumn::damaged(const char* what) const {
@@ -69,8 +68,8 @@ bool ParquetColumn::open_group() {
   const ParquetGroup& group = file_.footer.groups[group_++];
   const auto chunk = std::ranges::find(group.chunks, facts_.name, &ParquetChunk::column);
   const auto bytes = file_.file.bytes();
-  if (chunk == group.chunks.end()) damaged("no values in a group of rows");
-  if (chunk->values != group.rows) damaged("a number of values that differs from its group's rows");
+  if (chunk == group.chunks.end()) damaged("no values in a row group");
+  if (chunk->values != group.rows) damaged("a number of values that differs from its row group's rows");
   if (chunk->first_page < 0 || chunk->bytes < 0 || chunk->first_page > static_cast<int64_t>(bytes.size()) ||
       chunk->bytes > static_cast<int64_t>(bytes.size()) - chunk->first_page)
     damaged("pages outside the file");
@@ -108,7 +107,7 @@ void ParquetColumn::open_page() {
     if (page.encoding != kPlain && page.encoding != kPlainDictionary) damaged("a dictionary that is not plain");
     return read_dictionary(contents, page.values);
   }
-  if (page.values > group_values_) damaged("more values than its group has rows");
+  if (page.values > group_values_) damaged("more values than its row group has rows");
   page_values_ = page.values;
   values_ = contents;
   has_levels_ = facts_.optional;
@@ -136,7 +135,7 @@ void ParquetColumn::begin_values(int64_t encoding) {
     places_ = HybridReader(cut(number_in<uint32_t>(cut(4))), 1);
   } else {
     require(encoding == kPlain, ErrorKind::data,
-            "{}: column \"{}\" has the unsupported encoding {}; supported are plain values and dictionaries: write the "
+            "{}: column \"{}\" has the unsupported encoding {}; supported: plain values and dictionaries; write the "
             "file again with them (pyarrow's defaults), or as jsonl",
             file_.path(), facts_.name, name_of_encoding(encoding));
     if (packed_truth_) places_ = HybridReader::packed(values_, 1, static_cast<uint64_t>(page_values_));
@@ -189,7 +188,7 @@ bool ParquetColumn::next(ParquetCell& cell) {
     if (!open_group()) return false;
   }
   while (page_values_ == 0) {
-    if (chunk_.empty()) damaged("fewer values than its group has rows");
+    if (chunk_.empty()) damaged("fewer values than its row group has rows");
     open_page();
   }
   --page_values_;

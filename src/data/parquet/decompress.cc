@@ -90,7 +90,7 @@ void decompress_page(int64_t codec, std::span<const std::byte> from, std::span<s
   } else {
     constexpr const char* kNames[] = {"none", "snappy", "gzip", "LZO", "Brotli", "LZ4", "zstd", "LZ4_RAW"};
     fail(ErrorKind::data,
-         "{} uses the unsupported compression {}; supported are snappy, gzip and zstd: write it again with one of "
+         "{} uses the unsupported compression {}; supported: snappy, gzip and zstd; write it again with one of "
          "them, or as jsonl",
          path, codec >= 0 && codec < 8 ? kNames[codec] : "an unknown method");
   }

@@ -125,11 +125,11 @@ ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::st
   int64_t rows = 0;
   for (const ParquetGroup& group : footer.groups) {
     require(group.rows >= 0 && group.rows <= footer.rows - rows, ErrorKind::data,
-            "{} is not a Parquet file or is damaged: its groups have more rows than its {}", path, footer.rows);
+            "{} is not a Parquet file or is damaged: its row groups have more rows than its {}", path, footer.rows);
     rows += group.rows;
   }
-  require(rows == footer.rows, ErrorKind::data, "{} is not a Parquet file or is damaged: its groups have {} rows of {}",
-          path, rows, footer.rows);
+  require(rows == footer.rows, ErrorKind::data,
+          "{} is not a Parquet file or is damaged: its row groups have {} rows of {}", path, rows, footer.rows);
   return footer;
 }
 

@@ -31,7 +31,7 @@ uint64_t ThriftReader::varint() {
 }
 
 void ThriftReader::structure(const std::function<bool(int, Type)>& field) {
-  if (++depth_ > kMostDepth) refuse("too deep a nesting");
+  if (++depth_ > kMostDepth) refuse("nesting that is too deep");
   int64_t id = 0;
   while (true) {
     const uint8_t head = byte();
@@ -47,11 +47,11 @@ void ThriftReader::structure(const std::function<bool(int, Type)>& field) {
 }
 
 void ThriftReader::list(size_t most, const std::function<void(Type)>& element) {
-  if (++depth_ > kMostDepth) refuse("too deep a nesting");
+  if (++depth_ > kMostDepth) refuse("nesting that is too deep");
   const uint8_t head = byte();
   const auto type = static_cast<Type>(head & 0xF);
   const uint64_t count = (head >> 4) == 15 ? varint() : head >> 4;
-  if (count > most || count > bytes_.size() - at_) refuse("too long a list");
+  if (count > most || count > bytes_.size() - at_) refuse("a list that is too long");
   for (uint64_t i = 0; i < count; ++i) element(type);
   --depth_;
 }

@@ -37,7 +37,7 @@ void join_tokenizers(const IndexedDataset& dataset, TokenSidecar& sidecar, bool&
 }  // namespace
 
 MergeReport merge_indexed(const std::vector<std::string>& inputs, const std::string& prefix) {
-  require(inputs.size() > 1, ErrorKind::usage, "{} dataset given; joining needs at least two", inputs.size());
+  require(inputs.size() > 1, ErrorKind::usage, "{} dataset given; merging needs at least two", inputs.size());
   if (const fs::path folder = fs::path(prefix).parent_path(); !folder.empty()) fs::create_directories(folder);
   IndexedLayout layout;
   TokenSidecar sidecar;

@@ -112,7 +112,7 @@ ScoredVocabulary read_scored_vocabulary(std::string_view text, const JsonObject&
       cursor.take('[');
       if (cursor.peek() != '"') refuse();
       require(result.scores.size() <= Vocabulary::kLargestId, ErrorKind::data,
-              "{}: more than {} tokens, the most that are supported", model.place(), Vocabulary::kLargestId);
+              "{}: more than {} tokens, the supported maximum", model.place(), Vocabulary::kLargestId);
       result.vocabulary.add(cursor.string(), static_cast<TokenId>(result.scores.size()), model.place());
       if (cursor.peek() != ',') refuse();
       cursor.take(',');
@@ -136,7 +136,7 @@ std::string MergeCollector::place() const { return fmt::format("{}[{}]", place_,
 
 TokenId MergeCollector::id_of(std::string_view token, std::string_view left, std::string_view right) const {
   const std::optional<TokenId> id = vocabulary_.find(token);
-  require(id.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is missing in the vocabulary", place(), left,
+  require(id.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is missing from the vocabulary", place(), left,
           right, token);
   return *id;
 }

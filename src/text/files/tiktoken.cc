@@ -164,7 +164,7 @@ Ranks read_ranks(std::string_view text, const std::string& path) {
     ranks.tokens.emplace_back(ranks.bytes.data() + begin, bytes);
     ranks.ids.push_back(rank);
     require(ranks.ids.size() <= Vocabulary::kLargestId, ErrorKind::data,
-            "{} has more than {} tokens, the most that are supported", path, Vocabulary::kLargestId);
+            "{} has more than {} tokens, the supported maximum", path, Vocabulary::kLargestId);
   }
   ranks.sort();
   return ranks;

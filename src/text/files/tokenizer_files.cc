@@ -57,7 +57,7 @@ std::vector<std::pair<std::string, std::string>> read_merges_txt(const std::stri
             line);
     merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     require(merges.size() <= Vocabulary::kLargestId, ErrorKind::data,
-            "{} has more than {} merges, the most that are supported", path, Vocabulary::kLargestId);
+            "{} has more than {} merges, the supported maximum", path, Vocabulary::kLargestId);
   }
   return merges;
 }
@@ -94,7 +94,8 @@ std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<A
   const std::string name =
       node && node->is_object() ? config.object("bos_token").string("content") : config.string("bos_token");
   const auto it = std::find_if(added.begin(), added.end(), [&](const AddedToken& t) { return t.content == name; });
-  require(it != added.end(), ErrorKind::data, "{}: bos_token \"{}\" is missing in the vocabulary", path.string(), name);
+  require(it != added.end(), ErrorKind::data, "{}: bos_token \"{}\" is missing from the vocabulary", path.string(),
+          name);
   return *it;
 }
 
@@ -148,7 +149,7 @@ std::vector<std::string> read_lines(const std::string& path) {
     });
     lines.emplace_back(trimmed_end(line));
     require(lines.size() <= Vocabulary::kLargestId, ErrorKind::data,
-            "{} has more than {} lines, the most ids that are supported", path, Vocabulary::kLargestId);
+            "{} has more than {} lines, the supported maximum of ids", path, Vocabulary::kLargestId);
     at = end + 1;
   }
   return lines;
@@ -189,7 +190,7 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
     }
   }
   const bool lower = !has_upper_case(tokens);
-  log::info("{}: lower case {}, because the vocabulary has {} upper-case letter; --lower-case on|off decides otherwise",
+  log::info("{}: lower case {}, because the vocabulary has {} upper-case letter; --lower-case on|off overrides this",
             path.string(), lower ? "on" : "off", lower ? "no" : "an");
   return lower;
 }
@@ -251,18 +252,17 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
   if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
   if (fs::exists(folder / kCharacterMeta)) return load_tokenizer((folder / kCharacterMeta).string(), options);
   fail(ErrorKind::io,
-       "the tokenizer is missing in {}: expected tokenizer.json, vocab.json or encoder.json with merges.txt or "
+       "{} has no tokenizer: expected tokenizer.json, vocab.json or encoder.json with merges.txt or "
        "vocab.bpe, vocab.txt, or nanoGPT's meta.pkl",
        folder.string());
 }
 
 [[noreturn]] void refuse_missing(const std::string& path, const std::string& why_not) {
-  fail(
-      ErrorKind::io,
-      "no tokenizer {}: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that holds one or "
-      "vocab.json "
-      "with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output FOLDER` makes one from text{}",
-      path, why_not);
+  fail(ErrorKind::io,
+       "tokenizer {} does not exist: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that holds one "
+       "or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output FOLDER` makes "
+       "one from text{}",
+       path, why_not);
 }
 
 /// Whether it is an object of ids, like vocab.json and encoder.json; tokenizer.json begins with other members.

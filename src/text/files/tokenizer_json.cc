@@ -26,7 +26,7 @@ std::optional<TokenId> read_unknown(const JsonObject& model, const Vocabulary& v
   if (!model.has("unk_token")) return std::nullopt;
   const std::string token = model.string("unk_token");
   const std::optional<TokenId> id = vocabulary.find(token);
-  require(id.has_value(), ErrorKind::data, "{}: the unknown token \"{}\" is missing in the vocabulary", model.place(),
+  require(id.has_value(), ErrorKind::data, "{}: the unknown token \"{}\" is missing from the vocabulary", model.place(),
           token);
   return id;
 }
@@ -124,7 +124,7 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
   if (!file.has("added_tokens")) return added;
   const auto& items = file.array("added_tokens");
   require(items.size() <= kMostAddedTokens, ErrorKind::data,
-          "{}: {} added tokens, at most {} are supported; move tokens without special rules to the vocabulary",
+          "{}: {} added tokens, but at most {} are supported; move tokens without special rules to the vocabulary",
           file.place(), items.size(), kMostAddedTokens);
   for (size_t i = 0; i < items.size(); ++i) {
     const JsonObject item(items[i], file.place_of("added_tokens", i));

@@ -198,9 +198,10 @@ void BpeModel::add_unknown(std::string_view unit, std::vector<TokenId>& symbols,
     for (const char byte : unit) symbols.push_back(fallback(byte));
     return;
   }
-  require(options_.unknown.has_value(), ErrorKind::data,
-          "the text has \"{}\", which is missing in the tokenizer's vocabulary, and the tokenizer has no unknown token",
-          unit);
+  require(
+      options_.unknown.has_value(), ErrorKind::data,
+      "the text has \"{}\", which is missing from the tokenizer's vocabulary, and the tokenizer has no unknown token",
+      unit);
   if (pending && !options_.fuse_unknown) symbols.push_back(*options_.unknown);
   pending = true;
 }

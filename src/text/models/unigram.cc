@@ -161,9 +161,10 @@ void UnigramModel::append_unknown(std::string_view text, std::vector<TokenId>& i
     for (const char byte : text) ids.push_back(fallback(byte));
     return;
   }
-  require(options_.unknown.has_value(), ErrorKind::data,
-          "the text has \"{}\", which is missing in the tokenizer's vocabulary, and the tokenizer has no unknown token",
-          text);
+  require(
+      options_.unknown.has_value(), ErrorKind::data,
+      "the text has \"{}\", which is missing from the tokenizer's vocabulary, and the tokenizer has no unknown token",
+      text);
   ids.push_back(*options_.unknown);
 }
 

@@ -42,7 +42,7 @@ void Vocabulary::add(std::string_view token, TokenId id, std::string_view where)
   require(id <= kLargestId, ErrorKind::data, "{}: token \"{}\" has id {}, ids up to {} are supported", where, token, id,
           kLargestId);
   require(text_.size() + token.size() <= kMostBytes, ErrorKind::data,
-          "{}: its tokens have more than {} bytes, the most that are supported", where, kMostBytes);
+          "{}: its tokens have more than {} bytes, the supported maximum", where, kMostBytes);
   const uint64_t hash = hash_of(token);
   const size_t at = slot_of(token, hash);
   if (slots_[at] != kFree) {

@@ -213,11 +213,11 @@ void check_code(const pcre2_code* code, std::string_view pattern, std::string_vi
   pcre2_pattern_info(code, PCRE2_INFO_SIZE, &bytes);
   pcre2_pattern_info(code, PCRE2_INFO_MINLENGTH, &least);
   require(bytes <= kMostCodeBytes, ErrorKind::data,
-          "{}: the pattern {} has {} bytes when compiled, at most {} are supported; its repetitions multiply", where,
-          pattern, bytes, kMostCodeBytes);
+          "{}: the pattern {} has {} bytes when compiled, but at most {} are supported; its repetitions multiply",
+          where, pattern, bytes, kMostCodeBytes);
   require(least <= kMostLeastMatch, ErrorKind::data,
-          "{}: the pattern {} only matches texts of at least {} characters, at most {} are supported", where, pattern,
-          least, kMostLeastMatch);
+          "{}: the pattern {} only matches texts of at least {} characters, but at most {} are supported", where,
+          pattern, least, kMostLeastMatch);
 }
 
 }  // namespace
@@ -228,8 +228,8 @@ struct Regex::Code {
 };
 
 Regex::Regex(std::string_view pattern, std::string_view where) : code_(std::make_unique<Code>()), where_(where) {
-  require(pattern.size() <= kMostPatternBytes, ErrorKind::data, "{}: a pattern of {} bytes, at most {} are supported",
-          where, pattern.size(), kMostPatternBytes);
+  require(pattern.size() <= kMostPatternBytes, ErrorKind::data,
+          "{}: a pattern of {} bytes, but at most {} are supported", where, pattern.size(), kMostPatternBytes);
   const std::string text = PatternWriter(pattern, where).write();
   int error = 0;
   PCRE2_SIZE at = 0;

@@ -129,7 +129,7 @@ bool is_still_there(const GlueOptions& options) {
 
 PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume) {
   if (is_still_there(options) || resume.facts.tokenizer_json.empty()) return open_pretrained(options, task);
-  log::write_once(log::Level::info, fmt::format("the model {} is gone; model and tokenizer are taken from {}",
+  log::write_once(log::Level::info, fmt::format("the model {} no longer exists; model and tokenizer are taken from {}",
                                                 options.config().model.init, resume.path));
   PretrainedModel model{{}, resume.facts.spec, nullptr, 0, {}};
   model.spec.classes = task.classes();

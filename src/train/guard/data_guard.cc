@@ -40,7 +40,7 @@ void DataGuard::handle_bus_error(int signal) {
     if (stat(file.path.c_str(), &now) != 0 || now.st_size >= file.start.st_size) continue;
     say("error: ");
     say(file.path.c_str());
-    say(" was truncated while this run reads it; restore the file and start again to resume from the last "
+    say(" was truncated while this run was reading it; restore the file and start again to resume from the last "
         "checkpoint\n");
     _exit(exit_code(ErrorKind::data));
   }
@@ -53,17 +53,18 @@ void DataGuard::check() {
     const bool there = stat(file.path.c_str(), &now) == 0;
     const bool same_file = there && now.st_ino == file.start.st_ino && now.st_dev == file.start.st_dev;
     require(!same_file || now.st_size >= file.start.st_size, ErrorKind::data,
-            "{} was truncated while this run reads it: {} bytes now, {} at the start; restore the file and start again "
+            "{} was truncated while this run was reading it: {} bytes now, {} at the start; restore the file and start "
+            "again "
             "to resume from the last checkpoint",
             file.path, now.st_size, file.start.st_size);
     if (file.reported || (same_file && same_time(now.st_mtim, file.start.st_mtim))) continue;
     file.reported = true;
-    log::warning("{} {} while this run reads it; {}", file.path,
+    log::warning("{} {} while this run was reading it; {}", file.path,
                  !there       ? "was removed"
                  : !same_file ? "was replaced by another file"
                               : "was written to",
                  same_file ? "this run may now train on other tokens than were prepared"
-                           : "this run keeps reading the old file, the next start will read the new one");
+                           : "this run keeps reading the old file; the next start will read the new one");
   }
 }
 

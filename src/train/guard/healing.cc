@@ -57,10 +57,11 @@ void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& sta
 void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars, std::string_view host, int64_t step) {
   const std::string names = names_of(ranks, scalars, host, mesh);
   const int source = replicas_of(mesh, ranks[0])[static_cast<size_t>(good_replica(ranks[0], ranks, mesh).value())];
-  log::write_once(log::Level::warning,
-                  fmt::format("{} had other parameters than the other {} ranks after step {}, possibly a flipped bit "
-                              "in memory; weights and moments were copied from rank {}; check that host's memory",
-                              names, mesh.data - static_cast<int64_t>(ranks.size()), step, source));
+  log::write_once(
+      log::Level::warning,
+      fmt::format("{} had different parameters from the other {} ranks after step {}, possibly a flipped bit "
+                  "in memory; weights and moments were copied from rank {}; check that host's memory",
+                  names, mesh.data - static_cast<int64_t>(ranks.size()), step, source));
 }
 
 }  // namespace

@@ -30,12 +30,12 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
     leave();
   }).detach();
   if (loss.rank == rank) {
-    log::error("the other ranks declared this one lost ({}) and left; it was in {}; leaving with code {}", loss.reason,
-               describe(own), exit_code(ErrorKind::peer));
+    log::error("the other ranks declared this one lost ({}) and exited; it was in {}; exiting with code {}",
+               loss.reason, describe(own), exit_code(ErrorKind::peer));
     return;
   }
   tell_launch({.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason});
-  log::error("{}; this rank was in {}; leaving with code {}, start again to resume from the last checkpoint",
+  log::error("{}; this rank was in {}; exiting with code {}; start again to resume from the last checkpoint",
              describe(loss), describe(own), exit_code(ErrorKind::peer));
   if (run_dir.empty()) return;
   try {

@@ -123,11 +123,12 @@ void require_training_data(const DataOptions& data) {
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
   for (const WeightedPrefix& set : sets)
     require(fs::exists(set.prefix + ".idx"), ErrorKind::io,
-            "no indexed dataset {}.idx: make it with `trireme prepare --format megatron`", set.prefix);
+            "the indexed dataset {}.idx does not exist; make it with `trireme prepare --format megatron`", set.prefix);
   const std::string path = data_path(data, data.train);
   require(!sets.empty() || fs::exists(path), ErrorKind::io,
-          "no token file {}: make it with `trireme prepare`, or name its folder with --data.dir (now \"{}\")", path,
-          data.dir);
+          "the token file {} does not exist; make it with `trireme prepare`, or name its folder with --data.dir (now "
+          "\"{}\")",
+          path, data.dir);
 }
 
 std::vector<std::string> token_files(const DataOptions& data) {
@@ -261,8 +262,8 @@ RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, ui
           "with --data.tokenizer",
           data_path(options, options.train));
   require(batch.sequence > kMaskedEnds, ErrorKind::config,
-          "batch.sequence is {}, but a sample of a masked language model has at least {} tokens", batch.sequence,
-          kMaskedEnds + 1);
+          "batch.sequence is {}, but a sample of a masked language model has at least {} tokens; raise it",
+          batch.sequence, kMaskedEnds + 1);
   const auto tokenizer = tokenizer_from_json(tokenizer_json, "the data's tokenizer.json");
   require(tokenizer->vocabulary_size() <= vocabulary, ErrorKind::config,
           "the data's tokenizer has {} ids, but the model has only {}; use the tokenizer of this model",

@@ -98,7 +98,7 @@ bool JobStatusServer::stop(const std::string& who, bool now) {
       .step = process_.heartbeat().state().step,
       .message = fmt::format("ended immediately by {} --now: the progress after the last snapshot is lost", who),
       .requeue = false};
-  log::warning("{}; leaving with code {}", status.message, status.code);
+  log::warning("{}; exiting with code {}", status.message, status.code);
   if (end_now_(status)) end(status);
   return true;
 }

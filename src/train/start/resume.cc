@@ -120,7 +120,7 @@ void compare_models(const Setup& setup, const Config& then, Differences& out) {
   const ModelOptions& m = setup.config().model;
   compare_biases(setup, found.biases, wanted.biases, out);
   if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
-    log::info("model.init is {} now and was \"{}\": ignored, the weights come from the checkpoint", m.init,
+    log::info("model.init is {} now and was \"{}\": ignored, because the weights come from the checkpoint", m.init,
               then.model.init);
 }
 
@@ -265,7 +265,7 @@ void check_resume(const Setup& setup) {
   }
   std::erase_if(differences, [](const Difference& d) { return d.allowed; });
   require(differences.empty(), ErrorKind::config,
-          "{} belongs to a different training than this start asks for:\n{}\nuse the same settings, or start a new run "
+          "{} was trained with other settings than those of this start:\n{}\nuse the same settings, or start a new run "
           "in another run.dir",
           setup.resume->path, table(differences));
 }

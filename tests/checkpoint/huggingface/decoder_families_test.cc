@@ -131,36 +131,36 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
   expect_refused("llama", {{"num_key_value_heads", 3}},
                  "M: \"num_key_value_heads\" is 3, which does not divide \"num_attention_heads\", 4");
   expect_refused("llama", {{"rope_scaling", {{"rope_type", "ntk"}, {"factor", 2.0}}}},
-                 "M: rope_type \"ntk\" is not known; known are: default, linear, dynamic, llama3, yarn, longrope");
+                 "M: unknown rope_type \"ntk\"; known: default, linear, dynamic, llama3, yarn, longrope");
   expect_refused("llama", {{"rope_scaling", {{"rope_type", "linear"}}}}, "M: \"factor\" is missing");
   expect_refused("llama", {{"rope_parameters", {{"full_attention", {{"rope_theta", 5.0}}}}}},
                  "M: \"rope_parameters\" has an object per kind of layer, but the layers of this family are all alike");
   expect_refused("llama", {{"partial_rotary_factor", 0.5}},
-                 "M: \"partial_rotary_factor\" is 0.5, only 1 is supported in this family");
+                 "M: \"partial_rotary_factor\" is 0.5, but only 1 is supported in this family");
   expect_refused("llama", {{"rope_parameters", 3}}, "M: \"rope_parameters\" is number, expected an object");
-  expect_refused("mistral", {{"sliding_window", 0}}, "M: \"sliding_window\" is 0, it must be at least 1");
-  expect_refused("mistral", {{"sliding_window", -4}}, "M: \"sliding_window\" is -4, it must be at least 1");
+  expect_refused("mistral", {{"sliding_window", 0}}, "M: \"sliding_window\" is 0; it must be at least 1");
+  expect_refused("mistral", {{"sliding_window", -4}}, "M: \"sliding_window\" is -4; it must be at least 1");
   expect_refused("mistral", {{"layer_types", {"full_attention"}}},
                  "M: \"layer_types\" is not supported in this family");
   expect_refused("gemma2", {{"layer_types", {"full_attention"}}},
                  "M: \"layer_types\" has 1 entries, expected 4, one per layer");
-  expect_refused(
-      "gemma2", {{"layer_types", {"chunked_attention"}}},
-      "M: \"layer_types\" has \"chunked_attention\", known are \"full_attention\" and \"sliding_attention\"");
+  expect_refused("gemma2", {{"layer_types", {"chunked_attention"}}},
+                 "M: \"layer_types\" has \"chunked_attention\"; known: \"full_attention\" and \"sliding_attention\"");
   expect_refused("gemma2", {{"final_logit_softcapping", 0.0}},
-                 "M: \"final_logit_softcapping\" is 0, it must be above 0; null is none");
+                 "M: \"final_logit_softcapping\" is 0; it must be above 0, or null for none");
   expect_refused("gemma3_text", {{"use_bidirectional_attention", true}}, "M: \"use_bidirectional_attention\" is true");
   expect_refused("gemma3_text",
                  {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}},
                  "M: positions of layers with a window are scaled");
   expect_refused("smollm3", {{"no_rope_layers", {1, 0}}}, "M: \"no_rope_layers\" has 2 entries, expected 4");
-  expect_refused("granite", {{"logits_scaling", 0.0}}, "M: \"logits_scaling\" is 0, it must be above 0");
+  expect_refused("granite", {{"logits_scaling", 0.0}}, "M: \"logits_scaling\" is 0; it must be above 0");
   expect_refused("llama", {{"hidden_act", "mish"}}, "M: unknown hidden_act \"mish\"");
   EXPECT_ERROR(find_family("qwen3_5", "M"), ErrorKind::data,
                "M: model_type \"qwen3_5\" is not supported: some of its layers have linear attention with a state");
   EXPECT_ERROR(find_family("mixtral", "M"), ErrorKind::data,
                "is not supported: it is a mixture of experts; supported:");
-  EXPECT_ERROR(find_family("gemma3", "M"), ErrorKind::data, "it takes images too; its text model alone is gemma3_text");
+  EXPECT_ERROR(find_family("gemma3", "M"), ErrorKind::data,
+               "it also takes images; its text model alone is gemma3_text");
 }
 
 TEST(DecoderFamilies, WhatTheyWriteIsReadAsTheSame) {

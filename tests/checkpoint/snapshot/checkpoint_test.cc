@@ -320,7 +320,7 @@ TEST(Checkpoint, AnotherModelIsRefusedWithEveryDifference) {
   EXPECT_ERROR(load_checkpoint(folder, table, state), ErrorKind::data,
                "embedding.token.weight: [11, 8] in the checkpoint, [13, 8]");
   EXPECT_ERROR(load_checkpoint(folder, table, state), ErrorKind::data,
-               "block.1.attention.qkv.bias: [24] in the checkpoint, missing in the model");
+               "block.1.attention.qkv.bias: [24] in the checkpoint, missing from the model");
 }
 
 TEST(Checkpoint, WeightsAloneAreEnoughToSampleButNotToTrain) {

@@ -138,7 +138,7 @@ TEST(TorchFile, PicklesThatOnlyTakeMemoryAreStopped) {
 TEST(TorchFile, BrokenPicklesAreNamed) {
   EXPECT_REFUSED(torch_of(""), "truncated: expected 1 bytes, 0 are left");
   EXPECT_REFUSED(torch_of("\x80\x02}"), "truncated: expected 1 bytes");
-  EXPECT_REFUSED(torch_of("\x80\x09."), "protocol 9, supported are 0 to 5");
+  EXPECT_REFUSED(torch_of("\x80\x09."), "protocol 9; supported: 0 to 5");
   EXPECT_PICKLE_REFUSED("", "pops an empty stack");
   EXPECT_PICKLE_REFUSED("K\x01(", "pops an empty stack");
   EXPECT_PICKLE_REFUSED("t", "the mark is missing");

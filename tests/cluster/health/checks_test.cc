@@ -259,8 +259,8 @@ TEST_F(Checks, ServicesAreFoundByNameUserAndMatch) {
   EXPECT_EQ(run("check_ps_service -S -u root -m 'sshd:' sshd"), "");
   EXPECT_EQ(run("check_ps_service -r -d rpc.statd nfslock"), "");
   EXPECT_EQ(run("check_ps_daemon sshd root"), "");
-  EXPECT_EQ(run("check_ps_daemon crond"), "process crond does not run");
-  EXPECT_EQ(run("check_ps_service -u nobody sshd"), "service sshd (process sshd of user nobody) does not run");
+  EXPECT_EQ(run("check_ps_daemon crond"), "process crond is not running");
+  EXPECT_EQ(run("check_ps_service -u nobody sshd"), "service sshd (process sshd of user nobody) is not running");
   EXPECT_EQ(run("check_ps_blacklist mprime"), "");
   EXPECT_EQ(run("check_ps_blacklist sshd !root"), "");
   EXPECT_EQ(run("check_ps_blacklist rpc.* !root"), "process 11 (rpc.statd) of user rpcuser must not run");
@@ -271,19 +271,20 @@ TEST_F(Checks, ProcessesAreFoundByPartsOfTheirCommandLineAndNumbersOfUsers) {
   node.processes = {{10, "root", "python3", "/usr/bin/python3 /opt/agent.py --site a"}};
   EXPECT_EQ(run("check_ps_daemon '/opt/agent.py --site' root"), "");
   EXPECT_EQ(run("check_ps_daemon /usr/bin/python3 root '/opt/agent.py'"), "");
-  EXPECT_EQ(run("check_ps_daemon python3 root 'other.py'"), "process python3 other.py does not run");
-  EXPECT_EQ(run("check_ps_daemon agent"), "process agent does not run") << "a single word is a program's name";
+  EXPECT_EQ(run("check_ps_daemon python3 root 'other.py'"), "process python3 other.py is not running");
+  EXPECT_EQ(run("check_ps_daemon agent"), "process agent is not running") << "a single word is a program's name";
   EXPECT_EQ(run("check_ps_service -u 0 python3"), "");
-  EXPECT_EQ(run("check_ps_service -u '!root' python3"), "service python3 (process python3 of user !root) does not run");
+  EXPECT_EQ(run("check_ps_service -u '!root' python3"),
+            "service python3 (process python3 of user !root) is not running");
   EXPECT_EQ(run("check_ps_blacklist python3 root '/opt/agent.py'"), "process 10 (python3) of user root must not run");
   EXPECT_EQ(run("check_ps_blacklist python3 !0 '/opt/agent.py'"), "process 10 (python3) of user root must not run")
       << "only numbers alone are users'";
 }
 
 TEST_F(Checks, AServiceThatMayBeMissingIsARemark) {
-  EXPECT_EQ(run("check_ps_service -0 sshd"), "remark: service sshd (process sshd) does not run");
+  EXPECT_EQ(run("check_ps_service -0 sshd"), "remark: service sshd (process sshd) is not running");
   EXPECT_EQ(run("check_ps_service -0 -S sshd"),
-            "remark: service sshd (process sshd) does not run; `service sshd start` does not exist (code 127)");
+            "remark: service sshd (process sshd) is not running; `service sshd start` does not exist (code 127)");
 }
 
 TEST_F(Checks, AServiceThatMustNotRunHasASeparateAction) {
@@ -304,9 +305,9 @@ TEST_F(Checks, AServiceIsStartedAndLookedAtAgain) {
     }
   };
   EXPECT_EQ(run("check_ps_service -S sshd"), "remark: sshd: `service sshd start` repaired it");
-  EXPECT_THAT(run("check_ps_service -S other"), HasSubstr("does not run; `service other start` does not exist"));
+  EXPECT_THAT(run("check_ps_service -S other"), HasSubstr("is not running; `service other start` does not exist"));
   node.machine.repair = false;
-  EXPECT_EQ(run("check_ps_service -S other"), "service other (process other) does not run");
+  EXPECT_EQ(run("check_ps_service -S other"), "service other (process other) is not running");
 }
 
 TEST_F(Checks, CommandsAreJudgedByCodeAndLines) {

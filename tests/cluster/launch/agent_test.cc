@@ -234,9 +234,9 @@ TEST_F(HostAgent, ALostAgentEndsTheCallAndWhatItRan) {
 
 TEST_F(HostAgent, APortThatIsTakenIsAnError) {
   const Forked agent(run_agent);
-  EXPECT_ERROR(serve_agent({.secret = kSecret, .address = "127.0.0.1", .port = agent.port(), .version = ""}),
-               ErrorKind::comm,
-               " of 127.0.0.1: Address already in use; another agent may run here; choose another port with --port");
+  EXPECT_ERROR(
+      serve_agent({.secret = kSecret, .address = "127.0.0.1", .port = agent.port(), .version = ""}), ErrorKind::comm,
+      " of 127.0.0.1: Address already in use; another agent may be running here; choose another port with --port");
   EXPECT_ERROR(serve_agent({.secret = kSecret, .address = "no address", .port = 0, .version = ""}), ErrorKind::comm,
                "agent: --listen no address: ");
   sigset_t set;  // serve_agent() has blocked them

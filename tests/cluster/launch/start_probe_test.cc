@@ -29,12 +29,12 @@ TEST(StartLook, NamesTheHostsThatHaveNotCome) {
              runs = start_answer(true, true, 1);
   for (const StarterKind kind : {StarterKind::open_mpi, StarterKind::hydra}) {
     const std::string mute = said(kind, {head, come, stuck}), absent = said(kind, {head, gone, stuck});
-    EXPECT_THAT(mute, HasSubstr("h3: mpirun's daemon runs there but has not connected back"));
+    EXPECT_THAT(mute, HasSubstr("h3: mpirun's daemon is running there but has not connected back"));
     EXPECT_EQ(mute.find("h2"), std::string::npos);
-    EXPECT_THAT(absent, HasSubstr("h2: mpirun's daemon does not run there"));
+    EXPECT_THAT(absent, HasSubstr("h2: mpirun's daemon is not running there"));
     EXPECT_THAT(said(kind, {head, come, Json()}, {{"h3", "it does not answer", ""}}),
                 HasSubstr("h3: it does not answer"));
-    EXPECT_THAT(said(kind, {head, come, come}), HasSubstr("its daemons are connected but no rank runs"));
+    EXPECT_THAT(said(kind, {head, come, come}), HasSubstr("its daemons are connected but no rank is running"));
     EXPECT_EQ(said(kind, {head, runs, stuck}), "{}") << "ranks run";
   }
   EXPECT_THAT(said(StarterKind::srun, {runs, runs, gone}), HasSubstr("h3: Slurm has started no rank there"));

@@ -373,7 +373,7 @@ TEST_F(Judge, NamesAreLookedUpInEachHostsCache) {
   facts[1].hub_cache = "/root/.cache/huggingface/hub";
   EXPECT_EQ(problems(), "");
   EXPECT_THAT(
-      notes, testing::Contains("n2: gpt2 is not in its cache /root/.cache/huggingface/hub: its first rank fetches it"));
+      notes, testing::Contains("n2: gpt2 is not in its cache /root/.cache/huggingface/hub; its first rank fetches it"));
   facts[1].hub_offline = true;
   EXPECT_THAT(problems(),
               HasSubstr("n2: gpt2 is not in its cache /root/.cache/huggingface/hub, and HF_HUB_OFFLINE is set; run "

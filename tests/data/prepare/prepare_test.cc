@@ -331,7 +331,7 @@ TEST_F(Prepare, ACharacterThatIsNotInTheVocabularyIsNamedWithItsPlace) {
     options_.inputs = {path(name)};
     return error();
   };
-  constexpr const char* kMissing = "the text has \"Z\", which is missing in the tokenizer's vocabulary";
+  constexpr const char* kMissing = "the text has \"Z\", which is missing from the tokenizer's vocabulary";
   EXPECT_THAT(said("one.txt", "abc\nab\u00e9 Zc\nabc"), HasSubstr("one.txt, line 2, column 5: "));
   EXPECT_THAT(said("one.txt", "Zabc"), HasSubstr("one.txt, line 1, column 1: "));
   EXPECT_THAT(said("one.txt", "abc\n\nZ"), HasSubstr("one.txt, line 3, column 1: "));

@@ -117,9 +117,9 @@ TEST(TokenizerNames, AMissingOneGivesAWarningWithItsReplacementAndTheFix) {
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_ERROR(
       load_tokenizer("no-such-tokenizer"), ErrorKind::io,
-      "no tokenizer no-such-tokenizer: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that "
-      "holds one or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output "
-      "FOLDER` makes one from text; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run `trireme "
+      "tokenizer no-such-tokenizer does not exist: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder "
+      "that holds one or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 "
+      "--output FOLDER` makes one from text; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used; run `trireme "
       "fetch no-such-tokenizer` on a connected machine and copy its folder ");
 }
 
@@ -169,7 +169,7 @@ TEST(VocabularyAndMerges, AFolderWithSeveralOfThemDoesNotSayWhich) {
     write_text(folder / (std::string(name) + "-merges.txt"), "");
   }
   EXPECT_FALSE(holds_tokenizer(folder.path()));
-  EXPECT_ERROR(load_tokenizer(folder.path()), ErrorKind::io, "the tokenizer is missing in ");
+  EXPECT_ERROR(load_tokenizer(folder.path()), ErrorKind::io, " has no tokenizer: expected tokenizer.json");
 }
 
 TEST(VocabularyAndMerges, MergesBelongToAVocabulary) {

@@ -94,12 +94,12 @@ TEST(TokenizerJson, RefusesSizesThatNoTokenizerHas) {
   std::string tokens = R"("added_tokens": [{"id": 10, "content": "dd"})";
   for (int i = 0; i < 1 << 18; ++i) tokens += R"(,{"id":10,"content":"dd"})";
   EXPECT_ERROR(load(byte_level_json(tokens + "],")), ErrorKind::data,
-               "262145 added tokens, at most 262144 are supported");
+               "262145 added tokens, but at most 262144 are supported");
   EXPECT_ERROR(load(byte_level_json(R"("added_tokens": [{"id": 16777215, "content": "dd"}],)")), ErrorKind::data,
                "the id of \"dd\" must be an integer from 0 to 4194303");
   const std::string word(17 << 20, 'x');
   EXPECT_ERROR(load(byte_level_json(R"("added_tokens": [{"id": 10, "content": ")" + word + R"("}],)")), ErrorKind::data,
-               "its tokens have more than 16777216 bytes, the most that are supported");
+               "its tokens have more than 16777216 bytes, the supported maximum");
 }
 
 TEST(TokenizerJson, DecodersThatMultiplyAreStopped) {
@@ -162,7 +162,7 @@ TEST(TokenizerJson, NamesCharactersThatItCannotExpress) {
   } catch (const Error& e) {
     EXPECT_STREQ(
         e.what(),
-        "the text has \"z\", which is missing in the tokenizer's vocabulary, and the tokenizer has no unknown token");
+        "the text has \"z\", which is missing from the tokenizer's vocabulary, and the tokenizer has no unknown token");
   }
 }
 
@@ -234,12 +234,12 @@ TEST(TokenizerJson, RefusesContradictions) {
   EXPECT_THAT(error_of(bpe(R"({"a": -1})", "[]")), HasSubstr("the id of \"a\" must be an integer from 0 to"));
   EXPECT_THAT(error_of(bpe(R"({"a": 99999999})", "[]")), HasSubstr("the id of \"a\" must be an integer from 0 to"));
   EXPECT_THAT(error_of(bpe(R"({"a": 0, "b": 1})", R"(["a b"])")),
-              HasSubstr("merge \"a b\": \"ab\" is missing in the vocabulary"));
+              HasSubstr("merge \"a b\": \"ab\" is missing from the vocabulary"));
   EXPECT_THAT(error_of(bpe(R"({"a": 0, "aa": 1})", R"(["a a", "a a"])")), HasSubstr("merge \"a a\" appears twice"));
   EXPECT_THAT(error_of(bpe(R"({"a": 0, "aa": 1})", R"(["aa"])")),
               HasSubstr("expected two tokens separated by one space"));
   EXPECT_THAT(error_of(bpe(R"({"a": 0})", "[]", R"("unk_token": "<unk>", )")),
-              HasSubstr("the unknown token \"<unk>\" is missing in the vocabulary"));
+              HasSubstr("the unknown token \"<unk>\" is missing from the vocabulary"));
   EXPECT_THAT(
       error_of(
           R"({"added_tokens": [{"id": 1, "content": "a"}], "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})"),

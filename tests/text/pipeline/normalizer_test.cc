@@ -80,13 +80,13 @@ TEST(Normalizer, PatternsThatTakeTooLongAreStopped) {
     return R"({"type": "Replace", "pattern": {"Regex": ")" + pattern + R"("}, "content": "b"})";
   };
   EXPECT_ERROR(normalize(replace("(a{1000}){1000}"), "x"), ErrorKind::data,
-               "matches texts of at least 65535 characters, at most 4096 are supported");
+               "matches texts of at least 65535 characters, but at most 4096 are supported");
   EXPECT_ERROR(normalize(replace("(a|aa)+$"), std::string(100'000, 'a') + "b"), ErrorKind::data, "failed at byte 0");
   EXPECT_ERROR(normalize(replace("a*b*a*[cd]"), std::string(200'000, 'a')), ErrorKind::data,
                "a pattern of the tokenizer is too slow");                                             // "quadratic"
   EXPECT_ERROR(normalize(replace("((a{1,200}b){1,200}c){1,200}"), "x"), ErrorKind::data, "pattern");  // "large code"
   EXPECT_ERROR(normalize(replace(std::string(20'000, 'a')), "x"), ErrorKind::data,
-               "a pattern of 20000 bytes, at most 16384 are supported");
+               "a pattern of 20000 bytes, but at most 16384 are supported");
   EXPECT_EQ(normalize(replace("a{2}"), "caa" + std::string(5000, ' ') + "aa"), "cb" + std::string(5000, ' ') + "b")
       << "matches far from each other";
 }
