@@ -180,6 +180,14 @@ GenerationFields generation_fields(const std::string& files, bool generates, con
   return fields;
 }
 
+/// A kept tokenizer_config.json byte for byte; one without a token that ends a text gets the tokenizer's.
+std::string with_end(const std::string& text, const Json& end) {
+  Json config = parse_json(text, "the model's tokenizer_config.json");
+  if (end.is_null() || !config.is_object() || config.contains("eos_token")) return text;
+  config["eos_token"] = end;
+  return dump_json(config, 2) + "\n";
+}
+
 void write_json(const std::string& path, const Json& json) { write_text(path, dump_json(json, 2) + "\n"); }
 
 }  // namespace
@@ -206,8 +214,10 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   const GenerationFields said = generation_fields(generation, generates, end_id);
   if (!tokenizer_json.empty()) {
     write_text(folder + "/tokenizer.json", tokenizer_json);
-    for (const auto& [name, text] : said.tokenizer_files.items())
-      write_text(folder + "/" + name, text.get<std::string>());
+    for (const auto& [name, value] : said.tokenizer_files.items()) {
+      const std::string text = value.get<std::string>();
+      write_text(folder + "/" + name, name == "tokenizer_config.json" && generates ? with_end(text, end) : text);
+    }
     if (!said.tokenizer_files.contains("tokenizer_config.json"))
       write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
   }
