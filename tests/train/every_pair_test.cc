@@ -8,10 +8,9 @@
 namespace trireme::mesh_training {
 namespace {
 
-/// Values of an axis, by their numbers in kAxes. Families: the first four, whose rounding errors stay small for 20
-/// steps.
+/// Values of an axis, by their numbers in kAxes.
 enum Axis : size_t { kFamily, kTensor, kPipeline, kChunks, kData, kShard, kRecompute, kSequenceRows, kAxisCount };
-constexpr std::array<size_t, kAxisCount> kChoices{4, 3, 3, 2, 3, 4, 3, 2};
+constexpr std::array<size_t, kAxisCount> kChoices{std::size(kFamilies), 3, 3, 2, 3, 4, 3, 2};
 constexpr int64_t kRanks[] = {1, 2, 4}, kDataRanks[] = {1, 2, 3};
 constexpr ShardChoice kShards[] = {ShardChoice::none, ShardChoice::optimizer, ShardChoice::gradients,
                                    ShardChoice::parameters};
@@ -66,6 +65,9 @@ std::vector<Choice> covering_choices() {
   return chosen;
 }
 
+/// Behind 15 steps one rank alone differs from itself with other micro-batches by 4e-5 in gemma's loss.
+int64_t steps_of(const Choice& c) { return kFamilies[c[kFamily]].spec == gemma ? 12 : 20; }
+
 Layouts layouts_of(const Choice& c) {
   return {.mesh = {.data = kDataRanks[c[kData]],
                    .tensor = kRanks[c[kTensor]],
@@ -76,7 +78,7 @@ Layouts layouts_of(const Choice& c) {
           .shard = kShards[c[kShard]],
           .sequence_parallel = c[kSequenceRows] == 1,
           .global = 24,
-          .steps = 20};
+          .steps = steps_of(c)};
 }
 
 TEST(EveryPairOfChoices, TrainsLikeOneRank) {
@@ -87,12 +89,14 @@ TEST(EveryPairOfChoices, TrainsLikeOneRank) {
     const Family& family = kFamilies[choice[kFamily]];
     Spec spec = family.spec();
     spec.layers = 8;
+    if (!spec.attention_layers.empty()) spec.attention_layers += spec.attention_layers;
     if (family.spec == opt) spec.activation = Activation::gelu_tanh;  // a ReLU's input may be zero but for rounding
     const Layouts layouts = layouts_of(choice);
     SCOPED_TRACE(fmt::format("{}, {}, shard {}, recompute {}{}", family.name, name_of(layouts.mesh), choice[kShard],
                              choice[kRecompute], layouts.sequence_parallel ? ", sequence parallel" : ""));
     if (!alone.contains(choice[kFamily]))
-      alone[choice[kFamily]] = train(spec, {.mesh = {1, 1, 1}, .dropout = true, .global = 24, .steps = 20});
+      alone[choice[kFamily]] =
+          train(spec, {.mesh = {1, 1, 1}, .dropout = true, .global = 24, .steps = steps_of(choice)});
     expect_near(train(spec, layouts), alone[choice[kFamily]], spec);
     if (HasFailure()) return;
   }
