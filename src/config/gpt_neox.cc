@@ -114,7 +114,7 @@ class Translator {
   }
 
   void model() {
-    if (view_.given("layernorm_epsilon")) copy("layernorm_epsilon", "model.norm-epsilon");
+    norms();
     set("model.tied-head", !is("no_weight_tying"), "no_weight_tying");
     set("model.residual", is("gpt_j_residual") ? Residual::parallel : Residual::sequential, "gpt_j_residual");
     if (view_.given("use_bias_in_attn_linear")) {
@@ -133,10 +133,36 @@ class Translator {
     attention();
     const int64_t inner = inner_width();
     const int64_t multiple = view_.integer("mlp_multiple_of");
+    if (is_gated()) return gated_width(inner, multiple);
     if (multiple < 1 || inner % multiple != 0)
       object("mlp_multiple_of",
              fmt::format("the MLP's width is {}, not a multiple of it; set intermediate_size to the required width",
                          inner));
+  }
+
+  void norms() {
+    const bool rms = view_.text("norm") == "rmsnorm";
+    const char* epsilon = rms ? "rms_norm_epsilon" : "layernorm_epsilon";
+    if (rms) set("model.norm", NormKind::rms, "norm");
+    if (rms || view_.given(epsilon)) copy(epsilon, "model.norm-epsilon");
+    if (!rms && view_.given("use_bias_in_norms")) copy("use_bias_in_norms", "model.norm-bias");
+    if (view_.given("final_norm") && view_.text("final_norm") != view_.text("norm"))
+      object("final_norm", "only the same norm as in the blocks is supported; remove it");
+  }
+
+  /// Newer versions take two thirds of the width for both matrices of a gated MLP together, and round up the rows of
+  /// both (2 x multiple) and the columns of the second one (multiple).
+  void gated_width(int64_t width, int64_t multiple) {
+    if (multiple < 1) return object("mlp_multiple_of", "the smallest possible value is 1");
+    const auto round_up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+    const int64_t both = width * 2 / 3, inner = round_up(both / 2, multiple);
+    const char* key = view_.given("intermediate_size") ? "intermediate_size" : "mlp_multiple_of";
+    if (round_up(both, 2 * multiple) != 2 * inner)
+      return object(key,
+                    fmt::format("NeoX itself fails with this gated MLP: its first matrix has {} rows and its second "
+                                "one {} columns; set intermediate_size to 3 times the width that you want",
+                                round_up(both, 2 * multiple), inner));
+    set("model.inner-width", inner, key);
   }
 
   /// The MLP's inner width; NeoX does not accept both keys.
@@ -144,6 +170,7 @@ class Translator {
     constexpr const char* kFactor = "expansion_factor";
     if (view_.given("intermediate_size")) {
       if (view_.given(kFactor)) object(kFactor, "intermediate_size also sets the MLP's width; remove one of them");
+      if (!is_gated()) copy("intermediate_size", "model.inner-width");
       return view_.integer("intermediate_size");
     }
     if (!view_.given(kFactor)) return 4 * view_.integer("hidden_size");
@@ -163,6 +190,14 @@ class Translator {
     const bool by_fusion = name == "gelu" && view_.given("bias_gelu_fusion");
     if (name == "gelu" || name == "relu")
       set("model.activation", name == "relu" ? Activation::relu : gelu, by_fusion ? "bias_gelu_fusion" : "activation");
+    if (name == "silu" || name == "swish" || name == "swiglu") set("model.activation", Activation::silu, "activation");
+    if (name == "geglu") set("model.activation", Activation::gelu_erf, "activation");
+    if (name == "reglu") set("model.activation", Activation::relu, "activation");
+    if (is_gated()) set("model.gated", true, "activation");
+  }
+  bool is_gated() const {
+    const std::string& name = view_.text("activation");
+    return name == "swiglu" || name == "geglu" || name == "reglu";
   }
 
   void positions() {
@@ -173,17 +208,31 @@ class Translator {
     copy("rotary_emb_base", "model.rotary-base");
   }
 
+  /// Flash attention lets a query see its own position and `width` before it.
+  void window(bool all_flash) {
+    constexpr const char* key = "sliding_window_width";
+    if (!view_.given(key) || view_.integer(key) >= view_.integer("seq_length")) return;
+    const int64_t width = view_.integer(key);
+    if (width < 1) return object(key, "the smallest possible value is 1");
+    if (!all_flash)
+      return object(key,
+                    "NeoX uses it only in layers of attention type flash; set attention_config to flash, or remove it");
+    set("model.window", width + 1, key);
+  }
+
   /// In every layer, a query attends to all keys before it: [[["flash"], 24]].
   void attention() {
     const int64_t heads = view_.integer("num_attention_heads");
-    if (view_.given("num_kv_heads") && view_.integer("num_kv_heads") != heads)
-      object("num_kv_heads", "each query head needs its own keys and values; set it to num_attention_heads");
-    constexpr const char *kWindow = "sliding_window_width", *kUnique = "num_unique_layers";
-    if (view_.given(kWindow) && view_.integer(kWindow) < view_.integer("seq_length"))
-      object(kWindow, "sliding windows are not supported; set it to seq_length or more, or remove it");
+    if (const int64_t keys = view_.integer("num_kv_heads"); view_.given("num_kv_heads") && keys != 0 && keys != heads) {
+      if (keys < 0 || heads % keys != 0)
+        object("num_kv_heads", fmt::format("it does not divide num_attention_heads, which is {}", heads));
+      else
+        copy("num_kv_heads", "model.key-heads");
+    }
+    constexpr const char* kUnique = "num_unique_layers";
     if (view_.given(kUnique) && view_.integer(kUnique) != view_.integer("num_layers"))
       object(kUnique, "layers that share weights are not supported; set it to num_layers, or remove it");
-    if (!view_.given("attention_config")) return;
+    if (!view_.given("attention_config")) return window(false);
     constexpr const char* kForm = "pairs of attention types and their number of repetitions, like [[[\"flash\"], 12]]";
     const auto is_pair = [](const Json& item) {
       return item.is_array() && item.size() == 2 && item[0].is_array() && std::ranges::all_of(item[0], is_text) &&
@@ -192,18 +241,21 @@ class Translator {
     const auto pairs = neox_list(view_, "attention_config", kForm, is_pair);
     if (!pairs) return;
     int64_t layers = 0;
+    bool all_flash = true;
     for (const Json& pair : *pairs) {
       for (const Json& type : pair[0]) {
+        all_flash = all_flash && type == "flash";
         if (type == "global" || type == "flash") continue;
         return object("attention_config", fmt::format("attention of type {} is not supported; set global or flash",
                                                       type.get<std::string>()));
       }
-      if (pair[1] == "all") return;
+      if (pair[1] == "all") return window(all_flash);
       layers += pair[1].get<int64_t>() * static_cast<int64_t>(pair[0].size());
     }
     if (layers != view_.integer("num_layers"))
       object("attention_config", fmt::format("it describes {}, but num_layers is {}", count_text(layers, "layer"),
                                              view_.integer("num_layers")));
+    window(all_flash);
   }
 
   void initial_weights() {

@@ -8,7 +8,7 @@ namespace {
 using enum KeyRole;
 
 constexpr const char* kSpeed = "it changes speed or memory, not the results";
-constexpr const char* kOtherNorms = "the norm is layernorm, with layernorm_epsilon";
+constexpr const char* kOtherNorms = "scalenorm is not supported";
 constexpr const char* kOtherPositions = "for relative positions, which are not supported";
 constexpr const char* kLossScale = "the loss scale is for fp16, which is not supported on CPUs";
 constexpr const char* kTracker = "metrics are written to RUN/metrics.jsonl and RUN/tensorboard";
@@ -31,15 +31,17 @@ const DialectKey kKeys[] = {
     {"num_attention_heads", int64_t{0}, mapped, "model.heads", "model.heads"},
     {"max_position_embeddings", int64_t{0}, mapped, "model.context", "model.context"},
     {"seq_length", int64_t{0}, mapped, "batch.sequence", "batch.sequence"},
-    {"intermediate_size", int64_t{0}, mapped, "model.inner-width", "model.inner-width (not given: 4 x hidden_size)"},
-    {"mlp_multiple_of", int64_t{1}, mapped, "", "1, or a divisor of the inner width"},
-    {"num_kv_heads", int64_t{0}, mapped, "", "the same number as num_attention_heads; fewer are refused"},
-    {"norm", "layernorm", mapped, "", "layernorm; others are refused"},
-    {"final_norm", "layernorm", mapped, "", "layernorm; others are refused"},
-    {"layernorm_epsilon", 1e-5, mapped, "", "model.norm-epsilon"},
-    {"rms_norm_epsilon", 1e-8, no_effect, "", kOtherNorms},
+    {"intermediate_size", int64_t{0}, mapped, "",
+     "model.inner-width (not given: 4 x hidden_size); with a gated activation a third of it, as NeoX computes it"},
+    {"mlp_multiple_of", int64_t{1}, mapped, "",
+     "multiple of the inner width: with a gated activation NeoX rounds up to it; otherwise it must divide it"},
+    {"num_kv_heads", int64_t{0}, mapped, "", "model.key-heads"},
+    {"norm", "layernorm", mapped, "", "model.norm: layernorm or rmsnorm; others are refused"},
+    {"final_norm", "layernorm", mapped, "", "the same as norm; others are refused"},
+    {"layernorm_epsilon", 1e-5, mapped, "", "model.norm-epsilon, with layernorm"},
+    {"rms_norm_epsilon", 1e-8, mapped, "", "model.norm-epsilon, with rmsnorm"},
     {"scalenorm_epsilon", 1e-8, no_effect, "", kOtherNorms},
-    {"use_qk_layernorm", false, mapped, "", "false; true is refused"},
+    {"use_qk_layernorm", false, mapped, "", "false; true is refused: its norm of all heads of a rank is NeoX's own"},
     {"pos_emb", "learned", mapped, "", "model.position: learned or rotary; others are refused"},
     {"rotary_pct", 1.0, mapped, "", "model.rotary-fraction"},
     {"rotary_emb_base", 10000.0, mapped, "", "model.rotary-base"},
@@ -51,15 +53,17 @@ const DialectKey kKeys[] = {
     {"attention_config", Value(), mapped, "",
      "global and flash, with the same results, for all layers; others are refused"},
     {"sparsity_config.*", "", no_effect, "", "for sparse attention, which is not supported"},
-    {"sliding_window_width", int64_t{0}, mapped, "", "seq_length or more, which has no effect; others are refused"},
+    {"sliding_window_width", int64_t{0}, mapped, "",
+     "model.window: one more, as flash attention counts; only with attention_config flash"},
     {"make_vocab_size_divisible_by", int64_t{128}, mapped, "", "model.vocabulary-multiple: this x model_parallel_size"},
     {"padded_vocab_size", int64_t{0}, no_effect, "", "NeoX sets it"},
     {"activation", "gelu", mapped, "",
-     "model.activation: gelu (gelu-tanh with bias_gelu_fusion, else gelu-erf) or relu; others are refused"},
+     "model.activation: gelu (gelu-tanh with bias_gelu_fusion, else gelu-erf), relu, silu, swish; with model.gated: "
+     "swiglu, geglu, reglu; others are refused"},
     {"bias_gelu_fusion", false, mapped, "", "see activation"},
     {"gpt_j_residual", false, mapped, "", "model.residual: true: parallel"},
     {"gpt_j_tied", false, mapped, "", "false; true is refused"},
-    {"use_bias_in_norms", true, mapped, "model.norm-bias", "model.norm-bias"},
+    {"use_bias_in_norms", true, mapped, "", "model.norm-bias; rmsnorm has none"},
     {"use_bias_in_attn_linear", true, mapped, "", "model.qkv-bias and model.attention-out-bias"},
     {"use_bias_in_mlp", true, mapped, "", "model.mlp-in-bias and model.mlp-out-bias"},
     {"mlp_type", "regular", mapped, "", "regular; others are refused"},
@@ -127,7 +131,7 @@ const DialectKey kKeys[] = {
     {"weight_server_port", int64_t{6000}, no_effect, "", kServers},
     {"online_dataserver_ips", "localhost", no_effect, "", kServers},
     {"online_dataserver_ports", int64_t{10000}, no_effect, "", kServers},
-    {"use_flashattn_swiglu", false, no_effect, "", "for the activation swiglu, which is not supported"},
+    {"use_flashattn_swiglu", false, no_effect, "", kSpeed},
     {"fused_kernels_build_path", "", no_effect, "", "for GPU kernels"},
     {"scaled_upper_triang_masked_softmax_fusion", false, no_effect, "", kSpeed},
     {"scaled_masked_softmax_fusion", false, no_effect, "", kSpeed},

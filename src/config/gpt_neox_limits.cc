@@ -13,14 +13,18 @@ constexpr const char* kNoWandb =
     "Weights & Biases is not supported; metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false";
 
 const GptNeoxLimit kLimits[] = {
-    {"norm", "layernorm", "only layernorm is supported; a model with other norms cannot be trained"},
-    {"final_norm", "layernorm", "only layernorm is supported; a model with other norms cannot be trained"},
-    {"use_qk_layernorm", "false", "norms of queries and keys are not supported; remove it"},
+    {"norm", "layernorm|rmsnorm", "only layernorm and rmsnorm are supported"},
+    {"final_norm", "layernorm|rmsnorm", "only layernorm and rmsnorm are supported"},
+    {"use_qk_layernorm", "false",
+     "NeoX gives queries and keys one norm with a gain per value of every head of a model-parallel rank, which no "
+     "other "
+     "program has; remove it"},
     {"pos_emb", "learned|rotary", "only learned and rotary positions are supported"},
-    {"activation", "gelu|relu", "only gelu and relu are supported; gated and other activations are not"},
+    {"activation", "gelu|relu|silu|swish|swiglu|geglu|reglu",
+     "only gelu, relu, silu, swish, swiglu, geglu and reglu are supported"},
     {"gpt_j_tied", "false", "each of the two branches of a parallel residual has its own norm; remove it"},
     {"mlp_type", "regular",
-     "the MLP has two linear layers with an activation between them; gated ones are not supported"},
+     "older versions of NeoX had it; set activation swiglu instead, with the intermediate_size of newer versions"},
     {"output_layer_parallelism", "column", "NeoX itself fails with row; set column"},
     {"soft_prompt_tuning.enabled", "false", "soft prompts are not supported; remove it"},
     {"num_experts", "1", "mixtures of experts are not supported; remove it"},
@@ -98,6 +102,7 @@ constexpr const char* kSavedKeys[] = {"num_layers",
                                       "norm",
                                       "final_norm",
                                       "layernorm_epsilon",
+                                      "rms_norm_epsilon",
                                       "use_qk_layernorm",
                                       "pos_emb",
                                       "rotary_pct",

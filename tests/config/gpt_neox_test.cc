@@ -134,19 +134,21 @@ TEST_F(GptNeox, AKeyInTwoFilesIsRefusedButReplacedWhereTheLaterOneHasDashes) {
 
 TEST_F(GptNeox, ReportsAllObjectionsTogether) {
   try {
-    load_with(R"({"norm": "rmsnorm", "activation": "swiglu", "num_kv_heads": 2, "hiden_dropout": 0.1,
+    load_with(R"({"norm": "scalenorm", "activation": "glu", "num_kv_heads": 3, "hiden_dropout": 0.1,
                   "sliding_window_width": 16, "seed": "x", "zero_optimization": {"stage": 4}})");
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("7 settings cannot be used here:\n"),
-                                HasSubstr("norm is \"rmsnorm\": only layernorm is supported"),
-                                HasSubstr("activation is \"swiglu\": only gelu and relu are supported"),
-                                HasSubstr("num_kv_heads is 2: each query head needs its own keys and values")));
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("has no key \"hiden_dropout\"; did you mean \"hidden_dropout\"?"),
-                                HasSubstr("sliding_window_width is 16: sliding windows are not supported"),
-                                HasSubstr("seed is \"x\", expected a whole number"),
-                                HasSubstr("zero_optimization.stage is 4: expected 0 to 3")));
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("7 settings cannot be used here:\n"),
+                      HasSubstr("norm is \"scalenorm\": only layernorm and rmsnorm are supported"),
+                      HasSubstr("activation is \"glu\": only gelu, relu, silu, swish, swiglu, geglu and reglu"),
+                      HasSubstr("num_kv_heads is 3: it does not divide num_attention_heads, which is 4")));
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("has no key \"hiden_dropout\"; did you mean \"hidden_dropout\"?"),
+                      HasSubstr("sliding_window_width is 16: NeoX uses it only in layers of attention type flash"),
+                      HasSubstr("seed is \"x\", expected a whole number"),
+                      HasSubstr("zero_optimization.stage is 4: expected 0 to 3")));
   }
 }
 
@@ -252,7 +254,11 @@ TEST_F(GptNeox, UnsupportedModelsAreRefused) {
       {"save_interval: 5\ncheckpoint_factor: 6", "it is an older name of checkpoint_factor, which is 6"},
       {"expansion_factor: 3\nintermediate_size: 128", "intermediate_size also sets the MLP's width"},
       {"num_unique_layers: 2", "layers that share weights are not supported; set it to num_layers"},
-      {"sliding_window_width: 8", "set it to seq_length or more"},
+      {"sliding_window_width: 8", "NeoX uses it only in layers of attention type flash"},
+      {"use_qk_layernorm: true", "a gain per value of every head of a model-parallel rank"},
+      {"final_norm: rmsnorm", "only the same norm as in the blocks"},
+      {"activation: swiglu\nintermediate_size: 14336",
+       "its first matrix has 9558 rows and its second one 4778 columns; set intermediate_size to 3 times"},
       {"weight_by_num_documents: true\ntrain_data_paths: [a, b]", "set train_data_weights"},
       {"num_workers: 2\nhiden_size: null", "has no key \"hiden_size\"; did you mean \"hidden_size\"?"},
       {"use_shared_fs: false", "--data.index-dir FOLDER"},
@@ -388,6 +394,31 @@ TEST_F(GptNeox, OlderKeys) {
   EXPECT_ERROR(with_share("1.5"), ErrorKind::config, "expected a fraction of train_iters");
   EXPECT_EQ(load_with("expansion_factor: 2.5").config.model.inner_width, 160);
   EXPECT_EQ(load_with("sliding_window_width: 32\nnum_unique_layers: 4").config.model.layers, 4);
+}
+
+/// NeoX's llama and mistral files, in small: the widths are those that its transformer.py computes.
+TEST_F(GptNeox, LlamaAndMistralAreMapped) {
+  const ModelOptions llama = load_with(
+                                 "norm: rmsnorm\nrms_norm_epsilon: 1.0e-5\nactivation: swiglu\n"
+                                 "intermediate_size: 32768\nmlp_multiple_of: 256\nuse_bias_in_norms: false")
+                                 .config.model;
+  EXPECT_EQ(llama.norm, NormKind::rms);
+  EXPECT_EQ(llama.norm_epsilon, 1e-5);
+  EXPECT_TRUE(llama.gated);
+  EXPECT_EQ(llama.activation, Activation::silu);
+  EXPECT_EQ(llama.inner_width, 11008) << "Llama 2 7B";
+  const ModelOptions mistral =
+      load_with(
+          "norm: rmsnorm\nactivation: swiglu\nintermediate_size: 43008\nnum_kv_heads: 2\n"
+          "sliding_window_width: 8\nattention_config: [[[flash], 4]]\nrotary_emb_base: 1000000")
+          .config.model;
+  EXPECT_EQ(mistral.key_heads, 2);
+  EXPECT_EQ(mistral.window, 9) << "its own position and 8 before it";
+  EXPECT_EQ(mistral.inner_width, 14336);
+  EXPECT_EQ(mistral.rotary_base, 1e6);
+  EXPECT_EQ(mistral.norm_epsilon, 1e-8) << "NeoX's default";
+  EXPECT_EQ(load_with("activation: geglu").config.model.inner_width, 85) << "2/3 of 256, halved";
+  EXPECT_EQ(load_with("activation: swish").config.model.activation, Activation::silu);
 }
 
 TEST_F(GptNeox, KeysOfDeepspeedMayBeInExtraArgs) {

@@ -78,6 +78,10 @@ class NeoxCheckpoint::Implementation {
     model.vocabulary = vocabulary(rows);
     model.vocabulary_multiple = 1;
     model_.spec = spec_from_options(loaded_, model.vocabulary);
+    require(model_.spec.is_plain(), ErrorKind::data,
+            "{}: checkpoints of NeoX with rmsnorm, gated activations, num_kv_heads or sliding windows cannot be read; "
+            "convert them with NeoX's tools/ckpts/convert_neox_to_hf.py and read the folder that it writes",
+            files.front());
     model_.spec.vocabulary_rows = rows;
     model_.rules = neox_rules(model_.spec);
     const auto tensor_ranks = static_cast<int>(step_.tensor_ranks());

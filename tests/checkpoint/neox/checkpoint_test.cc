@@ -284,7 +284,8 @@ TEST(NeoxCheckpoint, ConfigsThatDoNotFitAreNamed) {
               HasSubstr("layer_02-model_00-model_states.pt: mlp.linear1.weight has shape [8, 8], expected [16, 8]"));
   EXPECT_THAT(with("\"no-weight-tying\": true", "\"no-weight-tying\": false"),
               HasSubstr("layer_06-model_00-model_states.pt: unexpected layer; a model of 2 layers ends with layer 5"));
-  EXPECT_THAT(with("\"norm\": \"layernorm\"", "\"norm\": \"rmsnorm\""), HasSubstr("zero.yml:17: norm is \"rmsnorm\""));
+  EXPECT_THAT(with("\"norm\": \"layernorm\"", "\"norm\": \"rmsnorm\""),
+              HasSubstr("zero.yml: checkpoints of NeoX with rmsnorm, gated activations"));
   EXPECT_THAT(with("\"num-layers\": 2", "\"num-layers\": [2]"),
               HasSubstr("zero.yml:5: num-layers is a list, expected a whole number"));
   EXPECT_THAT(with("\"num-layers\": 2", "\"num-layers\": &a 2, \"x\": *a"), HasSubstr("alias"));
