@@ -162,7 +162,7 @@ TEST(TorchFile, TensorsLieInsideTheirStorage) {
   EXPECT_REFUSED(one(matrix({1000000000}, {0})), "shape [1000000000] has more elements than its storage, 6");
   EXPECT_REFUSED(one(matrix({2, 3}, {3})), "a tensor of 2 dims has 1 strides");
   EXPECT_REFUSED(one(matrix({0xFFFFFFFF}, {1})), "a tensor's shape is -1, expected at least 0");
-  EXPECT_REFUSED(one(matrix({1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1})), "has 9 values, at most 8");
+  EXPECT_REFUSED(one(matrix({1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1})), "has 9 values, but at most 8");
   const std::string big = "\x8a\x08" + std::string(7, '\xff') + "\x7f";
   EXPECT_PICKLE_REFUSED(
       pickle_dict({{"w", "ctorch._utils\n_rebuild_tensor_v2\n(" + pickle_storage("FloatStorage", "0", 6) + "K\x01(" +
