@@ -359,9 +359,10 @@ TEST_F(Judge, AllProblemsAreNamedTogether) {
 
 TEST_F(Judge, OneMachineWithTwoNamesIsDistinguishedFromTwoWithOne) {
   facts[1].host = "n1";
-  EXPECT_EQ(problems(),
-            "n2: its name is n1, as that of n1, which is another machine; give each a different name: `hostnamectl "
-            "set-hostname NAME`\n");
+  EXPECT_EQ(
+      problems(),
+      "n2: its name is n1, the same as that of n1, which is another machine; give each a different name: `hostnamectl "
+      "set-hostname NAME`\n");
   facts[1] = facts[0];
   EXPECT_EQ(problems(),
             "n2: it is the same machine as n1 (both have the name n1); list each machine once, with the sum of its "
