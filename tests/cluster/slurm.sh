@@ -4,6 +4,8 @@
 #   slurm.sh up FOLDER COUNT [HEALTH_PROGRAM PROLOG EPILOG]   on the hosts that `hosts.sh up FOLDER COUNT` made
 #   slurm.sh join FOLDER I   starts the daemons of node I again, after `hosts.sh crash` and `hosts.sh boot`
 #
+#   slurm.sh restart FOLDER COUNT   starts slurmctld again, with its jobs, and waits until all nodes are idle
+#
 # Clients need SLURM_CONF=FOLDER/slurm.conf. `hosts.sh down FOLDER` ends it. Exits with 77 and a message where Slurm is
 # not installed.
 set -euo pipefail
@@ -78,14 +80,30 @@ up() {
   done
   on 1 slurmctld -c </dev/null >/dev/null 2>&1
   for host in $(seq 2 "$count"); do on "$host" slurmd </dev/null >/dev/null 2>&1; done
-  for _ in $(seq 600); do
-    [[ "$(on 1 sinfo -h -r -t idle -o %D 2>/dev/null)" == $((count - 1)) ]] && return
-    sleep 0.1
-  done
+  wait_until_idle && return
   echo "the nodes never became idle" >&2
   on 1 sinfo >&2 || true
   tail -n 5 "$folder"/slurm/*.log >&2
   return 1
+}
+
+wait_until_idle() {
+  for _ in $(seq 600); do
+    [[ "$(on 1 sinfo -h -r -t idle -o %D 2>/dev/null)" == $((count - 1)) ]] && return
+    sleep 0.1
+  done
+  return 1
+}
+
+# A slurmctld that starts counts anew which nodes are occupied.
+restart() {
+  local pid
+  export SLURM_CONF=$folder/slurm.conf
+  pid=$(cat "$folder/slurm/slurmctld.pid")
+  kill "$pid"
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+  on 1 slurmctld </dev/null >/dev/null 2>&1
+  wait_until_idle
 }
 
 join() {
@@ -97,10 +115,11 @@ join() {
   on "$1" slurmd </dev/null >/dev/null 2>&1
 }
 
-command=${1:?up or join} folder=${2:?folder} count=${3:?count or node} health_program=${4-} prolog=${5-} epilog=${6-}
+command=${1:?up, join or restart} folder=${2:?folder} count=${3:?count or node} health_program=${4-} prolog=${5-} epilog=${6-}
 [[ $folder == /* ]] || folder=$PWD/$folder
 case $command in
   up) up ;;
   join) join "$count" ;;
+  restart) restart ;;
   *) echo "slurm.sh: no command $command" >&2 && exit 2 ;;
 esac
