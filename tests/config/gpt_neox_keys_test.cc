@@ -16,7 +16,6 @@
 namespace trireme {
 namespace {
 
-using testing::HasSubstr;
 using enum KeyRole;
 
 struct NeoxKey {

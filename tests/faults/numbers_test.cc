@@ -8,7 +8,6 @@
 namespace trireme {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class Numbers : public FaultFixture {
