@@ -275,7 +275,7 @@ TEST_F(ForeignFiles, HeadersOf32BitIdsAreRead) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("100 % of the sampled ids are 0"));
   testing::internal::CaptureStderr();
   EXPECT_EQ(refusal("train.bin", npy("<u4", "(3000,)", bytes_of(text_ids(3000, 50257)))), "");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "upper halves are no ids";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "upper halves are not ids";
 }
 
 TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
