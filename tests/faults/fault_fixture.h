@@ -41,14 +41,13 @@ class FaultFixture : public TrainingFixture {
     return std::filesystem::exists(file) ? std::atoi(read_text(file).c_str()) : -1;
   }
 
-  /// Process id of the program as that rank, under `mpirun`. Throws if there is none: a signal to -1 goes to every
-  /// process of the machine.
+  /// Process id of the program as that rank, under `mpirun`; never that of its guard, which has its environment and,
+  /// where the kernel's ids began anew in between, the smaller id. Throws if there is none: a signal to -1 goes to
+  /// every process of the machine.
   static pid_t pid_of_rank(const Program& mpirun, int rank) {
     for (const auto& item : std::filesystem::directory_iterator("/proc")) {
       const pid_t pid = std::atoi(item.path().filename().c_str());
-      if (pid == 0 || !is_below(pid, mpirun.pid())) continue;
-      std::error_code gone;
-      if (std::filesystem::read_symlink(item.path() / "exe", gone) != trireme_path() || gone) continue;
+      if (pid == 0 || !is_below(pid, mpirun.pid()) || !runs_program(pid) || runs_program(parent_of(pid))) continue;
       const std::string environment = '\0' + read_text(item.path() / "environ");
       for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {
         if (environment.find('\0' + (name + std::to_string(rank)) + '\0') != std::string::npos) return pid;
@@ -117,18 +116,25 @@ class FaultFixture : public TrainingFixture {
   static std::string shim_path() {
     return std::filesystem::read_symlink("/proc/self/exe").parent_path() / TRIREME_FAULT_SHIM;
   }
-  static bool is_below(pid_t pid, pid_t ancestor) {
-    while (pid > 1 && pid != ancestor) {
-      std::error_code gone;
-      const std::string stat = "/proc/" + std::to_string(pid) + "/stat";
-      if (!std::filesystem::exists(stat, gone)) return false;
-      try {
-        const std::string text = read_text(stat);
-        pid = std::atoi(text.c_str() + text.rfind(')') + 4);
-      } catch (const Error&) {
-        return false;  // it ended just now
-      }
+  static bool runs_program(pid_t pid) {
+    std::error_code gone;
+    const auto program = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", gone);
+    return !gone && program == trireme_path();
+  }
+  /// 0: it ended just now.
+  static pid_t parent_of(pid_t pid) {
+    std::error_code gone;
+    const std::string stat = "/proc/" + std::to_string(pid) + "/stat";
+    if (!std::filesystem::exists(stat, gone)) return 0;
+    try {
+      const std::string text = read_text(stat);
+      return std::atoi(text.c_str() + text.rfind(')') + 4);
+    } catch (const Error&) {
+      return 0;
     }
+  }
+  static bool is_below(pid_t pid, pid_t ancestor) {
+    while (pid > 1 && pid != ancestor) pid = parent_of(pid);
     return pid == ancestor;
   }
 };
