@@ -58,7 +58,12 @@ class Surroundings : public FaultFixture {
     }
     return run({"unshare", "-m", "sh", "-c", script + "exec " + shell(command)});
   }
-  static bool cannot_mount() { return run({"unshare", "-m", "true"}).code != 0; }
+  /// Why control groups cannot be replaced; empty if they can.
+  static std::string obstacle() {
+    if (run({"unshare", "-m", "true"}).code != 0) return "mounting needs rights that this user has not";
+    if (group_mounts("cpu").empty() || group_mounts("memory").empty()) return "no control groups are mounted here";
+    return {};
+  }
 };
 
 TEST_F(Surroundings, MoreRanksThanCoresOfACpuset) {
@@ -75,7 +80,7 @@ TEST_F(Surroundings, MoreThreadsThanCoresOfACpuset) {
 }
 
 TEST_F(Surroundings, AControlGroupsQuotaBelowTheCores) {
-  if (cannot_mount()) GTEST_SKIP() << "mounting needs rights that this user has not";
+  if (const std::string reason = obstacle(); !reason.empty()) GTEST_SKIP() << reason;
   const int64_t cores = std::atoi(run({"nproc"}).output.c_str());
   if (cores < 2) GTEST_SKIP() << "with one core a quota limits no thread";
   const Outcome outcome = run_limited("150", "", trireme_command(train("run", {"--launch.threads", "0"})));
@@ -83,7 +88,7 @@ TEST_F(Surroundings, AControlGroupsQuotaBelowTheCores) {
 }
 
 TEST_F(Surroundings, AMemoryLimitBelowThePlanIsRefused) {
-  if (cannot_mount()) GTEST_SKIP() << "mounting needs rights that this user has not";
+  if (const std::string reason = obstacle(); !reason.empty()) GTEST_SKIP() << reason;
   const Outcome outcome = run_limited("", "33554432", trireme_command(train("run", {"--model.width", "512"})));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_THAT(outcome.output, ContainsRegex("error: this run needs 0\\.[0-9]+ GB per rank .*but each of the 1 rank on "
