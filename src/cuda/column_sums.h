@@ -27,10 +27,11 @@ struct ColumnChunks {
   }
 };
 
-/// One block's share, with the grid and the threads of ColumnChunks: add(row, channel, sums) adds a pack of a row to
-/// kSums packs, store(which, chunk, channel, sum) keeps a complete sum.
-template <int kSums, class Add, class Store>
-TRIREME_DEVICE void sum_chunk(int64_t rows, int64_t width, int64_t chunk_rows, Add add, Store store) {
+/// One block's share, with the grid and the threads of ColumnChunks: load(row, channel) reads a pack of a row, kAhead
+/// rows before the first of them is added; add(row, channel, loaded, sums) adds it to kSums packs, store(which, chunk,
+/// channel, sum) keeps a complete sum.
+template <int kSums, int kAhead, class Load, class Add, class Store>
+TRIREME_DEVICE void sum_chunk(int64_t rows, int64_t width, int64_t chunk_rows, Load load, Add add, Store store) {
   using namespace gpu;
   constexpr int kColumns = ColumnChunks::kColumns, kRowLanes = ColumnChunks::kRowLanes;
   SharedMemory memory;
@@ -41,7 +42,15 @@ TRIREME_DEVICE void sum_chunk(int64_t rows, int64_t width, int64_t chunk_rows, A
   const int64_t begin = block_y() * chunk_rows, end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
   Pack sums[kSums] = {};
   if (channel < width)
-    for (int64_t row = begin + row_lane; row < end; row += kRowLanes) add(row, channel, sums);
+    for (int64_t row = begin + row_lane; row < end; row += kAhead * kRowLanes) {
+      decltype(load(row, channel)) loaded[kAhead];
+      TRIREME_UNROLL
+      for (int n = 0; n < kAhead; ++n)
+        if (row + n * kRowLanes < end) loaded[n] = load(row + n * kRowLanes, channel);
+      TRIREME_UNROLL
+      for (int n = 0; n < kAhead; ++n)
+        if (row + n * kRowLanes < end) add(row + n * kRowLanes, channel, loaded[n], sums);
+    }
   TRIREME_UNROLL
   for (int s = 0; s < kSums; ++s) TRIREME_UNROLL
   for (int i = 0; i < kPack; ++i) shared[(s * kRowLanes + row_lane) * kColumns + i * kWarp + column] = sums[s].v[i];
@@ -54,6 +63,35 @@ TRIREME_DEVICE void sum_chunk(int64_t rows, int64_t width, int64_t chunk_rows, A
     for (int r = 0; r < kRowLanes; ++r) sum += shared[(s * kRowLanes + r) * kColumns + place];
     store(s, block_y(), first_channel + of_channel, sum);
   }
+}
+
+/// Long sums of neighbouring columns, in blocks of 32: each lane of a column adds every kSumLanes-th of its values,
+/// then the lanes' sums are added in order.
+constexpr int kSumLanes = 16;
+/// The column of the calling thread.
+TRIREME_DEVICE int64_t lane_column() {
+  return static_cast<int64_t>(gpu::block_x()) * gpu::kWarp + gpu::thread() % gpu::kWarp;
+}
+/// value(0) + ... + value(count - 1) of the column; complete in the first warp. All threads of the block call it.
+template <class Value>
+TRIREME_DEVICE float sum_in_lanes(int64_t count, Value value) {
+  using namespace gpu;
+  SharedMemory memory;
+  const auto shared = memory.take<float, kSumLanes * kWarp>("sum_in_lanes");
+  float sum = 0;
+  for (int64_t i = thread() / kWarp; i < count; i += kSumLanes) sum += value(i);
+  shared[thread()] = sum;
+  sync_block();
+  if (thread() >= kWarp) return 0;
+  for (int lane = 1; lane < kSumLanes; ++lane) sum += shared[lane * kWarp + thread()];
+  return sum;
+}
+/// Runs a kernel that calls sum_in_lanes() for `columns` columns.
+template <class Arguments>
+void launch_lanes(const char* name, Context& context, int64_t columns, void (*kernel)(Arguments),
+                  const Arguments& arguments) {
+  gpu::launch(name, gpu_stream(*context.stream), {ceil_divide(columns, gpu::kWarp), 1, 1}, kSumLanes * gpu::kWarp,
+              gpu::SharedMemory::bytes<float, kSumLanes * gpu::kWarp>, kernel, arguments);
 }
 
 /// out =/+= sum over the rows of partials [n, width] f32, in order.

@@ -316,28 +316,43 @@ TRIREME_DEVICE Pack load_pack(Global<T> x, int64_t first, int64_t end, bool fast
   return unpack(load_raw(x, first, end, fast, beyond));
 }
 
+/// Eight elements rounded to T.
 template <class T>
-TRIREME_DEVICE void store_pack(const Pack& p, Global<T> y, int64_t first, int64_t end, bool fast) {
-  if (fast && first + kPack <= end) {
+TRIREME_DEVICE Raw<T> to_raw(const Pack& p) {
+  Raw<T> raw;
+  TRIREME_UNROLL
+  for (int i = 0; i < 4 * Raw<T>::kParts; ++i) {
     if constexpr (std::is_same_v<T, float>) {
-      TRIREME_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        Bits128 bits;
-        TRIREME_UNROLL
-        for (int i = 0; i < 4; ++i) bits.words[i] = std::bit_cast<uint32_t>(p.v[4 * half + i]);
-        store128(bits, y, first + 4 * half);
-      }
+      raw.bits[i / 4].words[i % 4] = std::bit_cast<uint32_t>(p.v[i]);
     } else {
-      Bits128 bits;
-      TRIREME_UNROLL
-      for (int i = 0; i < 4; ++i) bits.words[i] = round_pair(p.v[2 * i], p.v[2 * i + 1], T{});
-      store128(bits, y, first);
+      raw.bits[0].words[i] = round_pair(p.v[2 * i], p.v[2 * i + 1], T{});
     }
+  }
+  return raw;
+}
+
+template <class T>
+TRIREME_DEVICE void store_raw(const Raw<T>& raw, Global<T> y, int64_t first, int64_t end, bool fast) {
+  if (fast && first + kPack <= end) {
+    TRIREME_UNROLL
+    for (int part = 0; part < Raw<T>::kParts; ++part)
+      store128(raw.bits[part], y, first + part * (16 / static_cast<int>(sizeof(T))));
     return;
   }
   TRIREME_UNROLL
-  for (int i = 0; i < kPack; ++i)
-    if (first + i < end) y[first + i] = narrow<T>(p.v[i]);
+  for (int i = 0; i < kPack; ++i) {
+    if (first + i >= end) continue;
+    if constexpr (std::is_same_v<T, float>) {
+      y[first + i] = std::bit_cast<float>(raw.bits[i / 4].words[i % 4]);
+    } else {
+      y[first + i] = {static_cast<uint16_t>(raw.bits[0].words[i / 2] >> (16 * (i % 2)))};
+    }
+  }
+}
+
+template <class T>
+TRIREME_DEVICE void store_pack(const Pack& p, Global<T> y, int64_t first, int64_t end, bool fast) {
+  store_raw(to_raw<T>(p), y, first, end, fast);
 }
 
 constexpr int kWarp = 32;

@@ -13,11 +13,9 @@ struct PartialsArguments {
 };
 
 TRIREME_KERNEL sum_partials(PartialsArguments a) {
-  const int64_t i = static_cast<int64_t>(block_x()) * threads() + thread();
-  if (i >= a.width) return;
-  float sum = 0;
-  for (int64_t p = 0; p < a.count; ++p) sum += a.partials[p * a.width + i];
-  a.out[i] = a.adds ? a.out[i] + sum : sum;
+  const int64_t i = lane_column();
+  const float sum = sum_in_lanes(i < a.width ? a.count : 0, [&](int64_t p) { return a.partials[p * a.width + i]; });
+  if (i < a.width && thread() < kWarp) a.out[i] = a.adds ? a.out[i] + sum : sum;
 }
 
 }  // namespace
@@ -25,8 +23,7 @@ TRIREME_KERNEL sum_partials(PartialsArguments a) {
 void add_partials(Context& context, ConstView partials, View out, Write write) {
   const PartialsArguments arguments{global<float>(partials), global<float>(out), partials.rows(), out.count(),
                                     write != Write::overwrite};
-  launch("sum_partials", gpu_stream(*context.stream), {ceil_divide(out.count(), 64), 1, 1}, 64, 0, sum_partials,
-         arguments);
+  launch_lanes("sum_partials", context, out.count(), sum_partials, arguments);
 }
 
 }  // namespace trireme

@@ -22,10 +22,13 @@ struct BiasArguments {
 
 template <class T>
 TRIREME_KERNEL bias_partials(BiasArguments<T> a) {
-  sum_chunk<1>(
+  sum_chunk<1, 4>(
       a.rows, a.width, a.chunk_rows,
-      [&](int64_t row, int64_t channel, Pack(&sums)[1]) {
-        const Pack x = load_pack(a.dy, row * a.width + channel, (row + 1) * a.width, a.fast);
+      [&](int64_t row, int64_t channel) {
+        return load_raw(a.dy, row * a.width + channel, (row + 1) * a.width, a.fast);
+      },
+      [&](int64_t, int64_t, const Raw<T>& raw, Pack(&sums)[1]) {
+        const Pack x = unpack(raw);
         TRIREME_UNROLL
         for (int i = 0; i < kPack; ++i) sums[0].v[i] += x.v[i];
       },

@@ -229,11 +229,17 @@ TRIREME_KERNEL norm_backward_input(NormBackwardArguments<T> a) {
 /// Long rows: the weights' gradients.
 template <class T>
 TRIREME_KERNEL norm_backward_weight(NormBackwardArguments<T> a) {
-  sum_chunk<2>(
+  struct Loaded {
+    Raw<T> dy, x;
+  };
+  sum_chunk<2, 2>(
       a.rows, a.width, a.rows_per_warp,
-      [&](int64_t row, int64_t channel, Pack(&sums)[2]) {
+      [&](int64_t row, int64_t channel) {
         const int64_t at = row * a.width + channel, end = (row + 1) * a.width;
-        const Pack dy = load_pack(a.dy, at, end, a.fast), x = load_pack(a.x, at, end, a.fast);
+        return Loaded{load_raw(a.dy, at, end, a.fast), load_raw(a.x, at, end, a.fast)};
+      },
+      [&](int64_t row, int64_t, const Loaded& loaded, Pack(&sums)[2]) {
+        const Pack dy = unpack(loaded.dy), x = unpack(loaded.x);
         const float mean = a.mean.empty() ? 0 : a.mean[row], rstd = a.rstd[row];
         TRIREME_UNROLL
         for (int i = 0; i < kPack; ++i) {
@@ -254,12 +260,10 @@ struct NormPartialsArguments {
 };
 
 TRIREME_KERNEL sum_norm_partials(NormPartialsArguments a) {
-  const int64_t i = static_cast<int64_t>(block_x()) * threads() + thread();
-  if (i >= 2 * a.width) return;
-  const bool bias = i >= a.width;
-  if (bias && a.db.empty()) return;
-  float sum = 0;
-  for (int64_t p = 0; p < a.count; ++p) sum += a.partials[p * 2 * a.width + i];
+  const int64_t i = lane_column();
+  const bool bias = i >= a.width, wanted = i < (a.db.empty() ? a.width : 2 * a.width);
+  const float sum = sum_in_lanes(wanted ? a.count : 0, [&](int64_t p) { return a.partials[p * 2 * a.width + i]; });
+  if (!wanted || thread() >= kWarp) return;
   const Global<float> out = bias ? a.db : a.dw;
   const int64_t at = bias ? i - a.width : i;
   out[at] = a.adds ? out[at] + sum : sum;
@@ -340,7 +344,7 @@ void run_backward(Context& context, ConstView dy, ConstView x, ConstView w, floa
   const NormPartialsArguments arguments{
       global<float>(ConstView(partials)), global<float>(dw), global<float>(db), count, width,
       write != Write::overwrite};
-  launch("sum_norm_partials", stream, {ceil_divide(2 * width, 64), 1, 1}, 64, 0, sum_norm_partials, arguments);
+  launch_lanes("sum_norm_partials", context, 2 * width, sum_norm_partials, arguments);
 }
 
 }  // namespace

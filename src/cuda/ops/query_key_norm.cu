@@ -1,5 +1,9 @@
-// Normalisation of queries and keys by the root of their mean square: a warp per query or key, or per row's queries or
-// keys where the whole projection is normalised.
+// Normalisation of queries and keys by the root of their mean square. A thread has packs of eight values; the lanes of
+// a statistic are neighbours. Bytes per element: squares read 1, products 2; the norm reads 1, writes 1; backward reads
+// 2, writes 1.
+
+#include <algorithm>
+#include <bit>
 
 #include "cuda/column_sums.h"
 #include "cuda/cuda_ops.h"
@@ -16,122 +20,177 @@ struct QueryKeyArguments {
   Global<T> to;                      ///< y, or dqkv in place
   Global<const float> squares, products;
   Global<float> sums;      ///< squares or products
-  Global<float> partials;  ///< [chunks, q gains + k gains]
+  Global<float> partials;  ///< [chunks, packs of a row's queries and keys x 8]
   int64_t rows, kv_heads, group, head_dim, chunk_rows;
-  int64_t q_gains, k_gains;
+  Divider packs;               ///< of a head
+  Divider parts;               ///< of a group: its queries, key and value
+  Divider turned;              ///< of a group: its queries and key
+  Divider grouped;             ///< query heads of a group
+  Divider of_row;              ///< groups of a row
+  uint32_t lane_bits;          ///< 2^lane_bits lanes per statistic
   float q_inverse, k_inverse;  ///< 1 / values of a mean
   float offset, epsilon;
-  bool whole;
+  bool whole, fast;
 
-  TRIREME_DEVICE int64_t heads() const { return kv_heads * (group + 1); }  ///< queries and keys of a row
-  TRIREME_DEVICE int64_t statistics() const { return whole ? 2 : heads(); }
-
-  /// Head n of a row's queries and keys, in their order in qkv.
+  TRIREME_DEVICE uint32_t heads() const { return of_row.divisor * turned.divisor; }  ///< queries and keys of a row
+  TRIREME_DEVICE int64_t row_width() const { return kv_heads * (group + 2) * head_dim; }
+  TRIREME_DEVICE float rstd(float square, bool key) const {
+    return div_rn(1.0f, sqrt_rn(square * (key ? k_inverse : q_inverse) + epsilon));
+  }
+  /// offset + the gains of a pack that begins at `gain`.
+  TRIREME_DEVICE Pack gains(bool key, int64_t gain, int64_t end) const {
+    Pack g = load_pack(key ? k : q, gain, end, fast);
+    TRIREME_UNROLL
+    for (int i = 0; i < kPack; ++i) g.v[i] += offset;
+    return g;
+  }
+  /// A query or key: query head or key head `head` of its kind.
   struct Head {
-    int64_t at;  ///< its first value
-    bool key;
-    int64_t statistic, gain;  ///< gain: of its first value
+    int64_t at;      ///< its first value in a row
+    int64_t gain;    ///< of its first value
+    uint32_t order;  ///< among a row's queries and keys in their order in qkv
   };
-  TRIREME_DEVICE Head head(int64_t row, int64_t n) const {
-    const int64_t kv_head = n / (group + 1), part = n % (group + 1);
-    const bool is_key = part == group;
-    return {((row * kv_heads + kv_head) * (group + 2) + part) * head_dim, is_key,
-            whole ? 2 * row + (is_key ? 1 : 0) : row * heads() + n,
-            whole ? (is_key ? kv_head : kv_head * group + part) * head_dim : 0};
+  TRIREME_DEVICE Head head(bool key, uint32_t head) const {
+    const uint32_t of = key ? head : grouped.divide(head), part = key ? grouped.divisor : head - of * grouped.divisor;
+    return {static_cast<int64_t>(of * parts.divisor + part) * head_dim, whole ? head * head_dim : 0,
+            of * turned.divisor + part};
   }
-  TRIREME_DEVICE float gain(const Head& h, int64_t i) const {
-    return offset + widen(h.key ? k[h.gain + i] : q[h.gain + i]);
-  }
-  TRIREME_DEVICE float rstd(const Head& h) const {
-    return div_rn(1.0f, sqrt_rn(squares[h.statistic] * (h.key ? k_inverse : q_inverse) + epsilon));
+  /// The n-th of a row's queries and keys.
+  struct Numbered {
+    bool key;
+    uint32_t head;
+  };
+  TRIREME_DEVICE Numbered numbered(uint32_t n) const {
+    const uint32_t of = turned.divide(n), part = n - of * turned.divisor;
+    const bool key = part == grouped.divisor;
+    return {key, key ? of : of * grouped.divisor + part};
   }
 };
 
-constexpr int kBlockWarps = 4;
+constexpr int kSumThreads = 128;
 
-/// A warp per statistic: squares, or products where `other` is given.
+/// Neighbouring lanes per statistic: squares, or products where `other` is given.
 template <class T>
 TRIREME_KERNEL query_key_sums(QueryKeyArguments<T> a) {
-  const int64_t n = static_cast<int64_t>(block_x()) * kBlockWarps + thread() / kWarp;
-  if (n >= a.rows * a.statistics()) return;
-  const int64_t row = n / a.statistics(), which = n % a.statistics();
+  const auto i = static_cast<uint32_t>(block_x()) * kSumThreads + static_cast<uint32_t>(thread());
+  const uint32_t n = i >> a.lane_bits, lanes = 1u << a.lane_bits, lane = i & (lanes - 1);
   float sum = 0;
-  for (int64_t head = a.whole ? 0 : which; head < (a.whole ? a.heads() : which + 1); ++head) {
-    const auto h = a.head(row, head);
-    if (a.whole && h.key != (which == 1)) continue;
-    for (int64_t i = thread() % kWarp; i < a.head_dim; i += kWarp) {
-      const float x = widen(a.qkv[h.at + i]);
-      sum += a.other.empty() ? x * x : widen(a.other[h.at + i]) * a.gain(h, i) * x;
+  if (n < a.rows * (a.whole ? 2 : a.heads())) {
+    const uint32_t row = a.whole ? n / 2 : a.of_row.divide(a.turned.divide(n));
+    const auto [key, head] =
+        a.whole ? typename QueryKeyArguments<T>::Numbered{n % 2 == 1, 0} : a.numbered(n - row * a.heads());
+    const uint32_t count = a.packs.divisor * (a.whole ? a.of_row.divisor * (key ? 1 : a.grouped.divisor) : 1);
+    for (uint32_t p = lane; p < count; p += lanes) {
+      const uint32_t of = a.packs.divide(p), in_head = (p - of * a.packs.divisor) * kPack;
+      const auto h = a.head(key, a.whole ? of : head);
+      const int64_t begin = row * a.row_width() + h.at, at = begin + in_head, end = begin + a.head_dim;
+      const Pack x = load_pack(a.qkv, at, end, a.fast);
+      if (a.other.empty()) {
+        TRIREME_UNROLL
+        for (int e = 0; e < kPack; ++e) sum += x.v[e] * x.v[e];
+      } else {
+        const Pack d = load_pack(a.other, at, end, a.fast);
+        const Pack gain = a.gains(key, h.gain + in_head, h.gain + a.head_dim);
+        TRIREME_UNROLL
+        for (int e = 0; e < kPack; ++e) sum += d.v[e] * gain.v[e] * x.v[e];
+      }
     }
   }
-  sum = warp_sum(sum);
-  if (thread() % kWarp == 0) a.sums[n] = sum;
+  for (int mask = static_cast<int>(lanes) / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+  if (lane == 0 && n < a.rows * (a.whole ? 2 : a.heads())) a.sums[n] = sum;
 }
 
-/// A warp per query, key and value.
+/// A thread per pack of a query, key or value.
 template <class T>
 TRIREME_KERNEL query_key_scale(QueryKeyArguments<T> a) {
-  const int64_t n = static_cast<int64_t>(block_x()) * kBlockWarps + thread() / kWarp, parts = a.group + 2;
-  if (n >= a.rows * a.kv_heads * parts) return;
-  const int64_t row = n / (a.kv_heads * parts), kv_head = n / parts % a.kv_heads, part = n % parts;
-  const bool value = part > a.group;
-  const auto h = a.head(row, kv_head * (a.group + 1) + (value ? 0 : part));
-  const float rstd = value ? 1 : a.rstd(h);
-  for (int64_t i = thread() % kWarp; i < a.head_dim; i += kWarp) {
-    const T x = a.qkv[n * a.head_dim + i];
-    a.to[n * a.head_dim + i] = value ? x : narrow<T>(widen(x) * rstd * a.gain(h, i));
-  }
+  const auto i = static_cast<uint32_t>(block_x()) * 256 + static_cast<uint32_t>(thread());
+  const uint32_t n = a.packs.divide(i), in_head = (i - n * a.packs.divisor) * kPack;
+  const uint32_t in_rows = a.parts.divide(n), part = n - in_rows * a.parts.divisor;  // in_rows: group of all rows
+  const uint32_t row = a.of_row.divide(in_rows), of = in_rows - row * a.of_row.divisor;
+  if (row >= a.rows) return;
+  const int64_t begin = n * a.head_dim, at = begin + in_head, end = begin + a.head_dim;
+  const Raw<T> raw = load_raw(a.qkv, at, end, a.fast);
+  if (part > a.grouped.divisor) return store_raw(raw, a.to, at, end, a.fast);
+  const bool key = part == a.grouped.divisor;
+  const uint32_t head = key ? of : of * a.grouped.divisor + part;
+  const int64_t first = a.whole ? head * a.head_dim : 0;
+  const float rstd = a.rstd(a.squares[a.whole ? 2 * row + (key ? 1 : 0) : in_rows * a.turned.divisor + part], key);
+  const Pack gain = a.gains(key, first + in_head, first + a.head_dim);
+  Pack x = unpack(raw);
+  TRIREME_UNROLL
+  for (int e = 0; e < kPack; ++e) x.v[e] = x.v[e] * rstd * gain.v[e];
+  store_pack(x, a.to, at, end, a.fast);
 }
 
-/// A thread per gain and chunk of rows: sums of dqkv xhat.
-template <class T>
-TRIREME_KERNEL query_key_gains(QueryKeyArguments<T> a) {
-  const int64_t gains = a.q_gains + a.k_gains, n = static_cast<int64_t>(block_x()) * threads() + thread();
-  if (n >= gains) return;
-  const bool key = n >= a.q_gains;
-  const int64_t of = key ? n - a.q_gains : n, i = of % a.head_dim;
-  float sum = 0;
-  for (int64_t row = block_y() * a.chunk_rows; row < (block_y() + 1) * a.chunk_rows && row < a.rows; ++row)
-    for (int64_t head = 0; head < a.heads(); ++head) {
-      const auto h = a.head(row, head);
-      if (h.key == key && h.gain + i == of) sum += widen(a.to[h.at + i]) * (widen(a.qkv[h.at + i]) * a.rstd(h));
-    }
-  a.partials[block_y() * gains + n] = sum;
-}
-
-/// A warp per query and key.
+/// The gradient of queries and keys in place, and a chunk's sums of dqkv xhat: a thread has one pack of a row in each
+/// of a chunk's rows.
 template <class T>
 TRIREME_KERNEL query_key_gradient(QueryKeyArguments<T> a) {
-  const int64_t n = static_cast<int64_t>(block_x()) * kBlockWarps + thread() / kWarp;
-  if (n >= a.rows * a.heads()) return;
-  const auto h = a.head(n / a.heads(), n % a.heads());
-  const float rstd = a.rstd(h), mean = a.products[h.statistic] * rstd * (h.key ? a.k_inverse : a.q_inverse);
-  for (int64_t i = thread() % kWarp; i < a.head_dim; i += kWarp) {
-    const float xhat = widen(a.qkv[h.at + i]) * rstd, d = widen(a.to[h.at + i]);
-    a.to[h.at + i] = narrow<T>(rstd * (d * a.gain(h, i) - xhat * mean));
-  }
+  struct Loaded {
+    Raw<T> x, d;
+    float square, product;
+  };
+  const auto pack = static_cast<uint32_t>(block_x() * kWarp + thread() % kWarp);
+  const uint32_t n = a.packs.divide(pack), in_head = (pack - n * a.packs.divisor) * kPack;
+  const auto which = a.numbered(n);
+  const bool key = which.key, valid = n < a.heads();
+  const auto h = a.head(key, which.head);
+  const Pack gain = valid ? a.gains(key, h.gain + in_head, h.gain + a.head_dim) : Pack{};
+  const int64_t width = int64_t{a.heads()} * a.packs.divisor * kPack;
+  sum_chunk<1, 2>(
+      a.rows, width, a.chunk_rows,
+      [&](int64_t row, int64_t) {
+        const int64_t begin = row * a.row_width() + h.at, at = begin + in_head, end = begin + a.head_dim;
+        const int64_t statistic = a.whole ? 2 * row + (key ? 1 : 0) : row * a.heads() + n;
+        return Loaded{load_raw(a.qkv, at, end, a.fast), load_raw(a.to, at, end, a.fast), a.squares[statistic],
+                      a.products[statistic]};
+      },
+      [&](int64_t row, int64_t, const Loaded& loaded, Pack(&sums)[1]) {
+        const int64_t begin = row * a.row_width() + h.at;
+        const float rstd = a.rstd(loaded.square, key);
+        const float mean = loaded.product * rstd * (key ? a.k_inverse : a.q_inverse);
+        const Pack x = unpack(loaded.x);
+        Pack d = unpack(loaded.d);
+        TRIREME_UNROLL
+        for (int i = 0; i < kPack; ++i) {
+          const float xhat = x.v[i] * rstd;
+          sums[0].v[i] += d.v[i] * xhat;
+          d.v[i] = rstd * (d.v[i] * gain.v[i] - xhat * mean);
+        }
+        store_pack(d, a.to, begin + in_head, begin + a.head_dim, a.fast);
+      },
+      [&](int, int64_t chunk, int64_t channel, float sum) { a.partials[chunk * width + channel] = sum; });
 }
 
+template <class T>
 struct GainPartialsArguments {
-  Global<const float> partials;  ///< [count, q gains + k gains]
+  QueryKeyArguments<T> of;
+  Global<const float> partials;
   Global<float> dq, dk;
-  int64_t count, q_gains, gains;
+  int64_t chunks, q_gains, gains, width;
   bool adds;
 };
 
-TRIREME_KERNEL sum_gain_partials(GainPartialsArguments a) {
-  const int64_t n = static_cast<int64_t>(block_x()) * threads() + thread();
-  if (n >= a.gains) return;
-  float sum = 0;
-  for (int64_t p = 0; p < a.count; ++p) sum += a.partials[p * a.gains + n];
+/// A column per gain: over the chunks and, where heads share the gain, over them.
+template <class T>
+TRIREME_KERNEL sum_gain_partials(GainPartialsArguments<T> a) {
+  const QueryKeyArguments<T>& of = a.of;
+  const int64_t n = lane_column();
   const bool key = n >= a.q_gains;
+  const auto gain = static_cast<uint32_t>(key ? n - a.q_gains : n), head_dim = static_cast<uint32_t>(of.head_dim);
+  const uint32_t own = gain / head_dim, in_head = gain % head_dim;
+  const uint32_t heads = of.whole ? 1 : of.of_row.divisor * (key ? 1 : of.grouped.divisor);
+  const float sum = sum_in_lanes(n < a.gains ? a.chunks * heads : 0, [&](int64_t i) {
+    const uint32_t chunk = static_cast<uint32_t>(i) / heads, head = of.whole ? own : static_cast<uint32_t>(i) % heads;
+    return a.partials[chunk * a.width + int64_t{of.head(key, head).order * of.packs.divisor} * kPack + in_head];
+  });
+  if (n >= a.gains || thread() >= kWarp) return;
   const Global<float> to = key ? a.dk : a.dq;
-  const int64_t at = key ? n - a.q_gains : n;
-  to[at] = a.adds ? to[at] + sum : sum;
+  to[gain] = a.adds ? to[gain] + sum : sum;
 }
 
 template <class T>
-QueryKeyArguments<T> arguments_of(ConstView qkv, const QueryKeyNorm& norm) {
+QueryKeyArguments<T> arguments_of(ConstView qkv, ConstView other, const QueryKeyNorm& norm) {
   QueryKeyArguments<T> a{};
   a.qkv = global<T>(qkv);
   a.q = global<T>(norm.q);
@@ -140,30 +199,31 @@ QueryKeyArguments<T> arguments_of(ConstView qkv, const QueryKeyNorm& norm) {
   a.kv_heads = qkv.shape()[1];
   a.group = qkv.shape()[2] - 2;
   a.head_dim = qkv.shape()[3];
-  a.q_gains = norm.q.count();
-  a.k_gains = norm.k.count();
+  a.packs = Divider(ceil_divide(a.head_dim, kPack));
+  a.parts = Divider(a.group + 2);
+  a.turned = Divider(a.group + 1);
+  a.grouped = Divider(a.group);
+  a.of_row = Divider(a.kv_heads);
+  const auto most = static_cast<uint32_t>(norm.whole ? kWarp : std::min<int64_t>(a.packs.divisor, kWarp));
+  a.lane_bits = static_cast<uint32_t>(std::bit_width(most - 1));
   a.q_inverse = 1 / static_cast<float>(norm.q_count);
   a.k_inverse = 1 / static_cast<float>(norm.k_count);
   a.offset = norm.offset;
   a.epsilon = norm.epsilon;
   a.whole = norm.whole;
+  a.fast = packs(a.head_dim, {qkv, other, norm.q, norm.k});
   return a;
-}
-
-template <class T>
-void run_warps(const char* name, Context& context, int64_t warps, void (*kernel)(QueryKeyArguments<T>),
-               const QueryKeyArguments<T>& a) {
-  launch(name, gpu_stream(*context.stream), {ceil_divide(warps, kBlockWarps), 1, 1}, kBlockWarps * kWarp, 0, kernel, a);
 }
 
 /// squares, or products where dqkv is given.
 void run_sums(const char* name, Context& context, ConstView qkv, ConstView dqkv, const QueryKeyNorm& norm, View sums) {
   with_element(qkv.dtype(), [&](auto element) {
     using T = decltype(element);
-    QueryKeyArguments<T> a = arguments_of<T>(qkv, norm);
+    QueryKeyArguments<T> a = arguments_of<T>(qkv, dqkv, norm);
     a.other = global<T>(dqkv);
     a.sums = global<float>(sums);
-    run_warps(name, context, sums.count(), query_key_sums<T>, a);
+    launch(name, gpu_stream(*context.stream), {ceil_divide(sums.count() << a.lane_bits, kSumThreads), 1, 1},
+           kSumThreads, 0, query_key_sums<T>, a);
   });
 }
 
@@ -176,10 +236,11 @@ void CudaOps::do_query_key_squares(Context& context, ConstView qkv, const QueryK
 void CudaOps::do_query_key_norm(Context& context, ConstView qkv, const QueryKeyNorm& norm, ConstView squares, View y) {
   with_element(qkv.dtype(), [&](auto element) {
     using T = decltype(element);
-    QueryKeyArguments<T> a = arguments_of<T>(qkv, norm);
+    QueryKeyArguments<T> a = arguments_of<T>(qkv, y, norm);
     a.squares = global<float>(squares);
     a.to = global<T>(y);
-    run_warps("query_key_norm", context, qkv.rows() * qkv.shape()[1] * qkv.shape()[2], query_key_scale<T>, a);
+    const int64_t all = a.rows * a.kv_heads * (a.group + 2) * a.packs.divisor;
+    launch("query_key_norm", gpu_stream(*context.stream), {ceil_divide(all, 256), 1, 1}, 256, 0, query_key_scale<T>, a);
   });
 }
 
@@ -191,26 +252,31 @@ void CudaOps::do_query_key_products(Context& context, ConstView dqkv, ConstView 
 void CudaOps::do_query_key_norm_backward(Context& context, View dqkv, ConstView qkv, const QueryKeyNorm& norm,
                                          ConstView squares, ConstView products, View dq, View dk, Write write) {
   const ArenaScope scope(*context.scratch);
-  const int64_t gains = norm.q.count() + norm.k.count();
-  const ColumnChunks chunks(qkv.rows(), gains);
-  const View partials = context.scratch->take(DType::f32, {chunks.count, gains});
+  const int64_t heads = qkv.shape()[1] * (qkv.shape()[2] - 1);
+  const int64_t width = heads * ceil_divide(qkv.shape()[3], kPack) * kPack;  // of queries and keys in packs
+  const ColumnChunks chunks(qkv.rows(), width);
+  const View partials = context.scratch->take(DType::f32, {chunks.count, width});
   with_element(qkv.dtype(), [&](auto element) {
     using T = decltype(element);
-    QueryKeyArguments<T> a = arguments_of<T>(qkv, norm);
+    QueryKeyArguments<T> a = arguments_of<T>(qkv, dqkv, norm);
     a.squares = global<float>(squares);
     a.products = global<float>(products);
     a.to = global<T>(dqkv);
     a.partials = global<float>(partials);
     a.chunk_rows = chunks.rows;
-    launch("query_key_gains", gpu_stream(*context.stream), {ceil_divide(gains, 64), chunks.count, 1}, 64, 0,
-           query_key_gains<T>, a);
-    run_warps("query_key_gradient", context, a.rows * a.kv_heads * (a.group + 1), query_key_gradient<T>, a);
+    launch("query_key_norm_backward", gpu_stream(*context.stream), chunks.grid(), ColumnChunks::kThreads,
+           ColumnChunks::shared_bytes<1>(), query_key_gradient<T>, a);
+    const GainPartialsArguments<T> arguments{a,
+                                             global<float>(ConstView(partials)),
+                                             global<float>(dq),
+                                             global<float>(dk),
+                                             chunks.count,
+                                             norm.q.count(),
+                                             norm.q.count() + norm.k.count(),
+                                             width,
+                                             write != Write::overwrite};
+    launch_lanes("sum_gain_partials", context, arguments.gains, sum_gain_partials<T>, arguments);
   });
-  const GainPartialsArguments arguments{
-      global<float>(ConstView(partials)), global<float>(dq), global<float>(dk), chunks.count, norm.q.count(), gains,
-      write != Write::overwrite};
-  launch("sum_gain_partials", gpu_stream(*context.stream), {ceil_divide(gains, 64), 1, 1}, 64, 0, sum_gain_partials,
-         arguments);
 }
 
 }  // namespace trireme
