@@ -44,6 +44,9 @@ class CudaOps final : public Ops {
   void do_gated_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) override;
   void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y, float factor) override;
   void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx, float factor) override;
+  void do_dropout_add_norm(Context&, ConstView x, ConstView residual, const Dropout&, float factor, View sum,
+                           const RowNorm&, View y, View mean, View rstd) override;
+  void do_activation_bias_backward(Context&, ConstView dy, ConstView x, Activation, View dx, View db, Write) override;
   void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                     View y) override;
   void do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) override;

@@ -113,8 +113,18 @@ void Block::recompute_attention(const Pass& pass, const BlockSaved& saved, const
                      saved.attention, saved.lse);
 }
 
+void Block::add_branch(const Pass& pass, uint32_t site, ConstView residual, const Workspace& work, View sum,
+                       const NormOfSum& then) const {
+  const Dropout dropout = residual_dropout(pass, site);
+  if (then.norm) {
+    then.norm->forward(pass, work.branch, residual, dropout, spec_.residual_scale, sum, then.y, work.mean, work.rstd);
+  } else {
+    pass.ops.dropout_add(pass.context, work.branch, residual, dropout, sum, spec_.residual_scale);
+  }
+}
+
 void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
-                   const KeyValueCache* cache) const {
+                   const KeyValueCache* cache, const NormOfSum& then) const {
   qkv_.forward(pass, input, matrix(saved.qkv));
   if (!q_gain_.value.empty()) {
     pass.ops.query_key_squares(pass.context, saved.qkv, query_key_norm(), saved.squares);
@@ -130,49 +140,50 @@ void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, c
   } else {
     recompute_attention(pass, saved, work);
   }
-  const Dropout dropout = residual_dropout(pass, kBranch1Site);
   if (sums_branches_together(pass)) {
     const View part = pass.contribution_to(work.branch);
     attention_out_.forward_part(pass, matrix(saved.attention), part);
-    pass.ops.dropout_add(pass.context, part, {}, dropout, saved.middle, spec_.residual_scale);
+    pass.ops.dropout_add(pass.context, part, {}, residual_dropout(pass, kBranch1Site), saved.middle,
+                         spec_.residual_scale);
   } else {
     attention_out_.forward(pass, matrix(saved.attention), branch_norm1_ ? saved.branch1 : work.branch);
     if (branch_norm1_) branch_norm1_->forward(pass, saved.branch1, work.branch, work.branch_mean, work.branch_rstd);
-    pass.ops.dropout_add(pass.context, work.branch, saved.x, dropout, saved.middle, spec_.residual_scale);
+    add_branch(pass, kBranch1Site, saved.x, work, saved.middle, then);
   }
 }
 
 void Block::feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
-                         const Workspace& work, View y) const {
+                         const Workspace& work, View y, const NormOfSum& then) const {
   if (spec_.gated) {
     mlp_in_.forward(pass, input, saved.inner);
     pass.ops.gated_activation(pass.context, saved.inner, spec_.activation, work.activation);
   } else {
     mlp_in_.forward(pass, input, spec_.activation, saved.inner, work.activation);
   }
-  const Dropout dropout = residual_dropout(pass, kBranch2Site);
   if (sums_branches_together(pass)) {
     const View part = pass.contribution_to(work.branch);
     mlp_out_.forward_part(pass, work.activation, part);
-    pass.ops.dropout_add(pass.context, part, saved.middle, dropout, part, spec_.residual_scale);
+    pass.ops.dropout_add(pass.context, part, saved.middle, residual_dropout(pass, kBranch2Site), part,
+                         spec_.residual_scale);
     pass.sum(work.branch);
     pass.ops.dropout_add(pass.context, work.branch, saved.x, {}, y);
   } else {
     mlp_out_.forward(pass, work.activation, branch_norm2_ ? saved.branch2 : work.branch);
     if (branch_norm2_) branch_norm2_->forward(pass, saved.branch2, work.branch, work.branch_mean, work.branch_rstd);
-    pass.ops.dropout_add(pass.context, work.branch, residual, dropout, y, spec_.residual_scale);
+    add_branch(pass, kBranch2Site, residual, work, y, then);
   }
 }
 
 ConstView Block::attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,
                             const KeyValueCache* cache) const {
   if (!norm1_) {
-    attend(pass, saved.x, saved, work, cache);
+    attend(pass, saved.x, saved, work, cache, {});
     return saved.middle;
   }
   normalize(*norm1_, pass, work, saved.x, work.norm);
-  attend(pass, work.norm, saved, work, cache);
-  normalize(*norm2_, pass, work, spec_.residual == Residual::parallel ? saved.x : saved.middle, work.norm);
+  const bool parallel = spec_.residual == Residual::parallel;
+  attend(pass, work.norm, saved, work, cache, parallel ? NormOfSum{} : NormOfSum{&*norm2_, work.norm});
+  if (parallel) normalize(*norm2_, pass, work, saved.x, work.norm);
   return work.norm;
 }
 
@@ -180,12 +191,10 @@ void Block::run(const Pass& pass, const BlockSaved& saved, const Workspace& work
                 View y) const {
   if (spec_.norm_place != NormPlace::post) {
     const ConstView input = attend_pre(pass, saved, work, cache);
-    feed_forward(pass, input, saved.middle, saved, work, y);
+    feed_forward(pass, input, saved.middle, saved, work, y, {});
   } else {
-    attend(pass, saved.x, saved, work, cache);
-    normalize(*norm1_, pass, work, saved.middle, work.norm);
-    feed_forward(pass, work.norm, work.norm, saved, work, saved.sum);
-    normalize(*norm2_, pass, work, saved.sum, y);
+    attend(pass, saved.x, saved, work, cache, {&*norm1_, work.norm});
+    feed_forward(pass, work.norm, work.norm, saved, work, saved.sum, {&*norm2_, y});
   }
 }
 
@@ -235,7 +244,8 @@ void Block::backward_feed_forward(const Pass& pass, ConstView dy, ConstView inpu
   } else {
     pass.ops.activation(pass.context, saved.inner, spec_.activation, work.activation);
     backward_branch(pass, end, dy, work.activation, work, work.inner_gradient);
-    pass.ops.activation_backward(pass.context, work.inner_gradient, saved.inner, spec_.activation, work.inner_gradient);
+    return mlp_in_.backward(pass, work.inner_gradient, saved.inner, spec_.activation, work.inner_gradient, input,
+                            work.branch);
   }
   mlp_in_.backward(pass, work.inner_gradient, input, work.branch);
 }

@@ -39,10 +39,18 @@ class Block {
  private:
   void run(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache, View y) const;
   bool sums_branches_together(const Pass& pass) const;
-  /// saved.middle = saved.x + dropout(attention(input)); of branches that are summed together this rank's part of the
-  /// second term.
+  /// The norm that takes a branch's sum, and where its result goes; norm: nullptr where none follows.
+  struct NormOfSum {
+    const Norm* norm = nullptr;
+    View y = {};
+  };
+  /// sum = residual + dropout(work.branch), and its norm.
+  void add_branch(const Pass& pass, uint32_t site, ConstView residual, const Workspace& work, View sum,
+                  const NormOfSum& then) const;
+  /// saved.middle = saved.x + dropout(attention(input)), and its norm; of branches that are summed together this rank's
+  /// part of the second term.
   void attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
-              const KeyValueCache* cache) const;
+              const KeyValueCache* cache, const NormOfSum& then) const;
   /// attend() to the input of attention, then the input of the MLP: one of them normalised is work.norm.
   ConstView attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,
                        const KeyValueCache* cache) const;
@@ -50,9 +58,9 @@ class Block {
   ConstView turned_queries(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   QueryKeyNorm query_key_norm() const;
   void backward_query_keys(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
-  /// y = residual + dropout(mlp(input)); of branches that are summed together saved.x + both.
+  /// y = residual + dropout(mlp(input)), and its norm; of branches that are summed together saved.x + both.
   void feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
-                    const Workspace& work, View y) const;
+                    const Workspace& work, View y, const NormOfSum& then) const;
   void add_to_gradient(const Pass& pass, const std::optional<Norm>& norm, ConstView x, const Workspace& work) const;
   void backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   void backward_post(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;

@@ -46,8 +46,7 @@ void DecoderHead::backward_input(const Pass& pass, ConstView x, const Workspace&
   pass.ops.zero(pass.context, work.gradient);
   norm_->backward(pass, work.branch, transform_ ? work.head.hidden : x, work.mean, work.rstd, work.gradient);
   if (!transform_) return;
-  pass.ops.activation_backward(pass.context, work.gradient, work.head.pre, spec_.head_activation, work.branch);
-  transform_->backward(pass, work.branch, x, work.gradient);
+  transform_->backward(pass, work.gradient, work.head.pre, spec_.head_activation, work.branch, x, work.gradient);
 }
 
 void DecoderHead::capped_logits(const Pass& pass, ConstView input, View logits) const {

@@ -33,13 +33,14 @@ void Linear::forward(const Pass& pass, ConstView x, Activation f, View pre, View
   pass.ops.linear_activation(pass.context, cut_rows_ ? pass.all_rows(x) : x, weight_.value, bias_.value, f, pre, y);
 }
 
-void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x) const {
+void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient bias) const {
   pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
-  if (!bias_.value.empty()) pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
+  if (bias == BiasGradient::missing && !bias_.value.empty())
+    pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
 }
 
 /// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.
-void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
   ConstView all_x = x;
   if (pass.sequence_parallel()) {
     const View all = pass.tensor->gathered(pass.batch.rows(), x.shape()[1]);
@@ -49,7 +50,7 @@ void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View d
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, pass.contribution_to(dx));
   if (pass.sequence_parallel()) pass.tensor->finish();
   pass.start_sum(dx);
-  backward_weights(pass, dy, all_x);
+  backward_weights(pass, dy, all_x, bias);
   pass.tensor->finish();
 }
 
@@ -60,9 +61,24 @@ void Linear::backward_part(const Pass& pass, ConstView dy, ConstView x, View dx)
 }
 
 void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
-  if (cut_rows_) return backward_summed(pass, dy, x, dx);
   if (cut_columns_) return backward_part(pass, pass.all_rows(dy), x, dx);
-  backward_weights(pass, dy, x);
+  backward(pass, dy, x, dx, BiasGradient::missing);
+}
+
+void Linear::backward(const Pass& pass, ConstView dy, ConstView pre, Activation f, View dpre, ConstView x,
+                      View dx) const {
+  assert(!cut_columns_);
+  if (bias_.value.empty()) {
+    pass.ops.activation_backward(pass.context, dy, pre, f, dpre);
+  } else {
+    pass.ops.activation_bias_backward(pass.context, dy, pre, f, dpre, bias_.gradient, pass.write);
+  }
+  backward(pass, dpre, x, dx, BiasGradient::written);
+}
+
+void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
+  if (cut_rows_) return backward_summed(pass, dy, x, dx, bias);
+  backward_weights(pass, dy, x, bias);
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
 }
 
@@ -74,6 +90,14 @@ Norm::Norm(const ParameterViews& views, const std::string& name, const Spec& spe
 void Norm::forward(const Pass& pass, ConstView x, View y, View mean, View rstd) const {
   if (kind_ == NormKind::rms) return pass.ops.rms_norm(pass.context, x, weight_.value, offset_, epsilon_, y, rstd);
   pass.ops.layer_norm(pass.context, x, weight_.value, bias_.value, epsilon_, y, mean, rstd);
+}
+
+void Norm::forward(const Pass& pass, ConstView x, ConstView residual, const Dropout& dropout, float factor, View sum,
+                   View y, View mean, View rstd) const {
+  const bool centered = kind_ == NormKind::layer;
+  const RowNorm norm{
+      .w = weight_.value, .b = bias_.value, .centered = centered, .offset = offset_, .epsilon = epsilon_};
+  pass.ops.dropout_add_norm(pass.context, x, residual, dropout, factor, sum, norm, y, centered ? mean : View(), rstd);
 }
 
 void Norm::backward(const Pass& pass, ConstView dy, ConstView x, ConstView mean, ConstView rstd, View dx) const {

@@ -37,12 +37,16 @@ class Linear {
   void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;
   /// Weight gradients from dy and the forward's x, and dx = dy w, which travels meanwhile where it is a sum.
   void backward(const Pass& pass, ConstView dy, ConstView x, View dx) const;
+  /// The same of forward() with an activation, from the gradient dy of its y; dpre: the gradient of pre, may be dy.
+  void backward(const Pass& pass, ConstView dy, ConstView pre, Activation f, View dpre, ConstView x, View dx) const;
   /// The same of a matrix that is cut by columns, dy being of all rows.
   void backward_part(const Pass& pass, ConstView dy, ConstView x, View dx) const;
 
  private:
-  void backward_weights(const Pass& pass, ConstView dy, ConstView x) const;
-  void backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx) const;
+  enum class BiasGradient : uint8_t { written, missing };
+  void backward(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient) const;
+  void backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient) const;
+  void backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient) const;
 
   LayerParameter weight_, bias_;
   bool cut_rows_, cut_columns_;
@@ -53,6 +57,9 @@ class Norm {
   Norm(const ParameterViews& views, const std::string& name, const Spec& spec);
   /// y = norm(x); mean (not of rms norms) and rstd [rows] for backward.
   void forward(const Pass& pass, ConstView x, View y, View mean, View rstd) const;
+  /// sum = residual + factor * dropout(x), y = norm(sum), as Ops::dropout_add_norm().
+  void forward(const Pass& pass, ConstView x, ConstView residual, const Dropout& dropout, float factor, View sum,
+               View y, View mean, View rstd) const;
   /// Weight gradients; dx += the gradient through the norm.
   void backward(const Pass& pass, ConstView dy, ConstView x, ConstView mean, ConstView rstd, View dx) const;
 

@@ -137,10 +137,6 @@ void check_gated(const Checker& check, ConstView x, bool taken, std::string_view
   check.is(y_name, y, x.dtype(), {x.rows(), x.shape()[1] / 2});
 }
 
-void check_factor(const Checker& check, float factor) {
-  check.that(std::isfinite(factor), fmt::format("factor is {}, expected a finite number", factor));
-}
-
 }  // namespace
 
 void Ops::gated_activation(Context& context, ConstView x, Activation f, View y) {
@@ -163,10 +159,28 @@ void Ops::dropout_add(Context& context, ConstView x, ConstView residual, const D
   check.activation("x", x, takes(x.dtype()), name());
   check.is_or_empty("residual", residual, x.dtype(), x.shape());
   check.dropout(dropout, x.rows());
-  check_factor(check, factor);
+  check.factor(factor);
   check.is("y", y, x.dtype(), x.shape());
   const OpTimer timer(recorder_, "dropout_add", {x, residual, y});
   do_dropout_add(context, x, residual, dropout, y, factor);
+}
+
+void Ops::activation_bias_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx, View db,
+                                   Write write) {
+  const Checker check("activation_bias_backward");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  check.is("dy", dy, x.dtype(), x.shape());
+  check.is("dx", dx, x.dtype(), x.shape());
+  check.is("db", db, statistic_of(x.dtype()), {x.shape()[1]});
+  const OpTimer timer(recorder_, "activation_bias_backward", {dy, x, dx, db});
+  do_activation_bias_backward(context, dy, x, f, dx, db, write);
+}
+
+void Ops::do_activation_bias_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx, View db,
+                                      Write write) {
+  do_activation_backward(context, dy, x, f, dx);
+  do_bias_backward(context, dx, db, write);
 }
 
 void Ops::dropout_backward(Context& context, ConstView dy, const Dropout& dropout, View dx, float factor) {
@@ -174,7 +188,7 @@ void Ops::dropout_backward(Context& context, ConstView dy, const Dropout& dropou
   check.dims("dy", dy, 2);
   check.activation("dy", dy, takes(dy.dtype()), name());
   check.dropout(dropout, dy.rows());
-  check_factor(check, factor);
+  check.factor(factor);
   check.is("dx", dx, dy.dtype(), dy.shape());
   const OpTimer timer(recorder_, "dropout_backward", {dy, dx});
   do_dropout_backward(context, dy, dropout, dx, factor);

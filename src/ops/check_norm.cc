@@ -91,6 +91,36 @@ void Ops::rms_norm_backward(Context& context, ConstView dy, ConstView x, ConstVi
   do_rms_norm_backward(context, dy, x, w, offset, rstd, dx, dw, write);
 }
 
+void Ops::dropout_add_norm(Context& context, ConstView x, ConstView residual, const Dropout& dropout, float factor,
+                           View sum, const RowNorm& norm, View y, View mean, View rstd) {
+  const Checker check("dropout_add_norm");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  const DType statistic = statistic_of(x.dtype());
+  const int64_t rows = x.shape()[0], width = x.shape()[1];
+  check.is("residual", residual, x.dtype(), x.shape());
+  check.dropout(dropout, rows);
+  check.factor(factor);
+  check.is("sum", sum, x.dtype(), x.shape());
+  check.is("w", norm.w, x.dtype(), {width});
+  check.is_or_empty("b", norm.b, x.dtype(), {width});
+  check_gain(check, norm.offset, norm.epsilon);
+  check.that(norm.centered ? norm.offset == 0 : norm.b.empty(),
+             norm.centered ? "a layer norm has no offset" : "an RMS norm has no b");
+  check.is("y", y, x.dtype(), x.shape());
+  if (norm.centered) check.is("mean", mean, statistic, {rows});
+  check.is("rstd", rstd, statistic, {rows});
+  const OpTimer timer(recorder_, "dropout_add_norm", {x, residual, sum, norm.w, norm.b, y, mean, rstd});
+  do_dropout_add_norm(context, x, residual, dropout, factor, sum, norm, y, mean, rstd);
+}
+
+void Ops::do_dropout_add_norm(Context& context, ConstView x, ConstView residual, const Dropout& dropout, float factor,
+                              View sum, const RowNorm& norm, View y, View mean, View rstd) {
+  do_dropout_add(context, x, residual, dropout, sum, factor);
+  norm.centered ? do_layer_norm(context, sum, norm.w, norm.b, norm.epsilon, y, mean, rstd)
+                : do_rms_norm(context, sum, norm.w, norm.offset, norm.epsilon, y, rstd);
+}
+
 void Ops::query_key_squares(Context& context, ConstView qkv, const QueryKeyNorm& norm, View squares) {
   const Checker check("query_key_squares");
   check_query_key(check, qkv, takes(qkv.dtype()), name(), norm);

@@ -61,6 +61,7 @@ class Checker {
     is("dropout sample", d.sample, DType::i64, {rows});
     is("dropout position", d.position, DType::i32, {rows});
   }
+  void factor(float f) const { that(std::isfinite(f), fmt::format("factor is {}, expected a finite number", f)); }
   void qkv(std::string_view what, ConstView v, const AttentionShape& s, int64_t rows) const {
     is(what, v, v.dtype(), {rows, s.kv_heads, s.group + 2, s.head_dim});
   }

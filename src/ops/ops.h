@@ -89,6 +89,14 @@ struct QueryKeyNorm {
   float epsilon = 1e-6f;
 };
 
+/// A norm of rows: layer_norm()'s arguments, or rms_norm()'s where it is not centered.
+struct RowNorm {
+  ConstView w = {}, b = {};  ///< [width] A; b: or empty, always of rms_norm()
+  bool centered = true;
+  float offset = 0;  ///< of rms_norm(): 0 or 1
+  float epsilon = 1e-5f;
+};
+
 struct AdamW {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0;
   float correction1 = 1;     ///< 1 - beta1^t
@@ -189,6 +197,16 @@ class Ops {
   void dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y, float factor = 1);
   /// dx = factor * dy * mask / (1 - rate).  dx may be dy; with rate 0 and factor 1 a copy (nothing when dx is dy).
   void dropout_backward(Context&, ConstView dy, const Dropout&, View dx, float factor = 1);
+
+  // Fusions: the bits of the operators that they name, in fewer passes over memory where a backend can.
+  /// sum = residual + factor * dropout(x); y = norm(sum): dropout_add(), then layer_norm() or rms_norm().  x, residual,
+  /// sum, y: [rows, width] A; sum and y may each be x or residual. mean, rstd: [rows] S; mean empty unless the norm is
+  /// centered.
+  void dropout_add_norm(Context&, ConstView x, ConstView residual, const Dropout&, float factor, View sum,
+                        const RowNorm&, View y, View mean, View rstd);
+  /// dx = dy f'(x); db =/+= sum_rows(dx): activation_backward(), then bias_backward().  dy, x, dx: [rows, width] A; db:
+  /// [width] S. dx may be dy.
+  void activation_bias_backward(Context&, ConstView dy, ConstView x, Activation f, View dx, View db, Write);
 
   // ---- embedding ----
   /// y = tokens_table[token] + positions_table[position].  tokens, positions: [rows] i32; tables: [n, width] A; y:
@@ -312,6 +330,9 @@ class Ops {
   virtual void do_linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets,
                                        int64_t first_class, int64_t classes, View logits, View max, View sum,
                                        View target);
+  virtual void do_dropout_add_norm(Context&, ConstView x, ConstView residual, const Dropout&, float factor, View sum,
+                                   const RowNorm&, View y, View mean, View rstd);
+  virtual void do_activation_bias_backward(Context&, ConstView dy, ConstView x, Activation, View dx, View db, Write);
 
  private:
   /// Whether A may be this type: f32 and bf16 (cpu), f16, too (cuda), f64 (reference).

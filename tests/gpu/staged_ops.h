@@ -169,6 +169,21 @@ class StagedOps final : public Ops {
       ops_->dropout_backward(context, s.in(dy), s.in(dropout), s.out(dx), factor);
     });
   }
+  void do_dropout_add_norm(Context& c, ConstView x, ConstView residual, const Dropout& dropout, float factor, View sum,
+                           const RowNorm& norm, View y, View mean, View rstd) override {
+    run(c, [&](Stage& s, Context& context) {
+      RowNorm on_gpu = norm;
+      on_gpu.w = s.in(norm.w), on_gpu.b = s.in(norm.b);
+      ops_->dropout_add_norm(context, s.in(x), s.in(residual), s.in(dropout), factor, s.out(sum), on_gpu, s.out(y),
+                             s.out(mean), s.out(rstd));
+    });
+  }
+  void do_activation_bias_backward(Context& c, ConstView dy, ConstView x, Activation f, View dx, View db,
+                                   Write write) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->activation_bias_backward(context, s.in(dy), s.in(x), f, s.out(dx), s.out(db), write);
+    });
+  }
   void do_rms_norm(Context& c, ConstView x, ConstView w, float offset, float eps, View y, View rstd) override {
     run(c, [&](Stage& s, Context& context) {
       ops_->rms_norm(context, s.in(x), s.in(w), offset, eps, s.out(y), s.out(rstd));

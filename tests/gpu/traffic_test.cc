@@ -83,6 +83,42 @@ TEST_P(Traffic, NormsReadARowOnce) {
   });
 }
 
+TEST_P(Traffic, FusionsReadAndWriteEachTensorOnce) {
+  Tensor x = tensor(1), residual = tensor(2), sum = tensor(3), y = tensor(4), w = row(5), b = row(6);
+  Tensor mean = f32({kRows}), rstd = f32({kRows}), db = f32({kWidth});
+  for (const bool centered : {true, false}) {
+    RowNorm norm{.w = std::as_const(w).view(), .centered = centered};
+    if (centered) norm.b = std::as_const(b).view();
+    expect("dropout_add_norm", {{x.view(), 1}, {residual.view(), 1}, {sum.view(), 1}, {y.view(), 1}}, [&] {
+      ops_.dropout_add_norm(context_, x.view(), residual.view(), {}, 1, sum.view(), norm, y.view(),
+                            centered ? mean.view() : View(), rstd.view());
+    });
+  }
+  expect("activation_bias_backward", {{x.view(), 1}, {y.view(), 2}}, [&] {
+    ops_.activation_bias_backward(context_, y.view(), x.view(), Activation::gelu_tanh, y.view(), db.view(),
+                                  Write::overwrite);
+  });
+}
+
+TEST_P(Traffic, NormsOfQueriesAndKeysReadThemOnce) {
+  constexpr int64_t kSize = 64;
+  const Shape shape{kRows, 1, kWidth / kSize, kSize};
+  const double turned = 3.0 / 4;  // two queries and a key of a group, without its value
+  Tensor x = tensor(1), y = tensor(2), gain = Tensor::random(GetParam(), {kSize}, 3), squares = f32({kRows, 3});
+  Tensor dq = f32({kSize}), dk = f32({kSize});
+  const View qkv = x.view().reshape(shape), to = y.view().reshape(shape);
+  const QueryKeyNorm norm{
+      .q = std::as_const(gain).view(), .k = std::as_const(gain).view(), .q_count = kSize, .k_count = kSize};
+  expect("query_key_squares", {{qkv, turned}}, [&] { ops_.query_key_squares(context_, qkv, norm, squares.view()); });
+  expect("query_key_norm", {{qkv, 1}, {to, 1}}, [&] { ops_.query_key_norm(context_, qkv, norm, squares.view(), to); });
+  expect("query_key_products", {{qkv, turned}, {to, turned}},
+         [&] { ops_.query_key_products(context_, to, qkv, norm, squares.view()); });
+  expect("query_key_norm_backward", {{qkv, turned}, {to, 2 * turned}}, [&] {
+    ops_.query_key_norm_backward(context_, to, qkv, norm, squares.view(), squares.view(), dq.view(), dk.view(),
+                                 Write::overwrite);
+  });
+}
+
 TEST_P(Traffic, SumsOverRowsReadOnce) {
   const Tensor dy = tensor(1);
   Tensor db = f32({kWidth});

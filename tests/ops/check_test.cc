@@ -91,6 +91,28 @@ TEST_F(Checks, LayerNorm) {
   });
 }
 
+TEST_F(Checks, Fusions) {
+  Tensor x = f32({4, 8}), w = f32({8}), stat = f32({4}), wrong = f32({3});
+  const auto call = [&](const RowNorm& norm, ConstView residual, View mean) {
+    ops.dropout_add_norm(context, x.view(), residual, {}, 1, x.view(), norm, x.view(), mean, stat.view());
+  };
+  const RowNorm layer{.w = std::as_const(w).view()}, rms{.w = layer.w, .centered = false};
+  expect_shape_error("dropout_add_norm: residual is empty, expected f32 [4, 8]", [&] { call(layer, {}, stat.view()); });
+  expect_shape_error("dropout_add_norm: mean is f32 [3], expected f32 [4]",
+                     [&] { call(layer, x.view(), wrong.view()); });
+  RowNorm bad = layer;
+  bad.offset = 1;
+  expect_shape_error("dropout_add_norm: a layer norm has no offset", [&] { call(bad, x.view(), stat.view()); });
+  bad = rms;
+  bad.b = layer.w;
+  expect_shape_error("dropout_add_norm: an RMS norm has no b", [&] { call(bad, x.view(), {}); });
+  call(rms, x.view(), {});
+  expect_shape_error("activation_bias_backward: db is f32 [3], expected f32 [8]", [&] {
+    ops.activation_bias_backward(context, x.view(), x.view(), Activation::relu, x.view(), wrong.view(),
+                                 Write::overwrite);
+  });
+}
+
 TEST_F(Checks, RmsNorm) {
   Tensor x = f32({4, 8}), w = f32({8}), y = f32({4, 8}), rstd = f32({4}), wrong = f32({3});
   const auto call = [&](const Tensor& gain, float offset, float eps, Tensor& to) {

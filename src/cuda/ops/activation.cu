@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "cuda/column_sums.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/launch.h"
 
@@ -106,6 +107,41 @@ TRIREME_KERNEL activation_slope(ActivationArguments<T> a) {
   TRIREME_UNROLL
   for (int i = 0; i < kPack; ++i) dy.v[i] *= slope_of<f>(x.v[i]);
   store_pack(dy, a.y, first, a.count, a.fast);
+}
+
+template <class T>
+struct BiasSlopeArguments {
+  Global<const T> x, dy;
+  Global<T> dx;
+  Global<float> partials;  ///< [chunks, width]
+  int64_t rows, width, chunk_rows;
+  bool fast;
+};
+
+/// Also sums the rows of what it writes, in the order of bias_backward().
+template <class T, Activation f>
+TRIREME_KERNEL slope_partials(BiasSlopeArguments<T> a) {
+  struct Loaded {
+    Raw<T> x, dy;
+  };
+  sum_chunk<1, 2>(
+      a.rows, a.width, a.chunk_rows,
+      [&](int64_t row, int64_t channel) {
+        const int64_t at = row * a.width + channel, end = (row + 1) * a.width;
+        return Loaded{load_raw(a.x, at, end, a.fast), load_raw(a.dy, at, end, a.fast)};
+      },
+      [&](int64_t row, int64_t channel, const Loaded& loaded, Pack(&sums)[1]) {
+        const Pack x = unpack(loaded.x);
+        Pack dx = unpack(loaded.dy);
+        TRIREME_UNROLL
+        for (int i = 0; i < kPack; ++i) dx.v[i] = mul_rn(dx.v[i], slope_of<f>(x.v[i]));  // not fused with the sum
+        const Raw<T> rounded = to_raw<T>(dx);
+        store_raw(rounded, a.dx, row * a.width + channel, (row + 1) * a.width, a.fast);
+        dx = unpack(rounded);
+        TRIREME_UNROLL
+        for (int i = 0; i < kPack; ++i) sums[0].v[i] += dx.v[i];
+      },
+      [&](int, int64_t chunk, int64_t channel, float sum) { a.partials[chunk * a.width + channel] = sum; });
 }
 
 template <Activation f>
@@ -228,6 +264,24 @@ void CudaOps::do_activation(Context& context, ConstView x, Activation f, View y)
 
 void CudaOps::do_activation_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx) {
   if (dy.count() > 0) with_activation(f, [&](auto which) { run<which()>(context, x, dy, dx); });
+}
+
+void CudaOps::do_activation_bias_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx, View db,
+                                          Write write) {
+  const ArenaScope scope(*context.scratch);
+  const int64_t rows = dy.rows(), width = dy.shape()[1];
+  const ColumnChunks chunks(rows, width);
+  const View partials = context.scratch->take(DType::f32, {chunks.count, width});
+  with_activation(f, [&](auto which) {
+    with_element(x.dtype(), [&](auto element) {
+      using T = decltype(element);
+      const BiasSlopeArguments<T> arguments{global<T>(x), global<T>(dy), global<T>(dx), global<float>(partials),
+                                            rows,         width,         chunks.rows,   packs(width, {x, dy, dx})};
+      launch("activation_bias_backward", gpu_stream(*context.stream), chunks.grid(), ColumnChunks::kThreads,
+             ColumnChunks::shared_bytes<1>(), slope_partials<T, which()>, arguments);
+    });
+  });
+  add_partials(context, partials, db, write);
 }
 
 void CudaOps::do_gated_activation(Context& context, ConstView x, Activation f, View y) {

@@ -5,6 +5,7 @@
 
 #include "cuda/column_sums.h"
 #include "cuda/cuda_ops.h"
+#include "cuda/dropout.h"
 #include "cuda/launch.h"
 #include "cuda/scratch.h"
 
@@ -40,51 +41,103 @@ TRIREME_DEVICE void for_packs(int64_t width, F f) {
   }
 }
 
-/// kPacks: packs of a row per lane, 0: any number. Read x, write y.
-template <class T, int kPacks>
-TRIREME_KERNEL norm_forward(NormArguments<T> a) {
-  const int64_t row = static_cast<int64_t>(block_x()) * kRowsPerBlock + thread() / kWarp;
-  if (row >= a.rows) return;
+/// Normalises a row, with one rounding per operation: fusions have the bits of this kernel, whichever kPacks they have.
+/// first(p, channel) gives its packs, again(channel) those of a long row once more. kPacks: packs of
+/// a row per lane, 0: any number.
+template <int kPacks, class T, class First, class Again>
+TRIREME_DEVICE void normalise_row(const NormArguments<T>& a, int64_t row, First first, Again again) {
   const int64_t begin = row * a.width, end = begin + a.width;
   Pack held[kPacks > 0 ? kPacks : 1] = {};
   const auto element = [&](int p, int64_t channel) {
     if constexpr (kPacks > 0) {
       return held[p];
     } else {
-      return load_pack(a.x, begin + channel, end, a.fast);
+      return again(channel);
     }
   };
-  if constexpr (kPacks > 0)
-    for_packs<kPacks>(a.width, [&](int p, int64_t channel) { held[p] = load_pack(a.x, begin + channel, end, a.fast); });
+  if constexpr (kPacks > 0) for_packs<kPacks>(a.width, [&](int p, int64_t channel) { held[p] = first(p, channel); });
   float sum = 0;
   for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
-    const Pack x = element(p, channel);
+    Pack x;
+    if constexpr (kPacks > 0) {
+      x = held[p];
+    } else {
+      x = first(p, channel);
+    }
     TRIREME_UNROLL
     for (int i = 0; i < kPack; ++i) sum += x.v[i];
   });
-  const float inverse_width = 1 / static_cast<float>(a.width), mean = a.centered ? warp_sum(sum) * inverse_width : 0;
+  const float inverse_width = 1 / static_cast<float>(a.width),
+              mean = a.centered ? mul_rn(warp_sum(sum), inverse_width) : 0;
   float squares = 0;
   for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
     const Pack x = element(p, channel);
     TRIREME_UNROLL
     for (int i = 0; i < kPack; ++i) {
       const float d = x.v[i] - mean;
-      squares += channel + i < a.width ? d * d : 0;
+      squares = add_rn(squares, channel + i < a.width ? mul_rn(d, d) : 0);
     }
   });
-  const float rstd = div_rn(1.0f, sqrt_rn(warp_sum(squares) * inverse_width + a.epsilon));
+  const float rstd = div_rn(1.0f, sqrt_rn(add_rn(mul_rn(warp_sum(squares), inverse_width), a.epsilon)));
   for_packs<kPacks>(a.width, [&](int p, int64_t channel) {
     Pack x = element(p, channel);
     const Pack w = load_pack(a.w, channel, a.width, a.fast);
     const Pack b = a.b.empty() ? Pack{} : load_pack(a.b, channel, a.width, a.fast);
     TRIREME_UNROLL
-    for (int i = 0; i < kPack; ++i) x.v[i] = (x.v[i] - mean) * rstd * (a.offset + w.v[i]) + b.v[i];
+    for (int i = 0; i < kPack; ++i) x.v[i] = add_rn(mul_rn(mul_rn(x.v[i] - mean, rstd), a.offset + w.v[i]), b.v[i]);
     store_pack(x, a.y, begin + channel, end, a.fast);
   });
   if (thread() % kWarp == 0) {
     if (a.centered) a.mean[row] = mean;
     a.rstd[row] = rstd;
   }
+}
+
+/// Read x, write y.
+template <class T, int kPacks>
+TRIREME_KERNEL norm_forward(NormArguments<T> a) {
+  const int64_t row = static_cast<int64_t>(block_x()) * kRowsPerBlock + thread() / kWarp;
+  if (row >= a.rows) return;
+  const int64_t begin = row * a.width, end = begin + a.width;
+  const auto load = [&](int64_t channel) { return load_pack(a.x, begin + channel, end, a.fast); };
+  normalise_row<kPacks>(
+      a, row, [&](int, int64_t channel) { return load(channel); }, load);
+}
+
+template <class T>
+struct AddedNormArguments {
+  NormArguments<T> norm;  ///< x: the sum
+  Global<const T> x, residual;
+  Global<T> sum;
+  DropArguments drop;
+};
+
+/// sum = residual + factor * dropout(x), rounded, and its norm. Read x and residual, write sum and y.
+template <class T, int kPacks>
+TRIREME_KERNEL added_norm(AddedNormArguments<T> a) {
+  const NormArguments<T>& n = a.norm;
+  const int64_t row = static_cast<int64_t>(block_x()) * kRowsPerBlock + thread() / kWarp;
+  if (row >= n.rows) return;
+  const int64_t begin = row * n.width, end = begin + n.width;
+  // All of a row is on its way before the first sum is stored.
+  Raw<T> x[kPacks > 0 ? kPacks : 1], residual[kPacks > 0 ? kPacks : 1];
+  const auto load = [&](int p, int64_t channel) {
+    x[p] = load_raw(a.x, begin + channel, end, n.fast);
+    residual[p] = load_raw(a.residual, begin + channel, end, n.fast);
+  };
+  if constexpr (kPacks > 0) for_packs<kPacks>(n.width, load);
+  normalise_row<kPacks>(
+      n, row,
+      [&](int p, int64_t channel) {
+        if constexpr (kPacks == 0) load(p, channel);
+        Pack sum = unpack(x[p]);
+        drop(a.drop, row, channel, sum);
+        add_pack(unpack(residual[p]), sum);
+        const Raw<T> rounded = to_raw<T>(sum);
+        store_raw(rounded, a.sum, begin + channel, end, n.fast);
+        return unpack(rounded);
+      },
+      [&](int64_t channel) { return load_pack(n.x, begin + channel, end, n.fast); });
 }
 
 template <class T>
@@ -283,15 +336,18 @@ void with_packs(int64_t packs, F f) {
   f(std::integral_constant<int, 4>());
 }
 
-/// b, mean: empty for RMS norm, which is not centered.
-void run_forward(Context& context, ConstView x, ConstView w, ConstView b, float offset, float eps, bool centered,
-                 View y, View mean, View rstd) {
+template <class T>
+NormArguments<T> norm_arguments(ConstView x, const RowNorm& norm, View y, View mean, View rstd, bool fast) {
+  return {global<T>(x), global<T>(norm.w), global<T>(norm.b), global<T>(y), global<float>(mean), global<float>(rstd),
+          x.rows(),     x.shape()[1],      norm.epsilon,      norm.offset,  norm.centered,       fast};
+}
+
+/// mean: empty for RMS norm.
+void run_forward(Context& context, ConstView x, const RowNorm& norm, View y, View mean, View rstd) {
   const int64_t rows = x.rows(), width = x.shape()[1], per_lane = ceil_divide(width, kWarp * kPack);
   with_element(x.dtype(), [&](auto element) {
     using T = decltype(element);
-    const NormArguments<T> arguments{
-        global<T>(x), global<T>(w), global<T>(b), global<T>(y), global<float>(mean),       global<float>(rstd), rows,
-        width,        eps,          offset,       centered,     packs(width, {x, w, b, y})};
+    const auto arguments = norm_arguments<T>(x, norm, y, mean, rstd, packs(width, {x, norm.w, norm.b, y}));
     const auto run = [&](void (*kernel)(NormArguments<T>)) {
       launch("norm", gpu_stream(*context.stream), {ceil_divide(rows, kRowsPerBlock), 1, 1}, kRowsPerBlock * kWarp, 0,
              kernel, arguments);
@@ -356,7 +412,28 @@ size_t norm_scratch_bytes(int64_t rows, int64_t width) {
 
 void CudaOps::do_layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
                             View rstd) {
-  run_forward(context, x, w, b, 0, eps, true, y, mean, rstd);
+  run_forward(context, x, {.w = w, .b = b, .epsilon = eps}, y, mean, rstd);
+}
+
+void CudaOps::do_dropout_add_norm(Context& context, ConstView x, ConstView residual, const Dropout& dropout,
+                                  float factor, View sum, const RowNorm& norm, View y, View mean, View rstd) {
+  const int64_t rows = x.rows(), width = x.shape()[1], per_lane = ceil_divide(width, kWarp * kPack);
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const bool fast = packs(width, {x, residual, sum, norm.w, norm.b, y});
+    const AddedNormArguments<T> arguments{norm_arguments<T>(sum, norm, y, norm.centered ? mean : View(), rstd, fast),
+                                          global<T>(x), global<T>(residual), global<T>(sum),
+                                          DropArguments(dropout, factor)};
+    const auto run = [&](void (*kernel)(AddedNormArguments<T>)) {
+      launch("dropout_add_norm", gpu_stream(*context.stream), {ceil_divide(rows, kRowsPerBlock), 1, 1},
+             kRowsPerBlock * kWarp, 0, kernel, arguments);
+    };
+    // Registers hold x and the residual, too: of 8 packs those of 16 bits alone.
+    if (per_lane > (sizeof(T) == 2 ? 8 : 4)) return run(added_norm<T, 0>);
+    if constexpr (sizeof(T) == 2)
+      if (per_lane > 4) return run(added_norm<T, 8>);
+    with_packs(per_lane, [&](auto n) { run(added_norm<T, decltype(n)::value>); });
+  });
 }
 
 void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean,
@@ -365,7 +442,7 @@ void CudaOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x
 }
 
 void CudaOps::do_rms_norm(Context& context, ConstView x, ConstView w, float offset, float eps, View y, View rstd) {
-  run_forward(context, x, w, {}, offset, eps, false, y, {}, rstd);
+  run_forward(context, x, {.w = w, .centered = false, .offset = offset, .epsilon = eps}, y, {}, rstd);
 }
 
 void CudaOps::do_rms_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, float offset,
