@@ -30,7 +30,7 @@ std::vector<CeilingMeter::Product> CeilingMeter::products(const Spec& spec, DTyp
   add(rows, spec.inner_width, spec.width, layers);
   add(rows, spec.width, spec.inner_width, layers);
   if (!spec.has_decoder()) return products;
-  const int64_t head_rows = std::min(rows, head_rows_for(spec, dtype, rows));
+  const int64_t head_rows = std::min(rows, head_rows_for(spec, dtype, rows, {}));
   add(head_rows, spec.vocabulary_rows, spec.width, static_cast<double>(rows) / static_cast<double>(head_rows));
   return products;
 }

@@ -17,6 +17,7 @@ class CudaOps final : public Ops {
   std::string_view name() const override { return "cuda"; }
   Device& device() const override { return device_; }
   size_t scratch_bytes(const CallSizes& sizes) const override;
+  HeadBlock head_block() const override { return {.rows = 8192, .bytes = int64_t{1} << 30}; }
 
  private:
   bool takes(DType activation) const override {

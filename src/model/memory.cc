@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "ops/ops.h"
+
 namespace trireme {
 namespace {
-
-constexpr int64_t kLogitRows = 640;         // the GEMM is at full speed from a few hundred rows on
-constexpr int64_t kLogitBytes = 256 << 20;  // fewer rows where the vocabulary is large
 
 View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buffer.rows_slice(0, rows); }
 
@@ -109,20 +108,20 @@ Workspace Workspace::first(Rows rows) const {
   return out;
 }
 
-int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
+int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows, const HeadBlock& block) {
   const int64_t row_bytes = spec.vocabulary_rows * static_cast<int64_t>(size_of(dtype));
-  return std::min(std::clamp(kLogitBytes / row_bytes / 128 * 128, int64_t{128}, kLogitRows),
+  return std::min(std::clamp(block.bytes / row_bytes / 128 * 128, int64_t{128}, block.rows),
                   std::max<int64_t>(rows, 1));
 }
 
-int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape) {
+int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape, const HeadBlock& block) {
   if (!spec.has_decoder()) return shape.rows;
-  return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows));
+  return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows, block));
 }
 
 /// Blocks and head never run at the same time, so the branch buffers and the logits share memory.
 void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
-                                         Arena& arena) {
+                                         int64_t head_rows, Arena& arena) {
   const size_t start = arena.mark();
   const int64_t before_activation = layout.share(spec.mlp_in_width());
   work.activation = arena.take(dtype, {shape.rows, layout.share(spec.inner_width)});
@@ -140,7 +139,6 @@ void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout,
   const size_t blocks_end = arena.mark();
   if (!layout.part.head) return;
   arena.release(start);
-  const int64_t head_rows = planned_head_rows(spec, dtype, shape);
   work.chunk.logits =
       arena.take(dtype, {head_rows, spec.has_decoder() ? layout.share(spec.vocabulary_rows) : spec.classes});
   arena.release(std::max(blocks_end, arena.mark()));
@@ -149,9 +147,9 @@ void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout,
 }
 
 WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
-                                 Arena& arena) {
+                                 const HeadBlock& head_block, Arena& arena) {
   const Rows rows{shape.rows, shape.own_rows(layout.tensor_size)};
-  const int64_t width = spec.width, head_rows = planned_head_rows(spec, dtype, shape);
+  const int64_t width = spec.width, head_rows = planned_head_rows(spec, dtype, shape, head_block);
   const DType stat = stat_type(dtype);
   const ModelPart& part = layout.part;
   block.parallel = work.parallel = spec.residual == Residual::parallel;
@@ -179,7 +177,7 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
     work.head = take_head(spec, dtype, rows, arena);
     for (View* view : {&work.chunk.max, &work.chunk.sum, &work.chunk.target}) *view = arena.take(stat, {head_rows});
   }
-  take_block_or_head(spec, layout, dtype, shape, arena);
+  take_block_or_head(spec, layout, dtype, shape, head_rows, arena);
   if (!shape.training) return;
   work.gradient = arena.take(dtype, {rows.own, width});
   if (spec.norm_place != NormPlace::pre || work.parallel)

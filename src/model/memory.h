@@ -17,6 +17,8 @@
 
 namespace trireme {
 
+struct HeadBlock;
+
 /// Rows of a micro-batch.
 struct Rows {
   int64_t all = 0, own = 0;  ///< R and N
@@ -107,14 +109,15 @@ struct ModelShape {
   int64_t own_rows(int tensor_size) const { return sequence_parallel ? (rows + tensor_size - 1) / tensor_size : rows; }
 };
 
-/// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.
-int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
+/// Rows whose logits exist at a time: those of the block (Ops::head_block()), at most all.
+int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows, const HeadBlock& block);
 /// Of a plan; all rows where the head has no decoder.
-int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape);
+int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape, const HeadBlock& block);
 
 /// Buffers shared by all micro-batches of a part.
 struct WorkspaceMemory {
-  WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
+  WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const HeadBlock& block,
+                  Arena& arena);
   Workspace work;
   BlockSaved block;    ///< shared by blocks; with full recomputation or without training: everything except x
   View rotary;         ///< [context, rotary dims] cosines and sines; empty where positions are learned
@@ -127,7 +130,8 @@ struct WorkspaceMemory {
   }
 
  private:
-  void take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
+  void take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
+                          int64_t head_rows, Arena& arena);
 };
 
 /// Buffers of one micro-batch from its forward to its backward.

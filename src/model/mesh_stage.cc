@@ -32,7 +32,7 @@ MeshStage::MeshStage(const Spec& spec, const ParameterViews& views, DType dtype,
       ops_(ops),
       loss_(arena_.take(DType::f64, {1})),
       stage_(spec, views, dtype, shape, ops, threads,
-             tensor_group_ ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(spec, dtype, shape)) : nullptr,
+             tensor_group_ ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(spec, dtype, shape, ops)) : nullptr,
              weights) {
   if (!pipeline_) return;
   for (View* view : {&in_, &out_}) *view = arena_.take(dtype, {shape.rows, spec.width});

@@ -33,7 +33,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   sizes.threads = threads;
   const size_t blocks = ops.scratch_bytes(sizes);
   if (!layout.part.head || !spec.has_decoder()) return blocks;
-  sizes.rows = planned_head_rows(spec, dtype, shape);
+  sizes.rows = planned_head_rows(spec, dtype, shape, ops.head_block());
   sizes.inputs = std::max(spec.width, spec.token_width());
   sizes.width = layout.share(spec.vocabulary_rows);
   sizes.weight_count = sizes.inputs * sizes.width;
@@ -48,32 +48,33 @@ std::vector<SlotMemory> take_slots(const Spec& spec, const Layout& layout, DType
   return slots;
 }
 
-size_t workspace_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape) {
+size_t workspace_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const Ops& ops) {
   Arena measure;
-  const WorkspaceMemory memory(spec, layout, dtype, shape, measure);
+  const WorkspaceMemory memory(spec, layout, dtype, shape, ops.head_block(), measure);
   return measure.peak();
 }
 
-size_t slots_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape) {
+size_t slots_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const Ops& ops) {
   Arena measure, workspace;
-  const WorkspaceMemory shared(spec, layout, dtype, shape, workspace);
+  const WorkspaceMemory shared(spec, layout, dtype, shape, ops.head_block(), workspace);
   (void)take_slots(spec, layout, dtype, shape, shared, measure);
   return measure.peak();
 }
 
-size_t slots_of_parts_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape) {
+size_t slots_of_parts_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
+                            const Ops& ops) {
   size_t bytes = 0;
   for (size_t chunk = 0; chunk < layout.parts().size(); ++chunk)
-    bytes += slots_bytes(spec, layout.chunk(chunk), dtype, shape.of_chunk(chunk));
+    bytes += slots_bytes(spec, layout.chunk(chunk), dtype, shape.of_chunk(chunk), ops);
   return bytes;
 }
 
 }  // namespace
 
-TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape) {
+TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops) {
   return {.dtype = dtype,
           .elements = shape.rows * std::max(spec.width, spec.token_width()),
-          .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows) : 0,
+          .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows, ops.head_block()) : 0,
           .statistics = spec.query_keys == QueryKeys::projection ? 2 * shape.rows
                         : spec.query_keys == QueryKeys::head     ? 2 * spec.head_dim()
                                                                  : 0,
@@ -85,19 +86,20 @@ StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, c
                        const Layout& layout) {
   const Layout own = layout.of(spec);
   const int ranks = own.tensor_size;
-  return {.activations = workspace_bytes(spec, own, dtype, shape) + slots_of_parts_bytes(spec, own, dtype, shape),
-          .scratch = scratch_bytes(spec, own, dtype, shape, ops, threads),
-          .tensor = ranks > 1 ? TensorGroup::bytes_for(ranks, tensor_sizes(spec, dtype, shape)) : 0};
+  return {
+      .activations = workspace_bytes(spec, own, dtype, shape, ops) + slots_of_parts_bytes(spec, own, dtype, shape, ops),
+      .scratch = scratch_bytes(spec, own, dtype, shape, ops, threads),
+      .tensor = ranks > 1 ? TensorGroup::bytes_for(ranks, tensor_sizes(spec, dtype, shape, ops)) : 0};
 }
 
 StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Ops& ops,
                                int threads, TensorGroup* tensor)
     : ops_(ops),
       tensor_(tensor),
-      arena_(workspace_bytes(spec, layout.of(spec), dtype, shape), ops.device()),
+      arena_(workspace_bytes(spec, layout.of(spec), dtype, shape, ops), ops.device()),
       scratch_(scratch_bytes(spec, layout.of(spec), dtype, shape, ops, threads), ops.device()),
       context_{threads, &scratch_, &ops.device().stream()},
-      memory_(spec, layout.of(spec), dtype, shape, arena_) {
+      memory_(spec, layout.of(spec), dtype, shape, ops.head_block(), arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   assert(shape.sequence_parallel == (tensor && tensor->sequence_parallel()));
   const auto fill = [&](View table, float base, const RotaryScaling& scaling) {
@@ -118,7 +120,7 @@ StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterView
       recompute_(shape.recompute),
       workspace_(workspace),
       weights_(weights ? *weights : always_there_),
-      arena_(slots_bytes(spec, layout.of(spec), dtype, shape), workspace.ops().device()) {
+      arena_(slots_bytes(spec, layout.of(spec), dtype, shape, workspace.ops()), workspace.ops().device()) {
   for (SlotMemory& memory : take_slots(spec_, layout.of(spec), dtype, shape, workspace_.memory(), arena_))
     slots_.push_back({std::move(memory), {workspace_.ops().device(), shape.rows}, {}, {}});
   if (part_.embedding) embedding_.emplace(spec_, views);

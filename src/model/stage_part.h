@@ -15,7 +15,7 @@
 namespace trireme {
 
 /// The largest sums over tensor ranks of a stage.
-TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape);
+TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops);
 
 /// Bytes of a stage's memory.
 struct StageBytes {

@@ -122,6 +122,12 @@ struct CallSizes {
   int threads = 1;
 };
 
+/// The rows of a decoder's head whose logits exist at a time: `rows`, fewer where `bytes` do not hold their logits.
+struct HeadBlock {
+  int64_t rows = 640;  ///< products of a CPU are at full speed from a few hundred rows on
+  int64_t bytes = 256 << 20;
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -129,6 +135,8 @@ class Ops {
   virtual Device& device() const { return host_device(); }
   /// Scratch that any call within these sizes can ask for.
   virtual size_t scratch_bytes(const CallSizes& sizes) const = 0;
+  /// Every block reads and adds to the head's f32 gradient once: what runs faster takes larger ones.
+  virtual HeadBlock head_block() const { return {}; }
   /// Reports every call from now on to `recorder` (ops/profile.h), which outlives this object; nullptr: off.
   void report_to(OpRecorder* recorder) { recorder_ = recorder; }
 

@@ -46,7 +46,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
              tensor_group_
-                 ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(options.spec, options.dtype, options.shape),
+                 ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(options.spec, options.dtype, options.shape, ops),
                                     options.exchange_cores)
                  : nullptr,
              &weights()) {

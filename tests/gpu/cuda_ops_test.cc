@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "cuda/cuda_ops.h"
+#include "model/presets.h"
+#include "model/stage.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/vector_view.h"
@@ -20,6 +22,20 @@ TEST(CudaOps, MoreRanksThanALaunchHoldsAreAnError) {
   parts.resize(201);
   EXPECT_ERROR(ops.sum_contributions(context, parts, view(own), view(sum)), ErrorKind::usage,
                "sum_contributions: 201 ranks share a gradient, at most 200 can on GPUs; use fewer data ranks");
+}
+
+TEST(CudaOps, HeadsTakeBlocksOf8192Rows) {
+  CudaOps gpu(host_device(), make_plain_products());
+  const auto cpu = make_cpu_ops();
+  const Spec spec = preset("gpt2-124m").spec;
+  const Layout head{{.first_layer = 12, .last_layer = 12, .embedding = false, .head = true}};
+  const auto bytes = [&](const Ops& ops) {
+    return stage_bytes(spec, DType::bf16, {.rows = 16384, .accumulates = false}, ops, 1, head).activations;
+  };
+  // 640 rows of logits take the place of what blocks keep, 8,192 need more; and of each row there are the maximum, the
+  // sum and the target's logit.
+  const int64_t logits = 8192 * spec.vocabulary_rows * 2, blocks = 16384 * 2 * spec.inner_width * 2;
+  EXPECT_EQ(bytes(gpu) - bytes(*cpu), static_cast<size_t>(logits - blocks + (8192 - 640) * 3 * 4));
 }
 
 TEST(CudaOps, AttentionStaysWithinThePlannedScratch) {

@@ -231,6 +231,15 @@ TEST_P(EveryChoice, DecodingTokenByTokenGivesTheLogitsOfTheWhole) {
   }
 }
 
+TEST(HeadRows, AreTheBlockOfTheOperators) {
+  const Spec spec = preset("gpt2-124m").spec;  // 50,304 rows of the vocabulary
+  constexpr HeadBlock kLarge{.rows = 8192, .bytes = int64_t{1} << 30};
+  EXPECT_EQ(head_rows_for(spec, DType::bf16, 65536, {}), 640);
+  EXPECT_EQ(head_rows_for(spec, DType::bf16, 65536, kLarge), 8192);
+  EXPECT_EQ(head_rows_for(spec, DType::f32, 65536, kLarge), 5248) << "whole 128 rows within a GiB";
+  EXPECT_EQ(head_rows_for(spec, DType::bf16, 100, kLarge), 100);
+}
+
 TEST(Stage, PlansTheMemoryThatItTakes) {
   const Spec spec = preset("gpt2-124m").spec;
   const auto ops = make_cpu_ops();

@@ -104,7 +104,7 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
         Share share(whole, rank.rank(), ranks);
         std::unique_ptr<TensorGroup> tensor;
         if (ranks > 1)
-          tensor = std::make_unique<TensorGroup>(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
+          tensor = std::make_unique<TensorGroup>(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape, *own_ops));
         Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, tensor.get());
         std::optional<SequenceParallelSums> sums;
         if (shape.sequence_parallel) sums.emplace(share.table, share.views.gradients, *tensor, part.context(), nullptr);
@@ -133,7 +133,7 @@ TEST_P(EveryChoiceCut, RanksWithoutRowsTakePart) {
   run_local(4, [&](RankContext& rank) {
     const auto own_ops = make_cpu_ops();
     Share share(whole, rank.rank(), 4);
-    TensorGroup tensor(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
+    TensorGroup tensor(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape, *own_ops));
     Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, &tensor);
     SequenceParallelSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
     EXPECT_NEAR(part.loss_and_backward(few.with_values(false), kStep, kScale, Write::overwrite, &sums), loss,
@@ -162,7 +162,7 @@ TEST(TensorParallel, SendsFourSumsPerLayerAndThreeWhereBranchesAreParallel) {
         run_local(ranks, [&](RankContext& rank) {
           const auto ops = make_cpu_ops();
           Share share(whole, rank.rank(), ranks);
-          TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
+          TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape, *ops));
           Stage part(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
           (void)part.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
           EXPECT_EQ(tensor.bytes_sent(), sums * sum + statistics) << parallel << ", " << ranks << " ranks";
@@ -195,7 +195,7 @@ TEST(TensorParallel, SequenceParallelismSendsFiveQuartersOfTheBytes) {
         run_local(ranks, [&](RankContext& rank) {
           const auto ops = make_cpu_ops();
           Share share(whole, rank.rank(), ranks);
-          TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
+          TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape, *ops));
           Stage part(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
           SequenceParallelSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
           (void)part.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
@@ -337,7 +337,7 @@ TEST(TensorGroup, InputGradientsTravelWhileWeightGradientsAreComputed) {
               const auto ops = make_cpu_ops();
               const ModelShape shape{.rows = kRows};
               Share share(whole, rank.rank(), 2);
-              TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
+              TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape, *ops));
               Stage stage(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
               CallOrder order;
               ops->report_to(&order);
