@@ -4,20 +4,26 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cuda/check.h"
+#include "cuda/find_library.h"
+#include "cuda/product_choices.h"
 
 namespace trireme {
 namespace {
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
 
 constexpr size_t kWorkspace = size_t{32} << 20;  // what the library's guide recommends from Hopper on
 
@@ -38,19 +44,6 @@ void check_blas(cublasStatus_t answer, const char* call) {
   if (answer != CUBLAS_STATUS_SUCCESS) fail(ErrorKind::io, "{} failed with status {}", call, static_cast<int>(answer));
 }
 
-void* open_library() {
-  std::vector<std::string> places;
-  for (const std::string name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-    places.push_back(name);
-    if (const char* home = std::getenv("CUDA_HOME")) places.push_back(fmt::format("{}/lib64/{}", home, name));
-    places.push_back("/usr/local/cuda/lib64/" + name);
-  }
-  for (const std::string& place : places)
-    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  fail(ErrorKind::usage, "cuBLASLt was not found, looked for {}; set CUDA_HOME to the folder of a CUDA toolkit",
-       fmt::join(places, ", "));
-}
-
 template <class F>
 void find_symbol(void* library, const char* name, F& function) {
   void* symbol = dlsym(library, name);
@@ -60,7 +53,8 @@ void find_symbol(void* library, const char* name, F& function) {
 }
 
 Library load_library() {
-  void* file = open_library();
+  constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+  void* file = open_library({"cuBLASLt", kFiles, "nvidia-cublas"});
   Library l;
   find_symbol(file, "cublasLtCreate", l.create);
   find_symbol(file, "cublasLtGetVersion", l.version);
@@ -86,41 +80,92 @@ uint32_t alignment_of(ConstView x) {
   return alignment;
 }
 
-/// What a product is made for.
-using Key = std::array<int64_t, 12>;
-
 struct Product {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, y = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
+  std::vector<cublasLtMatmulAlgo_t> suggested;  ///< [0] is used
 };
 
 /// A row-major matrix is a column-major one transposed, so y^T = op(b)^T op(a)^T is asked for.
 class CublasLt final : public MatrixProducts {
  public:
-  CublasLt() : library_(load_library()) { check_blas(library_.create(&handle_), "cublasLtCreate"); }
+  explicit CublasLt(const std::string& choices) : library_(load_library()) {
+    check_blas(library_.create(&handle_), "cublasLtCreate");
+    if (choices.empty()) return;
+    int device = 0;
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    choices_.emplace(choices, properties.name, static_cast<int64_t>(library_.version()));
+  }
 
   void multiply(gpu::Stream stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias,
                 float beta, View y) override {
     const std::lock_guard lock(mutex_);
-    const Key key{
+    const ProductKey key{
         a.shape()[0],    a.shape()[1], b.shape()[0], b.shape()[1],  a_transposed,
         b_transposed,    type_of(a),   type_of(y),   !bias.empty(), int64_t{alignment_of(a)} << 32 | alignment_of(b),
         alignment_of(y), beta != 0};
     auto at = products_.find(key);
-    if (at == products_.end()) at = products_.emplace(key, make(a, a_transposed, b, b_transposed, bias, y)).first;
-    const Product& p = at->second;
+    const bool is_new = at == products_.end();
+    if (is_new) at = products_.emplace(key, make(a, a_transposed, b, b_transposed, bias, y)).first;
+    Product& p = at->second;
     if (!bias.empty()) {
       const void* address = bias.data();
       set(p.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address);
     }
-    const float alpha = 1;
-    check_blas(library_.multiply(handle_, p.product, &alpha, b.data(), p.b, a.data(), p.a, &beta, y.data(), p.y,
-                                 y.data(), p.y, &p.algorithm, workspace(stream), kWorkspace, stream),
-               "cublasLtMatmul");
+    const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, void* to) {
+      const float alpha = 1;
+      return library_.multiply(handle_, p.product, &alpha, b.data(), p.b, a.data(), p.a, &beta, to, p.y, to, p.y,
+                               &algorithm, workspace(stream), kWorkspace, stream);
+    };
+    if (is_new) choose(p, key, stream, y.bytes(), run);
+    check_blas(run(p.suggested[0], y.data()), "cublasLtMatmul");
   }
 
  private:
+  /// p.suggested[0] = the choice of the file, or what is fastest now.
+  template <class Run>
+  void choose(Product& p, const ProductKey& key, gpu::Stream stream, size_t bytes, const Run& run) {
+    if (!choices_) return;
+    if (const ProductAlgorithm* known = choices_->find(key)) {
+      std::memcpy(&p.suggested[0], known, sizeof *known);
+      return;
+    }
+    void* to = nullptr;  // y itself may hold what is added to
+    check_cuda(cudaMalloc(&to, bytes), "cudaMalloc");
+    float best = std::numeric_limits<float>::infinity();
+    for (cublasLtMatmulAlgo_t& one : p.suggested) {
+      const float time = time_of(stream, one, to, run);
+      if (time < best) std::swap(p.suggested[0], one);
+      best = std::min(best, time);
+    }
+    check_cuda(cudaFree(to), "cudaFree");
+    ProductAlgorithm chosen;
+    std::memcpy(&chosen, &p.suggested[0], sizeof chosen);
+    choices_->add(key, chosen);
+  }
+  /// Milliseconds of the fastest of five calls; infinity where the library refuses.
+  template <class Run>
+  static float time_of(gpu::Stream stream, const cublasLtMatmulAlgo_t& algorithm, void* to, const Run& run) {
+    constexpr int kWarmUp = 2, kCalls = 5;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
+    check_cuda(cudaEventCreate(&end), "cudaEventCreate");
+    float best = std::numeric_limits<float>::infinity();
+    for (int call = 0; call < kWarmUp + kCalls; ++call) {
+      check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
+      if (run(algorithm, to) != CUBLAS_STATUS_SUCCESS) break;
+      check_cuda(cudaEventRecord(end, stream), "cudaEventRecord");
+      check_cuda(cudaEventSynchronize(end), "cudaEventSynchronize");
+      float ms = 0;
+      check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+      if (call >= kWarmUp) best = std::min(best, ms);
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return best;
+  }
   template <class T>
   void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t what, const T& value) {
     check_blas(library_.set_product(product, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
@@ -156,15 +201,15 @@ class CublasLt final : public MatrixProducts {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(a));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(y));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(y));
-    cublasLtMatmulHeuristicResult_t choice{};
+    std::array<cublasLtMatmulHeuristicResult_t, 8> suggestions{};
     int found = 0;
-    const cublasStatus_t answer =
-        library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, 1, &choice, &found);
+    const cublasStatus_t answer = library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, choices_ ? 8 : 1,
+                                                  suggestions.data(), &found);
     require(answer == CUBLAS_STATUS_SUCCESS && found > 0, ErrorKind::io,
             "cuBLASLt has no method for {}{} times {}{} (status {}, version {})", a.shape().to_string(),
             a_transposed ? " transposed" : "", b.shape().to_string(), b_transposed ? " transposed" : "",
             static_cast<int>(answer), library_.version());
-    p.algorithm = choice.algo;
+    for (int i = 0; i < found; ++i) p.suggested.push_back(suggestions[static_cast<size_t>(i)].algo);
     return p;
   }
   void* workspace(gpu::Stream stream) {
@@ -176,12 +221,15 @@ class CublasLt final : public MatrixProducts {
   Library library_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Key, Product> products_;  // kept, like the library, until the process ends
+  std::optional<ProductChoices> choices_;
+  std::map<ProductKey, Product> products_;  // kept, like the library, until the process ends
   std::map<gpu::Stream, void*> workspaces_;
 };
 
 }  // namespace
 
-std::unique_ptr<MatrixProducts> make_cublaslt_products() { return std::make_unique<CublasLt>(); }
+std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choices) {
+  return std::make_unique<CublasLt>(choices);
+}
 
 }  // namespace trireme

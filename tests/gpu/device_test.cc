@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "cuda/cublaslt.h"
 #include "cuda/device.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/vector_view.h"
 
 namespace trireme {
@@ -41,6 +44,45 @@ TEST(CudaDevice, CopiesInOrderOrIsNamedAsAbsent) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::MatchesRegex("GPU 0 has [0-9]+ of [0-9]+ MiB free, 1073741824 MiB are needed"));
   }
+}
+
+/// x w^T of ones, with the products that are timed and kept in the file.
+std::vector<float> product(CudaDevice& device, const std::string& choices) {
+  constexpr int64_t kSize = 64;
+  const auto products = make_cublaslt_products(choices);
+  DeviceStream& stream = device.stream();
+  const std::vector<float> ones(kSize * kSize, 1);
+  std::vector<float> back(ones.size());
+  const size_t bytes = ones.size() * sizeof(float);
+  std::byte* memory = device.allocate(2 * bytes);
+  const View x(memory, DType::f32, {kSize, kSize}, &device), y(memory + bytes, DType::f32, {kSize, kSize}, &device);
+  const ConstView from = view(ones);
+  const View to = view(back);
+  stream.copy(from.reshape({kSize, kSize}), x);
+  stream.copy(from.reshape({kSize, kSize}), y);
+  products->multiply(gpu_stream(stream), x, false, x, true, {}, 1, y);  // adds: timing must not touch y
+  stream.copy(y, to.reshape({kSize, kSize}));
+  device.free(memory, 2 * bytes);
+  return back;
+}
+
+TEST(CublasLt, TimesAProductOnceAndTakesTheSameAgain) {
+  std::unique_ptr<CudaDevice> device;
+  try {
+    device = make_cuda_device();
+  } catch (const Error&) {
+    // Without a GPU the library, where it is found, cannot begin.
+    EXPECT_THROW(make_cublaslt_products(), Error);
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string path = folder / "gpu-products.jsonl";
+  EXPECT_EQ(product(*device, path), std::vector<float>(4096, 65));
+  const std::string kept = read_text(path);
+  EXPECT_THAT(kept, testing::StartsWith("{\"gpu\":\"" + device->description().substr(0, 6)));
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), '\n'), 1);
+  EXPECT_EQ(product(*device, path), std::vector<float>(4096, 65));
+  EXPECT_EQ(read_text(path), kept);
 }
 
 }  // namespace
