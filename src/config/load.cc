@@ -163,6 +163,16 @@ const Dialect* common_dialect(const std::vector<SourceFile>& files) {
   return first ? first->dialect : nullptr;
 }
 
+/// Of "NAME=VALUE" after --default.
+Setting default_setting(const std::string& text) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0, ErrorKind::usage, "--default {}: expected NAME=VALUE", text);
+  const std::string value = text.substr(equals + 1);
+  Setting setting{text.substr(0, equals), resolve_plain(value), value, {"flag --default", 0, kDefaultLayer}, ""};
+  if (!schema().find(setting.key)) fail_unknown(setting, nullptr);
+  return setting;
+}
+
 /// The raw words without the files as settings: each has its own layer, so the last one of the same key wins.
 std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Dialect* dialect) {
   std::vector<Setting> settings;
@@ -184,6 +194,7 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
     } else if (i + 1 < words.size() && !words[i + 1].starts_with("--")) {
       setting.text = words[++i];
     } else {
+      require(setting.key != "default", ErrorKind::usage, "--default needs NAME=VALUE");
       const Option* option = schema().find(setting.key);
       const DialectKey* key = is_word_of(setting, dialect) ? dialect->find(setting.key) : nullptr;
       if (!option && !key) fail_unknown(setting, dialect);
@@ -196,7 +207,8 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
     if (const auto* text = std::get_if<std::string>(&setting.value)) setting.text = *text;
     require(find_invalid_utf8(setting.text) == std::string_view::npos, ErrorKind::usage,
             "the value of {} is not UTF-8 text", setting.key);
-    settings.push_back(std::move(setting));
+    const bool is_default = dashed && setting.key == "default";
+    settings.push_back(is_default ? default_setting(setting.text) : std::move(setting));
   }
   return settings;
 }

@@ -34,7 +34,8 @@ struct ConfigWords {
 };
 /// A word that starts with "--" is a flag and takes the next word as its value, unless it has '=' or names a
 /// true/false option and the next word is neither. Other words are files; `key=value` without dashes is passed on as a
-/// flag for dialects that write flags like this. `-d FOLDER` (--conf-dir) is the folder of the files; `.yml` may be
+/// flag for dialects that write flags like this. `--default NAME=VALUE` sets an option that neither a file nor a flag
+/// sets. `-d FOLDER` (--conf-dir) is the folder of the files; `.yml` may be
 /// omitted. Spellings of other programs are accepted as config/foreign_options.h says. Throws Error::usage,
 /// Error::config.
 ConfigWords split_words(std::vector<std::string> words);

@@ -62,6 +62,30 @@ TEST_F(Load, ReadsFlagsInEveryForm) {
 
 TEST_F(Load, LetsTheLastOfEqualFlagsWin) { EXPECT_EQ(flags({"--run.steps=1", "--run.steps=2"}).config.run.steps, 2); }
 
+TEST_F(Load, TakesADefaultOnlyWhereNothingElseSetsTheOption) {
+  const Words standard = {"--default", "precision.dtype=bf16"};
+  const LoadedConfig unset = flags(standard);
+  EXPECT_EQ(unset.config.precision.dtype, DType::bf16);
+  EXPECT_FALSE(unset.given("precision.dtype"));
+  EXPECT_EQ(unset.where("precision.dtype"), "precision.dtype (flag --default)");
+  EXPECT_EQ(flags({"--precision.dtype", "f32", "--default=precision.dtype=bf16"}).config.precision.dtype, DType::f32);
+  const std::string native = write("a.yaml", "precision: {dtype: f32}\n");
+  EXPECT_EQ(load_config({native}, standard).config.precision.dtype, DType::f32);
+  const std::string foreign = write("a.py", "n_layer = 2\ndtype = 'float32'\n"), other = write("b.py", "n_layer = 2\n");
+  EXPECT_EQ(load_config({foreign}, standard).config.precision.dtype, DType::f32);
+  EXPECT_EQ(load_config({other}, standard).config.precision.dtype, DType::bf16);
+  EXPECT_EQ(split_words({"--default", "precision.dtype=bf16", "a.yaml"}).files, Words{"a.yaml"});
+}
+
+TEST_F(Load, RefusesADefaultOfNothing) {
+  EXPECT_ERROR(flags({"--default"}), ErrorKind::usage, "--default needs NAME=VALUE");
+  EXPECT_ERROR(flags({"--default", "precision.dtype"}), ErrorKind::usage,
+               "--default precision.dtype: expected NAME=VALUE");
+  EXPECT_ERROR(flags({"--default", "precision.dtyp=bf16"}), ErrorKind::config,
+               "flag --default: unknown option \"precision.dtyp\"; did you mean \"precision.dtype\"?");
+  EXPECT_ERROR(flags({"--default", "run.steps=x"}), ErrorKind::config, "flag --default: run.steps is \"x\", expected");
+}
+
 TEST_F(Load, TakesTextThatLooksLikeANumber) {
   EXPECT_EQ(flags({"--run.dir", "0123"}).config.run.dir, "0123");
   EXPECT_EQ(load_config({write("a.yaml", "run: {dir: 1e3}")}, {}).config.run.dir, "1e3");

@@ -54,9 +54,6 @@ JobFacts describe_job(const LaunchRequest& request) {
   job.run_folder = loaded.config.run.dir;
   job.has_status = !loaded.config.evaluation.only;
   if (job.has_status) job.stop_folder = job.run_folder;
-  if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
-    job.flags = {"--precision.dtype", request.default_dtype};
-  }
   job.run_bytes = snapshot_file_bytes(loaded);
   job.start_seconds = loaded.config.run.start_timeout;
   job.inherit_binding = loaded.config.launch.bind == Binding::inherit;

@@ -9,7 +9,6 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/cluster/launch_facts.h"
 #include "cli/cluster/launch_file.h"
 
 namespace trireme {
@@ -78,7 +77,7 @@ bool is_rank(const Launcher& starter) {
 int become_rank(LaunchRequest request, const std::string& file, const Launcher& starter) {
   try {
     check(request, file, starter);
-    std::vector<std::string> words = rank_command(request, describe_job(request));
+    std::vector<std::string> words = rank_command(request);
     if (starter.rank <= 0) {
       log::info("launch: {} started {} and chose hosts and placement", starter.name, count_text(starter.size, "rank"));
     }

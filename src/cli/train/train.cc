@@ -22,6 +22,7 @@ constexpr const char* kUsage =
     "Trains a model, or resumes the run in run.dir. Later files override earlier ones, flags override files.\n"
     "Files of other programs are also accepted: --dialect gpt-neox, intel-nanogpt, nanogpt (usually recognised).\n"
     "-d FOLDER is the folder of the files; --verbose shows why keys have no effect.\n"
+    "--default NAME=VALUE sets an option that neither a file nor a flag sets.\n"
     "--profile N prints the time per operator over N steps and writes RUN/trace.json.\n"
     "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
 

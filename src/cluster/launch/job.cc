@@ -126,7 +126,7 @@ class Launch {
   StartRequest start_request(int attempt) const {
     StartRequest start;
     start.placement = placement();
-    start.command = rank_command(request_, job_facts_);
+    start.command = rank_command(request_);
     // Whatever the configuration says about a first start, a restart resumes.
     if (attempt > 0 && job_facts_.has_status)
       start.command.insert(start.command.end(), {"--checkpoint.resume", "auto"});
@@ -286,11 +286,14 @@ class Launch {
 
 }  // namespace
 
-std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job) {
+std::vector<std::string> rank_command(const LaunchRequest& request) {
   std::vector<std::string> words;
   if (!request.any_program) words = {program_path()};
   words.insert(words.end(), request.command.begin(), request.command.end());
-  words.insert(words.end(), job.flags.begin(), job.flags.end());
+  if (!request.any_program && request.command.at(0) == "train" && !request.default_dtype.empty()) {
+    words.emplace_back("--default");
+    words.push_back("precision.dtype=" + request.default_dtype);
+  }
   return words;
 }
 

@@ -38,13 +38,12 @@ struct JobFacts {
   bool inherit_binding = false;
   double start_seconds = 120;      ///< limit for the first sign of a rank
   int64_t run_bytes = 0;           ///< free space needed in the run folder
-  std::vector<std::string> flags;  ///< to add to the command
   std::vector<std::string> files;  ///< must be the same on every host
   hub::Named named;                ///< models and data sets named on the Hugging Face hub
 };
 
 /// The program of every rank and its arguments.
-std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job);
+std::vector<std::string> rank_command(const LaunchRequest& request);
 
 /// Runs the job and returns the exit code of `trireme launch`. Throws Error.
 int launch_job(LaunchRequest request, HostSet hosts, JobFacts job);
