@@ -50,8 +50,7 @@ std::string meant(const CLI::App& app, const std::vector<std::string>& unknown) 
 
 /// Replaces other programs' spellings by those of this command; `words` begin with the action, if there are actions.
 void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
-  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (std::ranges::any_of(words, asks_help)) return;
+  if (asks_help(words)) return;
   const auto actions = app.get_subcommands([](const CLI::App*) { return true; });
   const auto action = std::ranges::find_if(
       actions, [&](const CLI::App* candidate) { return !words.empty() && candidate->get_name() == words[0]; });
@@ -138,6 +137,10 @@ std::vector<std::string> with_empty_values(const CLI::App& app, std::vector<std:
 }
 
 }  // namespace
+
+bool asks_help(const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
 
 Flag Flag::required() const { return Flag(option_->required()); }
 Flag Flag::show_default() const { return Flag(option_->capture_default_str()); }

@@ -20,6 +20,9 @@ class Option;
 
 namespace trireme {
 
+/// Whether one of the words is --help or -h.
+bool asks_help(const std::vector<std::string>& words);
+
 /// A declared flag. Its limits chain: flags.add("--batch", batch, "sequences").positive().show_default().
 class Flag {
  public:

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/flags.h"
 #include "cli/train/config_wizard.h"
 #include "config/document.h"
 #include "model/model_options.h"
@@ -66,8 +67,7 @@ void show(std::vector<std::string> words) {
 
 int run_config(std::vector<std::string> arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];
-  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (action != "wizard" && std::ranges::any_of(arguments, asks_help)) {  // the wizard has its own flags
+  if (action != "wizard" && asks_help(arguments)) {  // the wizard has its own flags
     fmt::print("{}", kUsage);
     return 0;
   }

@@ -442,8 +442,7 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
 }  // namespace
 
 std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
-  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (std::ranges::none_of(arguments, asks_help)) return std::nullopt;
+  if (!asks_help(arguments)) return std::nullopt;
   return GlueFlags().flags().parse({"--help"});
 }
 

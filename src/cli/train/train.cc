@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/stop.h"
 #include "cli/command.h"
+#include "cli/flags.h"
 #include "cli/train/recipe_command.h"
 #include "config/document.h"
 #include "config/load.h"
@@ -40,8 +41,7 @@ LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
 int run_train(std::vector<std::string> arguments) {
-  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (std::ranges::any_of(arguments, asks_help)) {
+  if (asks_help(arguments)) {
     fmt::print("{}{}", kUsage, options_help());
     return 0;
   }
