@@ -41,7 +41,7 @@ class FileOrder final : public StepBatches {
 
   int64_t micro_batches() const override { return 1; }
   double counted(uint64_t) override { return static_cast<double>(which_.size()); }
-  std::optional<double> counted_by_all(uint64_t) const override { return static_cast<double>(all()); }
+  std::optional<double> counted_globally(uint64_t) const override { return static_cast<double>(all()); }
   const Batch& fill(uint64_t consumed, int64_t) override {
     which_ = rows_of(consumed);
     return packers_[next_++ % packers_.size()].pack(rows_, which_, which_[0]);

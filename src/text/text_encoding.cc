@@ -96,10 +96,10 @@ void EncodingJudge::add(std::string_view text) {
     if (!text.empty()) last_ = text.back();
     return;
   }
-  add_slowly(text);
+  add_by_character(text);
 }
 
-void EncodingJudge::add_slowly(std::string_view text) {
+void EncodingJudge::add_by_character(std::string_view text) {
   const char* const end = text.data() + text.size();
   for (const char* p = text.data(); p < end;) {
     const Decoded next = decode_utf8(p, end);

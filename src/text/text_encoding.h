@@ -29,7 +29,7 @@ class EncodingJudge {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  void add_slowly(std::string_view text);
+  void add_by_character(std::string_view text);
   std::optional<OtherEncoding> wide() const;
 
   std::string head_;   ///< first bytes

@@ -73,7 +73,7 @@ void Saver::start_from(int64_t step) {
   unpruned_ = true;
   const bool named = plan_.config().checkpoint.resume != "auto";
   together(scalars_, [&] {
-    if (named && scalars_.rank() == 0) leave_behind(plan_.config().run.dir, step);
+    if (named && scalars_.rank() == 0) abandon_later_steps(plan_.config().run.dir, step);
   });
 }
 

@@ -161,7 +161,7 @@ double TrainStep::count(uint64_t consumed) {
     return session_.scalars().sum(session_.counts_batch() ? own : 0);
   }
   const double own = batches_.counted(consumed);
-  const auto all = batches_.counted_by_all(consumed);
+  const auto all = batches_.counted_globally(consumed);
   return all ? *all : session_.scalars().sum(session_.counts_batch() ? own : 0);
 }
 

@@ -27,7 +27,7 @@ double SampleBatches::counted(uint64_t consumed) {
   return tokens;
 }
 
-std::optional<double> SampleBatches::counted_by_all(uint64_t) const {
+std::optional<double> SampleBatches::counted_globally(uint64_t) const {
   if (!data_.counts_all()) return std::nullopt;
   return static_cast<double>(shape_.global * shape_.sequence);
 }

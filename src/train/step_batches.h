@@ -19,7 +19,7 @@ class StepBatches {
   /// The number of tokens or sequences with a loss in all of them. Invalidates batches of fill().
   virtual double counted(uint64_t consumed) = 0;
   /// The same over all ranks, if it is known without communication.
-  virtual std::optional<double> counted_by_all(uint64_t consumed) const = 0;
+  virtual std::optional<double> counted_globally(uint64_t consumed) const = 0;
   /// Has no rows if the global batch leaves none for this one. Valid until the next call, or for the number of calls
   /// given to keep().
   virtual const Batch& fill(uint64_t consumed, int64_t index) = 0;
@@ -39,7 +39,7 @@ class SampleBatches final : public StepBatches {
   SampleBatches(const SampleSource& data, const BatchShape& shape);
   int64_t micro_batches() const override { return shape_.micro_batches; }
   double counted(uint64_t consumed) override;
-  std::optional<double> counted_by_all(uint64_t consumed) const override;
+  std::optional<double> counted_globally(uint64_t consumed) const override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
   int64_t rows(uint64_t consumed, int64_t index) const override {
     return slice(consumed, index).count * shape_.sequence;

@@ -48,16 +48,16 @@ ControlPlace ControlPlace::here(std::vector<std::string> addresses) {
   return {host_name(), trireme::boot_id(), getpid(), std::move(addresses)};
 }
 
-bool ControlPlace::is_here() const { return host == host_name() && boot_id == trireme::boot_id(); }
+bool ControlPlace::is_on_this_host() const { return host == host_name() && boot_id == trireme::boot_id(); }
 
 bool ControlPlace::is_gone() const {
   // After a reboot of the host none of its old processes exist.
   if (host == host_name() && !boot_id.empty() && boot_id != trireme::boot_id()) return true;
-  return is_here() && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+  return is_on_this_host() && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
 
 std::vector<std::string> ControlPlace::usable() const {
-  if (is_here()) return {addresses.rbegin(), addresses.rend()};
+  if (is_on_this_host()) return {addresses.rbegin(), addresses.rend()};
   std::vector<std::string> reachable;
   for (const std::string& address : addresses) {
     if (!address.starts_with("127.")) reachable.push_back(address);

@@ -18,8 +18,8 @@ struct ControlPlace {
 
   /// This process.
   static ControlPlace here(std::vector<std::string> addresses);
-  /// On the host that asks.
-  bool is_here() const;
+  /// Whether it runs on the host that asks.
+  bool is_on_this_host() const;
   /// It is on the host that asks, and gone.
   bool is_gone() const;
   /// The addresses that mean the same host here as there: those of a loopback interface only on the host itself.

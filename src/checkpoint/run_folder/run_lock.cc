@@ -72,18 +72,18 @@ bool later_attempt(const LockOwner& mine, const LockOwner& last) {
   return !mine.job.empty() && mine.job == last.job && mine.attempt > last.attempt;
 }
 
-enum class Held { free, taken, unknown };
+enum class LockState { free, taken, unknown };
 
-Held lock_at_once(int fd, const std::string& path) {
+LockState take_lock(int fd, const std::string& path) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return Held::free;
-  if (errno == EAGAIN || errno == EACCES) return Held::taken;
+  if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return LockState::free;
+  if (errno == EAGAIN || errno == EACCES) return LockState::taken;
   // Some network file systems have no locks: then only the note identifies the owner.
   require(errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS, ErrorKind::io,
           "cannot lock {}: {}", path, std::strerror(errno));
-  return Held::unknown;
+  return LockState::unknown;
 }
 
 int open_lock(const std::string& path) {
@@ -106,12 +106,12 @@ void write_owner(int fd, const LockOwner& owner, const std::string& path) {
   require(written, ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
 }
 
-bool may_take(Held held, const LockOwner& mine, const std::optional<LockOwner>& last) {
-  if (!last) return held != Held::taken;
+bool may_take(LockState state, const LockOwner& mine, const std::optional<LockOwner>& last) {
+  if (!last) return state != LockState::taken;
   if (later_attempt(mine, *last)) return true;
-  if (held == Held::free) return same_machine(mine, *last);
+  if (state == LockState::free) return same_machine(mine, *last);
   // Without locks, only a dead process on this machine proves that the folder is unused.
-  return held == Held::unknown && mine.host == last->host && mine.boot_id == last->boot_id &&
+  return state == LockState::unknown && mine.host == last->host && mine.boot_id == last->boot_id &&
          kill(static_cast<pid_t>(last->pid), 0) != 0 && errno == ESRCH;
 }
 
@@ -141,21 +141,21 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
   require(!error, ErrorKind::io, "cannot create run folder {}: {}", run_dir, error.message());
   int fd = open_lock(path_);
   try {
-    const Held held = lock_at_once(fd, path_);
+    const LockState state = take_lock(fd, path_);
     const auto last = read_owner(fd, path_);
-    if (!may_take(held, owner, last)) {
+    if (!may_take(state, owner, last)) {
       require(take_over, ErrorKind::locked, "run folder {} belongs to {}{}; {}", run_dir, describe(last),
-              held == Held::taken ? ", which is running"
-                                  : "; it cannot be determined from here whether it is still running",
+              state == LockState::taken ? ", which is running"
+                                        : "; it cannot be determined from here whether it is still running",
               advice);
       log::warning("taking over run folder {} from {}", run_dir, describe(last));
     }
-    if (held == Held::taken) {
+    if (state == LockState::taken) {
       // A new file in its place: the holder keeps a lock on nothing and notices at its next check().
       close(std::exchange(fd, -1));
       write_text(path_, "");
       fd = open_lock(path_);
-      require(lock_at_once(fd, path_) != Held::taken, ErrorKind::locked,
+      require(take_lock(fd, path_) != LockState::taken, ErrorKind::locked,
               "run folder {} was taken by another process just now", run_dir);
     }
     write_owner(fd, owner, path_);

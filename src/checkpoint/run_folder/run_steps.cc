@@ -86,13 +86,13 @@ std::optional<int64_t> newest_step(const std::string& run_dir) {
   return {};
 }
 
-bool was_left_behind(const std::string& run_dir, int64_t step, uint64_t manifest_hash) {
+bool was_abandoned(const std::string& run_dir, int64_t step, uint64_t manifest_hash) {
   const auto left = read_left_behind(run_dir);
   const auto found = left.find(step);
   return found != left.end() && found->second == hex64(manifest_hash);
 }
 
-void leave_behind(const std::string& run_dir, int64_t step) {
+void abandon_later_steps(const std::string& run_dir, int64_t step) {
   std::vector<std::string> lines;
   for (const int64_t later : list_steps(run_dir)) {
     if (later > step) lines.push_back(fmt::format("{} {}\n", step_name(later), manifest_hash(run_dir, later)));

@@ -19,11 +19,11 @@ std::vector<int64_t> steps_in_line(const std::string& run_dir);
 std::optional<int64_t> newest_step(const std::string& run_dir);
 
 /// One of this step, with this XXH3 of its manifest, was abandoned.
-bool was_left_behind(const std::string& run_dir, int64_t step, uint64_t manifest_hash);
+bool was_abandoned(const std::string& run_dir, int64_t step, uint64_t manifest_hash);
 
 /// The run continues from `step`, wherever it is stored: complete steps of this folder after it become abandoned, those
 /// up to it are not (or no longer). Only the owner of the run calls this. Throws Error::io.
-void leave_behind(const std::string& run_dir, int64_t step);
+void abandon_later_steps(const std::string& run_dir, int64_t step);
 
 /// Removes `latest`, `best` and `left-behind`: the run starts from scratch. Throws Error::io.
 void forget_steps(const std::string& run_dir);

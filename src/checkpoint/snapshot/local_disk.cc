@@ -116,7 +116,7 @@ std::string newest_on_either_side(const std::string& path, bool reads) {
   const int64_t newest_shared = shared.empty() ? -1 : shared.back();
   int64_t newest = note->step;
   std::vector<LocalStep> here = list_local_steps(note->folder);
-  std::erase_if(here, [&](const LocalStep& step) { return was_left_behind(path, step.step, step.hash); });
+  std::erase_if(here, [&](const LocalStep& step) { return was_abandoned(path, step.step, step.hash); });
   if (!here.empty()) newest = std::max(newest, here.back().step);
   if (newest <= newest_shared) return path;
   const bool whole = !here.empty() && here.back().step == newest && here.back().is_whole();

@@ -66,11 +66,11 @@ void GrowingFile::append(std::span<const std::byte> bytes) {
     std::memcpy(block().get() + size_, bytes.data(), n);
     size_ += n;
     bytes = bytes.subspan(n);
-    if (size_ == kBlockBytes) give_block_away();
+    if (size_ == kBlockBytes) queue_full_block();
   }
 }
 
-void GrowingFile::give_block_away() {
+void GrowingFile::queue_full_block() {
   writes_.add(
       [this, bytes = std::span<const std::byte>(block().get(), kBlockBytes), begin = block_begin_, written = written_] {
         if (on_block_) on_block_(bytes);

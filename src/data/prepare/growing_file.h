@@ -61,7 +61,7 @@ class GrowingFile {
 
   Block& block() { return blocks_[current_]; }
   const Block& block() const { return blocks_[current_]; }
-  void give_block_away();
+  void queue_full_block();
   /// Writes bytes at an offset through that descriptor and returns the number written.
   static size_t write(int fd, std::span<const std::byte> bytes, uint64_t offset);
   void write_through_cache(std::span<const std::byte> bytes, uint64_t offset) const;

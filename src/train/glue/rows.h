@@ -71,7 +71,7 @@ class RowBatches final : public StepBatches {
              int ranks, int rank, uint64_t seed);
   int64_t micro_batches() const override { return static_cast<int64_t>(cuts_.size()) - 1; }
   double counted(uint64_t consumed) override;
-  std::optional<double> counted_by_all(uint64_t consumed) const override {
+  std::optional<double> counted_globally(uint64_t consumed) const override {
     return static_cast<double>(plan_.at(consumed).count);
   }
   const Batch& fill(uint64_t consumed, int64_t index) override;

@@ -26,7 +26,7 @@ bool asked_from_elsewhere(const std::optional<ControlPlace>& launch) {
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
     if (!variable(name).empty()) return true;
   }
-  return launch && !launch->is_here();
+  return launch && !launch->is_on_this_host();
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ class BothSides {
       all.emplace_back(step, fmt::format("shared {} {}\n", step_name(step), hex64(xxh3(manifest.bytes()))));
     }
     for (const Candidate& one : candidates_) {
-      if (was_left_behind(run_dir(), one.step, std::stoull(one.hash, nullptr, 16))) continue;
+      if (was_abandoned(run_dir(), one.step, std::stoull(one.hash, nullptr, 16))) continue;
       all.emplace_back(one.step, fmt::format("local {} {}\n", one.name, one.hash));
     }
     std::ranges::stable_sort(all, std::greater<>(), &std::pair<int64_t, std::string>::first);

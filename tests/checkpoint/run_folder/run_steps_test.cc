@@ -61,25 +61,25 @@ TEST_F(RunSteps, MissingStepsAreAnErrorAndDoNotStartANewRun) {
 }
 
 TEST_F(RunSteps, WhatARunWentBackFromCountsAgainOnceItIsMadeAgain) {
-  leave_behind(folder_.path(), 10);
+  abandon_later_steps(folder_.path(), 10);
   EXPECT_EQ(steps_in_line(folder_.path()), (Steps{10}));
   EXPECT_EQ(find_resumable(folder_.path())->facts.progress.step, 10) << "killed before its first snapshot";
   add(20);  // another step 20: its manifest differs
   EXPECT_EQ(steps_in_line(folder_.path()), (Steps{10, 20}));
   EXPECT_EQ(find_resumable(folder_.path())->facts.progress.step, 20);
   EXPECT_EQ(list_steps(folder_.path()), (Steps{10, 20, 30})) << "left behind, not deleted";
-  leave_behind(folder_.path(), 30);  // named after all
+  abandon_later_steps(folder_.path(), 30);  // named after all
   EXPECT_EQ(steps_in_line(folder_.path()), (Steps{10, 20, 30}));
 }
 
 TEST_F(RunSteps, CompleteLeftoverFoldersAreNotUsedSilently) {
-  leave_behind(folder_.path(), 5);
+  abandon_later_steps(folder_.path(), 5);
   EXPECT_ERROR(find_resumable(folder_.path()), ErrorKind::data,
                "name the step to resume from: --checkpoint.resume " + folder_.path() + "/step-00000030");
 }
 
 TEST_F(RunSteps, PruningSkipsLaterStepsAndDeletesOlderOnes) {
-  leave_behind(folder_.path(), 10);
+  abandon_later_steps(folder_.path(), 10);
   add(15);
   EXPECT_EQ(prune_checkpoints(folder_.path(), 1), (Steps{10}));
   EXPECT_EQ(list_steps(folder_.path()), (Steps{15, 20, 30}));

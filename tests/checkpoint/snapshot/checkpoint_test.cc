@@ -195,7 +195,7 @@ TEST(Checkpoint, StepsBeforeARollbackAreKeptButNotUsed) {
   SavedRun run;
   run.add(20, 1);
   run.add(30, 2);
-  leave_behind(run.folder.path(), 5);
+  abandon_later_steps(run.folder.path(), 5);
   save(run.folder.path(), run.table, run.state, facts_of(run.spec, 10), 1, 1);
   EXPECT_EQ(find_resumable(run.folder.path())->facts.progress.step, 10);
   EXPECT_EQ(list_steps(run.folder.path()), (std::vector<int64_t>{10, 20, 30}));
