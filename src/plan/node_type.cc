@@ -14,51 +14,54 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kA100 = "NVIDIA A100 80GB data sheet: 312 TFLOP/s, 2039 GB/s, NVLink 600 GB/s both ways";
-constexpr const char* kH100 = "NVIDIA H100 SXM data sheet: 989 TFLOP/s, 3352 GB/s, NVLink 900 GB/s both ways";
+/// What all nodes with eight of a GPU share.
+struct EightGpus {
+  const char *processor, *instruction_set;
+  double tflops, memory_gb_per_s, link_gb_per_s;
+  int64_t units;
+  const char* source;
+};
+constexpr EightGpus kA100{"8 x A100-SXM4-80GB",
+                          "sm_80",
+                          312,
+                          2039,
+                          300,
+                          108,
+                          "NVIDIA A100 80GB data sheet: 312 TFLOP/s, 2039 GB/s, NVLink 600 GB/s both ways"};
+constexpr EightGpus kH100{"8 x H100-SXM5-80GB",
+                          "sm_90",
+                          989,
+                          3352,
+                          450,
+                          132,
+                          "NVIDIA H100 SXM data sheet: 989 TFLOP/s, 3352 GB/s, NVLink 900 GB/s both ways"};
 
-NodeType a100(const char* name, double network, double price, const char* date, const char* source) {
+NodeType node_with(const EightGpus& gpus, const char* name, double network, double price, const char* date,
+                   const char* source) {
   return {.name = name,
-          .processor = "8 x A100-SXM4-80GB",
-          .instruction_set = "sm_80",
+          .processor = gpus.processor,
+          .instruction_set = gpus.instruction_set,
           .cores = 96,
           .gpus = 8,
-          .tflops = 312,
+          .tflops = gpus.tflops,
           .memory_gb = 80,
-          .memory_gb_per_s = 2039,
-          .link_gb_per_s = 300,
+          .memory_gb_per_s = gpus.memory_gb_per_s,
+          .link_gb_per_s = gpus.link_gb_per_s,
           .network_gbit_per_s = network,
-          .units = 108,
+          .units = gpus.units,
           .price_per_hour = price,
           .price_date = date,
-          .source = std::string(kA100) + "; " + source};
-}
-
-NodeType h100(const char* name, double network, double price, const char* date, const char* source) {
-  return {.name = name,
-          .processor = "8 x H100-SXM5-80GB",
-          .instruction_set = "sm_90",
-          .cores = 96,
-          .gpus = 8,
-          .tflops = 989,
-          .memory_gb = 80,
-          .memory_gb_per_s = 3352,
-          .link_gb_per_s = 450,
-          .network_gbit_per_s = network,
-          .units = 132,
-          .price_per_hour = price,
-          .price_date = date,
-          .source = std::string(kH100) + "; " + source};
+          .source = std::string(gpus.source) + "; " + source};
 }
 
 std::vector<NodeType> make_types() {
   return {
-      a100("a100-80gb", 800, 0, "", "800 Gbit/s between nodes: vTrain's measured cluster (MICRO 2024)"),
-      a100("dgx-a100", 1600, 0, "", "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
-      a100("azure-nd96amsr-a100-v4", 1600, 32.77, "2023-06", "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
-      a100("aws-p4de.24xlarge", 400, 40.97, "2023-06", "AWS EC2 P4 page: 400 Gbit/s"),
-      h100("azure-nd96isr-h100-v5", 3200, 98.32, "2023-12", "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
-      h100("aws-p5.48xlarge", 3200, 98.32, "2023-07", "AWS EC2 P5 page: 3200 Gbit/s"),
+      node_with(kA100, "a100-80gb", 800, 0, "", "800 Gbit/s between nodes: vTrain's measured cluster (MICRO 2024)"),
+      node_with(kA100, "dgx-a100", 1600, 0, "", "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
+      node_with(kA100, "azure-nd96amsr-a100-v4", 1600, 32.77, "2023-06", "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
+      node_with(kA100, "aws-p4de.24xlarge", 400, 40.97, "2023-06", "AWS EC2 P4 page: 400 Gbit/s"),
+      node_with(kH100, "azure-nd96isr-h100-v5", 3200, 98.32, "2023-12", "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
+      node_with(kH100, "aws-p5.48xlarge", 3200, 98.32, "2023-07", "AWS EC2 P5 page: 3200 Gbit/s"),
       {.name = "azure-hb176rs-v4",
        .processor = "2 x EPYC 9V33X (Zen 4)",
        .instruction_set = "avx512bf16",

@@ -73,40 +73,36 @@ constexpr DecoderValues kGemma{.norm_offset = 1,
                                .tied = true,
                                .attention_bias = AttentionBias::key,
                                .scales_embedding = true};
-constexpr DecoderValues kGemma2{.norms = NormPlace::both,
-                                .norm_offset = 1,
-                                .activation_key = "hidden_activation",
-                                .activation = "gelu_pytorch_tanh",
-                                .key_heads = 4,
-                                .head_size = 256,
-                                .tied = true,
-                                .attention_bias = AttentionBias::key,
-                                .windows = WindowLayers::repeats,
-                                .window = 4096,
-                                .window_interval = 2,
-                                .scales_embedding = true,
-                                .scales_by_scalar = true,
-                                .caps = true,
-                                .attention_cap = 50,
-                                .logits_cap = 30};
-constexpr DecoderValues kGemma3{.theta = 1e6,
-                                .window_theta = 1e4,
-                                .positions_by_layer = true,
-                                .norms = NormPlace::both,
-                                .norm_offset = 1,
-                                .query_keys = QueryKeys::head,
-                                .activation_key = "hidden_activation",
-                                .activation = "gelu_pytorch_tanh",
-                                .key_heads = 4,
-                                .head_size = 256,
-                                .tied = true,
-                                .attention_bias = AttentionBias::key,
-                                .windows = WindowLayers::repeats,
-                                .window = 4096,
-                                .window_interval = 6,
-                                .scales_embedding = true,
-                                .scales_by_scalar = true,
-                                .caps = true};
+/// What Gemma 2 and 3 share.
+constexpr DecoderValues kGemma2And3{.norms = NormPlace::both,
+                                    .norm_offset = 1,
+                                    .activation_key = "hidden_activation",
+                                    .activation = "gelu_pytorch_tanh",
+                                    .key_heads = 4,
+                                    .head_size = 256,
+                                    .tied = true,
+                                    .attention_bias = AttentionBias::key,
+                                    .windows = WindowLayers::repeats,
+                                    .window = 4096,
+                                    .scales_embedding = true,
+                                    .scales_by_scalar = true,
+                                    .caps = true};
+constexpr DecoderValues kGemma2 = [] {
+  DecoderValues values = kGemma2And3;
+  values.window_interval = 2;
+  values.attention_cap = 50;
+  values.logits_cap = 30;
+  return values;
+}();
+constexpr DecoderValues kGemma3 = [] {
+  DecoderValues values = kGemma2And3;
+  values.theta = 1e6;
+  values.window_theta = 1e4;
+  values.positions_by_layer = true;
+  values.query_keys = QueryKeys::head;
+  values.window_interval = 6;
+  return values;
+}();
 constexpr DecoderValues kPhi3{
     .epsilon = 1e-5, .windows = WindowLayers::all, .branch_dropout = true, .longrope = true, .partial = true};
 constexpr DecoderValues kSmolLm3{.theta = 2e6,
@@ -120,15 +116,15 @@ constexpr DecoderValues kOlmo2{.epsilon = 1e-5,
                                .norms = NormPlace::branch,
                                .query_keys = QueryKeys::projection,
                                .attention_bias = AttentionBias::key};
-constexpr DecoderValues kOlmo3{.epsilon = 1e-5,
-                               .theta = 5e5,
-                               .positions_by_layer = true,
-                               .norms = NormPlace::branch,
-                               .query_keys = QueryKeys::projection,
-                               .attention_bias = AttentionBias::key,
-                               .windows = WindowLayers::repeats,
-                               .window = 4096,
-                               .window_interval = 4};
+constexpr DecoderValues kOlmo3 = [] {
+  DecoderValues values = kOlmo2;
+  values.theta = 5e5;
+  values.positions_by_layer = true;
+  values.windows = WindowLayers::repeats;
+  values.window = 4096;
+  values.window_interval = 4;
+  return values;
+}();
 constexpr DecoderValues kGranite{.attention_bias = AttentionBias::key, .mlp_bias = true, .multipliers = true};
 
 template <const DecoderValues& values>
