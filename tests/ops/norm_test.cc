@@ -1,7 +1,4 @@
-#include <cmath>
-#include <limits>
-
-#include "tests/ops/op_test.h"
+#include "tests/ops/norm_cases.h"
 
 namespace trireme::test {
 namespace {
@@ -64,19 +61,7 @@ TEST_P(LayerNorm, AFarMeanDoesNotSpoilTheVariance) {
   expect_close(got.rstd, want.rstd, {1e-4, 0}, "rstd");
 }
 
-TEST_P(LayerNorm, ANanMakesItsRowNanAndNoOther) {
-  for (const int64_t place : {0, 1, 17, 97}) {
-    Norm n(dtype(), 3, 99);
-    n.x.set(static_cast<size_t>(99 + place), std::numeric_limits<double>::quiet_NaN());
-    n.forward(*cpu);
-    n.backward(*cpu, Write::overwrite);
-    for (size_t i = 0; i < n.y.size(); ++i) {
-      const bool of_row = i / 99 == 1;
-      EXPECT_EQ(std::isnan(n.y.at(i)), of_row) << "y " << i << ", NaN at " << place;
-      EXPECT_EQ(std::isnan(n.dx.at(i)), of_row) << "dx " << i << ", NaN at " << place;
-    }
-  }
-}
+TEST_P(LayerNorm, ANanMakesItsRowNanAndNoOther) { expect_nan_stays_in_its_row<Norm>(dtype(), *cpu); }
 
 TEST_P(LayerNorm, BackwardEqualsTheReference) {
   for (int64_t rows : kRows)
@@ -116,17 +101,7 @@ TEST_P(LayerNorm, TwoRunsGiveTheSameBits) {
   EXPECT_TRUE(first.dw == second.dw && first.db == second.db && first.dx == second.dx);
 }
 
-TEST_P(LayerNorm, AddIsTheOverwriteSumAddedOnce) {
-  Norm added(dtype(), 130, 48);
-  added.forward(*cpu);
-  Norm alone = added;
-  const Tensor before = added.dw;
-  added.backward(*cpu, Write::add);
-  alone.backward(*cpu, Write::overwrite);
-  for (size_t i = 0; i < before.size(); ++i)
-    EXPECT_EQ(static_cast<float>(added.dw.at(i)),
-              static_cast<float>(before.at(i)) + static_cast<float>(alone.dw.at(i)));
-}
+TEST_P(LayerNorm, AddIsTheOverwriteSumAddedOnce) { expect_same_bits_and_one_addition(Norm(dtype(), 130, 48), *cpu); }
 
 TEST(LayerNormReference, BackwardEqualsFiniteDifferences) {
   const auto device = Device::reference();
@@ -134,17 +109,9 @@ TEST(LayerNormReference, BackwardEqualsFiniteDifferences) {
   n.forward(*device);
   for (size_t i = 0; i < n.dx.size(); ++i) n.dx.set(i, 0);
   n.backward(*device, Write::overwrite);
-  const auto loss = [&](Tensor Norm::*member) {
-    return [&, member](const Tensor& value) {
-      Norm moved = n;
-      moved.*member = value;
-      moved.forward(*device);
-      return dot(moved.y, n.dy);
-    };
-  };
-  expect_gradient(loss(&Norm::x), n.x, n.dx, "dx");
-  expect_gradient(loss(&Norm::w), n.w, n.dw, "dw");
-  expect_gradient(loss(&Norm::b), n.b, n.db, "db");
+  expect_gradient(loss_of(n, &Norm::x, *device), n.x, n.dx, "dx");
+  expect_gradient(loss_of(n, &Norm::w, *device), n.w, n.dw, "dw");
+  expect_gradient(loss_of(n, &Norm::b, *device), n.b, n.db, "db");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <cmath>
-#include <limits>
 
-#include "tests/ops/op_test.h"
+#include "tests/ops/norm_cases.h"
 
 namespace trireme::test {
 namespace {
@@ -66,32 +65,10 @@ TEST_P(RmsNorm, BackwardEqualsTheReference) {
         }
 }
 
-TEST_P(RmsNorm, ANanMakesItsRowNanAndNoOther) {
-  for (const int64_t place : {0, 1, 17, 97}) {
-    Norm n(dtype(), 3, 99);
-    n.x.set(static_cast<size_t>(99 + place), std::numeric_limits<double>::quiet_NaN());
-    n.forward(*cpu);
-    n.backward(*cpu, Write::overwrite);
-    for (size_t i = 0; i < n.y.size(); ++i) {
-      const bool of_row = i / 99 == 1;
-      EXPECT_EQ(std::isnan(n.y.at(i)), of_row) << "y " << i << ", NaN at " << place;
-      EXPECT_EQ(std::isnan(n.dx.at(i)), of_row) << "dx " << i << ", NaN at " << place;
-    }
-  }
-}
+TEST_P(RmsNorm, ANanMakesItsRowNanAndNoOther) { expect_nan_stays_in_its_row<Norm>(dtype(), *cpu); }
 
 TEST_P(RmsNorm, TwoRunsGiveTheSameBitsAndAddIsTheOverwriteSumAddedOnce) {
-  Norm first(dtype(), 130, 768);
-  first.forward(*cpu);
-  Norm second = first, alone = first;
-  const Tensor before = first.dw;
-  first.backward(*cpu, Write::add);
-  second.backward(*cpu, Write::add);
-  alone.backward(*cpu, Write::overwrite);
-  EXPECT_TRUE(first.dw == second.dw && first.dx == second.dx);
-  for (size_t i = 0; i < before.size(); ++i)
-    EXPECT_EQ(static_cast<float>(first.dw.at(i)),
-              static_cast<float>(before.at(i)) + static_cast<float>(alone.dw.at(i)));
+  expect_same_bits_and_one_addition(Norm(dtype(), 130, 768), *cpu);
 }
 
 TEST(RmsNormReference, BackwardEqualsFiniteDifferences) {
@@ -101,16 +78,8 @@ TEST(RmsNormReference, BackwardEqualsFiniteDifferences) {
     n.forward(*device);
     for (size_t i = 0; i < n.dx.size(); ++i) n.dx.set(i, 0);
     n.backward(*device, Write::overwrite);
-    const auto loss = [&](Tensor Norm::*member) {
-      return [&, member](const Tensor& value) {
-        Norm moved = n;
-        moved.*member = value;
-        moved.forward(*device);
-        return dot(moved.y, n.dy);
-      };
-    };
-    expect_gradient(loss(&Norm::x), n.x, n.dx, "dx");
-    expect_gradient(loss(&Norm::w), n.w, n.dw, "dw");
+    expect_gradient(loss_of(n, &Norm::x, *device), n.x, n.dx, "dx");
+    expect_gradient(loss_of(n, &Norm::w, *device), n.w, n.dw, "dw");
   }
 }
 
