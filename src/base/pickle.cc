@@ -73,31 +73,16 @@ constexpr Refused kRefused[] = {
     {0x98, "READONLY_BUFFER"},
 };
 
-}  // namespace
-
-/// The stack machine. A value is an index, so that nothing nests in memory however deep the pickle does.
-class PickleReader {
+/// The bytes of a pickle, read in order.
+class PickleBytes {
  public:
-  PickleReader(Pickle& out, std::span<const std::byte> bytes, std::string_view where, Pickle::Classes classes)
-      : out_(out), bytes_(bytes), where_(where), opaque_(classes == Pickle::Classes::opaque) {}
+  PickleBytes(std::span<const std::byte> bytes, std::string_view where) : bytes_(bytes), where_(where) {}
 
-  void run() {
-    while (step(take_byte())) {
-    }
-    out_.bytes_ = at_;
-  }
-
- private:
-  using Kind = Pickle::Kind;
-  using Index = Pickle::Index;
-  using Value = Pickle::Value;
-
+  size_t at() const { return at_; }
   template <class... Args>
   [[noreturn]] void bad(fmt::format_string<Args...> format, Args&&... args) const {
     fail(ErrorKind::data, "{}: pickle byte {}: {}", where_, start_, fmt::format(format, std::forward<Args>(args)...));
   }
-
-  // ---- bytes
 
   std::span<const std::byte> take(size_t count) {
     if (count > bytes_.size() - at_) bad("truncated: expected {} bytes, {} are left", count, bytes_.size() - at_);
@@ -140,7 +125,23 @@ class PickleReader {
     return rest.substr(0, end);
   }
 
-  // ---- values
+ private:
+  std::span<const std::byte> bytes_;
+  std::string_view where_;
+  size_t at_ = 0, start_ = 0;
+};
+
+}  // namespace
+
+/// The stack and the memo. A value is an index, so that nothing nests in memory however deep the pickle does.
+class PickleStack : protected PickleBytes {
+ protected:
+  using Kind = Pickle::Kind;
+  using Index = Pickle::Index;
+  using Value = Pickle::Value;
+
+  PickleStack(Pickle& out, std::span<const std::byte> bytes, std::string_view where)
+      : PickleBytes(bytes, where), out_(out) {}
 
   Value& make(Kind kind, size_t place = 0) {
     if (out_.values_.size() >= Pickle::kMaxValues)
@@ -196,8 +197,55 @@ class PickleReader {
     return static_cast<uint64_t>(count);
   }
 
-  // ---- opcodes
+  void open_mark() {
+    if (marks_.size() >= Pickle::kMaxMarks) bad("more than {} marks are open", Pickle::kMaxMarks);
+    marks_.push_back(stack_.size());
+  }
+  void push(Index value) { stack_.push_back(value); }
+  void memoize() { remember(memo_.size()); }
 
+  void remember(uint64_t name) {
+    const Index value = top();
+    if (!memo_.contains(name)) count_reference();
+    memo_.insert_or_assign(name, value);
+  }
+
+  void recall(uint64_t name) {
+    const auto found = memo_.find(name);
+    if (found == memo_.end()) bad("nothing is stored under memo {}", name);
+    count_reference();
+    stack_.push_back(found->second);
+  }
+
+  /// Memory without a new value.
+  void count_reference() {
+    if (++references_ > Pickle::kMaxReferences)
+      bad("stores and reads memo values more than {} times; no dictionary of tensors needs that",
+          Pickle::kMaxReferences);
+  }
+
+  Pickle& out_;
+
+ private:
+  std::vector<Index> stack_;
+  std::vector<size_t> marks_;
+  std::unordered_map<uint64_t, Index> memo_;
+  size_t references_ = 0;
+};
+
+/// The opcodes.
+class PickleReader : private PickleStack {
+ public:
+  PickleReader(Pickle& out, std::span<const std::byte> bytes, std::string_view where, Pickle::Classes classes)
+      : PickleStack(out, bytes, where), opaque_(classes == Pickle::Classes::opaque) {}
+
+  void run() {
+    while (step(take_byte())) {
+    }
+    out_.bytes_ = at();
+  }
+
+ private:
   /// False at the end.
   bool step(uint8_t code) {
     switch (code) {
@@ -211,9 +259,7 @@ class PickleReader {
         (void)take_integer(8);
         return true;
       case '(':
-        if (marks_.size() >= Pickle::kMaxMarks) bad("more than {} marks are open", Pickle::kMaxMarks);
-        marks_.push_back(stack_.size());
-        return true;
+        return open_mark(), true;
       default:
         break;
     }
@@ -304,7 +350,7 @@ class PickleReader {
       case 'r':
         return remember(take_integer(4)), true;
       case 0x94:  // MEMOIZE
-        return remember(memo_.size()), true;
+        return memoize(), true;
       case 'h':
         return recall(take_integer(1)), true;
       case 'j':
@@ -312,26 +358,6 @@ class PickleReader {
       default:
         return false;
     }
-  }
-
-  void remember(uint64_t name) {
-    const Index value = top();
-    if (!memo_.contains(name)) count_reference();
-    memo_.insert_or_assign(name, value);
-  }
-
-  void recall(uint64_t name) {
-    const auto found = memo_.find(name);
-    if (found == memo_.end()) bad("nothing is stored under memo {}", name);
-    count_reference();
-    stack_.push_back(found->second);
-  }
-
-  /// Memory without a new value.
-  void count_reference() {
-    if (++references_ > Pickle::kMaxReferences)
-      bad("stores and reads memo values more than {} times; no dictionary of tensors needs that",
-          Pickle::kMaxReferences);
   }
 
   bool use_object(uint8_t code) {
@@ -402,7 +428,7 @@ class PickleReader {
       case Meaning::parameter:
         if (given.empty()) bad("{}.{} without arguments", global.module, global.name);
         need(given[0], global.meaning == Meaning::size ? Kind::list : Kind::tensor, "its first argument");
-        return stack_.push_back(given[0]);
+        return push(given[0]);
       case Meaning::tensor:
         return make_tensor(given);
       case Meaning::storage:
@@ -500,15 +526,7 @@ class PickleReader {
     bad("0x{:02x} is not an opcode", code);
   }
 
-  Pickle& out_;
-  std::span<const std::byte> bytes_;
-  std::string_view where_;
-  bool opaque_;
-  size_t at_ = 0, start_ = 0;
-  std::vector<Index> stack_;
-  std::vector<size_t> marks_;
-  std::unordered_map<uint64_t, Index> memo_;
-  size_t references_ = 0;
+  const bool opaque_;
 };
 
 Pickle::Pickle(std::span<const std::byte> bytes, std::string_view where, Classes classes) {

@@ -74,6 +74,7 @@ class Pickle {
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 
  private:
+  friend class PickleStack;
   friend class PickleReader;
   struct Value {
     Kind kind = Kind::none;
