@@ -39,6 +39,9 @@ void take_out_extra_args(std::vector<Setting>& settings);
 std::optional<Json> neox_list(const DialectView& view, const char* key, const char* expected,
                               bool (*is_item)(const Json& item));
 
+/// The model: its form, its sizes and its first weights.
+void translate_neox_model(const DialectView& view, Translation& out);
+
 /// Datasets, the tokenizer, and the folders in which a run is kept and from which it is resumed.
 void translate_neox_data(const DialectView& view, Translation& out);
 

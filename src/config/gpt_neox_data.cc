@@ -11,15 +11,16 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "config/gpt_neox.h"
+#include "config/gpt_neox_part.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-class DataTranslator {
+class DataTranslator : private NeoxPart {
  public:
-  DataTranslator(const DialectView& view, Translation& out) : view_(view), out_(out) {}
+  DataTranslator(const DialectView& view, Translation& out) : NeoxPart(view, out) {}
 
   void translate() {
     data();
@@ -28,11 +29,6 @@ class DataTranslator {
   }
 
  private:
-  bool is(const char* key) const { return view_.flag(key); }
-  void set(const char* option, Value value, const char* key) { out_.set(option, std::move(value), view_.origin(key)); }
-  void copy(const char* key, const char* option) { set(option, view_.value(key), key); }
-  void object(const char* key, const std::string& reason) const { view_.object(key, reason); }
-
   /// "0.3 a 0.7 b" from the paths and weights of one of NeoX's three parts; a single path also has a weight, so that it
   /// has the sample order of a blend.
   std::optional<std::string> blend(const std::string& part) {
@@ -188,9 +184,6 @@ class DataTranslator {
         fmt::format("{}: load is {}, which has NeoX's own checkpoints; resuming from the run's newer snapshots in {}",
                     view_.origin("load").text(), load, save));
   }
-
-  const DialectView& view_;
-  Translation& out_;
 };
 
 }  // namespace
