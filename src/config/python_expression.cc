@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "config/python_arithmetic.h"
-#include "config/yaml_reader.h"
+#include "config/python_lookup.h"
 
 namespace trireme {
 namespace {
@@ -15,17 +15,66 @@ namespace {
 using Kind = PythonObject::Kind;
 using TokenKind = PythonToken::Kind;
 
-constexpr const char* kOpenFile = "open()";
-constexpr const char* kReadFile = "open().read";
+/// A place in the tokens, and what lies ahead of it.
+class PythonCursor {
+ protected:
+  PythonCursor(const std::vector<PythonToken>& tokens, size_t at, const std::string& path)
+      : tokens_(tokens), at_(at), path_(path) {}
 
-/// Recursive descent over tokens. While `idle_` is not 0, nothing is evaluated: this is the branch that is not taken.
-class PythonEvaluator {
+  const PythonToken& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  bool take(std::string_view word) {
+    if (!peek().is(word)) return false;
+    ++at_;
+    return true;
+  }
+  void expect(std::string_view sign) {
+    if (!take(sign)) fail_here(fmt::format("missing '{}'", sign));
+  }
+  bool ends_expression() const {
+    const TokenKind kind = peek().kind;
+    return kind == TokenKind::newline || kind == TokenKind::end || peek().is(")") || peek().is("]") || peek().is("}") ||
+           peek().is("=") || peek().is(";") || peek().is(":");
+  }
+  [[noreturn]] void fail_here(const std::string& message) const { fail_python(path_, peek().line, message); }
+  /// Place of the `if` of a conditional expression that begins here; the number of tokens if there is none.
+  size_t find_question() const {
+    int open = 0;
+    for (size_t i = at_; i < tokens_.size(); ++i) {
+      const PythonToken& token = tokens_[i];
+      if (token.is(")") || token.is("]") || token.is("}")) {
+        if (open-- == 0) break;
+      }
+      open += token.is("(") || token.is("[") || token.is("{");
+      if (open > 0) continue;
+      if (token.is("if")) return i;
+      const bool over = token.is(",") || token.is(":") || token.is(";") || token.is("=") || token.is("else") ||
+                        token.is("for") || token.kind == TokenKind::newline;
+      if (over) break;
+    }
+    return tokens_.size();
+  }
+  /// Whether the brackets that are open at this place contain `for`.
+  bool comprehension() const {
+    int open = 0;
+    for (size_t i = at_; i < tokens_.size(); ++i) {
+      if (tokens_[i].is(")") || tokens_[i].is("]") || tokens_[i].is("}")) {
+        if (open-- == 0) return false;
+      }
+      open += tokens_[i].is("(") || tokens_[i].is("[") || tokens_[i].is("{");
+      if (open == 0 && tokens_[i].is("for")) return true;
+    }
+    return false;
+  }
+
+  const std::vector<PythonToken>& tokens_;
+  size_t at_;
+  const std::string& path_;
+};
+
+/// Operators by their precedence, down to the operands, which primary() reads. While `idle_` is not 0, nothing is
+/// evaluated: this is the branch that is not taken.
+class PythonOperators : protected PythonCursor {
  public:
-  PythonEvaluator(const std::vector<PythonToken>& tokens, size_t at, PythonScope& scope, const std::string& path)
-      : tokens_(tokens), at_(at), scope_(scope), path_(path) {}
-
-  size_t at() const { return at_; }
-
   PythonObject several() {
     PythonObject first = one();
     if (!peek().is(",")) return first;
@@ -61,33 +110,22 @@ class PythonEvaluator {
     return value;
   }
 
- private:
+ protected:
+  using PythonCursor::PythonCursor;
+  ~PythonOperators() = default;
+
+  virtual PythonObject primary() = 0;
+
   struct Depth {
-    explicit Depth(PythonEvaluator& of) : evaluator(of) {
+    explicit Depth(PythonOperators& of) : evaluator(of) {
       if (++evaluator.depth_ > kMostPythonDepth)
         evaluator.fail_here(fmt::format("an expression nests deeper than {} levels", kMostPythonDepth));
     }
     Depth(const Depth&) = delete;
     Depth& operator=(const Depth&) = delete;
     ~Depth() { --evaluator.depth_; }
-    PythonEvaluator& evaluator;
+    PythonOperators& evaluator;
   };
-
-  const PythonToken& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  bool take(std::string_view word) {
-    if (!peek().is(word)) return false;
-    ++at_;
-    return true;
-  }
-  void expect(std::string_view sign) {
-    if (!take(sign)) fail_here(fmt::format("missing '{}'", sign));
-  }
-  bool ends_expression() const {
-    const TokenKind kind = peek().kind;
-    return kind == TokenKind::newline || kind == TokenKind::end || peek().is(")") || peek().is("]") || peek().is("}") ||
-           peek().is("=") || peek().is(";") || peek().is(":");
-  }
-  [[noreturn]] void fail_here(const std::string& message) const { fail_python(path_, peek().line, message); }
 
   template <class F>
   PythonObject idly(F evaluate) {
@@ -111,23 +149,6 @@ class PythonEvaluator {
     if (!truth)
       fail_here("a condition depends on a value that is not known without executing code; write the value instead");
     return *truth;
-  }
-  /// Place of the `if` of a conditional expression that begins here; the number of tokens if there is none.
-  size_t find_question() const {
-    int open = 0;
-    for (size_t i = at_; i < tokens_.size(); ++i) {
-      const PythonToken& token = tokens_[i];
-      if (token.is(")") || token.is("]") || token.is("}")) {
-        if (open-- == 0) break;
-      }
-      open += token.is("(") || token.is("[") || token.is("{");
-      if (open > 0) continue;
-      if (token.is("if")) return i;
-      const bool over = token.is(",") || token.is(":") || token.is(";") || token.is("=") || token.is("else") ||
-                        token.is("for") || token.kind == TokenKind::newline;
-      if (over) break;
-    }
-    return tokens_.size();
   }
   PythonObject sequence(std::vector<PythonObject> items) {
     return compute([&] { return PythonObject::of_items(Kind::sequence, std::move(items)); });
@@ -250,11 +271,31 @@ class PythonEvaluator {
     return compute([&] { return PythonObject::of(python_combine(sign, a.value, b.value)); });
   }
 
-  PythonObject primary() {
+  PythonObject lambda() {
+    ++at_;
+    while (!peek().is(":") && !ends_expression()) ++at_;
+    expect(":");
+    idly([&] { return one(); });
+    return PythonObject::function("a lambda");
+  }
+
+  int depth_ = 0, idle_ = 0;
+};
+
+/// Operands: names, literals, brackets, calls and formatted strings.
+class PythonEvaluator final : public PythonOperators {
+ public:
+  PythonEvaluator(const std::vector<PythonToken>& tokens, size_t at, PythonScope& scope, const std::string& path)
+      : PythonOperators(tokens, at, path), scope_(scope), lookup_(scope, path) {}
+
+  size_t at() const { return at_; }
+
+ private:
+  PythonObject primary() override {
     PythonObject value = atom();
     while (true) {
       if (take(".")) {
-        value = attribute(value);
+        value = attribute_of(value);
       } else if (peek().is("(")) {
         value = call(value);
       } else if (take("[")) {
@@ -262,7 +303,7 @@ class PythonEvaluator {
         const bool sliced = slice();
         const PythonObject index = sliced ? PythonObject::opaque() : several();
         expect("]");
-        value = sliced ? PythonObject::opaque() : item(value, index);
+        value = sliced ? PythonObject::opaque() : compute([&] { return lookup_.item(value, index); });
       } else {
         return value;
       }
@@ -282,50 +323,10 @@ class PythonEvaluator {
     return false;
   }
 
-  PythonObject item(const PythonObject& container, const PythonObject& index) {
-    return compute([&] {
-      if (container.kind == Kind::outside && container.text == "os.environ" && index.as_text() != nullptr) {
-        const auto value = python_variable(*scope_.environment, *index.as_text());
-        require(value.has_value(), ErrorKind::config, "the environment has no variable {}", *index.as_text());
-        return PythonObject::of(*value);
-      }
-      return python_item(container, index);
-    });
-  }
-
-  PythonObject attribute(const PythonObject& of) {
+  PythonObject attribute_of(const PythonObject& value) {
     if (peek().kind != TokenKind::name) fail_here("missing name after '.'");
     const std::string name(tokens_[at_++].text);
-    if (idle_ > 0) return PythonObject::opaque();
-    if (name.starts_with("__")) fail_here(fmt::format("names with \"__\" such as \"{}\" are not supported", name));
-    const bool items = of.kind == Kind::sequence || of.kind == Kind::mapping;
-    if (changes_names(items ? "list." + name : of.kind == Kind::outside ? of.text + "." + name : ""))
-      fail_here(
-          fmt::format(".{} would execute code that may change the meaning of the file, which is not supported; write "
-                      "the values instead",
-                      name));
-    if (of.kind == Kind::module) {
-      const auto found = of.module->names.find(name);
-      if (found != of.module->names.end()) return found->second;
-      if (of.module->known) fail_here(fmt::format("module {} has no \"{}\"", of.module->name, name));
-      return PythonObject::opaque();
-    }
-    if (of.kind == Kind::outside && of.text == kOpenFile) {
-      PythonObject method = of;
-      method.text = name == "read" ? kReadFile : "open()." + name;
-      return method;
-    }
-    if (of.kind == Kind::outside) {
-      const std::string full = of.text + "." + name;
-      const std::optional<Value> constant = python_constant(full);
-      return constant ? PythonObject::of(*constant) : PythonObject::outside(full);
-    }
-    if (of.as_text() != nullptr) {
-      PythonObject method = PythonObject::outside("str." + name);
-      method.value = of.value;
-      return method;
-    }
-    return PythonObject::opaque();
+    return idle_ > 0 ? PythonObject::opaque() : lookup_.attribute(value, name, peek().line);
   }
 
   PythonObject call(const PythonObject& function) {
@@ -335,7 +336,8 @@ class PythonEvaluator {
     if (comprehension()) {
       skip_to(")");
       expect(")");
-      return may_call(function, place);
+      if (idle_ == 0) lookup_.require_harmless(function, place.line);
+      return PythonObject::opaque();
     }
     std::vector<PythonObject> arguments;
     bool plain = true;  // neither a name nor a star before an argument
@@ -347,38 +349,9 @@ class PythonEvaluator {
     }
     expect(")");
     if (idle_ > 0) return PythonObject::opaque();
-    may_call(function, place);
+    lookup_.require_harmless(function, place.line);
     if (!plain || function.kind != Kind::outside) return PythonObject::opaque();
-    return compute([&] { return run(function, arguments); });
-  }
-
-  /// Functions of files could set names; those of Python and its modules cannot, with the arguments that are possible
-  /// here.
-  PythonObject may_call(const PythonObject& function, const PythonToken& place) const {
-    if (idle_ > 0 || function.kind == Kind::outside || function.is_opaque()) return PythonObject::opaque();
-    fail_python(path_, place.line,
-                fmt::format("{}() is not supported: calls are not executed; write the result instead",
-                            function.text.empty() ? "this call" : function.text));
-  }
-
-  PythonObject run(const PythonObject& function, const std::vector<PythonObject>& arguments) const {
-    if (function.text == "open") {
-      const bool reads = arguments.size() == 1 ||
-                         (arguments.size() == 2 && arguments[1].as_text() != nullptr && *arguments[1].as_text() == "r");
-      if (!reads || arguments[0].as_text() == nullptr) return PythonObject::opaque();
-      PythonObject file = PythonObject::outside(kOpenFile);
-      file.value = arguments[0].value;
-      return file;
-    }
-    if (function.text == kReadFile && arguments.empty()) {
-      const std::string& path = std::get<std::string>(function.value);
-      PythonObject text = PythonObject::of(read_config_text(path));
-      text.text = path;
-      return text;
-    }
-    if (function.text.starts_with("str."))
-      return python_text_method(std::get<std::string>(function.value), function.text.substr(4), arguments);
-    return python_call(function.text, arguments, *scope_.environment);
+    return compute([&] { return lookup_.call(function, arguments); });
   }
 
   PythonObject atom() {
@@ -394,46 +367,7 @@ class PythonEvaluator {
       fail_here(fmt::format("missing value before \"{}\"", token.text));
     }
     ++at_;
-    return idle_ > 0 ? PythonObject::opaque() : named(token);
-  }
-
-  PythonObject named(const PythonToken& token) {
-    if (token.is("True")) return PythonObject::of(true);
-    if (token.is("False")) return PythonObject::of(false);
-    if (token.is("None")) return PythonObject::of(std::monostate{});
-    const std::string name(token.text);
-    const auto found = scope_.names.find(name);
-    if (found != scope_.names.end()) {
-      scope_.read.insert(name);
-      return found->second;
-    }
-    if (is_python_builtin(name)) return PythonObject::outside(name);
-    constexpr std::string_view kSetters[] = {"globals", "locals",     "vars", "exec",         "eval",
-                                             "setattr", "__import__", "dir",  "__builtins__", "delattr"};
-    if (std::ranges::find(kSetters, name) != std::end(kSetters))
-      fail_python(path_, token.line, fmt::format("{} is not supported: it may set any name", name));
-    fail_python(path_, token.line, fmt::format("\"{}\" has no value here; assign it first", name));
-  }
-
-  PythonObject lambda() {
-    ++at_;
-    while (!peek().is(":") && !ends_expression()) ++at_;
-    expect(":");
-    idly([&] { return one(); });
-    return PythonObject::function("a lambda");
-  }
-
-  /// Whether the brackets that are open at this place contain `for`.
-  bool comprehension() const {
-    int open = 0;
-    for (size_t i = at_; i < tokens_.size(); ++i) {
-      if (tokens_[i].is(")") || tokens_[i].is("]") || tokens_[i].is("}")) {
-        if (open-- == 0) return false;
-      }
-      open += tokens_[i].is("(") || tokens_[i].is("[") || tokens_[i].is("{");
-      if (open == 0 && tokens_[i].is("for")) return true;
-    }
-    return false;
+    return idle_ > 0 ? PythonObject::opaque() : lookup_.name(token);
   }
 
   /// Skips to the bracket that closes this level; a call that could set names is an error.
@@ -445,11 +379,7 @@ class PythonEvaluator {
       if (idle_ > 0) continue;
       if (peek().is(":=")) fail_here("\":=\" is not supported; assign the name in a separate line");
       if (peek().kind != TokenKind::name || !peek(1).is("(")) continue;
-      const auto found = scope_.names.find(std::string(peek().text));
-      const bool harmless = found == scope_.names.end() ? is_python_builtin(peek().text) ||
-                                                              is_python_keyword(peek().text) || tokens_[at_ - 1].is(".")
-                                                        : found->second.kind == Kind::outside;
-      if (!harmless)
+      if (!lookup_.is_harmless(std::string(peek().text), tokens_[at_ - 1].is(".")))
         fail_here(fmt::format("{}() is not supported: calls are not executed; write the result instead", peek().text));
     }
   }
@@ -570,11 +500,8 @@ class PythonEvaluator {
     return value.is_value() ? python_format(value.value, spec) : std::nullopt;
   }
 
-  const std::vector<PythonToken>& tokens_;
-  size_t at_;
   PythonScope& scope_;
-  const std::string& path_;
-  int depth_ = 0, idle_ = 0;
+  const PythonLookup lookup_;
 };
 
 }  // namespace
