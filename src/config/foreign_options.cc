@@ -34,30 +34,49 @@ bool is_value(const std::string& word) {
 struct Typed {
   std::string name, value;
   bool has_value = false, value_apart = false;  ///< apart: the value is the next word
+  std::string meant;                            ///< the value in lower case; "true" if there is none
 };
 
 Typed typed_at(const std::vector<std::string>& words, size_t i) {
   const size_t equals = words[i].find('=');
-  Typed typed{canonical(words[i].substr(0, equals)), "", equals != std::string::npos, false};
-  if (typed.has_value) {
+  Typed typed{.name = canonical(words[i].substr(0, equals)), .value = "", .meant = ""};
+  if (equals != std::string::npos) {
     typed.value = words[i].substr(equals + 1);
+    typed.has_value = true;
   } else if (i + 1 < words.size() && is_value(words[i + 1])) {
-    typed = {typed.name, words[i + 1], true, true};
+    typed.value = words[i + 1];
+    typed.has_value = typed.value_apart = true;
   }
+  typed.meant = typed.has_value ? lower_case(typed.value) : "true";
   return typed;
 }
 
-bool is_truth(const std::string& value) {
-  const std::string word = lower_case(value);
+bool is_truth(std::string_view word) {
   return word == "true" || word == "false" || word == "0" || word == "1" || word == "yes" || word == "no";
 }
 
 void refuse(const ForeignOption& option, const Typed& typed) {
-  const std::string value = typed.has_value ? lower_case(typed.value) : "true";
-  if (option.harmless != nullptr && lists(option.harmless, value)) return;
+  if (option.harmless != nullptr && lists(option.harmless, typed.meant)) return;
   const std::string shown = typed.has_value ? typed.value : option.harmless != nullptr ? "True" : "";
   fail(ErrorKind::config, "{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown,
        option.text);
+}
+
+/// The option of this name, in canonical form, and this value, in lower case.
+const ForeignOption* look_up(std::string_view command, std::string_view name, std::string_view value) {
+  const ForeignOption* of_any_value = nullptr;
+  for (const ForeignOption& option : foreign_options()) {
+    if (!lists(option.commands, command)) continue;
+    const std::string_view theirs = option.name;
+    const size_t equals = theirs.find('=');
+    if (canonical(theirs.substr(0, equals)) != name) continue;
+    if (equals == std::string_view::npos) {
+      of_any_value = &option;
+    } else if (theirs.substr(equals + 1) == value) {
+      return &option;
+    }
+  }
+  return of_any_value;
 }
 
 }  // namespace
@@ -72,20 +91,7 @@ std::vector<std::string> foreign_names(std::string_view command) {
 }
 
 const ForeignOption* find_foreign(std::string_view command, std::string_view name, std::string_view value) {
-  const std::string wanted = canonical(name), word = lower_case(value);
-  const ForeignOption* of_any_value = nullptr;
-  for (const ForeignOption& option : foreign_options()) {
-    if (!lists(option.commands, command)) continue;
-    const std::string_view theirs = option.name;
-    const size_t equals = theirs.find('=');
-    if (canonical(theirs.substr(0, equals)) != wanted) continue;
-    if (equals == std::string_view::npos) {
-      of_any_value = &option;
-    } else if (theirs.substr(equals + 1) == word) {
-      return &option;
-    }
-  }
-  return of_any_value;
+  return look_up(command, canonical(name), lower_case(value));
 }
 
 void take_foreign_options(std::string_view command, const std::function<bool(const std::string& name)>& knows,
@@ -93,8 +99,7 @@ void take_foreign_options(std::string_view command, const std::function<bool(con
   std::vector<std::string> rest;
   for (size_t i = 0; i < words.size(); ++i) {
     const Typed typed = typed_at(words, i);
-    const ForeignOption* option =
-        is_value(words[i]) ? nullptr : find_foreign(command, typed.name, typed.has_value ? typed.value : "true");
+    const ForeignOption* option = is_value(words[i]) ? nullptr : look_up(command, typed.name, typed.meant);
     const bool of_one_value = option != nullptr && std::string_view(option->name).find('=') != std::string_view::npos;
     if (option == nullptr || (!of_one_value && knows(typed.name))) {
       rest.push_back(words[i]);
@@ -110,7 +115,7 @@ void take_foreign_options(std::string_view command, const std::function<bool(con
     } else {
       log::info("{} has no effect here{}{}", typed.name, *option->text == '\0' ? "" : ": ", option->text);
     }
-    if (typed.value_apart && (!option->is_switch || is_truth(typed.value))) ++i;
+    if (typed.value_apart && (!option->is_switch || is_truth(typed.meant))) ++i;
   }
   words = std::move(rest);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -20,15 +21,36 @@ Field field_of(Config& config, const Option& option) {
   return collector.fields[option.index];
 }
 
-[[noreturn]] void fail_value(const Option& option, const Setting& setting) {
-  fail(ErrorKind::config, "{} is {}, expected {}", place(setting), describe(setting), option.expected());
+template <class T>
+std::optional<Value> in_range(const Option& option, T value) {
+  if (value < std::get<T>(option.minimum) || value > std::get<T>(option.maximum)) return {};
+  return value;
 }
 
-template <class T>
-Value in_range(const Option& option, const Setting& setting, T value) {
-  const T minimum = std::get<T>(option.minimum), maximum = std::get<T>(option.maximum);
-  if (value < minimum || value > maximum) fail_value(option, setting);
-  return value;
+/// The setting as a value of the option, if it is one.
+std::optional<Value> converted(const Option& option, const Setting& setting) {
+  const Value& value = setting.value;
+  if (std::holds_alternative<std::monostate>(value)) return {};
+  const auto* whole = std::get_if<int64_t>(&value);
+  const auto* number = std::get_if<double>(&value);
+  switch (option.type) {
+    case OptionType::text:
+      return setting.text;
+    case OptionType::choice:
+      if (std::ranges::find(option.choices, setting.text) != option.choices.end()) return setting.text;
+      for (const auto& [text, meaning] : option.spellings) {
+        if (text == to_text(value)) return meaning;
+      }
+      return {};
+    case OptionType::integer:
+      return whole ? in_range(option, *whole) : std::nullopt;
+    case OptionType::number:
+      if (whole) return in_range(option, static_cast<double>(*whole));
+      return number && std::isfinite(*number) ? in_range(option, *number) : std::nullopt;
+    case OptionType::flag:
+      return std::holds_alternative<bool>(value) ? std::optional(value) : std::nullopt;
+  }
+  return {};
 }
 
 }  // namespace
@@ -108,37 +130,11 @@ void set(Config& config, const Option& option, const Value& value) {
 }
 
 Value convert(const Option& option, const Setting& setting) {
-  const Value& value = setting.value;
-  if (std::holds_alternative<std::monostate>(value)) fail_value(option, setting);
-  switch (option.type) {
-    case OptionType::text:
-      return setting.text;
-    case OptionType::choice:
-      for (const std::string& choice : option.choices) {
-        if (choice == setting.text) return setting.text;
-      }
-      for (const auto& [text, meaning] : option.spellings) {
-        if (text == to_text(value)) return meaning;
-      }
-      break;
-    case OptionType::integer:
-      if (const auto* whole = std::get_if<int64_t>(&value)) return in_range(option, setting, *whole);
-      break;
-    case OptionType::number: {
-      if (const auto* whole = std::get_if<int64_t>(&value)) {
-        return in_range(option, setting, static_cast<double>(*whole));
-      }
-      const auto* number = std::get_if<double>(&value);
-      if (!number) break;
-      require(std::isfinite(*number), ErrorKind::config, "{} is {}, which is not a finite number; expected {}",
-              place(setting), setting.text, option.expected());
-      return in_range(option, setting, *number);
-    }
-    case OptionType::flag:
-      if (const auto* flag = std::get_if<bool>(&value)) return *flag;
-      break;
-  }
-  fail_value(option, setting);
+  if (const std::optional<Value> value = converted(option, setting)) return *value;
+  const auto* number = std::get_if<double>(&setting.value);
+  require(option.type != OptionType::number || !number || std::isfinite(*number), ErrorKind::config,
+          "{} is {}, which is not a finite number; expected {}", place(setting), setting.text, option.expected());
+  fail(ErrorKind::config, "{} is {}, expected {}", place(setting), describe(setting), option.expected());
 }
 
 }  // namespace trireme
