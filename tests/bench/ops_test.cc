@@ -86,12 +86,13 @@ TEST(OpsBenchTable, MeasuresAnotherHeadSizeAndOnlyWhatWasAskedFor) {
   one.only = "attention,soft";
   std::vector<std::string> names;
   for (const OpsBenchRow& row : bench_ops(*cpu->ops, one).rows) names.push_back(row.op);
-  EXPECT_THAT(names,
-              testing::ElementsAre("copy", "linear", "linear_backward_input", "linear_backward_weight", "attention",
-                                   "attention_backward", "attention_size_128", "attention_backward_size_128",
-                                   "attention_group_2", "attention_backward_group_2", "attention_window_4",
-                                   "attention_backward_window_4", "attention_window_1", "attention_backward_window_1",
-                                   "attention_mixed_lengths", "attention_backward_mixed_lengths", "softmax_stats"));
+  EXPECT_THAT(names, testing::ElementsAre(
+                         "copy", "linear", "linear_backward_input", "linear_backward_weight", "attention",
+                         "attention_backward", "attention_size_128", "attention_backward_size_128", "attention_group_2",
+                         "attention_backward_group_2", "attention_window_8", "attention_backward_window_8",
+                         "attention_window_4", "attention_backward_window_4", "attention_window_2",
+                         "attention_backward_window_2", "attention_window_1", "attention_backward_window_1",
+                         "attention_mixed_lengths", "attention_backward_mixed_lengths", "softmax_stats"));
 }
 
 TEST(OpsBenchTable, SaysWhatAnOperatorIsBoundBy) {

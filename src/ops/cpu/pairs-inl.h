@@ -120,13 +120,14 @@ struct PairSum {
   HWY_INLINE void operator+=(Pair v) { sum = add(sum, v); }
   HWY_INLINE void add_product(VecF32 a, VecF32 b) { sum.even = hn::MulAdd(a, b, sum.even); }
   HWY_INLINE void add_product(Pair a, Pair b) { sum = multiply_add(a, b, sum); }
-  HWY_INLINE float total() const { return sum_lanes(hn::Add(sum.even, sum.odd)); }
+  HWY_INLINE VecF32 vector() const { return hn::Add(sum.even, sum.odd); }
+  HWY_INLINE float total() const { return sum_lanes(vector()); }
 };
 
-/// sum_over() in which f is given pairs of bf16.
+/// vector_sum_over() in which f is given pairs of bf16.
 template <class T, class F>
-HWY_INLINE float sum_over_pairs(int64_t n, F&& f) {
-  if constexpr (!is_bf16<T>) return sum_over(n, f);
+HWY_INLINE VecF32 vector_sum_over_pairs(int64_t n, F&& f) {
+  if constexpr (!is_bf16<T>) return vector_sum_over(n, f);
   PairSum a, b;
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
@@ -136,7 +137,11 @@ HWY_INLINE float sum_over_pairs(int64_t n, F&& f) {
   for (; i + kLanes <= n; i += kLanes) a += f(i, AllLanes{});
   if (i < n) b += f(i, n - i);
   a += b.sum;
-  return a.total();
+  return a.vector();
+}
+template <class T, class F>
+HWY_INLINE float sum_over_pairs(int64_t n, F&& f) {
+  return sum_lanes(vector_sum_over_pairs<T>(n, f));
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -53,15 +53,54 @@ float rstd_of(const QueryKeyNorm& norm, bool key, float square) {
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
+/// sums[statistic] = the lanes' sum of of(first value in the row, is it a key, first of its gains). Statistics of heads
+/// are reduced four at a time, in one order wherever a head is.
+template <class F>
+HWY_INLINE void sum_vectors(const HeadVectors& vectors, float* sums, F&& of) {
+  const TagF32 d;
+  if (vectors.whole) {
+    VecF32 q = hn::Zero(d), k = hn::Zero(d);
+    vectors.for_each([&](int64_t at, bool key, int64_t, int64_t gain) HWY_ATTR {
+      const VecF32 sum = of(at, key, gain);
+      if (key)
+        k = hn::Add(k, sum);
+      else
+        q = hn::Add(q, sum);
+    });
+    sums[0] = sum_lanes(q);
+    sums[1] = sum_lanes(k);
+    return;
+  }
+  const int64_t count = vectors.statistics();
+  int64_t at = 0, part = 0, done = 0;
+  const auto next = [&]() HWY_ATTR {
+    if (done == count) return hn::Zero(d);
+    const bool key = part == vectors.group;
+    const VecF32 sum = of(at, key, int64_t{0});
+    at += key ? 2 * vectors.head_dim : vectors.head_dim;
+    part = key ? 0 : part + 1;
+    ++done;
+    return sum;
+  };
+  for (int64_t first = 0; first < count; first += 4) {
+    const VecF32 a = next(), b = next(), c = next(), e = next();
+    if (count - first >= 4) {
+      sum_lanes_of_four(a, b, c, e, sums + first);
+    } else {
+      float last[4];
+      sum_lanes_of_four(a, b, c, e, last);
+      std::copy_n(last, count - first, sums + first);
+    }
+  }
+}
+
 template <class T>
 void square_rows(ConstView qkv, const QueryKeyNorm& norm, View squares, Range rows) {
   const HeadVectors vectors(qkv, norm);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const T* x = qkv.as<T>() + row * vectors.row_width();
-    float* sums = squares.as<float>() + row * vectors.statistics();
-    std::fill_n(sums, vectors.statistics(), 0.0f);
-    vectors.for_each([&](int64_t at, bool, int64_t statistic, int64_t) HWY_ATTR {
-      sums[statistic] += sum_over_pairs<T>(vectors.head_dim, [&](int64_t i, auto lanes) HWY_ATTR {
+    sum_vectors(vectors, squares.as<float>() + row * vectors.statistics(), [&](int64_t at, bool, int64_t) HWY_ATTR {
+      return vector_sum_over_pairs<T>(vectors.head_dim, [&](int64_t i, auto lanes) HWY_ATTR {
         const auto v = load_streaming(x + at + i, lanes);
         return multiply(v, v);
       });
@@ -98,12 +137,15 @@ void multiply_rows(ConstView dqkv, ConstView qkv, const QueryKeyNorm& norm, View
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const T *x = qkv.as<T>() + row * vectors.row_width(), *dy = dqkv.as<T>() + row * vectors.row_width();
     float* sums = products.as<float>() + row * vectors.statistics();
-    std::fill_n(sums, vectors.statistics(), 0.0f);
-    vectors.for_each([&](int64_t at, bool key, int64_t statistic, int64_t gain) HWY_ATTR {
+    sum_vectors(vectors, sums, [&](int64_t at, bool key, int64_t gain) HWY_ATTR {
       const T* gains = (key ? norm.k : norm.q).as<T>() + gain;
-      sums[statistic] += sum_over_pairs<T>(vectors.head_dim, [&](int64_t i, auto lanes) HWY_ATTR {
-        const auto g = multiply(load_streaming(dy + at + i, lanes), add(load(gains + i, lanes), offset));
-        return multiply(g, load_streaming(x + at + i, lanes));
+      return vector_sum_over_pairs<T>(vectors.head_dim, [&](int64_t i, auto lanes) HWY_ATTR {
+        // 2 KiB, as in load_streaming(), are too near for two arrays that are read and not written.
+        constexpr int64_t kAhead = 2048;
+        hwy::Prefetch(dy + at + i + kAhead);
+        hwy::Prefetch(x + at + i + kAhead);
+        const auto g = multiply(load(dy + at + i, lanes), add(load(gains + i, lanes), offset));
+        return multiply(g, load(x + at + i, lanes));
       });
     });
   }

@@ -158,10 +158,36 @@ HWY_INLINE void store(VecF32 v, bf16_t* p, int64_t count) {
 HWY_INLINE float sum_lanes(VecF32 v) { return hn::GetLane(hn::SumOfLanes(TagF32(), v)); }
 HWY_INLINE float max_lanes(VecF32 v) { return hn::GetLane(hn::MaxOfLanes(TagF32(), v)); }
 
-/// Sum of f(i, lanes) over [0, n) with four running vectors, so that additions do not wait for each other and rounding
-/// errors stay small. f gives 0 in the lanes that are not meant.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void sum_lanes_of_four(VecF32 a, VecF32 b, VecF32 c, VecF32 d, float* to) {
+  to[0] = sum_lanes(a), to[1] = sum_lanes(b), to[2] = sum_lanes(c), to[3] = sum_lanes(d);
+}
+#else
+/// v itself, or the sum of its blocks of four lanes.
+template <class D>
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4> > sum_blocks(D, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return sum_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+/// to[i] = sum_lanes() of the i-th of four vectors, but for the order of additions: a third of the instructions.
+HWY_INLINE void sum_lanes_of_four(VecF32 a, VecF32 b, VecF32 c, VecF32 d, float* to) {
+  const auto merge = [](VecF32 v, VecF32 w) HWY_ATTR {
+    return hn::Add(hn::InterleaveLower(TagF32(), v, w), hn::InterleaveUpper(TagF32(), v, w));
+  };
+  const VecF32 blocks = merge(merge(a, c), merge(b, d));  // of each block the sums of a, b, c, d
+  hn::StoreU(sum_blocks(TagF32(), blocks), hn::FixedTag<float, 4>(), to);
+}
+#endif
+
+/// The lanes' sums of f(i, lanes) over [0, n) with four running vectors, so that additions do not wait for each other
+/// and rounding errors stay small. f gives 0 in the lanes that are not meant.
 template <class F>
-HWY_INLINE float sum_over(int64_t n, F&& f) {
+HWY_INLINE VecF32 vector_sum_over(int64_t n, F&& f) {
   VecF32 s0 = hn::Zero(TagF32()), s1 = s0, s2 = s0, s3 = s0;
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
@@ -172,7 +198,11 @@ HWY_INLINE float sum_over(int64_t n, F&& f) {
   }
   for (; i + kLanes <= n; i += kLanes) s0 = hn::Add(s0, f(i, AllLanes{}));
   if (i < n) s1 = hn::Add(s1, f(i, n - i));
-  return sum_lanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+  return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+}
+template <class F>
+HWY_INLINE float sum_over(int64_t n, F&& f) {
+  return sum_lanes(vector_sum_over(n, f));
 }
 
 // ---- functions
