@@ -94,6 +94,9 @@ Files TokenizerSelection::first(const Files& all) const {
   for (const char* name : kTokenizerFiles) {
     if (has(all, name)) files.emplace_back(name);
   }
+  std::ranges::copy_if(all, std::back_inserter(files), [](const std::string& name) {
+    return name.starts_with("additional_chat_templates/") && name.ends_with(".jinja");
+  });
   if (!files.empty() && !whole(all, "")) files.clear();
   return files;
 }

@@ -100,7 +100,9 @@ TEST_F(Places, OfAPossiblyMistypedPathAreRequestedOnce) {
 }
 
 TEST_F(Places, OfAModelWithoutItsTokenizerAreCompletedWhereTheHubCanBeAsked) {
+  hub_.add("models/gpt2", "additional_chat_templates/rag.jinja", "{{ documents }}");
   place_of_model("gpt2");
+  EXPECT_TRUE(fs::exists(snapshot("models--gpt2") + "/additional_chat_templates/rag.jinja"));
   fs::remove(snapshot("models--gpt2") + "/tokenizer.json");  // as after Python has loaded only the weights
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));

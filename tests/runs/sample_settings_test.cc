@@ -262,7 +262,11 @@ TEST_F(SampleSettings, SettingsOfTheModelSurviveImportTrainingAndExport) {
   const std::map<std::string, std::string> beside = {
       {"tokenizer_config.json", "{ \"tokenizer_class\": \"LlamaTokenizer\",\n\"add_bos_token\": true}"},
       {"special_tokens_map.json", "{\"eos_token\":\"<unk>\"}\n"},
-      {"chat_template.jinja", "{% for m in messages %}{{ m.content }}\n\u00e9{% endfor %}"}};
+      {"chat_template.jinja", "{% for m in messages %}{{ m.content }}\n\u00e9{% endfor %}"},
+      {"additional_chat_templates/tool_use.jinja", "{{ tools }}\n"},
+      {"additional_chat_templates/rag.jinja", "{{ documents }}"}};
+  std::filesystem::create_directory(path("model/additional_chat_templates"));
+  write_text(path("model/additional_chat_templates/notes.txt"), "not a template");
   for (const auto& [name, text] : beside) write_text(path("model/" + name), text);
   write_text(path("text.jsonl"), "{\"text\": \"the cat sat the cat sat the cat sat the cat sat\"}\n");
   const auto done = [](const std::vector<std::string>& words) {
@@ -289,6 +293,7 @@ TEST_F(SampleSettings, SettingsOfTheModelSurviveImportTrainingAndExport) {
     EXPECT_EQ(written.at("bos_token_id"), 1) << folder;
     EXPECT_EQ(written.at("pad_token_id"), 3) << folder;
     for (const auto& [name, text] : beside) EXPECT_EQ(read_text(path(folder) + "/" + name), text) << folder;
+    EXPECT_FALSE(std::filesystem::exists(path(folder) + "/additional_chat_templates/notes.txt"));
   }
   EXPECT_THAT(sample({"--prompt", "the"}, "run").output,
               HasSubstr("using the model's settings: temperature 0.6, texts end at 2, 5"));

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/safetensors.h"
@@ -160,6 +161,12 @@ GenerationFields generation_fields(const std::string& files, bool generates, con
     fields.config = json_member(all, "config", "the model's generation settings");
     fields.file = json_member(all, "generation_config", "the model's generation settings");
     if (const auto found = all.find("tokenizer_files"); found != all.end()) fields.tokenizer_files = *found;
+    for (const auto& [name, text] : fields.tokenizer_files.items())
+      require(
+          is_tokenizer_file(name) && text.is_string(), ErrorKind::data,
+          "the checkpoint has {} beside its tokenizer, which is not one of a tokenizer's files; it was changed, use "
+          "another one",
+          name);
   }
   if (fields.config.empty() && fields.file.is_null()) {
     if (!generates) return fields;
@@ -202,20 +209,21 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
     require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} already holds a model ({}); export to a new folder",
             folder, name);
   }
-  std::error_code error;
-  fs::create_directories(folder, error);
-  require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
   const auto added = added_tokens(tokenizer_json);
   const Json end = end_token(added);
   const Json end_id = end.is_null() ? end : Json(added.at(end));
-
-  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
   const bool generates = spec.head == HeadKind::language_model;
   const GenerationFields said = generation_fields(generation, generates, end_id);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
+  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
   if (!tokenizer_json.empty()) {
     write_text(folder + "/tokenizer.json", tokenizer_json);
     for (const auto& [name, value] : said.tokenizer_files.items()) {
       const std::string text = value.get<std::string>();
+      if (const size_t slash = name.find('/'); slash != name.npos)
+        fs::create_directory(folder + "/" + name.substr(0, slash), error);
       write_text(folder + "/" + name, name == "tokenizer_config.json" && generates ? with_end(text, end) : text);
     }
     if (!said.tokenizer_files.contains("tokenizer_config.json"))

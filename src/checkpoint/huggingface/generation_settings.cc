@@ -17,6 +17,8 @@ constexpr size_t kMostTokenizerFile = size_t{16} << 20;  // Gemma 3's tokenizer_
 constexpr const char* kTokenizerFiles[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                                            "chat_template.json"};
 
+constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
+
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
 constexpr const char* kKnown[] = {"do_sample",          "temperature",    "top_k",      "top_p",
                                   "repetition_penalty", "max_new_tokens", "max_length", "suppress_tokens"};
@@ -127,10 +129,23 @@ Json tokenizer_files(const std::string& folder) {
     const std::string path = folder + "/" + name;
     if (std::filesystem::exists(path)) files[name] = read_text(path, kMostTokenizerFile);
   }
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/" + std::string(kTemplates), none)) {
+    const std::string name = std::string(kTemplates) + entry.path().filename().string();
+    if (is_tokenizer_file(name) && entry.is_regular_file())
+      files[name] = read_text(entry.path().string(), kMostTokenizerFile);
+  }
   return files;
 }
 
 }  // namespace
+
+bool is_tokenizer_file(std::string_view name) {
+  if (std::ranges::find(kTokenizerFiles, name) != std::end(kTokenizerFiles)) return true;
+  if (!name.starts_with(kTemplates)) return false;
+  const std::string_view file = name.substr(kTemplates.size());
+  return file.ends_with(kTemplate) && !file.starts_with('.') && file.find('/') == file.npos;
+}
 
 std::string read_generation_files(const std::string& folder, const Json& config) {
   Json kept = Json::object(), generation;

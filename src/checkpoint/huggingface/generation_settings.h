@@ -14,10 +14,14 @@
 namespace trireme {
 
 /// Both files' fields unchanged, a JSON object {"config": {...}, "generation_config": {...} or null, "tokenizer_files":
-/// {name: text} of tokenizer_config.json, special_tokens_map.json and the chat template if there are any beside a
-/// tokenizer.json}, which travels with the model and is written back by an export; empty: the folder has none of these.
+/// {name: text} of tokenizer_config.json, special_tokens_map.json and the chat templates (also those in
+/// additional_chat_templates/) if there are any beside a tokenizer.json}, which travels with the model and is written
+/// back by an export; empty: the folder has none of these.
 /// Throws Error::data for a generation_config.json that is not an object, Error::io for a file above 16 MiB.
 std::string read_generation_files(const std::string& folder, const Json& config);
+
+/// Whether "tokenizer_files" may have this name.
+bool is_tokenizer_file(std::string_view name);
 
 struct GenerationSettings {
   std::vector<TokenId> end;      ///< eos_token_id: each ends a text; empty: not given

@@ -441,6 +441,10 @@ TEST(HuggingFace, ExportedConfigSaysWhatTheModelIs) {
   const auto bytes = file.bytes(*file.find("transformer.wte.weight"));
   EXPECT_EQ(std::memcmp(bytes.data(), state.weights().as<bf16_t>() + p.offset, bytes.size()), 0);
   EXPECT_EQ(bytes.size(), static_cast<size_t>(2 * kV * kC));
+  EXPECT_ERROR(
+      export_huggingface(out / "odd", spec, table, state, tokenizer, DType::f32, {},
+                         R"({"config": {}, "generation_config": null, "tokenizer_files": {"../x.jinja": ""}})"),
+      ErrorKind::data, "the checkpoint has ../x.jinja beside its tokenizer, which is not one of a tokenizer's");
   EXPECT_ERROR(export_huggingface(out / "f16", spec, table, state, "", DType::f16), ErrorKind::config,
                "cannot export weights as f16");
 }
