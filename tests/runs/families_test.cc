@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 
@@ -61,6 +62,21 @@ TEST_F(Families, NeoxTrainsOnAndIsExportedAsNeox) {
   EXPECT_EQ(config["use_parallel_residual"], true);
   EXPECT_EQ(config["rotary_pct"], 0.25);
   EXPECT_EQ(config["tie_word_embeddings"], false);
+}
+
+TEST_F(Families, LongropeSaysWhichOfItsFactorsTheContextChooses) {
+  const std::string model = source_dir() + "/tests/golden/phi3";
+  EXPECT_THAT(done(start("long", {"--model.init", model, "--run.steps", "1"})).output,
+              ::testing::ContainsRegex(
+                  "positions +longrope with its long factors, because the context 12 is above the original 6\n"));
+  Json config = read_json(model + "/config.json");
+  config["max_position_embeddings"] = 6;
+  std::filesystem::create_directory(path("phi3"));
+  std::filesystem::copy_file(model + "/model.safetensors", path("phi3/model.safetensors"));
+  write_text(path("phi3/config.json"), dump_json(config));
+  EXPECT_THAT(done(start("short", {"--model.init", path("phi3"), "--batch.sequence", "6", "--run.steps", "1"})).output,
+              ::testing::ContainsRegex(
+                  "positions +longrope with its short factors, because the context 6 is not above the original 6\n"));
 }
 
 TEST_F(Families, ClassifiersAreNotTrainedOnText) {

@@ -75,6 +75,12 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
   add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
                            static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
                            count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
+  if (s.rotary.kind == RotaryKind::longrope) {
+    const bool longer = s.context > s.rotary.original_context;  // as in rotary_frequencies()
+    add("positions",
+        fmt::format("longrope with its {} factors, because the context {} is {} the original {}",
+                    longer ? "long" : "short", s.context, longer ? "above" : "not above", s.rotary.original_context));
+  }
   add("data",
       fmt::format("{} ({}){}", setup.train->name(), count_text(setup.train->tokens(), "token"),
                   setup.validation ? fmt::format(", validation {} ({})", setup.validation->name(),
