@@ -13,6 +13,7 @@
 #include "text/files/token_parts.h"
 #include "text/files/tokenizer_assembly.h"
 #include "text/models/vocabulary.h"
+#include "text/regex/intervals.h"
 
 namespace trireme {
 namespace {
@@ -262,7 +263,7 @@ std::unique_ptr<Tokenizer> load_tiktoken(std::string_view text, const std::strin
   Ranks ranks = read_ranks(text, path);
   require(!ranks.ids.empty(), ErrorKind::data, "{} has no tokens", path);
   BpeDescription frame;
-  frame.pattern = preset ? preset->pattern : with_borders_of_text(pattern);
+  frame.pattern = preset ? preset->pattern : with_borders_of_text(without_possessive_intervals(pattern));
   frame.ignore_merges = true;
   if (preset && preset->name == std::string_view("llama3"))
     add_llama3_specials(frame, ranks.ids.back() + 1);

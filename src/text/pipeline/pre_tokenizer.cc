@@ -8,6 +8,7 @@
 #include "text/byte_alphabet.h"
 #include "text/pipeline/metaspace.h"
 #include "text/pipeline/piece_delimiter.h"
+#include "text/regex/intervals.h"
 #include "text/regex/pattern_tree.h"
 #include "text/regex/regex.h"
 #include "text/unicode.h"
@@ -89,7 +90,8 @@ SplitPattern compile_pattern(std::string expression, const std::string& place) {
 SplitPattern read_split_pattern(const JsonObject& element) {
   const JsonObject body = element.object("pattern");
   body.allow_only({"String", "Regex"});
-  if (body.has("Regex")) return compile_pattern(body.string("Regex"), body.place());
+  if (body.has("Regex"))
+    return compile_pattern(without_repeated_intervals(body.string("Regex"), body.place()), body.place());
   SplitPattern pattern;
   pattern.literal = body.string("String");
   require(!pattern.literal.empty(), ErrorKind::data, "{}: the pattern is empty", body.place());

@@ -1,6 +1,7 @@
 #include "text/pipeline/replacement.h"
 
 #include "base/error.h"
+#include "text/regex/intervals.h"
 #include "text/unicode.h"
 
 namespace trireme {
@@ -25,7 +26,7 @@ TextPattern read_pattern(const JsonObject& element) {
   body.allow_only({"String", "Regex"});
   TextPattern pattern;
   if (body.has("Regex"))
-    pattern.regex.emplace(body.string("Regex"), body.place());
+    pattern.regex.emplace(without_repeated_intervals(body.string("Regex"), body.place()), body.place());
   else
     pattern.literal = body.string("String");
   require(pattern.regex || !pattern.literal.empty(), ErrorKind::data, "{}: the pattern is empty", body.place());

@@ -19,6 +19,15 @@ TEST(Tiktoken, AMistypedPatternIsNotARegularExpression) {
   EXPECT_THAT(load_tiktoken(ranks, "a.tiktoken", "a|b")->json(), HasSubstr("a|b"));
 }
 
+TEST(Tiktoken, PossessiveIntervalsBecomeWhatTokenizerJsonReadsAlike) {
+  const std::string ranks = "YQ== 0\nYg== 1\n";
+  EXPECT_THAT(load_tiktoken(ranks, "a.tiktoken", "\\p{L}++|\\p{N}{1,3}+|[{1,3}+]|\\x{41}+|a{2}+")->json(),
+              HasSubstr(R"(\\p{L}++|\\p{N}{1,3}|[{1,3}+]|\\x{41}+|a{2}")"));
+  EXPECT_ERROR(load_tiktoken(ranks, "a.tiktoken", "a{1,3}+a|b"), ErrorKind::usage,
+               "--pattern has the possessive repetition {1,3}+ before the end of an alternative, which tokenizer.json "
+               "cannot express; use an atomic group, (?>...)");
+}
+
 TEST(Tiktoken, APresetWhoseSpecialTokenHasATakenIdIsNamed) {
   EXPECT_ERROR(load_tiktoken("YQ== 0\nYg== 50256\n", "a.tiktoken", "gpt2"), ErrorKind::data,
                "a.tiktoken: the pattern gpt2 gives \"<|endoftext|>\" the id 50256, which is \"b\" in this file; the "

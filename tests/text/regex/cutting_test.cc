@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/test_data.h"
 #include "tests/text/regex/model_patterns.h"
 #include "text/base64.h"
@@ -150,6 +151,17 @@ TEST(Cutting, APatternThatSeesOverASpaceIsNotCutThere) {
   EXPECT_EQ(tokenizer_of({split("[a-z]+ [a-z]+|."), byte_level(false)})->cut("one two three", 1), 13u);
   EXPECT_EQ(tokenizer_of({split("[a-z]+(?= )|."), byte_level(false)})->cut("one two three", 1), 13u);
   EXPECT_EQ(tokenizer_of({split("[0-9]"), byte_level(false)})->cut("one two three", 1), 13u);
+}
+
+// tokenizers 0.23.3 leaves the digits of "x1234567!!" together with this pattern, as Oniguruma reads it.
+TEST(Cutting, AnIntervalWithAPlusIsRepeatedAsInOniguruma) {
+  const auto ids = [](const char* pattern) {
+    return ids_of(*tokenizer_of({split(pattern), byte_level(false)}), "1212").size();
+  };
+  EXPECT_EQ(ids("\\p{N}{1,3}|[^\\p{N}]+"), 3u) << "12 1 2";
+  EXPECT_EQ(ids("\\p{N}{1,3}+|[^\\p{N}]++"), 2u) << "12 12";
+  EXPECT_ERROR(tokenizer_of({split("a{2,3}+|."), byte_level(false)}), ErrorKind::data,
+               "the pattern repeats a repetition, {2,3}+, which is not supported; expected {1,m}+");
 }
 
 TEST(Cutting, IsSaidStepByStep) {
