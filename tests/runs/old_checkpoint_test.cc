@@ -1,10 +1,15 @@
 // Runs resume from checkpoints that older programs wrote. tests/golden/checkpoint-version-1 was saved by a program of
 // format version 1: two ranks, three steps of the run below. checkpoint-version-2 by the last one of version 2: two
-// ranks that shared the optimizer's state, bf16 weights, a model of half the width.
+// ranks that shared the optimizer's state, bf16 weights, a model of half the width. checkpoint-version-3 by two tensor
+// ranks of a program of version 4 whose manifest was then brought to version 3: without the fields and options that the
+// models since Llama introduced, which is all that the versions differ in. checkpoint-version-4: such a model, bf16,
+// two ranks that shared the optimizer's state.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -85,6 +90,41 @@ TEST_F(OldCheckpoint, OfVersion2VerifiesAndResumesToTheBitsOfItsCopyInTheNewestF
   EXPECT_EQ(weights("old"), weights("new"));
   if (names.size() == 3) {
     EXPECT_EQ(weights("ranks"), weights("old")) << "two micro-batches, or two ranks with one each";
+  }
+}
+
+TEST_F(OldCheckpoint, OfVersions3And4ResumeToTheBitsOfTheirCopiesInTheNewestFormat) {
+  const std::vector<std::string> plain = {"--model.layers", "1", "--model.width", "8", "--run.steps", "8"};
+  const std::map<int, std::vector<std::string>> flags = {
+      {3, {"--model.dropout", "0.1"}},
+      {4, {"--model.norm",       "rms",  "--model.bias",        "false", "--model.gated",    "true",
+           "--model.activation", "silu", "--model.inner-width", "12",    "--model.position", "rotary",
+           "--model.key-heads",  "1",    "--model.query-keys",  "head",  "--model.window",   "5",
+           "--precision.dtype",  "bf16", "--batch.micro",       "6"}}};
+  for (const auto& [version, own] : flags) {
+    const std::string old = fmt::format("old-{}", version), copy = fmt::format("new-{}", version);
+    const std::string step = path(old) + "/" + step_name(3);
+    fs::create_directory(path(old));
+    fs::copy(source_dir() + fmt::format("/tests/golden/checkpoint-version-{}", version), step,
+             fs::copy_options::recursive);
+    EXPECT_EQ(read_json(step + "/manifest.json")["version"], version);
+    EXPECT_EQ(verify_checkpoint(step), std::vector<std::string>()) << "the hash of the weights, too";
+    const CheckpointFolder folder = open_checkpoint(step);
+    EXPECT_EQ(folder.facts.parameter_hash.size(), 16);
+    EXPECT_EQ(folder.facts.spec.is_plain(), version == 3);
+    const ParameterTable table(folder.facts.spec);
+    TrainingState state(table, version == 3 ? DType::f32 : DType::bf16, true);
+    load_checkpoint(folder, table, state);
+    save(path(copy), table, state, folder.facts);
+    for (const std::string& name : {old, copy}) {
+      std::vector<std::string> words = train(name, plain);
+      words.insert(words.end(), own.begin(), own.end());
+      const Outcome resumed = run(trireme_command(words));
+      EXPECT_EQ(resumed.code, 0) << resumed.output;
+      EXPECT_THAT(resumed.output, testing::HasSubstr("step-00000003: 3 steps and 36 samples are done"));
+    }
+    EXPECT_EQ(progress(old), progress(copy));
+    EXPECT_EQ(weights(old), weights(copy));
   }
 }
 
