@@ -255,14 +255,14 @@ double model_flops(const ModelSize& model, int64_t sequences) {
   return tokens * (6 * model.parameters() + attention);
 }
 
-DeviceMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix) {
+MegatronMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix) {
   const auto tensor = static_cast<double>(layout.tensor), stages = static_cast<double>(layout.pipeline);
   const auto chunks = static_cast<double>(layout.chunks);
   const double rows = static_cast<double>(layout.micro_batch * model.sequence),
                width = static_cast<double>(model.width);
   const double scores = 5.0 * static_cast<double>(model.heads * model.sequence) / width / tensor;
   constexpr double kStateBytes = 18;  // weight and gradient in 16 bits and f32, f32 master weight, two moments
-  DeviceMemory memory;
+  MegatronMemory memory;
   memory.state = kStateBytes * model.layer_parameters() * static_cast<double>(model.layers) / (stages * tensor);
   if (token_matrix) memory.state += kStateBytes * static_cast<double>(model.vocabulary) * width / tensor;
   const double linear = layout.sequence_parallel ? 34 / tensor : 10 + 24 / tensor;

@@ -96,10 +96,10 @@ double model_flops(const ModelSize& model, int64_t sequences);
 
 /// Bytes of a GPU's memory as Megatron-LM uses it with 16-bit weights: weights, gradients and Adam's state take 18
 /// bytes per weight; activations as Korthikanti et al. 2022 (arXiv 2205.05198) count them.
-struct DeviceMemory {
+struct MegatronMemory {
   double state = 0, activations = 0;
 };
 /// Of a stage in the middle (first = false: no token matrix) or of the first stage, which keeps most micro-batches.
-DeviceMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix);
+MegatronMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix);
 
 }  // namespace trireme

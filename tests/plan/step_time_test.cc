@@ -67,7 +67,7 @@ TEST(StepTime, IsWithinSixPerCentOfMegatronsTable) {
         if (chunks > 1 && (row.pipeline == 1 || micro_batches % row.pipeline != 0)) continue;
         const StepLayout layout{row.data,  row.tensor, row.pipeline,       chunks,
                                 row.batch, micro,      Recomputed::layers, false};
-        const DeviceMemory memory = megatron_memory(model, layout, true);
+        const MegatronMemory memory = megatron_memory(model, layout, true);
         if (memory.state + memory.activations > 80e9) continue;
         best = std::min(best, step_time(model, layout, dgx_a100()).total());
       }
@@ -108,8 +108,8 @@ TEST(StepTime, IsWithinSixPerCentOfTheSequenceParallelPaper) {
 TEST(MegatronMemory, IsWithinOnePerCentOfTheSequenceParallelPaper) {
   for (const PaperModel& row : kPaper) {
     const ModelSize model = gpt(row.layers, row.width, row.heads);
-    const DeviceMemory all = megatron_memory(model, layout_of_paper(row, Recomputed::nothing, false), false);
-    const DeviceMemory fewer = megatron_memory(model, layout_of_paper(row, Recomputed::attention, true), false);
+    const MegatronMemory all = megatron_memory(model, layout_of_paper(row, Recomputed::nothing, false), false);
+    const MegatronMemory fewer = megatron_memory(model, layout_of_paper(row, Recomputed::attention, true), false);
     EXPECT_NEAR(all.state / kGib / row.state, 1, 0.01) << row.width;
     EXPECT_NEAR(all.activations / kGib / row.activations, 1, 0.01) << row.width;
     EXPECT_NEAR(fewer.activations / kGib / row.fewer_activations, 1, 0.01) << row.width;
