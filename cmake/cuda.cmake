@@ -20,6 +20,8 @@ set_property(GLOBAL PROPERTY TRIREME_CUDA_OBJECTS ${TRIREME_CUDA_OBJECTS})
 add_library(trireme_cuda_host OBJECT ${host})
 target_link_libraries(trireme_cuda_host PRIVATE trireme_ops)
 target_include_directories(trireme_cuda_host SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_include_directories(trireme_cuda_host PRIVATE ${PROJECT_BINARY_DIR}/generated)
+add_dependencies(trireme_cuda_host trireme_gpu_interface)
 # What it shares with the program is the program's: nothing of it is linked a second time.
 add_library(trireme_cuda SHARED ${TRIREME_CUDA_OBJECTS} $<TARGET_OBJECTS:trireme_cuda_host>)
 target_link_libraries(trireme_cuda PRIVATE CUDA::cudart_static)

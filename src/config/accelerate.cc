@@ -33,7 +33,7 @@ const DialectKey kKeys[] = {
     {"machine_rank", int64_t{0}, no_effect, "", kByMpi},
     {"rdzv_backend", "static", no_effect, "", kByMpi},
     {"same_network", true, no_effect, "", "`trireme launch` selects a network that connects all hosts"},
-    {"use_cpu", true, no_effect, "", "this build trains on CPUs"},
+    {"use_cpu", true, mapped, "", "run.device: true: cpu; false changes nothing"},
     {"ipex_config.ipex", false, no_effect, "", kNoTorch},
     {"ipex_config.use_xpu", false, no_effect, "", kNoTorch},
     {"dynamo_config.dynamo_backend", "NO", no_effect, "", kNoTorch},
@@ -90,7 +90,9 @@ void translate(const DialectView& view, Translation& out) {
   }
   const std::string& type = view.text("distributed_type");
   if (type != "NO" && type != "MULTI_CPU") {
-    view.refuse("distributed_type", "this build trains on CPUs; set it to MULTI_CPU, or NO for one process");
+    view.refuse("distributed_type",
+                "several GPUs are not supported yet; set it to MULTI_CPU, or NO for one process, which takes a GPU if "
+                "there is one");
   }
   for (const char* key : {"num_machines", "num_processes"}) view.at_least(key, 1);
   const std::string& precision = view.text("mixed_precision");
@@ -99,6 +101,7 @@ void translate(const DialectView& view, Translation& out) {
   } else if (precision != "no") {
     view.refuse("mixed_precision", "CPUs compute in bf16 or f32; set bf16 or no");
   }
+  if (view.given("use_cpu") && view.flag("use_cpu")) out.set("run.device", DeviceChoice::cpu, view.origin("use_cpu"));
   if (view.given("num_processes")) {
     out.notes.push_back(view.origin("num_processes").text() + ": num_processes is " + kLaunched);
   }

@@ -10,6 +10,7 @@
 
 #include "config/choices.h"
 #include "tensor/activation.h"
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace trireme {
@@ -410,11 +411,15 @@ struct RunOptions {
   double hang_timeout = 10, start_timeout = 120, spike_score = 6;
   OnDifference on_difference = OnDifference::heal;
   OnSpike on_spike = OnSpike::warn;
+  DeviceChoice device = DeviceChoice::automatic;
   bool overwrite = false, take_over = false;
   template <class V>
   void visit(V& v) {
     v.text("dir", dir, "run folder: checkpoints, logs, status");
     v.integer("steps", steps, "optimizer steps", 0, 1LL << 40);
+    v.choice("device", device,
+             "what a job of one rank computes on: auto: a GPU if this build and this machine have one, else the CPU; "
+             "cpu; cuda: a GPU, or an error that says why none can be used");
     v.integer("seed", seed, "seed of initial weights, sample order and dropout", 0, (1LL << 62));
     v.integer("hash-every", hash_every,
               "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);

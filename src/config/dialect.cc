@@ -221,6 +221,13 @@ void DialectView::at_least(std::string_view key, int64_t minimum) const {
   if (integer(key) < minimum) refuse(key, fmt::format("the smallest possible value is {}", minimum));
 }
 
+DeviceChoice device_named(const DialectView& view, std::string_view key) {
+  const std::string& name = view.text(key);
+  if (name == "cpu") return DeviceChoice::cpu;
+  if (name != "cuda" && name != "cuda:0") view.refuse(key, "expected cpu, cuda or cuda:0");
+  return DeviceChoice::cuda;
+}
+
 void Translation::set(std::string option, Value value, Origin origin) {
   std::string text = to_text(value);
   settings.push_back({std::move(option), std::move(value), std::move(text), std::move(origin), ""});

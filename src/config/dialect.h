@@ -12,6 +12,7 @@
 
 #include "base/names.h"
 #include "config/setting.h"
+#include "tensor/device.h"
 
 namespace trireme {
 
@@ -81,6 +82,9 @@ struct Translation {
     set(std::move(option), std::string(name_of(value)), std::move(origin));
   }
 };
+
+/// run.device of a key with torch's name of a device. Throws Error::config unless that is cpu, cuda or cuda:0.
+DeviceChoice device_named(const DialectView& view, std::string_view key);
 
 struct Dialect {
   const char* name;

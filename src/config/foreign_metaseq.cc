@@ -131,7 +131,7 @@ constexpr ForeignOption kOptions[] = {
     idle("--wandb_project", kTracker),
     idle_switch("--azureml_logging", kTracker),
     instead("--seed_per_rank", "--run.seed N: the random numbers of all ranks follow from it"),
-    idle_switch("--cpu", "ranks compute on CPUs"),
+    idle_switch("--cpu", "several ranks compute on CPUs; one computes there with --run.device cpu"),
     instead("--memory_efficient_fp16", kPrecision),
     instead("--fp16", kPrecision),
     instead("--bf16", "--precision.dtype bf16"),

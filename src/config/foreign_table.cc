@@ -6,6 +6,8 @@ namespace {
 using enum ForeignOption::Kind;
 
 constexpr const char* kCompiled = "kernels are compiled ahead of time";
+constexpr const char* kSeveralRanks =
+    "several ranks compute on CPUs; one computes there with --run.device cpu behind its command";
 constexpr const char* kCpu = "--device=cpu, or no flag: this build computes on CPUs";
 constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, which CPUs support";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
@@ -127,8 +129,8 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--rdzv_id", no_effect, kByMpi},
     {"launch", "--force_multi", no_effect, ""},
     {"launch", "--same_network", no_effect, "a network that connects all hosts is selected"},
-    {"launch", "--cpu", no_effect, "ranks compute on CPUs"},
-    {"launch", "--use_cpu", no_effect, "ranks compute on CPUs"},
+    {"launch", "--cpu", no_effect, kSeveralRanks},
+    {"launch", "--use_cpu", no_effect, kSeveralRanks},
     {"launch", "--ipex", no_effect, "torch is not used"},
     {"launch", "--mixed_precision", elsewhere, "`-- train ... --precision.dtype bf16`", "no"},
     {"launch", "--num_cpu_threads_per_process", elsewhere, "`-- train ... --launch.threads N`"},
@@ -188,8 +190,7 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--include-tokens-per-second", no_effect, ""},
     // devices and processes
     {"glue", "--xpu-backend", no_effect, ""},
-    {"glue", "--no-cuda", no_effect, ""},
-    {"glue", "--use-cpu", no_effect, ""},
+    {"glue", "--no-cuda", same, "--use-cpu"},
     {"glue", "--use-ipex", no_effect, ""},
     {"glue", "--use-mps-device", no_effect, ""},
     {"glue", "--local-rank", no_effect, ""},

@@ -28,7 +28,7 @@ const DialectKey kKeys[] = {
     {"optimizer_config.weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
     {"optimizer_config.beta1", 0.9, mapped, "optim.beta1", "optim.beta1"},
     {"optimizer_config.beta2", 0.95, mapped, "optim.beta2", "optim.beta2"},
-    {"trainer_config.device", "cpu", mapped, "", "cpu; anything else is refused"},
+    {"trainer_config.device", "cpu", mapped, "", "run.device: cpu, cuda or cuda:0"},
     {"trainer_config.mixed_precision", "bf16", mapped, "", "precision.dtype: bf16, or f32 for fp32; fp16 is refused"},
     {"trainer_config.eval_interval", int64_t{5}, mapped, "", "evaluation.every and checkpoint.every"},
     {"trainer_config.log_interval", int64_t{1}, mapped, "log.every", "log.every"},
@@ -89,7 +89,7 @@ void translate_precision(const DialectView& view, Translation& out) {
     view.refuse("hydra.job.chdir", "paths are relative to the working directory; set it to False");
   constexpr const char* kDevice = "trainer_config.device";
   constexpr const char* kPrecision = "trainer_config.mixed_precision";
-  if (view.text(kDevice) != "cpu") view.refuse(kDevice, "this build trains on CPUs; set it to cpu");
+  out.set("run.device", device_named(view, kDevice), view.origin(kDevice));
   const std::string& precision = view.text(kPrecision);
   if (precision == "fp16") {
     view.refuse(kPrecision, "training in fp16 is not supported on CPUs; set bf16 or fp32");

@@ -63,7 +63,7 @@ const DialectKey kKeys[] = {
     {"lr_decay_iters", int64_t{600000}, mapped, "", "optim.decay-steps"},
     {"min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
     {"backend", "nccl", no_effect, "", "the build and the launcher determine how ranks communicate"},
-    {"device", "cuda", mapped, "", "cpu; anything else is refused (not given: cpu)"},
+    {"device", "cuda", mapped, "", "run.device: cpu, cuda or cuda:0 (not given: auto)"},
     {"dtype", "bfloat16", mapped, "",
      "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
     {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
@@ -142,13 +142,11 @@ void translate_start(const DialectView& view, Translation& out) {
 }
 
 void translate_device(const DialectView& view, Translation& out) {
-  if (view.given("device") && view.text("device") != "cpu") {
-    view.refuse("device", "this build trains on CPUs; set --device=cpu");
-  }
-  if (!view.given("device")) {
+  if (view.given("device"))
+    out.set("run.device", device_named(view, "device"), view.origin("device"));
+  else
     out.notes.push_back(
-        "device is not given: using cpu, because this build trains on CPUs (nanoGPT's default is cuda)");
-  }
+        "device is not given: using a GPU if one can be used, else the CPU (nanoGPT's default is cuda)");
   const std::string& dtype = view.text("dtype");
   if (dtype == "float16") {
     view.refuse("dtype", "training in float16 is not supported on CPUs; set float32 or bfloat16");

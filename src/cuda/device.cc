@@ -74,6 +74,20 @@ class CudaStream final : public DeviceStream {
 
 namespace {
 
+/// "13.0" of 13000
+std::string version_text(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+const char* advice(cudaError_t answer) {
+  switch (answer) {
+    case cudaErrorInsufficientDriver:
+      return "install a driver that is at least as new as the runtime; nvidia-smi shows which there is";
+    case cudaErrorNoDevice:
+      return "CUDA_VISIBLE_DEVICES may hide them; nvidia-smi shows what the driver sees";
+    default:
+      return "nvidia-smi shows what the driver sees";
+  }
+}
+
 class OneCudaDevice final : public CudaDevice {
  public:
   explicit OneCudaDevice(int index) : index_(index), stream_(index) {}
@@ -83,8 +97,8 @@ class OneCudaDevice final : public CudaDevice {
     check_cuda(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
     check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
     check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-    return fmt::format("{}, compute capability {}.{}, driver {}.{}, runtime {}.{}", properties.name, properties.major,
-                       properties.minor, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return fmt::format("{}, compute capability {}.{}, driver {}, runtime {}", properties.name, properties.major,
+                       properties.minor, version_text(driver), version_text(runtime));
   }
   std::byte* allocate(size_t bytes) override {
     stream_.use();
@@ -108,6 +122,12 @@ class OneCudaDevice final : public CudaDevice {
   }
   /// Memory of a GPU is not given back in parts.
   void release(std::byte*, size_t) override {}
+  DeviceMemory memory() const override {
+    check_cuda(cudaSetDevice(index_), "cudaSetDevice");
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return {free, total};
+  }
   DeviceStream& stream() override { return stream_; }
   std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<CudaStream>(index_); }
 
@@ -119,12 +139,20 @@ class OneCudaDevice final : public CudaDevice {
 }  // namespace
 
 std::unique_ptr<CudaDevice> make_cuda_device(int index) {
-  int count = 0;
+  int count = 0, driver = 0, runtime = 0;
   const cudaError_t answer = cudaGetDeviceCount(&count);
-  require(
-      answer == cudaSuccess && index < count, ErrorKind::usage,
-      "GPU {} cannot be used: {} GPUs were found, the CUDA runtime says \"{}\"; nvidia-smi shows what the driver sees",
-      index, answer == cudaSuccess ? count : 0, cudaGetErrorString(answer));
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  require(answer == cudaSuccess && index < count, ErrorKind::usage,
+          "GPU {} cannot be used: {} GPUs were found; the CUDA runtime {} says \"{}\" (code {}), the driver is {}; {}",
+          index, answer == cudaSuccess ? count : 0, version_text(runtime), cudaGetErrorString(answer),
+          static_cast<int>(answer), driver == 0 ? "missing" : "for CUDA " + version_text(driver), advice(answer));
+  int major = 0, minor = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "cudaDeviceGetAttribute");
+  require(major >= 8, ErrorKind::usage,
+          "GPU {} cannot be used: it has compute capability {}.{}, the kernels need 8.0 (A100) or more", index, major,
+          minor);
   return std::make_unique<OneCudaDevice>(index);
 }
 

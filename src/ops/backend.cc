@@ -2,18 +2,40 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/onednn_version.h"
+#include "ops/gpu_library.h"
 
 namespace trireme {
 
 Backend make_backend() {
-  return {.ops = make_cpu_ops(),
+  return {.device = nullptr,
+          .ops = make_cpu_ops(),
           .hardware = cpu_brand_text(),
           .kernels = std::string(kernels_in_use()),
           .has_bf16 = cpu_facts().avx512bf16,
           .multiplies_bf16 = gemm_has_bf16()};
+}
+
+Backend make_backend(DeviceChoice choice) {
+  if (choice == DeviceChoice::cpu) return make_backend();
+  const std::string library = gpu_library_path();
+  if (choice == DeviceChoice::cuda) {
+    require(!library.empty(), ErrorKind::usage,
+            "run.device is cuda, but this build has no libtrireme_cuda.so beside the program; scripts/build "
+            "release-cuda makes one, where nvcc is (docs/gpu.md)");
+    return open_gpu_backend(library);
+  }
+  if (library.empty()) return make_backend();
+  try {
+    return open_gpu_backend(library);
+  } catch (const Error& e) {
+    log::write_once(log::Level::info, fmt::format("computing on the CPU: {}", e.what()));
+    return make_backend();
+  }
 }
 
 std::string backend_versions() {

@@ -10,15 +10,22 @@
 namespace trireme {
 
 struct Backend {
+  std::unique_ptr<Device> device;  ///< nullptr: the host
   std::unique_ptr<Ops> ops;
-  std::string hardware;          ///< "AMD EPYC 9654"
-  std::string kernels;           ///< the instruction set in use: "avx512bf16"
+  std::string hardware;          ///< "AMD EPYC 9654"; "NVIDIA H100 80GB HBM3, compute capability 9.0, ..."
+  std::string kernels;           ///< the instruction set in use: "avx512bf16"; "cuda"
   bool has_bf16 = false;         ///< it has instructions for bf16
   bool multiplies_bf16 = false;  ///< bf16 products are made by them; else their operands are widened to f32
 };
 
-/// The fast operators of this machine. Throws Error::usage when TRIREME_ISA names an instruction set that it lacks.
+/// The fast operators of this machine's CPU. Throws Error::usage when TRIREME_ISA names an instruction set that it
+/// lacks.
 Backend make_backend();
+
+/// The operators of the choice. automatic: those of a GPU if libtrireme_cuda.so is there and can use one; the log says
+/// why not if only the library is there. Throws Error::usage if a
+/// GPU was asked for and none can be used, with what to do.
+Backend make_backend(DeviceChoice choice);
 
 /// Lines for --version: the libraries and the hardware that backends of this build use.
 std::string backend_versions();

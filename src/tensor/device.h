@@ -3,14 +3,33 @@
 // can access memory, and work runs later, in the order in which it was issued to a stream.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/names.h"
 #include "tensor/view.h"
 
 namespace trireme {
+
+/// What a job computes on.
+enum class DeviceChoice : uint8_t {
+  automatic,  ///< a GPU if one can be used, else the CPU
+  cpu,
+  cuda,
+};
+template <>
+struct Names<DeviceChoice> {
+  static constexpr Named<DeviceChoice> kAll[] = {
+      {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
+};
+
+/// Bytes of a device's memory, of all its users.
+struct DeviceMemory {
+  uint64_t free = 0, total = 0;
+};
 
 class DeviceStream;
 
@@ -25,6 +44,8 @@ class Device {
   virtual void free(std::byte* memory, size_t bytes) = 0;
   /// Returns the complete pages inside to the system. Their contents are lost; later writes get memory again.
   virtual void release(std::byte* memory, size_t bytes) = 0;
+  /// Of a device other than the host, whose memory train/machine.h knows; zeros if unknown.
+  virtual DeviceMemory memory() const { return {}; }
   /// The default stream.
   virtual DeviceStream& stream() = 0;
   /// Another stream, for a thread with concurrent work.

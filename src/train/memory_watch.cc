@@ -79,4 +79,9 @@ void log_memory(Scalars& scalars, uint64_t planned, uint64_t peak) {
   log::info("{}", describe_memory(plans, peaks));
 }
 
+void log_device_memory(uint64_t planned, const DeviceMemory& now) {
+  log::info("GPU memory: planned {:.2f} GB, {:.2f} of {:.2f} GB in use", gigabytes(planned),
+            gigabytes(now.total - now.free), gigabytes(now.total));
+}
+
 }  // namespace trireme

@@ -9,6 +9,7 @@
 
 #include "comm/control/thread.h"
 #include "comm/scalars.h"
+#include "tensor/device.h"
 
 namespace trireme {
 
@@ -43,5 +44,7 @@ std::string describe_memory(std::span<const uint64_t> planned, std::span<const u
 
 /// Collective. Logs the same line at the end of a run that all ranks reached.
 void log_memory(Scalars& scalars, uint64_t planned, uint64_t peak);
+/// Logs the same of a GPU. now: of the time when everything is still allocated.
+void log_device_memory(uint64_t planned, const DeviceMemory& now);
 
 }  // namespace trireme

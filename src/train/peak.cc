@@ -20,7 +20,7 @@ PeakRate::PeakRate(double configured, Ops& ops, int threads, int local_ranks, DT
 double PeakRate::measure() {
   scalars_.barrier();
   const GemmRate rate = measure_gemm_rate(ops_, threads_, dtype_);
-  const double own = share_of_processors(threads_, local_ranks_);
+  const double own = ops_.device().is_host() ? share_of_processors(threads_, local_ranks_) : 1;
   taken_ = scalars_.sum(std::max(0.0, 1 - rate.processors / own)) / scalars_.size();
   return scalars_.sum(rate.best * own);
 }

@@ -38,6 +38,8 @@ TEST_F(Accelerate, FileIsRecognisedAndGivesThePrecision) {
   EXPECT_EQ(loaded.config.precision.dtype, DType::bf16);
   EXPECT_THAT(loaded.notes, Contains(HasSubstr("ipex_config.ipex has no effect here: torch is not used")));
   EXPECT_THAT(loaded.notes, Contains(HasSubstr("num_processes is used by `trireme launch --config-file`")));
+  EXPECT_EQ(loaded.config.run.device, DeviceChoice::cpu);
+  EXPECT_EQ(load(with("use_cpu: true", "use_cpu: false")).config.run.device, DeviceChoice::automatic);
   EXPECT_EQ(load(kFile, {"--precision.dtype", "f32"}).config.precision.dtype, DType::f32);
   EXPECT_EQ(load(with("mixed_precision: bf16", "mixed_precision: 'no'")).config.precision.dtype, DType::f32);
 }
@@ -66,7 +68,7 @@ TEST_F(Accelerate, EveryKeyIsKnown) {
 
 TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
   EXPECT_ERROR(load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
-               "default_config.yaml:2: distributed_type is \"MULTI_GPU\": this build trains on CPUs");
+               "default_config.yaml:2: distributed_type is \"MULTI_GPU\": several GPUs are not supported yet");
   EXPECT_ERROR(load(with("mixed_precision: bf16", "mixed_precision: fp16")), ErrorKind::config,
                "CPUs compute in bf16 or f32; set bf16 or no");
   EXPECT_ERROR(load(with("LOCAL_MACHINE", "AMAZON_SAGEMAKER")), ErrorKind::config, "set it to LOCAL_MACHINE");

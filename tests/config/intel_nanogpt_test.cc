@@ -217,8 +217,10 @@ TEST_F(IntelNanogpt, RefusesWhatCannotBeHonoured) {
       load({"trainer_config.mixed_precision=fp16"}), ErrorKind::config,
       "trainer_config.mixed_precision is \"fp16\": training in fp16 is not supported on CPUs; set bf16 or fp32");
   EXPECT_ERROR(load({"trainer_config.mixed_precision=fp8"}), ErrorKind::config, "expected bf16 or fp32");
-  EXPECT_ERROR(load({"trainer_config.device=cuda"}), ErrorKind::config,
-               "trainer_config.device is \"cuda\": this build trains on CPUs; set it to cpu");
+  EXPECT_EQ(load({"trainer_config.device=cuda"}).config.run.device, DeviceChoice::cuda);
+  EXPECT_EQ(load({}).config.run.device, DeviceChoice::cpu);
+  EXPECT_ERROR(load({"trainer_config.device=xpu"}), ErrorKind::config,
+               "trainer_config.device is \"xpu\": expected cpu, cuda or cuda:0");
   for (const char* key :
        {"batch_size", "gradient_accumulation_steps", "eval_iters", "eval_interval", "lr_decay_iters"}) {
     EXPECT_ERROR(load({std::string("trainer_config.") + key + "=0"}), ErrorKind::config,

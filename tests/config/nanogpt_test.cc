@@ -67,7 +67,7 @@ TEST(Nanogpt, HasNanogptsDefaults) {
   EXPECT_EQ(config.precision.dtype, DType::f32);
   EXPECT_EQ(config.log.every, 1);
   EXPECT_FALSE(loaded.given("model.layers")) << "a default of the dialect is no wish of the user";
-  EXPECT_THAT(loaded.notes, Contains(HasSubstr("device is not given: using cpu")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("device is not given: using a GPU if one can be used, else the CPU")));
 }
 
 TEST(Nanogpt, PassesEveryKeyOn) {
@@ -187,8 +187,11 @@ TEST(Nanogpt, StartsFromGpt2InALocalFolderAndCropsIt) {
 }
 
 TEST(Nanogpt, RefusesWhatCannotBeHonoured) {
-  EXPECT_ERROR(flags({"--device=cuda"}), ErrorKind::config,
-               "--device is \"cuda\": this build trains on CPUs; set --device=cpu");
+  EXPECT_EQ(flags({"--device=cuda"}).config.run.device, DeviceChoice::cuda);
+  EXPECT_EQ(flags({"--device=cuda:0"}).config.run.device, DeviceChoice::cuda);
+  EXPECT_EQ(flags({"--device=cpu"}).config.run.device, DeviceChoice::cpu);
+  EXPECT_EQ(flags({}).config.run.device, DeviceChoice::automatic);
+  EXPECT_ERROR(flags({"--device=mps"}), ErrorKind::config, "--device is \"mps\": expected cpu, cuda or cuda:0");
   EXPECT_ERROR(flags({"--dtype=float16"}), ErrorKind::config,
                "--dtype is \"float16\": training in float16 is not supported on CPUs");
   EXPECT_ERROR(flags({"--dtype=int8"}), ErrorKind::config, "expected float32 or bfloat16");

@@ -107,17 +107,18 @@ struct Layouts {
   std::vector<int> hosts{};  ///< of the data ranks: hierarchical reduction
   ShardGroup group = ShardGroup::all;
   int64_t global = kGlobal, steps = kSteps;
+  std::unique_ptr<Ops> (*make_ops)() = make_cpu_ops;  ///< of the host's memory
 };
 
 /// What a rank computes on.
 struct Place {
-  Place(bool apart, const RankContext& of_thread) : rank(of_thread) {
-    if (!apart) return;
+  Place(const Layouts& layouts, const RankContext& of_thread) : ops(layouts.make_ops()), rank(of_thread) {
+    if (!layouts.apart) return;
     device.emplace();
     world.emplace(*device, of_thread.world);
     ops = std::make_unique<ApartOps>(*device, make_cpu_ops());
   }
-  std::unique_ptr<Ops> ops = make_cpu_ops();
+  std::unique_ptr<Ops> ops;
   std::optional<ApartDevice> device;
   std::optional<ApartCommunicator> world;
   const RankContext& rank;
@@ -155,7 +156,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
   Outcome outcome;
   std::mutex mutex;
   run_local(ranks, [&](RankContext& of_thread) {
-    Place computer(layouts.apart, of_thread);
+    Place computer(layouts, of_thread);
     const RankContext rank = computer.context();
     const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
     const MeshPlace place = place_of(mesh, rank.rank());

@@ -30,25 +30,12 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that the user may set; run_glue's arguments determine the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"model.dropout",
-                                           "model.recompute",
-                                           "run.hang-timeout",
-                                           "run.start-timeout",
-                                           "run.hash-every",
-                                           "run.max-skips",
-                                           "run.take-over",
-                                           "run.on-difference",
-                                           "log.jsonl",
-                                           "log.tensorboard",
-                                           "log.seconds",
-                                           "mesh.data",
-                                           "mesh.tensor",
-                                           "mesh.sequence",
-                                           "optim.shard",
-                                           "optim.shard-group",
-                                           "checkpoint.on-error",
-                                           "checkpoint.local",
-                                           "checkpoint.copy-mb-per-second"};
+  constexpr std::string_view kOptions[] = {
+      "model.dropout",     "model.recompute",     "run.device",       "run.hang-timeout",
+      "run.start-timeout", "run.hash-every",      "run.max-skips",    "run.take-over",
+      "run.on-difference", "log.jsonl",           "log.tensorboard",  "log.seconds",
+      "mesh.data",         "mesh.tensor",         "mesh.sequence",    "optim.shard",
+      "optim.shard-group", "checkpoint.on-error", "checkpoint.local", "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
@@ -124,7 +111,7 @@ class GlueFlags {
   std::list<Choice> choices_;
   std::string resume_, revision_, separator_, kwargs_, greater_, schedule_ = kSchedules[0].name;
   double warmup_ratio_ = 0, warmup_steps_ = 0;
-  bool train_ = false, bf16_ = false;
+  bool train_ = false, bf16_ = false, use_cpu_ = false;
 
   TokenizerFlags tokenizer_;
 };
@@ -234,6 +221,7 @@ void GlueFlags::add_training() {
       .not_negative();
   add_number("seed", config().run.seed, "seed of the rows' order, dropout and a new head").not_negative();
   add_switch("bf16", bf16_, "weights and activations in bf16, with f32 master weights");
+  add_switch("use-cpu", use_cpu_, "compute on the CPU where there is a GPU, too, as --run.device cpu does");
 }
 
 void GlueFlags::add_rhythm() {
@@ -340,6 +328,7 @@ void GlueFlags::take_switches() const {
     *choice.target = std::ranges::find(kStrategies, choice.text, [](const auto& s) { return s.first; })->second;
   config().evaluation.only = !train_;
   config().precision.dtype = bf16_ ? DType::bf16 : DType::f32;
+  config().run.device = use_cpu_ ? DeviceChoice::cpu : DeviceChoice::automatic;
 }
 
 void GlueFlags::take_schedule() const {

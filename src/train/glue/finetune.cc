@@ -107,6 +107,7 @@ class FineTuning final : public Recipe {
   GlueOptions options_;
   std::string start_;  ///< the checkpoint that look() found; empty: none
   GlueJob job_;        ///< by open()
+  const Backend* backend_ = nullptr;
   EvaluationHistory history_;
   std::optional<RowBatches> batches_;         ///< when training
   const std::vector<DataFileFact> no_files_;  ///< rows are read at the start
@@ -117,7 +118,7 @@ class FineTuning final : public Recipe {
 
 RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
-  return {
+  RunFacts facts{
       {"model", fmt::format("{}: {:.2f}M parameters, {}", config().model.init,
                             static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
                             job_.task.regression() ? "a number to predict" : count_text(job_.spec.classes, "class"))},
@@ -126,6 +127,8 @@ RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
       {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
                             count_text(job_.mesh.data, "rank"), micro_batches())},
       {"steps", steps_fact()}};
+  if (backend_->device) facts.emplace_back("gpu", backend_->hardware);
+  return facts;
 }
 
 std::string FineTuning::steps_fact() const {
@@ -340,6 +343,7 @@ hub::Named FineTuning::needs(bool is_new) const {
 RunPlan& FineTuning::open(const ResumePlace& place, const TrainingJob& job) {
   if (options_.trains() && config().run.overwrite && !options_.resumes_named_checkpoint() && job.rank.rank() == 0)
     clear_checkpoints(folder());
+  backend_ = &job.backend;
   job_ = make_job(options_, place.path, job.mesh, job.planned());
   if (job_.resume) job_.resume->nearby = place.nearby;
   return job_;

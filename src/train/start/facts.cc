@@ -53,8 +53,18 @@ std::string describe_exchange(const RunPlan& plan) {
       is_first ? "flat" : "hosts", is_first ? "" : ", which is faster if the network is the bottleneck");
 }
 
-void require_memory(const RunPlan& plan, const RankContext& rank) {
+void require_memory(const RunPlan& plan, const RankContext& rank, const Device& device) {
   const MemoryPlan& memory = plan.memory;
+  if (!device.is_host()) {
+    const DeviceMemory now = device.memory();
+    require(memory.on_device() <= now.free, ErrorKind::config,
+            "this run needs {} on the GPU ({} {}, activations {}, scratch {}), but {} of its {} are free; lower "
+            "batch.micro (now {}) or batch.sequence, choose a smaller model, or end what else runs there",
+            gigabytes(memory.on_device()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
+            gigabytes(memory.scratch), gigabytes(now.free), gigabytes(now.total),
+            count_text(plan.step.micro_sequences, "row"));
+    return;
+  }
   const uint64_t available = available_memory(rank.local_size());
   require(memory.total() <= available, ErrorKind::config,
           "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), but each of the "
@@ -116,8 +126,11 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
                                describe_shared(setup.config().optim.shard)));
   if (const std::string exchange = describe_exchange(setup); !exchange.empty()) add("exchange", exchange);
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
-  add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
-                         count_text(rank.threads, "thread")));
+  if (backend.device)
+    add("gpu", backend.hardware);
+  else
+    add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
+                           count_text(rank.threads, "thread")));
   add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
                             gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),

@@ -14,7 +14,7 @@ namespace trireme {
 std::string describe_exchange(const RunPlan& plan);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
-void require_memory(const RunPlan& plan, const RankContext& rank);
+void require_memory(const RunPlan& plan, const RankContext& rank, const Device& device);
 
 RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak);
 

@@ -36,7 +36,9 @@ StepSize step_size(const BatchShape& batch);
 /// buffers of the exchange.
 struct MemoryPlan {
   size_t state = 0, activations = 0, scratch = 0, snapshot = 0, exchange = 0;
-  size_t total() const { return state + activations + scratch + snapshot + exchange; }
+  size_t total() const { return on_device() + snapshot; }
+  /// Where tensors are; snapshots are always on the host.
+  size_t on_device() const { return state + activations + scratch + exchange; }
 };
 
 /// What members compute with, and the result on this rank. Every axis of the mesh is resolved.

@@ -47,6 +47,22 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
   if (claim) prove_shared_folder(config.run.dir, recipe.words().folder_option, scalars, process.host());
 }
 
+/// What this rank computes with.
+Backend choose_backend(const Config& config, const Process& process) {
+  DeviceChoice choice = config.run.device;
+  if (process.size() > 1) {
+    require(choice != DeviceChoice::cuda, ErrorKind::config,
+            "run.device is cuda, but the job has {} ranks: so far only a job of one rank can train on a GPU",
+            process.size());
+    choice = DeviceChoice::cpu;
+  }
+  Backend backend = make_backend(choice);
+  require(!backend.device || config.log.profile == 0, ErrorKind::config,
+          "log.profile is {}, but steps on a GPU cannot be profiled yet; set it to 0, or run.device to cpu",
+          config.log.profile);
+  return backend;
+}
+
 /// Everything that is decided before anything large is allocated.
 RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   together(job.scalars, [&] { recipe.check(); });
@@ -57,7 +73,7 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   recipe.prove_data(job);
   together(job.scalars, [&] {
     plan_memory(*plan, *job.backend.ops);
-    require_memory(*plan, job.rank);
+    require_memory(*plan, job.rank, job.backend.ops->device());
   });
   return *plan;
 }
@@ -86,7 +102,10 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim) {
   Work work{run, session, saver ? &*saver : nullptr};
   recipe.begin(work);
   const bool done = recipe.work(work, job);
-  log_memory(job.scalars, plan.memory.total(), watch->peak());  // after rank 0 has written everything
+  if (job.backend.device)
+    log_device_memory(plan.memory.on_device(), job.backend.device->memory());
+  else
+    log_memory(job.scalars, plan.memory.total(), watch->peak());  // after rank 0 has written everything
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 
@@ -109,7 +128,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
   const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
   return run_to_end(claim, process, peers, [&] {
     claim_folder(claim, recipe, process, peers, scalars);
-    const Backend backend = make_backend();
+    const Backend backend = choose_backend(recipe.config(), process);
     const auto reason = [&] {
       const std::optional<StopRequest> wish = asked();
       return wish ? wish->why : stop::reason();

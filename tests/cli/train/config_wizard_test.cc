@@ -129,7 +129,7 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
     flags.insert(flags.end(), {"--defaults", "--output", file_});
     config_wizard(flags);
   };
-  EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage, "this build trains on CPUs");
+  EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage, "several GPUs are not supported yet");
   EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "is not supported");
   EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs support bf16 and f32");
   EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "torch is not used");

@@ -117,7 +117,7 @@ TEST(GlueFlags, WarmupIsStepsOrAShareOfThem) {
 
 TEST(GlueFlags, ArgumentsWithoutEffectTakeTheirValueAlong) {
   for (const Words& words : {Words{"--report_to", "tensorboard"},
-                             {"--use_cpu"},
+                             {"--use_mps_device"},
                              {"--tf32", "True"},
                              {"--torch_compile=False"},
                              {"--ddp_timeout", "1800"},
@@ -126,6 +126,13 @@ TEST(GlueFlags, ArgumentsWithoutEffectTakeTheirValueAlong) {
     more.insert(more.end(), {"--seed", "7"});
     EXPECT_EQ(read(more).config().run.seed, 7) << words[0];
   }
+}
+
+TEST(GlueFlags, TheCpuIsTakenWhereItIsAskedFor) {
+  EXPECT_EQ(read({}).config().run.device, DeviceChoice::automatic);
+  for (const Words& words : {Words{"--use_cpu"}, {"--no_cuda"}, {"--no_cuda", "True"}, {"--run.device", "cpu"}})
+    EXPECT_EQ(read(words).config().run.device, DeviceChoice::cpu) << words[0];
+  EXPECT_EQ(read({"--run.device", "cuda"}).config().run.device, DeviceChoice::cuda);
 }
 
 TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {

@@ -1,0 +1,23 @@
+#pragma once
+// libtrireme_cuda.so (src/cuda), which is opened when a GPU is asked for, so that the program itself needs no library
+// of CUDA.
+
+#include <string>
+
+#include "ops/backend.h"
+
+namespace trireme {
+
+/// Where the library is: beside the program, in the build, or in ../lib/trireme of a package. Empty: in neither.
+std::string gpu_library_path();
+
+/// The library's function kMakeGpuBackend: the first GPU and its operators. Throws Error::usage where there is no GPU.
+using MakeGpuBackend = void(Backend&);
+inline constexpr const char* kMakeGpuBackend = "trireme_make_gpu_backend";
+/// The library's text kGpuInterface: a hash of the headers that it shares with the program.
+inline constexpr const char* kGpuInterface = "trireme_gpu_interface";
+
+/// Throws Error::usage, naming the library, if it cannot be opened, is of another build or finds no GPU.
+Backend open_gpu_backend(const std::string& library);
+
+}  // namespace trireme
