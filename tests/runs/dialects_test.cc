@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
 
+#include "base/json.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 
@@ -349,6 +352,42 @@ TEST_F(GptNeox, TrainsFromItsFilesAndResumesFromLoad) {
   EXPECT_DOUBLE_EQ(rates.at(2), 0.005);
   EXPECT_DOUBLE_EQ(rates.at(3), 0.01);
   EXPECT_NEAR(rates.at(6), 0.0055, 1e-9) << "(5 - 2) / 6 of the decay";
+}
+
+/// The values of NeoX's llama and mistral files, in small: what they describe is a folder of these families.
+TEST_F(GptNeox, LlamaAndMistralFilesTrainAndAreExportedAsTheirFamilies) {
+  const std::string common =
+      R"({"norm": "rmsnorm", "rms_norm_epsilon": 1.0e-5, "activation": "swiglu", "gpt-j-residual": False,
+  "rotary-pct": 1.0, "use_bias_in_norms": False, "use_bias_in_attn_linear": False, "use_bias_in_mlp": False,
+  "num_kv_heads": 1, )";
+  const std::map<std::string, std::string> kinds = {
+      {"llama", "\"intermediate_size\": 144}"},
+      {"mistral",
+       "\"intermediate_size\": 144, \"sliding_window_width\": 8, \"rotary_emb_base\": 100000, \"attention_config\": "
+       "[[[\"flash\"], 2]]}"}};
+  for (const auto& [kind, rest] : kinds) {
+    write_text(path("conf/kind.yml"), common + rest);
+    const std::string flags = " --run.steps 8 --run.dir ";
+    done(here(1, "train tiny kind -d conf --data.dir . --model.vocabulary 31 --launch.threads 1" + flags + kind));
+    done(here(1, "export --checkpoint " + kind + " --output folder-" + kind));
+    const Json config = read_json(path("folder-" + kind + "/config.json"));
+    EXPECT_EQ(config["model_type"], kind);
+    EXPECT_EQ(config["num_key_value_heads"], 1);
+    EXPECT_EQ(config["intermediate_size"], 48) << "a third, as NeoX computes it";
+    EXPECT_EQ(config["rms_norm_eps"], 1e-5);
+    EXPECT_EQ(config["tie_word_embeddings"], false);
+    if (kind == "mistral") {
+      EXPECT_EQ(config["sliding_window"], 9);
+      EXPECT_EQ(config["rope_theta"], 1e5);
+    }
+    const Outcome again = done(here(
+        1, "train --data.dir . --launch.threads 1 --batch.global 12 --batch.sequence 16 --model.init folder-" + kind +
+               " --optim.learning-rate 0 --optim.min-learning-rate 0 --run.steps 1 --run.dir again-" + kind));
+    // Not weights(): NeoX pads the vocabulary to another multiple.
+    const auto hash = [&](const std::string& run) { return open_checkpoint(path(run)).facts.parameter_hash; };
+    EXPECT_EQ(hash("again-" + kind), hash(kind));
+    EXPECT_EQ(hash(kind).size(), 16u);
+  }
 }
 
 // Nothing is learnt at so low a rate, and a tenth of a deviation above the mean counts as a spike: many steps are
