@@ -199,8 +199,8 @@ template Flag Flags::add(const std::string&, std::optional<int64_t>&, const std:
 template Flag Flags::add(const std::string&, std::optional<double>&, const std::string&);
 
 Flag Flags::add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
-                       const std::string& help, std::function<void(const std::string&)> set) {
-  CLI::Option* const option = app_->add_option_function<std::string>(names, std::move(set), help);
+                       const std::string& help, const std::function<void(const std::string&)>& set) {
+  CLI::Option* const option = app_->add_option_function<std::string>(names, set, help);
   option->take_last()->default_str(present)->check(CLI::IsMember(std::move(allowed)));
   return Flag(option);
 }

@@ -85,7 +85,7 @@ class Flags {
  private:
   explicit Flags(CLI::App* action);
   Flag add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
-                  const std::string& help, std::function<void(const std::string&)> set);
+                  const std::string& help, const std::function<void(const std::string&)>& set);
 
   std::unique_ptr<CLI::App> owned_;
   CLI::App* app_;
