@@ -20,7 +20,7 @@ constexpr const char* kFile =
 
 class Accelerate : public testing::Test {
  protected:
-  LoadedConfig load(std::string text, const std::vector<std::string>& flags = {}) {
+  LoadedConfig load(const std::string& text, const std::vector<std::string>& flags = {}) {
     write_text(folder_ / "default_config.yaml", text);
     write_text(folder_ / "native.yaml", "model: {layers: 1, heads: 1, width: 8, context: 8}\ndata: {dir: d}\n");
     return load_config({folder_ / "default_config.yaml", folder_ / "native.yaml"}, flags);
