@@ -1,5 +1,7 @@
 // run.device where no GPU can be used.
 
+#include <gmock/gmock.h>
+
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {
