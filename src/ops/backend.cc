@@ -33,7 +33,7 @@ Backend make_backend(DeviceChoice choice) {
   try {
     return open_gpu_backend(library);
   } catch (const Error& e) {
-    log::write_once(log::Level::info, fmt::format("computing on the CPU: {}", e.what()));
+    log::info("computing on the CPU: {}", e.what());
     return make_backend();
   }
 }

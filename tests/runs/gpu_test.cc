@@ -33,5 +33,24 @@ TEST_F(GpuRun, SeveralRanksCannotShareOne) {
                         "train on a GPU"));
 }
 
+// A program with a library that cannot be opened, as after a copy that was cut short.
+TEST_F(GpuRun, AutoSaysWhyItTakesTheCpu) {
+  const std::string program = path("trireme");
+  std::filesystem::copy_file(trireme_path(), program);
+  write_text(path("libtrireme_cuda.so"), "");
+  std::vector<std::string> words = train("run", {"--run.steps", "2"});
+  words.insert(words.begin(), program);
+  const Outcome alone = run(words);
+  EXPECT_EQ(alone.code, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("computing on the CPU: the GPU library cannot be opened: " +
+                                      path("libtrireme_cuda.so") + ": file too short"));
+  if (mpirun_path().empty()) return;
+  words = train("two", {"--run.steps", "2"});
+  words.insert(words.begin(), {mpirun_path(), "-n", "2", program});
+  const Outcome two = run(words);
+  EXPECT_EQ(two.code, 0) << two.output;
+  EXPECT_THAT(two.output, HasSubstr("computing on CPUs: so far only a job of one rank can train on a GPU"));
+}
+
 }  // namespace
 }  // namespace trireme

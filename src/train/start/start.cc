@@ -6,11 +6,13 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/stop.h"
 #include "checkpoint/finite_weights.h"
 #include "comm/agreement.h"
 #include "comm/proof.h"
 #include "config/document.h"
+#include "ops/gpu_library.h"
 #include "train/guard/peer_watch.h"
 #include "train/memory_watch.h"
 #include "train/start/cores.h"
@@ -54,6 +56,8 @@ Backend choose_backend(const Config& config, const Process& process) {
     require(choice != DeviceChoice::cuda, ErrorKind::config,
             "run.device is cuda, but the job has {} ranks: so far only a job of one rank can train on a GPU",
             process.size());
+    if (choice == DeviceChoice::automatic && !gpu_library_path().empty())
+      log::info("computing on CPUs: so far only a job of one rank can train on a GPU");
     choice = DeviceChoice::cpu;
   }
   Backend backend = make_backend(choice);
