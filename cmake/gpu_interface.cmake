@@ -1,4 +1,5 @@
-# Writes OUTPUT with a hash of what the program and libtrireme_cuda.so share; leaves the file alone when nothing changed.
+# Writes OUTPUT with a hash of what the program and libtrireme_cuda.so share.
+include(${CMAKE_CURRENT_LIST_DIR}/write_if_changed.cmake)
 file(GLOB headers ${SOURCE_DIR}/src/tensor/*.h ${SOURCE_DIR}/src/ops/*.h)
 set(hashes)
 foreach(header ${headers})
@@ -8,9 +9,4 @@ endforeach()
 string(SHA256 hash "${hashes}")
 string(SUBSTRING ${hash} 0 16 hash)
 set(text "#pragma once\n#define TRIREME_GPU_INTERFACE \"${hash}\"\n")
-if(EXISTS ${OUTPUT})
-  file(READ ${OUTPUT} old)
-endif()
-if(NOT "${old}" STREQUAL "${text}")
-  file(WRITE ${OUTPUT} "${text}")
-endif()
+write_if_changed(${OUTPUT} "${text}")

@@ -1,13 +1,9 @@
-# Writes OUTPUT with the commit and version; leaves the file alone when nothing changed, so nothing is rebuilt.
+# Writes OUTPUT with the commit and version.
+include(${CMAKE_CURRENT_LIST_DIR}/write_if_changed.cmake)
 execute_process(COMMAND git -C ${SOURCE_DIR} describe --always --dirty --abbrev=12 OUTPUT_VARIABLE commit
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT commit)
   set(commit "unknown")
 endif()
 set(text "#pragma once\n#define TRIREME_VERSION \"${VERSION}\"\n#define TRIREME_COMMIT \"${commit}\"\n#define TRIREME_MPI_CHOICE \"${MPI}\"\n")
-if(EXISTS ${OUTPUT})
-  file(READ ${OUTPUT} old)
-endif()
-if(NOT "${old}" STREQUAL "${text}")
-  file(WRITE ${OUTPUT} "${text}")
-endif()
+write_if_changed(${OUTPUT} "${text}")

@@ -34,7 +34,7 @@ bool is_value(const std::string& word) {
 struct Typed {
   std::string name, value;
   bool has_value = false, value_apart = false;  ///< apart: the value is the next word
-  std::string meant;                            ///< the value in lower case; "true" if there is none
+  std::string meant;                            ///< the value in lower case; "true" without one
 };
 
 Typed typed_at(const std::vector<std::string>& words, size_t i) {

@@ -36,7 +36,7 @@ class PythonCursor {
            peek().is("=") || peek().is(";") || peek().is(":");
   }
   [[noreturn]] void fail_here(const std::string& message) const { fail_python(path_, peek().line, message); }
-  /// Place of the `if` of a conditional expression that begins here; the number of tokens if there is none.
+  /// Place of the `if` of a conditional expression that begins here; the number of tokens without one.
   size_t find_question() const {
     int open = 0;
     for (size_t i = at_; i < tokens_.size(); ++i) {

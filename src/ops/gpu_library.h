@@ -11,7 +11,7 @@ namespace trireme {
 /// Where the library is: beside the program, in the build, or in ../lib/trireme of a package. Empty: in neither.
 std::string gpu_library_path();
 
-/// The library's function kMakeGpuBackend: the first GPU and its operators. Throws Error::usage where there is no GPU.
+/// The library's function kMakeGpuBackend: the first GPU and its operators. Throws Error::usage if no GPU can be used.
 using MakeGpuBackend = void(Backend&);
 inline constexpr const char* kMakeGpuBackend = "trireme_make_gpu_backend";
 /// The library's text kGpuInterface: a hash of the headers that it shares with the program.

@@ -42,7 +42,7 @@ class FaultFixture : public TrainingFixture {
   }
 
   /// Process id of the program as that rank, under `mpirun`; never that of its guard, which has its environment and,
-  /// where the kernel's ids began anew in between, the smaller id. Throws if there is none: a signal to -1 goes to
+  /// where the kernel's ids began anew in between, the smaller id. Throws if it is missing: a signal to -1 goes to
   /// every process of the machine.
   static pid_t pid_of_rank(const Program& mpirun, int rank) {
     for (const auto& item : std::filesystem::directory_iterator("/proc")) {

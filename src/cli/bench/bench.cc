@@ -62,7 +62,7 @@ int bench_generate_command(std::vector<std::string> arguments) {
   int64_t threads = 0;
   Flags app("trireme bench generate",
             "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
-  app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
+  app.add("--preset", options.preset, "named sizes, as in --model.preset (docs/models.md)").show_default();
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   app.add("--prompt", options.prompt, "tokens of the prompt").in_range(1, 1 << 20).show_default();
   app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();

@@ -1,0 +1,10 @@
+# Writes the file unless it holds that text already, so that nothing is rebuilt.
+function(write_if_changed file text)
+  set(old)
+  if(EXISTS ${file})
+    file(READ ${file} old)
+  endif()
+  if(NOT "${old}" STREQUAL "${text}")
+    file(WRITE ${file} "${text}")
+  endif()
+endfunction()
