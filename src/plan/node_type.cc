@@ -1,5 +1,7 @@
 #include "plan/node_type.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,24 +19,26 @@ namespace {
 /// What all nodes with eight of a GPU share.
 struct EightGpus {
   const char *processor, *instruction_set;
-  double tflops, memory_gb_per_s, link_gb_per_s;
+  double tflops, f32_tflops, memory_gb_per_s, link_gb_per_s;
   int64_t units;
   const char* source;
 };
 constexpr EightGpus kA100{"8 x A100-SXM4-80GB",
                           "sm_80",
                           312,
+                          19.5,
                           2039,
                           300,
                           108,
-                          "NVIDIA A100 80GB data sheet: 312 TFLOP/s, 2039 GB/s, NVLink 600 GB/s both ways"};
+                          "NVIDIA A100 80GB data sheet: 312 TFLOP/s, f32 19.5, 2039 GB/s, NVLink 600 GB/s both ways"};
 constexpr EightGpus kH100{"8 x H100-SXM5-80GB",
                           "sm_90",
                           989,
+                          67,
                           3352,
                           450,
                           132,
-                          "NVIDIA H100 SXM data sheet: 989 TFLOP/s, 3352 GB/s, NVLink 900 GB/s both ways"};
+                          "NVIDIA H100 SXM data sheet: 989 TFLOP/s, f32 67, 3352 GB/s, NVLink 900 GB/s both ways"};
 
 NodeType node_with(const EightGpus& gpus, const char* name, double network, double price, const char* date,
                    const char* source) {
@@ -44,6 +48,7 @@ NodeType node_with(const EightGpus& gpus, const char* name, double network, doub
           .cores = 96,
           .gpus = 8,
           .tflops = gpus.tflops,
+          .f32_tflops = gpus.f32_tflops,
           .memory_gb = 80,
           .memory_gb_per_s = gpus.memory_gb_per_s,
           .link_gb_per_s = gpus.link_gb_per_s,
@@ -67,12 +72,13 @@ std::vector<NodeType> make_types() {
        .instruction_set = "avx512bf16",
        .cores = 176,
        .tflops = 27.0,
+       .f32_tflops = 13.5,
        .memory_gb = 768,
        .memory_gb_per_s = 780,
        .network_gbit_per_s = 400,
        .price_per_hour = 7.20,
        .price_date = "2023-06",
-       .source = "Azure HBv4 page: 2.4 GHz, 780 GB/s, 400 Gbit/s; 64 bf16 operations per cycle and core"},
+       .source = "Azure HBv4 page: 2.4 GHz, 780 GB/s, 400 Gbit/s; 64 bf16 or 32 f32 operations per cycle and core"},
       {.name = "azure-hb120rs-v3",
        .processor = "2 x EPYC 7V73X (Zen 3)",
        .instruction_set = "avx2",
@@ -89,13 +95,14 @@ std::vector<NodeType> make_types() {
        .instruction_set = "avx512bf16",
        .cores = 192,
        .tflops = 31.9,
+       .f32_tflops = 16.0,
        .memory_gb = 768,
        .memory_gb_per_s = 922,
        .network_gbit_per_s = 300,
        .price_per_hour = 7.20,
        .price_date = "2023-08",
-       .source = "AWS EC2 Hpc7a page: 300 Gbit/s; 2 x 12 channels of DDR5-4800; 2.6 GHz, 64 bf16 operations per cycle "
-                 "and core"},
+       .source = "AWS EC2 Hpc7a page: 300 Gbit/s; 2 x 12 channels of DDR5-4800; 2.6 GHz, 64 bf16 or 32 f32 operations "
+                 "per cycle and core"},
       {.name = "aws-hpc6a.48xlarge",
        .processor = "2 x EPYC 7R13 (Zen 3)",
        .instruction_set = "avx2",
@@ -122,15 +129,16 @@ struct NumberKey {
   double NodeType::*place;
   bool needed, share;
 };
-constexpr std::array<NumberKey, 9> kNumbers{{{"tflops", &NodeType::tflops, true, false},
-                                             {"memory-gb", &NodeType::memory_gb, true, false},
-                                             {"memory-gb-per-s", &NodeType::memory_gb_per_s, true, false},
-                                             {"network-gbit-per-s", &NodeType::network_gbit_per_s, true, false},
-                                             {"link-gb-per-s", &NodeType::link_gb_per_s, false, false},
-                                             {"product-share", &NodeType::product_share, false, true},
-                                             {"link-share", &NodeType::link_share, false, true},
-                                             {"network-share", &NodeType::network_share, false, true},
-                                             {"price-per-hour", &NodeType::price_per_hour, false, false}}};
+constexpr std::array<NumberKey, 10> kNumbers{{{"tflops", &NodeType::tflops, true, false},
+                                              {"f32-tflops", &NodeType::f32_tflops, false, false},
+                                              {"memory-gb", &NodeType::memory_gb, true, false},
+                                              {"memory-gb-per-s", &NodeType::memory_gb_per_s, true, false},
+                                              {"network-gbit-per-s", &NodeType::network_gbit_per_s, true, false},
+                                              {"link-gb-per-s", &NodeType::link_gb_per_s, false, false},
+                                              {"product-share", &NodeType::product_share, false, true},
+                                              {"link-share", &NodeType::link_share, false, true},
+                                              {"network-share", &NodeType::network_share, false, true},
+                                              {"price-per-hour", &NodeType::price_per_hour, false, false}}};
 struct CountKey {
   const char* name;
   int64_t NodeType::*place;
@@ -196,15 +204,32 @@ void take(NodeType& node, const Setting& setting) {
 
 std::span<const NodeType> node_types() { return types(); }
 
+std::string node_types_markdown() {
+  std::string text =
+      "| type | processor | cores | TFLOP/s 16 bit, f32 | memory GB, GB/s | network Gbit/s | USD per hour | source |\n"
+      "|---|---|---|---|---|---|---|---|\n";
+  for (const NodeType& type : types()) {
+    const double f32 = type.f32_tflops > 0 ? type.f32_tflops : type.tflops;
+    const std::string price =
+        type.price_per_hour > 0 ? fmt::format("{:.2f} ({})", type.price_per_hour, type.price_date) : "unknown";
+    text += fmt::format("| `{}` | {} | {} | {:g}, {:g} | {:g}, {:g} | {:g} | {} | {} |\n", type.name, type.processor,
+                        type.cores, type.tflops, f32, type.memory_gb, type.memory_gb_per_s, type.network_gbit_per_s,
+                        price, type.source);
+  }
+  return text;
+}
+
 const NodeType& node_type(const std::string& name) {
   std::vector<std::string> names;
   for (const NodeType& type : types()) {
     if (type.name == name) return type;
     names.push_back(type.name);
   }
+  const auto begins = std::ranges::find_if(names, [&](const std::string& one) { return one.starts_with(name); });
   fail(ErrorKind::config,
-       "unknown node type \"{}\", nearest is \"{}\"; docs/planner.md lists all, and a .yaml file describes another one",
-       name, nearest(name, names));
+       "unknown node type \"{}\", nearest is \"{}\"; `trireme plan --node-types` lists all, and a .yaml file describes "
+       "another one",
+       name, begins == names.end() ? nearest(name, names) : *begins);
 }
 
 NodeType read_node_type(const std::string& path) {
@@ -248,12 +273,43 @@ MachineRates rates_of(const NodeType& node, int64_t ranks) {
   const auto sharers = static_cast<double>(ranks);
   rates.peak_flops = node.tflops * 1e12 / sharers;
   rates.memory_bytes = node.memory_gb_per_s * 1e9 / sharers;
-  rates.pass_shares = {0.8, 0.8, 0.8, 0.8};
-  rates.inner_bytes = rates.memory_bytes / 3;  // through shared memory: written, read, added
+  const double share = node.memory_share > 0 ? node.memory_share : 0.8;
+  rates.pass_shares = {share, share, share, share};
+  // Through shared memory, where it was not measured: written, read, added.
+  rates.inner_bytes = node.link_gb_per_s > 0 ? node.link_gb_per_s * 1e9 : rates.memory_bytes / 3;
   rates.inner_latency = 1e-6;
   rates.node_latency = 2e-5;
   rates.exchange_overlaps = true;
   rates.fused_attention = true;
+  return rates;
+}
+
+MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats) {
+  require(
+      node.gpus == 0 || ranks == 1, ErrorKind::config,
+      "a job on GPUs has one rank so far, but {} are planned for a node of type {}; plan one node with one rank, or "
+      "a type without GPUs",
+      count_text(ranks, "rank"), node.name);
+  MachineRates rates = rates_of(node, std::max<int64_t>(node.gpus, ranks));
+  const bool f32 = formats.dtype == DType::f32;
+  if (f32 && node.f32_tflops > 0) rates.peak_flops *= node.f32_tflops / node.tflops;
+  rates.element_bytes = static_cast<double>(size_of(formats.dtype));
+  rates.gradient_bytes = static_cast<double>(size_of(formats.wire));
+  // Read: gradient, for its norm and for the update; read and written: weight in f32, two moments; written: bf16
+  // weight.
+  rates.update_bytes = f32 ? 32 : 34;
+  // Logits are written, read for the softmax, read and written for their gradient.
+  rates.logit_bytes = 4 * rates.element_bytes;
+  rates.balanced_stages = true;
+  rates.fused_attention = true;
+  // bench/results/2026-11-26-gpu-operators.md (136 to 239 of 692 TFLOP/s) and 2026-11-24-panels.md (0.74 to 0.86).
+  rates.attention_share = node.gpus > 0 ? 0.25 : 0.8;
+  rates.every_rank_sends = !formats.host_sums;
+  for (const MeasuredProduct& product : node.products) {
+    if (product.dtype != formats.dtype) continue;
+    rates.products.push_back(product);
+    rates.products.back().flops /= static_cast<double>(ranks);
+  }
   return rates;
 }
 

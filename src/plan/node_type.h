@@ -3,8 +3,10 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "plan/step_time.h"
+#include "tensor/dtype.h"
 
 namespace trireme {
 
@@ -12,18 +14,23 @@ namespace trireme {
 struct NodeType {
   std::string name, processor, instruction_set;
   int64_t cores = 0, gpus = 0;
-  double tflops = 0;  ///< peak of matrix products: 16-bit on GPUs and with AVX512-BF16, else f32
+  double tflops = 0;      ///< peak of matrix products: 16-bit on GPUs and with AVX512-BF16, else f32
+  double f32_tflops = 0;  ///< the same in f32; 0: as tflops
   double memory_gb = 0, memory_gb_per_s = 0;
   double link_gb_per_s = 0;       ///< from one GPU to the others of its node; 0 without GPUs
   double network_gbit_per_s = 0;  ///< of the node
   int64_t units = 0;              ///< multiprocessors of a GPU
   double product_share = 0.7, link_share = 0.8, network_share = 0.8;  ///< of these rates that a run reaches
-  double price_per_hour = 0;                                          ///< USD; 0: unknown
-  std::string price_date;                                             ///< when this was the list price
-  std::string source;                                                 ///< of the rates
+  std::vector<MeasuredProduct> products{};  ///< measured: used instead of tflops x product_share
+  double memory_share = 0;                  ///< of memory_gb_per_s that a pass reaches; 0: docs/planner.md's table
+  double price_per_hour = 0;                ///< USD; 0: unknown
+  std::string price_date;                   ///< when this was the list price
+  std::string source;                       ///< of the rates
 };
 
 std::span<const NodeType> node_types();
+/// The table of docs/planner.md.
+std::string node_types_markdown();
 /// By name. Throws Error::config naming the nearest one.
 const NodeType& node_type(const std::string& name);
 /// A type from a YAML file of the keys that docs/planner.md lists. Throws Error::config naming file, line and key.
@@ -31,8 +38,17 @@ NodeType read_node_type(const std::string& path);
 /// node_type(), or read_node_type() where `name` ends in .yaml or .yml.
 NodeType find_node_type(const std::string& name);
 
-/// Rates of one of `ranks` ranks of such a node. GPUs: as Megatron-LM uses them. Cores: as Trireme does; the ranks
-/// share cores, memory and network evenly. Throws Error::config unless there is a rank, and on GPUs one per GPU.
+/// Rates of one of `ranks` ranks of such a node, in 16 bits. GPUs: as Megatron-LM uses them. Cores: as Trireme does;
+/// the ranks share cores, memory and network evenly. Throws Error::config unless there is a rank, and on GPUs one per
+/// GPU.
 MachineRates rates_of(const NodeType& node, int64_t ranks);
+
+/// Numbers of a run that rates depend on.
+struct RunFormats {
+  DType dtype = DType::bf16, wire = DType::bf16;
+  bool host_sums = false;  ///< gradients are summed inside each node before they leave it (comm.reduce hosts)
+};
+/// The same as Trireme computes with these numbers. A job on GPUs has one rank. Throws Error::config as rates_of().
+MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);
 
 }  // namespace trireme

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kElement = 2;  ///< bytes of a 16-bit activation or weight
 
 void require_rates(const MachineRates& machine, const StepLayout& layout) {
   const auto positive = [](double value, const char* what) {
@@ -31,11 +30,19 @@ class Kernels {
 
   /// count products [rows, inner] x [inner, columns].
   double product(double rows, double columns, double inner, double count = 1) const {
-    const double flops = 2 * rows * columns * inner * count;
-    const double bytes = kElement * (rows * inner + inner * columns + rows * columns) * count;
-    const double rate = machine_.peak_flops * machine_.product_share * filled(rows, columns, count);
-    const double fill = machine_.units > 0 ? 1 + static_cast<double>(machine_.tile_fill) / inner : 1;
-    return std::max(flops / rate * fill, pass(bytes));
+    return product_at(machine_.peak_flops * machine_.product_share, rows, columns, inner, count);
+  }
+
+  /// One product of a linear layer.
+  double linear(GemmKind kind, double rows, double in, double out) const {
+    const double rate = measured_rate(kind, in, out);
+    if (kind == GemmKind::forward) return product_at(rate, rows, out, in, 1);
+    return kind == GemmKind::input ? product_at(rate, rows, in, out, 1) : product_at(rate, out, in, rows, 1);
+  }
+
+  /// The gradients of the input and of the matrix.
+  double linear_backward(double rows, double in, double out) const {
+    return linear(GemmKind::input, rows, in, out) + linear(GemmKind::weight, rows, in, out);
   }
 
   /// Products of `count` heads' scores and values, half of each kind.
@@ -45,16 +52,38 @@ class Kernels {
                    values = product(length, head_size, length, count);
       return products / 2 * (scores + values);
     }
-    return products * length * length * head_size * count / (machine_.peak_flops * machine_.product_share);
+    return products * length * length * head_size * count /
+           (machine_.peak_flops * machine_.product_share * machine_.attention_share);
   }
   bool fused() const { return machine_.fused_attention; }
 
+  /// A pass that reads and writes so many weights or activations. A dropout's mask is half a 16-bit element.
+  double elements(double count) const { return pass(machine_.element_bytes * count); }
   double pass(double bytes) const {
     const size_t size = bytes >= 1e8 ? 0 : bytes >= 1e7 ? 1 : bytes >= 1e6 ? 2 : 3;
     return bytes / (machine_.memory_bytes * machine_.pass_shares[size]);
   }
 
  private:
+  double product_at(double reached, double rows, double columns, double inner, double count) const {
+    const double flops = 2 * rows * columns * inner * count;
+    const double bytes = machine_.element_bytes * (rows * inner + inner * columns + rows * columns) * count;
+    const double fill = machine_.units > 0 ? 1 + static_cast<double>(machine_.tile_fill) / inner : 1;
+    return std::max(flops / (reached * filled(rows, columns, count)) * fill, pass(bytes));
+  }
+
+  /// That of the measured layer whose sizes are nearest by ratio.
+  double measured_rate(GemmKind kind, double in, double out) const {
+    double rate = machine_.peak_flops * machine_.product_share, least = std::numeric_limits<double>::infinity();
+    for (const MeasuredProduct& known : machine_.products) {
+      if (known.kind != kind) continue;
+      const double away = std::abs(std::log(in / static_cast<double>(known.in))) +
+                          std::abs(std::log(out / static_cast<double>(known.out)));
+      if (away < least) least = away, rate = known.flops;
+    }
+    return rate;
+  }
+
   /// Share of the tiles' places that hold results, with the better one of two orientations of the tile: the edges of a
   /// product cover a tile in part, and the last round of tiles uses some of the units only.
   double filled(double rows, double columns, double count) const {
@@ -90,17 +119,18 @@ struct Sizes {
         width(static_cast<double>(model.width)),
         sequence(static_cast<double>(model.sequence)),
         tensor(static_cast<double>(layout.tensor)),
-        head_size(width / static_cast<double>(model.heads)),
+        head_size(model.head_width()),
         heads(static_cast<double>(layout.micro_batch * model.heads) / tensor),
         qkv(static_cast<double>(model.heads + 2 * model.key_heads()) * head_size / tensor),
+        mixed(static_cast<double>(model.heads) * head_size / tensor),
         inner(static_cast<double>(model.inner_width()) / tensor),
         first(inner * (model.gated ? 2 : 1)),
         vocabulary(static_cast<double>(model.vocabulary) / tensor),
         own_rows(layout.sequence_parallel ? rows / tensor : rows),
         scores(heads * sequence * sequence) {}
   double rows, width, sequence, tensor, head_size;
-  double heads;              ///< that a rank computes for all sequences of its micro-batch
-  double qkv, inner, first;  ///< columns of the rank's matrices
+  double heads;                     ///< that a rank computes for all sequences of its micro-batch
+  double qkv, mixed, inner, first;  ///< columns of the rank's matrices
   double vocabulary, own_rows, scores;
 };
 
@@ -108,17 +138,22 @@ constexpr double kForwardKernels = 25, kBackwardKernels = 40;  ///< of a layer w
 
 LayerTime attention_forward(const Sizes& s, const Kernels& k) {
   return {.products = k.attention(s.sequence, s.head_size, s.heads, 2),
-          .passes = k.fused() ? 0 : k.pass(4 * s.scores) + k.pass(5 * s.scores)};  // softmax; dropout and its mask
+          .passes =
+              k.fused() ? 0 : k.elements(2 * s.scores) + k.elements(2.5 * s.scores)};  // softmax; dropout and its mask
+}
+
+/// Columns of the output and the input of a layer's matrices.
+std::array<std::pair<double, double>, 4> matrices_of(const Sizes& s) {
+  return {{{s.qkv, s.width}, {s.width, s.mixed}, {s.first, s.width}, {s.width, s.inner}}};
 }
 
 LayerTime forward_of(const Sizes& s, const Kernels& k, double sum) {
   LayerTime time = attention_forward(s, k);
-  time.products += k.product(s.rows, s.qkv, s.width) + k.product(s.rows, s.width, s.width / s.tensor) +
-                   k.product(s.rows, s.first, s.width) + k.product(s.rows, s.width, s.inner);
-  const double x = s.own_rows * s.width, attention = s.rows * s.width / s.tensor;
+  for (const auto& [out, in] : matrices_of(s)) time.products += k.linear(GemmKind::forward, s.rows, in, out);
+  const double x = s.own_rows * s.width, attention = s.rows * s.mixed;
   // Two norms, two dropouts with their residuals, the activation, queries and values turned.
-  time.passes += 2 * k.pass(4 * x) + 2 * k.pass(7 * x) + k.pass(kElement * s.rows * (s.first + s.inner)) +
-                 2 * k.pass(6 * attention);
+  time.passes += 2 * k.elements(2 * x) + 2 * k.elements(3.5 * x) + k.elements(s.rows * (s.first + s.inner)) +
+                 2 * k.elements(3 * attention);
   time.sums = 2 * sum;
   time.kernels = kForwardKernels;
   return time;
@@ -126,13 +161,11 @@ LayerTime forward_of(const Sizes& s, const Kernels& k, double sum) {
 
 LayerTime backward_of(const Sizes& s, const Kernels& k, double sum) {
   LayerTime time;
-  const std::array<std::pair<double, double>, 4> matrices{
-      {{s.qkv, s.width}, {s.width, s.width / s.tensor}, {s.first, s.width}, {s.width, s.inner}}};
-  for (const auto& [out, in] : matrices) time.products += k.product(s.rows, in, out) + k.product(out, in, s.rows);
+  for (const auto& [out, in] : matrices_of(s)) time.products += k.linear_backward(s.rows, in, out);
   time.products += k.attention(s.sequence, s.head_size, s.heads, k.fused() ? 5 : 4);
-  const double x = s.own_rows * s.width, attention = s.rows * s.width / s.tensor;
-  time.passes = 2 * k.pass(6 * x) + 2 * k.pass(5 * x) + k.pass(kElement * s.rows * (2 * s.first + s.inner)) +
-                2 * k.pass(6 * attention) + (k.fused() ? 0 : k.pass(6 * s.scores) + k.pass(5 * s.scores));
+  const double x = s.own_rows * s.width, attention = s.rows * s.mixed;
+  time.passes = 2 * k.elements(3 * x) + 2 * k.elements(2.5 * x) + k.elements(s.rows * (2 * s.first + s.inner)) +
+                2 * k.elements(3 * attention) + (k.fused() ? 0 : k.elements(3 * s.scores) + k.elements(2.5 * s.scores));
   time.sums = 2 * sum;
   time.kernels = kBackwardKernels;
   return time;
@@ -158,7 +191,12 @@ Links links_of(const StepLayout& layout, const MachineRates& machine) {
   links.tensor_latency = wide ? machine.node_latency : machine.inner_latency;
   links.across = layout.ranks() > machine.node_ranks;
   links.stages = links.across ? node / node_ranks : inner;
-  const double shared = node / groups;
+  double shared = node / groups;
+  if (machine.every_rank_sends && !near) {
+    const auto data = static_cast<double>(layout.data);
+    const double here = std::max(1.0, std::floor(node_ranks / tensor));  // of a data group on one node
+    shared = shared / here * (data - 1) / (data - here);
+  }
   links.exchange = near ? inner : machine.node_ranks > 1 ? std::min(inner, shared) : shared;
   links.exchange_latency = near ? machine.inner_latency : machine.node_latency;
   return links;
@@ -169,6 +207,56 @@ double ring(double bytes, int64_t members, double rate, double latency) {
   if (members <= 1) return 0;
   const auto n = static_cast<double>(members);
   return 2 * (n - 1) / n * bytes / rate + 2 * (n - 1) * latency;
+}
+
+/// What data ranks exchange: the bytes of a ring's all-reduce that sends the same, and how often in a step.
+struct Exchange {
+  double bytes = 0, times = 1;
+};
+
+Exchange exchange_of(const StepLayout& layout, const MachineRates& machine, double held) {
+  const double gradients = machine.gradient_bytes * held, weights = machine.element_bytes * held;
+  const auto steps = static_cast<double>(layout.micro_batches());
+  switch (layout.shard) {
+    case ShardChoice::none:
+      return {gradients, 1};
+    case ShardChoice::optimizer:  // sums to their owners, weights from them
+      return {(gradients + weights) / 2, 1};
+    case ShardChoice::gradients:
+      return {(gradients * steps + weights) / 2, steps};
+    default:  // weights for each forward and each backward
+      return {(gradients + 2 * weights) * steps / 2, steps};
+  }
+}
+
+/// Layers of the stage that has most.
+double largest_stage(const ModelSize& model, const StepLayout& layout) {
+  const int64_t parts = layout.pipeline * layout.chunks;
+  return static_cast<double>((model.layers + parts - 1) / parts * layout.chunks);
+}
+
+/// The stage that takes longest for a micro-batch.
+struct SlowestStage {
+  double layers = 0;
+  bool head = true;
+};
+
+/// layer, head: their seconds.
+SlowestStage slowest_stage(const ModelSize& model, const StepLayout& layout, const MachineRates& machine, double layer,
+                           double head) {
+  SlowestStage slowest{largest_stage(model, layout), true};
+  const int64_t others = layout.pipeline * layout.chunks - 1;
+  if (!machine.balanced_stages || layout.pipeline == 1 || others < 1) return slowest;
+  const auto chunks = static_cast<double>(layout.chunks);
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t last = 1; last <= model.layers - others; ++last) {  // layers of the part with the head
+    const auto other = static_cast<double>((model.layers - last + others - 1) / others);
+    const double first_stage = other * chunks, last_stage = other * (chunks - 1) + static_cast<double>(last);
+    const bool at_end = last_stage * layer + head > first_stage * layer;
+    const double seconds = at_end ? last_stage * layer + head : first_stage * layer;
+    if (seconds < least) least = seconds, slowest = {at_end ? last_stage : first_stage, at_end};
+  }
+  return slowest;
 }
 
 /// Weights that a rank of the first or the last stage holds.
@@ -183,7 +271,7 @@ double held_parameters(const ModelSize& model, const StepLayout& layout) {
 
 double ModelSize::layer_parameters() const {
   const auto c = static_cast<double>(width), i = static_cast<double>(inner_width());
-  const double attention = c * c * 2 + 2 * c * c * static_cast<double>(key_heads()) / static_cast<double>(heads);
+  const double attention = 2 * c * head_width() * static_cast<double>(heads + key_heads());
   return attention + (gated ? 3 : 2) * c * i + 13 * c;
 }
 
@@ -191,12 +279,12 @@ double ModelSize::parameters() const {
   return layer_parameters() * static_cast<double>(layers) + static_cast<double>(vocabulary * width);
 }
 
-StepTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
+PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
   require_rates(machine, layout);
   const Sizes sizes(model, layout);
   const Kernels kernels(machine);
   const Links links = links_of(layout, machine);
-  const double x_bytes = kElement * sizes.rows * sizes.width;
+  const double x_bytes = machine.element_bytes * sizes.rows * sizes.width;
   const double sum = ring(x_bytes, layout.tensor, links.tensor, links.tensor_latency);
   const LayerTime forward = forward_of(sizes, kernels, sum), backward = backward_of(sizes, kernels, sum);
   LayerTime again;
@@ -209,43 +297,46 @@ StepTime step_time(const ModelSize& model, const StepLayout& layout, const Machi
 
   const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
   const auto micro_batches = static_cast<double>(layout.micro_batches());
-  const double layers = static_cast<double>(model.layers) / stages;
   // Forward, gradient of the input, gradient of the matrix; softmax in f32 and its gradient pass over the logits.
-  const double head_products = kernels.product(sizes.rows, sizes.vocabulary, sizes.width) +
-                               kernels.product(sizes.rows, sizes.width, sizes.vocabulary) +
-                               kernels.product(sizes.vocabulary, sizes.width, sizes.rows);
-  const double head_passes = kernels.pass(30 * sizes.rows * sizes.vocabulary);
+  const double head_products = kernels.linear(GemmKind::forward, sizes.rows, sizes.width, sizes.vocabulary) +
+                               kernels.linear_backward(sizes.rows, sizes.width, sizes.vocabulary);
+  const double head_passes = kernels.pass(machine.logit_bytes * sizes.rows * sizes.vocabulary);
+  const auto [layers, has_head] =
+      slowest_stage(model, layout, machine, layer.busy() + launches, head_products + head_passes);
+  const double head = has_head ? 1 : 0;
   // A message forward and one backward per chunk; tensor ranks send a part each where it leaves the node.
   const double message = links.across || layout.sequence_parallel ? x_bytes / sizes.tensor : x_bytes;
   const double messages = layout.pipeline > 1 ? 2 * chunks * message / links.stages : 0;
 
-  StepTime time;
-  time.products = micro_batches * (layers * layer.products + head_products);
-  time.passes = micro_batches * (layers * layer.passes + head_passes);
-  time.tensor_sums = micro_batches * (layers * layer.sums + sum);
+  PlannedTime time;
+  time.products = micro_batches * (layers * layer.products + head * head_products);
+  time.passes = micro_batches * (layers * layer.passes + head * head_passes);
+  time.tensor_sums = micro_batches * (layers * layer.sums + head * sum);
   time.launches = micro_batches * layers * launches;
   time.stage_messages = micro_batches * messages;
   time.bubble = (stages - 1) / chunks * (layers * (layer.busy() + launches) + messages);
   const double held = held_parameters(model, layout);
-  time.exchange = ring(machine.gradient_bytes * held, layout.data, links.exchange, links.exchange_latency);
+  const Exchange exchange = exchange_of(layout, machine, held);
+  time.exchange = ring(exchange.bytes, layout.data, links.exchange, links.exchange_latency);
   if (machine.exchange_overlaps) {
-    const double hidden = layers * (backward.busy() + again.busy());
+    const double hidden = exchange.times * layers * (backward.busy() + again.busy());
     time.exchange = std::max(time.exchange - hidden, time.exchange / std::max(1.0, layers + 1));
   }
-  time.update = kernels.pass(machine.update_bytes * held);
+  const double updated = layout.shard == ShardChoice::none ? held : held / static_cast<double>(layout.data);
+  time.update = kernels.pass(machine.update_bytes * updated);
   return time;
 }
 
-LinkBytes link_bytes(const ModelSize& model, const StepLayout& layout, double gradient_bytes) {
+LinkBytes link_bytes(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
   const auto tensor = static_cast<double>(layout.tensor), data = static_cast<double>(layout.data);
   const auto micro_batches = static_cast<double>(layout.micro_batches());
-  const double x_bytes = kElement * static_cast<double>(layout.micro_batch * model.sequence * model.width);
-  const double layers = static_cast<double>(model.layers) / static_cast<double>(layout.pipeline);
+  const double x_bytes = machine.element_bytes * static_cast<double>(layout.micro_batch * model.sequence * model.width);
+  const double layers = largest_stage(model, layout);
   const double sums = layout.recomputed == Recomputed::layers ? 6 : 4;
   LinkBytes bytes;
   bytes.tensor = 2 * (tensor - 1) / tensor * x_bytes * sums * layers * micro_batches;
   if (layout.pipeline > 1) bytes.stages = 2 * x_bytes * micro_batches * static_cast<double>(layout.chunks);
-  bytes.exchange = 2 * (data - 1) / data * gradient_bytes * held_parameters(model, layout);
+  bytes.exchange = 2 * (data - 1) / data * exchange_of(layout, machine, held_parameters(model, layout)).bytes;
   return bytes;
 }
 

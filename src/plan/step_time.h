@@ -5,18 +5,26 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
+
+#include "config/choices.h"
+#include "ops/gemm_shape.h"
 
 namespace trireme {
 
 /// The sizes of a decoder that its time depends on.
 struct ModelSize {
   int64_t layers = 0, width = 0, heads = 0, sequence = 0, vocabulary = 0;
-  int64_t inner = 0;     ///< 0: 4 x width
-  int64_t kv_heads = 0;  ///< 0: heads
-  bool gated = false;    ///< the MLP has a third matrix
+  int64_t inner = 0;      ///< 0: 4 x width
+  int64_t kv_heads = 0;   ///< 0: heads
+  int64_t head_size = 0;  ///< 0: width / heads
+  bool gated = false;     ///< the MLP has a third matrix
 
   int64_t inner_width() const { return inner > 0 ? inner : 4 * width; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  double head_width() const {
+    return head_size > 0 ? static_cast<double>(head_size) : static_cast<double>(width) / static_cast<double>(heads);
+  }
   /// Weights of one layer: matrices, their biases and the norms.
   double layer_parameters() const;
   /// Those of all layers and the token matrix.
@@ -37,9 +45,18 @@ struct StepLayout {
   int64_t global_batch = 1, micro_batch = 1;  ///< sequences; micro_batch: of one data rank
   Recomputed recomputed = Recomputed::nothing;
   bool sequence_parallel = false;
+  ShardChoice shard = ShardChoice::none;  ///< what data ranks share
 
   int64_t ranks() const { return data * tensor * pipeline; }
   int64_t micro_batches() const { return global_batch / (data * micro_batch); }
+};
+
+/// A product of a linear layer as `trireme bench node` measured it.
+struct MeasuredProduct {
+  GemmKind kind = GemmKind::forward;
+  int64_t in = 0, out = 0;  ///< columns of the layer's input and output
+  double flops = 0;         ///< per second of the whole node
+  DType dtype = DType::f32;
 };
 
 /// What one rank computes with and what connects ranks. Rates in units per second, times in seconds.
@@ -50,6 +67,7 @@ struct MachineRates {
   /// Share of it that a pass over at least 100 MB, 10 MB, 1 MB or less reaches.
   std::array<double, 4> pass_shares{1, 1, 1, 1};
   int64_t units = 0;  ///< processors that compute tiles of a product at the same time; 0: products have no tiles
+  std::vector<MeasuredProduct> products{};  ///< rates of one rank; empty: peak_flops x product_share
   int64_t tile_rows = 256, tile_columns = 128, tile_fill = 192;  ///< fill: terms' worth of time before the first one
   double launch_seconds = 0;                                     ///< of the processor that starts a kernel
   int64_t node_ranks = 1;                                        ///< ranks of one node
@@ -59,15 +77,21 @@ struct MachineRates {
   double node_bytes = 0;     ///< from one node to the others, all its ranks together
   double node_share = 1;
   double node_latency = 0;
+  double element_bytes = 2;        ///< of a weight and an activation
   double gradient_bytes = 2;       ///< per gradient on the link
+  double logit_bytes = 30;         ///< of memory traffic per logit, forward and backward, beside the products
   double update_bytes = 36;        ///< of memory traffic per weight that a rank updates
   bool exchange_overlaps = false;  ///< gradients travel while the last micro-batch's backward runs
+  bool every_rank_sends = false;   ///< to the ranks of all other nodes, instead of a ring through the nodes
   /// Scores stay in the processor and those above the diagonal are not computed; backward computes them once more.
   bool fused_attention = false;
+  /// The stage with the head has fewer layers, so that the slowest one has the least work.
+  bool balanced_stages = false;
+  double attention_share = 1;  ///< of a product's rate that fused attention reaches
 };
 
 /// Seconds of a step by cause; the largest stage's, and what waits for it.
-struct StepTime {
+struct PlannedTime {
   double products = 0;        ///< matrix products, those that are repeated included
   double passes = 0;          ///< everything else that reads and writes memory
   double tensor_sums = 0;     ///< between tensor ranks
@@ -82,13 +106,13 @@ struct StepTime {
 };
 
 /// layout: sizes that divide the model. Throws Error::config for rates that are not positive, naming them.
-StepTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
+PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
 
 /// Bytes that one rank sends in a step.
 struct LinkBytes {
   double tensor = 0, stages = 0, exchange = 0;
 };
-LinkBytes link_bytes(const ModelSize& model, const StepLayout& layout, double gradient_bytes);
+LinkBytes link_bytes(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
 
 /// Operations of a step in all ranks together that training needs, without what is repeated: 6 per weight and token and
 /// 12 x layers x width x sequence per token of attention.

@@ -58,5 +58,20 @@ TEST(NodeType, AGpuHasOneRank) {
                "node type a100-80gb has 8 GPUs: expected one rank for each, found 4");
 }
 
+TEST(NodeType, ComputesInF32WithTheRateOfF32) {
+  const NodeType& type = node_type("azure-hb176rs-v4");
+  const MachineRates half = trireme_rates(type, 2, {.dtype = DType::bf16, .wire = DType::f32});
+  const MachineRates full = trireme_rates(type, 2, {.dtype = DType::f32, .host_sums = true});
+  EXPECT_DOUBLE_EQ(half.peak_flops, 13.5e12);
+  EXPECT_DOUBLE_EQ(full.peak_flops, 6.75e12);
+  EXPECT_EQ(half.element_bytes, 2);
+  EXPECT_EQ(full.element_bytes, 4);
+  EXPECT_EQ(half.gradient_bytes, 4);
+  EXPECT_TRUE(half.every_rank_sends);
+  EXPECT_FALSE(full.every_rank_sends);
+  EXPECT_ERROR(trireme_rates(node_type("dgx-a100"), 8, {}), ErrorKind::config,
+               "a job on GPUs has one rank so far, but 8 ranks are planned for a node of type dgx-a100");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -41,7 +41,7 @@ struct Errors {
 
 // Narayanan et al. 2021 (arXiv 2104.04473), table 1: full recomputation; micro-batch and chunks are not published, so
 // the best that fit count.
-TEST(StepTime, IsWithinSixPerCentOfMegatronsTable) {
+TEST(PlannedTime, IsWithinSixPerCentOfMegatronsTable) {
   struct Row {
     int64_t heads, width, layers, tensor, pipeline, data, batch;
     double seconds;
@@ -94,7 +94,7 @@ StepLayout layout_of_paper(const PaperModel& row, Recomputed recomputed, bool se
   return {1, 8, row.pipeline, row.chunks, row.batch, row.micro, recomputed, sequence_parallel};
 }
 
-TEST(StepTime, IsWithinSixPerCentOfTheSequenceParallelPaper) {
+TEST(PlannedTime, IsWithinSixPerCentOfTheSequenceParallelPaper) {
   Errors errors;
   for (const PaperModel& row : kPaper) {
     const ModelSize model = gpt(row.layers, row.width, row.heads);
@@ -126,10 +126,10 @@ MachineRates only_products() {
   return {.peak_flops = 1e12, .memory_bytes = 1e30, .inner_bytes = 1e30, .node_bytes = 1e30};
 }
 
-TEST(StepTime, OfProductsAloneIsTheirOperations) {
+TEST(PlannedTime, OfProductsAloneIsTheirOperations) {
   const ModelSize model = gpt(4, 256, 4);
   const StepLayout layout{.global_batch = 8, .micro_batch = 2};
-  const StepTime time = step_time(model, layout, only_products());
+  const PlannedTime time = step_time(model, layout, only_products());
   // 6 per weight of a matrix and token, and 12 x layers x width x sequence per token; biases have no products.
   const double tokens = 8 * 2048, matrices = 4 * 12.0 * 256 * 256 + 51200.0 * 256;
   EXPECT_NEAR(time.products, tokens * (6 * matrices + 12.0 * 4 * 256 * 2048) / 1e12, 1e-9);
@@ -137,18 +137,18 @@ TEST(StepTime, OfProductsAloneIsTheirOperations) {
   EXPECT_NEAR(model_flops(model, 8) / 1e12 / time.products, 1, 0.01);
 }
 
-TEST(StepTime, ABubbleIsTheStagesBeforeOverTheChunks) {
+TEST(PlannedTime, ABubbleIsTheStagesBeforeOverTheChunks) {
   ModelSize model = gpt(8, 256, 4);
   model.vocabulary = 1;
   const StepLayout flat{.pipeline = 4, .global_batch = 8, .micro_batch = 1};
   StepLayout interleaved = flat;
   interleaved.chunks = 2;
-  const StepTime time = step_time(model, flat, only_products());
+  const PlannedTime time = step_time(model, flat, only_products());
   EXPECT_NEAR(time.bubble / time.products, 3.0 / 8, 1e-3);
   EXPECT_NEAR(step_time(model, interleaved, only_products()).bubble / time.bubble, 0.5, 1e-9);
 }
 
-TEST(StepTime, TensorRanksOfSeveralNodesAreSlower) {
+TEST(PlannedTime, TensorRanksOfSeveralNodesAreSlower) {
   const ModelSize model = gpt(30, 3072, 32);
   const MachineRates rates = rates_of(node_type("a100-80gb"), 8);
   const StepLayout inside{.data = 8, .tensor = 8, .global_batch = 512, .micro_batch = 8};
@@ -156,7 +156,7 @@ TEST(StepTime, TensorRanksOfSeveralNodesAreSlower) {
   EXPECT_GT(step_time(model, across, rates).total(), 1.5 * step_time(model, inside, rates).total());
 }
 
-TEST(StepTime, RatesOfZeroAreRefused) {
+TEST(PlannedTime, RatesOfZeroAreRefused) {
   const ModelSize model = gpt(2, 256, 4);
   const StepLayout layout{.data = 2, .global_batch = 2};
   MachineRates rates = only_products();
@@ -167,10 +167,63 @@ TEST(StepTime, RatesOfZeroAreRefused) {
   EXPECT_ERROR(step_time(model, layout, rates), ErrorKind::config, "the peak of matrix products is 0");
 }
 
+TEST(PlannedTime, AMeasuredProductReplacesThePeak) {
+  ModelSize model = gpt(4, 256, 4);
+  model.sequence = 1;
+  model.vocabulary = 1;
+  const StepLayout layout{.global_batch = 8, .micro_batch = 8};
+  MachineRates rates = only_products();
+  const double before = step_time(model, layout, rates).products;
+  for (const GemmKind kind : {GemmKind::forward, GemmKind::input, GemmKind::weight})
+    rates.products.push_back({kind, 256, 256, 5e11, DType::f32});
+  EXPECT_NEAR(step_time(model, layout, rates).products / before, 2, 0.01) << "attention is small";
+  rates.products.push_back({GemmKind::forward, 256, 1024, 1e30, DType::f32});
+  EXPECT_LT(step_time(model, layout, rates).products / before, 1.9) << "the first matrix of the MLP is free";
+}
+
+TEST(PlannedTime, DataRanksOfANodeShareItsNetworkUnlessTheyAddFirst) {
+  const ModelSize model = gpt(2, 256, 4);
+  MachineRates rates{.peak_flops = 1e30, .memory_bytes = 1e30, .node_ranks = 4, .inner_bytes = 1e30, .node_bytes = 1e9};
+  const StepLayout layout{.data = 8, .global_batch = 8};
+  const double ring = step_time(model, layout, rates).exchange;
+  rates.every_rank_sends = true;
+  EXPECT_NEAR(step_time(model, layout, rates).exchange / ring, 4 * 4.0 / 7, 1e-9) << "4 of 7 parts leave the node";
+}
+
+TEST(PlannedTime, TheStageWithTheHeadHasFewerLayers) {
+  ModelSize model = gpt(8, 256, 4);
+  model.sequence = 64;
+  MachineRates rates = only_products();
+  const StepLayout whole{.global_batch = 4, .micro_batch = 1};
+  const StepLayout cut{.pipeline = 2, .global_batch = 4, .micro_batch = 1};
+  model.vocabulary = 1;
+  const double layer = step_time(model, whole, rates).products / 8;
+  model.vocabulary = 4 * 12 * 256;  // its head costs as much as four layers
+  EXPECT_NEAR(step_time(model, cut, rates).products / layer, 4 + 4, 0.2) << "4 layers and the head";
+  rates.balanced_stages = true;
+  EXPECT_NEAR(step_time(model, cut, rates).products / layer, 6, 0.2) << "6 layers, or 2 and the head";
+}
+
+TEST(PlannedTime, WhatIsSharedIsSentMoreOften) {
+  const ModelSize model = gpt(2, 256, 4);
+  MachineRates rates{.peak_flops = 1e30, .memory_bytes = 1e12, .node_bytes = 1e9};
+  rates.gradient_bytes = 4;
+  StepLayout layout{.data = 4, .global_batch = 16, .micro_batch = 1};
+  const PlannedTime none = step_time(model, layout, rates);
+  const auto ratio = [&](ShardChoice shard) {
+    layout.shard = shard;
+    return step_time(model, layout, rates).exchange / none.exchange;
+  };
+  EXPECT_NEAR(ratio(ShardChoice::optimizer), (4 + 2) / 8.0, 1e-9);
+  EXPECT_NEAR(ratio(ShardChoice::gradients), (4 * 4 + 2) / 8.0, 1e-9);
+  EXPECT_NEAR(ratio(ShardChoice::parameters), (4 + 2 * 2) * 4 / 8.0, 1e-9);
+  EXPECT_NEAR(step_time(model, layout, rates).update / none.update, 0.25, 1e-9);
+}
+
 TEST(LinkBytes, OfARingAndOfStages) {
   const ModelSize model = gpt(4, 256, 4);
   const StepLayout layout{.data = 2, .tensor = 2, .pipeline = 2, .global_batch = 4, .micro_batch = 1};
-  const LinkBytes bytes = link_bytes(model, layout, 2);
+  const LinkBytes bytes = link_bytes(model, layout, MachineRates());
   const double message = 2.0 * 2048 * 256;
   EXPECT_EQ(bytes.tensor, message * 4 * 2 * 2);  // half of it twice; 4 sums in each of 2 layers of 2 micro-batches
   EXPECT_EQ(bytes.stages, 2 * message * 2);
