@@ -153,7 +153,7 @@ class Run {
     json_["config"] = {
         {"ranks", job_.ranks()},         {"min_bytes", options_.least_bytes}, {"max_bytes", options_.most_bytes},
         {"step", step_text(options_)},   {"warmup_iters", options_.warmup},   {"iters", options_.iterations},
-        {"validation", options_.checks}, {"library", group_->backend()}};
+        {"validation", options_.checks}, {"library", group_->backend()},      {"wire", name_of(gradient_.wire)}};
     json_["devices"] = ranks;
     json_["link"] = {{"name", link.name}, {"rate", link.rate}, {"measured_rate", link.measured_rate}};
   }
