@@ -29,6 +29,7 @@ int run_prepare(std::vector<std::string> arguments);
 int run_data(std::vector<std::string> arguments);
 int run_tokenizer(std::vector<std::string> arguments);
 int run_config(std::vector<std::string> arguments);
+int run_plan(std::vector<std::string> arguments);
 int run_bench(std::vector<std::string> arguments);
 int run_report(std::vector<std::string> arguments);
 int run_hosts(std::vector<std::string> arguments);

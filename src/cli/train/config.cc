@@ -8,26 +8,60 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/train/config_wizard.h"
+#include "cli/train/plan_text.h"
 #include "config/document.h"
 #include "model/model_options.h"
+#include "plan/node_type.h"
 #include "train/start/rank_table.h"
 #include "train/start/resolve_ranks.h"
+#include "train/start/run_forecast.h"
 #include "train/start/runnable.h"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: trireme config show FILES... [-d FOLDER] [--key value ...] [--dialect NAME] [--ranks N [--hosts N]] "
+    "usage: trireme config show FILES... [-d FOLDER] [--key value ...] [--dialect NAME] [--ranks N [--hosts N] "
+    "[--node TYPE]] "
     "[--verbose]\n"
     "       trireme config options\n"
     "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
     "show     prints the configuration from these files and flags as native YAML, and where each value came "
     "from;\n"
     "         --ranks N: also the mesh and the batch for N ranks and what each rank holds, on --hosts N\n         with "
-    "the same number of ranks each (default: one rank per host); --verbose: also why keys have no effect\n"
+    "the same number of ranks each (default: one rank per host); --node: also memory, time and\n         cost on nodes "
+    "of this type, as `trireme plan` "
+    "prints them; --verbose: also why keys have no effect\n"
     "options  prints docs/options.md: every option, and the keys of every dialect\n"
     "wizard   asks the questions of `accelerate config` and writes a file for `trireme launch --config-file`\n";
+
+/// Removes `--node TYPE` from the words; empty: not given.
+std::string take_node(std::vector<std::string>& words) {
+  const std::string flag = "--node";
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool apart = words[i] == flag;
+    if (!apart && !words[i].starts_with(flag + "=")) continue;
+    require(!apart || i + 1 < words.size(), ErrorKind::usage,
+            "--node needs a type; `trireme plan --node-types` lists them");
+    std::string name = apart ? words[i + 1] : words[i].substr(flag.size() + 1);
+    words.erase(words.begin() + static_cast<ptrdiff_t>(i), words.begin() + static_cast<ptrdiff_t>(i + (apart ? 2 : 1)));
+    return name;
+  }
+  return "";
+}
+
+/// The forecast as lines of YAML comments.
+std::string forecast_comments(const LoadedConfig& loaded, const std::string& node, int ranks, int hosts) {
+  const int nodes = hosts > 0 ? hosts : ranks;
+  const std::string text = to_text(forecast_run(loaded, {find_node_type(node), nodes, ranks / nodes}));
+  std::string comments;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    comments += "# " + text.substr(at, end - at + 1);
+    at = end + 1;
+  }
+  return comments;
+}
 
 /// Removes `--ranks N` or a similar flag from the words and returns N; 0: not given.
 int take_number(const std::string& flag, std::vector<std::string>& words) {
@@ -49,6 +83,8 @@ int take_number(const std::string& flag, std::vector<std::string>& words) {
 
 void show(std::vector<std::string> words) {
   const int ranks = take_number("--ranks", words), hosts = take_number("--hosts", words);
+  const std::string node = take_node(words);
+  require(node.empty() || ranks > 0, ErrorKind::usage, "--node needs --ranks; add the number of ranks");
   require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts needs --ranks; add the number of ranks");
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
@@ -59,7 +95,8 @@ void show(std::vector<std::string> words) {
     resolve_for_ranks(loaded, ranks);
   }
   if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
-  const std::string table = ranks > 0 ? rank_table(loaded, ranks, hosts) : "";
+  std::string table = ranks > 0 ? rank_table(loaded, ranks, hosts) : "";
+  if (!node.empty()) table += forecast_comments(loaded, node, ranks, hosts);
   fmt::print("{}{}", to_yaml(loaded), table);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -86,6 +87,28 @@ HostMap even_hosts(int ranks, int hosts) {
   return HostMap(host_of);
 }
 
+/// A plan of no rank yet.
+RunPlan unplanned(const LoadedConfig& loaded, const Spec& spec, const MeshShape& mesh) {
+  RunPlan plan;
+  plan.loaded = loaded;
+  plan.spec = with_rows_for(spec, mesh.tensor);
+  plan.mesh = mesh;
+  return plan;
+}
+
+/// Fills in what a rank holds and its memory.
+void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const Ops& ops) {
+  const Config& config = plan.loaded.config;
+  plan_rank(plan, config,
+            step_size({.global = config.batch.global,
+                       .micro_batches = config.batch.accumulation,
+                       .sequence = config.batch.sequence == 0 ? plan.spec.context : config.batch.sequence,
+                       .ranks = static_cast<int>(plan.mesh.data),
+                       .rank = place_of(plan.mesh, rank).data}),
+            {.rank = rank, .threads = threads, .hosts = hosts});
+  plan_memory(plan, ops);
+}
+
 }  // namespace
 
 void require_mesh(const LoadedConfig& loaded) {
@@ -109,10 +132,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
         "# {}: data {} x tensor {} x pipeline {}. Cannot show what each rank holds, because the vocabulary size is "
         "unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists here.\n",
         count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
-  RunPlan plan;
-  plan.loaded = loaded;
-  plan.spec = with_rows_for(*spec, mesh.tensor);
-  plan.mesh = mesh;
+  RunPlan plan = unplanned(loaded, *spec, mesh);
   const Backend backend = make_backend();
   size_t holds = 41;  // columns, more if the longest text needs them
   for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
@@ -126,16 +146,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
-    const int64_t sequence = config.batch.sequence == 0 ? spec->context : config.batch.sequence;
-    const PlannedRank planned{.rank = rank, .threads = 1, .hosts = host_map};
-    plan_rank(plan, config,
-              step_size({.global = config.batch.global,
-                         .micro_batches = config.batch.accumulation,
-                         .sequence = sequence,
-                         .ranks = static_cast<int>(mesh.data),
-                         .rank = place.data}),
-              planned);
-    plan_memory(plan, *backend.ops);
+    plan_one(plan, rank, 1, host_map, *backend.ops);
     const MemoryPlan& memory = plan.memory;
     const Layout& held = plan.table->layout();
     if (rank == 0) exchange = describe_exchange(plan);
@@ -147,6 +158,34 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
                         holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
   }
   return exchange.empty() ? text : text + "# " + exchange + "\n";
+}
+
+RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads) {
+  const Config& config = loaded.config;
+  const MeshShape mesh = mesh_of(config.mesh, ranks, "--nodes");
+  const HostMap host_map = even_hosts(ranks, hosts);
+  require_hosts(config, mesh, host_map);
+  require_mesh(loaded);
+  pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
+  const std::optional<Spec> spec = model_of(loaded);
+  require(spec.has_value(), ErrorKind::config,
+          "the vocabulary size is unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists "
+          "here");
+  const Backend backend = make_backend();
+  RunPlan plan = unplanned(loaded, *spec, mesh), largest;
+  // Earlier stages keep more micro-batches: of those with the same number of layers the first needs most, and the last
+  // one has the head.
+  std::set<int64_t> layers;
+  const int stage_ranks = static_cast<int>(mesh.data * mesh.tensor);
+  for (int rank = 0; rank < ranks; rank += stage_ranks) {
+    const Layout layout = layout_of(plan.spec, mesh, rank);
+    int64_t held = layout.chunks.empty() ? layout.part.layers() : 0;
+    for (const ModelPart& chunk : layout.chunks) held += chunk.layers();
+    if (!layers.insert(held).second && rank + stage_ranks < ranks) continue;
+    plan_one(plan, rank, threads, host_map, *backend.ops);
+    if (rank == 0 || plan.memory.total() > largest.memory.total()) largest = plan;
+  }
+  return largest;
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/load.h"
+#include "train/start/run_plan.h"
 
 namespace trireme {
 
@@ -17,5 +18,9 @@ void require_mesh(const LoadedConfig& loaded);
 /// resolve_for_ranks() left it. Throws Error::config for a mesh that is impossible for the model, naming the possible
 /// sizes, and for hosts that do not divide the ranks.
 std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts = 0);
+
+/// The plan of the rank that needs most memory. hosts: with the same number of ranks each. Throws as rank_table() does,
+/// and Error::config if the vocabulary is unknown.
+RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads);
 
 }  // namespace trireme

@@ -1,0 +1,171 @@
+// trireme plan: what a run will take and cost, before it is started, and which layout to take.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/names.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/train/plan_text.h"
+#include "config/document.h"
+#include "model/model_options.h"
+#include "plan/measured_machine.h"
+#include "plan/node_type.h"
+#include "train/start/run_forecast.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kPlanUsage =
+    "usage: trireme plan FILES... --node TYPE [--nodes N] [--ranks-per-node N] [--goal time|cost|memory] [--json "
+    "FILE]\n"
+    "                    [-d FOLDER] [--key value ...]\n"
+    "       trireme plan FILES... --measured FILE.json... [--node TYPE] [--nodes N] ...\n"
+    "       trireme plan --node-types\n\n"
+    "Prints what a run of this configuration needs on N nodes: memory of the rank that needs most, operations, bytes "
+    "on\n"
+    "the links, the time of a step by cause, tokens per day, days and cost to the end. Then the five best layouts of\n"
+    "these nodes that fit, why the others lose, and the lines of YAML that choose the first.\n\n"
+    "--node            a type of the table that --node-types prints, or a .yaml file (docs/planner.md lists its keys)\n"
+    "--measured        files of `trireme bench node -J` and `trireme bench comm -J`, whose rates replace those of the\n"
+    "                  type; with --node, whose price is used, they must be of such a node\n"
+    "--nodes           number of nodes (default: 1)\n"
+    "--ranks-per-node  default: 1\n"
+    "--goal            what is best: time of a step (default), cost to the end, on fewer nodes, too, or memory of a "
+    "rank\n"
+    "--json            also write the result to this file\n";
+
+/// Where a word is `flag` or starts with `flag=`; words.size(): nowhere.
+size_t find_flag(const std::string& flag, const std::vector<std::string>& words) {
+  const auto found = std::ranges::find_if(
+      words, [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
+  return static_cast<size_t>(found - words.begin());
+}
+
+void erase(std::vector<std::string>& words, size_t first, size_t count) {
+  const auto at = words.begin() + static_cast<ptrdiff_t>(first);
+  words.erase(at, at + static_cast<ptrdiff_t>(count));
+}
+
+/// Removes `flag VALUE` or `flag=VALUE` from the words.
+std::optional<std::string> take_value(const std::string& flag, std::vector<std::string>& words) {
+  const size_t at = find_flag(flag, words);
+  if (at == words.size()) return {};
+  const bool apart = words[at] == flag;
+  require(!apart || at + 1 < words.size(), ErrorKind::usage, "{} needs a value; `trireme plan --help` explains it",
+          flag);
+  std::string value = apart ? words[at + 1] : words[at].substr(flag.size() + 1);
+  erase(words, at, apart ? 2 : 1);
+  require(find_flag(flag, words) == words.size(), ErrorKind::usage, "{} is given twice", flag);
+  return value;
+}
+
+/// Removes `flag FILE.json...`, which may appear several times.
+std::vector<std::string> take_files(const std::string& flag, std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  for (size_t at = find_flag(flag, words); at < words.size(); at = find_flag(flag, words)) {
+    if (words[at] != flag) {
+      files.push_back(words[at].substr(flag.size() + 1));
+      erase(words, at, 1);
+      continue;
+    }
+    size_t end = at + 1;
+    while (end < words.size() && words[end].ends_with(".json")) ++end;
+    require(end > at + 1, ErrorKind::usage, "{} needs at least one .json file of `trireme bench node -J`", flag);
+    for (size_t i = at + 1; i < end; ++i) files.push_back(words[i]);
+    erase(words, at, end - at);
+  }
+  return files;
+}
+
+int64_t take_count(const std::string& flag, std::vector<std::string>& words) {
+  const std::optional<std::string> text = take_value(flag, words);
+  if (!text) return 1;
+  const Value value = resolve_plain(*text);
+  const auto* number = std::get_if<int64_t>(&value);
+  constexpr int64_t kMost = 1 << 16;
+  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage, "{} is {}, expected 1 to {}", flag, *text,
+          kMost);
+  return *number;
+}
+
+PlanGoal take_goal(std::vector<std::string>& words) {
+  const std::optional<std::string> text = take_value("--goal", words);
+  if (!text) return PlanGoal::time;
+  const std::optional<PlanGoal> goal = value_named<PlanGoal>(*text);
+  require(goal.has_value(), ErrorKind::usage, "--goal is {}, expected time, cost or memory", *text);
+  return *goal;
+}
+
+NodeType nodes_of(const std::optional<std::string>& name, const std::vector<std::string>& files, int64_t nodes) {
+  require(name || !files.empty(), ErrorKind::usage,
+          "trireme plan needs --node TYPE or --measured FILE; `trireme plan --node-types` lists the types");
+  if (files.empty()) return find_node_type(*name);
+  const MeasuredMachine measured = read_measured_machine(files);
+  NodeType node = measured.node;
+  if (name) {
+    const NodeType type = find_node_type(*name);
+    require_same_machine(measured, type);
+    node.price_per_hour = type.price_per_hour;
+    node.price_date = type.price_date;
+    if (!measured.network) node.network_gbit_per_s = type.network_gbit_per_s * type.network_share;
+  }
+  require(nodes == 1 || node.network_gbit_per_s > 0, ErrorKind::config,
+          "{} nodes need the network's rate, and no measured file is of several hosts; add one of `trireme launch -f "
+          "HOSTS -- bench comm gradient -J FILE`, or --node TYPE",
+          nodes);
+  return node;
+}
+
+}  // namespace
+
+int run_plan(std::vector<std::string> arguments) {
+  if (asks_help(arguments)) {
+    fmt::print("{}", kPlanUsage);
+    return 0;
+  }
+  if (const size_t at = find_flag("--node-types", arguments); at < arguments.size()) {
+    require(arguments.size() == 1, ErrorKind::usage, "--node-types takes no other arguments, found \"{}\"",
+            arguments[at == 0 ? 1 : 0]);
+    fmt::print("{}", node_types_markdown());
+    return 0;
+  }
+  const std::optional<std::string> name = take_value("--node", arguments), json = take_value("--json", arguments);
+  const std::vector<std::string> files = take_files("--measured", arguments);
+  const PlanGoal goal = take_goal(arguments);
+  PlannedNodes on;
+  on.nodes = take_count("--nodes", arguments);
+  on.per_node = take_count("--ranks-per-node", arguments);
+  constexpr int64_t kMostRanks = 1 << 16;
+  require(on.ranks() <= kMostRanks, ErrorKind::usage, "{} x {} are {} ranks, expected at most {}", on.nodes,
+          on.per_node, on.ranks(), kMostRanks);
+  on.type = nodes_of(name, files, on.nodes);
+  const ConfigWords split = split_words(arguments);
+  require(!split.files.empty() || !split.flags.empty(), ErrorKind::usage,
+          "trireme plan needs a configuration; name its files, or --model.preset NAME");
+  LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
+  resolve_model_options(loaded);
+  const RunForecast given = forecast_run(loaded, on);
+  fmt::print("{}", to_text(given));
+  constexpr size_t kShown = 5;
+  const std::vector<RunForecast> best = best_layouts(loaded, on, goal, kShown);
+  if (!best.empty()) fmt::print("\nlayouts that fit, best {} first:\n{}", name_of(goal), to_text(best, goal));
+  if (json) {
+    Json result{{"plan", to_json(given)}, {"goal", name_of(goal)}, {"best", Json::array()}};
+    for (const RunForecast& one : best) result["best"].push_back(to_json(one));
+    write_text(*json, dump_valid_json(result, 1) + "\n");
+  }
+  require(given.fits(), ErrorKind::config, "{}", fits_text(given, best));
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,136 @@
+#include "cli/train/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/count.h"
+#include "plan/layout_choices.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kDay = 86400;
+
+double gigabytes(size_t bytes) { return static_cast<double>(bytes) / kGiga; }
+
+std::string_view name_of_recomputed(Recomputed recomputed) {
+  return recomputed == Recomputed::nothing ? "none" : recomputed == Recomputed::attention ? "attention" : "full";
+}
+
+std::string mesh_text(const StepLayout& layout) {
+  return fmt::format("{} x {} x {}{}", layout.data, layout.tensor, layout.pipeline,
+                     layout.chunks > 1 ? fmt::format(", {} chunks", layout.chunks) : "");
+}
+
+/// Why this one loses against the best.
+std::string loss_text(const RunForecast& best, const RunForecast& other, PlanGoal goal) {
+  if (goal == PlanGoal::memory)
+    return fmt::format("{:+.2f} GB: state {:+.2f}, activations {:+.2f}", (other.memory() - best.memory()) / kGiga,
+                       gigabytes(other.plan.memory.state) - gigabytes(best.plan.memory.state),
+                       gigabytes(other.plan.memory.activations) - gigabytes(best.plan.memory.activations));
+  const std::string price =
+      goal == PlanGoal::cost ? fmt::format("{:+.2f} USD, ", other.dollars() - best.dollars()) : "";
+  const double more = other.time.total() / best.time.total() - 1;
+  const std::string causes = difference_text(best.time, other.time);
+  constexpr double kEqual = 1e-3;
+  if (more < kEqual && price.empty())
+    return fmt::format("as fast, {:+.2f} GB", (other.memory() - best.memory()) / kGiga);
+  return fmt::format("{}{:+.1f} % time{}{}", price, 1e2 * more, causes.empty() ? "" : ": ", causes);
+}
+
+}  // namespace
+
+std::string to_text(const RunForecast& f) {
+  const NodeType& node = f.on.type;
+  const StepLayout& layout = f.layout;
+  const MemoryPlan& memory = f.plan.memory;
+  std::string text = fmt::format("nodes       {} of {} ({}), {}\n", f.on.nodes, node.name, node.processor,
+                                 count_text(f.on.ranks(), "rank"));
+  text += fmt::format("layout      data {} x tensor {} x pipeline {}, {} of {} per step, shard {}, recompute {}\n",
+                      layout.data, layout.tensor, layout.pipeline, count_text(layout.micro_batches(), "micro-batch"),
+                      count_text(layout.micro_batch, "sequence"), name_of(layout.shard),
+                      name_of_recomputed(layout.recomputed));
+  text += fmt::format(
+      "memory      {:.2f} GB for the rank that needs most: state {:.2f}, activations {:.2f}, scratch {:.2f}, exchange "
+      "{:.2f}, snapshot {:.2f}{}; a rank can have {:.2f} GB\n",
+      f.memory() / kGiga, gigabytes(memory.state), gigabytes(memory.activations), gigabytes(memory.scratch),
+      gigabytes(memory.exchange), gigabytes(memory.snapshot), node.gpus > 0 ? " on the host" : "",
+      f.memory_limit() / kGiga);
+  text += fmt::format("operations  {:.4g} TFLOP per step\n", f.flops / 1e12);
+  text +=
+      fmt::format("links       a rank sends per step: tensor sums {:.3f} GB, stages {:.3f} GB, gradients {:.3f} GB\n",
+                  f.bytes.tensor / kGiga, f.bytes.stages / kGiga, f.bytes.exchange / kGiga);
+  text += fmt::format("step        {:.3f} s: {}\n", f.time.total(), causes_text(f.time, 0));
+  text += fmt::format("speed       {:.4g} tokens/s, {:.4g} tokens per day\n", f.tokens_per_second(),
+                      f.tokens_per_second() * kDay);
+  if (f.steps == 0) return text;
+  text += fmt::format("to the end  {:.3g} days for {}", f.days(), count_text(f.steps, "step"));
+  if (node.price_per_hour > 0)
+    text += fmt::format(", {:.2f} USD at {:.2f} USD per node and hour ({})", f.dollars(), node.price_per_hour,
+                        node.price_date.empty() ? "date unknown" : node.price_date);
+  return text + "\n";
+}
+
+std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal) {
+  std::string text = fmt::format("{:>4}  {:>5}  {:<24}  {:>5}  {:<10}  {:<9}  {:<8}  {:>9}  {:>9}  {:>10}  {}\n", "",
+                                 "nodes", "data x tensor x pipeline", "micro", "shard", "recompute", "sequence", "step",
+                                 "memory", "USD", "why");
+  for (size_t i = 0; i < best.size(); ++i) {
+    const RunForecast& f = best[i];
+    const std::string why = i == 0 ? causes_text(f.time, 0.05) : loss_text(best[0], f, goal);
+    const std::string price = f.on.type.price_per_hour > 0 && f.steps > 0 ? fmt::format("{:.2f}", f.dollars()) : "-";
+    text += fmt::format("{:>4}  {:>5}  {:<24}  {:>5}  {:<10}  {:<9}  {:<8}  {:>7.3f} s  {:>6.2f} GB  {:>10}  {}\n",
+                        i + 1, f.on.nodes, mesh_text(f.layout), f.layout.micro_batch, name_of(f.layout.shard),
+                        name_of_recomputed(f.layout.recomputed), f.layout.sequence_parallel ? "yes" : "no",
+                        f.time.total(), f.memory() / kGiga, price, why);
+  }
+  if (best.empty()) return text;
+  return text + fmt::format("\nto use the first{}:\n{}",
+                            best[0].on.nodes > 1 || goal == PlanGoal::cost
+                                ? fmt::format(" on {}", count_text(best[0].on.nodes, "node"))
+                                : "",
+                            layout_yaml(best[0].layout));
+}
+
+std::string fits_text(const RunForecast& f, const std::vector<RunForecast>& best) {
+  return fmt::format(
+      "does not fit: a rank needs {:.2f} GB, and a node of type {} leaves {:.2f} GB for each of {}; {}",
+      f.memory() / kGiga, f.on.type.name, f.memory_limit() / kGiga, count_text(f.on.per_node, "rank"),
+      best.empty() ? "no layout of these nodes fits: use more nodes or a smaller model" : "these layouts do");
+}
+
+Json to_json(const RunForecast& f) {
+  const MemoryPlan& memory = f.plan.memory;
+  const PlannedTime& time = f.time;
+  Json json{{"nodes", f.on.nodes}, {"node", f.on.type.name}, {"ranks", f.on.ranks()}};
+  json["layout"] = {{"data", f.layout.data},
+                    {"tensor", f.layout.tensor},
+                    {"pipeline", f.layout.pipeline},
+                    {"chunks", f.layout.chunks},
+                    {"sequence", f.layout.sequence_parallel},
+                    {"micro", f.layout.micro_batch},
+                    {"micro_batches", f.layout.micro_batches()},
+                    {"shard", name_of(f.layout.shard)},
+                    {"recompute", name_of_recomputed(f.layout.recomputed)}};
+  json["memory_bytes"] = {{"state", memory.state},       {"activations", memory.activations},
+                          {"scratch", memory.scratch},   {"exchange", memory.exchange},
+                          {"snapshot", memory.snapshot}, {"rank", f.memory()},
+                          {"limit", f.memory_limit()}};
+  json["fits"] = f.fits();
+  json["flops_per_step"] = f.flops;
+  json["link_bytes"] = {{"tensor", f.bytes.tensor}, {"stages", f.bytes.stages}, {"gradients", f.bytes.exchange}};
+  json["step_seconds"] = {
+      {"total", time.total()},           {"products", time.products}, {"passes", time.passes},
+      {"tensor_sums", time.tensor_sums}, {"launches", time.launches}, {"stage_messages", time.stage_messages},
+      {"bubble", time.bubble},           {"exchange", time.exchange}, {"update", time.update}};
+  json["tokens_per_second"] = f.tokens_per_second();
+  json["tokens_per_day"] = f.tokens_per_second() * kDay;
+  json["steps"] = f.steps;
+  json["days"] = f.days();
+  if (f.on.type.price_per_hour > 0) json["usd"] = f.dollars();
+  return json;
+}
+
+}  // namespace trireme

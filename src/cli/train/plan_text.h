@@ -1,0 +1,19 @@
+#pragma once
+// A run's forecast as text and as JSON.
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "train/start/run_forecast.h"
+
+namespace trireme {
+
+std::string to_text(const RunForecast& forecast);
+/// A table, best first, with the reasons, and the best one's lines of YAML.
+std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal);
+/// "does not fit: ...": what a rank needs and may have, and whether some of `best` fit.
+std::string fits_text(const RunForecast& forecast, const std::vector<RunForecast>& best);
+Json to_json(const RunForecast& forecast);
+
+}  // namespace trireme

@@ -1,0 +1,68 @@
+#pragma once
+// What a run of a configuration needs on nodes of a type, before it is started: memory from the trainer's own plan,
+// time from plan/step_time. Nothing is allocated, and the ranks need not exist.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/names.h"
+#include "config/load.h"
+#include "plan/node_type.h"
+#include "train/start/run_plan.h"
+
+namespace trireme {
+
+/// What a run is planned for.
+struct PlannedNodes {
+  NodeType type;
+  int64_t nodes = 1, per_node = 1;  ///< ranks of each node
+  int64_t ranks() const { return nodes * per_node; }
+};
+
+struct RunForecast {
+  RunPlan plan;  ///< of the rank that needs most memory
+  PlannedNodes on;
+  ModelSize model;
+  StepLayout layout;
+  PlannedTime time;
+  LinkBytes bytes;               ///< that a rank sends in a step
+  double tokens = 0, flops = 0;  ///< of a step in all ranks; flops: without what is repeated
+  int64_t steps = 0;             ///< of the run
+
+  /// Bytes of a rank where its tensors are: on a GPU without the copy for snapshots.
+  double memory() const;
+  double memory_limit() const;  ///< bytes that a rank may use
+  bool fits() const { return memory() <= memory_limit(); }
+  double tokens_per_second() const { return tokens / time.total(); }
+  double days() const;     ///< of all steps
+  double dollars() const;  ///< of all steps; 0: no price known
+};
+
+/// The sizes of plan/step_time for a run. sequence: tokens.
+ModelSize size_of_model(const Spec& spec, int64_t sequence);
+/// plan: of any rank. config: its batch is resolved.
+StepLayout layout_of_run(const Config& config, const RankPlan& plan);
+RunFormats formats_of(const Config& config);
+
+/// loaded: from files and flags, its model resolved. Throws Error::config for a layout or batch that these ranks cannot
+/// have, an unknown vocabulary, and rates of the type that are not positive.
+RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on);
+
+enum class PlanGoal : uint8_t { time, cost, memory };
+template <>
+struct Names<PlanGoal> {
+  static constexpr Named<PlanGoal> kAll[] = {
+      {"time", PlanGoal::time}, {"cost", PlanGoal::cost}, {"memory", PlanGoal::memory}};
+};
+
+/// The best layouts that fit, best first; of one mesh the best only, unless there is just one mesh. Goals: seconds of a
+/// step; USD to the end, on 1, 2, 4 ... nodes; bytes of a rank. Throws Error::config for goal cost without a price.
+std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal, size_t count);
+
+/// The configuration with this layout instead of its own.
+LoadedConfig with_layout(LoadedConfig loaded, const StepLayout& layout);
+/// Lines of YAML that set this layout.
+std::string layout_yaml(const StepLayout& layout);
+
+}  // namespace trireme

@@ -1,0 +1,139 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "cli/command.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class PlanCommand : public testing::Test {
+ protected:
+  static std::string printed(std::vector<std::string> words, int expected = 0) {
+    testing::internal::CaptureStdout();
+    int code = -1;
+    try {
+      code = run_plan(std::move(words));
+    } catch (...) {
+      (void)testing::internal::GetCapturedStdout();
+      throw;
+    }
+    std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(code, expected);
+    return text;
+  }
+  std::string own_type(const std::string& more = "") {
+    const std::string path = dir_ / "own.yaml";
+    write_text(path,
+               "name: own\ncores: 8\ntflops: 1\nmemory-gb: 64\nmemory-gb-per-s: 100\nnetwork-gbit-per-s: 10\n" + more);
+    return path;
+  }
+  TemporaryFolder dir_;
+};
+
+TEST_F(PlanCommand, PrintsAndWritesWhatARunNeeds) {
+  const std::string json = dir_ / "plan.json";
+  const std::string text = printed({"--model.preset", "gpt2-124m", "--run.steps", "1000", "--nodes", "4", "--node",
+                                    own_type("price-per-hour: 2\nprice-date: 2026-01\n"), "--json", json});
+  for (const char* line : {"nodes       4 of own", "layout      data 4 x tensor 1 x pipeline 1", "memory      ",
+                           "operations  ", "links       a rank sends per step: tensor sums 0.000 GB", "step        ",
+                           "tokens per day", "days for 1000 steps", "2.00 USD per node and hour (2026-01)",
+                           "layouts that fit, best time first:", "to use the first on 4 nodes:\nmesh:\n  data: 4\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  const Json result = read_json(json);
+  const Json& plan = result["plan"];
+  double sum = 0;
+  for (const auto& [cause, seconds] : plan["step_seconds"].items()) sum += cause == "total" ? 0 : seconds.get<double>();
+  EXPECT_NEAR(plan["step_seconds"]["total"].get<double>(), sum, 1e-12);
+  EXPECT_NEAR(plan["usd"].get<double>(), plan["days"].get<double>() * 24 * 2 * 4, 1e-9);
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_EQ(result["best"].size(), 5);
+  EXPECT_EQ(result["goal"], "time");
+}
+
+TEST_F(PlanCommand, AConfigurationThatDoesNotFitNamesThoseThatDo) {
+  const std::string type = own_type();
+  write_text(type, "name: own\ncores: 8\ntflops: 1\nmemory-gb: 3\nmemory-gb-per-s: 100\nnetwork-gbit-per-s: 10\n");
+  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--nodes", "4", "--node", type}), ErrorKind::config,
+               "GB for each of 1 rank; these layouts do");
+  write_text(type, "name: own\ncores: 8\ntflops: 1\nmemory-gb: 0.1\nmemory-gb-per-s: 100\nnetwork-gbit-per-s: 10\n");
+  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--nodes", "4", "--node", type}), ErrorKind::config,
+               "GB for each of 1 rank; no layout of these nodes fits: use more nodes or a smaller model");
+}
+
+TEST_F(PlanCommand, UsesMeasuredRatesAndTheTypesPrice) {
+  const auto product = [](const char* dtype, double flops) {
+    return Json{{"kind", "forward"}, {"dtype", dtype}, {"in", 768}, {"out", 2304}, {"flops_per_s", flops}};
+  };
+  Json node{{"host", "h1"}, {"cpu", "made"},        {"instruction_set", "avx2"}, {"cores", 8},
+            {"threads", 8}, {"memory_bytes", 64e9}, {"copy_bytes_per_s", 50e9},  {"triad_bytes_per_s", 40e9}};
+  node["gemms"] = {product("f32", 5e11), product("bf16", 9e11)};
+  const std::string file = dir_ / "node.json", type = own_type("instruction-set: avx512\nprice-per-hour: 2\n");
+  write_text(file, dump_json(node));
+  const std::string text = printed({"--model.preset", "gpt2-124m", "--measured", file});
+  EXPECT_THAT(text, HasSubstr("nodes       1 of measured on h1 (made), 1 rank"));
+  EXPECT_THAT(text, Not(HasSubstr("USD at")));
+  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--nodes", "2", "--measured", file}), ErrorKind::config,
+               "2 nodes need the network's rate, and no measured file is of several hosts");
+  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--measured", file, "--node", type}), ErrorKind::mismatch,
+               "but a node of type own has 8 cores with avx512 and 64 GB");
+  const std::string same = own_type("price-per-hour: 2\n");
+  EXPECT_THAT(printed({"--model.preset", "gpt2-124m", "--nodes", "2", "--measured=" + file, "--node", same}),
+              HasSubstr("USD at 2.00 USD per node and hour (date unknown)"));
+}
+
+TEST_F(PlanCommand, RefusesWordsThatItCannotUse) {
+  const std::string type = own_type();
+  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m"}), ErrorKind::usage,
+               "trireme plan needs --node TYPE or --measured FILE; `trireme plan --node-types` lists the types");
+  EXPECT_ERROR(printed({"--node", type}), ErrorKind::usage,
+               "trireme plan needs a configuration; name its files, or --model.preset NAME");
+  EXPECT_ERROR(printed({"--node", "azure-hb", "--model.preset", "gpt2-124m"}), ErrorKind::config,
+               "unknown node type \"azure-hb\", nearest is \"azure-hb176rs-v4\"");
+  EXPECT_ERROR(printed({"--node"}), ErrorKind::usage, "--node needs a value");
+  EXPECT_ERROR(printed({"--node", type, "--node", type}), ErrorKind::usage, "--node is given twice");
+  EXPECT_ERROR(printed({"--node", type, "--nodes", "0"}), ErrorKind::usage, "--nodes is 0, expected 1 to 65536");
+  EXPECT_ERROR(printed({"--node", type, "--nodes", "many"}), ErrorKind::usage, "--nodes is many, expected 1 to 65536");
+  EXPECT_ERROR(printed({"--node", type, "--nodes", "65536", "--ranks-per-node", "2"}), ErrorKind::usage,
+               "65536 x 2 are 131072 ranks, expected at most 65536");
+  EXPECT_ERROR(printed({"--node", type, "--goal", "speed"}), ErrorKind::usage,
+               "--goal is speed, expected time, cost or memory");
+  EXPECT_ERROR(printed({"--measured"}), ErrorKind::usage, "--measured needs at least one .json file");
+  EXPECT_ERROR(printed({"--node-types", "x"}), ErrorKind::usage, "--node-types takes no other arguments, found \"x\"");
+  EXPECT_ERROR(printed({"--node", type, "--model.layers", "2"}), ErrorKind::config, "the vocabulary size is unknown");
+  EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--goal", "cost"}), ErrorKind::config,
+               "--goal cost needs a price, and node type own has none");
+}
+
+TEST_F(PlanCommand, ConfigShowPrintsTheSame) {
+  const std::string type = own_type();
+  testing::internal::CaptureStdout();
+  const int code = run_config({"show", "--model.preset", "gpt2-124m", "--ranks", "4", "--hosts=2", "--node=" + type});
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0);
+  for (const char* line : {"# nodes       2 of own", "\n# memory      ", "\n# step        ", "\n# to the end  "})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_ERROR(run_config({"show", "--model.preset", "gpt2-124m", "--node", type}), ErrorKind::usage,
+               "--node needs --ranks; add the number of ranks");
+  EXPECT_ERROR(run_config({"show", "--ranks", "4", "--node"}), ErrorKind::usage,
+               "--node needs a type; `trireme plan --node-types` lists them");
+}
+
+TEST_F(PlanCommand, TheTableOfNodeTypesIsThatOfTheDocumentation) {
+  const std::string page = read_text(std::string(source_dir()) + "/docs/planner.md", size_t{1} << 20);
+  EXPECT_NE(page.find(printed({"--node-types"})), std::string::npos) << "paste `trireme plan --node-types` there";
+  EXPECT_THAT(printed({"--help"}), HasSubstr("usage: trireme plan FILES... --node TYPE"));
+}
+
+}  // namespace
+}  // namespace trireme

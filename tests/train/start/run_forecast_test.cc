@@ -1,0 +1,164 @@
+#include "train/start/run_forecast.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+#include <regex>
+#include <set>
+#include <tuple>
+
+#include "model/model_options.h"
+#include "tests/support/expect_error.h"
+#include "train/start/rank_table.h"
+#include "train/start/resolve_ranks.h"
+
+namespace trireme {
+namespace {
+
+LoadedConfig configured(const std::vector<std::string>& flags) {
+  std::vector<std::string> words{"--model.layers",  "8",   "--model.heads",      "8",    "--model.width",  "256",
+                                 "--model.context", "128", "--model.vocabulary", "1000", "--batch.global", "32"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  LoadedConfig loaded = load_config({}, words);
+  resolve_model_options(loaded);
+  return loaded;
+}
+
+PlannedNodes on_nodes(int64_t nodes, int64_t per_node = 1) {
+  NodeType type;
+  type.name = "made";
+  type.cores = per_node;
+  type.tflops = 1;
+  type.memory_gb = 64;
+  type.memory_gb_per_s = 100;
+  type.network_gbit_per_s = 10;
+  return {type, nodes, per_node};
+}
+
+/// The largest number in rank_table()'s column of memory, GB with two digits.
+double largest_in_table(LoadedConfig loaded, int ranks, int hosts) {
+  resolve_for_ranks(loaded, ranks);
+  const std::string table = rank_table(loaded, ranks, hosts);
+  const std::regex line(R"(([0-9]+\.[0-9]+) GB +[0-9.]+ GB +[0-9.]+ GB)");
+  double largest = 0;
+  for (std::sregex_iterator it(table.begin(), table.end(), line), end; it != end; ++it)
+    largest = std::max(largest, std::stod((*it)[1]));
+  return largest;
+}
+
+TEST(RunForecast, HasTheMemoryOfTheRankThatNeedsMost) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{},
+                                                {"--mesh.pipeline", "4"},
+                                                {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--batch.micro", "4"},
+                                                {"--mesh.tensor", "2", "--optim.shard", "parameters"},
+                                                {"--mesh.pipeline", "8", "--model.recompute", "full"}}) {
+    const LoadedConfig loaded = configured(flags);
+    const RunForecast forecast = forecast_run(loaded, on_nodes(4, 2));
+    EXPECT_NEAR(forecast.memory() / 1e9, largest_in_table(loaded, 8, 4), 0.0051) << fmt::format("{}", flags.size());
+    EXPECT_TRUE(forecast.fits());
+  }
+}
+
+TEST(RunForecast, HasTheTimeOfItsLayout) {
+  const LoadedConfig loaded = configured({"--mesh.tensor", "2", "--batch.micro", "4", "--model.recompute", "full",
+                                          "--optim.shard", "optimizer", "--run.steps", "1000"});
+  PlannedNodes on = on_nodes(4);
+  on.type.price_per_hour = 3;
+  const RunForecast forecast = forecast_run(loaded, on);
+  EXPECT_EQ(forecast.layout.data, 2);
+  EXPECT_EQ(forecast.layout.tensor, 2);
+  EXPECT_EQ(forecast.layout.micro_batches(), 4);
+  EXPECT_EQ(forecast.layout.recomputed, Recomputed::layers);
+  EXPECT_EQ(forecast.layout.shard, ShardChoice::optimizer);
+  const MachineRates rates = trireme_rates(on.type, 1, {DType::f32, DType::bf16, false});
+  EXPECT_EQ(forecast.time.total(), step_time(forecast.model, forecast.layout, rates).total());
+  EXPECT_EQ(forecast.tokens, 32 * 128);
+  EXPECT_DOUBLE_EQ(forecast.days(), 1000 * forecast.time.total() / 86400);
+  EXPECT_DOUBLE_EQ(forecast.dollars(), forecast.days() * 24 * 3 * 4);
+}
+
+TEST(RunForecast, RefusesLayoutsThatNobodyCanHave) {
+  EXPECT_ERROR(forecast_run(configured({"--mesh.tensor", "3"}), on_nodes(6)), ErrorKind::config, "heads");
+  EXPECT_ERROR(forecast_run(configured({"--mesh.pipeline", "9"}), on_nodes(9)), ErrorKind::config, "9");
+  EXPECT_ERROR(forecast_run(configured({"--mesh.tensor", "2"}), on_nodes(3)), ErrorKind::config, "3");
+  EXPECT_ERROR(forecast_run(configured({}), on_nodes(5)), ErrorKind::config, "5");
+  PlannedNodes slow = on_nodes(2);
+  slow.type.network_gbit_per_s = 0;
+  EXPECT_ERROR(forecast_run(configured({}), slow), ErrorKind::config,
+               "the network bandwidth of a node is 0, expected a positive number");
+  PlannedNodes gpus{node_type("dgx-a100"), 2, 1};
+  EXPECT_ERROR(forecast_run(configured({}), gpus), ErrorKind::config,
+               "a job on GPUs has one rank so far, but 2 x 1 ranks are planned for nodes of type dgx-a100");
+  gpus.nodes = 1;
+  const RunForecast one = forecast_run(configured({}), gpus);
+  EXPECT_EQ(one.memory_limit(), 0.95 * 80e9);
+  EXPECT_EQ(one.memory(), static_cast<double>(one.plan.memory.state + one.plan.memory.activations));
+}
+
+TEST(BestLayouts, AreTheFastestOfEachMeshInOrder) {
+  const LoadedConfig loaded = configured({});
+  const std::vector<RunForecast> best = best_layouts(loaded, on_nodes(8), PlanGoal::time, 5);
+  ASSERT_EQ(best.size(), 5);
+  std::set<std::tuple<int64_t, int64_t, int64_t>> meshes;
+  for (const RunForecast& one : best) {
+    EXPECT_TRUE(one.fits());
+    meshes.insert({one.layout.data, one.layout.tensor, one.layout.pipeline});
+  }
+  EXPECT_EQ(meshes.size(), 5);
+  EXPECT_TRUE(std::ranges::is_sorted(best, {}, [](const RunForecast& one) { return one.time.total(); }));
+  EXPECT_LE(best[0].time.total(), forecast_run(loaded, on_nodes(8)).time.total());
+  // The lines of YAML choose this layout.
+  const RunForecast again = forecast_run(with_layout(loaded, best[1].layout), on_nodes(8));
+  EXPECT_EQ(again.time.total(), best[1].time.total());
+  EXPECT_EQ(again.memory(), best[1].memory());
+  EXPECT_THAT(layout_yaml(best[1].layout),
+              testing::HasSubstr(fmt::format("mesh:\n  data: {}\n  tensor: {}\n  pipeline: {}\n", best[1].layout.data,
+                                             best[1].layout.tensor, best[1].layout.pipeline)));
+}
+
+TEST(BestLayouts, LeaveOutWhatDoesNotFit) {
+  const LoadedConfig loaded = configured({"--model.layers", "16", "--model.width", "1024"});
+  PlannedNodes on = on_nodes(8);
+  const double most = forecast_run(loaded, on).memory();
+  on.type.memory_gb = 0.5 * most / 1e9;
+  EXPECT_FALSE(forecast_run(loaded, on).fits());
+  const std::vector<RunForecast> best = best_layouts(loaded, on, PlanGoal::time, 5);
+  ASSERT_FALSE(best.empty());
+  for (const RunForecast& one : best) EXPECT_LE(one.memory(), 0.95 * 0.5 * most);
+  on.type.memory_gb = 1e-3;
+  EXPECT_TRUE(best_layouts(loaded, on, PlanGoal::time, 5).empty());
+}
+
+TEST(BestLayouts, ForMemoryAndForCost) {
+  const LoadedConfig loaded = configured({"--run.steps", "100"});
+  PlannedNodes on = on_nodes(8);
+  const std::vector<RunForecast> small = best_layouts(loaded, on, PlanGoal::memory, 5);
+  ASSERT_EQ(small.size(), 5);
+  EXPECT_TRUE(std::ranges::is_sorted(small, {}, [](const RunForecast& one) { return one.memory(); }));
+  EXPECT_LT(small[0].memory(), best_layouts(loaded, on, PlanGoal::time, 1)[0].memory());
+  EXPECT_ERROR(best_layouts(loaded, on, PlanGoal::cost, 5), ErrorKind::config,
+               "--goal cost needs a price, and node type made has none; set price-per-hour");
+  on.type.price_per_hour = 2;
+  on.type.network_gbit_per_s = 0.01;  // so that one node is the cheapest
+  const std::vector<RunForecast> cheap = best_layouts(loaded, on, PlanGoal::cost, 5);
+  ASSERT_EQ(cheap.size(), 5);
+  EXPECT_EQ(cheap[0].on.nodes, 1);
+  EXPECT_TRUE(std::ranges::is_sorted(cheap, {}, [](const RunForecast& one) { return one.dollars(); }));
+}
+
+TEST(BestLayouts, OfAThousandRanksAreFoundInTwoSeconds) {
+  LoadedConfig loaded = load_config({}, {"--model.preset", "neox-13b", "--batch.global", "2048"});
+  resolve_model_options(loaded);
+  PlannedNodes on{node_type("azure-hb176rs-v4"), 1024, 1};
+  for (const PlanGoal goal : {PlanGoal::time, PlanGoal::memory, PlanGoal::cost}) {
+    const std::clock_t start = std::clock();
+    EXPECT_EQ(best_layouts(loaded, on, goal, 5).size(), 5);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 2) << name_of(goal);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
