@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "cli/cluster/cluster_forecast.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cloud/lifecycle.h"
@@ -72,7 +73,9 @@ int init(const InitRequest& request) {
   return 0;
 }
 
-int plan(const std::string& file, const std::string& folder) {
+/// run: configuration files of a run to plan for these machines, if any; node: their type, where its rates are unknown.
+int plan(const std::string& file, const std::string& folder, const std::vector<std::string>& run,
+         const std::string& node) {
   const cloud::ClusterOptions options = cloud::read_options(file);
   cloud::require_software(options);
   require(!folder.empty(), ErrorKind::usage, "--output is empty; name a new folder");
@@ -95,8 +98,9 @@ int plan(const std::string& file, const std::string& folder) {
   const auto provider = cloud::provider_of(options.cluster.provider);
   provider->check_plan(cluster);
   const std::vector<cloud::PlanFile> files = provider->plan(cluster);
+  const std::string forecast = run.empty() ? "" : cluster_forecast(options, run, node);
   cloud::write_files(files, folder);
-  fmt::print("{}\n", cloud::describe_cost(options, options.cluster.nodes));
+  fmt::print("{}\n{}", cloud::describe_cost(options, options.cluster.nodes), forecast);
   for (const cloud::PlanFile& written : files)
     fmt::print("{}\n", (std::filesystem::path(folder) / written.path).string());
   fmt::print("nothing was created\n");
@@ -129,8 +133,8 @@ int run_cluster(std::vector<std::string> arguments) {
       "docs/clouds.md describes all options of the file; docs/cluster-azure.md, -aws.md and -hosts.md start from "
       "scratch.");
   InitRequest first;
-  std::string file, folder, node;
-  std::vector<std::string> names, command;
+  std::string file, folder, node, planned_node;
+  std::vector<std::string> names, command, run;
   int count = 1;
   bool yes = false, as_ssh_config = false, take_over = false;
   const auto dashes = std::ranges::find(arguments, "--");
@@ -158,6 +162,9 @@ int run_cluster(std::vector<std::string> arguments) {
   };
   Flags& plan_flags = of_file("plan", "writes all files that create will use, and creates nothing");
   plan_flags.add("--output", folder, "a new folder").required();
+  plan_flags.add("--run", run, "configuration of a run: also prints its memory, time and cost on these machines")
+      .one_value();
+  plan_flags.add("--node", planned_node, "with --run: type of the machines for trireme plan, or its .yaml file");
   Flags& create_flags = asks(of_file("create", "creates the cluster, or its missing parts, and checks that it works"));
   create_flags.add_switch("--take-over", take_over,
                           "for provider hosts: move existing files of the machines aside (slurm.conf, munge.key, "
@@ -187,7 +194,7 @@ int run_cluster(std::vector<std::string> arguments) {
     return 0;
   }
   if (init_flags.chosen()) return init(first);
-  if (plan_flags.chosen()) return plan(file, folder);
+  if (plan_flags.chosen()) return plan(file, folder, run, planned_node);
   if (create_flags.chosen()) return cloud::create(file, confirm, take_over);
   if (status_flags.chosen()) return cloud::status(file);
   if (add_flags.chosen()) return cloud::add_nodes(file, count, confirm);
