@@ -1,5 +1,7 @@
 #include "cli/cluster/launch_facts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -8,9 +10,11 @@
 #include "cli/command.h"
 #include "cli/train/glue_flags.h"
 #include "config/load.h"
+#include "model/model_options.h"
 #include "text/tokenizer.h"
 #include "train/start/data_setup.h"
 #include "train/start/run_bytes.h"
+#include "train/start/run_forecast.h"
 #include "train/start/runnable.h"
 
 namespace trireme {
@@ -23,6 +27,43 @@ std::string name_of_hub(const std::string& given) { return hub::is_only_a_name(g
 std::vector<int64_t> find_steps(const std::string& run_folder) {
   std::error_code unreadable;
   return std::filesystem::is_directory(run_folder, unreadable) ? list_steps(run_folder) : std::vector<int64_t>();
+}
+
+/// Options of a layout that differ from the configuration's.
+std::string options_text(const Config& config, const RunForecast& forecast) {
+  const StepLayout& layout = forecast.layout;
+  const LoadedConfig other = with_layout({config, {}, {}, {}, "native"}, layout);
+  std::string text = fmt::format("--mesh.tensor {} --mesh.pipeline {} --batch.micro {}", layout.tensor, layout.pipeline,
+                                 layout.micro_batch);
+  if (layout.chunks > 1) text += fmt::format(" --mesh.chunks {}", layout.chunks);
+  if (layout.sequence_parallel) text += " --mesh.sequence true";
+  return text + fmt::format(" --optim.shard {} --model.recompute {}, {:.2f} GB per rank", name_of(layout.shard),
+                            name_of(other.config.model.recompute), forecast.memory() / 1e9);
+}
+
+/// What the trainer would plan for these ranks.
+std::optional<launch::RankMemory> planned_memory(LoadedConfig loaded, int ranks, int hosts, uint64_t limit) {
+  NodeType type;
+  type.name = "these hosts";
+  const int64_t each = ranks / hosts;
+  type.cores = each;
+  type.tflops = 1;
+  type.memory_gb_per_s = 100;
+  type.network_gbit_per_s = 10;
+  const PlannedNodes unlimited{type, hosts, each};
+  try {
+    resolve_model_options(loaded);
+    const RunForecast forecast = forecast_run(loaded, unlimited);
+    launch::RankMemory memory{static_cast<uint64_t>(forecast.memory()), ""};
+    if (memory.bytes <= limit) return memory;
+    PlannedNodes limited = unlimited;
+    limited.type.memory_gb = static_cast<double>(limit) * static_cast<double>(each) / 1e9;
+    const std::vector<RunForecast> best = best_layouts(loaded, limited, PlanGoal::time, 1);
+    if (!best.empty()) memory.fits = options_text(loaded.config, best[0]);
+    return memory;
+  } catch (const Error&) {  // the ranks will name it
+    return {};
+  }
 }
 
 }  // namespace
@@ -55,6 +96,9 @@ JobFacts describe_job(const LaunchRequest& request) {
   job.has_status = !loaded.config.evaluation.only;
   if (job.has_status) job.stop_folder = job.run_folder;
   job.run_bytes = snapshot_file_bytes(loaded);
+  job.rank_memory = [loaded](int ranks, int hosts, uint64_t limit) {
+    return planned_memory(loaded, ranks, hosts, limit);
+  };
   job.start_seconds = loaded.config.run.start_timeout;
   job.inherit_binding = loaded.config.launch.bind == Binding::inherit;
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cluster/host_source.h"
+#include "cluster/launch/preflight.h"
 #include "cluster/launch/remote_shell.h"
 #include "cluster/launch/starter.h"
 #include "hub/place.h"
@@ -36,10 +37,11 @@ struct JobFacts {
   bool has_status = false;  ///< the command writes run_folder/status.json
   std::string stop_folder;  ///< its status.json distinguishes a final stop from one to resume; empty: none
   bool inherit_binding = false;
-  double start_seconds = 120;      ///< limit for the first sign of a rank
-  int64_t run_bytes = 0;           ///< free space needed in the run folder
-  std::vector<std::string> files;  ///< must be the same on every host
-  hub::Named named;                ///< models and data sets named on the Hugging Face hub
+  double start_seconds = 120;          ///< limit for the first sign of a rank
+  int64_t run_bytes = 0;               ///< free space needed in the run folder
+  std::vector<std::string> files;      ///< must be the same on every host
+  launch::RankMemoryPlan rank_memory;  ///< empty: the command's memory is not planned
+  hub::Named named;                    ///< models and data sets named on the Hugging Face hub
 };
 
 /// The program of every rank and its arguments.

@@ -95,7 +95,7 @@ std::vector<Problem> LaunchHosts::look() {
   NodeSessions sessions(pool_.names(), program_path(), remote_);
   PreflightResult result =
       run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
-                     cache_variables(), request_.interface, request_.port, job_.run_bytes},
+                     cache_variables(), request_.interface, request_.port, job_.run_bytes, job_.rank_memory},
                     sessions);
   check_starter(sessions, result);
   check_health(sessions, result);

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -65,6 +66,39 @@ void require_same_file(const std::vector<Placement>& hosts, const std::vector<st
   require_same(readers, prints, file, kFix, problems);
 }
 
+int64_t free_memory(const NodeFacts& facts) {
+  return facts.memory_limit > 0 ? std::min(facts.memory, facts.memory_limit) : facts.memory;
+}
+
+/// Whether the ranks' plan fits into the memory that is free; nothing is judged on hosts with different numbers of
+/// ranks.
+void judge_memory(const PreflightRequest& request, const std::vector<NodeFacts>& facts, PreflightResult& result) {
+  const std::vector<Placement>& placement = request.placement;
+  const bool even =
+      std::ranges::all_of(placement, [&](const Placement& entry) { return entry.processes == placement[0].processes; });
+  if (!request.rank_memory || !even) return;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const NodeFacts& fact : facts) least = std::min(least, free_memory(fact));
+  const int each = placement[0].processes;
+  const auto limit = static_cast<uint64_t>(std::max<int64_t>(least, 0) / each);
+  const std::optional<RankMemory> needed =
+      request.rank_memory(each * static_cast<int>(placement.size()), static_cast<int>(placement.size()), limit);
+  if (!needed) return;
+  result.notes.push_back(
+      fmt::format("{} planned for each rank, {} are free", human_bytes(needed->bytes), human_bytes(limit)));
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const int64_t there = free_memory(facts[i]);
+    if (there >= each * static_cast<int64_t>(needed->bytes)) continue;
+    result.problems.push_back({placement[i].host,
+                               fmt::format("the run does not fit: {} with {} each need {}, but {} of memory are free",
+                                           count_text(each, "rank"), human_bytes(needed->bytes),
+                                           human_bytes(needed->bytes * static_cast<uint64_t>(each)),
+                                           human_bytes(static_cast<uint64_t>(std::max<int64_t>(there, 0)))),
+                               needed->fits.empty() ? "no layout of these hosts fits: use more hosts or a smaller model"
+                                                    : "this fits: " + needed->fits});
+  }
+}
+
 void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t disk_bytes, PreflightResult& result) {
   const double cores = facts.cpu_quota > 0 ? std::min<double>(facts.cpus, facts.cpu_quota) : facts.cpus;
   if (entry.processes > cores) {
@@ -74,7 +108,7 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t dis
                      facts.cpu_quota > 0 && facts.cpu_quota < facts.cpus ? " (its cgroup's quota)" : ""),
          "lower --ppn or the slots of the host"});
   }
-  const int64_t memory = facts.memory_limit > 0 ? std::min(facts.memory, facts.memory_limit) : facts.memory;
+  const int64_t memory = free_memory(facts);
   if (memory < (int64_t{1} << 28)) {
     result.problems.push_back(
         {entry.host, fmt::format("only {:.2f} GiB of memory are free", gib(memory)), "end the processes that use it"});
@@ -240,6 +274,7 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
     require_same_file(request.placement, prints, request.files[f], result.problems);
   }
   for (size_t i = 0; i < facts.size(); ++i) judge_resources(request.placement[i], facts[i], request.disk_bytes, result);
+  if (result.problems.empty()) judge_memory(request, facts, result);
   for (size_t i = 0; i < facts.size(); ++i) judge_cache(request.placement[i], facts[i], result);
   if (std::set<std::string>(features.begin(), features.end()).size() > 1) {
     for (size_t i = 0; i < facts.size(); ++i) {

@@ -1,7 +1,10 @@
 #pragma once
 // Checks every host before the start and reports all problems together, each with its fix.
 
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,14 @@
 #include "cluster/launch/node_session.h"
 
 namespace trireme::launch {
+
+/// What a rank of the job needs as its plan says.
+struct RankMemory {
+  uint64_t bytes = 0;  ///< of the rank that needs most
+  std::string fits;    ///< where that is too much: options of a layout that fits; empty: none does
+};
+/// For so many ranks, the same number on each host, and the bytes that each may use. Nullopt: cannot be planned here.
+using RankMemoryPlan = std::function<std::optional<RankMemory>(int ranks, int hosts, uint64_t limit)>;
 
 struct PreflightRequest {
   std::vector<Placement> placement;
@@ -21,6 +32,7 @@ struct PreflightRequest {
   std::string interface;                  ///< --interface: a name or a network; empty: chosen
   int port = 0;                           ///< --port: must be free on every host; 0: any
   int64_t disk_bytes = int64_t{1} << 30;  ///< must be free for the run folder
+  RankMemoryPlan rank_memory{};           ///< empty: unknown
 };
 
 struct PreflightResult {

@@ -342,6 +342,34 @@ class Judge : public testing::Test {
 
 TEST_F(Judge, LikeHostsPass) { EXPECT_EQ(problems(), ""); }
 
+TEST_F(Judge, ARunThatDoesNotFitNamesALayoutThatDoes) {
+  RankMemory needed{uint64_t{3} << 30, ""};
+  request.rank_memory = [&](int ranks, int hosts, uint64_t limit) {
+    EXPECT_EQ(ranks, 6);
+    EXPECT_EQ(hosts, 3);
+    EXPECT_EQ(limit, uint64_t{2} << 30) << "of the host with the least memory";
+    return std::optional(needed);
+  };
+  facts[1].memory = int64_t{4} << 30;
+  needed.fits = "--mesh.tensor 2, 1.50 GB per rank";
+  EXPECT_EQ(problems(),
+            "n2: the run does not fit: 2 ranks with 3.22 GB each need 6.44 GB, but 4.29 GB of memory are free; "
+            "this fits: --mesh.tensor 2, 1.50 GB per rank\n");
+  EXPECT_THAT(notes, testing::Contains("3.22 GB planned for each rank, 2.15 GB are free"));
+  needed.fits.clear();
+  EXPECT_THAT(problems(), HasSubstr("; no layout of these hosts fits: use more hosts or a smaller model"));
+  needed.bytes = uint64_t{2} << 30;
+  EXPECT_EQ(problems(), "");
+  request.rank_memory = [](int, int, uint64_t) { return std::optional<RankMemory>(); };
+  EXPECT_EQ(problems(), "");
+  request.placement[0].processes = 1;
+  request.rank_memory = [](int, int, uint64_t) -> std::optional<RankMemory> {
+    ADD_FAILURE() << "hosts with different numbers of ranks are not judged";
+    return {};
+  };
+  EXPECT_EQ(problems(), "");
+}
+
 TEST_F(Judge, AllProblemsAreNamedTogether) {
   request.files = {"/data/train.bin"};
   for (NodeFacts& fact : facts) fact.files = {{"/data/train.bin", "5 bb"}};
