@@ -8,6 +8,7 @@
 #include "report/reporter.h"
 #include "train/guard/skips.h"
 #include "train/meter.h"
+#include "train/plan_check.h"
 #include "train/start/run_claim.h"
 #include "train/start/run_plan.h"
 
@@ -29,6 +30,7 @@ struct Run {
   RateSchedule schedule;
   SkipWatch skips;
   StepMeter meter;
+  RunSpeed speed;
   std::unique_ptr<Reporter> reporter;  ///< null before open_report()
 
   const Config& config() const { return plan.config(); }

@@ -31,6 +31,8 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
       contention_(rank().threads),
       data_guard_(task.mapped_files()),
       data_windows_(task.mapped_files(), static_cast<uint64_t>(config().run.seed), rank().size()) {
+  work_.run.speed.peak_flops = peak_.total() / rank().size();
+  work_.run.speed.used_by_others = peak_.used_by_others();
   if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
   open_report();
   if (work_.run.claim) work_.run.claim->begin();
@@ -53,7 +55,10 @@ StepResult Trainer::step(double rate) {
                                        .copied = work_.saver->copy_idle()});
   // A single rank waits for no other, but the scheduler may have used its processor within a call.
   const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
-  work_.run.meter.add_step(seconds_since(start) - exposed, exposed);
+  const double taken = seconds_since(start);
+  work_.run.meter.add_step(taken - exposed, exposed);
+  work_.run.speed.steps.add(taken, exposed);
+  work_.run.speed.trained_seconds += taken;
   if (profile_.end_step(exposed)) show_profile();
   account(result, limit);
   rank().heartbeat->set_step(progress().step);

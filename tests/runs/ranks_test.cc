@@ -70,6 +70,21 @@ TEST_F(Ranks, EndWithTheMemoryOfTheLargestBesideItsPlan) {
   }
 }
 
+TEST_F(Ranks, EndWithTheTimeOfAStepBesideItsPlan) {
+  const std::vector<std::string> flags = {"--model.width",      "256",  "--model.context", "64",
+                                          "--model.vocabulary", "2000", "--run.steps",     "12"};
+  const Outcome outcome = run_ranks(2, "long", flags);
+  const std::regex line(
+      "step: ([0-9.]+) s planned with the rates of this machine \\(products [0-9.]+ s[^)]*\\), ([0-9.]+) s measured "
+      "\\([+-][0-9.]+ %\\)");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(outcome.output, found, line)) << outcome.output;
+  // The machine may be busy: the plan is of the right size.
+  EXPECT_LT(std::stod(found[1]), 4 * std::stod(found[2])) << found[0];
+  EXPECT_GT(std::stod(found[1]), std::stod(found[2]) / 20) << found[0];
+  EXPECT_THAT(run_ranks(2, "short").output, ::testing::Not(HasSubstr("planned with the rates of this machine")));
+}
+
 TEST_F(Ranks, NameTheirWeightsByTheHashOfOneRankAtEachSnapshotAndInTheCheckpoint) {
   std::map<int, std::string> hashes;
   for (const int ranks : {1, 3}) {

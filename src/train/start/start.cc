@@ -1,4 +1,5 @@
 #include "train/start/start.h"
+#include "train/start/step_plan.h"
 
 #include <fmt/format.h>
 
@@ -110,6 +111,7 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim) {
     log_device_memory(plan.memory.on_device(), job.backend.device->memory());
   else
     log_memory(job.scalars, plan.memory.total(), watch->peak());  // after rank 0 has written everything
+  if (plan.trains) log_step_plan(run, job.rank, job.scalars, *job.backend.ops);
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 

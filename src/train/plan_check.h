@@ -1,0 +1,47 @@
+#pragma once
+// The time of a step as planned with this machine's own rates, beside the time that steps took.
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "plan/step_time.h"
+
+namespace trireme {
+
+/// The times of the last steps; adding one allocates nothing.
+class RecentSteps {
+ public:
+  void add(double seconds, double waiting);
+  size_t count() const { return count_; }
+  /// Medians of the last 101 steps or fewer; 0 before the first.
+  double seconds() const { return median(seconds_); }
+  double waiting() const { return median(waiting_); }
+
+ private:
+  static constexpr size_t kKept = 101;
+  double median(const std::array<double, kKept>& values) const;
+  std::array<double, kKept> seconds_{}, waiting_{};
+  size_t count_ = 0;
+};
+
+/// What a run knows of its speed at its end.
+struct RunSpeed {
+  RecentSteps steps;
+  double trained_seconds = 0;  ///< of all steps
+  double peak_flops = 0;       ///< of a rank
+  double used_by_others = 0;   ///< share of the processors while the peak was measured
+};
+
+struct SeenSteps {
+  double seconds = 0;          ///< of a step, waiting included
+  double waiting = 0;          ///< for other ranks
+  double others = 0;           ///< share of the processors that other programs used at the start
+  bool several_hosts = false;  ///< then the plan lacks what the network takes
+};
+
+/// "step: 1.250 s planned with the rates of this machine (products 1.000 s, passes 0.250 s), 1.300 s measured (+4.0
+/// %)"; from a difference of 10 % on also its likely cause. Pure.
+std::string compare_with_plan(const PlannedTime& plan, const SeenSteps& seen);
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+#include "train/start/step_plan.h"
+
+#include "base/log.h"
+#include "train/profile.h"
+#include "train/start/run_forecast.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kLeastSteps = 10;
+constexpr double kLeastSeconds = 2;
+
+/// This host as a type of node, from the rates that one of its ranks reaches beside the others.
+NodeType this_host(double flops, double copied, const RankContext& rank) {
+  const auto ranks = static_cast<double>(rank.local_size());
+  NodeType type;
+  type.name = "this host";
+  type.cores = static_cast<int64_t>(rank.local_size()) * rank.threads;
+  type.tflops = flops * ranks / 1e12;
+  type.product_share = 0.9;  // of one large product: docs/planner.md
+  type.memory_gb_per_s = copied * ranks / 1e9;
+  type.memory_share = 1;
+  type.network_gbit_per_s = 1e9;  // unknown: left out of the plan
+  return type;
+}
+
+}  // namespace
+
+void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Ops& ops) {
+  const RunPlan& plan = run.plan;
+  const Config& config = run.config();
+  const RunSpeed& speed = run.speed;
+  const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;
+  if (!scalars.any(judged) || plan.step.varies || plan.spec.head != HeadKind::language_model || !ops.device().is_host())
+    return;
+  const double copied = measure_copy_rate(ops, rank.threads);
+  if (rank.rank() != 0) return;
+  const NodeType host = this_host(speed.peak_flops, copied, rank);
+  const int64_t sequence = plan.step.micro_rows / plan.step.micro_sequences;
+  StepLayout layout = layout_of_run(config, plan);
+  layout.global_batch = plan.mesh.data * plan.step.micro_batches * plan.step.micro_sequences;
+  const MachineRates rates = trireme_rates(host, rank.local_size(), formats_of(config));
+  log::info("{}", compare_with_plan(step_time(size_of_model(plan.spec, sequence), layout, rates),
+                                    {.seconds = speed.steps.seconds(),
+                                     .waiting = speed.steps.waiting(),
+                                     .others = speed.used_by_others,
+                                     .several_hosts = rank.local_size() < rank.size()}));
+}
+
+}  // namespace trireme
