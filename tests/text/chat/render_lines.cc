@@ -1,0 +1,50 @@
+// Renders templates for scripts/prove_chat_templates: reads JSON lines {"template": text, "variables": {...}} and
+// writes {"text": text, "generated": [[begin, end], ...]} in characters, or {"error": message}. strftime_now() says
+// 2024-02-29 13:05:09.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "text/chat/chat_template.h"
+#include "text/unicode.h"
+
+namespace {
+
+std::tm fixed_time() {
+  std::tm now{};
+  now.tm_year = 124;
+  now.tm_mon = 1;
+  now.tm_mday = 29;
+  now.tm_hour = 13;
+  now.tm_min = 5;
+  now.tm_sec = 9;
+  now.tm_isdst = -1;
+  std::mktime(&now);
+  return now;
+}
+
+trireme::Json rendered(const trireme::Json& line) {
+  using namespace trireme;
+  try {
+    const chat::ChatTemplate made(line.at("template").get<std::string>(), "template");
+    const chat::Rendered result = made.render(line.at("variables"), fixed_time());
+    Json spans = Json::array();
+    for (const auto& [begin, end] : result.generated) {
+      const std::string_view text = result.text;
+      spans.push_back({count_code_points(text.substr(0, begin)), count_code_points(text.substr(0, end))});
+    }
+    return {{"text", result.text}, {"generated", spans}};
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << trireme::dump_json(rendered(trireme::parse_json(line, "standard input"))) << "\n";
+  return 0;
+}
