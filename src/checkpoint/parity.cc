@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/model_folder.h"
@@ -59,7 +60,7 @@ class Run {
   Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads, Mesh* mesh)
       : config_(config_of(folder)),
         model_(open_model(folder)),
-        family_(config_.is_null() ? family_for(model_.spec)
+        family_(config_.is_null() ? family_for(model_.spec, kept_model_type(model_.generation))
                                   : find_family(json_field<std::string>(config_, "model_type", folder), folder)),
         padding_(config_.is_null() ? family_.padding
                                    : field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),

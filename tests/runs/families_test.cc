@@ -64,6 +64,30 @@ TEST_F(Families, NeoxTrainsOnAndIsExportedAsNeox) {
   EXPECT_EQ(config["tie_word_embeddings"], false);
 }
 
+// Without a window it is what Llama's config.json describes, too.
+TEST_F(Families, AMistralWithoutAWindowIsExportedAsMistral) {
+  const std::string llama = source_dir() + "/tests/golden/llama";
+  Json config = read_json(llama + "/config.json");
+  config["model_type"] = "mistral";
+  config["architectures"] = {"MistralForCausalLM"};
+  config["sliding_window"] = nullptr;
+  std::filesystem::create_directory(path("mistral"));
+  std::filesystem::copy_file(llama + "/model.safetensors", path("mistral/model.safetensors"));
+  write_text(path("mistral/config.json"), dump_json(config));
+  const std::vector<std::string> again = start("run", {"--run.steps", "2"});
+  done(start("run", {"--model.init", path("mistral"), "--run.steps", "1"}));
+  done(again);  // resumed
+  done({"export", "--model", path("run"), "--output", path("trained")});
+  done({"export", "--model", path("mistral"), "--output", path("copy")});
+  for (const char* folder : {"trained", "copy"}) {
+    const Json written = read_json(path(folder) + "/config.json");
+    EXPECT_EQ(written.at("model_type"), "mistral") << folder;
+    EXPECT_EQ(written.at("architectures"), Json::array({"MistralForCausalLM"})) << folder;
+    EXPECT_TRUE(written.at("sliding_window").is_null()) << folder;
+  }
+  EXPECT_EQ(read_text(path("copy/model.safetensors")), read_text(llama + "/model.safetensors"));
+}
+
 TEST_F(Families, LongropeSaysWhichOfItsFactorsTheContextChooses) {
   const std::string model = source_dir() + "/tests/golden/phi3";
   EXPECT_THAT(done(start("long", {"--model.init", model, "--run.steps", "1"})).output,

@@ -86,7 +86,9 @@ std::vector<bool> read_windows(const Json& config, const DecoderValues& values, 
   std::vector<bool> windows = listed_windows(config, layers, where);
   if (!windows.empty()) return windows;
   const int64_t first = field_or<int64_t>(config, "max_window_layers", 28, where);
-  const int64_t interval = size_or(config, "sliding_window_pattern", values.window_interval, where);
+  const int64_t interval = values.interval_key
+                               ? size_or(config, "sliding_window_pattern", values.window_interval, where)
+                               : values.window_interval;
   for (int64_t i = 0; i < layers; ++i) {
     windows.push_back(values.windows == WindowLayers::last       ? i >= first
                       : values.windows == WindowLayers::unturned ? !turning[static_cast<size_t>(i)]
@@ -98,7 +100,8 @@ std::vector<bool> read_windows(const Json& config, const DecoderValues& values, 
 void read_layers(const Json& config, const DecoderValues& values, Spec& spec, std::string_view where) {
   const std::vector<bool> turning = read_turning(config, values, spec.layers, where);
   std::vector<bool> windows(turning.size(), false);
-  const bool optional = values.windows == WindowLayers::last || values.windows == WindowLayers::unturned;
+  const bool listed = values.windows == WindowLayers::unturned && has(config, "layer_types");
+  const bool optional = values.windows == WindowLayers::last || (values.windows == WindowLayers::unturned && !listed);
   const bool on =
       values.windows != WindowLayers::none && (!optional || field_or<bool>(config, "use_sliding_window", false, where));
   const bool said = config.contains("sliding_window");
@@ -130,14 +133,15 @@ void read_scales(const Json& config, const DecoderValues& values, Spec& spec, st
     const bool usual = scalar == static_cast<double>(spec.head_dim());
     spec.attention_scale = usual ? 0 : static_cast<float>(1 / std::sqrt(scalar));
   }
-  if (values.caps) {
+  if (values.attention_cap_key)
     spec.attention_cap = read_cap(config, "attn_logit_softcapping", values.attention_cap, where);
-    spec.logits_cap = read_cap(config, "final_logit_softcapping", values.logits_cap, where);
-  }
+  if (values.logits_cap_key) spec.logits_cap = read_cap(config, "final_logit_softcapping", values.logits_cap, where);
   if (!values.multipliers) return;
   spec.embedding_scale = rate_or(config, "embedding_multiplier", 1, where);
   spec.residual_scale = rate_or(config, "residual_multiplier", 1, where);
   spec.attention_scale = rate_or(config, "attention_multiplier", 1, where);
+  require(spec.attention_scale > 0, ErrorKind::data, "{}: \"attention_multiplier\" is {}; it must be above 0", where,
+          spec.attention_scale);
   const float logits = rate_or(config, "logits_scaling", 1, where);
   require(logits > 0, ErrorKind::data, "{}: \"logits_scaling\" is {}; it must be above 0", where, logits);
   spec.logits_scale = 1 / logits;
@@ -181,10 +185,8 @@ void write_scales(const Spec& spec, const DecoderValues& values, Json& config) {
   const double scale = static_cast<double>(spec.attention_scale);
   if (values.scales_by_scalar)
     config["query_pre_attn_scalar"] = scale > 0 ? std::llround(1 / (scale * scale)) : spec.head_dim();
-  if (values.caps) {
-    config["attn_logit_softcapping"] = cap_or_null(spec.attention_cap);
-    config["final_logit_softcapping"] = cap_or_null(spec.logits_cap);
-  }
+  if (values.attention_cap_key) config["attn_logit_softcapping"] = cap_or_null(spec.attention_cap);
+  if (values.logits_cap_key) config["final_logit_softcapping"] = cap_or_null(spec.logits_cap);
   if (!values.multipliers) return;
   config["embedding_multiplier"] = shortest_double(spec.embedding_scale);
   config["residual_multiplier"] = shortest_double(spec.residual_scale);
@@ -205,8 +207,7 @@ Spec read_decoder_config(const Json& config, const DecoderValues& values, std::s
   spec.query_keys = values.query_keys;
   spec.norm_epsilon = rate_or(config, "rms_norm_eps", values.epsilon, where);
   spec.activation = read_activation(config, values.activation_key, values.activation, where);
-  // Files of Gemma 1 say "gelu" and mean the other form; so does transformers.
-  if (values.scales_embedding && spec.activation == Activation::gelu_erf) spec.activation = Activation::gelu_tanh;
+  if (values.old_gelu && spec.activation == Activation::gelu_erf) spec.activation = Activation::gelu_tanh;
   require_switch(config, "use_bidirectional_attention", false, where);
   spec.tied_head = field_or<bool>(config, "tie_word_embeddings", values.tied, where);
   read_heads(config, values, spec, where);
@@ -243,7 +244,8 @@ void write_decoder_config(const Spec& spec, const DecoderValues& values, Json& c
 bool decoder_config_expresses(const Spec& spec, const DecoderValues& values) {
   if (spec.head != HeadKind::language_model || spec.position != Position::rotary || spec.norm != NormKind::rms)
     return false;
-  if (spec.rotary.kind == RotaryKind::longrope && !values.longrope) return false;  // a family names it
+  // transformers counts the pairs of longrope's factors by the width there.
+  if (spec.rotary.kind == RotaryKind::longrope && values.longrope && spec.head_size > 0) return false;
   Spec same = spec;
   same.vocabulary_rows = spec.vocabulary;
   if (!values.branch_dropout) same.residual_dropout = same.embedding_dropout = 0;

@@ -19,7 +19,7 @@ enum class WindowLayers : uint8_t {
   all,      ///< if "sliding_window" is a number
   last,     ///< "layer_types"; from "max_window_layers" on. Both only with "use_sliding_window"
   repeats,  ///< "layer_types"; all but every `window_interval`-th
-  unturned  ///< "layer_types"; those without positions. Both only with "use_sliding_window"
+  unturned  ///< "layer_types"; if absent, those without positions, only with "use_sliding_window"
 };
 
 struct DecoderValues {
@@ -32,17 +32,19 @@ struct DecoderValues {
   QueryKeys query_keys = QueryKeys::plain;
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
+  bool old_gelu = false;  ///< files say "gelu" and mean "gelu_pytorch_tanh"
   int64_t key_heads = 0;  ///< where "num_key_value_heads" is absent; 0: heads
   int64_t head_size = 0;  ///< where "head_dim" is absent; 0: width / heads
   bool tied = false;      ///< where "tie_word_embeddings" is absent
   AttentionBias attention_bias = AttentionBias::none;
   bool mlp_bias = false;  ///< has the key
   WindowLayers windows = WindowLayers::none;
-  int64_t window = 0;                        ///< where "sliding_window" is absent; 0: none
-  int64_t window_interval = 0;               ///< of WindowLayers::repeats, unless "sliding_window_pattern" says it
-  bool scales_embedding = false;             ///< by the root of the width
-  bool scales_by_scalar = false;             ///< "query_pre_attn_scalar"^-1/2 is the scale of scores
-  bool caps = false;                         ///< has the keys of both caps
+  int64_t window = 0;             ///< where "sliding_window" is absent; 0: none
+  int64_t window_interval = 0;    ///< of WindowLayers::repeats
+  bool interval_key = false;      ///< "sliding_window_pattern" says it
+  bool scales_embedding = false;  ///< by the root of the width
+  bool scales_by_scalar = false;  ///< "query_pre_attn_scalar"^-1/2 is the scale of scores
+  bool attention_cap_key = false, logits_cap_key = false;
   double attention_cap = 0, logits_cap = 0;  ///< where they are absent
   bool multipliers = false;                  ///< has keys for those of embedding, residual, scores and logits
   bool unturned_layers = false;              ///< "no_rope_layers", "no_rope_layer_interval"

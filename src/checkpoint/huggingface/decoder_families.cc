@@ -68,6 +68,7 @@ constexpr DecoderValues kQwen3{.query_keys = QueryKeys::head,
                                .window = 4096};
 constexpr DecoderValues kGemma{.norm_offset = 1,
                                .activation = "gelu_pytorch_tanh",
+                               .old_gelu = true,
                                .key_heads = 16,
                                .head_size = 256,
                                .tied = true,
@@ -86,10 +87,11 @@ constexpr DecoderValues kGemma2And3{.norms = NormPlace::both,
                                     .window = 4096,
                                     .scales_embedding = true,
                                     .scales_by_scalar = true,
-                                    .caps = true};
+                                    .logits_cap_key = true};
 constexpr DecoderValues kGemma2 = [] {
   DecoderValues values = kGemma2And3;
   values.window_interval = 2;
+  values.attention_cap_key = true;
   values.attention_cap = 50;
   values.logits_cap = 30;
   return values;
@@ -101,6 +103,7 @@ constexpr DecoderValues kGemma3 = [] {
   values.positions_by_layer = true;
   values.query_keys = QueryKeys::head;
   values.window_interval = 6;
+  values.interval_key = true;
   return values;
 }();
 constexpr DecoderValues kPhi3{
@@ -135,6 +138,7 @@ Family family(const char* model_type, std::span<const Architecture> architecture
           .names = names,
           .copies = kCopies,
           .ignored = kIgnored,
+          .longrope = values.longrope,
           .expresses = [](const Spec& spec) { return decoder_config_expresses(spec, values); },
           .read_config = [](const Json& config, HeadKind,
                             std::string_view where) { return read_decoder_config(config, values, where); },

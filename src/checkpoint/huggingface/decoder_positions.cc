@@ -55,10 +55,29 @@ double attention_factor_of(const Json& rope, RotaryKind kind, double factor, int
 }
 
 /// The context that the scaling begins from.
-int64_t original_context(const Json& rope, const Json& config, const Spec& spec, std::string_view where) {
+int64_t original_context(const Json& rope, const Json& config, const DecoderValues& values, const Spec& spec,
+                         std::string_view where) {
   constexpr const char* kKey = "original_max_position_embeddings";
   if (config.contains(kKey) && !config.at(kKey).is_null()) return size_field(config, kKey, where);
+  if (values.longrope) return 4096;  // of the class, whatever the object says
   return rope.contains(kKey) ? size_field(rope, kKey, where) : spec.context;
+}
+
+void require_scaling(const Json& rope, const RotaryScaling& scaling, int64_t pairs, std::string_view where) {
+  require(scaling.factor >= 1, ErrorKind::data, "{}: \"factor\" of \"{}\" positions is {}; it must be at least 1",
+          where, name_of(scaling.kind), scaling.factor);
+  require(scaling.kind != RotaryKind::llama3 || (0 < scaling.low && scaling.low < scaling.high), ErrorKind::data,
+          "{}: \"low_freq_factor\" is {} and \"high_freq_factor\" {}; the first must be above 0 and below the second",
+          where, scaling.low, scaling.high);
+  if (scaling.kind != RotaryKind::longrope) return;
+  for (const char* key : {"short_factor", "long_factor"}) {
+    const std::vector<float> factors = read_factors(rope, key, where);
+    require(std::ssize(factors) == pairs, ErrorKind::data,
+            "{}: \"{}\" has {} entries, expected {}, one per pair of values that turn", where, key, factors.size(),
+            pairs);
+    for (const float factor : factors)
+      require(factor > 0, ErrorKind::data, "{}: \"{}\" has {}; factors must be above 0", where, key, factor);
+  }
 }
 
 RotaryScaling read_scaling(const Json& rope, const Json& config, const DecoderValues& values, const Spec& spec,
@@ -68,7 +87,8 @@ RotaryScaling read_scaling(const Json& rope, const Json& config, const DecoderVa
   const RotaryKind kind = scaling.kind;
   if (kind == RotaryKind::none) return scaling;
   if (kind != RotaryKind::linear)
-    scaling.original_context = kind == RotaryKind::dynamic ? spec.context : original_context(rope, config, spec, where);
+    scaling.original_context =
+        kind == RotaryKind::dynamic ? spec.context : original_context(rope, config, values, spec, where);
   const auto original = static_cast<double>(scaling.original_context);
   const bool by_context = kind == RotaryKind::yarn || kind == RotaryKind::longrope;
   const double factor = by_context
@@ -84,16 +104,21 @@ RotaryScaling read_scaling(const Json& rope, const Json& config, const DecoderVa
   } else if (kind == RotaryKind::yarn) {
     scaling.beta_fast = rate_or(rope, "beta_fast", 32, where);
     scaling.beta_slow = rate_or(rope, "beta_slow", 1, where);
-    scaling.truncate = field_or<bool>(rope, "truncate", true, where);
+    // transformers looks for the key beside the objects of the kinds of layers, where it never is.
+    scaling.truncate = values.positions_by_layer || field_or<bool>(rope, "truncate", true, where);
   } else if (kind == RotaryKind::longrope) {
     scaling.short_factors = read_factors(rope, "short_factor", where);
     scaling.long_factors = read_factors(rope, "long_factor", where);
   }
+  require_scaling(rope, scaling, spec.rotary_dims / 2, where);
   return scaling;
 }
 
 float theta_of(const Json& rope, const Json& config, const char* key, double otherwise, std::string_view where) {
-  return rate_or(rope, "rope_theta", field_or<double>(config, key, otherwise, where), where);
+  const float theta = rate_or(rope, "rope_theta", field_or<double>(config, key, otherwise, where), where);
+  require(theta > 1, ErrorKind::data, "{}: \"{}\" is {}; it must be above 1", where,
+          rope.contains("rope_theta") ? "rope_theta" : key, theta);
+  return theta;
 }
 
 /// A share of a head that is cut to these dims again.
@@ -142,7 +167,15 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
           where);
   const Json windowed = nested ? object_or_empty(rope, kWindow, where) : Json::object();
   if (nested) rope = object_or_empty(rope, kFull, where);
-  rope.update(scaling);  // as transformers: the old spelling first
+  for (const auto& [key, value] : rope.items())
+    require(!value.is_object(), ErrorKind::data, "{}: \"rope_parameters\" has an object \"{}\", expected only values",
+            where, key);
+  // As transformers: the old spelling first.
+  if (nested) {
+    rope.update(scaling);
+  } else if (!scaling.empty()) {
+    rope = scaling;
+  }
   spec.position = Position::rotary;
   spec.rotary_base = theta_of(rope, config, "rope_theta", values.theta, where);
   const auto share = field_or<double>(rope, "partial_rotary_factor",
@@ -152,6 +185,10 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
   require(share == 1 || values.partial, ErrorKind::data,
           "{}: \"partial_rotary_factor\" is {}, but only 1 is supported in this family", where, share);
   spec.rotary_dims = static_cast<int64_t>(share * static_cast<double>(spec.head_dim()));
+  require(
+      spec.rotary_dims > 0 && spec.rotary_dims % 2 == 0, ErrorKind::data,
+      "{}: {} of {} values of a head turn (\"head_dim\" times \"partial_rotary_factor\"); their number must be even",
+      where, spec.rotary_dims, spec.head_dim());
   spec.rotary = read_scaling(rope, config, values, spec, where);
   if (!values.positions_by_layer || spec.window == 0) return;
   require(kind_of(windowed, values, where) == RotaryKind::none, ErrorKind::data,

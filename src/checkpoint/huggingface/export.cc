@@ -204,7 +204,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
                         const std::function<bool()>& stop, const std::string& generation) {
   require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
           "cannot export weights as {}; use f32 or bf16", name_of(dtype));
-  const Family& family = family_for(spec);
+  const Family& family = family_for(spec, kept_model_type(generation));
   for (const char* name : {"config.json", "model.safetensors"}) {
     require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} already holds a model ({}); export to a new folder",
             folder, name);
@@ -236,7 +236,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   family.write_config(spec, config);
   if (spec.has_decoder()) config["tie_word_embeddings"] = spec.tied_head;
   config.update(said.config);
-  config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
+  for (const char* key : {"dtype", "torch_dtype"}) config[key] = dtype == DType::bf16 ? "bfloat16" : "float32";
   if (generates) config["use_cache"] = true;
   write_json(folder + "/config.json", config);  // last: a folder with it is complete
 }

@@ -5,42 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/huggingface/unsupported.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::string_view kNumber = "{}";
-
-constexpr const char *kExperts = "it is a mixture of experts", *kImages = "it also takes images",
-                     *kLinear =
-                         "some of its layers have linear attention with a state, which no operator here computes";
-/// Types that people try, and why they do not work.
-constexpr std::pair<std::string_view, const char*> kUnsupported[] = {
-    {"qwen3_5", kLinear},
-    {"qwen3_5_text", kLinear},
-    {"qwen3_next", kLinear},
-    {"gemma4", "each layer has its own embeddings, and layers share keys and values"},
-    {"gemma4_text", "each layer has its own embeddings, and layers share keys and values"},
-    {"gemma3n", "each layer has its own embeddings, and layers share keys and values"},
-    {"gemma3", "it also takes images; its text model alone is gemma3_text"},
-    {"llama4", kExperts},
-    {"mixtral", kExperts},
-    {"qwen2_moe", kExperts},
-    {"qwen3_moe", kExperts},
-    {"olmoe", kExperts},
-    {"phimoe", kExperts},
-    {"gpt_oss", kExperts},
-    {"granitemoe", kExperts},
-    {"deepseek_v2", kExperts},
-    {"deepseek_v3", kExperts},
-    {"mistral3", kImages},
-    {"mllama", kImages},
-    {"llava", kImages},
-    {"qwen2_vl", kImages},
-    {"qwen2_5_vl", kImages},
-    {"qwen3_vl", kImages},
-};
 
 /// A row of ours where q, k and v of each group of heads lie together.
 struct GroupRow {
@@ -143,26 +114,31 @@ std::span<const Family* const> families() {
   return known;
 }
 
-const Family& find_family(std::string_view model_type, std::string_view where) {
+const Family& find_family(std::string_view model_type, std::string_view where, const Json& config) {
   std::vector<std::string> names;
   for (const Family* family : families()) {
     if (family->model_type == model_type) return *family;
     names.emplace_back(family->model_type);
   }
-  for (const auto& [type, reason] : kUnsupported) {
-    if (model_type == type)
-      fail(ErrorKind::data, "{}: model_type \"{}\" is not supported: {}; supported: {}", where, model_type, reason,
-           fmt::join(names, ", "));
-  }
+  const std::string reason = why_unsupported(model_type, config);
+  require(reason.empty(), ErrorKind::data, "{}: model_type \"{}\" is not supported: {}; supported: {}", where,
+          model_type, reason, fmt::join(names, ", "));
   fail(ErrorKind::data, "{}: unknown model_type \"{}\"; known: {}", where, model_type, fmt::join(names, ", "));
 }
 
-const Family& family_for(const Spec& spec) {
+const Family& family_for(const Spec& spec, std::string_view model_type) {
   std::vector<std::string> names;
+  std::vector<const Family*> able;
   for (const Family* family : families()) {
-    if (family->expresses(spec)) return *family;
+    if (family->expresses(spec)) able.push_back(family);
     names.emplace_back(family->model_type);
   }
+  const bool longrope = spec.rotary.kind == RotaryKind::longrope;
+  const auto same = std::ranges::find(able, model_type, &Family::model_type);
+  if (same != able.end()) return **same;
+  const auto usual = std::ranges::find(able, longrope, &Family::longrope);
+  if (usual != able.end()) return **usual;
+  if (!able.empty()) return *able.front();
   fail(ErrorKind::config,
        "no supported Hugging Face family has this combination of norms, positions, head, biases and epsilon; known: {}",
        fmt::join(names, ", "));

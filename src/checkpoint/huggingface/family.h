@@ -64,6 +64,7 @@ struct Family {
   PositionRule positions = PositionRule::columns;
   int64_t padding = -1;     ///< id that the embedding gives no gradient, unless pad_token_id differs; -1: none
   bool gamma_beta = false;  ///< old files call a norm's weight gamma and its bias beta
+  bool longrope = false;    ///< the family of models with these positions
   bool (*expresses)(const Spec& spec);  ///< can its config.json describe this?
   Spec (*read_config)(const Json& config, HeadKind head, std::string_view where);
   /// Adds the family's fields of a Spec that it expresses.
@@ -82,10 +83,12 @@ std::span<const Family> decoder_families();
 
 /// Every family that is known.
 std::span<const Family* const> families();
-/// Throws Error::data listing the known ones.
-const Family& find_family(std::string_view model_type, std::string_view where);
-/// The family whose config.json can describe this; throws Error::config naming the supported ones.
-const Family& family_for(const Spec& spec);
+/// Throws Error::data listing the known ones, with the reason where the type, or the fields of its config.json, show
+/// why it is not one.
+const Family& find_family(std::string_view model_type, std::string_view where, const Json& config = {});
+/// The family whose config.json can describe this: the one of that model_type if it can, else the first. Throws
+/// Error::config naming the supported ones.
+const Family& family_for(const Spec& spec, std::string_view model_type = {});
 /// The architecture of config.json, or the family's first if it names none. Throws Error::data listing the supported
 /// ones.
 const Architecture& find_architecture(const Family& family, const Json& config, std::string_view where);

@@ -27,8 +27,8 @@ float rate_or(const Json& config, const char* name, double otherwise, std::strin
 
 int64_t size_field(const Json& config, const char* name, std::string_view where) {
   const auto size = json_field<int64_t>(config, name, where);
-  require(size > 0 && size <= std::numeric_limits<int32_t>::max(), ErrorKind::data, "{}: \"{}\" is {}", where, name,
-          size);
+  require(size > 0 && size <= std::numeric_limits<int32_t>::max(), ErrorKind::data,
+          "{}: \"{}\" is {}; it must be at least 1 and below 2^31", where, name, size);
   return size;
 }
 

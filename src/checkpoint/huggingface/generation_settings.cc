@@ -17,6 +17,7 @@ constexpr size_t kMostTokenizerFile = size_t{16} << 20;  // Gemma 3's tokenizer_
 constexpr const char* kTokenizerFiles[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                                            "chat_template.json"};
 
+constexpr const char* kModelType = "model_type";
 constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
 
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
@@ -161,10 +162,22 @@ std::string read_generation_files(const std::string& folder, const Json& config)
     require(generation.is_object(), ErrorKind::data, "{}: expected an object, found {}", path, generation.type_name());
   }
   const Json files = tokenizer_files(folder);
-  if (kept.empty() && generation.is_null() && files.empty()) return {};
-  Json all{{"config", kept}, {"generation_config", generation}};
+  Json all{{"config", kept}, {"generation_config", generation}, {kModelType, config.value(kModelType, Json())}};
   if (!files.empty()) all["tokenizer_files"] = files;
   return dump_json(all);
+}
+
+std::string kept_model_type(const std::string& files) {
+  if (files.empty()) return {};
+  const Json all = parse_json(files, "the model's generation settings");
+  const auto found = all.find(kModelType);
+  return found != all.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::string without_tokens(const std::string& files) {
+  const std::string type = kept_model_type(files);
+  if (type.empty()) return {};
+  return dump_json(Json{{"config", Json::object()}, {"generation_config", Json()}, {kModelType, type}});
 }
 
 GenerationSettings generation_settings(const std::string& files, std::string_view where) {

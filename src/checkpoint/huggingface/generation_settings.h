@@ -13,12 +13,18 @@
 
 namespace trireme {
 
-/// Both files' fields unchanged, a JSON object {"config": {...}, "generation_config": {...} or null, "tokenizer_files":
-/// {name: text} of tokenizer_config.json, special_tokens_map.json and the chat templates (also those in
-/// additional_chat_templates/) if there are any beside a tokenizer.json}, which travels with the model and is written
-/// back by an export; empty: the folder has none of these.
-/// Throws Error::data for a generation_config.json that is not an object, Error::io for a file above 16 MiB.
+/// What an export of the model writes back, a JSON object {"model_type": of the folder, "config": {...},
+/// "generation_config": {...} or null, "tokenizer_files": {name: text} of tokenizer_config.json,
+/// special_tokens_map.json and the chat templates (also those in additional_chat_templates/) if there are any beside a
+/// tokenizer.json}; the fields of both files unchanged. It travels with the model. Throws Error::data for a
+/// generation_config.json that is not an object, Error::io for a file above 16 MiB.
 std::string read_generation_files(const std::string& folder, const Json& config);
+
+/// The model_type of read_generation_files()'s text; empty: unknown, as in checkpoints of older versions.
+std::string kept_model_type(const std::string& files);
+
+/// The text without what belongs to the folder's tokenizer.
+std::string without_tokens(const std::string& files);
 
 /// Whether "tokenizer_files" may have this name.
 bool is_tokenizer_file(std::string_view name);

@@ -17,11 +17,12 @@ namespace {
 
 const Family& family_of(const Json& config, const std::string& folder) {
   const std::string where = folder + "/config.json";
-  return find_family(json_field<std::string>(config, "model_type", where), where);
+  return find_family(json_field<std::string>(config, "model_type", where), where, config);
 }
 
 Spec read_spec(const Json& config, const Family& family, HeadKind head, const std::string& where) {
-  require(!config.contains("quantization_config"), ErrorKind::data,
+  const auto quantised = config.find("quantization_config");
+  require(quantised == config.end() || quantised->is_null(), ErrorKind::data,
           "{}: the weights are quantised (quantization_config); save them in f32, f16 or bf16 first", where);
   const Spec spec = family.read_config(config, head, where);
   try {

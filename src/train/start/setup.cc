@@ -10,6 +10,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "train/guard/data_proof.h"
@@ -140,12 +141,13 @@ std::string tokenizer_of_data(const Setup& setup) {
   }
 }
 
-/// The generation settings of the model's first folder, if the data has its tokens.
+/// What the model's first folder says about its texts, if the data has its tokens, and its family.
 void take_generation(Setup& setup, const std::string& data_tokenizer, int rank) {
   if (setup.resume) setup.generation = setup.resume->facts.generation;
   if (!setup.init || setup.resume) return;
   const std::string others = describe_id_differences(data_tokenizer, setup.init->tokenizer_json);
-  if (others.empty()) setup.generation = setup.init->generation;  // otherwise its ids mean other tokens
+  // The ids of another tokenizer mean other tokens.
+  setup.generation = others.empty() ? setup.init->generation : without_tokens(setup.init->generation);
   if (!others.empty() && rank == 0)
     log::warning(
         "the data has another tokenizer than {}: {}, so the model's embeddings belong to other tokens; `trireme "

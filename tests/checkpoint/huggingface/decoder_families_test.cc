@@ -115,6 +115,17 @@ TEST(DecoderFamilies, AbsentKeysMeanWhatTheirClassesMean) {
   EXPECT_EQ(read("gemma2", Json::object()).attention_scale, 1.0f / 16);
   EXPECT_EQ(read("gemma2", {{"query_pre_attn_scalar", 4}}).attention_scale, 0) << "that of the head";
   EXPECT_EQ(read("gemma", {{"hidden_act", "gelu"}}).activation, Activation::gelu_tanh);
+  EXPECT_EQ(read("gemma2", {{"hidden_activation", "gelu"}}).activation, Activation::gelu_erf) << "means it";
+  EXPECT_EQ(read("gemma3_text", {{"attn_logit_softcapping", 50.0}}).attention_cap, 0)
+      << "transformers has no use for it";
+  EXPECT_EQ(read("gemma2", {{"sliding_window_pattern", 3}}).attention_layers, "WFWF") << "Gemma 3's key";
+  EXPECT_EQ(
+      read("smollm3", {{"sliding_window", 8},
+                       {"layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}}})
+          .attention_layers,
+      "FWFf")
+      << "a list needs no use_sliding_window";
+  EXPECT_EQ(read("smollm3", {{"sliding_window", 8}}).window, 0);
   EXPECT_EQ(read("gemma", Json::object()).embedding_scale, 4);
   EXPECT_EQ(read("smollm3", Json::object()).attention_layers, "FFFf");
   EXPECT_EQ(read("smollm3", {{"no_rope_layers", {1, 0, 1, 1}}}).attention_layers, "FfFF");
@@ -125,6 +136,22 @@ TEST(DecoderFamilies, AbsentKeysMeanWhatTheirClassesMean) {
   EXPECT_EQ(phi.rotary.kind, RotaryKind::longrope);
   EXPECT_EQ(phi.rotary.original_context, 16);
   EXPECT_NEAR(phi.rotary.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(16.0)), 1e-6);
+  const Json longrope{{"rope_type", "longrope"},
+                      {"original_max_position_embeddings", 16},
+                      {"short_factor", {1.0, 1.0}},
+                      {"long_factor", {1.0, 4.0}}};
+  EXPECT_EQ(read("phi3", {{"rope_parameters", longrope}}).rotary.original_context, 4096) << "of the class";
+  EXPECT_EQ(read("llama", {{"rope_parameters", longrope}}).rotary.original_context, 16);
+  const Json yarn{
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}, {"truncate", false}};
+  EXPECT_FALSE(read("qwen2", {{"rope_parameters", yarn}}).rotary.truncate);
+  EXPECT_TRUE(read("olmo3", {{"rope_parameters", {{"full_attention", yarn}}}}).rotary.truncate)
+      << "transformers looks beside the objects";
+  EXPECT_EQ(read("llama", {{"rope_parameters", {{"rope_theta", 9.0}}},
+                           {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}})
+                .rotary_base,
+            1e4f)
+      << "the old object takes the place of the new one";
 }
 
 TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
@@ -135,6 +162,26 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
   expect_refused("llama", {{"rope_scaling", {{"rope_type", "linear"}}}}, "M: \"factor\" is missing");
   expect_refused("llama", {{"rope_parameters", {{"full_attention", {{"rope_theta", 5.0}}}}}},
                  "M: \"rope_parameters\" has an object per kind of layer, but the layers of this family are all alike");
+  expect_refused("llama", {{"rope_parameters", {{"chunked_attention", {{"rope_theta", 5.0}}}}}},
+                 "M: \"rope_parameters\" has an object \"chunked_attention\", expected only values");
+  expect_refused("llama", {{"num_key_value_heads", 0}},
+                 "M: \"num_key_value_heads\" is 0; it must be at least 1 and below 2^31");
+  expect_refused("llama", {{"head_dim", 7}}, "M: 7 of 7 values of a head turn (\"head_dim\" times");
+  expect_refused("llama", {{"rope_theta", 0.0}}, "M: \"rope_theta\" is 0; it must be above 1");
+  expect_refused("gemma3_text", {{"rope_local_base_freq", -1.0}},
+                 "M: \"rope_local_base_freq\" is -1; it must be above 1");
+  const auto expect_scaling_refused = [](const Json& scaling, const char* text) {
+    expect_refused("llama", {{"rope_scaling", scaling}}, text);
+  };
+  expect_scaling_refused({{"rope_type", "linear"}, {"factor", 0.5}},
+                         "M: \"factor\" of \"linear\" positions is 0.5; it must be at least 1");
+  expect_scaling_refused(
+      {{"rope_type", "llama3"}, {"factor", 2.0}, {"low_freq_factor", 4.0}, {"high_freq_factor", 4.0}},
+      "M: \"low_freq_factor\" is 4 and \"high_freq_factor\" 4; the first must be above 0 and below the second");
+  expect_scaling_refused({{"rope_type", "longrope"}, {"short_factor", {1.0}}, {"long_factor", {1.0, 1.0}}},
+                         "M: \"short_factor\" has 1 entries, expected 2, one per pair of values that turn");
+  expect_scaling_refused({{"rope_type", "longrope"}, {"short_factor", {1.0, 1.0}}, {"long_factor", {1.0, 0.0}}},
+                         "M: \"long_factor\" has 0; factors must be above 0");
   expect_refused("llama", {{"partial_rotary_factor", 0.5}},
                  "M: \"partial_rotary_factor\" is 0.5, but only 1 is supported in this family");
   expect_refused("llama", {{"rope_parameters", 3}}, "M: \"rope_parameters\" is number, expected an object");
@@ -154,6 +201,7 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
                  "M: positions of layers with a window are scaled");
   expect_refused("smollm3", {{"no_rope_layers", {1, 0}}}, "M: \"no_rope_layers\" has 2 entries, expected 4");
   expect_refused("granite", {{"logits_scaling", 0.0}}, "M: \"logits_scaling\" is 0; it must be above 0");
+  expect_refused("granite", {{"attention_multiplier", 0.0}}, "M: \"attention_multiplier\" is 0; it must be above 0");
   expect_refused("llama", {{"hidden_act", "mish"}}, "M: unknown hidden_act \"mish\"");
   EXPECT_ERROR(find_family("qwen3_5", "M"), ErrorKind::data,
                "M: model_type \"qwen3_5\" is not supported: some of its layers have linear attention with a state");
@@ -161,6 +209,13 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
                "is not supported: it is a mixture of experts; supported:");
   EXPECT_ERROR(find_family("gemma3", "M"), ErrorKind::data,
                "it also takes images; its text model alone is gemma3_text");
+  EXPECT_ERROR(
+      find_family("new_moe", "M", {{"num_experts", 8}}), ErrorKind::data,
+      "M: model_type \"new_moe\" is not supported: it is a mixture of experts (\"num_experts\"); supported: gpt2");
+  EXPECT_ERROR(find_family("new_vl", "M", {{"num_experts", 0}, {"vision_config", Json::object()}}), ErrorKind::data,
+               "it also takes images or sound (\"vision_config\")");
+  EXPECT_ERROR(find_family("new", "M", {{"vision_config", nullptr}, {"num_experts", 0}}), ErrorKind::data,
+               "M: unknown model_type \"new\"; known: gpt2");
 }
 
 TEST(DecoderFamilies, WhatTheyWriteIsReadAsTheSame) {
@@ -182,6 +237,28 @@ TEST(DecoderFamilies, WhatTheyWriteIsReadAsTheSame) {
   EXPECT_STREQ(family_for(plain).model_type, "llama") << "dropout is of training";
   plain.biases.qkv = true;
   EXPECT_STREQ(family_for(plain).model_type, "qwen2");
+}
+
+TEST(DecoderFamilies, AModelStaysInItsFamilyWhereThatCanDescribeIt) {
+  const Spec plain = read("mistral", {{"sliding_window", nullptr}});
+  EXPECT_STREQ(family_for(plain, "mistral").model_type, "mistral");
+  EXPECT_STREQ(family_for(plain, "phi3").model_type, "phi3");
+  EXPECT_STREQ(family_for(plain, "olmo2").model_type, "llama") << "has its norms elsewhere";
+  EXPECT_STREQ(family_for(plain, "unknown").model_type, "llama");
+  // Phi-3's positions are Phi-3's, unless the file said otherwise.
+  const Json scaling{{"rope_type", "longrope"},
+                     {"original_max_position_embeddings", 16},
+                     {"short_factor", {1.0, 1.0}},
+                     {"long_factor", {1.0, 4.0}}};
+  const Spec longrope = read("llama", {{"rope_scaling", scaling}});
+  EXPECT_STREQ(family_for(longrope).model_type, "phi3");
+  EXPECT_STREQ(family_for(longrope, "llama").model_type, "llama");
+  Spec wide = longrope;
+  wide.head_size = 8;
+  wide.rotary.short_factors = wide.rotary.long_factors = {1, 1, 1, 1};
+  wide.rotary_dims = 8;
+  EXPECT_STREQ(family_for(wide, "phi3").model_type, "llama") << "transformers counts by the width";
+  EXPECT_STREQ(family_for(read("gemma2", {{"rope_scaling", scaling}})).model_type, "gemma2");
 }
 
 // The parameters of published models, as their cards or files say.

@@ -431,6 +431,7 @@ TEST(HuggingFace, ExportedConfigSaysWhatTheModelIs) {
   EXPECT_EQ(config["architectures"], Json::array({"GPT2LMHeadModel"}));
   EXPECT_EQ(config["eos_token_id"], 10);
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
+  EXPECT_EQ(config["dtype"], "bfloat16") << "transformers 5's name";
   EXPECT_EQ(config["layer_norm_epsilon"].dump(), "1e-05");
   EXPECT_EQ(read_text(out / "m/tokenizer.json"), tokenizer);
   EXPECT_EQ(read_json(out / "m/tokenizer_config.json")["eos_token"], "<|endoftext|>");
