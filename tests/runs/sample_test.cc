@@ -155,6 +155,53 @@ TEST_F(Sample, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
   }
 }
 
+// A run that was resumed on other layouts has the model of a run on one process: a GPT-2, and a decoder with groups, a
+// window and norms of queries and keys.
+TEST_F(Sample, AModelOfChangingLayoutsWritesWhatOneProcessTaughtIt) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  using Flags = std::vector<std::string>;
+  write_text(path("gpt2.yaml"), "model: {heads: 2}\n");
+  write_text(path("decoder.yaml"), R"(model:
+  {heads: 4, key_heads: 2, norm: rms, norm_place: both, bias: false, gated: true, activation: silu, position: rotary,
+   query_keys: head, window: 6, attention_layers: WF, logits_cap: 20}
+)");
+  write_text(path("run.yaml"), fmt::format(R"(data: {{dir: {}}}
+model: {{layers: 2, width: 32, context: 32}}
+batch: {{global: 8}}
+optim: {{learning_rate: 1e-2, decay_steps: 60, epsilon: 1e-5}}
+comm: {{wire: f32}}
+evaluation: {{every: 0}}
+checkpoint: {{every: 0}}
+launch: {{threads: 1}}
+)",
+                                           path("data")));
+  for (const std::string model : {"gpt2", "decoder"}) {
+    const auto train = [&](const std::string& run_name, int ranks, const char* steps, Flags layout) {
+      layout.insert(layout.begin(), {"train", path("run.yaml"), path(model + ".yaml"), "--run.dir", path(run_name),
+                                     "--run.steps", steps});
+      const Outcome outcome = run(mpirun_command(ranks, layout));
+      ASSERT_EQ(outcome.code, 0) << outcome.output;
+    };
+    const std::string one = model + "-one", changes = model + "-changes";
+    train(one, 1, "60", {});
+    train(changes, 4, "20", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
+    train(changes, 2, "40", {"--optim.shard", "parameters"});
+    train(changes, 4, "60", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
+    for (const Flags& flags : {Flags{"--greedy"}, {"--temperature", "1", "--seed", "5", "--num-samples", "4"}}) {
+      Flags words = {"--prompt", "the", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "40"};
+      words.insert(words.end(), flags.begin(), flags.end());
+      auto want = lines(sample(words, one).output), got = lines(sample(words, changes).output);
+      for (auto* records : {&want, &got})
+        for (Json& record : *records) record.erase("duration_seconds");
+      ASSERT_EQ(want.size(), flags.size() == 1 ? 1u : 4u) << model;
+      EXPECT_EQ(got, want) << model;
+    }
+    const auto greedy = lines(sample({"--prompt", "the cat", "--greedy", "--jsonl"}, changes).output);
+    ASSERT_EQ(greedy.size(), 1u) << model;
+    EXPECT_EQ(greedy[0].at("text"), " sat on the mat") << model;
+  }
+}
+
 TEST_F(Sample, APromptThatIsTypedReachesEveryRank) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::string command = fmt::format(
