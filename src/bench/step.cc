@@ -156,21 +156,24 @@ uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
 /// the first one, and its memory is as it stays after the second.
 constexpr int64_t kPeerWarmup = 2;
 
+/// In which both programs are measured where they do not alternate step by step: half of the steps of one, then of the
+/// other, twice.
+constexpr int64_t kRounds = 2;
+
 /// Why PyTorch cannot be measured here; empty where it can.
 std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, bool has_bf16) {
   const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
   if (options.dtype == DType::bf16 && !has_bf16)
     return "this CPU has no bf16 instructions, so a step takes many minutes";
   if (needed > available)
-    return fmt::format("it needs about {:.1f} GB in addition to ours, but {:.1f} GB are free",
-                       static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9);
+    return fmt::format("it needs about {:.1f} GB, but {:.1f} GB are free", static_cast<double>(needed) / 1e9,
+                       static_cast<double>(available) / 1e9);
   return "";
 }
 
-PeerStep measure_pytorch(const StepBenchOptions& options, const std::string& mode, int threads,
-                         const std::string& start, TrainingStep& ours, StepsBesideCeiling& steps) {
-  PeerStep peer;
-  peer.mode = mode;
+/// PyTorch's steps from the start; the steps of its warm-up are done.
+PeerProcess start_pytorch(const StepBenchOptions& options, const std::string& mode, int threads,
+                          const std::string& start) {
   log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes one or two minutes" : "");
   std::vector<std::string> command{options.python,
                                    options.peer_script,
@@ -194,22 +197,40 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const std::string& mod
                                    "--start",
                                    start};
   if (mode == "compiled") command.push_back("--compile");
-  PeerProcess process(command);
-  for (int64_t i = 0; i < kPeerWarmup; ++i) ours.run();
-  std::vector<double> theirs, own;
-  for (int64_t i = 0; i < options.steps; ++i) {
-    const PeerProcess::Result result = process.measure();
-    theirs.push_back(result.seconds);
-    peer.peak_rss = result.peak_rss;
-    peer.loss = result.loss;
-    log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
-    own.push_back(steps.run(ours));
-    peer.our_loss = ours.loss();
-  }
-  peer.times = summary(theirs);
-  peer.our_seconds = median(own);
-  return peer;
+  return PeerProcess(command);
 }
+
+/// What both programs' steps gave.
+class BothSides {
+ public:
+  BothSides(std::string mode, bool apart, StepsBesideCeiling& steps) : steps_(steps) {
+    peer_.mode = std::move(mode);
+    peer_.apart = apart;
+  }
+
+  void run(PeerProcess& process) {
+    const PeerProcess::Result result = process.measure();
+    theirs_.push_back(result.seconds);
+    peer_.peak_rss = result.peak_rss;
+    peer_.loss = result.loss;
+    log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
+  }
+  void run(TrainingStep& ours) {
+    own_.push_back(steps_.run(ours));
+    peer_.our_loss = ours.loss();
+  }
+  PeerStep result() const {
+    PeerStep peer = peer_;
+    peer.times = summary(theirs_);
+    peer.our_seconds = median(own_);
+    return peer;
+  }
+
+ private:
+  StepsBesideCeiling& steps_;
+  PeerStep peer_;
+  std::vector<double> theirs_, own_;
+};
 
 /// The best of a figure over the peers that were measured.
 template <class Figure>
@@ -297,7 +318,58 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
   return layouts;
 }
 
-/// Each way of PyTorch in turn with ours, both sides from the start anew.
+/// Our model from the start, its warm-up done.
+class OurSteps {
+ public:
+  OurSteps(const Measured& of, const RankContext& rank)
+      : model_(whole_model(of, rank)), step_(of, model_, rank, {.mesh = {.data = 1}}) {}
+
+  TrainingStep& warm() {
+    for (int64_t i = 0; i < kPeerWarmup; ++i) step_.run();
+    return step_;
+  }
+
+ private:
+  MeasuredModel model_;
+  TrainingStep step_;
+};
+
+/// Whether the memory is too small for both programs at once.
+bool too_large_together(const Measured& of, const RankContext& rank) {
+  RankPlan plan = plan_of(of, rank, {.mesh = {.data = 1}});
+  plan_memory(plan, of.ops);
+  return pytorch_bytes(of.options, of.spec) + plan.memory.total() > available_memory(1);
+}
+
+PeerStep measure_pytorch(const Measured& of, const RankContext& rank, const std::string& mode, const std::string& start,
+                         StepsBesideCeiling& steps) {
+  const bool apart = of.options.apart || too_large_together(of, rank);
+  BothSides both(mode, apart, steps);
+  if (!apart) {
+    PeerProcess process = start_pytorch(of.options, mode, rank.threads, start);
+    OurSteps ours(of, rank);
+    TrainingStep& step = ours.warm();
+    for (int64_t i = 0; i < of.options.steps; ++i) {
+      both.run(process);
+      both.run(step);
+    }
+    return both.result();
+  }
+  const int64_t rounds = std::min(kRounds, of.options.steps);
+  for (int64_t round = 0; round < rounds; ++round) {
+    const int64_t count = of.options.steps * (round + 1) / rounds - of.options.steps * round / rounds;
+    {
+      OurSteps ours(of, rank);
+      TrainingStep& step = ours.warm();
+      for (int64_t i = 0; i < count; ++i) both.run(step);
+    }
+    PeerProcess process = start_pytorch(of.options, mode, rank.threads, start);
+    for (int64_t i = 0; i < count; ++i) both.run(process);
+  }
+  return both.result();
+}
+
+/// Each way of PyTorch, both sides from the start anew.
 void measure_peers(const Measured& of, bool has_bf16, const RankContext& rank, StepBenchResult& result,
                    StepsBesideCeiling& steps) {
   const StepBenchOptions& options = of.options;
@@ -314,9 +386,7 @@ void measure_peers(const Measured& of, bool has_bf16, const RankContext& rank, S
       start = std::make_unique<PeerStart>(ParameterTable(of.spec), kSeed, batches, kPeerWarmup + options.steps,
                                           options.batch);
     }
-    MeasuredModel model = whole_model(of, rank);
-    TrainingStep ours(of, model, rank, {.mesh = {.data = 1}});
-    result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, steps));
+    result.peers.push_back(measure_pytorch(of, rank, mode, start->path(), steps));
   }
 }
 

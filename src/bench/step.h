@@ -33,6 +33,9 @@ struct StepBenchOptions {
   ShardChoice shard = ShardChoice::none;  ///< with layouts: the state that data ranks share
   double peak_flops = 0;                  ///< of one rank, for the MFU; 0: measured (train/peak.h)
   bool pytorch = false;
+  /// With pytorch: neither program holds memory while the other one is measured. Without it only where the memory is
+  /// too small for both.
+  bool apart = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
 };
 
@@ -45,8 +48,9 @@ struct StepTimes {
 struct PeerStep {
   std::string mode;     ///< eager or compiled
   std::string skipped;  ///< why it was not measured; the rest is then empty
+  bool apart = false;   ///< neither side held memory while the other one was measured
   StepTimes times;
-  double our_seconds = 0;  ///< median of our steps between its own
+  double our_seconds = 0;  ///< median of our steps between its own, or of those before them
   size_t peak_rss = 0;
   double loss = 0, our_loss = 0;  ///< of the last step: both started from the same weights and take the same tokens
   double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster

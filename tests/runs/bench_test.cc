@@ -95,6 +95,36 @@ echo ready; while read go; do echo 1000 32 500000000 10.5; done)");
   EXPECT_THAT(outcome.output, HasSubstr("PyTorch compiled"));
 }
 
+TEST(Bench, StepHoldsNoMemoryWhileAPeerIsMeasuredApart) {
+  const TemporaryFolder folder;
+  const std::string script = folder / "peer.sh", file = folder / "step.json";
+  // Its "peak memory" is what the process that started it holds at that time.
+  write_text(script,
+             "echo ready; while read go; do echo 1000 32 $((1024 * $(grep VmRSS /proc/$PPID/status | tr -dc 0-9)))"
+             " 10.5; done");
+  const auto held = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> words = {
+        "bench",     "step", "--preset", "opt-8m",  "--seq",    "8",       "--batch",       "1",    "--steps", "3",
+        "--threads", "1",    "--peer",   "pytorch", "--python", "/bin/sh", "--peer-script", script, "--json",  file};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    const Json side = read_json(file).at("peer").at("compiled");
+    EXPECT_EQ(side.at("apart"), !flags.empty());
+    EXPECT_THAT(outcome.output, HasSubstr(flags.empty() ? ", ours between " : ", ours in its own rounds "));
+    // Once for each mode, or in each of its two rounds.
+    size_t started = 0;
+    for (size_t at = 0; (at = outcome.output.find("starting PyTorch", at)) != outcome.output.npos; ++at) ++started;
+    EXPECT_EQ(started, flags.empty() ? 2u : 4u);
+    return side.at("peak_rss_bytes").get<double>();
+  };
+  constexpr double kState = 7.2e6 * 16;  // weights, gradients and two moments in f32
+  EXPECT_GT(held({}) - held({"--apart"}), kState);
+  const Outcome alone = run(trireme_command({"bench", "step", "--apart"}));
+  EXPECT_EQ(alone.code, 2) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("--apart needs --peer; add `--peer pytorch`"));
+}
+
 TEST(Bench, SaysHowToInstallAPeerThatIsNotThere) {
   const Outcome outcome =
       run(trireme_command({"bench", "step", "--preset", "opt-8m", "--seq", "32", "--batch", "1", "--steps", "1",

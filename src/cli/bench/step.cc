@@ -26,8 +26,9 @@ void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
     fmt::print("{:<18} not measured: {}\n", name, peer.skipped);
     return;
   }
-  fmt::print("{:<18} {:.3f} s (fastest {:.3f}, slowest {:.3f}), ours between {:.3f} s: ours is {:.2f}x as fast\n", name,
-             peer.times.median, peer.times.fastest, peer.times.slowest, peer.our_seconds, peer.ratio());
+  fmt::print("{:<18} {:.3f} s (fastest {:.3f}, slowest {:.3f}), ours {} {:.3f} s: ours is {:.2f}x as fast\n", name,
+             peer.times.median, peer.times.fastest, peer.times.slowest, peer.apart ? "in its own rounds" : "between",
+             peer.our_seconds, peer.ratio());
   fmt::print("{:<18} {}\n", "", peer.loss_text());
   fmt::print("{:<18} {:.2f} GB peak memory, ours is {:.2f} of it\n", "", static_cast<double>(peer.peak_rss) / 1e9,
              static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
@@ -131,7 +132,8 @@ Json to_json(const PeerStep& peer) {
           {"ratio", peer.ratio()},
           {"loss", peer.loss},
           {"our_loss", peer.our_loss},
-          {"peak_rss_bytes", peer.peak_rss}};
+          {"peak_rss_bytes", peer.peak_rss},
+          {"apart", peer.apart}};
 }
 
 Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
@@ -242,6 +244,9 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add("--peer", peer,
           "pytorch: measure the same step with PyTorch, alternating with ours (scripts/bootstrap --peers installs it)")
       .one_of({"pytorch"});
+  app.add_switch("--apart", options.apart,
+                 "with --peer: neither program holds memory while the other one is measured: two rounds, each of half "
+                 "of the steps of one, then of the other (default: only if the memory is too small for both)");
   app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
   app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
   app.add("--json", json, "also write the result to this file");
@@ -251,6 +256,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
   require(!options.layouts.empty() || (options.micro == 0 && options.shard == ShardChoice::none), ErrorKind::usage,
           "--micro and --shard need --layouts; add the layouts, or `--layouts all`");
+  require(!options.apart || !peer.empty(), ErrorKind::usage, "--apart needs --peer; add `--peer pytorch`");
   if (!bias.empty()) options.bias = bias == "True" || bias == "true";
   options.recompute = recompute_of(recompute);
   options.pytorch = peer == "pytorch";
