@@ -279,52 +279,100 @@ double ModelSize::parameters() const {
   return layer_parameters() * static_cast<double>(layers) + static_cast<double>(vocabulary * width);
 }
 
+namespace {
+
+/// What the time of a step and the simulator are made of.
+struct Parts {
+  Parts(const ModelSize& model, const StepLayout& layout, const MachineRates& machine)
+      : kernels(machine),
+        links(links_of(layout, machine)),
+        held(held_parameters(model, layout)),
+        exchange(exchange_of(layout, machine, held)) {
+    const Sizes sizes(model, layout);
+    const double x_bytes = machine.element_bytes * sizes.rows * sizes.width;
+    sum = ring(x_bytes, layout.tensor, links.tensor, links.tensor_latency);
+    forward = forward_of(sizes, kernels, sum);
+    backward = backward_of(sizes, kernels, sum);
+    if (layout.recomputed == Recomputed::layers) again = forward;
+    if (layout.recomputed == Recomputed::attention) again = attention_forward(sizes, kernels);
+    const auto late = [&](const LayerTime& time) {
+      return std::max(0.0, time.kernels * machine.launch_seconds - time.busy());
+    };
+    forward_launches = late(forward);
+    backward_launches = late(backward) + late(again);
+    // Forward, gradient of the input, gradient of the matrix; softmax and its gradient pass over the logits.
+    head_forward = kernels.linear(GemmKind::forward, sizes.rows, sizes.width, sizes.vocabulary);
+    head_backward = kernels.linear_backward(sizes.rows, sizes.width, sizes.vocabulary);
+    head_passes = kernels.pass(machine.logit_bytes * sizes.rows * sizes.vocabulary);
+    // Tensor ranks send a part each where it leaves the node.
+    message_bytes = links.across || layout.sequence_parallel ? x_bytes / sizes.tensor : x_bytes;
+    const double updated = layout.shard == ShardChoice::none ? held : held / static_cast<double>(layout.data);
+    update = kernels.pass(machine.update_bytes * updated);
+  }
+  double launches() const { return forward_launches + backward_launches; }
+
+  Kernels kernels;
+  Links links;
+  double held;
+  Exchange exchange;
+  double sum = 0;  ///< of tensor ranks
+  LayerTime forward, backward, again;
+  double forward_launches = 0, backward_launches = 0, head_forward = 0, head_backward = 0, head_passes = 0;
+  double message_bytes = 0, update = 0;
+};
+
+}  // namespace
+
 PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
   require_rates(machine, layout);
-  const Sizes sizes(model, layout);
-  const Kernels kernels(machine);
-  const Links links = links_of(layout, machine);
-  const double x_bytes = machine.element_bytes * sizes.rows * sizes.width;
-  const double sum = ring(x_bytes, layout.tensor, links.tensor, links.tensor_latency);
-  const LayerTime forward = forward_of(sizes, kernels, sum), backward = backward_of(sizes, kernels, sum);
-  LayerTime again;
-  if (layout.recomputed == Recomputed::layers) again = forward;
-  if (layout.recomputed == Recomputed::attention) again = attention_forward(sizes, kernels);
-  const double launches = std::max(0.0, forward.kernels * machine.launch_seconds - forward.busy()) +
-                          std::max(0.0, backward.kernels * machine.launch_seconds - backward.busy()) +
-                          std::max(0.0, again.kernels * machine.launch_seconds - again.busy());
-  const LayerTime layer = forward + backward + again;
-
+  const Parts parts(model, layout, machine);
+  const LayerTime layer = parts.forward + parts.backward + parts.again;
+  const double launches = parts.launches();
   const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
   const auto micro_batches = static_cast<double>(layout.micro_batches());
-  // Forward, gradient of the input, gradient of the matrix; softmax in f32 and its gradient pass over the logits.
-  const double head_products = kernels.linear(GemmKind::forward, sizes.rows, sizes.width, sizes.vocabulary) +
-                               kernels.linear_backward(sizes.rows, sizes.width, sizes.vocabulary);
-  const double head_passes = kernels.pass(machine.logit_bytes * sizes.rows * sizes.vocabulary);
+  const double head_products = parts.head_forward + parts.head_backward;
   const auto [layers, has_head] =
-      slowest_stage(model, layout, machine, layer.busy() + launches, head_products + head_passes);
+      slowest_stage(model, layout, machine, layer.busy() + launches, head_products + parts.head_passes);
   const double head = has_head ? 1 : 0;
-  // A message forward and one backward per chunk; tensor ranks send a part each where it leaves the node.
-  const double message = links.across || layout.sequence_parallel ? x_bytes / sizes.tensor : x_bytes;
-  const double messages = layout.pipeline > 1 ? 2 * chunks * message / links.stages : 0;
+  // A message forward and one backward per chunk.
+  const double messages = layout.pipeline > 1 ? 2 * chunks * parts.message_bytes / parts.links.stages : 0;
 
   PlannedTime time;
   time.products = micro_batches * (layers * layer.products + head * head_products);
-  time.passes = micro_batches * (layers * layer.passes + head * head_passes);
-  time.tensor_sums = micro_batches * (layers * layer.sums + head * sum);
+  time.passes = micro_batches * (layers * layer.passes + head * parts.head_passes);
+  time.tensor_sums = micro_batches * (layers * layer.sums + head * parts.sum);
   time.launches = micro_batches * layers * launches;
   time.stage_messages = micro_batches * messages;
   time.bubble = (stages - 1) / chunks * (layers * (layer.busy() + launches) + messages);
-  const double held = held_parameters(model, layout);
-  const Exchange exchange = exchange_of(layout, machine, held);
-  time.exchange = ring(exchange.bytes, layout.data, links.exchange, links.exchange_latency);
+  time.exchange = ring(parts.exchange.bytes, layout.data, parts.links.exchange, parts.links.exchange_latency);
   if (machine.exchange_overlaps) {
-    const double hidden = exchange.times * layers * (backward.busy() + again.busy());
+    const double hidden = parts.exchange.times * layers * (parts.backward.busy() + parts.again.busy());
     time.exchange = std::max(time.exchange - hidden, time.exchange / std::max(1.0, layers + 1));
   }
-  const double updated = layout.shard == ShardChoice::none ? held : held / static_cast<double>(layout.data);
-  time.update = kernels.pass(machine.update_bytes * updated);
+  time.update = parts.update;
   return time;
+}
+
+StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
+  require_rates(machine, layout);
+  const Parts parts(model, layout, machine);
+  const auto data = static_cast<double>(layout.data);
+  const auto here = static_cast<double>(std::max<int64_t>(1, machine.node_ranks / layout.tensor));
+  StageTimes times;
+  times.layer_forward = parts.forward.busy() + parts.forward_launches;
+  times.layer_backward = parts.backward.busy() + parts.again.busy() + parts.backward_launches;
+  constexpr double kForward = 1.0 / 3;  // of the passes over the logits
+  times.head_forward = parts.head_forward + kForward * parts.head_passes + parts.sum;
+  times.head_backward = parts.head_backward + (1 - kForward) * parts.head_passes;
+  times.message_bytes = parts.message_bytes;
+  times.exchange_bytes = 2 * (data - 1) / data * parts.exchange.bytes;
+  times.exchange_inside = data <= here;
+  if (!times.exchange_inside)
+    times.exchange_crossing = machine.every_rank_sends ? (data - here) / (data - 1) : 1 / here;
+  times.exchange_latency = 2 * (data - 1) * parts.links.exchange_latency;
+  times.last_bucket = 1 / (largest_stage(model, layout) + 1);
+  times.update = parts.update;
+  return times;
 }
 
 LinkBytes link_bytes(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {

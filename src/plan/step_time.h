@@ -108,6 +108,21 @@ struct PlannedTime {
 /// layout: sizes that divide the model. Throws Error::config for rates that are not positive, naming them.
 PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
 
+/// What a step consists of, for the simulator: seconds of a micro-batch on one rank, and bytes.
+struct StageTimes {
+  double layer_forward = 0, layer_backward = 0;  ///< of one layer; backward: what is computed again included
+  double head_forward = 0, head_backward = 0;
+  double message_bytes = 0;      ///< between stages, of one rank
+  double exchange_bytes = 0;     ///< of one rank, for all gradients
+  bool exchange_inside = true;   ///< the data ranks of a group are on one node
+  double exchange_crossing = 1;  ///< share of these bytes that leaves the node
+  double exchange_latency = 0;   ///< seconds of all messages' starts
+  double last_bucket = 1;        ///< share of the exchange that begins when backward has ended
+  double update = 0;
+};
+/// Throws as step_time().
+StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
+
 /// Bytes that one rank sends in a step.
 struct LinkBytes {
   double tensor = 0, stages = 0, exchange = 0;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -42,6 +43,11 @@ constexpr const char* kPlanUsage =
     "--ranks-per-node  default: 1\n"
     "--goal            what is best: time of a step (default), cost to the end, on fewer nodes, too, or memory of a "
     "rank\n"
+    "--simulate        also simulates a step of the configuration event by event; the flags below need it\n"
+    "--slow            factor of the time that rank 0 computes (default: 1)\n"
+    "--trace           writes the simulated step to this file, for chrome://tracing or ui.perfetto.dev\n"
+    "--failure-hours   mean hours between failures of a node: prints the best interval of snapshots, for which\n"
+    "                  --save-seconds and --restart-seconds (default: 60, 300) say what a snapshot and a restart take\n"
     "--json            also write the result to this file\n";
 
 /// Where a word is `flag` or starts with `flag=`; words.size(): nowhere.
@@ -98,6 +104,67 @@ int64_t take_count(const std::string& flag, std::vector<std::string>& words) {
   return *number;
 }
 
+/// A positive number; nullopt: not given.
+std::optional<double> take_number(const std::string& flag, std::vector<std::string>& words) {
+  const std::optional<std::string> text = take_value(flag, words);
+  if (!text) return {};
+  const Value value = resolve_plain(*text);
+  double number = 0;
+  if (const auto* whole = std::get_if<int64_t>(&value)) number = static_cast<double>(*whole);
+  if (const auto* real = std::get_if<double>(&value)) number = *real;
+  require(number > 0 && std::isfinite(number), ErrorKind::usage, "{} is {}, expected a positive number", flag, *text);
+  return number;
+}
+
+/// What --simulate asks for.
+struct SimulationRequest {
+  bool wanted = false;
+  SimulationOptions options;
+  std::optional<std::string> trace;
+  std::optional<double> failure_hours;
+  double save_seconds = 60, restart_seconds = 300;
+};
+
+SimulationRequest take_simulation(std::vector<std::string>& words) {
+  SimulationRequest request;
+  const std::optional<double> slow = take_number("--slow", words), save = take_number("--save-seconds", words),
+                              restart = take_number("--restart-seconds", words);
+  request.trace = take_value("--trace", words);
+  request.failure_hours = take_number("--failure-hours", words);
+  if (const size_t at = find_flag("--simulate", words); at < words.size()) {
+    require(words[at] == "--simulate", ErrorKind::usage, "--simulate takes no value, found \"{}\"", words[at]);
+    request.wanted = true;
+    erase(words, at, 1);
+  }
+  const bool more = slow || save || restart || request.trace || request.failure_hours;
+  require(request.wanted || !more, ErrorKind::usage,
+          "--slow, --trace, --failure-hours, --save-seconds and --restart-seconds need --simulate; add it");
+  require(request.failure_hours || !(save || restart), ErrorKind::usage,
+          "--save-seconds and --restart-seconds need --failure-hours; add it");
+  request.options.slow = slow.value_or(1);
+  request.options.records = request.trace.has_value();
+  request.save_seconds = save.value_or(request.save_seconds);
+  request.restart_seconds = restart.value_or(request.restart_seconds);
+  return request;
+}
+
+/// Prints what was asked for, and writes the trace.
+Json simulate(const SimulationRequest& request, const RunForecast& given) {
+  const SimulatedStep step = simulate_run(given, request.options);
+  fmt::print("{}", to_text(step, given));
+  Json json = to_json(step);
+  if (request.failure_hours) {
+    const FailurePlan plan =
+        plan_failures(*request.failure_hours, given.on.nodes, request.save_seconds, request.restart_seconds);
+    fmt::print("{}", to_text(plan, given));
+    json["failures"] = {{"seconds_between", plan.failure_seconds},
+                        {"snapshot_interval_seconds", plan.interval_seconds},
+                        {"useful", plan.useful}};
+  }
+  if (request.trace) write_text(*request.trace, dump_valid_json(trace_json(step)) + "\n");
+  return json;
+}
+
 PlanGoal take_goal(std::vector<std::string>& words) {
   const std::optional<std::string> text = take_value("--goal", words);
   if (!text) return PlanGoal::time;
@@ -142,6 +209,7 @@ int run_plan(std::vector<std::string> arguments) {
   const std::optional<std::string> name = take_value("--node", arguments), json = take_value("--json", arguments);
   const std::vector<std::string> files = take_files("--measured", arguments);
   const PlanGoal goal = take_goal(arguments);
+  const SimulationRequest simulation = take_simulation(arguments);
   PlannedNodes on;
   on.nodes = take_count("--nodes", arguments);
   on.per_node = take_count("--ranks-per-node", arguments);
@@ -156,11 +224,13 @@ int run_plan(std::vector<std::string> arguments) {
   resolve_model_options(loaded);
   const RunForecast given = forecast_run(loaded, on);
   fmt::print("{}", to_text(given));
+  const Json simulated = simulation.wanted ? simulate(simulation, given) : Json();
   constexpr size_t kShown = 5;
   const std::vector<RunForecast> best = best_layouts(loaded, on, goal, kShown);
   if (!best.empty()) fmt::print("\nlayouts that fit, best {} first:\n{}", name_of(goal), to_text(best, goal));
   if (json) {
     Json result{{"plan", to_json(given)}, {"goal", name_of(goal)}, {"best", Json::array()}};
+    if (simulation.wanted) result["simulated"] = simulated;
     for (const RunForecast& one : best) result["best"].push_back(to_json(one));
     write_text(*json, dump_valid_json(result, 1) + "\n");
   }

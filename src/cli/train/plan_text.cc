@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/count.h"
@@ -131,6 +133,53 @@ Json to_json(const RunForecast& f) {
   json["days"] = f.days();
   if (f.on.type.price_per_hour > 0) json["usd"] = f.dollars();
   return json;
+}
+
+std::string to_text(const SimulatedStep& step, const RunForecast& f) {
+  return fmt::format(
+      "simulated   {:.3f} s per step ({:+.1f} % on the plan), {} {}; a group computes at least {:.0f} % of it\n",
+      step.seconds, 1e2 * (step.seconds / f.time.total() - 1), count_text(step.groups, "tensor group"),
+      step.exact ? "one by one" : "in place of equal ones", 1e2 * (1 - step.idle));
+}
+
+Json to_json(const SimulatedStep& step) {
+  return {{"seconds", step.seconds}, {"idle", step.idle}, {"exact", step.exact}, {"groups", step.groups}};
+}
+
+Json trace_json(const SimulatedStep& step) {
+  using Kind = SimulatedEvent::Kind;
+  Json events = Json::array();
+  for (const SimulatedEvent& event : step.events) {
+    const bool computes = event.kind == Kind::forward || event.kind == Kind::backward;
+    const char* word = event.kind == Kind::forward    ? "forward"
+                       : event.kind == Kind::backward ? "backward"
+                       : event.kind == Kind::message  ? "message"
+                       : event.kind == Kind::exchange ? "exchange"
+                                                      : "update";
+    const std::string name =
+        computes || event.kind == Kind::message ? fmt::format("{} {}.{}", word, event.chunk, event.micro_batch) : word;
+    events.push_back({{"name", name},
+                      {"cat", word},
+                      {"ph", "X"},
+                      {"ts", event.start * 1e6},
+                      {"dur", event.seconds * 1e6},
+                      {"pid", event.rank},
+                      {"tid", computes || event.kind == Kind::update ? 0
+                              : event.kind == Kind::message          ? 1
+                                                                     : 2}});
+  }
+  return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
+}
+
+std::string to_text(const FailurePlan& plan, const RunForecast& f) {
+  constexpr double kHour = 3600;
+  const double steps = std::max(1.0, std::round(plan.interval_seconds / f.time.total()));
+  return fmt::format(
+      "failures    one in {:.1f} h of {}; --checkpoint.every {:.0f} loses least ({:.0f} s between snapshots): {:.1f} % "
+      "of "
+      "the time trains, {:.3g} days to the end\n",
+      plan.failure_seconds / kHour, count_text(f.on.nodes, "node"), steps, plan.interval_seconds, 1e2 * plan.useful,
+      f.days() / plan.useful);
 }
 
 }  // namespace trireme

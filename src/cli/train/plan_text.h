@@ -16,4 +16,12 @@ std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal);
 std::string fits_text(const RunForecast& forecast, const std::vector<RunForecast>& best);
 Json to_json(const RunForecast& forecast);
 
+/// What `--simulate` says of the forecast's step.
+std::string to_text(const SimulatedStep& step, const RunForecast& forecast);
+Json to_json(const SimulatedStep& step);
+/// For chrome://tracing: a row per tensor group with its computing, its messages and its exchange.
+Json trace_json(const SimulatedStep& step);
+/// save, restart: seconds.
+std::string to_text(const FailurePlan& plan, const RunForecast& forecast);
+
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/mesh_layout.h"
 #include "plan/layout_choices.h"
 #include "train/start/rank_table.h"
 #include "train/start/resolve_ranks.h"
@@ -84,9 +86,11 @@ std::vector<Candidate> candidates_of(const RunForecast& given, const Config& con
       if (least_memory(given.model, layout, rates.element_bytes) > given.memory_limit()) continue;
       const double seconds = step_time(given.model, layout, rates).total();
       const double rough = rough_memory(given.model, layout, rates.element_bytes);
+      // Of costs within 1 % the shorter time is better.
+      const double cost = std::round(1e2 * std::log(seconds * static_cast<double>(nodes)));
       candidates.push_back({layout, nodes, seconds,
                             goal == PlanGoal::memory ? rough
-                            : goal == PlanGoal::cost ? seconds * static_cast<double>(nodes)
+                            : goal == PlanGoal::cost ? cost
                                                      : seconds});
     }
   }
@@ -197,6 +201,13 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   forecast.flops = forecast.tokens * train_flops_per_token(forecast.plan.spec, sequence);
   forecast.steps = config.run.steps;
   return forecast;
+}
+
+SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions options) {
+  options.part_layers.clear();
+  for (const ModelPart& part : stages_of(forecast.plan.spec, forecast.plan.mesh))
+    options.part_layers.push_back(part.layers());
+  return simulate_step(forecast.model, forecast.layout, rates_for(forecast.plan.loaded.config, forecast.on), options);
 }
 
 std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal, size_t count) {

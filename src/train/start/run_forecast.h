@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "config/load.h"
 #include "plan/node_type.h"
+#include "plan/simulator.h"
 #include "train/start/run_plan.h"
 
 namespace trireme {
@@ -57,8 +58,12 @@ struct Names<PlanGoal> {
 };
 
 /// The best layouts that fit, best first; of one mesh the best only, unless there is just one mesh. Goals: seconds of a
-/// step; USD to the end, on 1, 2, 4 ... nodes; bytes of a rank. Throws Error::config for goal cost without a price.
+/// step; USD to the end, on 1, 2, 4 ... nodes, and the shorter time where USD differ by less than 1 %; bytes of a rank.
+/// Throws Error::config for goal cost without a price.
 std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal, size_t count);
+
+/// The step of a forecast event by event, with the layers that its stages have. options.part_layers is set here.
+SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions options);
 
 /// The configuration with this layout instead of its own.
 LoadedConfig with_layout(LoadedConfig loaded, const StepLayout& layout);

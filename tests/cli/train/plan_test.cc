@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -90,6 +91,41 @@ TEST_F(PlanCommand, UsesMeasuredRatesAndTheTypesPrice) {
   const std::string same = own_type("price-per-hour: 2\n");
   EXPECT_THAT(printed({"--model.preset", "gpt2-124m", "--nodes", "2", "--measured=" + file, "--node", same}),
               HasSubstr("USD at 2.00 USD per node and hour (date unknown)"));
+}
+
+TEST_F(PlanCommand, SimulatesAStep) {
+  const std::string json = dir_ / "plan.json", trace = dir_ / "trace.json";
+  const std::string text = printed({"--model.preset", "gpt2-124m", "--mesh.pipeline", "2", "--nodes", "4", "--node",
+                                    own_type(), "--simulate", "--trace", trace, "--slow", "1.5", "--failure-hours",
+                                    "1000", "--save-seconds=30", "--json", json});
+  EXPECT_THAT(text, HasSubstr("simulated   "));
+  EXPECT_THAT(text, HasSubstr("4 tensor groups one by one; a group computes at least "));
+  EXPECT_THAT(text, HasSubstr("failures    one in 250.0 h of 4 nodes; --checkpoint.every "));
+  const Json result = read_json(json);
+  EXPECT_GT(result["simulated"]["seconds"].get<double>(), 0);
+  EXPECT_EQ(result["simulated"]["failures"]["seconds_between"], 900000.0);
+  double last = 0;
+  const Json events = read_json(trace)["traceEvents"];
+  ASSERT_FALSE(events.empty());
+  for (const Json& event : events) {
+    EXPECT_EQ(event["ph"], "X");
+    last = std::max(last, event["ts"].get<double>() + event["dur"].get<double>());
+  }
+  EXPECT_NEAR(last / 1e6, result["simulated"]["seconds"].get<double>(), 1e-6);
+}
+
+TEST_F(PlanCommand, RefusesWordsOfASimulation) {
+  const std::vector<std::string> run{"--model.preset", "gpt2-124m", "--node", own_type()};
+  const auto refused = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = run;
+    words.insert(words.end(), more.begin(), more.end());
+    return printed(words);
+  };
+  EXPECT_ERROR(refused({"--slow", "2"}), ErrorKind::usage, "need --simulate; add it");
+  EXPECT_ERROR(refused({"--simulate", "--slow", "-1"}), ErrorKind::usage, "--slow is -1, expected a positive number");
+  EXPECT_ERROR(refused({"--simulate=yes"}), ErrorKind::usage, "--simulate takes no value, found \"--simulate=yes\"");
+  EXPECT_ERROR(refused({"--simulate", "--save-seconds", "3"}), ErrorKind::usage,
+               "--save-seconds and --restart-seconds need --failure-hours; add it");
 }
 
 TEST_F(PlanCommand, RefusesWordsThatItCannotUse) {

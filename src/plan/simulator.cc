@@ -1,0 +1,313 @@
+#include "plan/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "model/pipeline_order.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// Bytes on their way from one node to another, or inside one.
+struct Flow {
+  int64_t from = 0, to = 0;  ///< nodes
+  double bytes = 0, weight = 1;
+  double whole = 0;       ///< bytes at the start
+  double fixed_rate = 0;  ///< inside a node: not shared; 0: shared
+  double start = 0;
+  int64_t receiver = -1;  ///< group of a message; -1: of an exchange
+  int64_t sender = 0, part = 0, micro_batch = 0;
+  PipelinePass pass = PipelinePass::forward;
+};
+
+/// A tensor group, or one that stands for equal ones.
+struct Group {
+  int64_t stage = 0, replica = 0, rank = 0, node = 0;
+  double weight = 1, slow = 1;
+  std::vector<PipelineAction> order;
+  size_t next = 0;  ///< action
+  double busy_until = 0;
+  bool computes = false;
+  double busy = 0;                                                     ///< seconds of computing
+  double finished = -1;                                                ///< all actions are done
+  std::map<std::tuple<PipelinePass, int64_t, int64_t>, bool> arrived;  ///< pass, part, micro-batch
+};
+
+struct StageExchange {
+  int64_t waiting = 0;  ///< members that have not come to it
+  int64_t flows = 0;    ///< on their way
+  double done = 0, start = 0;
+  bool began = false;
+};
+
+class Simulation {
+ public:
+  Simulation(const ModelSize& model, const StepLayout& layout, const MachineRates& machine,
+             const SimulationOptions& options)
+      : layout_(layout), machine_(machine), options_(options), times_(stage_times(model, layout, machine)) {
+    parts_ = options.part_layers;
+    const int64_t parts = layout.pipeline * layout.chunks;
+    for (int64_t i = 0; parts_.size() < static_cast<size_t>(parts); ++i)
+      parts_.push_back(model.layers / parts + (i < model.layers % parts ? 1 : 0));
+    step_.exact = layout.ranks() <= options.exact_ranks;
+    make_groups();
+    exchanges_.resize(static_cast<size_t>(layout.pipeline));
+    for (const Group& group : groups_) ++exchanges_[static_cast<size_t>(group.stage)].waiting;
+  }
+
+  SimulatedStep run() {
+    for (size_t i = 0; i < groups_.size(); ++i) begin_next(i);
+    while (true) {
+      const double next = std::min(next_action(), next_arrival());
+      if (next == kNever) break;
+      advance(next);
+      for (size_t i = 0; i < groups_.size(); ++i) {
+        if (groups_[i].computes && groups_[i].busy_until <= now_) end_action(i);
+      }
+    }
+    finish();
+    return std::move(step_);
+  }
+
+ private:
+  void make_groups() {
+    const int64_t here = std::max<int64_t>(1, machine_.node_ranks / layout_.tensor);
+    const int64_t classes = step_.exact ? layout_.data : options_.slow == 1 || layout_.data == 1 ? 1 : 2;
+    for (int64_t stage = 0; stage < layout_.pipeline; ++stage) {
+      for (int64_t replica = 0; replica < classes; ++replica) {
+        Group group;
+        group.stage = stage;
+        group.replica = replica;
+        // The second class is on nodes of its own.
+        const int64_t place = !step_.exact && replica == 1 ? layout_.data - 1 : replica;
+        group.rank = (stage * layout_.data + place) * layout_.tensor;
+        group.node = group.rank / machine_.node_ranks;
+        if (!step_.exact) group.weight = static_cast<double>(std::min(layout_.data, here));
+        if (stage == 0 && replica == 0) group.slow = options_.slow;
+        group.order = pipeline_order(stage, layout_.pipeline, layout_.chunks, layout_.micro_batches());
+        groups_.push_back(std::move(group));
+      }
+    }
+    step_.groups = static_cast<int64_t>(groups_.size());
+    classes_ = classes;
+  }
+
+  int64_t part_of(const Group& group, const PipelineAction& action) const {
+    return action.chunk * layout_.pipeline + group.stage;
+  }
+  bool is_first(int64_t part) const { return part == 0; }
+  bool is_last(int64_t part) const { return part == static_cast<int64_t>(parts_.size()) - 1; }
+  /// The group of the same replica that holds a part.
+  size_t holder(const Group& group, int64_t part) const {
+    return static_cast<size_t>((part % layout_.pipeline) * classes_ + group.replica);
+  }
+
+  double seconds_of(const Group& group, const PipelineAction& action) const {
+    const int64_t part = part_of(group, action);
+    const auto layers = static_cast<double>(parts_[static_cast<size_t>(part)]);
+    const bool forward = action.pass == PipelinePass::forward;
+    double seconds = layers * (forward ? times_.layer_forward : times_.layer_backward);
+    if (is_last(part)) seconds += forward ? times_.head_forward : times_.head_backward;
+    return seconds * group.slow;
+  }
+
+  void begin_next(size_t index) {
+    Group& group = groups_[index];
+    if (group.computes || group.finished >= 0) return;
+    const PipelineAction& action = group.order[group.next];
+    const int64_t part = part_of(group, action);
+    const bool forward = action.pass == PipelinePass::forward;
+    const bool own = forward ? is_first(part) : is_last(part);
+    if (!own && !group.arrived.contains({action.pass, part, action.micro_batch})) return;
+    if (group.next + 1 == group.order.size() && machine_.exchange_overlaps) join_exchange(group);
+    group.computes = true;
+    const double seconds = seconds_of(group, action);
+    group.busy_until = now_ + seconds;
+    group.busy += seconds;
+    record(forward ? SimulatedEvent::Kind::forward : SimulatedEvent::Kind::backward, group.rank, action.chunk,
+           action.micro_batch, now_, seconds);
+  }
+
+  void end_action(size_t index) {
+    Group& group = groups_[index];
+    const PipelineAction action = group.order[group.next++];
+    group.computes = false;
+    const int64_t part = part_of(group, action);
+    const bool forward = action.pass == PipelinePass::forward;
+    if (forward ? !is_last(part) : !is_first(part)) send(group, action, forward ? part + 1 : part - 1);
+    if (group.next == group.order.size()) {
+      group.finished = now_;
+      if (!machine_.exchange_overlaps) join_exchange(group);
+    }
+    begin_next(index);
+  }
+
+  void send(const Group& group, const PipelineAction& action, int64_t to_part) {
+    const size_t receiver = holder(group, to_part);
+    const bool inside = groups_[receiver].node == group.node;
+    Flow flow{.from = group.node,
+              .to = groups_[receiver].node,
+              .bytes = times_.message_bytes,
+              .weight = group.weight,
+              .fixed_rate = inside ? machine_.inner_bytes * machine_.inner_share : 0,
+              .start = now_,
+              .receiver = static_cast<int64_t>(receiver),
+              .sender = group.rank,
+              .part = to_part,
+              .micro_batch = action.micro_batch,
+              .pass = action.pass};
+    if (!inside)
+      flow.bytes *=
+          static_cast<double>(std::min(layout_.tensor, machine_.node_ranks));  // they share the node's network
+    add(flow);
+  }
+
+  void join_exchange(const Group& group) {
+    StageExchange& exchange = exchanges_[static_cast<size_t>(group.stage)];
+    if (--exchange.waiting > 0 || layout_.data == 1) return;
+    exchange.began = true;
+    exchange.start = now_;
+    for (const Group& member : groups_) {
+      if (member.stage != group.stage) continue;
+      Flow flow{.from = member.node,
+                .to = -1,
+                .bytes = times_.exchange_bytes,
+                .weight = member.weight,
+                .start = now_,
+                .receiver = -1,
+                .sender = member.rank,
+                .part = member.stage};
+      const double inner = machine_.inner_bytes * machine_.inner_share;
+      if (times_.exchange_inside) {
+        flow.fixed_rate = inner;
+      } else {
+        flow.bytes *= times_.exchange_crossing * static_cast<double>(std::min(layout_.tensor, machine_.node_ranks));
+      }
+      ++exchange.flows;
+      add(flow);
+    }
+  }
+
+  void add(Flow flow) {
+    flow.whole = flow.bytes;
+    flows_.push_back(flow);
+  }
+
+  double rate_of(const Flow& flow) const {
+    if (flow.fixed_rate > 0) return flow.fixed_rate;
+    const double capacity = machine_.node_bytes * machine_.node_share;
+    double leaving = 0, coming = 0;
+    for (const Flow& other : flows_) {
+      if (other.fixed_rate > 0) continue;
+      if (other.from == flow.from) leaving += other.weight;
+      if (flow.to >= 0 && other.to == flow.to) coming += other.weight;
+    }
+    return capacity / std::max({leaving, coming, 1.0});
+  }
+
+  double next_action() const {
+    double next = kNever;
+    for (const Group& group : groups_) {
+      if (group.computes) next = std::min(next, group.busy_until);
+    }
+    return next;
+  }
+
+  double next_arrival() {
+    double next = kNever;
+    rates_.clear();
+    for (const Flow& flow : flows_) {
+      rates_.push_back(rate_of(flow));
+      next = std::min(next, now_ + flow.bytes / rates_.back());
+    }
+    return next;
+  }
+
+  /// Moves all flows on; those that arrive start what waits for them.
+  void advance(double to) {
+    const double passed = to - now_;
+    now_ = to;
+    constexpr double kRest = 1e-9;  // of a message: rounding
+    std::vector<Flow> arrived, rest;
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      Flow& flow = flows_[i];
+      flow.bytes -= rates_[i] * passed;
+      const bool no_time = now_ + flow.bytes / rates_[i] <= now_;  // less than the clock's precision
+      (flow.bytes <= kRest * flow.whole || no_time ? arrived : rest).push_back(flow);
+    }
+    flows_ = std::move(rest);
+    for (const Flow& flow : arrived) {
+      if (flow.receiver < 0) {
+        StageExchange& exchange = exchanges_[static_cast<size_t>(flow.part)];
+        if (--exchange.flows == 0) exchange.done = now_ + times_.exchange_latency;
+        record(SimulatedEvent::Kind::exchange, flow.sender, 0, 0, flow.start, now_ - flow.start);
+        continue;
+      }
+      record(SimulatedEvent::Kind::message, flow.sender, flow.part / layout_.pipeline, flow.micro_batch, flow.start,
+             now_ - flow.start);
+      groups_[static_cast<size_t>(flow.receiver)].arrived[{flow.pass, flow.part, flow.micro_batch}] = true;
+      begin_next(static_cast<size_t>(flow.receiver));
+    }
+  }
+
+  void finish() {
+    for (const Group& group : groups_) {
+      const StageExchange& exchange = exchanges_[static_cast<size_t>(group.stage)];
+      double end = group.finished;
+      if (exchange.began) {
+        // The last bucket leaves when backward has ended.
+        const double tail = machine_.exchange_overlaps ? (exchange.done - exchange.start) * times_.last_bucket : 0;
+        for (const Group& member : groups_) {
+          if (member.stage == group.stage) end = std::max({end, exchange.done, member.finished + tail});
+        }
+      }
+      record(SimulatedEvent::Kind::update, group.rank, 0, 0, end, times_.update);
+      step_.seconds = std::max(step_.seconds, end + times_.update);
+    }
+    for (const Group& group : groups_) step_.idle = std::max(step_.idle, 1 - group.busy / step_.seconds);
+  }
+
+  void record(SimulatedEvent::Kind kind, int64_t rank, int64_t chunk, int64_t micro_batch, double start,
+              double seconds) {
+    if (options_.records) step_.events.push_back({kind, rank, chunk, micro_batch, start, seconds});
+  }
+
+  const StepLayout& layout_;
+  const MachineRates& machine_;
+  const SimulationOptions& options_;
+  const StageTimes times_;
+  std::vector<int64_t> parts_;
+  std::vector<Group> groups_;
+  int64_t classes_ = 1;
+  std::vector<StageExchange> exchanges_;
+  std::vector<Flow> flows_;
+  std::vector<double> rates_;
+  double now_ = 0;
+  SimulatedStep step_;
+};
+
+}  // namespace
+
+SimulatedStep simulate_step(const ModelSize& model, const StepLayout& layout, const MachineRates& machine,
+                            const SimulationOptions& options) {
+  return Simulation(model, layout, machine, options).run();
+}
+
+FailurePlan plan_failures(double node_hours, int64_t nodes, double save_seconds, double restart_seconds) {
+  FailurePlan plan;
+  constexpr double kHour = 3600;
+  plan.failure_seconds = node_hours * kHour / static_cast<double>(nodes);
+  plan.interval_seconds = std::sqrt(2 * save_seconds * plan.failure_seconds);
+  const double lost =
+      save_seconds / plan.interval_seconds + (plan.interval_seconds / 2 + restart_seconds) / plan.failure_seconds;
+  plan.useful = 1 / (1 + lost);
+  return plan;
+}
+
+}  // namespace trireme
