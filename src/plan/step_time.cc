@@ -232,7 +232,8 @@ Exchange exchange_of(const StepLayout& layout, const MachineRates& machine, doub
 /// Layers of the stage that has most.
 double largest_stage(const ModelSize& model, const StepLayout& layout) {
   const int64_t parts = layout.pipeline * layout.chunks;
-  return static_cast<double>((model.layers + parts - 1) / parts * layout.chunks);
+  const int64_t layers = (model.layers + parts - 1) / parts * layout.chunks;
+  return static_cast<double>(layers);
 }
 
 /// The stage that takes longest for a micro-batch.
@@ -250,7 +251,8 @@ SlowestStage slowest_stage(const ModelSize& model, const StepLayout& layout, con
   const auto chunks = static_cast<double>(layout.chunks);
   double least = std::numeric_limits<double>::infinity();
   for (int64_t last = 1; last <= model.layers - others; ++last) {  // layers of the part with the head
-    const auto other = static_cast<double>((model.layers - last + others - 1) / others);
+    const int64_t each = (model.layers - last + others - 1) / others;
+    const auto other = static_cast<double>(each);
     const double first_stage = other * chunks, last_stage = other * (chunks - 1) + static_cast<double>(last);
     const bool at_end = last_stage * layer + head > first_stage * layer;
     const double seconds = at_end ? last_stage * layer + head : first_stage * layer;
