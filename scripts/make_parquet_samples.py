@@ -4,6 +4,7 @@
 usage: scripts/make_parquet_samples.py [--output FOLDER]     (needs pyarrow; the tests need only the files)
 """
 import argparse
+import json
 import pathlib
 
 import pyarrow as pa
@@ -46,6 +47,27 @@ def write_glue(folder):
         write("mnli", f"{split}-00000-of-00001", rows("premise", "hypothesis", len(split), not split.startswith("test"), 3))
 
 
+def lists():
+    """Lists of structures and of lists, with what may be missing at every level; tests/data/parquet_nested_test.cc reads them."""
+    def message(i, j):
+        return {"role": ["system", "user", "assistant"][j % 3] if (i + j) % 5 else None, "content": f"{i}.{j} é" + "x" * (i % 9),
+                "parts": [None if k == 1 else k * 0.5 for k in range(j % 4)] if j % 3 else None}
+    return [{"messages": None if i % 17 == 5 else [message(i, j) for j in range(i % 6)],
+             "meta": None if i % 7 == 3 else {"a": i, "ok": i % 2 == 0, "tags": [f"t{k}" for k in range(i % 3)]},
+             "grid": [[k + l for l in range(k % 3)] for k in range(i % 4)]} for i in range(80)]
+
+
+def write_lists(folder):
+    rows = lists()
+    message = pa.struct([("role", pa.string()), ("content", pa.string()), ("parts", pa.list_(pa.float64()))])
+    meta = pa.struct([("a", pa.int64()), ("ok", pa.bool_()), ("tags", pa.list_(pa.string()))])
+    table = pa.Table.from_pylist(rows, schema=pa.schema([("messages", pa.list_(message)), ("meta", meta), ("grid", pa.list_(pa.list_(pa.int64())))]))
+    for name, codec, version, dictionary in (("lists-v1", "none", "1.0", True), ("lists-v2", "snappy", "2.0", False)):
+        pq.write_table(table, folder / f"{name}.parquet", compression=codec, data_page_version=version, use_dictionary=dictionary,
+                       row_group_size=32, data_page_size=128, write_batch_size=16, store_schema=False)
+    (folder / "lists.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "tests/golden/parquet")
@@ -63,6 +85,7 @@ def main():
     write("delta", table().select(["text", "label"]), use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
     write("nested", pa.table({"text": ["a", "b"], "words": [["c"], ["d", "e"]], "both": [{"x": 1}, {"x": 2}]}))
     write("empty", table().slice(0, 0))
+    write_lists(folder)
     write_glue(folder / "glue")
 
 

@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -46,14 +47,21 @@ std::string ParquetFile::describe() const {
   return text.empty() ? "no columns" : text;
 }
 
-ParquetColumn::ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts) : file_(file), facts_(facts) {
-  const bool readable = facts.flat && facts.type != ParquetType::int96 && facts.type != ParquetType::fixed;
+ParquetColumn::ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts)
+    : ParquetColumn(file, ParquetLeaf{facts.name, facts.type, "", facts.optional ? 1U : 0U, 0}) {
+  require(facts.flat, ErrorKind::data,
+          "{}: column \"{}\" has lists or structures, which is unsupported; supported: strings and numbers",
+          file.path(), facts.name);
+}
+
+ParquetColumn::ParquetColumn(const ParquetFile& file, ParquetLeaf leaf) : file_(file), leaf_(std::move(leaf)) {
+  const bool readable = leaf_.type != ParquetType::int96 && leaf_.type != ParquetType::fixed;
   require(readable, ErrorKind::data, "{}: column \"{}\" has {}, which is unsupported; supported: strings and numbers",
-          file.path(), facts.name, facts.flat ? name_of(facts.type) : "lists or structures");
+          file.path(), leaf_.name, name_of(leaf_.type));
 }
 
 void ParquetColumn::damaged(const char* what) const {
-  fail(ErrorKind::data, "{} is damaged: column \"{}\" has {}", file_.path(), facts_.name, what);
+  fail(ErrorKind::data, "{} is damaged: column \"{}\" has {}", file_.path(), leaf_.name, what);
 }
 
 std::span<const std::byte> ParquetColumn::cut(size_t size) {
@@ -66,16 +74,18 @@ std::span<const std::byte> ParquetColumn::cut(size_t size) {
 bool ParquetColumn::open_group() {
   if (group_ == file_.footer.groups.size()) return false;
   const ParquetGroup& group = file_.footer.groups[group_++];
-  const auto chunk = std::ranges::find(group.chunks, facts_.name, &ParquetChunk::column);
+  const auto chunk = leaf_.path.empty() ? std::ranges::find(group.chunks, leaf_.name, &ParquetChunk::column)
+                                        : std::ranges::find(group.chunks, leaf_.path, &ParquetChunk::path);
   const auto bytes = file_.file.bytes();
   if (chunk == group.chunks.end()) damaged("no values in a row group");
-  if (chunk->values != group.rows) damaged("a number of values that differs from its row group's rows");
+  if (chunk->values < group.rows || (leaf_.path.empty() && chunk->values != group.rows))
+    damaged("a number of values that differs from its row group's rows");
   if (chunk->first_page < 0 || chunk->bytes < 0 || chunk->first_page > static_cast<int64_t>(bytes.size()) ||
       chunk->bytes > static_cast<int64_t>(bytes.size()) - chunk->first_page)
     damaged("pages outside the file");
   chunk_ = bytes.subspan(static_cast<size_t>(chunk->first_page), static_cast<size_t>(chunk->bytes));
   codec_ = chunk->codec;
-  group_values_ = group.rows;
+  group_values_ = chunk->values;
   page_values_ = 0;
   dictionary_.clear();
   return true;
@@ -110,19 +120,20 @@ void ParquetColumn::open_page() {
   if (page.values > group_values_) damaged("more values than its row group has rows");
   page_values_ = page.values;
   values_ = contents;
-  has_levels_ = facts_.optional;
-  if (page.kind == ParquetPage::Kind::data_v2) {
-    if (page.repetition_bytes != 0) damaged("levels of a list");
-    levels_ = HybridReader(cut(static_cast<size_t>(page.definition_bytes)), 1);
-  } else if (has_levels_) {
-    levels_ = HybridReader(cut(number_in<uint32_t>(cut(4))), 1);
-  }
+  const auto levels = [&](uint32_t most, int64_t size) {
+    const auto width = static_cast<unsigned>(std::bit_width(most));
+    if (page.kind == ParquetPage::Kind::data_v2) return HybridReader(cut(static_cast<size_t>(size)), width);
+    return most == 0 ? HybridReader() : HybridReader(cut(number_in<uint32_t>(cut(4))), width);
+  };
+  if (leaf_.repetition == 0 && page.repetition_bytes != 0) damaged("levels of a list");
+  repetitions_ = levels(leaf_.repetition, page.repetition_bytes);
+  definitions_ = levels(leaf_.definition, page.definition_bytes);
   begin_values(page.encoding);
 }
 
 void ParquetColumn::begin_values(int64_t encoding) {
   in_dictionary_ = encoding == kPlainDictionary || encoding == kDictionary;
-  packed_truth_ = facts_.type == ParquetType::boolean;
+  packed_truth_ = leaf_.type == ParquetType::boolean;
   if (in_dictionary_) {
     if (values_.empty()) {  // nulls only
       places_ = {};
@@ -137,7 +148,7 @@ void ParquetColumn::begin_values(int64_t encoding) {
     require(encoding == kPlain, ErrorKind::data,
             "{}: column \"{}\" has the unsupported encoding {}; supported: plain values and dictionaries; write the "
             "file again with them (pyarrow's defaults), or as jsonl",
-            file_.path(), facts_.name, name_of_encoding(encoding));
+            file_.path(), leaf_.name, name_of_encoding(encoding));
     if (packed_truth_) places_ = HybridReader::packed(values_, 1, static_cast<uint64_t>(page_values_));
   }
 }
@@ -150,7 +161,7 @@ void ParquetColumn::read_dictionary(std::span<const std::byte> bytes, int64_t va
 
 ParquetCell ParquetColumn::plain() {
   ParquetCell cell;
-  switch (facts_.type) {
+  switch (leaf_.type) {
     case ParquetType::int32:
       cell.number = number_in<int32_t>(cut(4));
       break;
@@ -184,6 +195,11 @@ ParquetCell ParquetColumn::value() {
 }
 
 bool ParquetColumn::next(ParquetCell& cell) {
+  uint32_t definition = 0, repetition = 0;
+  return next(cell, definition, repetition);
+}
+
+bool ParquetColumn::next(ParquetCell& cell, uint32_t& definition, uint32_t& repetition) {
   while (group_values_ == 0) {
     if (!open_group()) return false;
   }
@@ -193,9 +209,12 @@ bool ParquetColumn::next(ParquetCell& cell) {
   }
   --page_values_;
   --group_values_;
-  uint32_t present = 1;
-  if (has_levels_ && !levels_.next(present)) damaged("a page that ends within its levels");
-  cell = present != 0 ? value() : ParquetCell{};
+  definition = leaf_.definition;
+  repetition = 0;
+  if (leaf_.definition > 0 && !definitions_.next(definition)) damaged("a page that ends within its levels");
+  if (leaf_.repetition > 0 && !repetitions_.next(repetition)) damaged("a page that ends within its levels");
+  if (definition > leaf_.definition || repetition > leaf_.repetition) damaged("levels that are too high");
+  cell = definition == leaf_.definition ? value() : ParquetCell{};
   return true;
 }
 

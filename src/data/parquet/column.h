@@ -38,9 +38,13 @@ class ParquetColumn {
  public:
   /// The file outlives it. Throws Error::data if the column is a list, a structure or of an unsupported type.
   ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts);
+  /// Values within lists or structures, of which a row may have any number.
+  ParquetColumn(const ParquetFile& file, ParquetLeaf leaf);
 
   /// The next row's value; false after the last. Throws Error::data.
   bool next(ParquetCell& cell);
+  /// The next value with its levels: Parquet's definition and repetition.
+  bool next(ParquetCell& cell, uint32_t& definition, uint32_t& repetition);
   /// Bytes of the file used by its pages so far.
   uint64_t consumed() const { return consumed_; }
 
@@ -56,7 +60,7 @@ class ParquetColumn {
   [[noreturn]] void damaged(const char* what) const;
 
   const ParquetFile& file_;
-  const ParquetColumnFacts& facts_;
+  ParquetLeaf leaf_;
   size_t group_ = 0;
   int64_t codec_ = 0;
   int64_t group_values_ = 0, page_values_ = 0;  // remaining
@@ -64,8 +68,8 @@ class ParquetColumn {
   std::vector<std::byte> page_, dictionary_page_;
   std::vector<ParquetCell> dictionary_;
   std::span<const std::byte> values_;  // rest of the page's
-  HybridReader levels_, places_;
-  bool has_levels_ = false, in_dictionary_ = false, packed_truth_ = false;
+  HybridReader definitions_, repetitions_, places_;
+  bool in_dictionary_ = false, packed_truth_ = false;
   uint64_t consumed_ = 0;
 };
 

@@ -39,7 +39,8 @@ ParquetChunk read_chunk_facts(ThriftReader& reader) {
     if (id == 3) {
       reader.list(kMostElements, [&](Type element) {
         chunk.column = reader.binary(element);
-        ++parts;
+        if (parts++ > 0) chunk.path += '\n';
+        chunk.path += chunk.column;
       });
       return true;
     }
@@ -50,6 +51,7 @@ ParquetChunk read_chunk_facts(ThriftReader& reader) {
     if (id == 11) return dictionary = reader.integer(type), true;
     return false;
   });
+  if (parts == 1) chunk.path.clear();
   if (parts != 1) chunk.column = {};
   chunk.first_page = dictionary > 0 && dictionary < data_page ? dictionary : data_page;
   return chunk;
@@ -73,6 +75,65 @@ ParquetGroup read_group(ThriftReader& reader) {
     return false;
   });
   return group;
+}
+
+/// Builds the tree of a nested column.
+class NestedBuilder {
+ public:
+  NestedBuilder(const std::vector<SchemaElement>& schema, const std::string& path) : schema_(schema), path_(path) {}
+
+  /// `at`: of the column's element; moves behind its descendants.
+  ParquetNested build(size_t& at) {
+    nested_ = {};
+    nested_.root = node(at, {}, 0, 0, 0);
+    return std::move(nested_);
+  }
+
+ private:
+  ParquetNode node(size_t& at, const std::string& above, uint32_t definition, uint32_t repetition, int depth) {
+    constexpr int kMostDepth = 16;
+    require(at < schema_.size() && depth <= kMostDepth, ErrorKind::data,
+            "{} is not a Parquet file or is damaged: its schema ends early or nests more than {} levels", path_,
+            kMostDepth);
+    const SchemaElement& element = schema_[at++];
+    ParquetNode made{.kind = static_cast<ParquetNode::Kind>(element.repetition), .name = element.name};
+    require(element.repetition >= 0 && element.repetition <= 2, ErrorKind::data,
+            "{} is not a Parquet file or is damaged: column \"{}\" is neither required nor optional nor repeated",
+            path_, element.name);
+    made.definition = definition + (made.kind == ParquetNode::Kind::required ? 0 : 1);
+    made.repetition = repetition + (made.kind == ParquetNode::Kind::repeated ? 1 : 0);
+    made.first_leaf = nested_.leaves.size();
+    const std::string path = above.empty() ? element.name : above + '\n' + element.name;
+    if (element.children == 0) {
+      require(element.type >= 0 && element.type <= 7, ErrorKind::data,
+              "{} is not a Parquet file or is damaged: column \"{}\" has no type", path_, element.name);
+      nested_.leaves.push_back({path.substr(0, path.find('\n')), static_cast<ParquetType>(element.type), path,
+                                made.definition, made.repetition});
+    }
+    for (int64_t i = 0; i < element.children; ++i)
+      made.children.push_back(node(at, path, made.definition, made.repetition, depth + 1));
+    made.leaves = nested_.leaves.size() - made.first_leaf;
+    return made;
+  }
+
+  const std::vector<SchemaElement>& schema_;
+  const std::string& path_;
+  ParquetNested nested_;
+};
+
+/// The trees of the columns that are not flat.
+std::vector<ParquetNested> nested_columns(const std::vector<SchemaElement>& schema, const std::string& path) {
+  std::vector<ParquetNested> columns;
+  NestedBuilder builder(schema, path);
+  for (size_t at = 1; at < schema.size();) {
+    const bool flat = schema[at].children == 0 && schema[at].repetition != 2;
+    if (flat) {
+      ++at;
+    } else {
+      columns.push_back(builder.build(at));
+    }
+  }
+  return columns;
 }
 
 /// The columns of the first level; `schema` is the tree, each element before its children.
@@ -122,6 +183,7 @@ ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::st
     return false;
   });
   footer.columns = top_columns(schema, path);
+  footer.nested = nested_columns(schema, path);
   int64_t rows = 0;
   for (const ParquetGroup& group : footer.groups) {
     require(group.rows >= 0 && group.rows <= footer.rows - rows, ErrorKind::data,

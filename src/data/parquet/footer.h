@@ -15,6 +15,7 @@ const char* name_of(ParquetType type);
 /// Values of a column in one row group.
 struct ParquetChunk {
   std::string_view column;  ///< of a top-level column; empty for a nested one
+  std::string path = {};    ///< of a nested one: its names, joined by line breaks
   int64_t codec = 0, values = 0, bytes = 0;
   int64_t first_page = 0;  ///< offset in the file: the dictionary, if there is one
 };
@@ -29,11 +30,36 @@ struct ParquetColumnFacts {
   std::string name;
   ParquetType type;
   bool optional;  ///< may have nulls
-  bool flat;      ///< false: a list or a structure, which is unsupported
+  bool flat;      ///< false: a list or a structure (nested.h)
+};
+
+/// Values of one kind: a flat column, or what a list or a structure contains.
+struct ParquetLeaf {
+  std::string name;  ///< of its top-level column, for messages
+  ParquetType type;
+  std::string path;  ///< as in ParquetChunk
+  /// Levels of a value that is there; of a list's items.
+  uint32_t definition = 0, repetition = 0;
+};
+
+/// A column, or a part of a nested one.
+struct ParquetNode {
+  enum class Kind : uint8_t { required, optional, repeated } kind = Kind::required;
+  std::string name;
+  std::vector<ParquetNode> children = {};  ///< empty: values
+  size_t first_leaf = 0, leaves = 0;       ///< of those of its column
+  uint32_t definition = 0, repetition = 0;
+};
+
+/// A column whose rows are lists or structures.
+struct ParquetNested {
+  ParquetNode root;
+  std::vector<ParquetLeaf> leaves;
 };
 
 struct ParquetFooter {
   std::vector<ParquetColumnFacts> columns;
+  std::vector<ParquetNested> nested;  ///< columns that are not flat
   std::vector<ParquetGroup> groups;
   int64_t rows = 0;
 };
