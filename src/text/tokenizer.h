@@ -67,6 +67,9 @@ class Tokenizer {
   virtual size_t cut(std::string_view text, [[maybe_unused]] size_t near) const { return text.size(); }
   /// Describes how text is cut into pieces for the model: one line per step, none if the text is one piece.
   virtual std::vector<std::string> cutting() const = 0;
+  /// Appends the ids of a text that a chat template made to `out`: special tokens are recognized, and nothing is added,
+  /// cut or padded.
+  virtual void encode_chat(std::string_view text, std::vector<TokenId>& out) const = 0;
   uint64_t hash() const;  ///< XXH3 of json()
 };
 

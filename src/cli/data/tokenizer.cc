@@ -15,6 +15,7 @@
 #include "base/stop.h"
 #include "base/time.h"
 #include "cli/command.h"
+#include "cli/data/tokenizer_chat.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
 #include "cli/threads.h"
@@ -131,7 +132,9 @@ int run_tokenizer(std::vector<std::string> arguments) {
   TrainFlags train;
   CodecFlags encode, decode, show;
   train.text.threads = default_threads();
-  Flags app("trireme tokenizer", "Trains tokenizers, converts text to ids and ids to text, shows how text is split.");
+  Flags app(
+      "trireme tokenizer",
+      "Trains tokenizers, converts text to ids and ids to text, shows how text is split and what chat templates make.");
   const Flags& trainer = add_train(app, train);
   Flags& encoder = app.add_action("encode", "One JSON array of ids per line of text");
   add_codec(encoder, encode);
@@ -148,7 +151,14 @@ int run_tokenizer(std::vector<std::string> arguments) {
   decoder.add_switch("--skip-special-tokens", decode.options.skip_special_tokens, "omit special tokens from the text");
   Flags& shower = app.add_action("show", "Shows the number of ids of a tokenizer and how it splits text");
   add_tokenizer(shower, show);
+  Flags& talker = app.add_action("chat", "Shows text, ids and what is learnt of conversations with a chat template");
+  TokenizerChatFlags talk;
+  add_tokenizer_chat(talker, talk);
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (talker.chosen()) {
+    run_tokenizer_chat(talk);
+    return 0;
+  }
   if (trainer.chosen()) {
     run_train_tokenizer(train);
     return 0;

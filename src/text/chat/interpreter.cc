@@ -11,7 +11,7 @@ Interpreter::Nested::Nested(Interpreter& of) : of_(of) {
 }
 
 Interpreter::Interpreter(const ParsedTemplate& parsed, Machine& machine,
-                         std::function<std::optional<Value>(const std::string&)> variables)
+                         const std::function<std::optional<Value>(const std::string&)>& variables)
     : parsed_(parsed), machine_(machine), scope_(std::make_shared<Scope>()) {
   for (const std::string& name : parsed.names) {
     given_.push_back(variables(name));

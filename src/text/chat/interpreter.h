@@ -31,7 +31,7 @@ class Interpreter {
  public:
   /// `variables` gives what the caller defines, by name. All arguments outlive this.
   Interpreter(const ParsedTemplate& parsed, Machine& machine,
-              std::function<std::optional<Value>(const std::string&)> variables);
+              const std::function<std::optional<Value>(const std::string&)>& variables);
 
   /// Throws Fault; line() is then where.
   void run();

@@ -59,6 +59,7 @@ class PipelineTokenizer final : public Tokenizer {
   Encoding encode(std::string_view text, const EncodeOptions& options) const override;
   Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
   void encode_plain(std::string_view text, std::vector<TokenId>& out) const override;
+  void encode_chat(std::string_view text, std::vector<TokenId>& out) const override { encode_ids(text, true, out); }
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const override;
   std::unique_ptr<TextStream> stream(bool skip_special_tokens) const override;
   size_t vocabulary_size() const override { return tokens_.id_limit(); }

@@ -1,0 +1,137 @@
+#include "cli/data/tokenizer_chat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "hub/place.h"
+#include "text/chat/conversation.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kLearnt = "*";
+
+/// A file, or those of a data set of the hub.
+std::vector<std::string> conversation_files(const std::string& given) {
+  if (std::filesystem::exists(given)) return {given};
+  const hub::PlaceOfData place = hub::place_of_data(given);
+  require(!place.files.empty(), ErrorKind::io, "{} does not exist{}", given, place.why_not);
+  return place.files;
+}
+
+/// The text of one id on a line.
+std::string shown(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return printable(out);
+}
+
+void print_text(const std::string& heading, const chat::ChatTokens& tokens, const Tokenizer& tokenizer) {
+  const auto learnt = std::ranges::count(tokens.mask, 1);
+  fmt::print("{}: {}, {} learnt\n{}\n", heading, count_text(tokens.ids.size(), "id"), learnt, printable(tokens.text));
+  fmt::print("ids ({} learnt)\n", kLearnt);
+  for (size_t i = 0; i < tokens.ids.size(); ++i) {
+    fmt::print("{:>6} {:>7} {} \"{}\"\n", i, tokens.ids[i], tokens.mask[i] != 0 ? kLearnt : " ",
+               shown(tokenizer.decode(std::span(&tokens.ids[i], 1))));
+  }
+}
+
+void print_json(const std::string& file, uint64_t row, const char* part, const chat::ChatTokens& tokens) {
+  Json record = {{"file", file}, {"row", row}};
+  if (part != nullptr) record["part"] = part;
+  record["text"] = tokens.text;
+  record["ids"] = tokens.ids;
+  record["mask"] = tokens.mask;
+  fmt::print("{}\n", dump_json(record));
+}
+
+/// The format of conversations with tools may differ from that of others.
+class Formats {
+ public:
+  explicit Formats(const TokenizerChatFlags& flags)
+      : flags_(flags), files_(chat::read_chat_files(tokenizer_folder(flags.tokenizer))) {}
+
+  const chat::ChatFormat& of(const chat::Conversation& conversation) {
+    const bool tools = conversation.tools.is_array();
+    auto& made = formats_[tools];
+    if (made == nullptr) made = std::make_unique<chat::ChatFormat>(chat_format(files_, flags_.format, tools));
+    return *made;
+  }
+
+ private:
+  const TokenizerChatFlags& flags_;
+  chat::ChatFiles files_;
+  std::map<bool, std::unique_ptr<chat::ChatFormat>> formats_;
+};
+
+}  // namespace
+
+void add_tokenizer_chat(Flags& command, TokenizerChatFlags& flags) {
+  command
+      .add("--tokenizer", flags.tokenizer,
+           "folder of a model or its tokenizer, with its chat template; or a name of the Hugging Face hub")
+      .required();
+  add_tokenizer_flags(command, flags.load);
+  command.add("FILE", flags.file, "conversations: .jsonl, .json, .csv, .tsv or .parquet, or a data set of the hub")
+      .required();
+  add_chat_template_flags(command, flags.format);
+  add_conversation_flags(command, flags.rows);
+  command.choice("--loss-on", flags.learnt, "whose words are learnt").show_default();
+  command.add("--first", flags.first, "first row to show").positive().show_default();
+  command.add("--rows", flags.most, "number of rows to show; 0 shows all").show_default();
+  command.add_switch("--jsonl", flags.jsonl, "one JSON object per conversation: row, text, ids, mask");
+}
+
+void run_tokenizer_chat(const TokenizerChatFlags& flags) {
+  const chat::ConversationColumns columns = conversation_columns(flags.rows);
+  const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
+  Formats formats(flags);
+  for (const std::string& file : conversation_files(flags.file)) {
+    uint64_t shown_rows = 0;
+    const auto show = [&](uint64_t row, const std::vector<chat::Conversation>& conversations) {
+      if (row < flags.first) return true;
+      for (size_t i = 0; i < conversations.size(); ++i) {
+        const char* const part = conversations.size() < 2 ? nullptr : i == 0 ? "chosen" : "rejected";
+        chat::Conversation conversation = conversations[i];
+        add_keywords(conversation, flags.format);
+        const chat::ChatTokens tokens = formats.of(conversation).tokens(conversation, *tokenizer, flags.learnt);
+        if (flags.jsonl) {
+          print_json(file, row, part, tokens);
+        } else {
+          print_text(fmt::format("{} row {}{}{}", file, row, part == nullptr ? "" : " ", part == nullptr ? "" : part),
+                     tokens, *tokenizer);
+        }
+      }
+      return ++shown_rows != flags.most;
+    };
+    const chat::RowCounts counts = chat::read_conversations(file, columns, flags.rows.skips, show);
+    if (counts.skipped > 0)
+      log::warning("{}: {} skipped of {}; the first: {}", file, counts.skipped, count_text(counts.rows, "row"),
+                   counts.first_skipped);
+  }
+}
+
+}  // namespace trireme

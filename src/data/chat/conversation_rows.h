@@ -1,0 +1,49 @@
+#pragma once
+// What a row of a data set means: messages, ShareGPT, Alpaca, prompt and completion, pairs of preference.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace trireme::chat {
+
+struct Conversation;
+
+struct ConversationColumns {
+  /// The file's name of a column, by the usual one: messages, conversations, role, content, system, tools, prompt,
+  /// completion, chosen, rejected, instruction, input, output, history.
+  std::map<std::string, std::string> columns = {};
+  /// system, user, assistant or tool, by the file's word for it, in addition to the usual words.
+  std::map<std::string, std::string> roles = {};
+};
+
+/// Checks the options themselves. Throws Error::usage naming a column or role that does not exist.
+void check_columns(const ConversationColumns& columns);
+
+/// The conversation of a row; of a row with "chosen" and "rejected" both, in this order. The form is known by the
+/// columns that are there:
+///   messages or conversations: a list of {role, content} or ShareGPT's {from, value}
+///   chosen and rejected: texts or lists of messages, with or without prompt
+///   prompt and completion: texts or lists of messages
+///   instruction and output, with input and history: Alpaca
+/// and with each of them system and tools. A column may also hold its JSON as text. Throws Error::data with the reason
+/// and the key, without the row's place: no known columns, no turn of the assistant, roles out of order, a wrong type.
+std::vector<Conversation> conversations_of(const Json& row, const ConversationColumns& columns);
+
+/// What happened to the rows of a file.
+struct RowCounts {
+  uint64_t rows = 0, conversations = 0, skipped = 0;
+  std::string first_skipped;  ///< "FILE row 3: reason"
+};
+
+/// Calls each(row, conversations) for the rows of a file (rows.h) until it returns false. A row without a usable
+/// conversation, or for which `each` throws Error::data, is counted if `skips`, and else an Error::data with file, row
+/// and reason.
+RowCounts read_conversations(const std::string& path, const ConversationColumns& columns, bool skips,
+                             const std::function<bool(uint64_t row, const std::vector<Conversation>&)>& each);
+
+}  // namespace trireme::chat

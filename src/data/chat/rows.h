@@ -1,0 +1,27 @@
+#pragma once
+// The rows of a data file as JSON objects.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/json.h"
+
+namespace trireme::chat {
+
+/// Longest line of a jsonl file.
+inline constexpr size_t kMostLineBytes = size_t{64} << 20;
+
+struct RowHandlers {
+  /// `row`: from 1; in jsonl the line's number. Returns false to stop.
+  std::function<bool(uint64_t row, const Json& object)> row;
+  /// For a line that is not a JSON object. Returns false to stop.
+  std::function<bool(uint64_t row, const std::string& reason)> fault;
+};
+
+/// .jsonl: an object per line. .json: the same, or an array of objects. Both also with .gz or .zst. .csv, .tsv: the
+/// header names the members, whose values are texts. .parquet: columns of texts, numbers, truth values, and lists
+/// and structures of them; others are left out. Throws Error::usage for another ending, Error::io, Error::data.
+void read_rows(const std::string& path, const RowHandlers& handlers);
+
+}  // namespace trireme::chat

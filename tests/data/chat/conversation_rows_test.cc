@@ -1,0 +1,214 @@
+#include "data/chat/conversation_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
+#include "tests/support/temporary_folder.h"
+#include "text/chat/conversation.h"
+
+namespace trireme::chat {
+namespace {
+
+Json said(const char* role, const char* content) { return {{"role", role}, {"content", content}}; }
+
+std::vector<Conversation> of(const char* row, const ConversationColumns& columns = {}) {
+  return conversations_of(parse_json(row, "row"), columns);
+}
+
+std::string fault_of(const char* row, const ConversationColumns& columns = {}) {
+  try {
+    of(row, columns);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    return error.what();
+  }
+  return "none";
+}
+
+const Json kHello = {said("user", "Hi"), said("assistant", "Hello")};
+
+TEST(Conversations, AreReadFromEveryUsualForm) {
+  EXPECT_EQ(
+      of(R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]})")[0].messages,
+      kHello);
+  EXPECT_EQ(
+      of(R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]})")[0].messages,
+      kHello);
+  EXPECT_EQ(of(R"({"instruction": "Hi", "input": "", "output": "Hello"})")[0].messages, kHello);
+  EXPECT_EQ(of(R"({"instruction": "Hi", "output": "Hello"})")[0].messages, kHello);
+  EXPECT_EQ(of(R"({"prompt": "Hi", "completion": "Hello"})")[0].messages, kHello);
+  EXPECT_EQ(
+      of(R"({"messages": "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello\"}]"})")
+          [0]
+              .messages,
+      kHello);
+}
+
+TEST(Conversations, KeepSystemInputHistoryAndTools) {
+  const auto made = of(R"({"instruction": "Add", "input": "1 2", "output": "3", "system": "Be brief.",
+      "history": [["a", "b"]], "tools": "[{\"name\": \"f\"}]"})");
+  EXPECT_EQ(made[0].messages, (Json{said("system", "Be brief."), said("user", "a"), said("assistant", "b"),
+                                    said("user", "Add\n1 2"), said("assistant", "3")}));
+  EXPECT_EQ(made[0].tools, (Json::array({{{"name", "f"}}})));
+  EXPECT_EQ(made[0].prompt, 0U);
+}
+
+TEST(Conversations, KeepCallsOfTools) {
+  const auto made = of(R"({"conversations": [{"from": "human", "value": "w?"},
+      {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+      {"from": "observation", "value": "sun"}, {"from": "gpt", "value": "Sun."}], "tools": ""})");
+  const Json call = {
+      {"role", "assistant"},
+      {"content", ""},
+      {"tool_calls", {{{"type", "function"}, {"function", {{"name", "f"}, {"arguments", {{"x", 1}}}}}}}}};
+  EXPECT_EQ(made[0].messages, (Json{said("user", "w?"), call, said("tool", "sun"), said("assistant", "Sun.")}));
+  const auto open = of(R"({"messages": [{"role": "user", "content": "w?"}, {"role": "assistant", "content": null,
+      "tool_calls": [{"function": {"name": "f"}}], "weight": 1}]})");
+  EXPECT_EQ(
+      open[0].messages[1],
+      (Json{{"role", "assistant"}, {"content", ""}, {"tool_calls", {{{"function", {{"name", "f"}}}}}}, {"weight", 1}}));
+}
+
+TEST(Conversations, LearnNothingOfAPrompt) {
+  const auto texts = of(R"({"system": "S", "prompt": "Hi", "completion": "Hello"})");
+  EXPECT_EQ(texts[0].prompt, 2U);
+  const auto turns = of(R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+      {"role": "user", "content": "c"}], "completion": [{"role": "assistant", "content": "d"}]})");
+  EXPECT_EQ(turns[0].prompt, 3U);
+  EXPECT_EQ(turns[0].messages.size(), 4U);
+}
+
+TEST(Conversations, PairsHaveTheirCommonBeginningAsPrompt) {
+  const auto explicit_prompt = of(R"({"prompt": "Hi", "chosen": "Hello", "rejected": "No"})");
+  ASSERT_EQ(explicit_prompt.size(), 2U);
+  EXPECT_EQ(explicit_prompt[0].messages, kHello);
+  EXPECT_EQ(explicit_prompt[1].messages[1], said("assistant", "No"));
+  EXPECT_EQ(explicit_prompt[0].prompt, 1U);
+  const auto implicit = of(R"({"chosen": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
+      "rejected": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "No"}]})");
+  EXPECT_EQ(implicit[0].messages, kHello);
+  EXPECT_EQ(implicit[1].prompt, 1U);
+  EXPECT_EQ(fault_of(R"({"prompt": "Hi", "chosen": "x", "rejected": "x"})"),
+            "\"chosen\" and \"rejected\" do not differ");
+}
+
+TEST(Conversations, TakeOtherNamesOfColumnsAndRoles) {
+  const ConversationColumns columns{{{"messages", "dialog"}, {"role", "who"}, {"content", "says"}}, {{"me", "user"}}};
+  EXPECT_EQ(
+      of(R"({"dialog": [{"who": "me", "says": "Hi"}, {"who": "assistant", "says": "Hello"}]})", columns)[0].messages,
+      kHello);
+  EXPECT_ERROR(check_columns({{{"message", "x"}}, {}}), ErrorKind::usage,
+               "--column message=x: \"message\" is not a column; they are messages, conversations, role");
+  EXPECT_ERROR(check_columns({{}, {{"me", "usr"}}}), ErrorKind::usage,
+               "--role me=usr: \"usr\" is not a role; they are system, user, assistant, tool");
+}
+
+TEST(Conversations, SayWhatIsWrongWithARow) {
+  EXPECT_EQ(fault_of(R"({"text": "x", "n": 1})"),
+            "no conversation: expected \"messages\", \"conversations\", \"prompt\" and \"completion\", \"chosen\" and "
+            "\"rejected\", or \"instruction\" and \"output\", found text, n; name others with --column messages=NAME");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}]})"), "no turn of the assistant");
+  EXPECT_EQ(fault_of(R"({"messages": []})"), "no turn of the assistant");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "assistant", "content": "x"}]})"),
+            "message 1 is of the role \"assistant\" at the beginning, which is out of order");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]})"),
+            "message 2 is of the role \"user\" after \"user\", which is out of order");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}, {"role": "system", "content": "y"}]})"),
+            "message 2 is of the role \"system\" after \"user\", which is out of order");
+  EXPECT_EQ(
+      fault_of(R"({"messages": [{"role": "user", "content": "x"}, {"role": "narrator", "content": "y"}]})"),
+      "\"messages\"[1] has the role \"narrator\", which is not known; map it with --role narrator=user (or system, "
+      "assistant, tool)");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "user"}]})"), "\"messages\"[0] has no \"content\"");
+  EXPECT_EQ(fault_of(R"({"messages": [{"content": "x"}]})"), "\"messages\"[0] has no \"role\"");
+  EXPECT_EQ(fault_of(R"({"messages": [5]})"), "\"messages\"[0] is number, expected an object");
+  EXPECT_EQ(fault_of(R"({"messages": {"a": 1}})"), "\"messages\" is object, expected a list");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": 5}]})"),
+            "\"messages\"[0]: the content is number, expected a text or a list of parts");
+  EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
+            "\"messages\"[0]: a part of the content is not a text; images, audio and video are not supported");
+  EXPECT_EQ(fault_of(R"({"instruction": 5, "output": "x"})"), "\"instruction\" is number, expected a text");
+  EXPECT_EQ(fault_of(R"({"instruction": "x", "output": "x", "history": [["a"]]})"),
+            "an entry of \"history\" is not a pair of texts");
+}
+
+class ConversationFile : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& text) const {
+    write_text(folder_ / name, text);
+    return folder_ / name;
+  }
+  RowCounts read(const std::string& path, bool skips = false) {
+    firsts_.clear();
+    return read_conversations(path, {}, skips, [&](uint64_t row, const std::vector<Conversation>& made) {
+      firsts_.push_back(std::to_string(row) + made[0].messages[0].at("content").get<std::string>());
+      return firsts_.size() < most_;
+    });
+  }
+  TemporaryFolder folder_;
+  std::vector<std::string> firsts_;
+  size_t most_ = 100;
+};
+
+const char* const kLine = R"({"prompt": "é", "completion": "y"})";
+
+TEST_F(ConversationFile, IsJsonLinesArrayTableOrParquet) {
+  const std::string line = kLine;
+  read(file("a.jsonl", "\xEF\xBB\xBF" + line + "\n\n" + line));
+  EXPECT_THAT(firsts_, testing::ElementsAre("1é", "3é"));
+  read(file("a.json", "[" + line + ",\n" + line + "]"));
+  EXPECT_THAT(firsts_, testing::ElementsAre("1é", "2é"));
+  read(file("b.json", line + "\n" + line + "\n"));
+  EXPECT_THAT(firsts_, testing::ElementsAre("1é", "2é"));
+  read(file("a.csv", "prompt,completion\n\"a, \"\"b\"\"\",y\nz,1\n"));
+  EXPECT_THAT(firsts_, testing::ElementsAre("1a, \"b\"", "2z"));
+  read(file("a.tsv", "instruction\toutput\nx\ty\n"));
+  EXPECT_THAT(firsts_, testing::ElementsAre("1x"));
+  most_ = 1;
+  EXPECT_EQ(read(file("c.jsonl", line + "\n" + line)).rows, 1U);
+  EXPECT_ERROR(read(file("a.txt", "x")), ErrorKind::usage, "a.txt: unknown format; supported names end in .jsonl");
+}
+
+TEST_F(ConversationFile, RefusesOrCountsBadRowsWithTheirPlace) {
+  const std::string text = std::string(kLine) +
+                           "\n{\"prompt\": 5, \"completion\": \"x\"}\nnot json\n[1]\n{\"prompt\": "
+                           "\"\xff\", \"completion\": \"\"}\n" +
+                           kLine + "\n";
+  const std::string path = file("bad.jsonl", text);
+  EXPECT_ERROR(read(path), ErrorKind::data,
+               path + " row 2: \"prompt\" is number, expected a text; --skip-bad-rows skips and counts such rows");
+  const RowCounts counts = read(path, true);
+  EXPECT_THAT(firsts_, testing::ElementsAre("1é", "6é"));
+  EXPECT_EQ(counts.rows, 6U);
+  EXPECT_EQ(counts.conversations, 2U);
+  EXPECT_EQ(counts.skipped, 4U);
+  EXPECT_EQ(counts.first_skipped, path + " row 2: \"prompt\" is number, expected a text");
+  EXPECT_ERROR(read(file("b.jsonl", "{\"a\":")), ErrorKind::data, "b.jsonl row 1: the line: not valid JSON at");
+  EXPECT_ERROR(read(file("c.jsonl", "[1]")), ErrorKind::data, "c.jsonl row 1: array, expected an object");
+  EXPECT_ERROR(read(file("d.jsonl", "{\"prompt\": \"\xff\"}")), ErrorKind::data,
+               "d.jsonl row 1: the line: not valid JSON");
+  EXPECT_ERROR(read(file("e.csv", "prompt,completion\nx,\xff\n")), ErrorKind::data,
+               "e.csv row 1: \"completion\" is not UTF-8");
+}
+
+TEST_F(ConversationFile, ParquetHasColumnsOfTextsOrOfMessages) {
+  const std::string path = source_dir() + "/tests/golden/parquet/gzip-v1-plain.parquet";
+  const ConversationColumns columns{{{"prompt", "text"}, {"completion", "text"}}, {}};
+  const RowCounts counts =
+      read_conversations(path, columns, true, [&](uint64_t row, const std::vector<Conversation>& made) {
+        firsts_.push_back(std::to_string(row) + made[0].messages[0].at("content").get<std::string>());
+        return firsts_.size() < 2;
+      });
+  EXPECT_THAT(firsts_, testing::ElementsAre("1row 0 ", "2row 1 xyz"));
+  EXPECT_EQ(counts.conversations, 2U);
+  most_ = 1;
+  EXPECT_EQ(read(source_dir() + "/tests/golden/parquet/lists-v1.parquet", true).skipped, 21U);
+  EXPECT_THAT(firsts_, testing::ElementsAre("2221.0 éxxx"));
+}
+
+}  // namespace
+}  // namespace trireme::chat
