@@ -36,6 +36,11 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("--encoding", options.encoding, "for --prompt-file and --start FILE: " + std::string(kEncodingHelp))
       .show_default();
   app.add_switch("--interactive", options.interactive, "read a prompt from each line of standard input");
+  app.add_switch("--chat", options.chat,
+                 "prompts are what a user says: the model's chat template makes the text, and with --interactive the "
+                 "conversation continues");
+  app.add("--system", options.system, "system message of the conversation");
+  add_chat_template_flags(app, options.format);
   app.add("--max-new-tokens", options.generate.max_new_tokens, "maximum number of new tokens")
       .not_negative()
       .show_default();
@@ -161,6 +166,10 @@ std::optional<int> read_sample_options(std::vector<std::string> arguments, Sampl
   require(!options.model.empty(), ErrorKind::usage, "--model is required: {}",
           options.files.empty() ? "the folder of a model"
                                 : "the files have neither `load` nor `save`, the folder of the model");
+  const bool talks = !options.system.empty() || !options.format.name.empty() || !options.format.keywords.empty();
+  require(options.chat || !talks, ErrorKind::usage, "--system, --chat-template and --template-option need --chat");
+  require(!options.chat || options.interactive || has_prompt(options), ErrorKind::usage,
+          "--chat needs what the user says: --prompt, --prompt-file or --interactive");
   options.generate.sampling.validate();
   options.jsonl = options.jsonl || !options.output.empty();
   return std::nullopt;

@@ -9,6 +9,7 @@
 
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/model_folder.h"
+#include "cli/data/chat_flags.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
 #include "cli/train/mesh_flags.h"
@@ -29,6 +30,9 @@ struct SampleOptions {
   int64_t max_length = 0;         ///< of prompt and new tokens together, from the model's folder; 0: no limit
   std::string prompt_end = "\n";  ///< text that ends a typed prompt
   bool trims_prompts = false;     ///< of the prompt file, as NeoX does
+  bool chat = false;              ///< prompts are what a user says, and the model's chat template makes the text
+  std::string system;             ///< of a conversation
+  ChatTemplateFlags format;
   bool interactive = false, jsonl = false, stop_at_end = true, force = false;
   std::set<std::string> given;  ///< given flags, also through files
 };

@@ -21,6 +21,7 @@
 #include "cli/command.h"
 #include "cli/sample/options.h"
 #include "cli/sample/output.h"
+#include "cli/sample/talk.h"
 #include "generate/generator.h"
 #include "model/mesh_layout.h"
 #include "ops/backend.h"
@@ -75,6 +76,7 @@ struct Sampler {
   DType dtype;
   Generator generator;
   Printer& printer;
+  std::unique_ptr<Talk> talk = {};  ///< with --chat
 
   Sampler(ModelFolder opened, const SampleOptions& options, int threads, Mesh* mesh, Printer& to)
       : folder(std::move(opened)),
@@ -108,6 +110,7 @@ ModelFolder open_with_tokenizer(const SampleOptions& options, int ranks) {
 }
 
 std::vector<TokenId> prompt_ids(const Sampler& sampler, const std::string& prompt) {
+  if (sampler.talk != nullptr) return sampler.talk->ask(prompt, *sampler.tokenizer);
   std::vector<TokenId> ids = sampler.tokenizer->encode(prompt, {.padding = false}).ids;
   if (!ids.empty()) return ids;
   // An empty prompt starts a document: with the token from the model's folder, in Trireme's runs after an end-of-text
@@ -152,7 +155,7 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
   for (int64_t i = 0; i < options.samples; ++i) {
     if (!options.jsonl && options.samples > 1)
       printer.put(fmt::format("--- sample {} of {}\n", i + 1, options.samples));
-    if (!options.jsonl) printer.put(prompt);
+    if (!options.jsonl && sampler.talk == nullptr) printer.put(prompt);
     const auto start = Clock::now();
     bool finished = false;
     int64_t count = 0;
@@ -170,6 +173,7 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
       log::info("{} in {:.2f} s, {:.1f} tokens/s", count_text(count, "token"), seconds,
                 static_cast<double>(count) / std::max(seconds, 1e-9));
     require(stop == nullptr || !*stop, ErrorKind::stopped, "stopped by a signal");
+    if (sampler.talk != nullptr && i + 1 == options.samples) sampler.talk->answered(text);
   }
 }
 
@@ -202,6 +206,7 @@ void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const
     const std::string heading = fmt::format("prompt {} of {}", i + 1, prompts.size());
     if (prompts.size() > 1 && !options.jsonl) sampler.printer.put(fmt::format("--- {}\n", heading));
     if (prompts.size() > 1 && file != nullptr) log::info("{}", heading);
+    if (sampler.talk != nullptr) sampler.talk->begin();  // each prompt is a conversation
     sample_prompt(sampler, prompts[i], options, file, stop);
   }
 }
@@ -218,6 +223,10 @@ int sample(Process& process, SampleOptions& options, const std::vector<std::stri
     for (const std::string& line : lines) log::info("{}", line);
   }
   if (settings.begin && sampler.tokenizer->has_token(*settings.begin)) sampler.begin = settings.begin;
+  if (options.chat) {
+    sampler.talk = std::make_unique<Talk>(sampler.folder, options);
+    if (options.stop_at_end) sampler.talk->stop_at_end(*sampler.tokenizer, options.generate);
+  }
   // Ranks that compute together would notice a signal at different tokens.
   const bool stoppable = !options.output.empty() && printer.alone() && !options.interactive;
   const std::atomic<bool>* stop = stoppable ? &stop::watch() : nullptr;

@@ -1,0 +1,58 @@
+#include "cli/sample/talk.h"
+
+#include <map>
+
+#include "cli/data/chat_flags.h"
+#include "text/chat/conversation.h"
+
+namespace trireme {
+namespace {
+
+chat::ChatFiles files_of(const ModelFolder& folder, const SampleOptions& options) {
+  if (!options.tokenizer.empty()) return chat::read_chat_files(tokenizer_folder(options.tokenizer));
+  std::map<std::string, std::string> texts;
+  if (!folder.generation.empty()) {
+    const Json kept = parse_json(folder.generation, folder.path);
+    const auto files = kept.find("tokenizer_files");
+    if (files != kept.end() && files->is_object()) {
+      for (const auto& [name, text] : files->items()) texts[name] = text.get<std::string>();
+    }
+  }
+  return chat::chat_files_of(texts, folder.path);
+}
+
+}  // namespace
+
+Talk::Talk(const ModelFolder& folder, const SampleOptions& options)
+    : options_(options), files_(files_of(folder, options)), format_(chat_format(files_, options.format, false)) {
+  begin();
+}
+
+Talk::~Talk() = default;
+
+void Talk::begin() {
+  conversation_ = std::make_unique<chat::Conversation>();
+  add_keywords(*conversation_, options_.format);
+  if (!options_.system.empty()) conversation_->messages.push_back({{"role", "system"}, {"content", options_.system}});
+}
+
+std::vector<TokenId> Talk::ask(const std::string& text, const Tokenizer& tokenizer) {
+  conversation_->messages.push_back({{"role", "user"}, {"content", text}});
+  return format_.prompt_ids(*conversation_, tokenizer);
+}
+
+void Talk::answered(const std::string& text) {
+  conversation_->messages.push_back({{"role", "assistant"}, {"content", text}});
+}
+
+void Talk::stop_at_end(const Tokenizer& tokenizer, GenerateOptions& generate) const {
+  const auto token = files_.tokens.find("eos_token");
+  if (token == files_.tokens.end()) return;
+  const std::optional<TokenId> id = tokenizer.token_to_id(token->second);
+  if (!id || generate.stop_at.contains(*id)) return;
+  std::vector<TokenId> ends = generate.stop_at.ids();
+  ends.push_back(*id);
+  generate.stop_at = std::move(ends);
+}
+
+}  // namespace trireme

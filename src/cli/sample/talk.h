@@ -1,0 +1,37 @@
+#pragma once
+// `trireme sample --chat`: a conversation with a model, by its chat template.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/model_folder.h"
+#include "cli/sample/options.h"
+#include "text/chat/chat_format.h"
+
+namespace trireme {
+
+class Talk {
+ public:
+  /// The template of the model's folder, or of --tokenizer's, or the one that --chat-template names. Throws Error::data
+  /// where there is none.
+  Talk(const ModelFolder& folder, const SampleOptions& options);
+  ~Talk();
+
+  /// Begins anew, with --system if that is given.
+  void begin();
+  /// Adds what the user says. Returns the ids that the model continues.
+  std::vector<TokenId> ask(const std::string& text, const Tokenizer& tokenizer);
+  /// Adds what the model said to that.
+  void answered(const std::string& text);
+  /// Adds the token that ends a turn, by the tokenizer's eos_token.
+  void stop_at_end(const Tokenizer& tokenizer, GenerateOptions& generate) const;
+
+ private:
+  const SampleOptions& options_;
+  chat::ChatFiles files_;
+  chat::ChatFormat format_;
+  std::unique_ptr<chat::Conversation> conversation_;
+};
+
+}  // namespace trireme
