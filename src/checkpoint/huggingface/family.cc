@@ -126,6 +126,10 @@ const Family& find_family(std::string_view model_type, std::string_view where, c
   fail(ErrorKind::data, "{}: unknown model_type \"{}\"; known: {}", where, model_type, fmt::join(names, ", "));
 }
 
+const Family& find_family(std::string_view model_type, std::string_view where) {
+  return find_family(model_type, where, Json());
+}
+
 const Family& family_for(const Spec& spec, std::string_view model_type) {
   std::vector<std::string> names;
   std::vector<const Family*> able;

@@ -85,7 +85,8 @@ std::span<const Family> decoder_families();
 std::span<const Family* const> families();
 /// Throws Error::data listing the known ones, with the reason where the type, or the fields of its config.json, show
 /// why it is not one.
-const Family& find_family(std::string_view model_type, std::string_view where, const Json& config = {});
+const Family& find_family(std::string_view model_type, std::string_view where, const Json& config);
+const Family& find_family(std::string_view model_type, std::string_view where);
 /// The family whose config.json can describe this: the one of that model_type if it can, else the first. Throws
 /// Error::config naming the supported ones.
 const Family& family_for(const Spec& spec, std::string_view model_type = {});
