@@ -13,7 +13,7 @@
 namespace trireme {
 
 enum class ThreadKind : uint8_t {
-  exchange,  ///< sums gradients (optim/reducer.h)
+  exchange,  ///< sends, receives and adds up tensors (comm/progress_thread.h)
   control    ///< listens to other ranks, to a launch, to a terminal; watches memory
 };
 

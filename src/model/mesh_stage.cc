@@ -27,12 +27,13 @@ size_t buffers_bytes(bool any, DType dtype, int64_t rows, int64_t width) {
 MeshStage::MeshStage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops,
                      int threads, Mesh* mesh, WeightSource* weights)
     : pipeline_(own_group(mesh ? &mesh->pipeline() : nullptr)),
-      tensor_group_(own_group(mesh ? &mesh->tensor() : nullptr)),
       arena_(buffers_bytes(pipeline_ != nullptr, dtype, shape.rows, spec.width), ops.device()),
       ops_(ops),
       loss_(arena_.take(DType::f64, {1})),
       stage_(spec, views, dtype, shape, ops, threads,
-             tensor_group_ ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(spec, dtype, shape, ops)) : nullptr,
+             mesh && mesh->tensor().size() > 1
+                 ? &tensor_.emplace(mesh->tensor(), ops, tensor_sizes(spec, dtype, shape, ops))
+                 : nullptr,
              weights) {
   if (!pipeline_) return;
   for (View* view : {&in_, &out_}) *view = arena_.take(dtype, {shape.rows, spec.width});

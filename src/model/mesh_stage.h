@@ -36,7 +36,7 @@ class MeshStage {
   /// The last stage's, on every stage.
   void share(View of_last_stage);
 
-  std::unique_ptr<Communicator> pipeline_, tensor_group_;  ///< none: one rank
+  std::unique_ptr<Communicator> pipeline_;  ///< none: one rank
   std::optional<TensorGroup> tensor_;
   Arena arena_;
   Ops& ops_;

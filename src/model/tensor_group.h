@@ -7,7 +7,8 @@
 // gathered from all, and every member gets its own rows of a sum, by the same definition and therefore with the same
 // bits.
 //
-// Messages travel on a thread of this object, so that a sum can be on its way while the layer computes something else.
+// Its calls go through a stream group (comm/stream_group.h), so that a sum can be on its way while the layer computes
+// something else.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/stream_group.h"
 #include "ops/ops.h"
+#include "tensor/arena.h"
 
 namespace trireme {
 
@@ -42,17 +45,17 @@ class TensorGroup {
     int64_t width = 0;          ///< of those rows
   };
 
-  /// Borrows both; from now on `group` belongs to the thread. cpus: where that runs; empty: where its creator does.
-  TensorGroup(Communicator& group, Ops& ops, const Sizes& sizes, std::vector<int> cpus = {});
+  /// Collective over the axis. Borrows both. cpus: where messages are sent and received; empty: where its creator runs.
+  TensorGroup(Communicator& axis, Ops& ops, const Sizes& sizes, std::vector<int> cpus = {});
   ~TensorGroup();
   TensorGroup(const TensorGroup&) = delete;
   TensorGroup& operator=(const TensorGroup&) = delete;
   /// Memory of its buffers.
   static size_t bytes_for(int ranks, const Sizes& sizes);
 
-  int rank() const;
-  int size() const;
-  bool sequence_parallel() const;
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+  bool sequence_parallel() const { return sequence_parallel_; }
   /// This member's share of the rows; all of them where they are not shared.
   RowShare share_of(int64_t rows) const;
 
@@ -79,8 +82,8 @@ class TensorGroup {
     finish();
   }
   /// Memory of this object for start_gather()'s `all` and for start_scatter_sum()'s: [rows, width].
-  View gathered(int64_t rows, int64_t width);
-  View contribution(int64_t rows, int64_t width);
+  View gathered(int64_t rows, int64_t width) const;
+  View contribution(int64_t rows, int64_t width) const;
   /// Each = sum over members of theirs, in f32: gradients of parameters that all members hold and use for their own
   /// rows.
   void sum_gradients(Context& context, std::span<const View> gradients);
@@ -90,11 +93,29 @@ class TensorGroup {
   void combine(Context& context, View max, View sum, View target);
 
   /// Payload handed to sends since construction.
-  uint64_t bytes_sent() const;
+  uint64_t bytes_sent() const { return group_->bytes_sent(); }
 
  private:
-  class Worker;
-  std::unique_ptr<Worker> worker_;
+  struct Buffers {
+    Buffers(Arena& arena, int ranks, const Sizes& sizes);
+    View statistics;              ///< of all ranks
+    View gathered, contribution;  ///< all rows, where ranks share them
+    View gradients;               ///< packed
+  };
+  void begin(Event result, uint64_t bytes, const char* what);
+  RowShare own_share(int64_t rows) const { return row_share(rows, rank(), size()); }
+  /// Everyone's rows, as elements.
+  std::vector<ElementRange> rows_of_all(View all) const;
+
+  Ops& ops_;
+  bool sequence_parallel_;
+  Arena arena_;
+  Buffers buffers_;
+  std::vector<View> packed_;  ///< whose gradients are in buffers_.gradients, in order
+  Event result_;              ///< of the call that has begun, as the next two
+  uint64_t bytes_ = 0;
+  const char* what_ = nullptr;
+  std::unique_ptr<StreamGroup> group_;  ///< last: its thread uses the memory
 };
 
 }  // namespace trireme

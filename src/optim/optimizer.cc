@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/heartbeat.h"
+#include "exchange/message_group.h"
 
 namespace trireme {
 namespace {
@@ -108,8 +108,8 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
   assert(!(tied_pair && state.shares_gradients()));
   assert((weights_group != nullptr) == (state.is_sharded() && !state.shares_weights()));
   if (!weights_group) return;
-  gatherer_.emplace(*weights_group, state_ownership_ = state_ownership(table, options, data_group.size()));
-  heartbeat_ = weights_group->heartbeat();
+  weights_group_ = make_stream_group(*weights_group, ops, {.thread = reducer_.thread()});
+  gatherer_.emplace(*weights_group_, state_ownership_ = state_ownership(table, options, data_group.size()));
 }
 
 void Optimizer::begin_exchange(Write write) {
@@ -139,7 +139,7 @@ void Optimizer::finish_reduction() {
   times_.wire_bytes += last.wire_bytes;
 }
 
-/// On the exchange's thread: moves owned elements of a range of the flat array to their sums. Adds the embedding's
+/// Beside compute: moves owned elements of a range of the flat array to their sums. Adds the embedding's
 /// gradient of a tied matrix, which is last in the array, to the head's.
 void Optimizer::add_to_sums(Context& context, ParameterRange range) {
   const bool second = range.begin >= table_.flat_count();
@@ -192,9 +192,8 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
     state_.for_owned(parameter.offset, parameter.offset + parameter.count(), update_run);
   }
   if (!gatherer_) return;
-  context.stream->finish();
-  const Waiting waiting(heartbeat_, "the weights of their owners", state_.weights().bytes());
-  gatherer_->gather(state_.weights());
+  const Event everywhere = gatherer_->gather(state_.weights(), context.stream->record());
+  weights_group_->wait(everywhere, "the weights of their owners", state_.weights().bytes());
 }
 
 }  // namespace trireme

@@ -3,11 +3,12 @@
 // decision 7).
 //
 // Gradients become ready layer by layer in backward. On the last micro-batch the exchange of a bucket starts as soon as
-// all of its range is ready, on a progress thread, in chunks of at most 256 KiB (optim/reduction_plan.h). Every
+// all of its range is ready, beside backward, in chunks of at most 256 KiB (optim/reduction_plan.h). Every
 // contribution, the owner's own included, is rounded to the wire type, added in f32 in rank order, and the sum rounded
 // to the wire type again: the same bits on every rank, whatever the backend. A group of one exchanges nothing and
 // rounds nothing.
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,7 +33,7 @@ struct OptimizerOptions {
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
   bool one_host = true;              ///< all ranks of the group are on this host
   HostMap hosts{};                   ///< of the data ranks if the reduction is hierarchical (optim/reduction_plan.h)
-  std::vector<int> exchange_cores;   ///< the exchange thread runs on these; empty: where its creator does
+  std::vector<int> exchange_cores;   ///< where messages are sent and received; empty: where its creator runs
   std::optional<MeshShape> mesh{};   ///< the mesh of the gradient; none: the data group only
   /// Each data rank updates what it owns and keeps only that part of the optimizer's state, the gradients, the weights.
   ShardChoice shard = ShardChoice::none;
@@ -58,7 +59,7 @@ size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& optio
 
 class Optimizer final : public GradientSink {
  public:
-  /// Borrows everything; only this object's progress thread uses `data_group`. tied_pair: of first and last stage if
+  /// Collective over data_group and weights_group. Borrows everything. tied_pair: of first and last stage if
   /// both hold a tied matrix and gradients are not sharded; else nullptr. weights_group: for update(), the ranks that
   /// share a state whose weights are not sharded; else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
@@ -98,14 +99,14 @@ class Optimizer final : public GradientSink {
   Ownership ownership_, state_ownership_;
   GradientNorm norm_;
   MeshNorm mesh_norm_;
-  std::optional<Gatherer> gatherer_;    ///< of a sharded state whose weights are not sharded
-  Heartbeat* heartbeat_ = nullptr;      ///< records waits
+  std::unique_ptr<StreamGroup> weights_group_;  ///< of a sharded state whose weights are not sharded, as the next one
+  std::optional<Gatherer> gatherer_;
   std::optional<TiedSum> other_stage_;  ///< if it also holds the tied matrix
   ParameterRange last_ready_;
   Write write_ = Write::overwrite;  ///< of the current exchange
   bool exchanging_ = false;
   ExchangeTimes times_;
-  Reducer reducer_;  ///< last: its thread uses the others
+  Reducer reducer_;  ///< last: its groups use the others
 };
 
 }  // namespace trireme

@@ -42,24 +42,6 @@ bool Stripe::meets(ParameterRange range) const {
   });
 }
 
-int64_t StripeChunk::begin(int owner) const {
-  const ParameterRange& piece = stripe->pieces[static_cast<size_t>(owner)];
-  return std::min(piece.begin + first, piece.end);
-}
-
-int64_t StripeChunk::length(int owner) const {
-  return std::min(stripe->pieces[static_cast<size_t>(owner)].end - begin(owner), limit);
-}
-
-std::vector<StripeChunk> chunks_of(const std::vector<Stripe>& stripes, int64_t limit) {
-  std::vector<StripeChunk> chunks;
-  for (const Stripe& stripe : stripes) {
-    const int64_t longest = stripe.longest();
-    for (int64_t first = 0; first < longest; first += limit) chunks.push_back({&stripe, first, limit});
-  }
-  return chunks;
-}
-
 std::vector<int64_t> norm_borders(const ParameterTable& table) {
   std::vector<int64_t> borders;
   for (const Parameter& parameter : table.all()) {

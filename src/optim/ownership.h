@@ -20,18 +20,6 @@ struct Stripe {
   bool meets(ParameterRange range) const;  ///< overlaps it
 };
 
-/// One chunk: elements [first, first + limit) of every piece of a stripe, which it borrows.
-struct StripeChunk {
-  const Stripe* stripe = nullptr;
-  int64_t first = 0, limit = 0;
-
-  int64_t begin(int owner) const;
-  int64_t length(int owner) const;
-};
-
-/// Chunks in the order in which they start. Borrows the stripes.
-std::vector<StripeChunk> chunks_of(const std::vector<Stripe>& stripes, int64_t limit);
-
 /// First elements of the chunks that one value of the squared norm covers (Ops::squared_norms), ascending; the last
 /// entry is the end.
 std::vector<int64_t> norm_borders(const ParameterTable& table);

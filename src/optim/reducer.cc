@@ -1,32 +1,20 @@
 #include "optim/reducer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
-#include <condition_variable>
 #include <deque>
-#include <limits>
-#include <mutex>
-#include <thread>
+#include <utility>
 
-#include "base/affinity.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "comm/heartbeat.h"
+#include "exchange/message_group.h"
 #include "optim/touched_rows.h"
 
 namespace trireme {
 namespace {
 
-// The thread may share its core with a compute thread, so it sleeps between polls once nothing has arrived for a while.
-constexpr auto kPatience = std::chrono::microseconds(30);
-constexpr auto kPatienceAtTheEnd = std::chrono::milliseconds(2);  // backward has ended
-// Each sleep is a small part of the time in which nothing moved, so that ranks that share cores poll less often while
-// they wait long: at 1 ms, 16 ranks on 2 cores spent 4 % of their processor time on the exchange, with this rule half
-// as much.
-constexpr auto kShortestSleep = std::chrono::microseconds(20);
-constexpr auto kLongestSleep = std::chrono::milliseconds(5);
-constexpr int kSleepPart = 32;
+constexpr const char* kWhat = "the sum of gradients";
 
 /// The stripes before the sparse rows.
 std::vector<Stripe> dense_stripes(const Ownership& ownership, const SparseRows& rows) {
@@ -44,405 +32,266 @@ int64_t longest_chunk(const Ownership& ownership, const ReductionStage& stage) {
   return std::min(longest, ChunkPipeline::chunk_limit(stage.route, stage.chunk_bytes));
 }
 
-/// The turns of one stage for some stripes. stripe_of: by chunk, the number of its stripe among them.
-struct Turns {
-  std::vector<Stripe> stripes;
-  std::vector<StripeChunk> chunks;
-  std::vector<size_t> stripe_of;
-
-  Turns(const ReductionStage& stage, const std::vector<Stripe>& of, int64_t limit) {
-    std::vector<size_t> numbers;
-    for (size_t i = 0; i < of.size(); ++i) {
-      for (Stripe& turn : stage.turns(of[i])) stripes.push_back(std::move(turn));
-      numbers.resize(stripes.size(), i);
-    }
-    chunks = chunks_of(stripes, limit);
-    for (const StripeChunk& chunk : chunks)
-      stripe_of.push_back(numbers[static_cast<size_t>(chunk.stripe - stripes.data())]);
-  }
-};
-
-/// A stage's own group, for the exchange's thread. Collective.
-std::unique_ptr<Communicator> group_of(const ReductionStage& stage, Communicator& all) {
-  const auto place = std::ranges::find(stage.group, all.rank()) - stage.group.begin();
-  auto group = all.split(stage.group.front(), static_cast<int>(place));
-  group->report_to(all.heartbeat());
-  return group;
-}
-
 size_t map_bytes(const SparseRows& rows) {
   return static_cast<size_t>(touched_rows::map_words(rows.count)) * sizeof(int64_t);
 }
 
 }  // namespace
 
-/// The thread and its state.
-class Reducer::Worker {
+/// Everything that the groups' thread uses.
+class Reducer::Groups {
  public:
-  Worker(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options)
+  Groups(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options)
       : gradients_(gradients),
-        group_(group),
+        ranks_(group.size()),
+        rank_(group.rank()),
+        heartbeat_(group.heartbeat()),
         ops_(ops),
-        stream_(ops.device().make_stream()),
-        context_{.threads = 1, .stream = stream_.get()},
         ownership_(ownership),
         options_(std::move(options)),
         dense_(dense_stripes(ownership, options_.rows)),
-        stages_(make_stages()),
+        events_(dense_.size()),
         maps_(map_bytes(options_.rows), ops.device()),
         map_(maps_.take(DType::i64, Shape{touched_rows::map_words(options_.rows.count)})),
-        own_map_(static_cast<size_t>(touched_rows::map_words(options_.rows.count))),
-        peer_maps_(own_map_.size() * static_cast<size_t>(group.size())),
-        thread_([this] { run(); }) {}
-
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-  ~Worker() { assert(!thread_.joinable()); }
-
-  /// Ends the thread; in the middle of a step the thread fails. False: it has failed, now or before.
-  bool stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+        all_maps_(static_cast<size_t>(map_.count() * ranks_)),
+        thread_(std::make_shared<ProgressThread>(heartbeat_, options_.cpus, ProgressThread::Pace())) {
+    const std::vector<ReductionStage> plan = reduction_stages(plan_of(options_), ranks_, rank_);
+    for (const ReductionStage& stage : plan) {
+      const auto place = std::ranges::find(stage.group, rank_) - stage.group.begin();
+      stages_.push_back(
+          {stage, make_stream_group(group, ops,
+                                    {.chunks = GroupOptions::Chunks{stage.route, longest_chunk(ownership_, stage)},
+                                     .thread = thread_,
+                                     .color = stage.group.front(),
+                                     .key = static_cast<int>(place)})});
     }
-    wake_.notify_all();
-    thread_.join();
-    return !error_;
+    if (options_.rows.count > 0) all_ranks_ = make_stream_group(group, ops, {.thread = thread_});
+    for (const Stripe& stripe : dense_) turns_.push_back(turns_of(stripe));
   }
+  Groups(const Groups&) = delete;
+  Groups& operator=(const Groups&) = delete;
+
+  /// False: it has failed, or is in the middle of a step.
+  bool end() { return thread_->end(); }
 
   void begin() {
-    const std::lock_guard lock(mutex_);
     assert(!busy_);
-    ready_end_ = 0;
-    issued_.clear();
-    summed_ = 0;
     busy_ = true;
-    hurry_ = false;
+    rows_begun_ = false;
+    posted_ = 0;
     times_ = {};
-    if (group_.heartbeat()) group_.heartbeat()->begin_chunks();
+    bytes_before_ = bytes_sent();
+    if (heartbeat_) heartbeat_->begin_chunks();
   }
 
   void ready(int64_t end) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!busy_) return;
-      assert(end >= ready_end_);
-      issued_.push_back({end, ops_.device().stream().record()});
-      take_over();
-    }
-    wake_.notify_all();
-    if (group_.heartbeat()) group_.heartbeat()->move();
+    if (!busy_) return;
+    post_until(end, ops_.device().stream().record());
+    if (heartbeat_) heartbeat_->move();
   }
 
   void finish() {
     ops_.device().stream().finish();
+    if (!busy_) return;
     const auto start = Clock::now();
-    const Waiting waiting(group_.heartbeat(), "the sum of gradients",
-                          static_cast<uint64_t>(size()) * size_of(options_.wire));
-    std::unique_lock lock(mutex_);
-    if (!error_ && !busy_) return;
-    ready_end_ = size();
-    issued_.clear();
-    hurry_ = true;
-    wake_.notify_all();
-    done_.wait(lock, [&] { return !busy_ || error_; });
-    if (error_) std::rethrow_exception(error_);
+    const Waiting waiting(heartbeat_, kWhat, static_cast<uint64_t>(size()) * size_of(options_.wire));
+    post_until(size(), {});
+    if (options_.rows.count > 0) {
+      rows_posted_.wait();
+    } else {
+      ended_ = last_stage().run([this](DeviceStream&) { end_time_ = Clock::now(); }, {});
+    }
+    ended_.wait();
     times_.exposed_seconds = seconds_since(start);
+    times_.total_seconds = std::chrono::duration<double>(end_time_ - start_time_).count();
+    times_.wire_bytes = bytes_sent() - bytes_before_;
+    busy_ = false;
   }
 
   void wait_until_summed(int64_t end) {
     size_t stripes = 0;  // that end there or before
     while (stripes < dense_.size() && dense_[stripes].ready_end <= end) ++stripes;
-    std::unique_lock lock(mutex_);
-    const auto is_done = [&] { return error_ || !busy_ || summed_ >= stripes; };
-    if (!is_done()) {
-      const Waiting waiting(group_.heartbeat(), "the sum of gradients", 0);
-      done_.wait(lock, is_done);
-    }
-    if (error_) std::rethrow_exception(error_);
+    stripes = std::min(stripes, posted_);
+    if (busy_ && stripes > 0) last_stage().wait(events_[stripes - 1], kWhat, 0);
   }
 
   const ExchangeTimes& times() const { return times_; }
+  std::shared_ptr<ProgressThread> thread() const { return thread_; }
 
  private:
-  /// A time without progress, and what was ready when it began.
-  struct Quiet {
-    Clock::time_point since = Clock::now();
-    int64_t ready_end = 0;
-  };
-
-  /// Elements that are complete after the event.
-  struct Issued {
-    int64_t end = 0;
-    Event event;
-  };
-
-  int64_t size() const { return gradients_.count(); }
-
-  /// Under the mutex: marks what the device has completed as ready.
-  void take_over() {
-    for (; !issued_.empty() && issued_.front().event.reached(); issued_.pop_front()) ready_end_ = issued_.front().end;
-    some_issued_ = !issued_.empty();
-  }
-
-  /// Returns once elements [0, end) of a step are complete, or the thread must end.
-  void wait_until_complete(int64_t end) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      wake_.wait(lock, [&] { return stop_ || (busy_ && (ready_end_ >= end || !issued_.empty())); });
-      if (stop_ || ready_end_ >= end) return;
-      const Event next = issued_.front().event;
-      lock.unlock();
-      next.wait();
-      lock.lock();
-      take_over();
-    }
-  }
-
-  void run() {
-    try {
-      const CpuAccount::Thread counted(group_.heartbeat() ? &group_.heartbeat()->cpu() : nullptr, ThreadKind::exchange);
-      if (!options_.cpus.empty()) pin_this_thread(options_.cpus);
-      while (wait_for_step()) run_step();
-    } catch (...) {
-      for (Stage& stage : stages_) stage.pipeline.abandon();
-      const std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
-      done_.notify_all();
-    }
-  }
-
   /// One exchange of the plan.
   struct Stage {
-    Stage(const ReductionStage& of, Worker& worker, bool alone)
-        : definition(of),
-          limit(longest_chunk(worker.ownership_, of)),
-          own_group(alone ? nullptr : group_of(of, worker.group_)),
-          pipeline(worker.gradients_, own_group ? *own_group : worker.group_, worker.ops_, worker.context_, of.route,
-                   limit),
-          dense(of, worker.dense_, limit) {}
-    const ReductionStage definition;
-    const int64_t limit;
-    const std::unique_ptr<Communicator> own_group;  ///< nullptr: the only stage uses the complete group
-    ChunkPipeline pipeline;
-    const Turns dense;
+    ReductionStage definition;
+    std::unique_ptr<StreamGroup> group;
   };
+  /// Of a stripe: the pieces of each turn of each stage.
+  using Turns = std::vector<std::vector<std::vector<ElementRange>>>;
 
-  /// A running stage.
-  struct StageRun {
-    ChunkPipeline& pipeline;
-    const Turns& turns;
-    size_t next = 0, ended = 0;  ///< chunks
-    /// Stripes before this one have ended.
-    size_t under_way() const {
-      return ended < turns.chunks.size() ? turns.stripe_of[ended] : std::numeric_limits<size_t>::max();
-    }
-    bool done() const { return ended == turns.chunks.size(); }
-  };
-
-  std::deque<Stage> make_stages() {
-    std::deque<Stage> stages;
-    const std::vector<ReductionStage> plan = reduction_stages(plan_of(options_), group_.size(), group_.rank());
-    for (const ReductionStage& stage : plan) stages.emplace_back(stage, *this, plan.size() == 1);
-    return stages;
-  }
+  int64_t size() const { return gradients_.count(); }
+  StreamGroup& last_stage() { return *stages_.back().group; }
 
   uint64_t bytes_sent() const {
     uint64_t bytes = 0;
-    for (const Stage& stage : stages_) bytes += stage.pipeline.bytes_sent();
+    for (const Stage& stage : stages_) bytes += stage.group->bytes_sent();
     return bytes;
   }
 
-  /// False if the thread must end.
-  bool wait_for_step() {
-    wait_until_complete(dense_.empty() ? size() : dense_.front().ready_end);
-    return !stop_;
-  }
-
-  void run_step() {
-    const auto start = Clock::now();
-    const uint64_t bytes_before = bytes_sent();
-    std::vector<StageRun> runs;
-    for (Stage& stage : stages_) runs.push_back({stage.pipeline, stage.dense});
-    run_stages(runs, [&] { tell_summed(runs.back().under_way()); });
-    if (options_.rows.count > 0) run_rows();
-    const std::lock_guard lock(mutex_);
-    times_.total_seconds = seconds_since(start);
-    times_.wire_bytes = bytes_sent() - bytes_before;
-    busy_ = false;
-    done_.notify_all();
-  }
-
-  /// The first stage starts a stripe once its elements are complete, each other one once the stage before has ended it.
-  void run_stages(std::vector<StageRun>& stages, const std::function<void()>& moved_on) {
-    const auto all = [&](bool (*holds)(const StageRun&)) { return std::ranges::all_of(stages, holds); };
-    Quiet quiet;
-    while (!all([](const StageRun& stage) { return stage.done(); })) {
-      if (some_issued_) {
-        const std::lock_guard lock(mutex_);
-        take_over();
-      }
-      quiet.ready_end = ready_end_;
-      bool moved = false;
-      for (size_t i = 0; i < stages.size(); ++i) moved = advance(stages[i], i == 0 ? nullptr : &stages[i - 1]) || moved;
-      if (moved) {
-        moved_on();
-        quiet = {};
-      } else if (all([](const StageRun& stage) { return stage.pipeline.empty(); })) {
-        wait_until_ready(stages.front().turns.chunks[stages.front().next].stripe->ready_end);
-      } else {
-        rest(quiet);
+  Turns turns_of(const Stripe& stripe) const {
+    Turns turns(stages_.size());
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      for (const Stripe& turn : stages_[i].definition.turns(stripe)) {
+        std::vector<ElementRange>& pieces = turns[i].emplace_back();
+        for (const ParameterRange& piece : turn.pieces) pieces.push_back({piece.begin, piece.end});
       }
     }
-    moved_on();
+    return turns;
   }
 
-  /// True: progress.
-  bool advance(StageRun& stage, const StageRun* before) {
-    bool moved = false;
-    for (; stage.next < stage.turns.chunks.size() && !stage.pipeline.full(); ++stage.next) {
-      const StripeChunk& chunk = stage.turns.chunks[stage.next];
-      if (before ? stage.turns.stripe_of[stage.next] >= before->under_way() : chunk.stripe->ready_end > ready_end_)
-        break;
-      stage.pipeline.start(chunk);
-      moved = true;
+  /// Starts what elements [0, end) complete, once `after` is reached.
+  void post_until(int64_t end, const Event& after) {
+    if (posted_ == 0) start_time_ = Clock::now();
+    for (; posted_ < dense_.size() && dense_[posted_].ready_end <= end; ++posted_) {
+      Event& summed = events_[posted_] = exchange(turns_[posted_], after);
+      if (!options_.summed) continue;
+      summed = last_stage().run(
+          [this, range = dense_[posted_].range()](DeviceStream& stream) { tell_summed(stream, range); }, {});
     }
-    const size_t done = stage.pipeline.chunks_done();
-    moved = stage.pipeline.advance() || moved;
-    const size_t ended = stage.pipeline.chunks_done() - done;
-    stage.ended += ended;
-    if (moved && group_.heartbeat()) group_.heartbeat()->chunks_done(ended);
-    return moved;
+    if (options_.rows.count > 0 && end >= size() && !std::exchange(rows_begun_, true)) post_rows(after);
   }
 
-  /// All stripes before this one are summed.
-  void tell_summed(size_t under_way) {
-    const size_t end = std::min(under_way, dense_.size());
-    if (end == summed_) return;
-    if (options_.summed) {
-      for (size_t i = summed_; i < end; ++i) options_.summed(context_, dense_[i].range());
+  /// All stages of a stripe's sum. Any thread.
+  Event exchange(const Turns& turns, Event after) {
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      Event last = after;
+      for (const std::vector<ElementRange>& pieces : turns[i]) last = exchange(stages_[i], pieces, after);
+      after = std::move(last);
     }
-    const std::lock_guard lock(mutex_);
-    summed_ = end;
-    done_.notify_all();
+    return after;
   }
 
-  /// Packs and exchanges the rows that any rank has touched. If the sums stay with their owners, other ranks' elements
-  /// of them are undefined.
-  void run_rows() {
+  Event exchange(Stage& stage, const std::vector<ElementRange>& pieces, const Event& after) {
+    StreamGroup& group = *stage.group;
+    const RankOrderSum sum{stage.definition.route.wire};
+    const ElementRange& own = pieces[static_cast<size_t>(group.rank())];
+    switch (stage.definition.route.exchange) {
+      case Exchange::reduce:
+        return group.scatter_sum(gradients_, pieces, gradients_.rows_slice(own.begin, own.count()), sum, after);
+      case Exchange::reduce_and_share:
+        return group.sum(gradients_, pieces, sum, after);
+      default:
+        return group.gather(gradients_, pieces, sum.wire, after);
+    }
+  }
+
+  void tell_summed(DeviceStream& stream, ParameterRange range) {
+    Context context{.threads = 1, .stream = &stream};
+    options_.summed(context, range);
+  }
+
+  /// Packs and exchanges the rows that any rank has touched, after all stripes. If the sums stay with their owners,
+  /// other ranks' elements of them are undefined.
+  void post_rows(const Event& after) {
+    const int64_t words = map_.count();
+    const View maps(std::span<int64_t>(all_maps_), {words * ranks_});
+    const auto mark = [this, own = maps.rows_slice(rank_ * words, words)](DeviceStream& stream) {
+      Context context{.threads = 1, .stream = &stream};
+      ops_.mark_rows(context, table(), map_);
+      stream.copy(map_, own);
+    };
+    const Event marked = last_stage().run(mark, after);
+    const Event gathered = all_ranks_->gather(maps, equal_pieces(maps.count(), ranks_), DType::i64, marked);
+    rows_posted_ = last_stage().run([this](DeviceStream& stream) { exchange_rows(stream); }, gathered);
+  }
+
+  /// All maps are there. On the thread.
+  void exchange_rows(DeviceStream& stream) {
+    Context context{.threads = 1, .stream = &stream};
+    const std::span<int64_t> touched = std::span(all_maps_).first(static_cast<size_t>(map_.count()));
+    for (size_t i = touched.size(); i < all_maps_.size(); ++i) touched[i % touched.size()] |= all_maps_[i];
+    stream.copy(View(touched, map_.shape()), map_);
+    ops_.pack_rows(context, table(), map_);
+    stream.finish();
+    for (const Stripe& stripe : ownership_.packed(options_.rows, touched)) exchange(turns_of(stripe), {});
+    ended_ = last_stage().run(
+        [this](DeviceStream& of) {
+          Context unpacking{.threads = 1, .stream = &of};
+          ops_.unpack_rows(unpacking, table(), map_);
+          of.finish();
+          const int64_t begin = options_.rows.begin;
+          if (options_.summed) options_.summed(unpacking, {begin, begin + table().count()});
+          end_time_ = Clock::now();
+        },
+        {});
+  }
+
+  View table() const {
     const SparseRows& rows = options_.rows;
-    wait_until_ready(size());
-    const View table = gradients_.rows_slice(rows.begin, rows.count * rows.width).reshape({rows.count, rows.width});
-    agree_on_rows(table);
-    ops_.pack_rows(context_, table, map_);
-    stream_->finish();
-    const std::vector<Stripe> packed = ownership_.packed(rows, own_map_);
-    std::deque<Turns> turns;
-    std::vector<StageRun> runs;
-    for (Stage& stage : stages_)
-      runs.push_back({stage.pipeline, turns.emplace_back(stage.definition, packed, stage.limit)});
-    run_stages(runs, [] {});
-    ops_.unpack_rows(context_, table, map_);
-    stream_->finish();
-    if (options_.summed) options_.summed(context_, {rows.begin, rows.begin + table.count()});
-  }
-
-  /// own_map_ and map_ = rows that any rank has touched.
-  void agree_on_rows(ConstView table) {
-    const View own(std::span<int64_t>(own_map_), map_.shape());
-    ops_.mark_rows(context_, table, map_);
-    stream_->copy(map_, own);
-    Handle gathered = group_.all_gather(own, View(std::span(peer_maps_), {own.count() * group_.size()}));
-    for (Quiet quiet{.ready_end = ready_end_}; !gathered.test();) rest(quiet);
-    for (size_t i = 0; i < peer_maps_.size(); ++i) own_map_[i % own_map_.size()] |= peer_maps_[i];
-    stream_->copy(own, map_);
-  }
-
-  /// Without progress: polls again at once, or after a while.
-  void rest(const Quiet& quiet) {
-    const Clock::duration patience = hurry_ ? Clock::duration(kPatienceAtTheEnd) : Clock::duration(kPatience);
-    const Clock::duration idle = Clock::now() - quiet.since;
-    if (idle < patience) {
-      std::this_thread::yield();
-    } else {
-      const Clock::duration sleep = std::clamp<Clock::duration>(idle / kSleepPart, kShortestSleep, kLongestSleep);
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, sleep, [&] { return stop_ || ready_end_ != quiet.ready_end; });
-    }
-    check_stop();
-  }
-
-  void wait_until_ready(int64_t end) {
-    wait_until_complete(end);
-    check_stop();
-  }
-
-  void check_stop() const {
-    if (stop_) fail(ErrorKind::comm, "the gradient exchange was aborted in the middle of a step");
+    return gradients_.rows_slice(rows.begin, rows.count * rows.width).reshape({rows.count, rows.width});
   }
 
   View gradients_;
-  Communicator& group_;
+  const int ranks_, rank_;
+  Heartbeat* heartbeat_;
   Ops& ops_;
-  std::unique_ptr<DeviceStream> stream_;
-  Context context_;
   const Ownership& ownership_;
   ReducerOptions options_;
   std::vector<Stripe> dense_;
-  std::deque<Stage> stages_;
+  std::vector<Turns> turns_;   ///< of dense_, as the next one
+  std::vector<Event> events_;  ///< of this step's sums
   Arena maps_;
-  View map_;  ///< where operators read it
-  std::vector<int64_t> own_map_, peer_maps_;
-  ExchangeTimes times_;
+  View map_;                       ///< where operators read it
+  std::vector<int64_t> all_maps_;  ///< of all ranks; then the first one marks what any rank has touched
+  std::shared_ptr<ProgressThread> thread_;
+  std::deque<Stage> stages_;
+  std::unique_ptr<StreamGroup> all_ranks_;  ///< for the maps
 
-  std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  std::atomic<int64_t> ready_end_ = 0;                                    // changed under the mutex, read without it
-  std::atomic<bool> hurry_ = false, stop_ = false, some_issued_ = false;  // likewise
-  std::deque<Issued> issued_;                                             // not complete yet, in ascending order
-  bool busy_ = false;
-  size_t summed_ = 0;  ///< of dense_, as reported; only the thread changes it
-  std::exception_ptr error_;
-  std::thread thread_;  // last: it uses all of the above
+  bool busy_ = false, rows_begun_ = false;
+  size_t posted_ = 0;  ///< of dense_
+  Event rows_posted_, ended_;
+  Clock::time_point start_time_, end_time_;
+  uint64_t bytes_before_ = 0;
+  ExchangeTimes times_;
 };
 
 Reducer::Reducer(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options) {
   require(options.wire == DType::bf16 || options.wire == DType::f32, ErrorKind::config,
           "gradients cannot be sent as {}; set comm.wire to bf16 or f32", name_of(options.wire));
-  if (group.size() > 1 && !gradients.empty()) {
-    worker_ = std::make_unique<Worker>(gradients, group, ops, ownership, std::move(options));
-  }
+  if (group.size() > 1 && !gradients.empty())
+    groups_ = std::make_unique<Groups>(gradients, group, ops, ownership, std::move(options));
 }
 
 Reducer::~Reducer() {
   // After a failure MPI may still write into buffers that it was given: they stay until the process ends.
-  if (worker_ && !worker_->stop()) static_cast<void>(worker_.release());
+  if (groups_ && !groups_->end()) static_cast<void>(groups_.release());
 }
 
 void Reducer::begin() {
-  if (worker_) worker_->begin();
+  if (groups_) groups_->begin();
 }
 
 void Reducer::ready(int64_t end) {
-  if (worker_) worker_->ready(end);
+  if (groups_) groups_->ready(end);
 }
 
 void Reducer::wait_until_summed(int64_t end) {
-  if (worker_) worker_->wait_until_summed(end);
+  if (groups_) groups_->wait_until_summed(end);
 }
 
 void Reducer::finish() {
-  if (worker_) worker_->finish();
+  if (groups_) groups_->finish();
 }
 
-const ExchangeTimes& Reducer::times() const { return worker_ ? worker_->times() : none_; }
+const ExchangeTimes& Reducer::times() const { return groups_ ? groups_->times() : none_; }
+
+std::shared_ptr<ProgressThread> Reducer::thread() const { return groups_ ? groups_->thread() : nullptr; }
 
 size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& options) {
   const int ranks = ownership.ranks();
   if (ranks == 1) return 0;
-  size_t bytes = (static_cast<size_t>(ranks) + 2) * map_bytes(options.rows);
+  size_t bytes = (static_cast<size_t>(ranks) + 1) * map_bytes(options.rows);
   for (const ReductionStage& stage : reduction_stages(plan_of(options), ranks, 0))
-    bytes += ChunkPipeline::bytes_for(stage.route, longest_chunk(ownership, stage));
+    bytes +=
+        group_bytes(stage.route.ranks, {.chunks = GroupOptions::Chunks{stage.route, longest_chunk(ownership, stage)}});
   return bytes;
 }
 

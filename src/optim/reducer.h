@@ -1,5 +1,6 @@
 #pragma once
-// Sums gradients over data-parallel ranks on its own thread, beside backward (docs/design.md, decision 7).
+// Sums gradients over data-parallel ranks beside backward, stripe by stripe, through stream groups
+// (comm/stream_group.h; docs/design.md, decision 7).
 //
 // The flat array is cut into stripes of one piece per rank (optim/ownership.h), these into chunks. Per chunk every rank
 // rounds its contribution to the wire type and sends each owner its part; the owner, whose own contribution is rounded
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/progress_thread.h"
 #include "optim/reduction_plan.h"
 
 namespace trireme {
@@ -28,21 +30,21 @@ struct ExchangeTimes {
 struct ReducerOptions {
   DType wire = DType::bf16;  ///< bf16 or f32
   SumsAt sums = SumsAt::everyone;
-  std::vector<int> cpus = {};  ///< the thread runs on these; empty: where its creator does
+  std::vector<int> cpus = {};  ///< where messages are sent and received; empty: where its creator runs
   SparseRows rows = {};        ///< only zeros after it
   size_t chunk_bytes = kHostChunkBytes;
-  bool one_host = false;  ///< all ranks are on this host (optim/chunk_pipeline.h)
+  bool one_host = false;  ///< all ranks are on this host (exchange/chunk_pipeline.h)
   HostMap hosts = {};     ///< hierarchical: where the ranks are, the same number on each host; empty: all at once
-  /// Called on the thread, with its context, for each range whose sums are complete, ascending; the array's values in
-  /// it are not needed any more.
+  /// Called beside compute, with a context for that, for each range whose sums are complete, ascending; the array's
+  /// values in it are not needed any more.
   std::function<void(Context&, ParameterRange)> summed = {};
 };
 
 class Reducer {
  public:
-  /// Collective. Borrows everything except the options; the communicator belongs to the thread from now on. gradients:
-  /// [n] f32. ownership: of the array, without options.rows if they are after it. Buffers are allocated here, none in a
-  /// step. Throws Error::config for another wire type.
+  /// Collective. Borrows everything except the options. gradients: [n] f32. ownership: of the array, without
+  /// options.rows if they are after it. Buffers are allocated here, none in a step. Throws Error::config for another
+  /// wire type.
   Reducer(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
@@ -56,17 +58,20 @@ class Reducer {
   /// Returns once options.summed was called for all stripes that elements [0, end) complete. Throws as finish().
   void wait_until_summed(int64_t end);
   /// The rest is ready; returns once this rank has its sums: those that it owns (Ownership::owned_by), or all. Throws
-  /// the thread's error (Error::comm); after that the job must end, because operations may be incomplete.
+  /// the groups' error (Error::comm, Error::peer); after that the job must end, because operations may be incomplete.
   void finish();
 
+  /// Of the last step that has finished.
   const ExchangeTimes& times() const;
+  /// The thread of its groups; nullptr for a group of one.
+  std::shared_ptr<ProgressThread> thread() const;
 
   /// Memory for chunks in flight and the maps of touched rows; 0 for a group of one.
   static size_t buffer_bytes(const Ownership& ownership, const ReducerOptions& options);
 
  private:
-  class Worker;
-  std::unique_ptr<Worker> worker_;  ///< none in a group of one
+  class Groups;
+  std::unique_ptr<Groups> groups_;  ///< none in a group of one
   ExchangeTimes none_;
 };
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/host_map.h"
-#include "optim/chunk_pipeline.h"
+#include "exchange/chunk_pipeline.h"
 #include "optim/ownership.h"
 
 namespace trireme {

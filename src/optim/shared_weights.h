@@ -1,12 +1,15 @@
 #pragma once
 // Weights sharded over data ranks (optim.shard parameters): each rank keeps those that it owns and gets a layer's other
-// weights from their owners when the layer computes. A separate thread fetches the next layer's weights meanwhile;
-// weights that no layer needs any more are released.
+// weights from their owners when the layer computes. The next layer's weights are gathered meanwhile
+// (comm/stream_group.h); weights that no layer needs any more are released.
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/stream_group.h"
+#include "ops/ops.h"
 #include "optim/gatherer.h"
 #include "optim/training_state.h"
 
@@ -14,11 +17,9 @@ namespace trireme {
 
 class SharedWeights final : public WeightSource {
  public:
-  /// Borrows everything; `group`, the data ranks, belongs to the thread from now on. state: its weights are sharded.
-  /// cpus: where the thread runs; empty: where its creator does.
-  SharedWeights(const TrainingState& state, Communicator& group, Ownership ownership, Device& device,
-                std::vector<int> cpus);
-  ~SharedWeights() override;
+  /// Collective over the ranks that share the state. Borrows everything. state: its weights are sharded. cpus: where
+  /// messages are sent and received; empty: where its creator runs.
+  SharedWeights(const TrainingState& state, Communicator& ranks, Ownership ownership, Ops& ops, std::vector<int> cpus);
   SharedWeights(const SharedWeights&) = delete;
   SharedWeights& operator=(const SharedWeights&) = delete;
 
@@ -26,11 +27,26 @@ class SharedWeights final : public WeightSource {
   /// that the job must end.
   void need(ParameterRange range, ParameterRange next) override;
   void done(ParameterRange range) override;
-  uint64_t bytes_sent() const;
+  uint64_t bytes_sent() const { return group_->bytes_sent(); }
 
  private:
-  class Worker;
-  std::unique_ptr<Worker> worker_;
+  /// Weights that are present or on their way.
+  struct Layer {
+    ParameterRange weights;
+    int readers = 0;
+    Event arrival;
+  };
+  std::vector<Layer>::iterator find(ParameterRange range) { return std::ranges::find(layers_, range, &Layer::weights); }
+  /// Gathers missing weights.
+  Layer& look_up(ParameterRange range);
+
+  const TrainingState& state_;
+  const Ownership ownership_;
+  Device& device_;
+  std::vector<Layer> layers_;
+  Event released_;  ///< memory of all weights that are not needed any more
+  std::unique_ptr<StreamGroup> group_;
+  Gatherer gatherer_;
 };
 
 }  // namespace trireme

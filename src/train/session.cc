@@ -13,16 +13,11 @@ std::unique_ptr<Communicator> make_tied_pair(Communicator& pipeline, const Spec&
   return group;
 }
 
-std::unique_ptr<Communicator> own_group(Communicator& axis, Heartbeat* heartbeat) {
-  auto group = axis.split(0, axis.rank());
-  group->report_to(heartbeat);
-  return group;
-}
-
-/// The ranks that share the state with this data rank.
-std::unique_ptr<Communicator> state_group(Communicator& data, const OptimizerOptions& options, Heartbeat* heartbeat) {
-  if (options.shard_group == ShardGroup::all) return own_group(data, heartbeat);
-  auto group = data.split(options.hosts.host_of(data.rank()), data.rank());
+/// The data ranks of this host, where they share the state.
+std::unique_ptr<Communicator> make_host_group(Communicator& data, const TrainingState& state,
+                                              const std::optional<OptimizerOptions>& options, Heartbeat* heartbeat) {
+  if (!state.is_sharded() || options.value().shard_group == ShardGroup::all) return nullptr;
+  auto group = data.split(options->hosts.host_of(data.rank()), data.rank());
   group->report_to(heartbeat);
   return group;
 }
@@ -37,36 +32,38 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       rank_(rank),
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
-      tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.heartbeat) : nullptr),
-      weights_group_(state.is_sharded() ? state_group(mesh_.data(), options.optimizer.value(), rank.heartbeat)
-                                        : nullptr),
-      links_(mesh_.pipeline(), ops.device(), mesh_.shape().chunks, options.dtype,
-             options.shape.own_rows(mesh_.tensor().size()), options.spec.width, options.exchange_cores),
+      host_group_(make_host_group(mesh_.data(), state, options.optimizer, rank.heartbeat)),
+      links_(mesh_.pipeline(), ops, mesh_.shape().chunks, options.dtype, options.shape.own_rows(mesh_.tensor().size()),
+             options.spec.width, options.exchange_cores),
       shared_weights_(make_shared_weights(options)),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
-             tensor_group_
-                 ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(options.spec, options.dtype, options.shape, ops),
+             mesh_.tensor().size() > 1
+                 ? &tensor_.emplace(mesh_.tensor(), ops, tensor_sizes(options.spec, options.dtype, options.shape, ops),
                                     options.exchange_cores)
                  : nullptr,
              &weights()) {
   if (!options.optimizer || !options.shape.training) return;
-  exchange_group_ = own_group(mesh_.data(), rank.heartbeat);
   tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
   OptimizerOptions optimizer = *options.optimizer;
   optimizer.mesh = mesh_.shape();
-  optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get(),
-                     state.shares_weights() ? nullptr : weights_group_.get());
+  optimizer_.emplace(table, state, ops, mesh_.data(), optimizer, tied_pair_.get(),
+                     state.shares_weights() ? nullptr : state_ranks());
   if (options.shape.sequence_parallel)
     sequence_sums_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
+}
+
+Communicator* Session::state_ranks() {
+  if (!state_.is_sharded()) return nullptr;
+  return host_group_ ? host_group_.get() : &mesh_.data();
 }
 
 /// If the state is sharded, the optimizer's options say which rank owns what.
 std::unique_ptr<SharedWeights> Session::make_shared_weights(const SessionOptions& options) {
   if (!state_.shares_weights()) return nullptr;
-  return std::make_unique<SharedWeights>(state_, *weights_group_,
-                                         state_ownership(table_, options.optimizer.value(), mesh_.data().size()),
-                                         ops_.device(), options.exchange_cores);
+  return std::make_unique<SharedWeights>(state_, *state_ranks(),
+                                         state_ownership(table_, options.optimizer.value(), mesh_.data().size()), ops_,
+                                         options.exchange_cores);
 }
 
 }  // namespace trireme

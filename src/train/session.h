@@ -57,6 +57,8 @@ class Session {
 
  private:
   MeshPlace place() const { return mesh_.place(); }
+  /// That share the state with this one; nullptr: none.
+  Communicator* state_ranks();
   std::unique_ptr<SharedWeights> make_shared_weights(const SessionOptions& options);
 
   const ParameterTable& table_;
@@ -65,10 +67,8 @@ class Session {
   const RankContext& rank_;
   Mesh mesh_;
   Scalars scalars_;
-  std::unique_ptr<Communicator> exchange_group_;  ///< data axis, for the exchange thread
-  std::unique_ptr<Communicator> tensor_group_;    ///< tensor axis, for the thread of its sums; null: one rank
-  std::unique_ptr<Communicator> weights_group_;   ///< ranks that share the state, if weights come from owners
-  std::unique_ptr<Communicator> tied_pair_;       ///< first and last stage, if both hold a tied matrix
+  std::unique_ptr<Communicator> host_group_;  ///< ranks that share the state, if they are those of a host
+  std::unique_ptr<Communicator> tied_pair_;   ///< first and last stage, if both hold a tied matrix
   std::optional<Optimizer> optimizer_;
   std::optional<TensorGroup> tensor_;
   StageLinks links_;

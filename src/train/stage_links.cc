@@ -8,18 +8,19 @@
 #include <unordered_set>
 #include <utility>
 
-#include "comm/check.h"
+#include "exchange/message_group.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::array kPasses{PipelinePass::forward, PipelinePass::backward};
 
-/// The tag of a message to a chunk of the receiver.
-int tag_of(PipelinePass pass, int64_t chunk, int64_t chunks, int64_t micro_batch) {
-  const int64_t number = micro_batch * chunks + chunk;
-  return static_cast<int>((2 * number + (pass == PipelinePass::backward ? 1 : 0)) % comm_check::kMostTag);
-}
+// Messages are few, and a stage often waits for a micro-batch of another one: sleeps soon reach their bound, which is
+// short beside that.
+constexpr ProgressThread::Pace kPace{.patience = std::chrono::microseconds(50),
+                                     .awaited = std::chrono::microseconds(50),
+                                     .sleep_part = 1,
+                                     .longest_sleep = std::chrono::microseconds(500)};
 
 /// A copy of the text that is never freed, because the watch of a wait may read it at any time.
 const char* kept(const std::string& text) {
@@ -49,16 +50,13 @@ std::pair<std::optional<int>, std::optional<int>> neighbours(PipelinePass pass, 
 
 }  // namespace
 
-StageLinks::StageLinks(Communicator& pipeline, Device& device, int64_t chunks, DType dtype, int64_t rows, int64_t width,
+StageLinks::StageLinks(Communicator& pipeline, Ops& ops, int64_t chunks, DType dtype, int64_t rows, int64_t width,
                        std::vector<int> cpus)
     : stage_(pipeline.rank()),
       stages_(pipeline.size()),
       chunks_(chunks),
-      device_(device),
-      group_(pipeline.split(0, pipeline.rank())),
-      arena_(bytes_for(stages_, dtype, rows, width), device),
-      messenger_(pipeline.heartbeat(), std::move(cpus)) {
-  group_->report_to(pipeline.heartbeat());
+      device_(ops.device()),
+      arena_(bytes_for(stages_, dtype, rows, width), device_) {
   for (const PipelinePass pass : kPasses) {
     std::tie(in(pass).peer, out(pass).peer) = neighbours(pass, stage_, stages_, chunks_ > 1);
     for (Lane* lane : {&in(pass), &out(pass)}) {
@@ -66,6 +64,14 @@ StageLinks::StageLinks(Communicator& pipeline, Device& device, int64_t chunks, D
       for (Buffer& buffer : lane->buffers) buffer.rows = arena_.take(dtype, {rows, width});
     }
   }
+  if (stages_ == 1) return;
+  const auto thread = std::make_shared<ProgressThread>(pipeline.heartbeat(), std::move(cpus), kPace);
+  for (auto& group : groups_) group = make_stream_group(pipeline, ops, {.thread = thread});
+}
+
+StageLinks::~StageLinks() {
+  // After a failure MPI may still write into buffers that it was given: they stay until the process ends.
+  if (stages_ > 1 && !groups_[0]->end()) static_cast<void>(new Arena(std::move(arena_)));
 }
 
 std::optional<int64_t> StageLinks::neighbour_part(const PipelineAction& action, bool before) const {
@@ -81,8 +87,8 @@ size_t StageLinks::bytes_for(int stages, DType dtype, int64_t rows, int64_t widt
   return measure.peak();
 }
 
-void StageLinks::wait(Buffer& buffer, const char* what) {
-  messenger_.wait(std::exchange(buffer.ticket, 0), what, buffer.rows.bytes());
+void StageLinks::wait(PipelinePass pass, Buffer& buffer, const char* what) {
+  if (stages_ > 1) group(pass).wait(std::exchange(buffer.free, {}), what, buffer.rows.bytes());
 }
 
 void StageLinks::post_receive(const PipelineAction& action, int64_t rows) {
@@ -90,13 +96,8 @@ void StageLinks::post_receive(const PipelineAction& action, int64_t rows) {
   Lane& lane = in(action.pass);
   assert(lane.begun - lane.ended < lane.buffers.size());
   Buffer& buffer = lane.buffers[lane.begun++ % 2];
-  const View to = buffer.rows.rows_slice(0, rows);
-  const int tag = tag_of(action.pass, action.chunk, chunks_, action.micro_batch);
   // All reads of the buffer have been issued.
-  buffer.ticket = messenger_.post([this, to, peer = *lane.peer, tag, read = device_.stream().record()] {
-    read.wait();
-    return group_->receive(to, peer, tag);
-  });
+  buffer.free = group(action.pass).receive(buffer.rows.rows_slice(0, rows), *lane.peer, device_.stream().record());
 }
 
 View StageLinks::receive_input(const PipelineAction& action, int64_t rows) {
@@ -105,7 +106,7 @@ View StageLinks::receive_input(const PipelineAction& action, int64_t rows) {
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   assert(lane.begun > lane.ended);
   Buffer& buffer = lane.buffers[lane.ended++ % 2];
-  wait(buffer, awaited(action, *lane.peer));
+  wait(action.pass, buffer, awaited(action, *lane.peer));
   return buffer.rows.rows_slice(0, rows);
 }
 
@@ -114,28 +115,23 @@ View StageLinks::output_buffer(const PipelineAction& action, int64_t rows) {
   Lane& lane = out(action.pass);
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   Buffer& buffer = lane.buffers[lane.begun % 2];
-  wait(buffer, taken(*lane.peer));
+  wait(action.pass, buffer, taken(*lane.peer));
   return buffer.rows.rows_slice(0, rows);
 }
 
 void StageLinks::send_output(const PipelineAction& action, int64_t rows) {
-  const std::optional<int64_t> to = neighbour_part(action, false);
-  if (!to || rows == 0) return;
+  if (!neighbour_part(action, false) || rows == 0) return;
   Lane& lane = out(action.pass);
   Buffer& buffer = lane.buffers[lane.begun++ % 2];
   const View from = buffer.rows.rows_slice(0, rows);
   bytes_sent_ += from.bytes();
-  const int tag = tag_of(action.pass, *to / stages_, chunks_, action.micro_batch);
-  buffer.ticket = messenger_.post([this, from, peer = *lane.peer, tag, written = device_.stream().record()] {
-    written.wait();
-    return group_->send(from, peer, tag);
-  });
+  buffer.free = group(action.pass).send(from, *lane.peer, device_.stream().record());
 }
 
 void StageLinks::flush() {
-  for (Lane& lane : out_) {
-    for (Buffer& buffer : lane.buffers)
-      if (buffer.ticket != 0) wait(buffer, taken(*lane.peer));
+  for (const PipelinePass pass : kPasses) {
+    for (Buffer& buffer : out(pass).buffers)
+      if (!buffer.free.reached()) wait(pass, buffer, taken(*out(pass).peer));
   }
 }
 

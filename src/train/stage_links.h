@@ -1,25 +1,31 @@
 #pragma once
 // Messages between a pipeline stage and its neighbours: activations to the next stage, their gradients to the previous
 // one. Stages with several chunks of the model form a ring: the last stage sends to the next chunk of the first one.
-// Receives are posted before they are needed, sends do not block: a buffer is waited for when it is needed again.
+// Receives are posted before they are needed, sends do not block: a buffer is waited for when it is needed again. Each
+// pass has its own group, in which messages arrive in the order in which they were sent (model/pipeline_order.h).
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 
-#include "comm/async_messenger.h"
-#include "comm/mesh.h"
+#include "comm/communicator.h"
+#include "comm/stream_group.h"
 #include "model/pipeline_order.h"
+#include "ops/ops.h"
 #include "tensor/arena.h"
 
 namespace trireme {
 
 class StageLinks {
  public:
-  /// Collective over the pipeline axis. rows: of the largest micro-batch. device: of the activations, whose stream
-  /// completes them.
-  StageLinks(Communicator& pipeline, Device& device, int64_t chunks, DType dtype, int64_t rows, int64_t width,
+  /// Collective over the pipeline axis. rows: of the largest micro-batch. ops: of the activations, which the stream of
+  /// its device completes.
+  StageLinks(Communicator& pipeline, Ops& ops, int64_t chunks, DType dtype, int64_t rows, int64_t width,
              std::vector<int> cpus);
+  ~StageLinks();
+  StageLinks(const StageLinks&) = delete;
+  StageLinks& operator=(const StageLinks&) = delete;
   static size_t bytes_for(int stages, DType dtype, int64_t rows, int64_t width);
 
   int stage() const { return stage_; }
@@ -48,7 +54,7 @@ class StageLinks {
  private:
   struct Buffer {
     View rows;
-    AsyncMessenger::Ticket ticket = 0;
+    Event free;  ///< its message is done
   };
   /// Two alternate, by the number of the call.
   struct Lane {
@@ -58,7 +64,8 @@ class StageLinks {
   };
   Lane& in(PipelinePass pass) { return in_[static_cast<size_t>(pass)]; }
   Lane& out(PipelinePass pass) { return out_[static_cast<size_t>(pass)]; }
-  void wait(Buffer& buffer, const char* what);
+  StreamGroup& group(PipelinePass pass) { return *groups_[static_cast<size_t>(pass)]; }
+  void wait(PipelinePass pass, Buffer& buffer, const char* what);
   /// The part of the model that receives the output of an action's part, or, with `before`, whose output it receives;
   /// nullopt at the ends.
   std::optional<int64_t> neighbour_part(const PipelineAction& action, bool before) const;
@@ -66,11 +73,10 @@ class StageLinks {
   int stage_, stages_;
   int64_t chunks_;
   Device& device_;
-  std::unique_ptr<Communicator> group_;
   Arena arena_;
   std::array<Lane, 2> in_, out_;
   uint64_t bytes_sent_ = 0;
-  AsyncMessenger messenger_;  // last: its thread uses the members above
+  std::array<std::unique_ptr<StreamGroup>, 2> groups_;  ///< last: their thread uses the buffers
 };
 
 /// Runs a stage's actions in order; the receive of the next action is posted before act() of the current one. rows: per

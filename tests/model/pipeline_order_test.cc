@@ -231,5 +231,32 @@ TEST(PipelineOrder, RefusesMicroBatchesThatCannotBeInterleaved) {
   EXPECT_ERROR(pipeline_order(0, 4, 2, 3), ErrorKind::config, "as 4 is;");
 }
 
+// Messages of a pass between two stages have no tags (train/stage_links): both must have them in one order.
+TEST(PipelineOrder, EveryStageReceivesInTheOrderInWhichItsNeighbourSends) {
+  for_each_pipeline([](int64_t stages, int64_t chunks, int64_t micro_batches) {
+    if (stages == 1) return;
+    SCOPED_TRACE(name_of(stages, chunks, micro_batches));
+    for (const PipelinePass pass : {kForward, kBackward}) {
+      const int64_t step = pass == kForward ? 1 : -1, parts = stages * chunks;
+      /// The parts of the model that take a stage's messages, and their micro-batches: as sent, as received.
+      const auto messages = [&](int64_t stage, bool sends) {
+        std::vector<std::pair<int64_t, int64_t>> list;
+        for (const PipelineAction& action : pipeline_order(stage, stages, chunks, micro_batches)) {
+          const int64_t part = action.chunk * stages + stage, taker = sends ? part + step : part;
+          if (action.pass != pass || taker < 0 || taker >= parts ||
+              (!sends && (part - step < 0 || part - step >= parts)))
+            continue;
+          list.emplace_back(taker, action.micro_batch);
+        }
+        return list;
+      };
+      for (int64_t stage = 0; stage < stages; ++stage) {
+        const int64_t next = (stage + step + stages) % stages;
+        EXPECT_EQ(messages(stage, true), messages(next, false)) << "from stage " << stage;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace trireme

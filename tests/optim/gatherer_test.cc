@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "exchange/message_group.h"
+#include "tests/support/exchange.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 
@@ -16,13 +18,13 @@ TEST(Gatherer, EveryoneGetsWhatEachRankOwnsInAnyType) {
   for (const int ranks : {1, 2, 3, 4}) {
     const Ownership ownership(borders, ranks, 1000, 150);
     run_local(ranks, [&](RankContext& rank) {
-      const auto group = rank.world.split(0, rank.rank());
+      const auto group = make_stream_group(rank.world, *test_ops(), {});
       Gatherer gatherer(*group, ownership);
       const auto gathered = [&](auto zero) {
         std::vector<decltype(zero)> flat(3700, static_cast<decltype(zero)>(-1));
         for (const auto& [begin, end] : ownership.owned_by(rank.rank()))
           std::iota(flat.begin() + begin, flat.begin() + end, static_cast<decltype(zero)>(begin));
-        gatherer.gather(View(std::span(flat), {3700}));
+        gatherer.gather(View(std::span(flat), {3700}), {}).wait();
         std::vector<decltype(zero)> expected(flat.size());
         std::iota(expected.begin(), expected.end(), zero);
         EXPECT_EQ(flat, expected) << ranks << " ranks";
@@ -37,7 +39,8 @@ TEST(Gatherer, EveryoneGetsWhatEachRankOwnsInAnyType) {
 }
 
 TEST(Gatherer, NeedsOneOwnerPerRank) {
-  const auto group = make_single();
+  const auto single = make_single();
+  const auto group = make_stream_group(*single, *test_ops(), {});
   const Ownership ownership(std::vector<int64_t>{0, 10}, 2, 10, 10);
   EXPECT_ERROR(Gatherer(*group, ownership), ErrorKind::shape,
                "a gatherer got an ownership of 2 ranks, but its group has 1");

@@ -34,11 +34,10 @@ TEST(Ownership, EveryElementHasOneOwnerAndTravelsOnce) {
               for (int64_t i = begin; i < end; ++i) ++owned[static_cast<size_t>(i)];
             }
           }
-          for (const StripeChunk& chunk : chunks_of(ownership.stripes(), 24)) {
-            for (int r = 0; r < ranks; ++r) {
-              ASSERT_LE(chunk.length(r), 24);
-              for (int64_t i = 0; i < chunk.length(r); ++i) ++travelled[static_cast<size_t>(chunk.begin(r) + i)];
-            }
+          for (const Stripe& stripe : ownership.stripes()) {
+            ASSERT_EQ(stripe.pieces.size(), static_cast<size_t>(ranks));
+            for (const auto& [begin, end] : stripe.pieces)
+              for (int64_t i = begin; i < end; ++i) ++travelled[static_cast<size_t>(i)];
           }
           EXPECT_EQ(owned, once) << ranks << " " << count << " " << bucket << " " << piece;
           EXPECT_EQ(travelled, once) << ranks << " " << count << " " << bucket << " " << piece;

@@ -79,7 +79,8 @@ TEST_P(SharedState, WeightsAreThereWhenALayerNeedsThemAndOfTwoLayersAtATime) {
       for (const auto& [begin, end] : kept.owned) owned += static_cast<size_t>(end - begin) * size_of(dtype);
       EXPECT_LE(resident(state.weights()), owned + page_ends(kept));
       const auto group = rank.world.split(0, rank.rank());
-      SharedWeights weights(state, *group, ownership_of(table, options, 3), host_device(), {});
+      const std::unique_ptr<Ops> ops = make_cpu_ops();
+      SharedWeights weights(state, *group, ownership_of(table, options, 3), *ops, {});
       const size_t remainder = dtype == DType::bf16 ? owned : 0;
       const size_t most = TrainingState::bytes_for(table, dtype, false, kept) - remainder;
       EXPECT_LT(most, state.weights().bytes() * 3 / 4) << "there is something to be saved";

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/time.h"
+#include "tests/support/exchange.h"
 #include "tests/support/local_ranks.h"
 
 namespace trireme {
@@ -46,7 +47,7 @@ void take_and_hand_on(StageLinks& links, const PipelineAction& action) {
 TEST(StageLinks, AWaitNamesTheMicroBatchAndWhereItComesFrom) {
   std::atomic<bool> seen = false;
   run_local(3, [&](RankContext& rank) {
-    StageLinks links(rank.world, host_device(), 1, DType::f32, 2, kWidth, {});
+    StageLinks links(rank.world, *test_ops(), 1, DType::f32, 2, kWidth, {});
     const PipelineAction action{PipelinePass::backward, 0, 3};
     std::jthread watcher;
     if (rank.rank() == 2) {
@@ -80,7 +81,7 @@ TEST(StageLinks, NoOrderOfAnyPipelineDeadlocks) {
         run_local(
             stages,
             [&](RankContext& rank) {
-              StageLinks links(rank.world, host_device(), chunks, DType::f32, 2, kWidth, {});
+              StageLinks links(rank.world, *test_ops(), chunks, DType::f32, 2, kWidth, {});
               run_in_order(links, pipeline_order(rank.rank(), stages, chunks, micro_batches), rows_of,
                            [&](const PipelineAction& action) { take_and_hand_on(links, action); });
             },
@@ -92,7 +93,7 @@ TEST(StageLinks, NoOrderOfAnyPipelineDeadlocks) {
 TEST(StageLinks, AStepMayHaveMoreMicroBatchesThanTags) {
   constexpr int64_t kMicroBatches = 9'000, kChunks = 2;
   run_local(2, [&](RankContext& rank) {
-    StageLinks links(rank.world, host_device(), kChunks, DType::f32, 2, kWidth, {});
+    StageLinks links(rank.world, *test_ops(), kChunks, DType::f32, 2, kWidth, {});
     run_in_order(links, pipeline_order(rank.rank(), 2, kChunks, kMicroBatches), rows_of,
                  [&](const PipelineAction& action) { take_and_hand_on(links, action); });
   });
@@ -107,7 +108,7 @@ TEST(StageLinks, SendActivationsOnceEachWay) {
     std::mutex mutex;
     for (int64_t m = 0; m < kMicroBatches; ++m) rows += static_cast<uint64_t>(rows_of(m));
     run_local(kStages, [&](RankContext& rank) {
-      StageLinks links(rank.world, host_device(), chunks, DType::f32, 2, kWidth, {});
+      StageLinks links(rank.world, *test_ops(), chunks, DType::f32, 2, kWidth, {});
       run_in_order(links, pipeline_order(rank.rank(), kStages, chunks, kMicroBatches), rows_of,
                    [&](const PipelineAction& action) { take_and_hand_on(links, action); });
       const std::lock_guard lock(mutex);
@@ -124,7 +125,7 @@ double idle_share(int stages, int64_t chunks, int64_t micro_batches) {
   float end = 0;
   std::mutex mutex;
   run_local(stages, [&](RankContext& rank) {
-    StageLinks links(rank.world, host_device(), chunks, DType::f32, 1, 1, {});
+    StageLinks links(rank.world, *test_ops(), chunks, DType::f32, 1, 1, {});
     float clock = 0;
     const auto act = [&](const PipelineAction& action) {
       const ConstView in = links.receive_input(action, 1);

@@ -51,12 +51,6 @@ KeptState kept_weights(const ParameterTable& table, Mesh* mesh) {
   return kept_states(table, shared(), mesh->data().size(), mesh->data_rank());
 }
 
-std::unique_ptr<Communicator> own_group(Communicator& axis) {
-  auto group = axis.split(0, axis.rank());
-  group->report_to(axis.heartbeat());
-  return group;
-}
-
 std::unique_ptr<Tokenizer> tokenizer_of(const ModelFolder& folder, const SampleOptions& options) {
   if (!options.tokenizer.empty()) return load_tokenizer(options.tokenizer, load_options(options.tokenizer_load));
   return tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json");
@@ -69,7 +63,6 @@ struct Sampler {
   ParameterTable table;
   TrainingState state;
   Backend backend;
-  std::unique_ptr<Communicator> weights_group;
   std::unique_ptr<SharedWeights> shared_weights;  ///< if data ranks shard the weights
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<TokenId> begin = {};  ///< token that begins a document, from the model's folder
@@ -84,11 +77,11 @@ struct Sampler {
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
         state(table, options.dtype, false, kept_weights(table, mesh)),
         backend(make_backend()),
-        weights_group(state.shares_weights() ? own_group(mesh->data()) : nullptr),
-        shared_weights(weights_group ? std::make_unique<SharedWeights>(
-                                           state, *weights_group, ownership_of(table, shared(), weights_group->size()),
-                                           backend.ops->device(), std::vector<int>())
-                                     : nullptr),
+        shared_weights(state.shares_weights()
+                           ? std::make_unique<SharedWeights>(state, mesh->data(),
+                                                             ownership_of(table, shared(), mesh->data().size()),
+                                                             *backend.ops, std::vector<int>())
+                           : nullptr),
         tokenizer(tokenizer_of(folder, options)),
         dtype(options.dtype),
         generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh, shared_weights.get()),

@@ -1,4 +1,4 @@
-#include "optim/chunk_pipeline.h"
+#include "exchange/chunk_pipeline.h"
 
 #include <algorithm>
 #include <atomic>
@@ -65,10 +65,23 @@ bool all_done(std::vector<Handle>& handles) {
 
 }  // namespace
 
-ChunkPipeline::ChunkPipeline(View array, Communicator& group, Ops& ops, Context& context, const Route& route,
-                             int64_t longest)
-    : array_(array),
-      group_(group),
+int64_t longest_of(Pieces pieces) {
+  int64_t longest = 0;
+  for (const ElementRange& piece : pieces) longest = std::max(longest, piece.count());
+  return longest;
+}
+
+int64_t Chunk::begin(int owner) const {
+  const ElementRange& piece = pieces[static_cast<size_t>(owner)];
+  return std::min(piece.begin + first, piece.end);
+}
+
+int64_t Chunk::length(int owner) const {
+  return std::min(pieces[static_cast<size_t>(owner)].end - begin(owner), limit);
+}
+
+ChunkPipeline::ChunkPipeline(Communicator& group, Ops& ops, Context& context, const Route& route, int64_t longest)
+    : group_(group),
       ops_(ops),
       context_(context),
       route_(route),
@@ -164,7 +177,7 @@ void ChunkPipeline::send(Handle& handle, View x, int peer, int tag) {
   bytes_sent_ += x.bytes();
 }
 
-void ChunkPipeline::start(const StripeChunk& chunk) {
+void ChunkPipeline::start(const Chunk& chunk) {
   assert(!full());
   Slot& slot = slots_[started_++ % slots_.size()];
   slot.chunk = chunk;
@@ -189,7 +202,7 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
   const bool at_once = ops_.device().is_host();  // rounded values are available at once
   for_peers([&](int peer) {
     const int64_t n = chunk.length(peer);
-    if (n > 0 && contributes) ops_.wire_cast(context_, array_.rows_slice(chunk.begin(peer), n), out(peer));
+    if (n > 0 && contributes) ops_.wire_cast(context_, chunk.array.rows_slice(chunk.begin(peer), n), out(peer));
     if (at_once) send_to(peer);
   });
   if (at_once) return;
@@ -220,7 +233,7 @@ void ChunkPipeline::sum(Slot& slot) {
   const int64_t n = slot.chunk.length(group_.rank());
   if (n == 0) return;
   std::atomic_thread_fence(std::memory_order_acquire);
-  const View sum = part(slot.reduced, n), own = array_.rows_slice(slot.chunk.begin(group_.rank()), n);
+  const View sum = part(slot.reduced, n), own = slot.chunk.array.rows_slice(slot.chunk.begin(group_.rank()), n);
   if (reduces(route_)) {
     terms_.assign(slot.contributions.size(), {});  // this rank's entry stays empty
     for_peers(
@@ -248,7 +261,7 @@ bool ChunkPipeline::gather(Slot& slot) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (shares(route_)) {
       const int64_t n = slot.chunk.length(peer);
-      ops_.wire_cast(context_, part(slot.gathered[p], n), array_.rows_slice(slot.chunk.begin(peer), n));
+      ops_.wire_cast(context_, part(slot.gathered[p], n), slot.chunk.array.rows_slice(slot.chunk.begin(peer), n));
     }
     slot.awaited[p] = false;
     moved = true;

@@ -1,6 +1,6 @@
 #pragma once
-// Moves chunks of an array between ranks, a few at a time: round, send to owners, add in rank order, round and, if all
-// ranks get the sums, send to all (optim/reducer.h). Never blocks; the caller keeps calling advance(). Also does each
+// Moves chunks of arrays between ranks, a few at a time: round, send to owners, add in rank order, round and, if all
+// ranks get the sums, send to all (RankOrderSum). Never blocks; the caller keeps calling advance(). Also does each
 // half alone: sums that stay with their owners, and sums sent to all. Ranks of one host read each other's rounded
 // values in place (comm/shared_region.h): the messages are the same, but empty. A rank overwrites its contribution for
 // another rank once that rank has announced its sum, and its own sum once the others have announced their contributions
@@ -12,14 +12,27 @@
 
 #include "comm/communicator.h"
 #include "comm/shared_region.h"
+#include "comm/stream_group.h"
 #include "ops/ops.h"
-#include "optim/ownership.h"
 #include "tensor/arena.h"
 
 namespace trireme {
 
 /// What ranks do with a chunk: sum at the owners, also send the sums to all, or only send the owners' existing sums.
 enum class Exchange : uint8_t { reduce, reduce_and_share, share };
+
+/// Elements [first, first + limit) of every rank's piece of an array.
+struct Chunk {
+  View array;     ///< [n] f32
+  Pieces pieces;  ///< stay until the chunk has ended
+  int64_t first = 0, limit = 0;
+
+  int64_t begin(int owner) const;
+  int64_t length(int owner) const;
+};
+
+/// Elements of the longest piece.
+int64_t longest_of(Pieces pieces);
 
 class ChunkPipeline {
  public:
@@ -31,8 +44,8 @@ class ChunkPipeline {
     bool one_host = false;  ///< all ranks are on this host: they share memory if the system allows it
   };
   /// Collective. Borrows everything except the route; the thread that calls all other functions is the group's issuing
-  /// thread and works on context's stream. array: [n] f32. `longest`: most elements that a chunk has per rank.
-  ChunkPipeline(View array, Communicator& group, Ops& ops, Context& context, const Route& route, int64_t longest);
+  /// thread and works on context's stream. `longest`: most elements that a chunk has per rank.
+  ChunkPipeline(Communicator& group, Ops& ops, Context& context, const Route& route, int64_t longest);
   /// Memory for chunks in flight.
   static size_t bytes_for(const Route& route, int64_t longest);
   /// Most elements of a chunk of at most `bytes`: fewer if the buffers of many ranks would exceed 64 MiB.
@@ -42,13 +55,14 @@ class ChunkPipeline {
   bool empty() const { return started_ == ended_; }
   /// Must not be called while full(). Every rank starts the same chunks in the same order, once their elements are
   /// complete.
-  void start(const StripeChunk& chunk);
+  void start(const Chunk& chunk);
   /// Makes progress where possible. True: something moved.
   bool advance();
   /// After a failure: abandons the operations. This object must stay until the process ends, because MPI may still
   /// write into its buffers.
   void abandon();
 
+  size_t chunks_started() const { return started_; }   ///< since construction
   size_t chunks_done() const { return ended_; }        ///< since construction
   uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction
 
@@ -57,7 +71,7 @@ class ChunkPipeline {
   /// wire.
   struct Slot {
     enum class Phase { idle, summing, gathering } phase = Phase::idle;
-    StripeChunk chunk;
+    Chunk chunk;
     View reduced;
     std::vector<View> outgoing, contributions;
     std::vector<View> gathered;           ///< unused if the sums stay with their owners
@@ -79,7 +93,6 @@ class ChunkPipeline {
   void sum(Slot& slot);
   bool gather(Slot& slot);
 
-  View array_;
   Communicator& group_;
   Ops& ops_;
   Context& context_;
