@@ -365,6 +365,7 @@ struct LogOptions {
   bool jsonl = true, tensorboard = true;
   double peak_tflops = 0;
   int64_t profile = 0;
+  std::string metrics, metrics_token, metrics_file;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between log lines", 1, 1LL << 40);
@@ -378,6 +379,15 @@ struct LogOptions {
         0, 10000);
     v.flag("jsonl", jsonl, "write RUN/metrics.jsonl");
     v.flag("tensorboard", tensorboard, "write TensorBoard event files to RUN/tensorboard");
+    v.text(
+        "metrics", metrics,
+        "PORT or ADDRESS:PORT at which rank 0 serves /metrics for Prometheus while it trains; a port alone is open to "
+        "programs of this host only, any other address requires log.metrics-token (empty: off)");
+    v.text("metrics-token", metrics_token,
+           "file whose first line readers of log.metrics must send as a bearer token (empty: none)");
+    v.text("metrics-file", metrics_file,
+           "file with the same metrics for the textfile collector of node_exporter, such as "
+           "/var/lib/node_exporter/trireme.prom (empty: none)");
     v.number("peak-tflops", peak_tflops, "peak of one rank for the MFU column (0: measured GEMM rate of this machine)",
              0, 1e6);
   }

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "base/count.h"
 #include "base/divisors.h"
 #include "base/error.h"
+#include "base/listen_address.h"
 #include "config/schema.h"
 
 namespace trireme {
@@ -93,6 +95,22 @@ void check_run(const LoadedConfig& loaded) {
           loaded.where("checkpoint.copy-mb-per-second"));
 }
 
+void check_log(const LoadedConfig& loaded) {
+  const LogOptions& log = loaded.config.log;
+  require(!log.metrics.empty() || log.metrics_token.empty(), ErrorKind::config,
+          "{} is {}, but nothing is served; set --log.metrics PORT, or remove it", loaded.where("log.metrics-token"),
+          log.metrics_token);
+  if (log.metrics.empty()) return;
+  const std::optional<ListenAddress> address = parse_listen_address(log.metrics);
+  require(address.has_value(), ErrorKind::config,
+          "{} is \"{}\", expected a port like 9464, or ADDRESS:PORT like 0.0.0.0:9464 or [::]:9464",
+          loaded.where("log.metrics"), log.metrics);
+  require(address->is_loopback() || !log.metrics_token.empty(), ErrorKind::config,
+          "{} is {}, which other hosts can reach; name a file with a token that they have to send by "
+          "--log.metrics-token, or set --log.metrics {} for this host only",
+          loaded.where("log.metrics"), log.metrics, address->port);
+}
+
 int64_t global_batch(const LoadedConfig& loaded, int ranks, int64_t started_global) {
   const BatchOptions& batch = loaded.config.batch;
   if (batch.per_rank == 0) return batch.global;
@@ -120,6 +138,7 @@ void validate(const LoadedConfig& loaded) {
   check_sequence(loaded);
   check_data(loaded);
   check_run(loaded);
+  check_log(loaded);
   extra_snapshots(loaded);
   const BatchOptions& batch = loaded.config.batch;
   const int64_t least = batch.per_rank > 0 ? batch.per_rank : batch.global;

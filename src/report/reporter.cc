@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "report/console.h"
+#include "report/live/run_board.h"
 #include "report/sink.h"
 
 namespace trireme {
@@ -65,6 +66,9 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   if (!options.run_dir.empty() && options.tensorboard) {
     sinks.push_back({make_tensorboard_sink(options.run_dir + "/tensorboard")});
   }
+  if (options.board) sinks.push_back({make_board_sink(options.board)});
+  if (options.board && !options.textfile.empty())
+    sinks.push_back({make_textfile_sink(options.board, options.textfile)});
   const AttemptStart attempt{first_step, steps, facts, options.unit};
   implementation_->each([&](Sink& sink) { sink.start(attempt); });
 }

@@ -13,6 +13,8 @@
 
 namespace trireme {
 
+class RunBoard;
+
 struct ReporterOptions {
   std::string run_dir;  ///< empty: console only
   bool jsonl = true;
@@ -20,7 +22,9 @@ struct ReporterOptions {
   bool is_rank0 = true;    ///< on other ranks every call does nothing
   bool neox_form = false;  ///< the console's steps in GPT-NeoX's format
   LossUnit unit = LossUnit::token;
-  double most_silence = 0;  ///< seconds after which progress() writes a line; 0: never
+  double most_silence = 0;               ///< seconds after which progress() writes a line; 0: never
+  std::shared_ptr<RunBoard> board = {};  ///< gets the records, too; may be empty
+  std::string textfile = {};             ///< the board's file (make_textfile_sink); empty: none
 };
 
 class Reporter {

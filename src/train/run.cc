@@ -24,7 +24,9 @@ void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit u
                                                         .is_rank0 = rank.rank() == 0,
                                                         .neox_form = plan.loaded.dialect == "gpt-neox",
                                                         .unit = unit,
-                                                        .most_silence = config().log.seconds},
+                                                        .most_silence = config().log.seconds,
+                                                        .board = board,
+                                                        .textfile = config().log.metrics_file},
                                         progress.step, config().run.steps, facts);
 }
 

@@ -5,6 +5,7 @@
 
 #include "optim/schedule.h"
 #include "optim/training_state.h"
+#include "report/live/run_board.h"
 #include "report/reporter.h"
 #include "train/guard/skips.h"
 #include "train/meter.h"
@@ -31,6 +32,7 @@ struct Run {
   SkipWatch skips;
   StepMeter meter;
   RunSpeed speed;
+  std::shared_ptr<RunBoard> board;     ///< gets the records and the steps' times; may be empty
   std::unique_ptr<Reporter> reporter;  ///< null before open_report()
 
   const Config& config() const { return plan.config(); }

@@ -61,6 +61,7 @@ StepResult Trainer::step(double rate) {
   work_.run.speed.trained_seconds += taken;
   if (profile_.end_step(exposed)) show_profile();
   account(result, limit);
+  if (work_.run.board) work_.run.board->step_time(progress().step, taken, exposed);
   rank().heartbeat->set_step(progress().step);
   rank().heartbeat->enter(Phase::step);
   return result;

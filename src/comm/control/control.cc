@@ -34,4 +34,6 @@ void ControlChannel::dismiss() {
 
 std::optional<StopRequest> ControlChannel::stop_request() const { return hub_ ? hub_->stop_request() : std::nullopt; }
 
+std::vector<PeerView> ControlChannel::views() const { return hub_ ? hub_->views() : std::vector<PeerView>(); }
+
 }  // namespace trireme

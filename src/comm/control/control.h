@@ -41,6 +41,8 @@ class ControlHub {
   std::vector<std::string> addresses() const;
   /// A launcher's request; empty before one.
   std::optional<StopRequest> stop_request() const;
+  /// All ranks as of the last heartbeat. From any thread.
+  std::vector<PeerView> views() const;
 
  private:
   class Loop;
@@ -75,6 +77,7 @@ class ControlChannel {
   /// See ControlHub; nothing on other ranks.
   void dismiss();
   std::optional<StopRequest> stop_request() const;
+  std::vector<PeerView> views() const;
 
  private:
   std::unique_ptr<ControlHub> hub_;

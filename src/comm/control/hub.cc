@@ -52,6 +52,10 @@ class ControlHub::Loop {
     const std::lock_guard lock(mutex_);
     return stop_;
   }
+  std::vector<PeerView> views() const {
+    const std::lock_guard lock(mutex_);
+    return views_;
+  }
 
  private:
   static constexpr int kStranger = -2;
@@ -79,6 +83,9 @@ class ControlHub::Loop {
       if (now < next_beat) continue;
       next_beat = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_));
       tell({.kind = ControlKind::beat, .rank = 0, .state = own_.state(), .host = host_});
+      std::vector<PeerView> views = liveness_.views();
+      const std::lock_guard lock(mutex_);
+      views_ = std::move(views);
     }
   }
 
@@ -196,8 +203,9 @@ class ControlHub::Loop {
   Liveness liveness_;
   std::list<Connection> connections_;
   std::optional<Loss> told_loss_;  ///< a client reported the loss of this rank
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;       ///< guards stop_ and views_
   std::optional<StopRequest> stop_;
+  std::vector<PeerView> views_;
   std::once_flag dismissed_;
   ControlThread thread_;
 };
@@ -211,5 +219,6 @@ void ControlHub::dismiss() { loop_->dismiss(); }
 const std::string& ControlHub::secret() const { return loop_->secret(); }
 std::vector<std::string> ControlHub::addresses() const { return loop_->addresses(); }
 std::optional<StopRequest> ControlHub::stop_request() const { return loop_->stop_request(); }
+std::vector<PeerView> ControlHub::views() const { return loop_->views(); }
 
 }  // namespace trireme

@@ -52,6 +52,13 @@ void Liveness::heard(int rank, const RankState& state, Time now) {
   r.state = state;
 }
 
+std::vector<PeerView> Liveness::views() const {
+  std::vector<PeerView> views;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    views.push_back({static_cast<int>(i), ranks_[i].host, ranks_[i].state, ranks_[i].joined});
+  return views;
+}
+
 void Liveness::slept(Clock::duration time) {
   for (Rank& r : ranks_) {
     for (Time* t : {&r.heard, &r.moved, &r.computed}) *t += time;

@@ -19,6 +19,14 @@ struct Loss {
   std::string place = {};  ///< in the mesh, if that adds to its number (describe_place())
 };
 
+/// A rank as the hub last heard of it.
+struct PeerView {
+  int rank = 0;
+  std::string host;
+  RankState state;
+  bool joined = false;  ///< false: it has left, or has not come yet
+};
+
 /// "rank 1 (data 0, tensor 1, pipeline 0) on node2 was lost (its connection closed 0.4 s after its last heartbeat) in
 /// step 57, waiting for ..."
 std::string describe(const Loss& loss);
@@ -37,6 +45,7 @@ class Liveness {
   void heard(int rank, const RankState& state, Time now);
   /// This process itself did not run for that long, so it received nothing meanwhile.
   void slept(Clock::duration time);
+  std::vector<PeerView> views() const;
   bool joined(int rank) const { return ranks_[static_cast<size_t>(rank)].joined; }
 
   /// rank's connection closed without a bye.

@@ -81,6 +81,8 @@ std::optional<StopRequest> PeerWatch::stop_request() const {
   return channel_ ? channel_->stop_request() : std::nullopt;
 }
 
+std::vector<PeerView> PeerWatch::views() const { return channel_ ? channel_->views() : std::vector<PeerView>(); }
+
 void PeerWatch::dismiss() {
   if (channel_) channel_->dismiss();
 }

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/control/control.h"
 #include "comm/mesh.h"
@@ -24,6 +25,8 @@ class PeerWatch {
   std::vector<std::string> addresses() const;
   /// The stop request of a launcher; nullopt before there is one, and on other ranks than 0.
   std::optional<StopRequest> stop_request() const;
+  /// What rank 0 last heard of every rank; empty on other ranks, and without a watch.
+  std::vector<PeerView> views() const;
   /// Lets the ranks leave without being reported lost. From any thread of rank 0.
   void dismiss();
   /// After communication has failed: gives the watch time to find the lost rank; it then ends the process.

@@ -19,6 +19,7 @@
 #include "train/start/cores.h"
 #include "train/start/facts.h"
 #include "train/start/fetch_named.h"
+#include "train/start/live_metrics.h"
 #include "train/start/optim_options.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/run_end.h"
@@ -95,11 +96,12 @@ void load(Recipe& recipe, Run& run, const TrainingJob& job) {
   });
 }
 
-RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim) {
+RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, const LiveMetrics& live) {
   const RunPlan& plan = build_plan(recipe, job);
   std::optional<MemoryWatch> watch;
   together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
   Run run(plan, claim, job.backend.ops->device());
+  run.board = live.board();
   Session session(plan, run.table, run.state, *job.backend.ops, job.rank);
   load(recipe, run, job);
   std::optional<Saver> saver;
@@ -141,7 +143,9 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
     };
     const TrainingJob job{
         .rank = rank, .scalars = scalars, .mesh = mesh, .cores = cores, .backend = backend, .stop_reason = reason};
-    return plan_and_work(recipe, job, claim ? &*claim : nullptr);
+    std::optional<LiveMetrics> live;
+    together(scalars, [&] { live.emplace(recipe.config(), rank, peers); });
+    return plan_and_work(recipe, job, claim ? &*claim : nullptr, *live);
   });
 }
 

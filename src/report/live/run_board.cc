@@ -1,0 +1,264 @@
+#include "report/live/run_board.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "report/append_file.h"
+
+namespace trireme {
+namespace {
+
+using Kind = MetricFamily::Kind;
+
+/// Seconds: from a tenth of a fast step to a step of minutes.
+std::vector<double> step_bounds() {
+  return {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250};
+}
+
+MetricLabels labels_of(std::string run, std::string job) {
+  MetricLabels labels{{"run", std::move(run)}};
+  if (!job.empty()) labels.emplace_back("slurm_job", std::move(job));
+  return labels;
+}
+
+/// The name of a fact as a label's.
+std::string label_name(std::string_view name) {
+  std::string label;
+  for (const char c : name) label += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return label.empty() || std::isdigit(static_cast<unsigned char>(label[0])) != 0 ? "fact_" + label : label;
+}
+
+class Families {
+ public:
+  MetricFamily& add(std::string name, Kind kind, std::string unit, std::string help) {
+    return list_.emplace_back(MetricFamily{
+        .name = "trireme_" + std::move(name), .kind = kind, .unit = std::move(unit), .help = std::move(help)});
+  }
+  void gauge(std::string name, std::string unit, std::string help, double value) {
+    add(std::move(name), Kind::gauge, std::move(unit), std::move(help)).samples.push_back({value});
+  }
+  void counter(std::string name, std::string unit, std::string help, double value) {
+    add(std::move(name), Kind::counter, std::move(unit), std::move(help)).samples.push_back({value});
+  }
+  std::vector<MetricFamily> take() { return std::move(list_); }
+
+ private:
+  std::vector<MetricFamily> list_;
+};
+
+void add_step(Families& out, const Metrics& m) {
+  out.gauge("loss", "", "Training loss of the last logged step.", m.loss);
+  out.gauge("learning_rate", "", "Learning rate of the last logged step.", m.learning_rate);
+  out.gauge("gradient_norm", "", "Norm of the gradients before clipping, of the last logged step.", m.gradient_norm);
+  out.counter("tokens", "", "Tokens consumed since step 0.", static_cast<double>(m.tokens));
+  out.counter("samples", "", "Samples consumed since step 0.", static_cast<double>(m.samples));
+  out.counter("skipped_steps", "", "Steps skipped since step 0: not finite, or a spike.",
+              static_cast<double>(m.skipped));
+  out.gauge("tokens_per_second", "", "Tokens per second over the last log interval.", m.tokens_per_second);
+  out.gauge("samples_per_second", "", "Samples per second over the last log interval.", m.samples_per_second);
+  out.gauge("step_seconds", "seconds", "Mean time of a step over the last log interval.", m.ms_per_step / 1e3);
+  out.gauge("flops_per_second", "", "Arithmetic of the model per second, of all ranks.", m.flops_per_second);
+  out.gauge("mfu_ratio", "ratio", "Model FLOPs utilization: arithmetic per second divided by the ranks' peak.", m.mfu);
+  out.gauge("exposed_communication_ratio", "ratio", "Part of the last log interval that rank 0 waited for others.",
+            m.exposed_share);
+  if (m.memory_bytes > 0)
+    out.gauge("resident_memory_bytes", "bytes", "Resident memory of rank 0.", static_cast<double>(m.memory_bytes));
+}
+
+void add_evaluation(Families& out, const EvaluationMetrics& e) {
+  out.gauge("evaluation_step", "", "Step of the last evaluation.", static_cast<double>(e.step));
+  out.gauge("evaluation_seconds", "seconds", "Duration of the last evaluation.", e.seconds);
+  if (e.validation_loss)
+    out.gauge("validation_loss", "", "Loss on the validation data at the last evaluation.", *e.validation_loss);
+  if (e.train_loss)
+    out.gauge("evaluated_train_loss", "", "Loss on fixed windows of the training data at the last evaluation.",
+              *e.train_loss);
+  if (e.epoch) out.gauge("epoch", "", "Epochs done at the last evaluation.", *e.epoch);
+  if (e.values.empty()) return;
+  MetricFamily& measures =
+      out.add("evaluation_measure", Kind::gauge, "", "Measures of the task at the last evaluation.");
+  for (const auto& [name, value] : e.values) measures.samples.push_back({value, {{"measure", name}}});
+}
+
+void add_ranks(Families& out, const std::vector<RankView>& ranks) {
+  MetricFamily& up = out.add("rank_up", Kind::gauge, "", "1 if the rank is connected to rank 0.");
+  for (const RankView& r : ranks)
+    up.samples.push_back({r.connected ? 1.0 : 0.0, {{"rank", std::to_string(r.rank)}, {"host", r.host}}});
+  MetricFamily& steps = out.add("rank_step", Kind::gauge, "", "Steps done by the rank, as rank 0 last heard.");
+  for (const RankView& r : ranks)
+    steps.samples.push_back({static_cast<double>(r.step), {{"rank", std::to_string(r.rank)}, {"host", r.host}}});
+  MetricFamily& waits = out.add("rank_wait_seconds", Kind::gauge, "seconds",
+                                "Time that the rank has been waiting for others in its current collective operation.");
+  for (const RankView& r : ranks)
+    waits.samples.push_back({r.waited, {{"rank", std::to_string(r.rank)}, {"host", r.host}}});
+}
+
+}  // namespace
+
+RunBoard::RunBoard(std::string run, std::string job, int ranks, int restarts)
+    : labels_(labels_of(std::move(run), std::move(job))),
+      size_(ranks),
+      restarts_(restarts),
+      started_(unix_time()),
+      step_seconds_(step_bounds()),
+      waited_seconds_(step_bounds()) {}
+
+void RunBoard::watch(std::function<std::vector<RankView>()> ranks) {
+  const std::lock_guard lock(mutex_);
+  ranks_ = std::move(ranks);
+}
+
+void RunBoard::start(const AttemptStart& attempt) {
+  const std::lock_guard lock(mutex_);
+  attempt_ = attempt;
+  steps_done_ = attempt.first_step;
+  trains_ = true;
+}
+
+void RunBoard::step(const Metrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  step_ = metrics;
+  recorded_ = unix_time();
+}
+
+void RunBoard::evaluation(const EvaluationMetrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  evaluation_ = metrics;
+}
+
+void RunBoard::test(const TestMetrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  test_ = metrics;
+}
+
+void RunBoard::checkpoint(const CheckpointEvent& event) {
+  const std::lock_guard lock(mutex_);
+  checkpoint_ = event;
+  published_ = unix_time();
+  ++checkpoints_;
+}
+
+void RunBoard::finish(std::string_view state) {
+  const std::lock_guard lock(mutex_);
+  trains_ = state == "rolled-back";  // that attempt ends, the run does not
+}
+
+void RunBoard::step_time(int64_t step, double seconds, double waited) {
+  const std::lock_guard lock(mutex_);
+  steps_done_ = step;
+  step_seconds_.observe(seconds);
+  waited_seconds_.observe(waited);
+}
+
+std::vector<MetricFamily> RunBoard::families() const {
+  Families out;
+  const std::lock_guard lock(mutex_);
+  MetricFamily& run = out.add("run", Kind::info, "", "The run's model, data and layout, as its log shows them.");
+  MetricSample facts{1};
+  for (const auto& [name, value] : attempt_.facts) {
+    const std::string label = label_name(name);
+    // Of two facts of one name the first: a sample has each label once.
+    if (std::ranges::find(facts.labels, label, &MetricLabels::value_type::first) == facts.labels.end())
+      facts.labels.emplace_back(label, value);
+  }
+  run.samples.push_back(std::move(facts));
+  out.gauge("running", "", "1 while the run trains, 0 after its end.", trains_ ? 1 : 0);
+  out.gauge("start_time_seconds", "seconds", "Unix time at which this process started the run.", started_);
+  out.counter("restarts", "", "Restarts of the job before this process.", restarts_);
+  out.counter("step", "", "Optimizer steps done.", static_cast<double>(steps_done_));
+  out.gauge("target_steps", "", "Step at which the run ends.", static_cast<double>(attempt_.steps));
+  out.gauge("ranks", "", "Ranks of the job.", size_);
+  if (recorded_ > 0)
+    out.gauge("last_record_timestamp_seconds", "seconds", "Unix time of the last log interval's end.", recorded_);
+  if (step_) add_step(out, *step_);
+  if (evaluation_) add_evaluation(out, *evaluation_);
+  if (test_) out.gauge("test_loss", "", "Loss on the test data.", test_->loss);
+  out.counter("checkpoints", "", "Snapshots published by this process.", static_cast<double>(checkpoints_));
+  if (checkpoint_) {
+    out.gauge("checkpoint_last_step", "", "Step of the newest snapshot.", static_cast<double>(checkpoint_->step));
+    out.gauge("checkpoint_last_timestamp_seconds", "seconds", "Unix time at which it was published.", published_);
+    out.gauge("checkpoint_last_duration_seconds", "seconds", "Time from its start to its publication.",
+              checkpoint_->seconds);
+  }
+  out.add("step_duration_seconds", Kind::histogram, "seconds", "Time of the steps of this process.")
+      .histograms.emplace_back(MetricLabels(), step_seconds_);
+  out.add("step_wait_seconds", Kind::histogram, "seconds",
+          "Part of each step in which rank 0 waited for communication.")
+      .histograms.emplace_back(MetricLabels(), waited_seconds_);
+  if (ranks_) add_ranks(out, ranks_());
+  return out.take();
+}
+
+std::string RunBoard::exposition(MetricFormat format) const { return to_text(families(), labels_, format); }
+
+namespace {
+
+class BoardSink : public Sink {
+ public:
+  explicit BoardSink(std::shared_ptr<RunBoard> board) : board_(std::move(board)) {}
+  std::string name() const override { return "the live metrics"; }
+  void start(const AttemptStart& attempt) override { board_->start(attempt); }
+  void step(const Metrics& metrics) override { board_->step(metrics); }
+  void evaluation(const EvaluationMetrics& metrics) override { board_->evaluation(metrics); }
+  void test(const TestMetrics& metrics) override { board_->test(metrics); }
+  void checkpoint(const CheckpointEvent& event) override { board_->checkpoint(event); }
+  void sample(const SampleText&) override {}
+  void finish(std::string_view state, int64_t) override { board_->finish(state); }
+
+ private:
+  std::shared_ptr<RunBoard> board_;
+};
+
+class TextfileSink : public Sink {
+ public:
+  TextfileSink(std::shared_ptr<RunBoard> board, std::string path) : board_(std::move(board)), path_(std::move(path)) {}
+  std::string name() const override { return path_; }
+  void start(const AttemptStart&) override { write(true); }
+  void step(const Metrics&) override { write(false); }
+  void evaluation(const EvaluationMetrics&) override { write(false); }
+  void test(const TestMetrics&) override { write(false); }
+  void checkpoint(const CheckpointEvent&) override { write(false); }
+  void sample(const SampleText&) override {}
+  void finish(std::string_view, int64_t) override { write(true); }
+
+ private:
+  void write(bool always) {
+    if (!always && seconds_since(written_) < 1) return;
+    written_ = Clock::now();
+    // Without fsync, for which a step would have to wait: after a power cut there is a newer one soon.
+    const std::string temporary = fmt::format("{}.tmp-{}", path_, getpid());
+    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+    file << board_->exposition(MetricFormat::prometheus);
+    file.close();
+    const int reason = !file ? errno : std::rename(temporary.c_str(), path_.c_str()) == 0 ? 0 : errno;
+    if (reason == 0) return;
+    std::remove(temporary.c_str());
+    throw Error(ErrorKind::io, fmt::format("cannot write {}: {}", path_, std::strerror(reason)));
+  }
+
+  std::shared_ptr<RunBoard> board_;
+  std::string path_;
+  Clock::time_point written_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_board_sink(std::shared_ptr<RunBoard> board) {
+  return std::make_unique<BoardSink>(std::move(board));
+}
+
+std::unique_ptr<Sink> make_textfile_sink(std::shared_ptr<RunBoard> board, const std::string& path) {
+  return std::make_unique<TextfileSink>(std::move(board), path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,73 @@
+#include "train/start/live_metrics.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/launch_variables.h"
+#include "base/log.h"
+#include "comm/heartbeat.h"
+
+namespace trireme {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// The last part of the run folder's path.
+std::string run_name(const std::string& dir) {
+  const std::filesystem::path path = std::filesystem::absolute(dir).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+/// Attempts of the launch before this one, or requeues by Slurm.
+int restarts() {
+  const std::string attempt = variable(kAttemptVariable), requeues = variable("SLURM_RESTART_COUNT");
+  return std::max({0, std::atoi(attempt.c_str()) - 1, std::atoi(requeues.c_str())});
+}
+
+RankView view_of(int rank, const std::string& host, const RankState& state, bool connected) {
+  return {.rank = rank,
+          .host = host,
+          .step = state.step,
+          .phase = name_of(state.phase),
+          .waited = state.collective.empty() ? 0 : state.seconds,
+          .connected = connected};
+}
+
+std::vector<RankView> ranks_of(const std::string& host, const Heartbeat& heartbeat, const PeerWatch& peers) {
+  std::vector<RankView> ranks;
+  for (const PeerView& peer : peers.views()) ranks.push_back(view_of(peer.rank, peer.host, peer.state, peer.joined));
+  if (ranks.empty()) ranks.push_back(view_of(0, process.host(), process.heartbeat().state(), true));
+  return ranks;
+}
+
+}  // namespace
+
+LiveMetrics::LiveMetrics(const Config& config, const RankContext& rank, const PeerWatch& peers) {
+  const LogOptions& log = config.log;
+  if (rank.rank() != 0 || (log.metrics.empty() && log.metrics_file.empty())) return;
+  board_ = std::make_shared<RunBoard>(run_name(config.run.dir), variable("SLURM_JOB_ID"), rank.size(), restarts());
+  board_->watch([host = rank.host, &heartbeat = *rank.heartbeat, &peers] { return ranks_of(host, heartbeat, peers); });
+  if (log.metrics.empty()) return;
+  const std::string token =
+      log.metrics_token.empty() ? std::string() : read_token(log.metrics_token, "log.metrics-token");
+  try {
+    server_.emplace(parse_listen_address(log.metrics).value(), token, board_);
+    log::info("metrics for Prometheus at {}", server_->url());
+  } catch (const Error& error) {
+    log::warning("log.metrics: {}; training continues without it", error.what());
+  }
+}
+
+LiveMetrics::~LiveMetrics() {
+  if (board_) board_->unwatch();
+}
+
+}  // namespace trireme

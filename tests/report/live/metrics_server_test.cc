@@ -1,0 +1,120 @@
+#include "report/live/metrics_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+std::shared_ptr<RunBoard> board() { return std::make_shared<RunBoard>("r", "", 1, 0); }
+
+int port_of(const MetricsServer& server) {
+  const std::string url = server.url();
+  return std::stoi(url.substr(url.rfind(':') + 1));
+}
+
+/// A connection that sends `request` and reads nothing.
+class Connection {
+ public:
+  Connection(int port, const std::string& request) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    EXPECT_EQ(write(socket_, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection&) = delete;
+
+ private:
+  int socket_;
+};
+
+TEST(MetricsServer, AnswersInTheFormatThatTheClientPrefers) {
+  const MetricsServer server({}, "", board());
+  EXPECT_THAT(server.url(), MatchesRegex("http://127\\.0\\.0\\.1:[0-9]+/metrics"));
+  httplib::Client client("127.0.0.1", port_of(server));
+  const auto plain = client.Get("/metrics");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->status, 200);
+  EXPECT_EQ(plain->get_header_value("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_THAT(plain->body, HasSubstr("trireme_running{run=\"r\"} 1\n"));
+  const auto open = client.Get("/metrics", {{"Accept", "application/openmetrics-text;version=1.0.0"}});
+  ASSERT_TRUE(open);
+  EXPECT_THAT(open->get_header_value("Content-Type"), StartsWith("application/openmetrics-text; version=1.0.0"));
+  EXPECT_THAT(open->body, EndsWith("# EOF\n"));
+  EXPECT_EQ(client.Get("/else")->status, 404);
+  EXPECT_EQ(client.Post("/metrics", "x", "text/plain")->status / 100, 4);
+}
+
+TEST(MetricsServer, WithATokenNobodyElseReads) {
+  const MetricsServer server({}, "secret", board());
+  httplib::Client client("127.0.0.1", port_of(server));
+  for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer secre", "Bearer secret2", "Bearer Secret", "secret"}) {
+    const auto refused = client.Get("/metrics", {{"Authorization", wrong}});
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->status, 401) << wrong;
+    EXPECT_THAT(refused->body, HasSubstr("Authorization: Bearer TOKEN"));
+  }
+  EXPECT_EQ(client.Get("/metrics", {{"Authorization", "Bearer secret"}})->status, 200);
+}
+
+TEST(MetricsServer, ASecondOneOnThePortIsRefused) {
+  const MetricsServer server({}, "", board());
+  const int port = port_of(server);
+  EXPECT_ERROR(MetricsServer({"127.0.0.1", port}, "", board()), ErrorKind::io,
+               "cannot listen on 127.0.0.1:" + std::to_string(port));
+  EXPECT_ERROR(MetricsServer({"192.0.2.1", 0}, "", board()), ErrorKind::io, "cannot listen on 192.0.2.1:0");
+}
+
+TEST(MetricsServer, EndsBesideClientsThatDoNotEndTheirRequests) {
+  auto server = std::make_unique<MetricsServer>(ListenAddress(), "", board());
+  const int port = port_of(*server);
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int i = 0; i < 8; ++i) slow.push_back(std::make_unique<Connection>(port, "GET /metrics HTTP/1.1\r\nX: "));
+  const auto start = Clock::now();
+  server.reset();
+  EXPECT_LT(seconds_since(start), 60);  // not as long as they stay
+}
+
+TEST(MetricsServer, SlowClientsLeaveRoomForOthers) {
+  const MetricsServer server({}, "", board());
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int i = 0; i < 3; ++i) slow.push_back(std::make_unique<Connection>(port_of(server), "GET /metrics HTTP"));
+  httplib::Client client("127.0.0.1", port_of(server));
+  client.set_read_timeout(60, 0);
+  const auto answer = client.Get("/metrics");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+}
+
+TEST(MetricsServer, TheTokenIsTheFirstLineOfItsFile) {
+  const TemporaryFolder folder;
+  write_text(folder / "token", "abc def\r\nsecond\n");
+  EXPECT_EQ(read_token(folder / "token", "log.metrics-token"), "abc def");
+  write_text(folder / "empty", "\nabc\n");
+  EXPECT_ERROR(read_token(folder / "empty", "log.metrics-token"), ErrorKind::config,
+               "log.metrics-token: the first line of " + folder / "empty" + " is empty, expected the token");
+  EXPECT_ERROR(read_token(folder / "none", "log.metrics-token"), ErrorKind::io, folder / "none");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,89 @@
+#include "report/live/run_board.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string shown(const RunBoard& board) { return board.exposition(MetricFormat::prometheus); }
+
+TEST(RunBoard, ShowsWhatTheRecordsSay) {
+  RunBoard board("small", "4711", 2, 3);
+  board.start({.first_step = 10, .steps = 100, .facts = {{"model", "tiny"}, {"model", "again"}, {"2 rows", "x"}}});
+  std::string text = shown(board);
+  EXPECT_THAT(text, HasSubstr("trireme_step_total{run=\"small\",slurm_job=\"4711\"} 10\n"));
+  EXPECT_THAT(text,
+              HasSubstr("trireme_run_info{run=\"small\",slurm_job=\"4711\",model=\"tiny\",fact_2_rows=\"x\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("trireme_restarts_total{run=\"small\",slurm_job=\"4711\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("trireme_running{run=\"small\",slurm_job=\"4711\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("trireme_loss")));
+
+  board.step_time(11, 0.2, 0.05);
+  board.step({.step = 11, .loss = 3.5, .tokens = 4096, .skipped = 1});
+  board.evaluation({.step = 11, .train_loss = {}, .validation_loss = 3.25, .values = {{"accuracy", 0.5}}});
+  board.checkpoint({.step = 11, .path = "x", .seconds = 0.5});
+  text = shown(board);
+  for (const char* line :
+       {"trireme_step_total{L} 11\n", "trireme_loss{L} 3.5\n", "trireme_tokens_total{L} 4096\n",
+        "trireme_skipped_steps_total{L} 1\n", "trireme_validation_loss{L} 3.25\n",
+        "trireme_evaluation_measure{L,measure=\"accuracy\"} 0.5\n", "trireme_checkpoints_total{L} 1\n",
+        "trireme_checkpoint_last_step{L} 11\n", "trireme_step_duration_seconds_bucket{L,le=\"0.25\"} 1\n",
+        "trireme_step_duration_seconds_bucket{L,le=\"0.1\"} 0\n", "trireme_step_wait_seconds_sum{L} 0.05\n"}) {
+    std::string expected = line;
+    expected.replace(expected.find('L'), 1, "run=\"small\",slurm_job=\"4711\"");
+    EXPECT_THAT(text, HasSubstr(expected));
+  }
+  board.finish("rolled-back");
+  EXPECT_THAT(shown(board), HasSubstr("trireme_running{run=\"small\",slurm_job=\"4711\"} 1\n"));
+  board.finish("done");
+  EXPECT_THAT(shown(board), HasSubstr("trireme_running{run=\"small\",slurm_job=\"4711\"} 0\n"));
+}
+
+TEST(RunBoard, ShowsEveryRankAndForgetsThemWhenTold) {
+  RunBoard board("r", "", 2, 0);
+  board.watch([] {
+    return std::vector<RankView>{
+        {.rank = 0, .host = "a", .step = 7, .phase = "step"},
+        {.rank = 1, .host = "b", .step = 6, .phase = "step", .waited = 1.5, .connected = false}};
+  });
+  EXPECT_THAT(shown(board), HasSubstr("trireme_rank_up{run=\"r\",rank=\"0\",host=\"a\"} 1\n"));
+  EXPECT_THAT(shown(board), HasSubstr("trireme_rank_up{run=\"r\",rank=\"1\",host=\"b\"} 0\n"));
+  EXPECT_THAT(shown(board), HasSubstr("trireme_rank_step{run=\"r\",rank=\"1\",host=\"b\"} 6\n"));
+  EXPECT_THAT(shown(board), HasSubstr("trireme_rank_wait_seconds{run=\"r\",rank=\"1\",host=\"b\"} 1.5\n"));
+  board.unwatch();
+  EXPECT_THAT(shown(board), Not(HasSubstr("trireme_rank_up")));
+}
+
+TEST(TextfileSink, ReplacesTheFileAsAWhole) {
+  const TemporaryFolder folder;
+  auto board = std::make_shared<RunBoard>("r", "", 1, 0);
+  const auto sink = make_textfile_sink(board, folder / "trireme.prom");
+  sink->start({});
+  EXPECT_THAT(read_text(folder / "trireme.prom"), HasSubstr("trireme_running{run=\"r\"} 1\n"));
+  board->step({.step = 3, .loss = 1.5});
+  sink->step({});  // within a second of the last
+  EXPECT_THAT(read_text(folder / "trireme.prom"), Not(HasSubstr("trireme_loss")));
+  board->finish("done");
+  sink->finish("done", 3);
+  EXPECT_THAT(read_text(folder / "trireme.prom"), HasSubstr("trireme_loss{run=\"r\"} 1.5\n"));
+  EXPECT_THAT(read_text(folder / "trireme.prom"), HasSubstr("trireme_running{run=\"r\"} 0\n"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);  // no temporary file
+}
+
+TEST(TextfileSink, AFolderThatDoesNotExistIsAnError) {
+  const auto sink = make_textfile_sink(std::make_shared<RunBoard>("r", "", 1, 0), "/nonexistent/x.prom");
+  EXPECT_ERROR(sink->start({}), ErrorKind::io, "cannot write /nonexistent/x.prom: No such file or directory");
+}
+
+}  // namespace
+}  // namespace trireme

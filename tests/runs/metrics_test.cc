@@ -1,0 +1,86 @@
+// What monitoring systems read of a run while it trains.
+
+#include <gmock/gmock.h>
+#include <httplib.h>
+
+#include <regex>
+
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class LiveMetricsOfRuns : public TrainingFixture {
+ protected:
+  /// The port that the program says it listens on.
+  static int port_of(Program& program) {
+    const std::regex line("metrics for Prometheus at http://127\\.0\\.0\\.1:([0-9]+)/metrics");
+    std::smatch match;
+    std::string output;
+    EXPECT_TRUE(program.wait_for([&](const std::string& out) {
+      output = out;
+      return std::regex_search(output, match, line);
+    })) << program.output();
+    return match.empty() ? 0 : std::stoi(match[1]);
+  }
+};
+
+TEST_F(LiveMetricsOfRuns, AScrapeShowsEveryRank) {
+  const int ranks = mpirun_path().empty() ? 1 : 2;
+  const auto words =
+      train("run", {"--run.steps", "100000", "--log.metrics", "0", "--log.metrics-file", path("x.prom")});
+  Program program(ranks == 1 ? trireme_command(words) : mpirun_command(ranks, words));
+  const int port = port_of(program);
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
+      << program.output();
+  httplib::Client client("127.0.0.1", port);
+  client.set_read_timeout(60, 0);
+  const auto answer = client.Get("/metrics");
+  ASSERT_TRUE(answer);
+  for (const std::string& text : {answer->body, read_text(path("x.prom"))}) {
+    EXPECT_THAT(text, HasSubstr("trireme_ranks{run=\"run\"} " + std::to_string(ranks) + "\n"));
+    EXPECT_THAT(text, HasSubstr("trireme_target_steps{run=\"run\"} 100000\n"));
+    EXPECT_THAT(text, HasSubstr("trireme_run_info{run=\"run\",model="));
+  }
+  EXPECT_THAT(answer->body, HasSubstr("trireme_loss{run=\"run\"} "));
+  EXPECT_THAT(answer->body, HasSubstr("trireme_step_duration_seconds_count{run=\"run\"} "));
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_THAT(answer->body, HasSubstr("trireme_rank_up{run=\"run\",rank=\"" + std::to_string(rank) + "\",host="));
+  kill(ranks == 1 ? program.pid() : first_rank_of(program), SIGTERM);
+  EXPECT_EQ(program.finish().code, 75);
+  EXPECT_THAT(read_text(path("x.prom")), HasSubstr("trireme_running{run=\"run\"} 0\n"));
+}
+
+TEST_F(LiveMetricsOfRuns, APortInUseIsAWarning) {
+  httplib::Server other;
+  const int port = other.bind_to_any_port("127.0.0.1");
+  const Outcome outcome = run(trireme_command(train("run", {"--log.metrics", std::to_string(port)})));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("log.metrics: cannot listen on 127.0.0.1:" + std::to_string(port)));
+  EXPECT_THAT(outcome.output, HasSubstr("training continues without it"));
+}
+
+TEST_F(LiveMetricsOfRuns, WhatCannotBeMeantIsRefused) {
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& message) {
+    const Outcome outcome = run(trireme_command(train("run", flags)));
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  };
+  refused({"--log.metrics", "here"},
+          "log.metrics (flag --log.metrics) is \"here\", expected a port like 9464, or ADDRESS:PORT like 0.0.0.0:9464 "
+          "or [::]:9464");
+  refused({"--log.metrics", "0.0.0.0:9464"},
+          "log.metrics (flag --log.metrics) is 0.0.0.0:9464, which other hosts can reach; name a file with a token "
+          "that they have to send "
+          "by --log.metrics-token, or set --log.metrics 9464 for this host only");
+  refused(
+      {"--log.metrics-token", "x"},
+      "log.metrics-token (flag --log.metrics-token) is x, but nothing is served; set --log.metrics PORT, or remove it");
+  refused({"--log.metrics", "0", "--log.metrics-token", "/nonexistent"}, "/nonexistent");
+}
+
+}  // namespace
+}  // namespace trireme
