@@ -42,10 +42,14 @@ void SampleFile::commit() {
   log::info("wrote {} to {}", count_text(lines_, "sample"), path_);
 }
 
+Printer::Printer(Process& process)
+    : scalars_(process.world()),
+      by_lines_(process.launcher().kind != Launcher::Kind::none && isatty(STDOUT_FILENO) == 0) {}
+
 void Printer::put(std::string_view text) const {
   if (!prints()) return;
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (!by_lines_ || text.find('\n') != std::string_view::npos) std::fflush(stdout);
 }
 
 }  // namespace trireme

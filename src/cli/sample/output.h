@@ -33,15 +33,18 @@ class SampleFile {
 /// Output of ranks that hold a model together: only the first one prints.
 class Printer {
  public:
-  explicit Printer(Process& process) : scalars_(process.world()) {}
+  explicit Printer(Process& process);
   bool prints() const { return scalars_.rank() == 0; }
   bool alone() const { return scalars_.size() == 1; }
   /// The first rank's text on every rank.
   std::string shared(const std::string& text) { return alone() ? text : scalars_.broadcast(text); }
+  /// Shown at once, so that a reader sees the text grow. What a launcher passes on is written by whole lines: mpirun of
+  /// Open MPI 5 (PRRTE 3.0.8) loses some of several small writes.
   void put(std::string_view text) const;
 
  private:
   Scalars scalars_;
+  bool by_lines_;
 };
 
 }  // namespace trireme
