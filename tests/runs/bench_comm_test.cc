@@ -142,7 +142,7 @@ TEST(BenchCommLogs, WrongFlagsAreRefusedBeforeAnyRankIsAskedFor) {
   expect_refused({"--wire", "f16"}, "--wire");
   for (const char* flag :
        {"--parallel-init", "--blocking", "--cudagraph", "--report-cputime", "--local-register", "--memory-report"}) {
-    expect_refused({flag, "1"}, std::string(flag) + ": Value 1 not in range 0 to 0");
+    expect_refused({flag, "1"}, std::string(flag) + ": Value 1 not in range ");  // then the version's form
   }
   const Outcome split = run(trireme_command(bench_comm({})), {"NCCL_TESTS_SPLIT=MOD 2"});
   EXPECT_EQ(split.code, 2) << split.output;
