@@ -379,10 +379,10 @@ struct LogOptions {
         0, 10000);
     v.flag("jsonl", jsonl, "write RUN/metrics.jsonl");
     v.flag("tensorboard", tensorboard, "write TensorBoard event files to RUN/tensorboard");
-    v.text(
-        "metrics", metrics,
-        "PORT or ADDRESS:PORT at which rank 0 serves /metrics for Prometheus while it trains; a port alone is open to "
-        "programs of this host only, any other address requires log.metrics-token (empty: off)");
+    v.text("metrics", metrics,
+           "PORT or ADDRESS:PORT at which rank 0 serves a live page, and /metrics for Prometheus, while it trains; a "
+           "port alone is open to "
+           "programs of this host only, any other address requires log.metrics-token (empty: off)");
     v.text("metrics-token", metrics_token,
            "file whose first line readers of log.metrics must send as a bearer token (empty: none)");
     v.text("metrics-file", metrics_file,

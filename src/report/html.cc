@@ -30,7 +30,8 @@ h1 { font-size: 26px; margin: 0; } h2 { font-size: 18px; margin: 32px 0 12px; } 
 .tile { padding: 12px 16px; } .tile b { display: block; font-size: 22px; font-weight: 600; }
 .charts { display: grid; grid-template-columns: 1fr 1fr; gap: 12px; } .chart { padding: 8px; }
 .wide { grid-column: 1 / -1; } svg { display: block; width: 100%; height: auto; }
-@media (max-width: 700px) { .charts { grid-template-columns: 1fr; } }
+@media (max-width: 700px) { .charts { grid-template-columns: 1fr; } .wide { overflow-x: auto; }
+                            .wide svg { min-width: 640px; } }
 svg text { font-size: 12px; fill: var(--soft); } svg .title { font-size: 14px; font-weight: 600; fill: var(--text); }
 .grid { stroke: var(--rule); } .axis { stroke: var(--soft); fill: none; }
 .marker { stroke: var(--soft); stroke-dasharray: 4 4; } .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
@@ -168,6 +169,18 @@ std::string measure_charts(const RunLog& log) {
   return out;
 }
 
+/// Empty for logs of the first releases, which lack it.
+std::string memory_chart(const RunLog& log) {
+  Series series{"memory", {}, false};
+  for (const Metrics& m : log.steps) {
+    if (m.memory_bytes > 0)
+      series.points.emplace_back(static_cast<double>(m.step), static_cast<double>(m.memory_bytes) / 1e9);
+  }
+  if (series.points.empty()) return {};
+  const Chart chart{"Memory of rank 0", "step", "GB", {series}, {}, true};
+  return fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
+}
+
 std::string charts(const RunLog& log) {
   if (log.steps.empty() && log.evaluations.empty()) return "<p class=\"soft\">No step was reported.</p>\n";
   std::string out = "<div class=\"charts\">\n";
@@ -177,10 +190,12 @@ std::string charts(const RunLog& log) {
     out += fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
   };
   out += measure_charts(log);
+  small("Step time", "ms", &Metrics::ms_per_step, 1, true);
   small("Throughput", "tokens/s", &Metrics::tokens_per_second, 1, true);
   small("Learning rate", "", &Metrics::learning_rate, 1, true);
   small("Gradient norm", "before clipping", &Metrics::gradient_norm, 1, true);
   small("Waiting for communication", "% of the step", &Metrics::exposed_share, 100, true);
+  out += memory_chart(log);
   return out + "</div>\n";
 }
 
@@ -239,7 +254,16 @@ std::string samples_section(const HtmlReport& report) {
 
 }  // namespace
 
-std::string render_html(const HtmlReport& report) {
+std::string html_head(const std::string& title, std::string_view more_style) {
+  return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
+         fmt::format("<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n", escape_html(title), kStyle,
+                     more_style);
+}
+
+std::string html_results(const HtmlReport& report) { return tiles(report.log) + charts(report.log); }
+
+std::string html_details(const HtmlReport& report) {
   const RunLog& log = report.log;
   RunFacts facts = log.facts;
   facts.insert(facts.end(), report.more_facts.begin(), report.more_facts.end());
@@ -249,21 +273,19 @@ std::string render_html(const HtmlReport& report) {
     if (log.steps.back().skipped > 0) facts.emplace_back("steps skipped", fmt::format("{}", log.steps.back().skipped));
   }
   if (log.bad_lines > 0) facts.emplace_back("unreadable log lines", fmt::format("{}", log.bad_lines));
+  std::string out = evaluations_table(log);
+  out += "<h2>The run</h2>\n" + facts_table(facts);
+  if (!log.attempts.empty()) out += "<h2>Attempts</h2>\n" + attempts_table(log);
+  return out + samples_section(report);
+}
 
-  std::string page = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
-  page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  page += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n", escape_html(report.title), kStyle);
-  page += fmt::format("<h1>{}</h1>\n", escape_html(report.title));
-  if (!log.attempts.empty()) {
-    page +=
-        fmt::format("<div class=\"soft\">A Trireme run, last active {}</div>\n", date_text(log.attempts.back().ended));
+std::string render_html(const HtmlReport& report) {
+  std::string page = html_head(report.title) + fmt::format("<h1>{}</h1>\n", escape_html(report.title));
+  if (!report.log.attempts.empty()) {
+    page += fmt::format("<div class=\"soft\">A Trireme run, last active {}</div>\n",
+                        date_text(report.log.attempts.back().ended));
   }
-  page += tiles(log) + charts(log);
-  page += evaluations_table(log);
-  page += "<h2>The run</h2>\n" + facts_table(facts);
-  if (!log.attempts.empty()) page += "<h2>Attempts</h2>\n" + attempts_table(log);
-  page += samples_section(report);
-  return page + "</body>\n</html>\n";
+  return page + html_results(report) + html_details(report) + "</body>\n</html>\n";
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kLeft = 64, kRight = 16, kTop = 40, kBottom = 44;  // room for tick labels, title and legend, in pixels
 constexpr size_t kMostPoints = 800;                              // about one per pixel
+constexpr size_t kMostDots = 100;                                // more would be a band
 
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
@@ -103,7 +104,7 @@ void draw_series(std::string& svg, const Series& series, size_t index, const Fra
     }
     path += fmt::format("{}{:.1f} {:.1f}", pen_down ? 'L' : 'M', f.px(x), f.py(y));
     pen_down = true;
-    if (series.dots) {
+    if (series.dots && series.points.size() <= kMostDots) {
       dots +=
           fmt::format(R"(<circle class="series-{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}: {} {}</title></circle>)",
                       index, f.px(x), f.py(y), escape_html(series.name), short_number(x), short_number(y));

@@ -11,7 +11,7 @@ namespace trireme {
 struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;  ///< ascending x; a non-finite y is a gap
-  bool dots = false;                              ///< also mark each point
+  bool dots = false;                              ///< also mark each point, if they are few
 };
 
 struct Chart {

@@ -17,7 +17,7 @@ class LiveMetricsOfRuns : public TrainingFixture {
  protected:
   /// The port that the program says it listens on.
   static int port_of(Program& program) {
-    const std::regex line("metrics for Prometheus at http://127\\.0\\.0\\.1:([0-9]+)/metrics");
+    const std::regex line("live page at http://127\\.0\\.0\\.1:([0-9]+)/, metrics for");
     std::smatch match;
     std::string output;
     EXPECT_TRUE(program.wait_for([&](const std::string& out) {
@@ -49,9 +49,44 @@ TEST_F(LiveMetricsOfRuns, AScrapeShowsEveryRank) {
   EXPECT_THAT(answer->body, HasSubstr("trireme_step_duration_seconds_count{run=\"run\"} "));
   for (int rank = 0; rank < ranks; ++rank)
     EXPECT_THAT(answer->body, HasSubstr("trireme_rank_up{run=\"run\",rank=\"" + std::to_string(rank) + "\",host="));
+  const auto page = client.Get("/");
+  ASSERT_TRUE(page);
+  EXPECT_THAT(page->body, HasSubstr("<title>run</title>"));
+  EXPECT_THAT(client.Get("/body")->body, HasSubstr("<td>0</td><td>"));
   kill(ranks == 1 ? program.pid() : first_rank_of(program), SIGTERM);
   EXPECT_EQ(program.finish().code, 75);
   EXPECT_THAT(read_text(path("x.prom")), HasSubstr("trireme_running{run=\"run\"} 0\n"));
+}
+
+TEST_F(LiveMetricsOfRuns, AFinishedRunIsShown) {
+  ASSERT_EQ(run(trireme_command(train("run", {}))).code, 0);
+  Program program(trireme_command({"status", path("run"), "--page", "0"}));
+  std::smatch match;
+  std::string output;
+  const std::regex line("at http://127\\.0\\.0\\.1:([0-9]+)/");
+  ASSERT_TRUE(program.wait_for([&](const std::string& out) {
+    output = out;
+    return std::regex_search(output, match, line);
+  })) << program.output();
+  httplib::Client client("127.0.0.1", std::stoi(match[1]));
+  client.set_read_timeout(60, 0);
+  const auto page = client.Get("/");
+  ASSERT_TRUE(page);
+  EXPECT_THAT(page->body, HasSubstr("<p>Ended at step 20 of 20</p>"));
+  EXPECT_THAT(client.Get("/metrics")->body, HasSubstr("trireme_step_total{run=\"run\"} 20\n"));
+  kill(program.pid(), SIGINT);
+  EXPECT_EQ(program.finish().code, 0);
+
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& message) {
+    std::vector<std::string> words = {"status", path("run")};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome outcome = trireme::run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  };
+  refused({"--page", "x"}, "--page is \"x\", expected a port like 8080");
+  refused({"--page", "0.0.0.0:8080"}, "can be reached from other hosts; name a file with a token");
+  refused({"--token", "x"}, "--token x has no effect without --page");
 }
 
 TEST_F(LiveMetricsOfRuns, APortInUseIsAWarning) {

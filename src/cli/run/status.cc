@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/run/contact.h"
+#include "cli/run/page.h"
 #include "report/console.h"
 #include "report/run_log.h"
 
@@ -66,10 +67,15 @@ int run_status(std::vector<std::string> arguments) {
   Flags app("trireme status", "Shows the state of the job of a run folder, or how it ended.");
   app.set_footer("The exit code is 0 if the state is known, whatever it is; --json is for programs.");
   std::string run;
+  std::string page, token;
   bool json = false;
   app.add("RUN", run, "run folder").required();
   app.add_switch("--json", json, "one line of JSON: state and everything else that is known");
+  app.add("--page", page, "PORT or ADDRESS:PORT: shows the run's curves there in a browser until Ctrl-C");
+  app.add("--token", token, "with --page: file whose first line readers must send (?token=TOKEN)");
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (!page.empty()) return serve_page(run, page, token);
+  require(token.empty(), ErrorKind::usage, "--token {} has no effect without --page", token);
 
   RunContact contact(run);
   const auto to_launch = contact.ask_launch("status");

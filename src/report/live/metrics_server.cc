@@ -106,17 +106,25 @@ struct MetricsServer::Implementation {
   bool ended = false;
 
   bool admits(const httplib::Request& request) const {
-    return token.empty() || equal_secrets(request.get_header_value("Authorization"), "Bearer " + token);
+    return token.empty() || equal_secrets(request.get_header_value("Authorization"), "Bearer " + token) ||
+           equal_secrets(request.get_param_value("token"), token);  // a browser's way
   }
 
   void answer(const httplib::Request& request, httplib::Response& response) const {
     if (!admits(request)) {
       response.status = 401;
       response.set_header("WWW-Authenticate", "Bearer");
-      response.set_content("a token is required: Authorization: Bearer TOKEN, with that of log.metrics-token\n",
+      response.set_content("a token is required: Authorization: Bearer TOKEN, or ?token=TOKEN in a browser\n",
                            "text/plain");
       return;
     }
+    // The page's script and style are in it, and it asks this server only.
+    response.set_header(
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'");
+    response.set_header("Cache-Control", "no-store");
+    if (request.path == "/") return response.set_content(board->page(), "text/html; charset=utf-8");
+    if (request.path == "/body") return response.set_content(board->page_body(), "text/html; charset=utf-8");
     const MetricFormat format = format_for(request.get_header_value("Accept"));
     response.set_content(board->exposition(format), content_type(format));
   }
@@ -137,11 +145,10 @@ MetricsServer::MetricsServer(const ListenAddress& address, std::string token, st
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  it.server.Get("/metrics",
-                [&it](const httplib::Request& request, httplib::Response& response) { it.answer(request, response); });
-  it.server.Get("/", [](const httplib::Request&, httplib::Response& response) {
-    response.set_content("/metrics has the numbers of this run for Prometheus\n", "text/plain");
-  });
+  for (const char* path : {"/", "/body", "/metrics"}) {
+    it.server.Get(
+        path, [&it](const httplib::Request& request, httplib::Response& response) { it.answer(request, response); });
+  }
   errno = 0;
   it.port = address.port != 0 ? (it.server.bind_to_port(it.host.c_str(), address.port) ? address.port : -1)
                               : it.server.bind_to_any_port(it.host.c_str());
@@ -173,7 +180,7 @@ MetricsServer::~MetricsServer() {
 
 std::string MetricsServer::url() const {
   const bool colons = implementation_->host.find(':') != std::string::npos;
-  return fmt::format("http://{}:{}/metrics", colons ? "[" + implementation_->host + "]" : implementation_->host,
+  return fmt::format("http://{}:{}/", colons ? "[" + implementation_->host + "]" : implementation_->host,
                      implementation_->port);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The HTTP port on which rank 0 shows a running job (log.metrics): GET /metrics. A monitoring system that scrapes too
+// The HTTP port on which rank 0 shows a running job (log.metrics): GET /metrics for monitoring
+// systems, GET / for people: a page that renews itself by GET /body. A monitoring system that scrapes too
 // often, reads slowly or does not end its requests waits itself: two threads of the lowest priority answer one request
 // each, a limited number per second, and training never waits for them.
 
@@ -24,7 +25,7 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  /// "http://127.0.0.1:9464/metrics"
+  /// "http://127.0.0.1:9464/"
   std::string url() const;
 
  private:

@@ -9,11 +9,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "base/time.h"
 #include "report/append_file.h"
+#include "report/live/live_page.h"
 
 namespace trireme {
 namespace {
@@ -120,25 +122,29 @@ void RunBoard::watch(std::function<std::vector<RankView>()> ranks) {
 
 void RunBoard::start(const AttemptStart& attempt) {
   const std::lock_guard lock(mutex_);
-  attempt_ = attempt;
+  started_attempt_ = true;
   steps_done_ = attempt.first_step;
   trains_ = true;
+  history_.start(attempt, unix_time());
 }
 
 void RunBoard::step(const Metrics& metrics) {
   const std::lock_guard lock(mutex_);
   step_ = metrics;
   recorded_ = unix_time();
+  history_.step(metrics, recorded_);
 }
 
 void RunBoard::evaluation(const EvaluationMetrics& metrics) {
   const std::lock_guard lock(mutex_);
   evaluation_ = metrics;
+  history_.evaluation(metrics, unix_time());
 }
 
 void RunBoard::test(const TestMetrics& metrics) {
   const std::lock_guard lock(mutex_);
   test_ = metrics;
+  history_.test(metrics);
 }
 
 void RunBoard::checkpoint(const CheckpointEvent& event) {
@@ -146,11 +152,23 @@ void RunBoard::checkpoint(const CheckpointEvent& event) {
   checkpoint_ = event;
   published_ = unix_time();
   ++checkpoints_;
+  history_.checkpoint(event);
+}
+
+void RunBoard::sample(const SampleText& sample) {
+  const std::lock_guard lock(mutex_);
+  history_.sample(sample);
+}
+
+void RunBoard::set_earlier(RunLog log) {
+  const std::lock_guard lock(mutex_);
+  history_.set_earlier(std::move(log));
 }
 
 void RunBoard::finish(std::string_view state) {
   const std::lock_guard lock(mutex_);
   trains_ = state == "rolled-back";  // that attempt ends, the run does not
+  history_.finish(state, unix_time());
 }
 
 void RunBoard::step_time(int64_t step, double seconds, double waited) {
@@ -163,20 +181,21 @@ void RunBoard::step_time(int64_t step, double seconds, double waited) {
 std::vector<MetricFamily> RunBoard::families() const {
   Families out;
   const std::lock_guard lock(mutex_);
+  const auto [step, trains] = position();
   MetricFamily& run = out.add("run", Kind::info, "", "The run's model, data and layout, as its log shows them.");
   MetricSample facts{1};
-  for (const auto& [name, value] : attempt_.facts) {
+  for (const auto& [name, value] : history_.log().facts) {
     const std::string label = label_name(name);
     // Of two facts of one name the first: a sample has each label once.
     if (std::ranges::find(facts.labels, label, &MetricLabels::value_type::first) == facts.labels.end())
       facts.labels.emplace_back(label, value);
   }
   run.samples.push_back(std::move(facts));
-  out.gauge("running", "", "1 while the run trains, 0 after its end.", trains_ ? 1 : 0);
+  out.gauge("running", "", "1 while the run trains, 0 after its end.", trains ? 1 : 0);
   out.gauge("start_time_seconds", "seconds", "Unix time at which this process started the run.", started_);
   out.counter("restarts", "", "Restarts of the job before this process.", restarts_);
-  out.counter("step", "", "Optimizer steps done.", static_cast<double>(steps_done_));
-  out.gauge("target_steps", "", "Step at which the run ends.", static_cast<double>(attempt_.steps));
+  out.counter("step", "", "Optimizer steps done.", static_cast<double>(step));
+  out.gauge("target_steps", "", "Step at which the run ends.", static_cast<double>(history_.log().total_steps));
   out.gauge("ranks", "", "Ranks of the job.", size_);
   if (recorded_ > 0)
     out.gauge("last_record_timestamp_seconds", "seconds", "Unix time of the last log interval's end.", recorded_);
@@ -201,6 +220,29 @@ std::vector<MetricFamily> RunBoard::families() const {
 
 std::string RunBoard::exposition(MetricFormat format) const { return to_text(families(), labels_, format); }
 
+/// Step and whether it trains; without a start() as the last attempt of a file left them.
+std::pair<int64_t, bool> RunBoard::position() const {
+  const std::vector<AttemptLog>& attempts = history_.log().attempts;
+  if (started_attempt_ || attempts.empty()) return {steps_done_, trains_};
+  return {attempts.back().last_step, attempts.back().state.empty()};
+}
+
+template <class Render>
+std::string RunBoard::rendered(Render render) const {
+  HtmlReport report{.title = labels_.front().second, .log = {}, .more_facts = {}, .samples = {}};
+  LiveState state{.restarts = restarts_, .ranks = {}};
+  {
+    const std::lock_guard lock(mutex_);
+    report.log = history_.log();
+    std::tie(state.step, state.running) = position();
+    if (ranks_) state.ranks = ranks_();
+  }
+  return render(report, state);
+}
+
+std::string RunBoard::page() const { return rendered(render_live_page); }
+std::string RunBoard::page_body() const { return rendered(render_live_body); }
+
 namespace {
 
 class BoardSink : public Sink {
@@ -212,7 +254,7 @@ class BoardSink : public Sink {
   void evaluation(const EvaluationMetrics& metrics) override { board_->evaluation(metrics); }
   void test(const TestMetrics& metrics) override { board_->test(metrics); }
   void checkpoint(const CheckpointEvent& event) override { board_->checkpoint(event); }
-  void sample(const SampleText&) override {}
+  void sample(const SampleText& sample) override { board_->sample(sample); }
   void finish(std::string_view state, int64_t) override { board_->finish(state); }
 
  private:

@@ -11,20 +11,12 @@
 #include <vector>
 
 #include "report/live/exposition.h"
+#include "report/live/rank_view.h"
+#include "report/live/run_history.h"
 #include "report/metrics.h"
 #include "report/sink.h"
 
 namespace trireme {
-
-/// A rank as rank 0 last heard of it.
-struct RankView {
-  int rank = 0;
-  std::string host;
-  int64_t step = 0;       ///< steps done
-  std::string phase;      ///< "step", "evaluation", ...
-  double waited = 0;      ///< seconds in the collective that it waits for now; 0: it computes
-  bool connected = true;  ///< false: it has left, or has not joined
-};
 
 class RunBoard {
  public:
@@ -42,22 +34,32 @@ class RunBoard {
   void evaluation(const EvaluationMetrics& metrics);
   void test(const TestMetrics& metrics);
   void checkpoint(const CheckpointEvent& event);
+  void sample(const SampleText& sample);
   void finish(std::string_view state);
+  /// What earlier attempts recorded (RunHistory::set_earlier); without a start() this is all there is to show.
+  void set_earlier(RunLog log);
   /// Every step: steps done, its seconds, and those of them in which rank 0 waited for communication.
   void step_time(int64_t step, double seconds, double waited);
 
   /// What a scrape receives.
   std::string exposition(MetricFormat format) const;
+  /// The page (live_page.h), and the part of it that changes.
+  std::string page() const;
+  std::string page_body() const;
 
  private:
   std::vector<MetricFamily> families() const;
+  std::pair<int64_t, bool> position() const;
+  /// Calls render(report, state) with copies, while writers continue.
+  template <class Render>
+  std::string rendered(Render render) const;
 
   const MetricLabels labels_;
   const int size_, restarts_;
   const double started_;  ///< Unix seconds
   mutable std::mutex mutex_;
   std::function<std::vector<RankView>()> ranks_;
-  AttemptStart attempt_;
+  bool started_attempt_ = false;
   int64_t steps_done_ = 0;
   bool trains_ = true;
   double recorded_ = 0;  ///< Unix seconds of the last log interval; 0: none yet
@@ -67,6 +69,7 @@ class RunBoard {
   std::optional<CheckpointEvent> checkpoint_;
   double published_ = 0;
   uint64_t checkpoints_ = 0;
+  RunHistory history_;
   Histogram step_seconds_, waited_seconds_;
 };
 

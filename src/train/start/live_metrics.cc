@@ -11,6 +11,7 @@
 #include "base/launch_variables.h"
 #include "base/log.h"
 #include "comm/heartbeat.h"
+#include "report/run_log.h"
 
 namespace trireme {
 namespace {
@@ -32,41 +33,49 @@ int restarts() {
   return std::max({0, std::atoi(attempt.c_str()) - 1, std::atoi(requeues.c_str())});
 }
 
-RankView view_of(int rank, const std::string& host, const RankState& state, bool connected) {
+RankView view_of(int rank, const std::string& host, const MeshShape& mesh, const RankState& state, bool connected) {
   return {.rank = rank,
           .host = host,
+          .place = describe_place(mesh, rank),
           .step = state.step,
           .phase = name_of(state.phase),
+          .waits_for = state.collective,
           .waited = state.collective.empty() ? 0 : state.seconds,
           .connected = connected};
 }
 
-std::vector<RankView> ranks_of(const std::string& host, const Heartbeat& heartbeat, const PeerWatch& peers) {
-  std::vector<RankView> ranks;
-  for (const PeerView& peer : peers.views()) ranks.push_back(view_of(peer.rank, peer.host, peer.state, peer.joined));
-  if (ranks.empty()) ranks.push_back(view_of(0, process.host(), process.heartbeat().state(), true));
-  return ranks;
-}
-
 }  // namespace
 
-LiveMetrics::LiveMetrics(const Config& config, const RankContext& rank, const PeerWatch& peers) {
+LiveMetrics::LiveMetrics(const Config& config, const RankContext& rank, const MeshShape& mesh, const PeerWatch& peers) {
   const LogOptions& log = config.log;
   if (rank.rank() != 0 || (log.metrics.empty() && log.metrics_file.empty())) return;
   board_ = std::make_shared<RunBoard>(run_name(config.run.dir), variable("SLURM_JOB_ID"), rank.size(), restarts());
-  board_->watch([host = rank.host, &heartbeat = *rank.heartbeat, &peers] { return ranks_of(host, heartbeat, peers); });
+  board_->watch([host = rank.host, mesh, &heartbeat = *rank.heartbeat, &peers] {
+    std::vector<RankView> ranks;
+    for (const PeerView& peer : peers.views())
+      ranks.push_back(view_of(peer.rank, peer.host, mesh, peer.state, peer.joined));
+    if (ranks.empty()) ranks.push_back(view_of(0, host, mesh, heartbeat.state(), true));
+    return ranks;
+  });
   if (log.metrics.empty()) return;
   const std::string token =
       log.metrics_token.empty() ? std::string() : read_token(log.metrics_token, "log.metrics-token");
   try {
     server_.emplace(parse_listen_address(log.metrics).value(), token, board_);
-    log::info("metrics for Prometheus at {}", server_->url());
+    log::info("live page at {0}, metrics for Prometheus at {0}metrics", server_->url());
   } catch (const Error& error) {
     log::warning("log.metrics: {}; training continues without it", error.what());
   }
+  reader_ = std::thread([board = board_, file = config.run.dir + "/metrics.jsonl"] {
+    try {
+      board->set_earlier(read_run_log(file));
+    } catch (const Error&) {  // there was no attempt before this one
+    }
+  });
 }
 
 LiveMetrics::~LiveMetrics() {
+  if (reader_.joinable()) reader_.join();
   if (board_) board_->unwatch();
 }
 

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <thread>
 
+#include "comm/mesh.h"
 #include "comm/rank_context.h"
 #include "config/config.h"
 #include "report/live/metrics_server.h"
@@ -17,7 +19,7 @@ class LiveMetrics {
   /// Nothing on other ranks, and where neither option is set. If it cannot listen it gives a warning, and the run
   /// continues without. Borrows peers, and the heartbeat of the rank. Throws Error::io, Error::config about the file of
   /// the token.
-  LiveMetrics(const Config& config, const RankContext& rank, const PeerWatch& peers);
+  LiveMetrics(const Config& config, const RankContext& rank, const MeshShape& mesh, const PeerWatch& peers);
   ~LiveMetrics();
   LiveMetrics(const LiveMetrics&) = delete;
   LiveMetrics& operator=(const LiveMetrics&) = delete;
@@ -28,6 +30,7 @@ class LiveMetrics {
  private:
   std::shared_ptr<RunBoard> board_;
   std::optional<MetricsServer> server_;
+  std::thread reader_;  ///< of what earlier attempts recorded
 };
 
 }  // namespace trireme

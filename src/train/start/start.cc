@@ -144,7 +144,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
     const TrainingJob job{
         .rank = rank, .scalars = scalars, .mesh = mesh, .cores = cores, .backend = backend, .stop_reason = reason};
     std::optional<LiveMetrics> live;
-    together(scalars, [&] { live.emplace(recipe.config(), rank, peers); });
+    together(scalars, [&] { live.emplace(recipe.config(), rank, mesh, peers); });
     return plan_and_work(recipe, job, claim ? &*claim : nullptr, *live);
   });
 }

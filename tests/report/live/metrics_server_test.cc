@@ -50,7 +50,7 @@ class Connection {
 
 TEST(MetricsServer, AnswersInTheFormatThatTheClientPrefers) {
   const MetricsServer server({}, "", board());
-  EXPECT_THAT(server.url(), MatchesRegex("http://127\\.0\\.0\\.1:[0-9]+/metrics"));
+  EXPECT_THAT(server.url(), MatchesRegex("http://127\\.0\\.0\\.1:[0-9]+/"));
   httplib::Client client("127.0.0.1", port_of(server));
   const auto plain = client.Get("/metrics");
   ASSERT_TRUE(plain);
@@ -61,6 +61,11 @@ TEST(MetricsServer, AnswersInTheFormatThatTheClientPrefers) {
   ASSERT_TRUE(open);
   EXPECT_THAT(open->get_header_value("Content-Type"), StartsWith("application/openmetrics-text; version=1.0.0"));
   EXPECT_THAT(open->body, EndsWith("# EOF\n"));
+  const auto page = client.Get("/");
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->get_header_value("Content-Type"), "text/html; charset=utf-8");
+  EXPECT_THAT(page->get_header_value("Content-Security-Policy"), HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page->body, HasSubstr("<title>r</title>"));
   EXPECT_EQ(client.Get("/else")->status, 404);
   EXPECT_EQ(client.Post("/metrics", "x", "text/plain")->status / 100, 4);
 }
@@ -75,6 +80,10 @@ TEST(MetricsServer, WithATokenNobodyElseReads) {
     EXPECT_THAT(refused->body, HasSubstr("Authorization: Bearer TOKEN"));
   }
   EXPECT_EQ(client.Get("/metrics", {{"Authorization", "Bearer secret"}})->status, 200);
+  EXPECT_EQ(client.Get("/")->status, 401);
+  EXPECT_EQ(client.Get("/body?token=secre")->status, 401);
+  EXPECT_EQ(client.Get("/?token=secret")->status, 200);
+  EXPECT_EQ(client.Get("/body?token=secret")->status, 200);
 }
 
 TEST(MetricsServer, ASecondOneOnThePortIsRefused) {

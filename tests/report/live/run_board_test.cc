@@ -52,9 +52,15 @@ TEST(RunBoard, ShowsWhatTheRecordsSay) {
 TEST(RunBoard, ShowsEveryRankAndForgetsThemWhenTold) {
   RunBoard board("r", "", 2, 0);
   board.watch([] {
-    return std::vector<RankView>{
-        {.rank = 0, .host = "a", .step = 7, .phase = "step"},
-        {.rank = 1, .host = "b", .step = 6, .phase = "step", .waited = 1.5, .connected = false}};
+    return std::vector<RankView>{{.rank = 0, .host = "a", .place = {}, .step = 7, .phase = "step", .waits_for = {}},
+                                 {.rank = 1,
+                                  .host = "b",
+                                  .place = {},
+                                  .step = 6,
+                                  .phase = "step",
+                                  .waits_for = "x",
+                                  .waited = 1.5,
+                                  .connected = false}};
   });
   EXPECT_THAT(shown(board), HasSubstr("trireme_rank_up{run=\"r\",rank=\"0\",host=\"a\"} 1\n"));
   EXPECT_THAT(shown(board), HasSubstr("trireme_rank_up{run=\"r\",rank=\"1\",host=\"b\"} 0\n"));
@@ -62,6 +68,18 @@ TEST(RunBoard, ShowsEveryRankAndForgetsThemWhenTold) {
   EXPECT_THAT(shown(board), HasSubstr("trireme_rank_wait_seconds{run=\"r\",rank=\"1\",host=\"b\"} 1.5\n"));
   board.unwatch();
   EXPECT_THAT(shown(board), Not(HasSubstr("trireme_rank_up")));
+}
+
+TEST(RunBoard, ShowsARunOfWhichItHasOnlyTheFile) {
+  RunBoard board("old", "", 1, 0);
+  RunLog log;
+  log.total_steps = 20;
+  log.attempts = {{0, 15, 1, 9, "stopped"}};
+  board.set_earlier(log);
+  EXPECT_THAT(board.page(), HasSubstr("<p>Ended at step 15 of 20</p>"));
+  board.start({.first_step = 15, .steps = 20, .facts = {}});
+  EXPECT_THAT(board.page_body(), HasSubstr("<p>Training at step 15 of 20</p>"));
+  EXPECT_THAT(board.page_body(), HasSubstr("<td>stopped</td>"));
 }
 
 TEST(TextfileSink, ReplacesTheFileAsAWhole) {
