@@ -27,9 +27,9 @@ std::optional<Value> loop_attribute(const LoopState& loop, std::string_view name
   if (name == "length") return Value::integer(size);
   if (name == "depth0" || name == "depth") return Value::integer(name == "depth" ? 1 : 0);  // of recursion
   if (name == "previtem")
-    return place == 0 ? Value::undefined("there is no previous item") : loop.items[loop.index - 1];
+    return place == 0 ? Value::undefined("the first item has no previous one") : loop.items[loop.index - 1];
   if (name == "nextitem")
-    return place + 1 == size ? Value::undefined("there is no next item") : loop.items[loop.index + 1];
+    return place + 1 == size ? Value::undefined("the last item has no next one") : loop.items[loop.index + 1];
   return std::nullopt;
 }
 

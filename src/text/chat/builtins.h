@@ -37,7 +37,7 @@ class Bound {
   const Value& need(size_t parameter) const;
   int64_t integer(size_t parameter, int64_t otherwise) const;
   bool truth_of(size_t parameter, bool otherwise) const;
-  /// Throws Fault if it is no text.
+  /// Throws Fault if it is not a text.
   const std::string& text(size_t parameter) const;
 
  private:

@@ -142,7 +142,9 @@ ChatTokens ChatFormat::tokens(const Conversation& conversation, const Tokenizer&
           template_.where());
   made.text = std::move(whole.text);
   tokenizer.encode_chat(made.text, made.ids);
-  made.mask = mask_of(places_of_ids(tokenizer, made.text, made.ids), made.learnt);
+  const bool of_all = learnt == Learnt::all && conversation.prompt == 0;  // wherever ids are in the text
+  made.mask = of_all ? std::vector<uint8_t>(made.ids.size(), 1)
+                     : mask_of(places_of_ids(tokenizer, made.text, made.ids), made.learnt);
   if (learnt != Learnt::all) leave_out_space_after_end(tokenizer, made.ids, made.mask);
   return made;
 }

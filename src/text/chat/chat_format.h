@@ -48,7 +48,7 @@ class ChatFormat {
   /// The ids after which a model answers.
   std::vector<TokenId> prompt_ids(const Conversation& conversation, const Tokenizer& tokenizer) const;
   /// Throws Error::data if nothing is learnt, if the template raises, or if it does not show where the assistant's
-  /// turns are: it has no {% generation %} and the text of the first messages is no prefix of the text of all.
+  /// turns are: it has no {% generation %} and the text of the first messages is not a prefix of the text of all.
   ChatTokens tokens(const Conversation& conversation, const Tokenizer& tokenizer, Learnt learnt) const;
 
   void set_time(const std::tm& now) { now_ = now; }

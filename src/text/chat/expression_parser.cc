@@ -408,7 +408,7 @@ ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr input) {
     made->filter = find_filter(name);
     if (made->filter == nullptr)
       fail(made->line, is_known_filter(name) ? fmt::format("the filter \"{}\" is not supported", name)
-                                             : fmt::format("there is no filter \"{}\"", name));
+                                             : fmt::format("unknown filter \"{}\"", name));
     made->operands.push_back(std::move(input));
     if (current().is_sign("(")) parse_arguments(*made);
     input = finish(std::move(made));
@@ -424,7 +424,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr value) {
   made->test = find_test(name);
   if (made->test == nullptr)
     fail(line, is_known_test(name) ? fmt::format("the test \"{}\" is not supported", name)
-                                   : fmt::format("there is no test \"{}\"", name));
+                                   : fmt::format("unknown test \"{}\"", name));
   made->operands.push_back(std::move(value));
   const Token& token = current();
   const bool argument =

@@ -299,7 +299,7 @@ Value map(Machine& machine, const Value& input, const Arguments& arguments) {
   } else {
     const std::string& name = name_in(arguments.given[0], "filter");
     const Filter* const filter = find_filter(name);
-    if (filter == nullptr) fault("there is no filter \"{}\" here", name);
+    if (filter == nullptr) fault("unknown filter \"{}\"", name);
     apply = [&machine, &rest, filter](const Value& item) { return filter->apply(machine, item, rest); };
   }
   std::vector<Value> values = items_of(input, machine.budget);
@@ -313,7 +313,7 @@ Value choose(Machine& machine, const Value& input, const Arguments& arguments, b
   if (arguments.given.size() < skipped) fault("a filter that tests an attribute needs its name");
   const bool named = arguments.given.size() > skipped;
   const Test* const test = named ? find_test(name_in(arguments.given[skipped], "test")) : nullptr;
-  if (named && test == nullptr) fault("there is no test \"{}\" here", arguments.given[skipped].text());
+  if (named && test == nullptr) fault("unknown test \"{}\"", arguments.given[skipped].text());
   const Arguments rest = rest_of(arguments, skipped + 1);
   std::vector<Value> chosen;
   for (const Value& item : items_of(input, machine.budget)) {

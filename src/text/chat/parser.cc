@@ -81,7 +81,7 @@ class Parser : ExpressionParser {
                                                   "from",       "import", "include", "print",   "with"};
     if (std::ranges::find(kKnown, tag) != std::end(kKnown))
       fail(line, fmt::format("the tag \"{}\" is not supported", tag));
-    fail(line, fmt::format("there is no tag \"{}\" here", tag));
+    fail(line, fmt::format("unknown tag \"{}\"", tag));
   }
 
   Statement parse_if(uint32_t line) {

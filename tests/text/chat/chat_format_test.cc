@@ -127,6 +127,12 @@ TEST(ChatFormat, RefusesATokenizerThatChangesTheText) {
       "the tokenizer changes the conversation's text (it becomes \"user cat ?\"...), so the ids of a turn cannot "
       "be found; --loss-on all needs no turns");
   EXPECT_ERROR(places_of_ids(*tokenizer, "cat", {1, 2, 2, 2}), ErrorKind::data, "the tokenizer changes the");
+  Conversation conversation;
+  conversation.messages = {said("user", "Cat"), said("assistant", "cat")};
+  EXPECT_ERROR(format_of(kChatml).tokens(conversation, *tokenizer, Learnt::assistant), ErrorKind::data,
+               "the tokenizer changes the");
+  const ChatTokens all = format_of(kChatml).tokens(conversation, *tokenizer, Learnt::all);
+  EXPECT_EQ(all.mask, std::vector<uint8_t>(all.ids.size(), 1));
 }
 
 TEST(ChatFormat, GivesTheTemplateWhatTransformersGives) {

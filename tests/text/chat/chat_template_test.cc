@@ -81,10 +81,10 @@ TEST(ChatTemplate, MakesTheTextsOfJinja2) {
 
 TEST(ChatTemplate, NamesLineAndConstructThatItDoesNotSupport) {
   EXPECT_EQ(error_of("a\n{{ x | indent(2) }}"), "t.jinja line 2: the filter \"indent\" is not supported");
-  EXPECT_EQ(error_of("{{ x | nofilter }}"), "t.jinja line 1: there is no filter \"nofilter\"");
+  EXPECT_EQ(error_of("{{ x | nofilter }}"), "t.jinja line 1: unknown filter \"nofilter\"");
   EXPECT_EQ(error_of("{% if x is sameas 1 %}{% endif %}"), "t.jinja line 1: the test \"sameas\" is not supported");
   EXPECT_EQ(error_of("\n\n{% include 'x' %}"), "t.jinja line 3: the tag \"include\" is not supported");
-  EXPECT_EQ(error_of("{% nosuch %}"), "t.jinja line 1: there is no tag \"nosuch\" here");
+  EXPECT_EQ(error_of("{% nosuch %}"), "t.jinja line 1: unknown tag \"nosuch\"");
   EXPECT_EQ(error_of("{% for x in y recursive %}{% endfor %}"), "t.jinja line 1: recursive loops are not supported");
   EXPECT_EQ(error_of("{{ joiner() }}"), "t.jinja line 1: the function \"joiner\" is not supported");
   EXPECT_EQ(error_of("{{ 'a'.encode() }}"), "t.jinja line 1: \"encode\" of a str is not supported");
