@@ -29,7 +29,7 @@ std::set<std::string> shipped(const std::string& prefix) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(source_dir() + "/configs")) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix)) names.insert(name);
+    if (entry.is_regular_file() && name.starts_with(prefix)) names.insert(name);
   }
   return names;
 }

@@ -2,32 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
 namespace trireme {
 namespace {
-
-/// Keeps the first, the last, and of each two neighbours between them the one whose loss is farther from those around
-/// them: a curve keeps its peaks.
-void halve(std::vector<Metrics>& steps) {
-  std::vector<Metrics> kept;
-  kept.push_back(steps.front());
-  for (size_t i = 1; i + 2 < steps.size(); i += 2) {
-    const double around = (steps[i - 1].loss + steps[i + 2].loss) / 2;
-    const bool second = std::abs(steps[i + 1].loss - around) > std::abs(steps[i].loss - around);
-    kept.push_back(steps[second ? i + 1 : i]);
-  }
-  kept.push_back(steps.back());
-  steps = std::move(kept);
-}
-
-/// Every second one, the last among them.
-void halve(std::vector<EvaluationMetrics>& evaluations) {
-  std::vector<EvaluationMetrics> kept;
-  for (size_t i = 1 - evaluations.size() % 2; i < evaluations.size(); i += 2) kept.push_back(evaluations[i]);
-  evaluations = std::move(kept);
-}
 
 template <class Records>
 void keep_last(Records& records, size_t count) {
@@ -55,9 +35,48 @@ void drop_after(RunLog& log, int64_t step) {
 
 }  // namespace
 
-void RunHistory::thin() {
-  while (log_.steps.size() > kMostSteps) halve(log_.steps);
-  while (log_.evaluations.size() > kMostEvaluations) halve(log_.evaluations);
+template <class Record>
+void Thinning<Record>::add(std::vector<Record>& list, const Record& record) {
+  if (newest_is_extra_) list.pop_back();
+  const double before = list.empty() ? value_(record) : value_(list.back());
+  if (in_window_ == 0 || std::abs(value_(record) - before) > std::abs(value_(candidate_) - before)) candidate_ = record;
+  if (++in_window_ >= stride_) {
+    list.push_back(candidate_);
+    in_window_ = 0;
+  }
+  newest_is_extra_ = list.empty() || list.back().step != record.step;
+  if (newest_is_extra_) list.push_back(record);
+  if (list.size() > most_) halve(list);
+}
+
+template <class Record>
+void Thinning<Record>::reset(std::vector<Record>& list) {
+  in_window_ = 0;
+  newest_is_extra_ = false;
+  while (list.size() > most_) halve(list);
+}
+
+template <class Record>
+void Thinning<Record>::halve(std::vector<Record>& list) {
+  std::vector<Record> kept{list.front()};
+  size_t i = 1;
+  for (; i + 2 < list.size(); i += 2) {
+    const double before = value_(kept.back());
+    const bool second = std::abs(value_(list[i + 1]) - before) > std::abs(value_(list[i]) - before);
+    kept.push_back(list[second ? i + 1 : i]);
+  }
+  kept.insert(kept.end(), list.begin() + static_cast<std::ptrdiff_t>(i), list.end());
+  list = std::move(kept);
+  stride_ *= 2;
+}
+
+void RunHistory::reset() {
+  steps_.reset(log_.steps);
+  evaluations_.reset(log_.evaluations);
+  keep_newest_events();
+}
+
+void RunHistory::keep_newest_events() {
   keep_last(log_.tests, kMostEvents);
   keep_last(log_.checkpoints, kMostEvents);
   keep_last(log_.samples, kMostEvents);
@@ -72,37 +91,35 @@ void RunHistory::start(const AttemptStart& attempt, double now) {
   log_.total_steps = attempt.steps;
   log_.attempts.push_back(
       {.first_step = attempt.first_step, .last_step = attempt.first_step, .started = now, .ended = now, .state = {}});
-  thin();
+  reset();
 }
 
 void RunHistory::step(const Metrics& metrics, double now) {
-  log_.steps.push_back(metrics);
+  steps_.add(log_.steps, metrics);
   if (!log_.attempts.empty()) {
     log_.attempts.back().last_step = metrics.step;
     log_.attempts.back().ended = now;
   }
-  thin();
 }
 
 void RunHistory::evaluation(const EvaluationMetrics& metrics, double now) {
-  log_.evaluations.push_back(metrics);
+  evaluations_.add(log_.evaluations, metrics);
   if (!log_.attempts.empty()) log_.attempts.back().ended = now;
-  thin();
 }
 
 void RunHistory::test(const TestMetrics& metrics) {
   log_.tests.push_back(metrics);
-  thin();
+  keep_newest_events();
 }
 
 void RunHistory::checkpoint(const CheckpointEvent& event) {
   log_.checkpoints.push_back(event);
-  thin();
+  keep_newest_events();
 }
 
 void RunHistory::sample(const SampleText& sample) {
   log_.samples.push_back(sample);
-  thin();
+  keep_newest_events();
 }
 
 void RunHistory::finish(std::string_view state, double now) {
@@ -114,7 +131,7 @@ void RunHistory::finish(std::string_view state, double now) {
 void RunHistory::set_earlier(RunLog log) {
   if (!started_) {
     log_ = std::move(log);
-    return thin();
+    return reset();
   }
   drop_after(log, log_.attempts.front().first_step);
   // The file may have this attempt's beginning, too.
@@ -125,7 +142,7 @@ void RunHistory::set_earlier(RunLog log) {
   put_before(log_.checkpoints, std::move(log.checkpoints));
   put_before(log_.samples, std::move(log.samples));
   put_before(log_.attempts, std::move(log.attempts));
-  thin();
+  reset();
 }
 
 }  // namespace trireme

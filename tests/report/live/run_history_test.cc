@@ -34,6 +34,8 @@ TEST(RunHistory, KeepsAMillionStepsInBoundedMemoryWithTheirPeaks) {
   EXPECT_EQ(log.steps.back().step, 1'000'000);
   EXPECT_TRUE(std::ranges::is_sorted(log.steps, {}, &Metrics::step));
   EXPECT_EQ(std::ranges::count(log.steps, 99, &Metrics::loss), 10);
+  const auto first_half = std::ranges::count_if(log.steps, [](const Metrics& m) { return m.step <= 500'000; });
+  EXPECT_NEAR(static_cast<double>(first_half) / static_cast<double>(log.steps.size()), 0.5, 0.1);
   EXPECT_LE(log.evaluations.size(), RunHistory::kMostEvaluations);
   EXPECT_EQ(log.evaluations.back().step, 1'000'000);
   EXPECT_EQ(log.checkpoints.size(), RunHistory::kMostEvents);
