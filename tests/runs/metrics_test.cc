@@ -11,7 +11,6 @@ namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class LiveMetricsOfRuns : public TrainingFixture {
  protected:
