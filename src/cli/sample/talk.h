@@ -14,7 +14,7 @@ namespace trireme {
 class Talk {
  public:
   /// The template of the model's folder, or of --tokenizer's, or the one that --chat-template names. Throws Error::data
-  /// where there is none.
+  /// if it is missing.
   Talk(const ModelFolder& folder, const SampleOptions& options);
   ~Talk();
 

@@ -184,7 +184,7 @@ ExpressionPtr ExpressionParser::parse_not() {
   return finish(std::move(made));
 }
 
-/// The comparison here, taken; none if there is none.
+/// Takes the comparison here; none: another token.
 Operator ExpressionParser::take_comparison() {
   static constexpr std::pair<std::string_view, Operator> kSigns[] = {
       {"==", Operator::equal},      {"!=", Operator::unequal}, {"<", Operator::less},

@@ -236,7 +236,7 @@ Value absolute(Machine& /*machine*/, const Value& input, const Arguments& argume
   return Value::integer(std::abs(input.as<int64_t>()));
 }
 
-/// A number written in a text, with the blanks around it; nothing if it is none.
+/// A number written in a text, with the blanks around it; nothing if the text is not a number.
 template <class T>
 std::optional<T> read_number(std::string_view text) {
   text = strip(text, std::nullopt);

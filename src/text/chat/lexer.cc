@@ -123,7 +123,7 @@ class Lexer {
     if (marker == '-') {
       text = strip(text, std::nullopt, Sides::right);
     } else if (block && marker != '+') {
-      const size_t begin = text.rfind('\n') + 1;  // 0 if there is none
+      const size_t begin = text.rfind('\n') + 1;  // 0 in the first line
       const bool line_begins = begin > 0 || line_starts_;
       if (line_begins && strip(text.substr(begin), std::nullopt).empty()) text = text.substr(0, begin);
     }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "tests/support/paths.h"
+#include "tests/text/chat/fixed_time.h"
 #include "text/unicode.h"
 
 namespace trireme::chat {
@@ -16,21 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::tm leap_day() {
-  std::tm now{};
-  now.tm_year = 124;
-  now.tm_mon = 1;
-  now.tm_mday = 29;
-  now.tm_hour = 13;
-  now.tm_min = 5;
-  now.tm_sec = 9;
-  now.tm_isdst = -1;
-  std::mktime(&now);
-  return now;
-}
-
 std::string render(const std::string& source, const Json& variables = Json::object(), const ChatLimits& limits = {}) {
-  return ChatTemplate(source, "t.jinja", limits).render(variables, leap_day()).text;
+  return ChatTemplate(source, "t.jinja", limits).render(variables, fixed_time()).text;
 }
 
 std::string error_of(const std::string& source, const Json& variables = Json::object(), const ChatLimits& limits = {}) {
@@ -57,7 +45,7 @@ TEST(ChatTemplate, MakesTheTextsOfJinja2) {
     SCOPED_TRACE(source);
     std::optional<Rendered> rendered;
     try {
-      rendered = ChatTemplate(source, "t").render(variables, leap_day());
+      rendered = ChatTemplate(source, "t").render(variables, fixed_time());
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
       EXPECT_TRUE(one.at("text").is_null()) << error.what();
@@ -234,7 +222,7 @@ TEST(ChatTemplate, TakesEveryMutationOfATemplate) {
       }
     }
     try {
-      ChatTemplate(source, "t", limits).render(variables, leap_day());
+      ChatTemplate(source, "t", limits).render(variables, fixed_time());
       ++rendered;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data) << source;

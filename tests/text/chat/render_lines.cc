@@ -7,29 +7,17 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "tests/text/chat/fixed_time.h"
 #include "text/chat/chat_template.h"
 #include "text/unicode.h"
 
 namespace {
 
-std::tm fixed_time() {
-  std::tm now{};
-  now.tm_year = 124;
-  now.tm_mon = 1;
-  now.tm_mday = 29;
-  now.tm_hour = 13;
-  now.tm_min = 5;
-  now.tm_sec = 9;
-  now.tm_isdst = -1;
-  std::mktime(&now);
-  return now;
-}
-
 trireme::Json rendered(const trireme::Json& line) {
   using namespace trireme;
   try {
     const chat::ChatTemplate made(line.at("template").get<std::string>(), "template");
-    const chat::Rendered result = made.render(line.at("variables"), fixed_time());
+    const chat::Rendered result = made.render(line.at("variables"), trireme::chat::fixed_time());
     Json spans = Json::array();
     for (const auto& [begin, end] : result.generated) {
       const std::string_view text = result.text;
