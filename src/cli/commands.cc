@@ -22,7 +22,7 @@ constexpr Command kCommands[] = {
     {"status", "show the state of the job of a run folder, or how it ended", run_status, true},
     {"stop", "make the job of a run folder save a snapshot and stop", run_stop},
     {"attach", "follow the log of the job of a run folder", run_attach},
-    {"report", "write one HTML page about a run", run_report},
+    {"report", "write one HTML page about a run, or one that compares several", run_report},
     {"config", "print the configuration from files and flags, or the list of options", run_config, true},
     {"plan", "show what a run needs and how long it takes on nodes of a type", run_plan, true},
     {"bench", "measure this machine", run_bench, true, true},

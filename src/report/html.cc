@@ -65,23 +65,6 @@ std::string tile(const std::string& value, std::string_view label) {
   return fmt::format("<div class=\"tile\"><b>{}</b><span class=\"soft\">{}</span></div>\n", escape_html(value), label);
 }
 
-double median_speed(const std::vector<Metrics>& steps) {
-  std::vector<double> speeds;
-  for (const Metrics& m : steps) {
-    if (std::isfinite(m.tokens_per_second)) speeds.push_back(m.tokens_per_second);
-  }
-  if (speeds.empty()) return 0;
-  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
-  std::nth_element(speeds.begin(), middle, speeds.end());
-  return *middle;
-}
-
-double seconds_run(const RunLog& log) {
-  double seconds = 0;
-  for (const AttemptLog& attempt : log.attempts) seconds += attempt.ended - attempt.started;
-  return seconds;
-}
-
 /// "matthews correlation" for matthews_correlation; MNLI's second set gets its name.
 std::string title_of(std::string name) {
   const bool mismatched = name.ends_with("_mm");

@@ -33,6 +33,8 @@ class JsonlSink : public Sink {
     record["loss_unit"] = name_of(attempt.unit);
     record["facts"] = Json::object();
     for (const auto& [name, value] : attempt.facts) record["facts"][name] = value;
+    if (!attempt.configuration.empty())
+      record["configuration"] = parse_json(attempt.configuration, "the configuration");
     // A killed attempt may have left a partial line: a line break closes it, readers skip lines that are not JSON.
     end(record, ends_within_a_line(file_.path()) ? "\n" : "");
   }

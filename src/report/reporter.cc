@@ -69,7 +69,7 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   if (options.board) sinks.push_back({make_board_sink(options.board)});
   if (options.board && !options.textfile.empty())
     sinks.push_back({make_textfile_sink(options.board, options.textfile)});
-  const AttemptStart attempt{first_step, steps, facts, options.unit};
+  const AttemptStart attempt{first_step, steps, facts, options.unit, options.configuration};
   implementation_->each([&](Sink& sink) { sink.start(attempt); });
 }
 

@@ -1,6 +1,7 @@
 #include "report/run_log.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "report/append_file.h"
 
 namespace trireme {
@@ -25,6 +27,20 @@ void drop_after(Records& records, int64_t step) {
   std::erase_if(records, [&](const auto& record) { return record.step > step; });
 }
 
+std::string plain_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : dump_valid_json(value);
+}
+
+/// The record's "configuration" as ("group.option", value).
+RunFacts flattened(const Json& record) {
+  RunFacts options;
+  if (!record.contains("configuration")) return options;
+  for (const auto& [group, members] : record.at("configuration").items()) {
+    for (const auto& [name, value] : members.items()) options.emplace_back(group + "." + name, plain_text(value));
+  }
+  return options;
+}
+
 void read_start(const Json& record, RunLog& log) {
   AttemptLog attempt;
   attempt.first_step = attempt.last_step = record.at("first_step").get<int64_t>();
@@ -38,6 +54,7 @@ void read_start(const Json& record, RunLog& log) {
     if (unit == name_of(other)) log.unit = other;
   }
   log.facts = std::move(facts);
+  log.configuration = flattened(record);
   log.attempts.push_back(attempt);
   drop_after(log.steps, attempt.first_step);
   drop_after(log.evaluations, attempt.first_step);
@@ -68,6 +85,14 @@ Metrics read_step(const Json& record) {
   return m;
 }
 
+/// Running time of all attempts up to the record.
+double seconds_before(const Json& record, const RunLog& log) {
+  if (log.attempts.empty()) return 0;
+  double seconds = number(record, "time") - log.attempts.back().started;
+  for (size_t i = 0; i + 1 < log.attempts.size(); ++i) seconds += log.attempts[i].ended - log.attempts[i].started;
+  return seconds;
+}
+
 EvaluationMetrics read_evaluation(const Json& record, LossUnit unit) {
   EvaluationMetrics m;
   m.unit = unit;
@@ -90,6 +115,7 @@ void read_record(const Json& record, RunLog& log) {
   const auto step = record.at("step").get<int64_t>();
   if (kind == "step") {
     log.steps.push_back(read_step(record));
+    log.steps.back().seconds_run = seconds_before(record, log);
   } else if (kind == "evaluation") {
     log.evaluations.push_back(read_evaluation(record, log.unit));
   } else if (kind == "test") {
@@ -128,6 +154,23 @@ size_t read_file(const std::string& path, RunLog& log) {
 }
 
 }  // namespace
+
+double median_speed(const std::vector<Metrics>& steps) {
+  std::vector<double> speeds;
+  for (const Metrics& m : steps) {
+    if (std::isfinite(m.tokens_per_second)) speeds.push_back(m.tokens_per_second);
+  }
+  if (speeds.empty()) return 0;
+  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
+  std::nth_element(speeds.begin(), middle, speeds.end());
+  return *middle;
+}
+
+double seconds_run(const RunLog& log) {
+  double seconds = 0;
+  for (const AttemptLog& attempt : log.attempts) seconds += attempt.ended - attempt.started;
+  return seconds;
+}
 
 RunLog read_run_log(const std::string& path) {
   RunLog log;

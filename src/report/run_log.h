@@ -23,11 +23,17 @@ struct RunLog {
   std::vector<CheckpointEvent> checkpoints;
   std::vector<SampleText> samples;
   std::vector<AttemptLog> attempts;
-  RunFacts facts;  ///< of the last attempt
+  RunFacts facts;          ///< of the last attempt
+  RunFacts configuration;  ///< of the last attempt: ("optim.clip", "1"); empty in logs of older versions
   LossUnit unit = LossUnit::token;
   int64_t total_steps = 0;  ///< step at which the run ends
   size_t bad_lines = 0;     ///< lines that are not records (a killed process leaves at most one)
 };
+
+/// Median of the records' tokens per second; 0 without records.
+double median_speed(const std::vector<Metrics>& steps);
+/// Seconds from the first to the last record, of all attempts together.
+double seconds_run(const RunLog& log);
 
 /// Reads the file and its older ones. Drops records of steps that a later attempt repeated. Throws Error::io if it
 /// cannot be read, Error::data if it has no records.

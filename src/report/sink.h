@@ -16,6 +16,7 @@ struct AttemptStart {
   int64_t steps = 0;       ///< step at which the run ends
   RunFacts facts;
   LossUnit unit = LossUnit::token;
+  std::string configuration = {};  ///< every option of the run as a JSON object of groups; empty: not recorded
 };
 
 class Sink {

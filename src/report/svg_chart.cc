@@ -115,7 +115,7 @@ void draw_series(std::string& svg, const Series& series, size_t index, const Fra
 }
 
 void draw_legend(std::string& svg, const Chart& chart, const Frame& f) {
-  if (chart.series.size() < 2) return;
+  if (chart.series.size() < 2 || !chart.legend) return;
   double x = f.width - kRight;
   for (size_t i = chart.series.size(); i-- > 0;) {
     const std::string& name = chart.series[i].name;

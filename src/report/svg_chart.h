@@ -20,6 +20,7 @@ struct Chart {
   std::vector<Series> series;
   std::vector<std::pair<double, std::string>> markers;  ///< vertical lines: x, text
   bool from_zero = false;                               ///< the y axis starts at 0
+  bool legend = true;                                   ///< names of the series, if there are several
 };
 
 /// The <svg> element. Series with more points than pixels are drawn as means of neighbours.

@@ -1,7 +1,10 @@
 #include "train/run.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+#include "config/document.h"
 #include "train/start/optim_options.h"
 
 namespace trireme {
@@ -26,7 +29,8 @@ void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit u
                                                         .unit = unit,
                                                         .most_silence = config().log.seconds,
                                                         .board = board,
-                                                        .textfile = config().log.metrics_file},
+                                                        .textfile = config().log.metrics_file,
+                                                        .configuration = dump_json(to_json(config()))},
                                         progress.step, config().run.steps, facts);
 }
 

@@ -195,6 +195,29 @@ TEST(Reporter, AClosedTerminalDoesNotEndTheProcess) {
   EXPECT_EXIT(train_with_closed_stderr(), testing::ExitedWithCode(7), "");
 }
 
+TEST(RunLog, HasTheRunningTimeAndTheOptionsOfTheLastAttempt) {
+  const TemporaryFolder run;
+  const char* step =
+      R"({{"record":"step","time":{},"step":{},"loss":3,"learning_rate":1,"gradient_norm":1,"tokens_per_second":1,)"
+      R"("ms_per_step":1,"exposed_share":0,"mfu":0,"samples":1,"tokens":1,"skipped":0}})"
+      "\n";
+  std::string text = R"({"record":"start","time":1000,"first_step":0,"steps":40,"facts":{},)"
+                     R"("configuration":{"optim":{"clip":1.0}}})"
+                     "\n";
+  text += fmt::format(fmt::runtime(step), 1010, 10) + fmt::format(fmt::runtime(step), 1030, 20);
+  text += R"({"record":"start","time":5000,"first_step":10,"steps":40,"facts":{},)"
+          R"("configuration":{"optim":{"clip":0.5},"run":{"dir":"run"}}})"
+          "\n";
+  text += fmt::format(fmt::runtime(step), 5005, 20);
+  write_text(run / "metrics.jsonl", text);
+  const RunLog log = read_run_log(run / "metrics.jsonl");
+  ASSERT_EQ(log.steps.size(), 2u);
+  EXPECT_EQ(log.steps[0].seconds_run, 10);
+  EXPECT_EQ(log.steps[1].seconds_run, 35) << "30 of the first attempt, 5 of the second";
+  EXPECT_EQ(seconds_run(log), 35);
+  EXPECT_EQ(log.configuration, (RunFacts{{"optim.clip", "0.5"}, {"run.dir", "run"}}));
+}
+
 TEST(RunLog, AFileWithoutRecordsIsAnError) {
   const TemporaryFolder folder;
   write_text(folder / "metrics.jsonl", "hello\n{\"loss\": 1}\n");

@@ -1,5 +1,6 @@
-// trireme report RUN: writes one HTML page from the logs of a run.
+// trireme report RUN...: writes one HTML page from the logs of a run, or one that compares several.
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,9 @@
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "report/comparison.h"
 #include "report/html.h"
+#include "report/live/run_history.h"
 
 namespace trireme {
 namespace {
@@ -58,30 +61,84 @@ std::vector<SampleText> read_samples(const std::string& path, int64_t step) {
   return samples;
 }
 
-}  // namespace
-
-int run_report(std::vector<std::string> arguments) {
-  Flags app("trireme report", "Writes one self-contained HTML page about a run: curves, facts and samples.");
-  std::string run, output, samples;
-  app.add("RUN", run, "run folder").required();
-  app.add("--output", output, "page to write (default: RUN/report.html)");
-  app.add("--samples", samples, "jsonl file of samples to show (default: RUN/samples.jsonl if it exists)");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+/// The run's log. Throws Error::io for what is not the folder of a run.
+RunLog read_log(const std::string& run) {
   require(fs::is_directory(run), ErrorKind::io, "{} is not a run folder: the folder does not exist", run);
-  const fs::path folder = fs::path(run), log_file = folder / "metrics.jsonl";
-  require(fs::exists(log_file), ErrorKind::io,
+  const fs::path file = fs::path(run) / "metrics.jsonl";
+  require(fs::exists(file), ErrorKind::io,
           "{} has no metrics.jsonl: it is not a run folder, or was trained with --log.jsonl false", run);
+  return read_run_log(file.string());
+}
 
+void write_one(const std::string& run, const std::string& output, std::string samples) {
+  const fs::path folder = run;
   HtmlReport report;
-  report.log = read_run_log(log_file.string());
+  report.log = read_log(run);
   report.title = fs::canonical(folder).filename().string();
   report.more_facts = status_facts(folder / "status.json");
   if (samples.empty() && fs::exists(folder / "samples.jsonl")) samples = (folder / "samples.jsonl").string();
   if (!samples.empty())
     report.samples = read_samples(samples, report.log.steps.empty() ? 0 : report.log.steps.back().step);
-  if (output.empty()) output = (folder / "report.html").string();
-  write_text(output, render_html(report));
+  const std::string page = output.empty() ? (folder / "report.html").string() : output;
+  write_text(page, render_html(report));
+  fmt::print("wrote {}\n", page);
+}
+
+/// The last parts of the runs' paths, the fewest with which all differ. Throws Error::usage if a run is given twice.
+std::vector<std::string> short_names(const std::vector<std::string>& runs) {
+  std::vector<fs::path> paths, rests;
+  for (const std::string& run : runs) {
+    paths.push_back(fs::canonical(run));
+    require(std::ranges::count(paths, paths.back()) == 1, ErrorKind::usage, "{} is given twice", run);
+  }
+  rests = paths;
+  std::vector<std::string> names(runs.size());
+  for (bool again = true; again;) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::string part = rests[i].filename().string();
+      names[i] = names[i].empty() ? part : part + "/" + names[i];
+      rests[i] = rests[i].parent_path();
+    }
+    again = std::ranges::any_of(names, [&](const auto& name) { return std::ranges::count(names, name) > 1; });
+  }
+  return names;
+}
+
+void write_comparison(const std::vector<std::string>& runs, const std::string& output) {
+  require(runs.size() <= kMostCompared, ErrorKind::usage, "report compares at most {} runs, found {}", kMostCompared,
+          runs.size());
+  std::vector<ComparedRun> compared;
+  for (const std::string& run : runs) {
+    RunHistory history;  // a curve per run of about as many points as pixels
+    history.set_earlier(read_log(run));
+    compared.push_back({"", history.log()});
+  }
+  const std::vector<std::string> names = short_names(runs);
+  for (size_t i = 0; i < names.size(); ++i) compared[i].name = names[i];
+  write_text(output, render_comparison(compared));
   fmt::print("wrote {}\n", output);
+}
+
+}  // namespace
+
+int run_report(std::vector<std::string> arguments) {
+  Flags app("trireme report",
+            "Writes one self-contained HTML page about a run: curves, facts and samples; of several runs, a page that "
+            "compares them: curves over each other, results, and the options that differ.");
+  std::vector<std::string> runs;
+  std::string output, samples;
+  app.add("RUN", runs, "run folders").required();
+  app.add("--output", output, "page to write (default: RUN/report.html, of several runs comparison.html)");
+  app.add("--samples", samples,
+          "jsonl file of samples to show (default: RUN/samples.jsonl if it exists); for one run only");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  require(runs.size() == 1 || samples.empty(), ErrorKind::usage, "--samples belongs to one run, found {} runs",
+          runs.size());
+  if (runs.size() == 1) {
+    write_one(runs[0], output, samples);
+  } else {
+    write_comparison(runs, output.empty() ? "comparison.html" : output);
+  }
   return 0;
 }
 
