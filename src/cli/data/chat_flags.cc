@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "hub/place.h"
 #include "text/chat/conversation.h"
@@ -43,8 +42,7 @@ void add_chat_template_flags(Flags& command, ChatTemplateFlags& flags) {
 }
 
 chat::ChatFormat chat_format(const chat::ChatFiles& files, const ChatTemplateFlags& flags, bool tools) {
-  if (flags.name.empty() || !fs::is_regular_file(flags.name)) return {files, flags.name, tools};
-  return {files, chat::TemplateSource{read_text(flags.name), flags.name}};
+  return {files, chat::open_template(files, flags.name, tools)};
 }
 
 void add_keywords(chat::Conversation& conversation, const ChatTemplateFlags& flags) {

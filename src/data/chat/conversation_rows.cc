@@ -257,7 +257,8 @@ std::vector<Conversation> conversations_of(const Json& row, const ConversationCo
 }
 
 RowCounts read_conversations(const std::string& path, const ConversationColumns& columns, bool skips,
-                             const std::function<bool(uint64_t, const std::vector<Conversation>&)>& each) {
+                             const std::function<bool(uint64_t, const std::vector<Conversation>&)>& each,
+                             const std::function<bool(uint64_t)>& wants) {
   RowCounts counts;
   const auto fault = [&](uint64_t row, const std::string& reason) {
     const std::string text = fmt::format("{} row {}: {}", path, row, reason);
@@ -265,7 +266,8 @@ RowCounts read_conversations(const std::string& path, const ConversationColumns&
     if (counts.skipped++ == 0) counts.first_skipped = text;
     return true;
   };
-  read_rows(path, {.row =
+  read_rows(path, {.wants = wants,
+                   .row =
                        [&](uint64_t row, const Json& object) {
                          ++counts.rows;
                          try {

@@ -42,8 +42,9 @@ struct RowCounts {
 
 /// Calls each(row, conversations) for the rows of a file (rows.h) until it returns false. A row without a usable
 /// conversation, or for which `each` throws Error::data, is counted if `skips`, and else an Error::data with file, row
-/// and reason.
+/// and reason. wants: as RowHandlers has it; rows that are not wanted are not counted.
 RowCounts read_conversations(const std::string& path, const ConversationColumns& columns, bool skips,
-                             const std::function<bool(uint64_t row, const std::vector<Conversation>&)>& each);
+                             const std::function<bool(uint64_t row, const std::vector<Conversation>&)>& each,
+                             const std::function<bool(uint64_t row)>& wants = {});
 
 }  // namespace trireme::chat

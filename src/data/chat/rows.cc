@@ -56,6 +56,8 @@ class Lines {
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
+bool wants(const RowHandlers& handlers, uint64_t row) { return !handlers.wants || handlers.wants(row); }
+
 /// One object. Returns whether to continue.
 bool give(const RowHandlers& handlers, uint64_t row, const Json& object) {
   if (!object.is_object()) return handlers.fault(row, fmt::format("{}, expected an object", object.type_name()));
@@ -65,7 +67,7 @@ bool give(const RowHandlers& handlers, uint64_t row, const Json& object) {
 void read_json_lines(const std::string& path, const RowHandlers& handlers) {
   Lines lines(path);
   for (std::string_view line; lines.next(line);) {
-    if (is_blank(line)) continue;
+    if (is_blank(line) || !wants(handlers, lines.number())) continue;
     std::string reason;
     Json object;
     try {
@@ -102,13 +104,14 @@ void read_array(const std::string& path, const RowHandlers& handlers) {
   }
   uint64_t row = 0;
   for (const Json& object : parse_json(text, path)) {
-    if (!give(handlers, ++row, object)) return;
+    if (wants(handlers, ++row) && !give(handlers, row, object)) return;
   }
 }
 
 void read_table(const std::string& path, const RowHandlers& handlers) {
   const TextTable table = read_text_table(path);
   for (size_t i = 0; i < table.rows.size(); ++i) {
+    if (!wants(handlers, i + 1)) continue;
     Json object = Json::object();
     std::string broken;
     for (size_t c = 0; c < table.columns.size(); ++c) {
@@ -173,6 +176,7 @@ void read_parquet(const std::string& path, const RowHandlers& handlers) {
   for (uint64_t row = 1; row <= rows.size(); ++row) {
     Json object;
     const std::string broken = rows.next(object);
+    if (!wants(handlers, row)) continue;
     const bool on =
         broken.empty() ? handlers.row(row, object) : handlers.fault(row, fmt::format("\"{}\" is not UTF-8", broken));
     if (!on) return;

@@ -13,6 +13,8 @@ namespace trireme::chat {
 inline constexpr size_t kMostLineBytes = size_t{64} << 20;
 
 struct RowHandlers {
+  /// Whether a row is to be read: the others are passed over, in jsonl without parsing them. Empty: every row.
+  std::function<bool(uint64_t row)> wants = {};
   /// `row`: from 1; in jsonl the line's number. Returns false to stop.
   std::function<bool(uint64_t row, const Json& object)> row;
   /// For a line that is not a JSON object. Returns false to stop.

@@ -122,4 +122,9 @@ const TemplateSource& find_template(const ChatFiles& files, const std::string& n
   return found->second;
 }
 
+TemplateSource open_template(const ChatFiles& files, const std::string& given, bool tools) {
+  if (!given.empty() && fs::is_regular_file(given)) return {read_text(given, kMostBytes), given};
+  return find_template(files, given, tools);
+}
+
 }  // namespace trireme::chat

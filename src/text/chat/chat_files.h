@@ -29,4 +29,7 @@ ChatFiles read_chat_files(const std::string& folder);
 /// Error::data naming those that exist.
 const TemplateSource& find_template(const ChatFiles& files, const std::string& name, bool tools);
 
+/// A file of that path, else find_template(). Throws Error::io, Error::data.
+TemplateSource open_template(const ChatFiles& files, const std::string& given, bool tools);
+
 }  // namespace trireme::chat

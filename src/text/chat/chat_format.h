@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/names.h"
+#include "base/learnt.h"
 #include "text/chat/chat_files.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
@@ -17,13 +17,6 @@
 namespace trireme::chat {
 
 struct Conversation;
-
-/// Whose words count in the loss.
-enum class Learnt : uint8_t {
-  all,        ///< everybody's
-  assistant,  ///< every turn of the assistant, with the token that ends it
-  last        ///< the last turn of the assistant
-};
 
 struct ChatTokens {
   std::string text;
@@ -67,13 +60,3 @@ class ChatFormat {
 std::vector<Span> places_of_ids(const Tokenizer& tokenizer, const std::string& text, const std::vector<TokenId>& ids);
 
 }  // namespace trireme::chat
-
-namespace trireme {
-
-template <>
-struct Names<chat::Learnt> {
-  static constexpr Named<chat::Learnt> kAll[] = {
-      {"all", chat::Learnt::all}, {"assistant", chat::Learnt::assistant}, {"last", chat::Learnt::last}};
-};
-
-}  // namespace trireme

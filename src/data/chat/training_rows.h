@@ -1,0 +1,57 @@
+#pragma once
+// Conversations as rows of a training: their ids, which of them are learnt, and which conversations share a row.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace trireme::chat {
+
+/// Conversations as codes: an id, or its complement (~id, which is negative) where it is learnt.
+struct LearntIds {
+  std::vector<int32_t> codes;
+  std::vector<uint64_t> offsets{0};  ///< where each conversation begins, and the end
+
+  size_t size() const { return offsets.size() - 1; }
+  std::span<const int32_t> at(size_t conversation) const {
+    return std::span(codes).subspan(offsets[conversation], offsets[conversation + 1] - offsets[conversation]);
+  }
+  void add(std::span<const int32_t> conversation) {
+    codes.insert(codes.end(), conversation.begin(), conversation.end());
+    offsets.push_back(codes.size());
+  }
+};
+constexpr bool is_learnt(int32_t code) { return code < 0; }
+constexpr int32_t id_of(int32_t code) { return is_learnt(code) ? ~code : code; }
+
+struct TrainingRows {
+  LearntIds conversations;
+  size_t most = 0;                        ///< ids of a row
+  std::vector<std::vector<size_t>> rows;  ///< numbers of the conversations in each row
+  std::vector<int64_t> lengths, counted;  ///< of each row: ids, and predictions that count in the loss, at least 1
+  size_t cut = 0;                         ///< conversations that lost their end, because they are longer than a row
+  size_t unlearnt = 0;                    ///< conversations that are in no row: nothing is learnt of what is left
+
+  size_t size() const { return rows.size(); }
+  int64_t ids() const;          ///< of all rows
+  int64_t counted_ids() const;  ///< predictions of all rows that count
+  double padding() const;       ///< 0-1: what rows of `most` ids would have of padding; none is computed
+  /// The codes of a conversation that fit in a row.
+  std::span<const int32_t> kept(size_t conversation) const {
+    const std::span<const int32_t> all = conversations.at(conversation);
+    return all.first(std::min(all.size(), most));
+  }
+};
+
+/// Rows of at most `most` ids (at least 2): with `packs` several conversations in a row by best fit decreasing
+/// (packing.h), else one in each, in their order. Of a conversation id i + 1 is predicted at id i, so its first id is
+/// never counted.
+TrainingRows make_rows(LearntIds conversations, size_t most, bool packs);
+
+/// Takes the share of the conversations that a seed chooses out of `all`: rounded, at least 1 and at most all but one;
+/// share 0: none. Both keep their order.
+LearntIds take_share(LearntIds& all, double share, uint64_t seed);
+
+}  // namespace trireme::chat
