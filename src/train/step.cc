@@ -207,31 +207,35 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
 
 }  // namespace
 
-std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
-                               LossMean mean) {
-  Batcher batcher(shape.largest_micro(), shape.sequence);
+std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t steps, int64_t samples, LossMean mean) {
   Scalars& scalars = session.scalars();
   double loss = 0, counted = 0;
   ProgressLog progress("evaluation");
-  for (int64_t b = 0; b < batches; ++b) {
-    const auto first = static_cast<uint64_t>(b * shape.global);
-    for (int64_t m = 0; m < shape.micro_batches; ++m) {
-      const BatchSlice slice = batch_slice(first, shape, m);
-      if (slice.count == 0) {
+  const int64_t micro_batches = batches.micro_batches();
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto first = static_cast<uint64_t>(step * samples);
+    for (int64_t m = 0; m < micro_batches; ++m) {
+      if (batches.rows(first, m) == 0) {
         pass_without_rows(session);
         continue;
       }
-      const Batch& batch = batcher.fill(data, SampleStream::evaluation, slice);
+      const Batch& batch = batches.fill(first, m);
       const double tokens = counted_rows(batch);
       const bool by_tokens = mean == LossMean::tokens;
       loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(tokens));
       if (session.counts_batch()) counted += by_tokens ? tokens : 1;
-      progress.report(b * shape.micro_batches + m + 1, batches * shape.micro_batches);
+      progress.report(step * micro_batches + m + 1, steps * micro_batches);
     }
     session.links().flush();
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
   }
   return scalars.sum(loss) / scalars.sum(counted);
+}
+
+std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
+                               LossMean mean) {
+  SampleBatches windows(data, shape, SampleStream::evaluation);
+  return evaluate(session, windows, batches, shape.global, mean);
 }
 
 }  // namespace trireme

@@ -65,8 +65,12 @@ class TrainStep {
   uint64_t batch_hash_ = 0;      ///< hash of the step's tokens and targets
 };
 
-/// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the
-/// same number. Nullopt when a stop was requested on any rank.
+/// Collective. Mean loss over the batches of `steps` steps of `samples` samples each, which have the same number of
+/// micro-batches; every rank computes its share and gets the same number. Nullopt when a stop was requested on any
+/// rank.
+std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t steps, int64_t samples,
+                               LossMean mean = LossMean::tokens);
+/// The same over `batches` global batches of fixed windows.
 std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
                                LossMean mean = LossMean::tokens);
 

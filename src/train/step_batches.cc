@@ -9,7 +9,8 @@ double counted_rows(const Batch& batch) {
   return static_cast<double>(std::count_if(targets, targets + batch.rows(), [](int32_t t) { return t >= 0; }));
 }
 
-SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape) : data_(data), shape_(shape) {
+SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape, SampleStream stream)
+    : data_(data), shape_(shape), stream_(stream) {
   keep(1);
 }
 
@@ -33,7 +34,7 @@ std::optional<double> SampleBatches::counted_globally(uint64_t) const {
 }
 
 const Batch& SampleBatches::fill(uint64_t consumed, int64_t index) {
-  return batchers_[next_++ % batchers_.size()].fill(data_, SampleStream::training, slice(consumed, index));
+  return batchers_[next_++ % batchers_.size()].fill(data_, stream_, slice(consumed, index));
 }
 
 }  // namespace trireme

@@ -36,7 +36,7 @@ double counted_rows(const Batch& batch);
 class SampleBatches final : public StepBatches {
  public:
   /// Borrows the data.
-  SampleBatches(const SampleSource& data, const BatchShape& shape);
+  SampleBatches(const SampleSource& data, const BatchShape& shape, SampleStream stream = SampleStream::training);
   int64_t micro_batches() const override { return shape_.micro_batches; }
   double counted(uint64_t consumed) override;
   std::optional<double> counted_globally(uint64_t consumed) const override;
@@ -51,6 +51,7 @@ class SampleBatches final : public StepBatches {
 
   const SampleSource& data_;
   BatchShape shape_;
+  SampleStream stream_;
   std::vector<Batcher> batchers_;
   size_t next_ = 0;  ///< index in batchers_
 };

@@ -17,7 +17,7 @@ constexpr size_t kMostTokenizerFile = size_t{16} << 20;  // Gemma 3's tokenizer_
 constexpr const char* kTokenizerFiles[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                                            "chat_template.json"};
 
-constexpr const char* kModelType = "model_type";
+constexpr const char *kModelType = "model_type", *kTokenizerFilesKey = "tokenizer_files";
 constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
 
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
@@ -163,7 +163,7 @@ std::string read_generation_files(const std::string& folder, const Json& config)
   }
   const Json files = tokenizer_files(folder);
   Json all{{"config", kept}, {"generation_config", generation}, {kModelType, config.value(kModelType, Json())}};
-  if (!files.empty()) all["tokenizer_files"] = files;
+  if (!files.empty()) all[kTokenizerFilesKey] = files;
   return dump_json(all);
 }
 
@@ -178,6 +178,28 @@ std::string without_tokens(const std::string& files) {
   const std::string type = kept_model_type(files);
   if (type.empty()) return {};
   return dump_json(Json{{"config", Json::object()}, {"generation_config", Json()}, {kModelType, type}});
+}
+
+std::map<std::string, std::string> kept_tokenizer_files(const std::string& files, std::string_view where) {
+  std::map<std::string, std::string> texts;
+  if (files.empty()) return texts;
+  const Json all = parse_json(files, where);
+  const auto found = all.find(kTokenizerFilesKey);
+  if (found == all.end()) return texts;
+  require(found->is_object(), ErrorKind::data, "{}: \"{}\" is {}, expected an object", where, kTokenizerFilesKey,
+          found->type_name());
+  for (const auto& [name, text] : found->items()) {
+    require(text.is_string(), ErrorKind::data, "{}: \"{}\" is {}, expected a text", where, name, text.type_name());
+    texts[name] = text.get<std::string>();
+  }
+  return texts;
+}
+
+std::string with_tokenizer_file(const std::string& files, const std::string& name, const std::string& text) {
+  Json all = files.empty() ? Json{{"config", Json::object()}, {"generation_config", Json()}}
+                           : parse_json(files, "the model's generation settings");
+  all[kTokenizerFilesKey][name] = text;
+  return dump_json(all);
 }
 
 GenerationSettings generation_settings(const std::string& files, std::string_view where) {

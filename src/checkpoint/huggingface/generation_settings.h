@@ -3,6 +3,7 @@
 // config.json with the same meaning.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,13 @@ std::string kept_model_type(const std::string& files);
 
 /// The text without what belongs to the folder's tokenizer.
 std::string without_tokens(const std::string& files);
+
+/// The "tokenizer_files" of read_generation_files()'s text: texts by name. Throws Error::data, which begins with
+/// `where`.
+std::map<std::string, std::string> kept_tokenizer_files(const std::string& files, std::string_view where);
+
+/// read_generation_files()'s text with this text as one of its "tokenizer_files".
+std::string with_tokenizer_file(const std::string& files, const std::string& name, const std::string& text);
 
 /// Whether "tokenizer_files" may have this name.
 bool is_tokenizer_file(std::string_view name);

@@ -1,7 +1,6 @@
 #include "cli/sample/talk.h"
 
-#include <map>
-
+#include "checkpoint/huggingface/generation_settings.h"
 #include "cli/data/chat_flags.h"
 #include "text/chat/conversation.h"
 
@@ -10,15 +9,7 @@ namespace {
 
 chat::ChatFiles files_of(const ModelFolder& folder, const SampleOptions& options) {
   if (!options.tokenizer.empty()) return chat::read_chat_files(tokenizer_folder(options.tokenizer));
-  std::map<std::string, std::string> texts;
-  if (!folder.generation.empty()) {
-    const Json kept = parse_json(folder.generation, folder.path);
-    const auto files = kept.find("tokenizer_files");
-    if (files != kept.end() && files->is_object()) {
-      for (const auto& [name, text] : files->items()) texts[name] = text.get<std::string>();
-    }
-  }
-  return chat::chat_files_of(texts, folder.path);
+  return chat::chat_files_of(kept_tokenizer_files(folder.generation, folder.path), folder.path);
 }
 
 }  // namespace

@@ -76,10 +76,10 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
           count_text(plan.step.micro_sequences, "row"));
 }
 
-RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak) {
-  const MemoryPlan& memory = setup.memory;
-  const Spec& s = setup.spec;
-  const BatchShape& b = setup.batch;
+RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend& backend, const PeakRate& peak,
+                    int64_t sequence) {
+  const MemoryPlan& memory = plan.memory;
+  const Spec& s = plan.spec;
   RunFacts facts;
   const auto add = [&](const char* name, std::string value) { facts.emplace_back(name, std::move(value)); };
   add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
@@ -91,6 +91,43 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
         fmt::format("longrope with its {} factors, because the context {} is {} the original {}",
                     longer ? "long" : "short", s.context, longer ? "above" : "not above", s.rotary.original_context));
   }
+  add("precision", std::string(name_of(plan.dtype)));
+  if (plan.mesh.tensor * plan.mesh.pipeline > 1) {
+    std::vector<std::string> stages(static_cast<size_t>(plan.mesh.pipeline));
+    const std::vector<ModelPart> parts = stages_of(s, plan.mesh);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::string& stage = stages[i % stages.size()];
+      stage += fmt::format("{}{}{}{}", stage.empty() ? "" : ", ", parts[i].embedding ? "embedding + " : "",
+                           count_text(parts[i].layers(), "layer"), parts[i].head ? " + head" : "");
+    }
+    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", plan.mesh.data, plan.mesh.tensor,
+                            plan.mesh.pipeline, fmt::join(stages, " | "),
+                            plan.shape.sequence_parallel ? "; sequence parallel between layers" : ""));
+  }
+  if (plan.trains && plan.config().optim.shard != ShardChoice::none && plan.mesh.data > 1)
+    add("sharded", fmt::format("each of {} keeps its part of {}", count_text(plan.mesh.data, "data rank"),
+                               describe_shared(plan.config().optim.shard)));
+  if (const std::string exchange = describe_exchange(plan); !exchange.empty()) add("exchange", exchange);
+  add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
+  if (backend.device)
+    add("gpu", backend.hardware);
+  else
+    add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
+                           count_text(rank.threads, "thread")));
+  add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
+                            gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state),
+                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
+                            gigabytes(memory.snapshot)));
+  add("mfu", fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
+                         "token (6 x matmul parameters + 6 x layers x width x sequence)",
+                         peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, sequence) / 1e6));
+  return facts;
+}
+
+RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak) {
+  const BatchShape& b = setup.batch;
+  RunFacts facts = plan_facts(setup, rank, backend, peak, b.sequence), own;
+  const auto add = [&](const char* name, std::string value) { own.emplace_back(name, std::move(value)); };
   add("data",
       fmt::format("{} ({}){}", setup.train->name(), count_text(setup.train->tokens(), "token"),
                   setup.validation ? fmt::format(", validation {} ({})", setup.validation->name(),
@@ -98,7 +135,7 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
                                    : "") +
           (setup.test ? fmt::format(", test {} ({})", setup.test->name(), count_text(setup.test->tokens(), "token"))
                       : ""));
-  if (s.head == HeadKind::masked_language_model)
+  if (setup.spec.head == HeadKind::masked_language_model)
     add("masking", fmt::format("{:.3g} % of the tokens are to be predicted (8 of 10 masked, 1 replaced by a random "
                                "token, 1 unchanged), {}",
                                1e2 * setup.config().data.mask_rate,
@@ -108,36 +145,8 @@ RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& b
   add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
                            count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
                            count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
-  add("precision", std::string(name_of(setup.dtype)));
-  if (setup.mesh.tensor * setup.mesh.pipeline > 1) {
-    std::vector<std::string> stages(static_cast<size_t>(setup.mesh.pipeline));
-    const std::vector<ModelPart> parts = stages_of(s, setup.mesh);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      std::string& stage = stages[i % stages.size()];
-      stage += fmt::format("{}{}{}{}", stage.empty() ? "" : ", ", parts[i].embedding ? "embedding + " : "",
-                           count_text(parts[i].layers(), "layer"), parts[i].head ? " + head" : "");
-    }
-    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
-                            setup.mesh.pipeline, fmt::join(stages, " | "),
-                            setup.shape.sequence_parallel ? "; sequence parallel between layers" : ""));
-  }
-  if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
-    add("sharded", fmt::format("each of {} keeps its part of {}", count_text(setup.mesh.data, "data rank"),
-                               describe_shared(setup.config().optim.shard)));
-  if (const std::string exchange = describe_exchange(setup); !exchange.empty()) add("exchange", exchange);
-  add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
-  if (backend.device)
-    add("gpu", backend.hardware);
-  else
-    add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
-                           count_text(rank.threads, "thread")));
-  add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
-                            gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
-                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
-                            gigabytes(memory.snapshot)));
-  add("mfu", fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
-                         "token (6 x matmul parameters + 6 x layers x width x sequence)",
-                         peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, b.sequence) / 1e6));
+  const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
+  facts.insert(precision, own.begin(), own.end());
   return facts;
 }
 

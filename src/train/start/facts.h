@@ -16,6 +16,10 @@ std::string describe_exchange(const RunPlan& plan);
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
 void require_memory(const RunPlan& plan, const RankContext& rank, const Device& device);
 
+/// Facts of any training: model, precision, mesh, ranks, memory, and the share of the peak for rows of `sequence`
+/// tokens.
+RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend& backend, const PeakRate& peak,
+                    int64_t sequence);
 RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak);
 
 }  // namespace trireme

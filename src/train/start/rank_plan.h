@@ -25,6 +25,7 @@ PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores = {
 struct StepSize {
   int64_t micro_batches = 1;
   bool varies = false;          ///< some steps may have more
+  bool uneven = false;          ///< micro-batches may have fewer tokens than the largest
   int64_t micro_sequences = 0;  ///< in the largest micro-batch
   int64_t micro_rows = 0;       ///< tokens in the largest micro-batch
   int64_t step_rows = 0;        ///< tokens of all micro-batches

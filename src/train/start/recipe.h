@@ -51,6 +51,8 @@ class Recipe : public Task {
   virtual hub::Named needs(bool is_new) const = 0;
   /// Opens model and data and resolves the plan, except its memory; the plan lives as long as the recipe.
   virtual RunPlan& open(const ResumePlace& place, const TrainingJob& job) = 0;
+  /// Reads what the ranks read together, and resolves what of the plan follows from it, except its memory.
+  virtual void read_data(const TrainingJob&) {}
   /// Checks that every rank has read the same.
   virtual void prove_data(const TrainingJob& job) = 0;
   /// Loads the weights of a run that resumes nothing.

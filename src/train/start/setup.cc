@@ -37,27 +37,6 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   return with_given_options(setup.init->spec, setup.loaded);
 }
 
-BatchShape resolve_batch(Setup& setup, int rank) {
-  // With batch.per-rank a run keeps its first global batch; another value asks for another batch.
-  int64_t started = 0;
-  if (setup.resume) {
-    const BatchOptions then = resumed_config(*setup.resume).batch;
-    if (then.per_rank == setup.config().batch.per_rank) started = then.global;
-  }
-  const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
-  setup.loaded.config.batch.global = plan.global;
-  int64_t sequence = setup.config().batch.sequence;
-  if (sequence == 0) sequence = setup.spec.context;
-  require(sequence <= setup.spec.context, ErrorKind::config,
-          "batch.sequence is {}, but the model has only {} positions; lower it or raise model.context", sequence,
-          setup.spec.context);
-  return {.global = plan.global,
-          .micro_batches = plan.accumulation,
-          .sequence = sequence,
-          .ranks = static_cast<int>(setup.mesh.data),
-          .rank = place_of(setup.mesh, rank).data};
-}
-
 /// Reading all of a large file takes longer than a batch system waits.
 void check_stop() {
   require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
@@ -161,6 +140,35 @@ void check_options(const LoadedConfig& loaded) {
   validate(loaded);
   require_training_data(loaded.config.data);
   for (const std::string& note : loaded.notes) log::info("{}", note);
+}
+
+BatchShape resolve_batch(Setup& setup, int rank) {
+  // With batch.per-rank a run keeps its first global batch; another value asks for another batch.
+  int64_t started = 0;
+  if (setup.resume) {
+    const BatchOptions then = resumed_config(*setup.resume).batch;
+    if (then.per_rank == setup.config().batch.per_rank) started = then.global;
+  }
+  const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
+  setup.loaded.config.batch.global = plan.global;
+  int64_t sequence = setup.config().batch.sequence;
+  if (sequence == 0) sequence = setup.spec.context;
+  require(sequence <= setup.spec.context, ErrorKind::config,
+          "batch.sequence is {}, but the model has only {} positions; lower it or raise model.context", sequence,
+          setup.spec.context);
+  return {.global = plan.global,
+          .micro_batches = plan.accumulation,
+          .sequence = sequence,
+          .ranks = static_cast<int>(setup.mesh.data),
+          .rank = place_of(setup.mesh, rank).data};
+}
+
+void open_start_model(Setup& setup, const ResumePlace& resume) {
+  setup.init_scheme = init_scheme_of(setup.config().model);
+  if (!resume.path.empty()) open_resume(setup, resume);
+  setup.spec = with_rows_for(resolve_spec(setup, 0), setup.mesh.tensor);
+  setup.tokenizer_json = setup.resume ? setup.resume->facts.tokenizer_json : setup.init->tokenizer_json;
+  setup.generation = setup.resume ? setup.resume->facts.generation : setup.init->generation;
 }
 
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {

@@ -25,6 +25,12 @@ struct Setup : RunPlan {
 /// Throws Error::config if the options contradict each other; otherwise logs the notes of the configuration.
 void check_options(const LoadedConfig& loaded);
 
+/// The first part of open_setup() for a run that begins as a model: checkpoint or model.init, spec, tokenizer,
+/// generation settings. Throws as open_setup().
+void open_start_model(Setup& setup, const ResumePlace& resume);
+/// Resolves batch.global and batch.sequence of setup.loaded, too. Throws Error::config.
+BatchShape resolve_batch(Setup& setup, int rank);
+
 /// Fills in what follows from setup.loaded and setup.mesh, except the memory. Not collective. Throws Error::config,
 /// Error::data, Error::io with the numbers and the fix.
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank);

@@ -76,6 +76,7 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   fetch_named(recipe.needs(place.path.empty()), job.rank, job.scalars, job.stop_reason);
   RunPlan* plan = nullptr;
   together(job.scalars, [&] { plan = &recipe.open(place, job); });
+  recipe.read_data(job);
   recipe.prove_data(job);
   together(job.scalars, [&] {
     plan_memory(*plan, *job.backend.ops);

@@ -31,7 +31,8 @@ void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Op
   const Config& config = run.config();
   const RunSpeed& speed = run.speed;
   const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;
-  if (!scalars.any(judged) || plan.step.varies || plan.spec.head != HeadKind::language_model || !ops.device().is_host())
+  if (!scalars.any(judged) || plan.step.varies || plan.step.uneven || plan.spec.head != HeadKind::language_model ||
+      !ops.device().is_host())
     return;
   const double copied = measure_copy_rate(ops, rank.threads);
   if (rank.rank() != 0) return;

@@ -1,4 +1,4 @@
-#include "train/glue/plan.h"
+#include "train/epoch_plan.h"
 
 #include <gtest/gtest.h>
 
