@@ -10,6 +10,7 @@ void check_batch(const Spec& spec, const Batch& batch, bool dropout) {
   check_ids(rotary ? "rotary" : "embedding", "position", batch.positions, spec.context);
   if (spec.token_types > 0) check_ids("embedding_add", "id", batch.types, spec.token_types);
   check_offsets("attention", batch.offsets, batch.rows());
+  if (!batch.counted.empty()) check_ids("scatter_rows", "row", batch.counted, batch.rows());
   if (!dropout) return;
   const Dropout positions{.rate = 0.5f, .key = 0, .sample = batch.samples, .position = batch.positions};
   check_positions("attention", positions, batch.offsets);
@@ -18,7 +19,8 @@ void check_batch(const Spec& spec, const Batch& batch, bool dropout) {
 BatchPlace::BatchPlace(Device& device, int64_t rows) : device_(device) {
   if (device.is_host()) return;
   const auto take_all = [&](Arena& arena) {
-    for (View* view : {&tokens_, &positions_, &types_, &targets_, &values_, &first_positions_, &counts_})
+    for (View* view : {&tokens_, &positions_, &types_, &targets_, &values_, &first_positions_, &counts_, &counted_,
+                       &counted_targets_})
       *view = arena.take(DType::i32, {rows});
     for (View* view : {&samples_, &first_samples_}) *view = arena.take(DType::i64, {rows});
     offsets_ = arena.take(DType::i32, {rows + 1});
@@ -47,6 +49,8 @@ Batch BatchPlace::put(const Batch& batch) {
           .samples = copy(batch.samples, samples_),
           .first_samples = copy(batch.first_samples, first_samples_),
           .first_positions = copy(batch.first_positions, first_positions_),
+          .counted = copy(batch.counted, counted_),
+          .counted_targets = copy(batch.counted_targets, counted_targets_),
           .smoothing = batch.smoothing};
 }
 

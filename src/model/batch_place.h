@@ -26,7 +26,8 @@ class BatchPlace {
 
   Device& device_;
   Arena arena_;
-  View tokens_, positions_, types_, targets_, values_, offsets_, samples_, first_samples_, first_positions_, counts_;
+  View tokens_, positions_, types_, targets_, values_, offsets_, samples_, first_samples_, first_positions_, counts_,
+      counted_, counted_targets_;
 };
 
 }  // namespace trireme

@@ -83,35 +83,53 @@ void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView ta
   pass.ops.linear_backward_input(pass.context, logits, weight_.value, dinput);
 }
 
+bool DecoderHead::takes_counted(const Pass& pass) const {
+  return !pass.batch.counted.empty() && norm_ && !transform_ && !project_ && !pass.sequence_parallel();
+}
+
+ConstView DecoderHead::counted_rows(const Pass& pass, ConstView input, View to) {
+  const View rows = to.rows_slice(0, pass.batch.counted.rows());
+  pass.ops.embedding(pass.context, pass.batch.counted, {}, input, {}, rows);
+  return rows;
+}
+
 void DecoderHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
-  const ConstView input = pass.all_rows(input_of(pass, x, work));
+  const bool gathers = takes_counted(pass);
+  const ConstView all = pass.all_rows(input_of(pass, x, work)),
+                  input = gathers ? counted_rows(pass, all, work.branch) : all,
+                  all_targets = gathers ? pass.batch.counted_targets : pass.batch.targets;
   const int64_t rows = input.rows(), most = work.chunk.logits.rows();
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
-    chunk_loss(pass, input.rows_slice(first, n), pass.batch.targets.rows_slice(first, n), work.chunk.first(n));
+    chunk_loss(pass, input.rows_slice(first, n), all_targets.rows_slice(first, n), work.chunk.first(n));
   }
 }
 
 void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
-  const ConstView input = pass.all_rows(input_of(pass, x, work));
+  // The residual's gradient and, once its rows are gathered, the norm are free until the rows' gradients are complete.
+  const bool gathers = takes_counted(pass);
+  const ConstView all = pass.all_rows(input_of(pass, x, work)),
+                  input = gathers ? counted_rows(pass, all, work.gradient) : all,
+                  all_targets = gathers ? pass.batch.counted_targets : pass.batch.targets;
   const int64_t rows = input.rows(), most = work.chunk.logits.rows();
   const View dinput = project_ ? work.narrow_gradient
                       : norm_  ? work.branch
                                : work.gradient,
-             part = pass.contribution_to(dinput);
+             sum = gathers ? work.norm.rows_slice(0, rows) : dinput, part = pass.contribution_to(sum);
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
-    const ConstView some = input.rows_slice(first, n), targets = pass.batch.targets.rows_slice(first, n);
+    const ConstView some = input.rows_slice(first, n), targets = all_targets.rows_slice(first, n);
     const HeadChunk chunk = work.chunk.first(n);
     chunk_loss(pass, some, targets, chunk);
     chunk_backward(pass, some, targets, work, chunk, part.rows_slice(first, n), scale, first == 0);
   }
-  if (cut_) pass.start_sum(dinput);
+  if (cut_) pass.start_sum(sum);
   if (pass.write == Write::add) {
     pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
     if (!bias_.value.empty()) pass.ops.add(pass.context, work.head_bias_gradient, bias_.gradient);
   }
   if (cut_) pass.tensor->finish();
+  if (gathers) pass.ops.scatter_rows(pass.context, sum, pass.batch.counted, dinput);
   backward_input(pass, x, work, dinput);
 }
 

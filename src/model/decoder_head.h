@@ -2,7 +2,8 @@
 // Logits of every token id: final norm; or the transform of a masked language model, norm(f(linear(x))); or a
 // projection to the embedding's width; then the token matrix (or its own matrix) and cross-entropy, in row chunks.
 // Where the matrix is cut, each tensor rank has the logits of some ids, and only row statistics are exchanged; logits()
-// alone gathers them.
+// alone gathers them. Where a batch names the rows that count, and tensor ranks do not share rows, only those go
+// through the matrix.
 
 #include <optional>
 
@@ -22,6 +23,10 @@ class DecoderHead final : public Head {
   ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
+  /// Whether only the batch's counted rows go through the matrix.
+  bool takes_counted(const Pass& pass) const;
+  /// The counted rows of `input`, in the first rows of `to`.
+  static ConstView counted_rows(const Pass& pass, ConstView input, View to);
   /// The logits of input's rows that this rank has, capped where the model does.
   void capped_logits(const Pass& pass, ConstView input, View logits) const;
   /// Of one row chunk: its logits, and the loss.

@@ -17,6 +17,9 @@ struct Batch {
   ConstView samples;    ///< [rows] i64, global sample index of each row
   /// [sequences] i64 and i32: samples and positions of each sequence's first row, for a classifier's dropout.
   ConstView first_samples, first_positions;
+  /// [n] i32: the rows whose targets count, ascending, and those targets: of a decoder only they need logits. Empty:
+  /// all rows have some.
+  ConstView counted, counted_targets;
   double smoothing = 0;  ///< classifier: the share of each target that is spread over all classes
   int64_t rows() const { return tokens.rows(); }
   int64_t sequences() const { return offsets.rows() - 1; }

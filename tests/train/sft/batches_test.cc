@@ -1,0 +1,353 @@
+// Batches of packed conversations, and the loss over them: against each conversation alone in float64, and over every
+// layout of ranks, which are threads.
+
+#include "train/sft/batches.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "base/rng.h"
+#include "model/mesh_layout.h"
+#include "model/pipeline_order.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/tiny_model.h"
+#include "train/step.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr int64_t kRow = 12;
+constexpr int kVocabulary = 13;
+
+template <class T>
+std::vector<T> values(ConstView view) {
+  const auto* begin = view.as<T>();
+  return {begin, begin + view.count()};
+}
+
+/// 17 conversations of 2 to 11 ids, some of which are learnt.
+chat::LearntIds conversations() {
+  chat::LearntIds all;
+  for (uint64_t n = 0; n < 17; ++n) {
+    RandomStream random(mix_key(3, n));
+    std::vector<int32_t> codes(2 + random.below(10));
+    for (int32_t& code : codes) {
+      code = static_cast<int32_t>(random.below(kVocabulary));
+      if (random.below(2) == 0) code = ~code;
+    }
+    if (!chat::is_learnt(codes.back())) codes.back() = ~codes.back();
+    all.add(codes);
+  }
+  return all;
+}
+
+chat::TrainingRows rows_of(bool packs = true) { return chat::make_rows(conversations(), kRow, packs); }
+
+Spec spec_of(Position position) {
+  Spec spec = tiny_spec();
+  spec.heads = 4;
+  spec.layers = 2;
+  spec.context = kRow;
+  spec.position = position;
+  if (position == Position::rotary) spec.rotary_dims = 4;
+  return spec;
+}
+
+TEST(ChatPacker, KeepsConversationsOfARowApart) {
+  chat::LearntIds two;
+  two.add(std::vector<int32_t>{1, ~2, 3, ~4});
+  two.add(std::vector<int32_t>{~5, ~6});
+  const chat::TrainingRows rows = chat::make_rows(two, 8, true);
+  ChatPacker packer;
+  const std::vector<uint32_t> first{0};
+  const Batch& batch = packer.pack(rows, first, 100);
+  EXPECT_THAT(values<int32_t>(batch.tokens), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(values<int32_t>(batch.targets), ElementsAre(2, -1, 4, -1, 6, -1));
+  EXPECT_THAT(values<int32_t>(batch.positions), ElementsAre(0, 1, 2, 3, 0, 1));
+  EXPECT_THAT(values<int32_t>(batch.offsets), ElementsAre(0, 4, 6));
+  EXPECT_THAT(values<int64_t>(batch.samples), ElementsAre(100, 100, 100, 100, 101, 101));
+  EXPECT_EQ(counted_rows(batch), rows.counted[0]);
+}
+
+TEST(ChatBatches, TakeEveryRowOnceInAnEpochAndShareThemOut) {
+  const chat::TrainingRows rows = rows_of();
+  const auto count = std::ssize(rows.rows);
+  ASSERT_EQ(count % 4, 3) << "the last step of an epoch is short, and a micro-batch of it without rows";
+  std::map<int64_t, int> seen;  // rows of ids by rank and micro-batch
+  int64_t ids = 0;
+  double counted = 0, globally = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    ChatBatches batches(rows, {.global = 4, .micro_batches = 2, .sequence = kRow, .ranks = 2, .rank = rank}, 9);
+    for (int64_t first = 0; first < count; first += 4) {
+      const auto consumed = static_cast<uint64_t>(first);
+      counted += batches.counted(consumed);
+      if (rank == 0) globally += batches.counted_globally(consumed).value();
+      for (int64_t m = 0; m < 2; ++m) {
+        const int64_t planned = batches.rows(consumed, m);
+        const Batch& batch = batches.fill(consumed, m);
+        EXPECT_EQ(batch.rows(), planned);
+        ids += planned;
+        for (const int64_t sample : values<int64_t>(batch.samples)) ++seen[sample];
+      }
+    }
+  }
+  EXPECT_EQ(ids, rows.ids());
+  EXPECT_EQ(counted, rows.counted_ids());
+  EXPECT_EQ(globally, rows.counted_ids());
+  for (size_t one = 0; one < rows.conversations.size(); ++one)
+    EXPECT_EQ(seen[static_cast<int64_t>(one)], std::ssize(rows.kept(one))) << one;
+}
+
+TEST(ChatBatches, ShuffleEveryEpochAnewAndNumberItsConversationsAnew) {
+  const chat::TrainingRows rows = rows_of();
+  const auto count = static_cast<uint64_t>(rows.rows.size());
+  const BatchShape all{.global = std::ssize(rows.rows), .micro_batches = 1, .sequence = kRow, .ranks = 1, .rank = 0};
+  ChatBatches shuffled(rows, all, 9), plain(rows, all, std::nullopt);
+  const auto first = values<int32_t>(shuffled.fill(0, 0).tokens),
+             second = values<int32_t>(shuffled.fill(count, 0).tokens);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(values<int32_t>(shuffled.fill(0, 0).tokens), first);
+  EXPECT_EQ(values<int32_t>(plain.fill(0, 0).tokens), values<int32_t>(plain.fill(count, 0).tokens));
+  const auto samples = values<int64_t>(shuffled.fill(count, 0).samples);
+  EXPECT_EQ(std::ranges::min(samples), std::ssize(rows.conversations.offsets) - 1);
+}
+
+/// The same batches, without saying which rows count: the head computes all of them.
+class AllRows final : public StepBatches {
+ public:
+  explicit AllRows(StepBatches& batches) : batches_(batches) {}
+  int64_t micro_batches() const override { return batches_.micro_batches(); }
+  double counted(uint64_t consumed) override { return batches_.counted(consumed); }
+  std::optional<double> counted_globally(uint64_t consumed) const override {
+    return batches_.counted_globally(consumed);
+  }
+  const Batch& fill(uint64_t consumed, int64_t index) override {
+    kept_.push_back(batches_.fill(consumed, index));
+    kept_.back().counted = kept_.back().counted_targets = {};
+    return kept_.back();
+  }
+  int64_t rows(uint64_t consumed, int64_t index) const override { return batches_.rows(consumed, index); }
+  void keep(int64_t batches) override { batches_.keep(batches); }
+
+ private:
+  StepBatches& batches_;
+  std::deque<Batch> kept_;
+};
+
+struct Layouts {
+  MeshShape mesh{1, 1, 1};
+  int64_t micro = 4;  ///< rows of a micro-batch
+  ShardChoice shard = ShardChoice::none;
+  bool packs = true, dropout = false, sequence_parallel = false;
+  Position position = Position::learned;
+  NormKind norm = NormKind::layer;
+  bool all_rows = false;  ///< the head computes those that do not count, too
+};
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  double evaluation = 0;
+};
+
+constexpr int64_t kGlobal = 4;
+
+/// Two epochs; the rate of the first steps is 0 where `learns` is false.
+Outcome train(const Layouts& layouts, bool learns = true) {
+  Spec spec = spec_of(layouts.position);
+  spec.norm = layouts.norm;
+  if (layouts.norm == NormKind::rms) spec.biases.norm = false;
+  if (layouts.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2F;
+  const chat::TrainingRows rows = rows_of(layouts.packs);
+  const MeshShape mesh = layouts.mesh;
+  Outcome outcome;
+  std::mutex mutex;
+  run_local(static_cast<int>(mesh.data * mesh.tensor * mesh.pipeline), [&](RankContext& rank) {
+    const Backend backend = make_backend();
+    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
+    const MeshPlace place = place_of(mesh, rank.rank());
+    OptimizerOptions options;
+    options.adamw.epsilon = 1e-3F;  // Adam's direction of a gradient near zero is not its sign
+    options.wire = DType::f32;
+    options.shard = layouts.shard;
+    options.bucket_bytes = 4000;
+    TrainingState state(table, DType::f32, true, kept_states(table, options, static_cast<int>(mesh.data), place.data));
+    initialize(state, table, 5);
+    const BatchShape shape{.global = kGlobal,
+                           .micro_batches = (kGlobal / mesh.data + layouts.micro - 1) / layouts.micro,
+                           .sequence = kRow,
+                           .ranks = static_cast<int>(mesh.data),
+                           .rank = place.data};
+    const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
+    Session session({.spec = spec,
+                     .dtype = DType::f32,
+                     .shape = {.rows = shape.largest_micro() * kRow,
+                               .head_rows = 5,
+                               .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
+                               .chunk_slots = slots_of_chunks(order, mesh.chunks),
+                               .sequence_parallel = layouts.sequence_parallel},
+                     .mesh = mesh,
+                     .optimizer = options},
+                    table, state, *backend.ops, rank);
+    ChatBatches batches(rows, shape, 9), measured(rows, shape, std::nullopt);
+    AllRows all(batches), all_measured(measured);
+    StepBatches &used = layouts.all_rows ? static_cast<StepBatches&>(all) : batches,
+                &used_measured = layouts.all_rows ? static_cast<StepBatches&>(all_measured) : measured;
+    TrainStep step(session, used, 7);
+    const EpochPlan plan{std::ssize(rows.rows), kGlobal};
+    std::vector<double> losses, norms;
+    uint64_t consumed = 0;
+    for (int64_t i = 0; i < 2 * plan.steps_per_epoch(); ++i) {
+      const StepResult result = step.run({.step = i,
+                                          .consumed = consumed,
+                                          .update = i + 1,
+                                          .learning_rate = learns ? 1e-2 : 0,
+                                          .most_loss = std::numeric_limits<double>::infinity()});
+      consumed += static_cast<uint64_t>(plan.at(consumed).count);
+      losses.push_back(result.loss);
+      norms.push_back(result.norm);
+    }
+    const double evaluation = evaluate(session, used_measured, plan.steps_per_epoch(), kGlobal).value();
+    const std::lock_guard lock(mutex);
+    if (outcome.losses.empty()) outcome = {losses, norms, evaluation};
+    EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.evaluation, evaluation) << "rank " << rank.rank();
+  });
+  return outcome;
+}
+
+void expect_near(const Outcome& got, const Outcome& want, const std::string& what) {
+  ASSERT_EQ(got.losses.size(), want.losses.size());
+  for (size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << what << ", step " << i + 1;
+    EXPECT_NEAR(got.norms[i], want.norms[i], 1e-4 * want.norms[i]) << what << ", step " << i + 1;
+  }
+  EXPECT_NEAR(got.evaluation, want.evaluation, 1e-5 * want.evaluation) << what;
+}
+
+/// The mean loss over what is learnt of all conversations, each alone, from the logits in float64.
+double independent_loss(Position position) {
+  const Spec spec = spec_of(position);
+  const chat::LearntIds all = conversations();
+  double sum = 0, counted = 0;
+  run_local(1, [&](RankContext& rank) {
+    const Backend backend = make_backend();
+    const ParameterTable table(spec);
+    TrainingState state(table, DType::f32, true);
+    initialize(state, table, 5);
+    Session session({.spec = spec,
+                     .dtype = DType::f32,
+                     .shape = {.rows = kRow},
+                     .mesh = {1, 1, 1},
+                     .optimizer = OptimizerOptions()},
+                    table, state, *backend.ops, rank);
+    for (size_t one = 0; one < all.size(); ++one) {
+      const std::span<const int32_t> codes = all.at(one);
+      const auto length = std::ssize(codes);
+      std::vector<int32_t> tokens, positions, types(codes.size(), 0), offsets{0, static_cast<int32_t>(length)};
+      for (const int32_t code : codes) {
+        positions.push_back(static_cast<int32_t>(tokens.size()));
+        tokens.push_back(chat::id_of(code));
+      }
+      std::vector<int64_t> samples(codes.size(), 0);
+      Batch batch;
+      batch.tokens = View(std::span(tokens), {length});
+      batch.positions = View(std::span(positions), {length});
+      batch.types = View(std::span(types), {length});
+      batch.samples = View(std::span(samples), {length});
+      batch.offsets = View(std::span(offsets), {2});
+      std::vector<float> logits(static_cast<size_t>(length * spec.vocabulary_rows));
+      session.stage().logits(batch, View(std::span(logits), {length, spec.vocabulary_rows}));
+      for (int64_t i = 0; i + 1 < length; ++i) {
+        const int32_t next = codes[static_cast<size_t>(i) + 1];
+        if (next >= 0) continue;
+        const float* row = &logits[static_cast<size_t>(i * spec.vocabulary_rows)];
+        double total = 0;
+        for (int64_t id = 0; id < spec.vocabulary; ++id) total += std::exp(static_cast<double>(row[id]));
+        sum += std::log(total) - static_cast<double>(row[~next]);
+        ++counted;
+      }
+    }
+  });
+  return sum / counted;
+}
+
+TEST(ChatLoss, IsTheMeanOverAllThatIsLearntOfEachConversationAlone) {
+  for (const Position position : {Position::learned, Position::rotary}) {
+    const double want = independent_loss(position);
+    for (const bool packs : {true, false}) {
+      const Outcome got = train({.packs = packs, .position = position}, false);
+      EXPECT_NEAR(got.evaluation, want, 2e-6) << packs;
+    }
+  }
+}
+
+TEST(ChatLoss, OfAStepIsTheMeanOverItsIdsWithEqualWeights) {
+  // Without learning, the losses of an epoch's steps and what they count give the mean over all.
+  const chat::TrainingRows rows = rows_of();
+  const Outcome got = train({}, false);
+  ChatBatches batches(rows, {.global = kGlobal, .micro_batches = 1, .sequence = kRow, .ranks = 1, .rank = 0}, 9);
+  double sum = 0, counted = 0;
+  for (size_t i = 0; i < got.losses.size() / 2; ++i) {
+    const double count = batches.counted_globally(i * kGlobal).value();
+    sum += count * got.losses[i];
+    counted += count;
+  }
+  EXPECT_EQ(counted, rows.counted_ids());
+  EXPECT_NEAR(sum / counted, got.evaluation, 1e-6);
+}
+
+TEST(ChatLoss, IsThatOfAHeadThatComputesAllRows) {
+  ChatPacker packer;
+  const chat::TrainingRows rows = rows_of();
+  const std::vector<uint32_t> which{0, 1};
+  const Batch& batch = packer.pack(rows, which, 0);
+  ASSERT_LT(batch.counted.rows(), batch.rows() - 3);
+  for (int64_t i = 0; i < batch.counted.rows(); ++i)
+    EXPECT_EQ(batch.targets.as<int32_t>()[batch.counted.as<int32_t>()[i]], batch.counted_targets.as<int32_t>()[i]);
+  EXPECT_EQ(batch.counted.rows(), counted_rows(batch));
+  for (const NormKind norm : {NormKind::layer, NormKind::rms}) {
+    for (const MeshShape& mesh : {MeshShape{1, 1, 1}, MeshShape{1, 2, 1}, MeshShape{1, 1, 2}})
+      expect_near(train({.mesh = mesh, .micro = 2, .norm = norm}),
+                  train({.mesh = mesh, .micro = 2, .norm = norm, .all_rows = true}), fmt::format("{}", mesh.tensor));
+  }
+}
+
+TEST(ChatLoss, IsTheSameForEveryLayoutOfRanks) {
+  for (const bool dropout : {false, true}) {
+    const Outcome want = train({.dropout = dropout});
+    EXPECT_LT(want.evaluation, train({.dropout = dropout}, false).evaluation) << "nothing was learnt";
+    const struct {
+      const char* name;
+      Layouts layouts;
+    } cases[] = {
+        {"one row per micro-batch", {.micro = 1}},
+        {"2 data ranks", {.mesh = {2, 1, 1}, .micro = 1}},
+        {"4 data ranks, of which some have no row in the last step", {.mesh = {4, 1, 1}, .micro = 1}},
+        {"2 tensor ranks", {.mesh = {1, 2, 1}, .micro = 2}},
+        {"2 tensor ranks, sequence parallel", {.mesh = {1, 2, 1}, .micro = 2, .sequence_parallel = true}},
+        {"2 stages", {.mesh = {1, 1, 2}, .micro = 1}},
+        {"2 x 2 x 1", {.mesh = {2, 2, 1}, .micro = 1}},
+        {"2 x 1 x 2", {.mesh = {2, 1, 2}, .micro = 1}},
+        {"1 x 2 x 2", {.mesh = {1, 2, 2}, .micro = 1}},
+        {"sharded optimizer", {.mesh = {2, 1, 1}, .micro = 1, .shard = ShardChoice::optimizer}},
+        {"sharded gradients", {.mesh = {2, 1, 1}, .micro = 1, .shard = ShardChoice::gradients}},
+        {"sharded parameters", {.mesh = {4, 1, 1}, .micro = 1, .shard = ShardChoice::parameters}},
+    };
+    for (const auto& [name, layouts] : cases) {
+      Layouts one = layouts;
+      one.dropout = dropout;
+      expect_near(train(one), want, name);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
