@@ -46,5 +46,6 @@ int run_parity(std::vector<std::string> arguments);
 int run_fetch(std::vector<std::string> arguments);
 int run_cluster(std::vector<std::string> arguments);
 int run_glue(std::vector<std::string> arguments);
+int run_sft(std::vector<std::string> arguments);
 
 }  // namespace trireme

@@ -15,6 +15,7 @@ constexpr Command kCommands[] = {
     {"data", "check, show, merge and index token files", run_data, true},
     {"train", "train a model, or resume a run", run_train, false, true},
     {"glue", "fine-tune an encoder on a GLUE task or on your own rows", run_glue, false, true},
+    {"sft", "fine-tune a language model on conversations", run_sft, false, true},
     {"sample", "continue a prompt with a trained model", run_sample, true, true},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},
     {"parity", "compare a model folder's logits and gradients with another framework's", run_parity, true, true},
@@ -59,7 +60,9 @@ std::string meant_command(const std::string& word) {
       {"bench.py", "`trireme bench step` replaces it"},
       {"run_glue.py", "`trireme glue` replaces it"},
       {"generate.py", "`trireme sample` replaces it"},
-      {"finetune", "`trireme train --model.init MODEL` fine-tunes, and `trireme glue` on a task"},
+      {"finetune",
+       "`trireme sft` fine-tunes on conversations, `trireme glue` on a task, `trireme train --model.init MODEL` "
+       "on text"},
       {"generate", "`trireme sample` generates text"},
   };
   const std::string_view name = std::string_view(word).substr(word.rfind('/') + 1);

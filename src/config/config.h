@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/learnt.h"
 #include "config/choices.h"
 #include "tensor/activation.h"
 #include "tensor/device.h"
@@ -156,7 +157,8 @@ struct DataOptions {
     v.text("dir", dir, "folder that `trireme prepare` wrote");
     v.text("train", train,
            "training tokens, as a path in dir or an absolute path: a token file, the prefix of an indexed dataset of "
-           "Megatron or NeoX, or a list of weights and prefixes (0.7 a_text_document 0.3 b_text_document)");
+           "Megatron or NeoX, or a list of weights and prefixes (0.7 a_text_document 0.3 b_text_document); of `trireme "
+           "sft` conversations: a .jsonl, .json, .csv, .tsv or .parquet file or a data set of the hub");
     v.text("validation", validation, "validation tokens, in the same forms (empty: none)");
     v.text("test", test,
            "tokens of a test after the last step, in the same forms (empty: the third share of data.split, if it has "
@@ -185,6 +187,40 @@ struct DataOptions {
     v.flag("trust", trust,
            "read a token file without a sidecar as 16-bit ids, whatever it looks like (default: refuse a file that "
            "looks like another format, numbers of another width or text)");
+  }
+};
+
+struct ChatOptions {
+  chat::Learnt loss_on = chat::Learnt::assistant;
+  std::string chat_template, template_options, columns, roles, date, cache_dir;
+  bool skip_bad_rows = false, packing = true;
+  double validation_share = 0.05, epochs = 3;
+
+  template <class V>
+  void visit(V& v) {
+    v.choice("loss-on", loss_on,
+             "whose words count in the loss: all: everybody's; assistant: every turn of the assistant, with the token "
+             "that ends it; last: its last turn");
+    v.text("template", chat_template,
+           "chat template: a file, or the name of one of the model's templates (empty: the model's usual one)");
+    v.text("template-options", template_options,
+           "variables of the template as a JSON object, like {\"enable_thinking\": false} (empty: none)");
+    v.text("columns", columns,
+           "names of columns in the files, like messages=dialog, content=text (empty: the usual ones)");
+    v.text("roles", roles, "the files' words for roles, like customer=user, agent=assistant (empty: the usual ones)");
+    v.flag("skip-bad-rows", skip_bad_rows,
+           "skip and count rows without a usable conversation (default: the first one ends the run)");
+    v.number("validation-share", validation_share,
+             "share of the conversations that is not trained on but measured, if data.validation names no file", 0,
+             0.9);
+    v.number("epochs", epochs, "times that every conversation is trained on, if run.steps is not set", 0.001, 10000);
+    v.flag(
+        "packing", packing,
+        "several conversations share a row of batch.sequence ids, each with its own positions and attention; without "
+        "it every row is one conversation. No padding is computed either way");
+    v.text("date", date,
+           "date that templates see, like 2026-11-26, which a resumed run keeps (empty: the day of the first start)");
+    v.text("cache-dir", cache_dir, "folder for the ids of the conversations, by their hash (empty: RUN/conversations)");
   }
 };
 
@@ -459,6 +495,7 @@ struct RunOptions {
 struct Config {
   ModelOptions model;
   DataOptions data;
+  ChatOptions chat;
   BatchOptions batch;
   OptimOptions optim;
   PrecisionOptions precision;
@@ -474,6 +511,7 @@ struct Config {
   void visit(V& v) {
     v.group("model", "what is trained", model);
     v.group("data", "what it is trained on", data);
+    v.group("chat", "conversations as data, for `trireme sft` only", chat);
     v.group("batch", "how much of it per step", batch);
     v.group("optim", "AdamW and its schedule", optim);
     v.group("precision", "number formats", precision);

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "base/error.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "cli/command.h"
 #include "cli/train/glue_flags.h"
+#include "cli/train/sft_flags.h"
 #include "config/load.h"
+#include "hub/place.h"
 #include "model/model_options.h"
 #include "text/tokenizer.h"
 #include "train/start/data_setup.h"
@@ -66,6 +69,30 @@ std::optional<launch::RankMemory> planned_memory(LoadedConfig loaded, int ranks,
   }
 }
 
+/// What every training from a configuration has.
+void take_run(const Config& config, const std::vector<std::string>& files, JobFacts& job) {
+  job.run_folder = config.run.dir;
+  job.has_status = !config.evaluation.only;
+  if (job.has_status) job.stop_folder = job.run_folder;
+  job.start_seconds = config.run.start_timeout;
+  job.inherit_binding = config.launch.bind == Binding::inherit;
+  for (const std::string& file : files) job.files.push_back(std::filesystem::absolute(file));
+}
+
+JobFacts facts_of_sft(const std::vector<std::string>& command) {
+  const SftWords words = read_sft_words({command.begin() + 1, command.end()});
+  const Config& config = words.loaded.config;
+  JobFacts job;
+  take_run(config, words.files, job);
+  for (const char* option : {"data.train", "data.validation"}) {
+    const std::string& file = option == std::string_view("data.train") ? config.data.train : config.data.validation;
+    if (words.loaded.given(option) && !hub::is_only_a_name(file)) job.files.push_back(std::filesystem::absolute(file));
+  }
+  const bool resumes = config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();
+  if (!resumes) job.named.model = name_of_hub(config.model.init);
+  return job;
+}
+
 }  // namespace
 
 void require_command(const std::vector<std::string>& command) {
@@ -88,20 +115,16 @@ JobFacts describe_job(const LaunchRequest& request) {
                  .glue_task = config.data.dir.empty() ? options.rows.task : ""};
     return job;
   }
+  if (!request.any_program && request.command[0] == "sft") return facts_of_sft(request.command);
   if (request.any_program || request.command[0] != "train") return job;
   const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
   const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   require_runnable(loaded);
-  job.run_folder = loaded.config.run.dir;
-  job.has_status = !loaded.config.evaluation.only;
-  if (job.has_status) job.stop_folder = job.run_folder;
+  take_run(loaded.config, words.files, job);
   job.run_bytes = snapshot_file_bytes(loaded);
   job.rank_memory = [loaded](int ranks, int hosts, uint64_t limit) {
     return planned_memory(loaded, ranks, hosts, limit);
   };
-  job.start_seconds = loaded.config.run.start_timeout;
-  job.inherit_binding = loaded.config.launch.bind == Binding::inherit;
-  for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;
   const bool resumes = loaded.config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();

@@ -33,6 +33,10 @@ LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
   const ConfigWords words = split_words(arguments);
   LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   require_runnable(loaded);
+  for (const auto& [option, origin] : loaded.origins)
+    require(!option.starts_with("chat."), ErrorKind::config,
+            "{} is about conversations, which `trireme sft` learns; remove it, or use that command",
+            loaded.where(option));
   if (words.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
   return loaded;
 }

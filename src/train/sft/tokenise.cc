@@ -1,0 +1,383 @@
+#include "train/sft/tokenise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "comm/agreement.h"
+#include "comm/heartbeat.h"
+#include "comm/proof.h"
+#include "data/prepare/ordered_pipeline.h"
+#include "text/chat/conversation.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMagic = "trireme conversations 1\n";
+constexpr uint64_t kBlock = 16;              // rows in a row that one rank takes
+constexpr size_t kPiece = size_t{64} << 20;  // bytes of a message
+
+uint64_t hash_of(std::string_view text) { return xxh3(std::as_bytes(std::span(text.data(), text.size()))); }
+
+/// A row of a file, its codes, or why it has none.
+struct Encoded {
+  uint64_t place = 0;  ///< order among all rows
+  std::vector<int32_t> codes;
+};
+
+uint64_t place_of_row(size_t file, uint64_t row) { return (static_cast<uint64_t>(file) << 40) | row; }
+
+/// Numbers and codes as bytes, for messages and the cache.
+class Writer {
+ public:
+  void number(uint64_t value) { bytes(&value, sizeof value); }
+  void codes(std::span<const int32_t> values) { bytes(values.data(), values.size_bytes()); }
+  void text(std::string_view value) {
+    number(value.size());
+    out_ += value;
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void bytes(const void* from, size_t size) {
+    if (size > 0) out_.append(static_cast<const char*>(from), size);
+  }
+  std::string out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : rest_(text) {}
+  bool ended() const { return rest_.empty(); }
+  uint64_t number() {
+    uint64_t value = 0;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::vector<int32_t> codes(uint64_t count) {
+    std::vector<int32_t> values(count);
+    const std::string_view from = take(count * sizeof(int32_t));
+    if (count > 0) std::memcpy(values.data(), from.data(), from.size());
+    return values;
+  }
+  std::string text() { return std::string(take(number())); }
+
+ private:
+  std::string_view take(size_t size) {
+    require(size <= rest_.size(), ErrorKind::data, "the ids of conversations end early");
+    const std::string_view found = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return found;
+  }
+  std::string_view rest_;
+};
+
+/// Renders and tokenises; may be used by several threads at once.
+class Encoder {
+ public:
+  Encoder(const ConversationSource& source, const chat::ChatFiles& files, const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer), learnt_(source.learnt) {
+    for (const bool tools : {false, true}) {
+      const chat::TemplateSource opened = chat::open_template(files, source.template_name, tools);
+      facts_ += fmt::format("template {} {}\n", opened.text.size(), opened.text);
+      formats_.emplace_back(files, opened);
+      formats_.back().set_time(source.date);
+    }
+    if (source.template_options.empty()) return;
+    keywords_ = parse_json(source.template_options, "chat.template-options");
+    require(keywords_.is_object(), ErrorKind::config, "chat.template-options is {}, expected a JSON object",
+            source.template_options);
+  }
+
+  /// The texts of the templates.
+  const std::string& facts() const { return facts_; }
+
+  /// Throws Error::data.
+  std::vector<int32_t> codes(chat::Conversation& conversation) const {
+    conversation.keywords.update(keywords_);
+    const chat::ChatTokens tokens =
+        formats_[conversation.tools.is_array() ? 1 : 0].tokens(conversation, tokenizer_, learnt_);
+    std::vector<int32_t> codes(tokens.ids.size());
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const auto id = static_cast<int32_t>(tokens.ids[i]);
+      codes[i] = tokens.mask[i] != 0 ? ~id : id;
+    }
+    return codes;
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  chat::Learnt learnt_;
+  std::vector<chat::ChatFormat> formats_;  ///< for conversations without and with tools
+  Json keywords_ = Json::object();
+  std::string facts_;
+};
+
+/// This rank's share of the rows.
+class Share {
+ public:
+  Share(const ConversationSource& source, const Encoder& encoder, const RankContext& rank)
+      : source_(source), encoder_(encoder), rank_(rank) {}
+
+  void read() {
+    for (file_ = 0; file_ < source_.files.size(); ++file_) read_file(source_.files[file_]);
+  }
+  /// The conversations, and what happened to the rows.
+  std::vector<Encoded> encoded;
+  chat::RowCounts counts;
+  uint64_t rejected = 0;
+
+ private:
+  /// A conversation that waits for its turn, and then its codes or the reason why it has none.
+  struct Waiting {
+    uint64_t row = 0;
+    chat::Conversation conversation;
+    std::vector<int32_t> codes;
+    std::string reason;
+  };
+
+  bool is_own(uint64_t row) const {
+    const auto ranks = static_cast<uint64_t>(rank_.size());
+    return row / kBlock % ranks == static_cast<uint64_t>(rank_.rank());
+  }
+
+  void read_file(const std::string& path) {
+    const chat::RowCounts read = chat::read_conversations(
+        path, source_.columns, source_.skips,
+        [&](uint64_t row, const std::vector<chat::Conversation>& conversations) {
+          rejected += conversations.size() - 1;
+          waiting_.push_back({row, conversations[0], {}, {}});
+          if (waiting_.size() >= kWaiting * static_cast<size_t>(rank_.threads)) encode_waiting();
+          return failure_.empty();
+        },
+        [&](uint64_t row) {
+          report(row);
+          return is_own(row);
+        });
+    encode_waiting();
+    require(failure_.empty(), ErrorKind::data, "{}", failure_);
+    counts.rows += read.rows;
+    counts.skipped += read.skipped;
+    if (counts.first_skipped.empty()) counts.first_skipped = read.first_skipped;
+  }
+
+  /// Encodes what waits, on all threads.
+  void encode_waiting() {
+    size_t next = 0;
+    OrderedPipeline<size_t>::run(rank_.threads, {.read =
+                                                     [&](size_t& item) {
+                                                       item = next++;
+                                                       return item < waiting_.size();
+                                                     },
+                                                 .work = [&](size_t& item, int) { encode(waiting_[item]); },
+                                                 .take = [&](size_t& item) { take(waiting_[item]); }});
+    waiting_.clear();
+  }
+
+  void encode(Waiting& one) const {
+    try {
+      one.codes = encoder_.codes(one.conversation);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      one.reason = error.what();
+    }
+  }
+
+  void take(Waiting& one) {
+    if (one.reason.empty()) {
+      encoded.push_back({place_of_row(file_, one.row), std::move(one.codes)});
+      return;
+    }
+    const std::string text = fmt::format("{} row {}: {}", source_.files[file_], one.row, one.reason);
+    if (!source_.skips && failure_.empty()) failure_ = text + "; --skip-bad-rows skips and counts such rows";
+    if (counts.skipped++ == 0) counts.first_skipped = text;
+  }
+
+  /// Logs the progress, and looks for a stop.
+  void report(uint64_t row) {
+    if (row % kBlock != 0) return;
+    if (rank_.heartbeat != nullptr) rank_.heartbeat->move();
+    require(!rank_.stop_requested(), ErrorKind::stopped, "stopped while conversations were tokenised: nothing to save");
+    if (seconds_since(start_) < next_report_) return;
+    next_report_ = seconds_since(start_) + 30;
+    log::info("tokenising {}: row {} after {:.0f} s", source_.files[file_], row, seconds_since(start_));
+  }
+
+  static constexpr size_t kWaiting = 64;  // per thread
+
+  const ConversationSource& source_;
+  const Encoder& encoder_;
+  const RankContext& rank_;
+  size_t file_ = 0;
+  std::vector<Waiting> waiting_;
+  std::string failure_;
+  Clock::time_point start_ = Clock::now();
+  double next_report_ = 15;
+};
+
+/// Every rank's text, in messages of limited size.
+std::vector<std::string> gather_long(Scalars& scalars, const std::string& own) {
+  std::vector<std::string> all(static_cast<size_t>(scalars.size()));
+  const int64_t pieces = scalars.max(static_cast<int64_t>((own.size() + kPiece - 1) / kPiece));
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const size_t first = std::min(own.size(), static_cast<size_t>(piece) * kPiece);
+    const std::vector<std::string> parts = scalars.gather(std::string_view(own).substr(first, kPiece));
+    for (size_t r = 0; r < all.size(); ++r) all[r] += parts[r];
+  }
+  return all;
+}
+
+std::string text_of(const Share& share) {
+  Writer out;
+  out.number(share.counts.rows);
+  out.number(share.counts.skipped);
+  out.number(share.rejected);
+  out.text(share.counts.first_skipped);
+  for (const Encoded& one : share.encoded) {
+    out.number(one.place);
+    out.number(one.codes.size());
+    out.codes(one.codes);
+  }
+  return out.take();
+}
+
+/// The shares of all ranks, in the order of the rows.
+TokenisedConversations join(const std::vector<std::string>& shares) {
+  TokenisedConversations made;
+  std::vector<Encoded> all;
+  for (const std::string& share : shares) {
+    Reader in(share);
+    made.rows += in.number();
+    made.skipped += in.number();
+    made.rejected += in.number();
+    const std::string first = in.text();
+    if (made.first_skipped.empty()) made.first_skipped = first;
+    while (!in.ended()) {
+      const uint64_t place = in.number(), count = in.number();
+      all.push_back({place, in.codes(count)});
+    }
+  }
+  std::ranges::sort(all, {}, &Encoded::place);
+  for (const Encoded& one : all) made.ids.add(one.codes);
+  return made;
+}
+
+std::string cached_text(const TokenisedConversations& made) {
+  Writer out;
+  out.number(made.rows);
+  out.number(made.skipped);
+  out.number(made.rejected);
+  out.text(made.first_skipped);
+  out.number(made.ids.size());
+  for (size_t i = 0; i < made.ids.size(); ++i) {
+    out.number(made.ids.at(i).size());
+    out.codes(made.ids.at(i));
+  }
+  std::string text = kMagic + out.take();
+  Writer hash;
+  hash.number(hash_of(text));
+  return text + hash.take();
+}
+
+/// Nullopt if the file is missing or damaged: then the conversations are tokenised again.
+std::optional<TokenisedConversations> read_cache(const std::string& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return {};
+  const std::string text = read_text_if_there(path);
+  const size_t ends = std::strlen(kMagic) + sizeof(uint64_t);
+  if (text.size() < ends || !text.starts_with(kMagic)) return {};
+  const std::string_view all(text), body = all.substr(0, text.size() - sizeof(uint64_t));
+  if (Reader(all.substr(body.size())).number() != hash_of(body)) {
+    log::warning("{} is damaged: tokenising again", path);
+    return {};
+  }
+  Reader in(body.substr(std::strlen(kMagic)));
+  TokenisedConversations made;
+  made.rows = in.number();
+  made.skipped = in.number();
+  made.rejected = in.number();
+  made.first_skipped = in.text();
+  const uint64_t count = in.number();
+  for (uint64_t i = 0; i < count; ++i) made.ids.add(in.codes(in.number()));
+  made.from_cache = path;
+  return made;
+}
+
+/// A cache that cannot be written costs time at the next start, no more.
+void write_cache(const std::string& path, const TokenisedConversations& made) {
+  try {
+    fs::create_directories(fs::path(path).parent_path());
+    write_text(path, cached_text(made));
+  } catch (const std::exception& error) {
+    log::warning("cannot keep the ids of the conversations for the next start: {}", error.what());
+  }
+}
+
+std::string facts_of_files(const ConversationSource& source) {
+  std::string facts;
+  for (const std::string& path : source.files) {
+    const MappedFile file(path);
+    facts += fmt::format("{}: {} bytes with XXH3 {}\n", fs::path(path).filename().string(), file.bytes().size(),
+                         hex64(xxh3(file.bytes())));
+  }
+  return facts;
+}
+
+/// What else the ids depend on.
+std::string facts_of_format(const ConversationSource& source, const chat::ChatFiles& files, const Encoder& encoder,
+                            const Tokenizer& tokenizer) {
+  std::string facts = fmt::format("{} {} {}\n", name_of(source.learnt), source.skips, source.template_options);
+  if (encoder.facts().find("strftime_now") != std::string::npos)
+    facts += fmt::format("{}-{}-{}\n", source.date.tm_year, source.date.tm_mon, source.date.tm_mday);
+  for (const auto* map : {&source.columns.columns, &source.columns.roles, &files.tokens}) {
+    for (const auto& [name, value] : *map) facts += fmt::format("{}={}\n", name, value);
+    facts += "\n";
+  }
+  return facts + encoder.facts() + tokenizer.json();
+}
+
+}  // namespace
+
+TokenisedConversations tokenise(const ConversationSource& source, const chat::ChatFiles& files,
+                                const Tokenizer& tokenizer, const RankContext& rank, Scalars& scalars) {
+  std::unique_ptr<Encoder> encoder;
+  std::string facts, cache;
+  std::optional<TokenisedConversations> made;
+  together(scalars, [&] {
+    encoder = std::make_unique<Encoder>(source, files, tokenizer);
+    facts = facts_of_files(source) + fmt::format("chat template, tokenizer and options: XXH3 {}\n",
+                                                 hex64(hash_of(facts_of_format(source, files, *encoder, tokenizer))));
+  });
+  prove_same_text(scalars, rank.host, facts, "have the same conversations and template",
+                  "copy the files to that host again");
+  together(scalars, [&] {
+    if (source.cache.empty()) return;
+    cache = fmt::format("{}/{}.ids", source.cache, hex64(hash_of(kMagic + facts)));
+    made = read_cache(cache);
+  });
+  if (!scalars.any(!made)) return std::move(*made);
+
+  Share share(source, *encoder, rank);
+  together(scalars, [&] { share.read(); });
+  const std::vector<std::string> shares = gather_long(scalars, text_of(share));
+  together(scalars, [&] { made = join(shares); });
+  std::error_code none;
+  if (!cache.empty() && rank.local_rank() == 0 && !fs::exists(cache, none)) write_cache(cache, *made);
+  return std::move(*made);
+}
+
+}  // namespace trireme

@@ -1,0 +1,311 @@
+// `trireme sft`, as a user runs it: a tiny model that learns to answer.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/rng.h"
+#include "checkpoint/huggingface/huggingface.h"
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr const char* kTemplate =
+    "{%- for m in messages %}{{ '<s>' + m.role + ':' + m.content + '</s>\\n' }}{% endfor %}"
+    "{%- if add_generation_prompt %}{{ '<s>assistant:' }}{% endif %}";
+
+class Sft : public ::testing::Test {
+ protected:
+  Sft() {
+    std::filesystem::create_directory(path("model"));
+    make_tokenizer();
+    make_model();
+    write_text(path("data.jsonl"), rows(60));
+  }
+  std::string path(const std::string& name) const { return folder_ / name; }
+
+  /// Questions and answers that follow a rule.
+  static std::string rows(int count) {
+    const char* const things[] = {"cat", "dog", "mat", "hat"};
+    std::string text;
+    for (int n = 0; n < count; ++n) {
+      const std::string thing = things[n % 4];
+      text +=
+          fmt::format(
+              R"({{"messages": [{{"role": "user", "content": "{}"}}, {{"role": "assistant", "content": "the {}"}}]}})",
+              thing, thing) +
+          "\n";
+    }
+    return text;
+  }
+
+  /// `sft --model model --data data.jsonl --output NAME ...`, small and quiet.
+  std::vector<std::string> words(const std::string& name, const std::vector<std::string>& flags = {}) const {
+    std::vector<std::string> all{"sft",
+                                 "--model",
+                                 path("model"),
+                                 "--data",
+                                 path("data.jsonl"),
+                                 "--output",
+                                 path(name),
+                                 "--sequence",
+                                 "48",
+                                 "--batch",
+                                 "4",
+                                 "--learning-rate",
+                                 "5e-3",
+                                 "--launch.threads",
+                                 "1",
+                                 "--comm.wire",
+                                 "f32",
+                                 "--log.every",
+                                 "1",
+                                 "--log.peak-tflops",
+                                 "1"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return all;
+  }
+  Outcome done(const std::string& name, const std::vector<std::string>& flags = {}, int ranks = 1) const {
+    const Outcome outcome =
+        run(ranks == 1 ? trireme_command(words(name, flags)) : mpirun_command(ranks, words(name, flags)));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome;
+  }
+  void expect_refused(int code, const std::string& message, const std::vector<std::string>& flags = {}) const {
+    const Outcome outcome = run(trireme_command(words("refused", flags)));
+    EXPECT_EQ(outcome.code, code) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+  RunLog log_of(const std::string& name) const { return read_run_log(path(name) + "/metrics.jsonl"); }
+  std::map<int64_t, double> losses(const std::string& name) const {
+    std::map<int64_t, double> out;
+    for (const Metrics& metrics : log_of(name).steps) out[metrics.step] = metrics.loss;
+    return out;
+  }
+  std::vector<float> weights(const std::string& name) const {
+    const CheckpointFolder folder = open_checkpoint(path(name));
+    const ParameterTable table(folder.facts.spec);
+    TrainingState state(table, DType::f32, true);
+    load_checkpoint(folder, table, state);
+    const auto values = state.weights().values<float>();
+    return {values.begin(), values.end()};
+  }
+
+  TemporaryFolder folder_;
+
+ private:
+  void make_tokenizer() const {
+    write_text(path("text.txt"), "the cat sat on the mat and the dog had the hat");
+    const Outcome trained = run(trireme_command(
+        {"tokenizer", "train", "--input", path("text.txt"), "--vocab-size", "262", "--output", path("made")}));
+    ASSERT_EQ(trained.code, 0) << trained.output;
+    Json json = read_json(path("made/tokenizer.json"));
+    for (const char* name : {"<s>", "</s>"}) {
+      json["added_tokens"].push_back({{"id", 262 + json["added_tokens"].size()},
+                                      {"content", name},
+                                      {"single_word", false},
+                                      {"lstrip", false},
+                                      {"rstrip", false},
+                                      {"normalized", false},
+                                      {"special", true}});
+    }
+    tokenizer_ = dump_json(json);
+  }
+  /// A random model.
+  void make_model() const {
+    Spec spec;
+    spec.vocabulary = spec.vocabulary_rows = 272;
+    spec.context = 64;
+    spec.layers = 2;
+    spec.heads = 2;
+    spec.width = 32;
+    spec.inner_width = 64;
+    const ParameterTable table(spec);
+    TrainingState state(table, DType::f32, false);
+    initialize(state, table, 5);
+    std::filesystem::remove(path("model"));
+    export_huggingface(path("model"), spec, table, state, tokenizer_, DType::f32);
+    write_text(path("model/chat_template.jinja"), kTemplate);
+  }
+  mutable std::string tokenizer_;
+};
+
+TEST_F(Sft, LearnsToAnswerAndExportsWhatTransformersNeeds) {
+  const Outcome outcome = done("run", {"--epochs", "12"});
+  EXPECT_THAT(outcome.output, ContainsRegex("tokenised 60 conversations of .*data.jsonl on 1 rank in"));
+  EXPECT_THAT(outcome.output, HasSubstr("57 conversations with "));
+  EXPECT_THAT(outcome.output, HasSubstr(", validation 3 conversations with "));
+  EXPECT_THAT(outcome.output, HasSubstr("on assistant"));
+  EXPECT_THAT(outcome.output, ContainsRegex("packed, [0-9.]+ % unused"));
+  const RunLog log = log_of("run");
+  ASSERT_GE(log.evaluations.size(), 3U);
+  EXPECT_GT(log.evaluations.front().validation_loss.value(), 3);
+  EXPECT_LT(log.evaluations.back().validation_loss.value(), 0.7);
+  EXPECT_TRUE(std::filesystem::exists(path("run/best")));
+
+  const Outcome talk = run(trireme_command({"sample", "--threads", "1", "--model", path("run"), "--chat", "--greedy",
+                                            "--max-new-tokens", "8", "--jsonl", "--prompt", "dog"}));
+  EXPECT_THAT(talk.output, HasSubstr("the ")) << talk.output;
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("exported")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(read_text(path("exported/chat_template.jinja")), kTemplate);
+  EXPECT_EQ(read_text(path("exported/tokenizer.json")), read_text(path("model/tokenizer.json")));
+  const Outcome page = run(trireme_command({"report", path("run")}));
+  EXPECT_EQ(page.code, 0) << page.output;
+}
+
+TEST_F(Sft, ResumesWithTheSameBits) {
+  const std::vector<std::string> flags = {"--epochs",          "2",    "--checkpoint.every", "3",
+                                          "--checkpoint.keep", "0",    "--model.dropout",    "0.1",
+                                          "--checkpoint.best", "false"};
+  done("never", flags);
+  const std::vector<float> want = weights("never");
+  // What a kill after the snapshot of step 3 leaves.
+  std::filesystem::copy(path("never"), path("killed"), std::filesystem::copy_options::recursive);
+  for (const auto& entry : std::filesystem::directory_iterator(path("killed"))) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-") && name != "step-00000003") std::filesystem::remove_all(entry.path());
+  }
+  const Outcome resumed = done("killed", flags);
+  EXPECT_THAT(resumed.output, HasSubstr("step-00000003: 3 steps and 12 samples are done"));
+  EXPECT_THAT(resumed.output,
+              ContainsRegex("read 60 conversations of .*data.jsonl from .*/killed/conversations/.*ids"));
+  EXPECT_EQ(weights("killed"), want);
+}
+
+TEST_F(Sft, RefusesToResumeWithOtherConversations) {
+  done("run", {"--run.steps", "1"});
+  write_text(path("data.jsonl"), rows(61));
+  const Outcome other = run(trireme_command(words("run", {"--run.steps", "2"})));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.output, ContainsRegex("data file 1 .*--checkpoint.allow-other-data"));
+}
+
+TEST_F(Sft, EveryLayoutOfRanksHasTheSameLosses) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  done("one", {"--epochs", "1", "--optim.epsilon", "1e-3"});
+  const auto want = losses("one");
+  ASSERT_GE(want.size(), 3U);
+  const std::pair<int, std::vector<std::string>> cases[] = {
+      {2, {}},
+      {2, {"--mesh.tensor", "2"}},
+      {2, {"--mesh.pipeline", "2"}},
+      {4, {"--mesh.tensor", "2", "--optim.shard", "optimizer"}},
+      {2, {"--optim.shard", "parameters"}},
+  };
+  int number = 0;
+  for (const auto& [ranks, layout] : cases) {
+    const std::string name = fmt::format("layout-{}", ++number);
+    std::vector<std::string> flags = layout;
+    flags.insert(flags.end(), {"--epochs", "1", "--optim.epsilon", "1e-3"});
+    const Outcome outcome = done(name, flags, ranks);
+    EXPECT_THAT(outcome.output, HasSubstr(fmt::format("on {} ranks in", ranks)));
+    const auto got = losses(name);
+    ASSERT_EQ(got.size(), want.size()) << name;
+    for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, 1e-4 * loss) << name << ", step " << step;
+    EXPECT_NEAR(log_of(name).evaluations.back().validation_loss.value(),
+                log_of("one").evaluations.back().validation_loss.value(), 1e-3)
+        << name;
+  }
+}
+
+TEST_F(Sft, CountsBadRowsOrEndsAtTheFirst) {
+  write_text(path("data.jsonl"), rows(8) + R"({"messages": [{"role": "user", "content": "d"}]})" + "\n");
+  expect_refused(1,
+                 path("data.jsonl") + " row 9: no turn of the assistant; --skip-bad-rows skips and counts such rows");
+  const Outcome counted = done("run", {"--skip-bad-rows", "--run.steps", "1"});
+  EXPECT_THAT(counted.output, HasSubstr("data.jsonl: 1 skipped of 9 rows; for example " + path("data.jsonl") +
+                                        " row 9: no turn of the assistant"));
+  write_text(path("data.jsonl"), R"({"messages": [{"role": "user", "content": "d"}]})");
+  expect_refused(
+      1, "data.jsonl has no usable conversation: 1 bad row skipped; for example " + path("data.jsonl") + " row 1: ",
+      {"--skip-bad-rows"});
+}
+
+TEST_F(Sft, SaysWhatIsCutAndLeftOut) {
+  std::string text = rows(6);
+  text +=
+      R"({"prompt": "cat", "completion": "the cat and the dog and the mat and the hat and the cat and the dog and the mat"})";
+  text += "\n" + fmt::format(R"({{"prompt": "{}", "completion": "cat"}})", std::string(60, 'x')) + "\n";
+  write_text(path("data.jsonl"), text);
+  const Outcome outcome = done("run", {"--run.steps", "1", "--validation-share", "0"});
+  EXPECT_THAT(outcome.output, HasSubstr("training: 1 conversation of 8 cut to batch.sequence = 48"));
+  EXPECT_THAT(outcome.output, HasSubstr("training: 1 conversation left out: nothing is learnt of the first 48 ids"));
+  EXPECT_THAT(outcome.output, HasSubstr("no validation"));
+  EXPECT_THAT(log_of("run").evaluations, testing::IsEmpty());
+}
+
+TEST_F(Sft, TakesATemplateOfTheUsersIntoTheModel) {
+  const std::string own =
+      "{% for m in messages %}[{{ m.role }}] {% generation %}{{ m.content }}</s>{% endgeneration %}{% endfor %}";
+  write_text(path("own.jinja"), own);
+  done("run", {"--chat-template", path("own.jinja"), "--run.steps", "2", "--loss-on", "last"});
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("exported")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(read_text(path("exported/chat_template.jinja")), own);
+}
+
+TEST_F(Sft, ReadsAlpacaWithOtherNamesFromAFileOfOptions) {
+  write_text(path("rows.csv"), "frage,output\ncat,the cat\ndog,the dog\nhat,the hat\n");
+  write_text(path("options.yaml"), "chat: {columns: instruction=frage, packing: false}\nrun: {steps: 2}\n");
+  std::vector<std::string> all =
+      words("run", {path("options.yaml"), "--data", path("rows.csv"), "--validation", path("data.jsonl")});
+  const Outcome outcome = run(trireme_command(all));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("3 conversations with "));
+  EXPECT_THAT(outcome.output, HasSubstr(", validation 60 conversations with "));
+  EXPECT_THAT(outcome.output, HasSubstr("one conversation each"));
+}
+
+TEST_F(Sft, RefusesWhatItCannotDo) {
+  const auto refused = [&](const std::vector<std::string>& all, int code, const std::string& message) {
+    const Outcome outcome = run(trireme_command(all));
+    EXPECT_EQ(outcome.code, code) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  };
+  refused({"sft", "--data", path("data.jsonl")}, 2, "--model is missing: the folder of the model that is to learn");
+  refused({"sft", "--model", path("model")}, 2, "--data is missing: a file of conversations");
+  expect_refused(1, "--data " + path("nosuch.jsonl") + " does not exist", {"--data", path("nosuch.jsonl")});
+  expect_refused(2, "data.split (flag --data.split) has no effect on a training on conversations; remove it",
+                 {"--data.split", "9,1"});
+  expect_refused(2, "both say what is measured; remove one of them",
+                 {"--validation", path("data.jsonl"), "--validation-share", "0.1"});
+  expect_refused(2, "--column a: expected NAME=VALUE", {"--column", "a"});
+  expect_refused(2, "--column a=b: \"a\" is not a column; they are messages", {"--column", "a=b"});
+  expect_refused(2, "chat.columns: \"x\" is not NAME=VALUE", {"--chat.columns", "x"});
+  expect_refused(2, "chat.roles: \"a\" is given twice", {"--role", "a=user", "--role", "a=tool"});
+  expect_refused(2, "--template-option n=2: \"n\" is given twice",
+                 {"--template-option", "n=1", "--template-option", "n=2"});
+  expect_refused(2, "chat.template-options is [1], expected a JSON object", {"--chat.template-options", "[1]"});
+  expect_refused(2, "chat.date is \"soon\", expected a date like 2026-11-26", {"--chat.date", "soon"});
+  expect_refused(2, "batch.sequence is 1, but a row has at least 2 ids; raise it", {"--sequence", "1"});
+  expect_refused(2, "there is nothing to measure", {"--evaluation.only", "--validation-share", "0"});
+  expect_refused(1, " has no chat template \"nosuch\"; it has default", {"--chat-template", "nosuch"});
+  refused({"train", "--chat.epochs", "2"}, 2,
+          "chat.epochs (flag --chat.epochs) is about conversations, which `trireme sft` learns");
+  std::filesystem::remove(path("model/chat_template.jinja"));
+  expect_refused(1, " has no chat template: neither chat_template.jinja nor \"chat_template\"");
+  std::filesystem::remove(path("model/tokenizer.json"));
+  expect_refused(2, " has no tokenizer.json, so conversations cannot become its ids");
+}
+
+TEST_F(Sft, ExplainsItself) {
+  const Outcome outcome = run(trireme_command({"sft", "--help"}));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.output, StartsWith("usage: trireme sft --model MODEL --data DATA --output RUN"));
+  EXPECT_THAT(outcome.output, HasSubstr("--loss-on WHO"));
+  EXPECT_THAT(outcome.output, HasSubstr("--chat.validation-share"));
+}
+
+}  // namespace
+}  // namespace trireme
