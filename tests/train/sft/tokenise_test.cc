@@ -15,7 +15,6 @@
 namespace trireme {
 namespace {
 
-using testing::HasSubstr;
 using testing::StartsWith;
 
 constexpr const char* kTemplate =
