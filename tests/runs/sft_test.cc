@@ -182,6 +182,63 @@ TEST_F(Sft, ResumesWithTheSameBits) {
   EXPECT_EQ(weights("killed"), want);
 }
 
+TEST_F(Sft, IsResumedByTheSameCommandWhenItIsKilled) {
+  const std::vector<std::string> flags = {"--epochs", "60", "--checkpoint.every", "2", "--checkpoint.best", "false"};
+  Program program(trireme_command(words("killed", flags)));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("snapshot of step 4 ") != out.npos; }))
+      << program.output();
+  kill(program.pid(), SIGKILL);
+  EXPECT_EQ(program.finish().code, 128 + SIGKILL);
+  const int64_t step = open_checkpoint(path("killed")).facts.progress.step;
+  ASSERT_GE(step, 4);
+  // Some more steps, of the same schedule.
+  const std::string end = std::to_string(step + 3), decay = std::to_string(60 * 15);
+  const std::vector<std::string> rest = {"--run.steps",          end, "--optim.decay-steps", decay,
+                                         "--optim.warmup-steps", "27"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--checkpoint.every", "2", "--checkpoint.best", "false"});
+    return more;
+  };
+  const Outcome resumed = done("killed", with(rest));
+  EXPECT_THAT(resumed.output, HasSubstr(fmt::format("{} steps and ", step)));
+  done("whole", with(rest));
+  EXPECT_EQ(weights("killed"), weights("whole"));
+}
+
+TEST_F(Sft, ResumesOnAnotherLayout) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const auto to = [&](const std::string& name, int ranks, const char* steps, std::vector<std::string> layout) {
+    layout.insert(layout.end(), {"--run.steps", steps, "--optim.schedule", "constant", "--optim.warmup-steps", "0",
+                                 "--optim.epsilon", "1e-3"});
+    done(name, layout, ranks);
+  };
+  to("one", 1, "9", {});
+  to("changes", 2, "3", {});
+  to("changes", 1, "5", {});
+  to("changes", 2, "9", {"--mesh.tensor", "2"});
+  const auto want = losses("one"), got = losses("changes");
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, 1e-4 * loss) << "step " << step;
+}
+
+TEST_F(Sft, TakesADataSetOfTheHubByItsName) {
+  const std::string revision(40, 'a'), set = path("hub/hub/datasets--some--chats");
+  std::filesystem::create_directories(set + "/snapshots/" + revision);
+  std::filesystem::create_directories(set + "/refs");
+  write_text(set + "/refs/main", revision);
+  write_text(set + "/snapshots/" + revision + "/train.jsonl", rows(20));
+  const std::vector<std::string> offline = {"HF_HUB_OFFLINE=1", "HF_HOME=" + path("hub")};
+  const auto of = [&](const std::string& name) {
+    return run(trireme_command(words("run", {"--data", name, "--run.steps", "1"})), offline);
+  };
+  const Outcome outcome = of("some/chats");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("tokenised 20 conversations of some/chats on 1 rank in"));
+  EXPECT_THAT(
+      of("some/others").output,
+      HasSubstr("--data some/others does not exist; HF_HUB_OFFLINE is set, so the Hugging Face hub is not used"));
+}
+
 TEST_F(Sft, RefusesToResumeWithOtherConversations) {
   done("run", {"--run.steps", "1"});
   write_text(path("data.jsonl"), rows(61));
