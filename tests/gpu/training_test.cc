@@ -4,6 +4,7 @@
 #include "cuda/kernel.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/train/mesh_training.h"
+#include "tests/train/sft/chat_training.h"
 
 namespace trireme::mesh_training {
 namespace {
@@ -56,6 +57,16 @@ INSTANTIATE_TEST_SUITE_P(Families, GpuTraining, testing::ValuesIn(cases()), [](c
   return std::string(parameter.param.family.name) + "_" + std::string(trireme::name_of(parameter.param.dtype)) +
          (parameter.param.dropout ? "_dropout" : "");
 });
+
+/// Rows that conversations share, of which the head computes those that count.
+TEST(GpuChatTraining, GivesTheLossesOfTheCpu) {
+  for (const NormKind norm : {NormKind::layer, NormKind::rms}) {
+    chat_training::Layouts layouts{.micro = 2, .position = Position::rotary, .norm = norm};
+    const chat_training::Outcome want = chat_training::train(layouts);
+    layouts.make_ops = make_gpu_ops;
+    expect_near(chat_training::train(layouts), want, "on the executor", 2e-5);
+  }
+}
 
 }  // namespace
 }  // namespace trireme::mesh_training
