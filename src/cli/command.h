@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_shape.h"
+
 namespace trireme {
 
 struct Command {
@@ -12,8 +14,10 @@ struct Command {
   const char* help;
   /// Arguments after the name. Returns the exit code; throws Error for everything that goes wrong.
   int (*run)(std::vector<std::string> arguments);
-  bool prints_result = false;  ///< its output is its result: if that cannot be written, the command fails
-  bool computes = false;       ///< uses a team of threads
+  bool prints_result = false;         ///< its output is its result: if that cannot be written, the command fails
+  bool computes = false;              ///< uses a team of threads
+  CommandShape (*shape)() = nullptr;  ///< its flags, if its parser is not one Flags
+  bool internal = false;              ///< only programs call it
 };
 
 std::span<const Command> commands();
@@ -47,5 +51,14 @@ int run_fetch(std::vector<std::string> arguments);
 int run_cluster(std::vector<std::string> arguments);
 int run_glue(std::vector<std::string> arguments);
 int run_sft(std::vector<std::string> arguments);
+int run_completion(std::vector<std::string> arguments);
+int run_manual(std::vector<std::string> arguments);
+
+CommandShape train_shape();
+CommandShape config_shape();
+CommandShape plan_shape();
+CommandShape bench_shape();
+CommandShape glue_shape();
+CommandShape sft_shape();
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -142,31 +143,56 @@ bool asks_help(const std::vector<std::string>& words) {
   return std::ranges::any_of(words, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
-Flag Flag::required() const { return Flag(option_->required()); }
-Flag Flag::show_default() const { return Flag(option_->capture_default_str()); }
+Flag Flag::required() const {
+  option_->required();
+  return *this;
+}
+Flag Flag::show_default() const {
+  option_->capture_default_str();
+  return *this;
+}
 Flag Flag::positive() const {
-  return Flag(option_->check(number_that([](double v) { return v > 0; }, "above 0")));
+  option_->check(number_that([](double v) { return v > 0; }, "above 0"));
+  facts_->limits = "above 0";
+  return *this;
 }
 Flag Flag::not_negative() const {
-  return Flag(option_->check(number_that([](double v) { return v >= 0; }, "0 or more")));
+  option_->check(number_that([](double v) { return v >= 0; }, "0 or more"));
+  facts_->limits = "0 or more";
+  return *this;
 }
 Flag Flag::not_empty() const {
-  return Flag(option_->check(CLI::Validator(
+  option_->check(CLI::Validator(
       [](const std::string& text) {
         return text.empty() ? std::string("the value is empty; is a shell variable not set?") : std::string();
       },
-      "", "")));
+      "", ""));
+  return *this;
 }
-Flag Flag::in_range(int64_t lowest, int64_t highest) const { return Flag(option_->check(CLI::Range(lowest, highest))); }
+Flag Flag::in_range(int64_t lowest, int64_t highest) const {
+  option_->check(CLI::Range(lowest, highest));
+  facts_->limits = fmt::format("{} to {}", lowest, highest);
+  return *this;
+}
 Flag Flag::one_of(std::vector<std::string> values) const {
-  return Flag(option_->check(CLI::IsMember(std::move(values))));
+  facts_->kind = ValueKind::choice;
+  facts_->choices = values;
+  option_->check(CLI::IsMember(std::move(values)));
+  return *this;
 }
-Flag Flag::separated_by(char separator) const { return Flag(option_->delimiter(separator)); }
-Flag Flag::one_value() const { return Flag(option_->allow_extra_args(false)); }
+Flag Flag::separated_by(char separator) const {
+  option_->delimiter(separator);
+  return *this;
+}
+Flag Flag::one_value() const {
+  option_->allow_extra_args(false);
+  return *this;
+}
 Flag Flag::optional_value(const std::string& alone, const std::string& shown) const {
   option_->expected(0, 1)->default_str(alone);
   option_->option_text(shown);
-  return Flag(option_);
+  facts_->value_is_optional = true;
+  return *this;
 }
 
 Flags::Flags(const std::string& name, const std::string& purpose)
@@ -184,7 +210,8 @@ Flag Flags::add(const std::string& names, T& value, const std::string& help) {
   } else if constexpr (std::is_arithmetic_v<Number>) {
     option->check(number_of_its_type<Number>());
   }
-  return Flag(option);
+  if constexpr (std::is_arithmetic_v<Number>) facts_[option].kind = ValueKind::number;
+  return {option, facts_[option]};
 }
 template Flag Flags::add(const std::string&, std::string&, const std::string&);
 template Flag Flags::add(const std::string&, int&, const std::string&);
@@ -201,12 +228,14 @@ template Flag Flags::add(const std::string&, std::optional<double>&, const std::
 Flag Flags::add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
                        const std::string& help, const std::function<void(const std::string&)>& set) {
   CLI::Option* const option = app_->add_option_function<std::string>(names, set, help);
-  option->take_last()->default_str(present)->check(CLI::IsMember(std::move(allowed)));
-  return Flag(option);
+  option->take_last()->default_str(present);
+  return Flag(option, facts_[option]).one_of(std::move(allowed));
 }
 
 Flag Flags::add_switch(const std::string& names, bool& value, const std::string& help) {
-  return Flag(app_->add_flag(names, value, help));
+  CLI::Option* const option = app_->add_flag(names, value, help);
+  facts_[option].kind = ValueKind::none;
+  return {option, facts_[option]};
 }
 
 Flags& Flags::add_action(const std::string& name, const std::string& purpose) {
@@ -217,7 +246,44 @@ Flags& Flags::add_action(const std::string& name, const std::string& purpose) {
 
 void Flags::set_footer(const std::string& text) { app_->footer(text); }
 
+CommandShape Flags::shape() const {
+  CommandShape shape{.name = app_->get_name(), .purpose = app_->get_description(), .notes = app_->get_footer()};
+  shape.takes_command = takes_command_;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option == app_->get_help_ptr()) continue;
+    const auto facts = facts_.find(option);
+    FlagShape flag = facts == facts_.end() ? FlagShape{} : facts->second;
+    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+    if (flag.names.empty()) flag.names = {option->get_name(true)};
+    flag.help = option->get_description();
+    flag.fallback = flag.kind == ValueKind::none || flag.value_is_optional ? "" : option->get_default_str();
+    flag.required = option->get_required();
+    flag.repeats = option->get_items_expected_max() > 1;
+    shape.flags.push_back(std::move(flag));
+  }
+  for (const auto& action : actions_) shape.actions.push_back(action->shape());
+  return shape;
+}
+
+namespace {
+thread_local std::optional<CommandShape>* wanted_shape = nullptr;  ///< of shape_of(), while it calls a command
+}
+
+CommandShape shape_of(int (*command)(std::vector<std::string> arguments)) {
+  std::optional<CommandShape> shape;
+  wanted_shape = &shape;
+  command({"--help"});
+  wanted_shape = nullptr;
+  assert(shape);
+  return std::move(*shape);
+}
+
 std::optional<int> Flags::parse(std::vector<std::string> arguments) {
+  if (wanted_shape) {
+    *wanted_shape = shape();
+    return 0;
+  }
   take_foreign(*app_, arguments);
   for (std::string& argument : arguments) {  // '-' equals '_' in flags
     if (!argument.starts_with("--")) continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/names.h"
+#include "cli/command_shape.h"
 
 namespace CLI {
 class App;
@@ -26,7 +28,8 @@ bool asks_help(const std::vector<std::string>& words);
 /// A declared flag. Its limits chain: flags.add("--batch", batch, "sequences").positive().show_default().
 class Flag {
  public:
-  explicit Flag(CLI::Option* option) : option_(option) {}
+  /// facts: what the shape of the flag gets beside what the parser knows.
+  Flag(CLI::Option* option, FlagShape& facts) : option_(option), facts_(&facts) {}
 
   Flag required() const;
   Flag show_default() const;  ///< shows the variable's current value in --help
@@ -42,6 +45,7 @@ class Flag {
 
  private:
   CLI::Option* option_;
+  FlagShape* facts_;
 };
 
 class Flags {
@@ -72,10 +76,15 @@ class Flags {
   /// One of several words that must follow; it lives as long as this object.
   Flags& add_action(const std::string& name, const std::string& purpose);
   void set_footer(const std::string& text);
+  /// For completions: after `--` comes a command of trireme, which the caller takes out before parse().
+  void takes_command() { takes_command_ = true; }
 
   /// In flags '-' equals '_'; spellings of other programs are accepted as config/foreign_options.h says. Help goes to
   /// standard output and gives exit code 0; a wrong flag throws Error::usage with the parser's reason.
   std::optional<int> parse(std::vector<std::string> arguments);
+
+  /// What has been declared.
+  CommandShape shape() const;
 
   /// After parse(): how often the flag was given.
   size_t count(const std::string& name) const;
@@ -90,6 +99,11 @@ class Flags {
   std::unique_ptr<CLI::App> owned_;
   CLI::App* app_;
   std::vector<std::unique_ptr<Flags>> actions_;
+  std::map<const CLI::Option*, FlagShape> facts_;  // flags hold references to its elements
+  bool takes_command_ = false;
 };
+
+/// What a command declares: calls it, and ends its parse() there.
+CommandShape shape_of(int (*command)(std::vector<std::string> arguments));
 
 }  // namespace trireme

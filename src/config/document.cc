@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/wrapped.h"
 #include "config/dialect.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
@@ -44,26 +45,6 @@ const char* type_word(OptionType type) {
       return "[true|false]";
   }
   return "";
-}
-
-/// The words of text in lines of at most `width`; every line after the first begins with `indent` blanks.
-std::string wrapped(std::string_view text, size_t width, size_t indent) {
-  std::string result;
-  size_t column = 0;
-  while (!text.empty()) {
-    const size_t space = std::min(text.find(' '), text.size());
-    if (column > 0 && column + 1 + space > width) {
-      result += '\n' + std::string(indent, ' ');
-      column = 0;
-    } else if (column > 0) {
-      result += ' ';
-      ++column;
-    }
-    result += text.substr(0, space);
-    column += space;
-    text.remove_prefix(std::min(space + 1, text.size()));
-  }
-  return result;
 }
 
 std::string range_text(const Option& option) {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What scripts/package says and makes, with tools that play the packagers: the program is a copy of true(1). That its packages install and run on a
+"""What scripts/package says and makes, with tools that play the packagers: the program is a copy of bash, which runs the files
+completion and manual as its commands. That its packages install and run on a
 bare machine is what scripts/prove_clean_machine --package shows."""
+import gzip
 import os
 import pathlib
 import shutil
@@ -19,17 +21,19 @@ class Package(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for folder in ("scripts", "tools", "configs", "docs", "build/release", "lib"):
             (self.folder / folder).mkdir(parents=True)
-        for name in ("package", "demo", "environment"):
+        for name in ("package", "demo", "environment", "trireme.lua.in"):
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
         for name, text in {"README.md": "", "LICENSE": "", "docs/install.md": "", "configs/demo.yaml": "",
                            "CMakeLists.txt": "project(trireme VERSION 1.2.3 LANGUAGES CXX)\n"}.items():
             (self.folder / name).write_text(text)
-        shutil.copy("/bin/true", self.folder / "build/release/trireme")
+        shutil.copy("/bin/bash", self.folder / "build/release/trireme")
+        (self.folder / "completion").write_text("echo for $1")
+        (self.folder / "manual").write_text("mkdir -p $2; echo $SOURCE_DATE_EPOCH >$2/trireme.1; touch $2/trireme-train.1")
         self.tool("scripts/build", '[[ "$*" == "release trireme" ]]')
         self.tool("tools/dpkg", "[[ $1 != -S ]] || exit 1; echo amd64")
         self.tool("tools/dpkg-shlibdeps", "echo 'shlibs:Depends=libc6 (>= 2.36)'")
         self.tool("tools/dpkg-deb", 'cp "${@: -2:1}/DEBIAN/control" "${@: -1}"')
-        self.tool("tools/git", "echo 'A Maintainer <a@b.example>'")
+        self.tool("tools/git", "[[ $* != *%ct ]] || { echo 1700000000; exit; }; echo 'A Maintainer <a@b.example>'")
         self.libraries("libmpi.so.40", "/mpi/libmpi.so.40")
 
     def tool(self, name, body):
@@ -61,9 +65,16 @@ class Package(unittest.TestCase):
         with tarfile.open(tarball) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
             self.assertTrue(all(member.uid == 0 for member in archive))
+            text = {name.partition("/")[2]: archive.extractfile(name).read() for name in archive.getnames() if archive.getmember(name).isfile()}
         for name in ("bin/trireme", "bin/trireme-demo", "share/trireme/scripts/demo", "share/trireme/scripts/environment",
                      "share/trireme/configs/demo.yaml", "share/doc/trireme/docs/install.md", "share/doc/trireme/copyright"):
             self.assertIn(name, names)
+        self.assertEqual(text["share/bash-completion/completions/trireme"], b"for bash\n")
+        self.assertEqual(text["share/zsh/site-functions/_trireme"], b"for zsh\n")
+        self.assertEqual(text["share/fish/vendor_completions.d/trireme.fish"], b"for fish\n")
+        self.assertEqual(gzip.decompress(text["share/man/man1/trireme.1.gz"]), b"1700000000\n", "the date of the last commit")
+        self.assertIn("share/man/man1/trireme-train.1.gz", names)
+        self.assertIn(b'whatis("Version: 1.2.3")', text["share/modulefiles/trireme/1.2.3.lua"])
 
     def test_typing_errors_are_reported(self):
         self.assert_fails(2, "package: unknown argument --deb; there is only --output DIR", "--deb")

@@ -138,6 +138,15 @@ void print_benches(std::FILE* out) {
 
 }  // namespace
 
+CommandShape bench_shape() {
+  CommandShape shape{.name = "bench", .purpose = "Measures this machine or, under mpirun, the ranks of a job."};
+  for (const Bench& bench : kBenches) {
+    shape.actions.push_back(shape_of(bench.command.run));
+    shape.actions.back().name = bench.command.name;
+  }
+  return shape;
+}
+
 int run_bench(std::vector<std::string> arguments) {
   if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
     print_benches(stdout);

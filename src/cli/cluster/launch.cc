@@ -71,6 +71,7 @@ std::optional<int> show_help(const LaunchRequest& request) {
 
 int run_launch(std::vector<std::string> arguments) {
   Flags app("trireme launch", "Starts ranks on many hosts through mpirun or srun, and supervises them.");
+  app.takes_command();
   app.set_footer("After -- comes a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
   LaunchRequest request;
   std::string file;

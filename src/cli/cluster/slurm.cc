@@ -75,6 +75,7 @@ void make_output_folders(const BatchJob& job) {
 
 int run_slurm(std::vector<std::string> arguments) {
   Flags app("trireme slurm", "Writes a Slurm batch script for a command of trireme.");
+  app.takes_command();
   app.set_footer("After -- comes the command: `trireme slurm --nodes 3 --submit -- train config.yaml`.");
   BatchJob job;
   job.program = std::filesystem::read_symlink("/proc/self/exe");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/train/config_shape.h"
 #include "cli/train/config_wizard.h"
 #include "cli/train/plan_text.h"
 #include "config/document.h"
@@ -101,6 +102,29 @@ void show(std::vector<std::string> words) {
 }
 
 }  // namespace
+
+CommandShape config_shape() {
+  CommandShape show{.name = "show",
+                    .purpose =
+                        "Prints the configuration from files and flags as native YAML, and where each value "
+                        "came from.",
+                    .flags = file_flags(),
+                    .groups = option_groups()};
+  show.flags.push_back({.names = {"--ranks"},
+                        .help = "also the mesh and the batch for N ranks, and what each rank holds",
+                        .kind = ValueKind::number});
+  show.flags.push_back(
+      {.names = {"--hosts"}, .help = "hosts of the ranks (default: one rank per host)", .kind = ValueKind::number});
+  show.flags.push_back({.names = {"--node"}, .help = "also memory, time and cost on nodes of this type"});
+  CommandShape wizard = shape_of(config_wizard);
+  wizard.name = "wizard";
+  return {.name = "config",
+          .purpose = "Prints the configuration from files and flags, or the list of options.",
+          .actions = {
+              std::move(show),
+              {.name = "options", .purpose = "Prints docs/options.md: every option, and the keys of every dialect."},
+              std::move(wizard)}};
+}
 
 int run_config(std::vector<std::string> arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];

@@ -13,8 +13,10 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/text.h"
+#include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
+#include "cli/train/config_shape.h"
 #include "cli/wording.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
@@ -433,6 +435,13 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
 std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
   if (!asks_help(arguments)) return std::nullopt;
   return GlueFlags().flags().parse({"--help"});
+}
+
+CommandShape glue_shape() {
+  CommandShape shape = GlueFlags().flags().shape();
+  shape.name = "glue";
+  shape.groups = option_groups(stays_native);
+  return shape;
 }
 
 GlueOptions read_glue_flags(std::vector<std::string> arguments) {

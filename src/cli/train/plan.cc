@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/train/config_shape.h"
 #include "cli/train/plan_text.h"
 #include "config/document.h"
 #include "model/model_options.h"
@@ -35,20 +36,37 @@ constexpr const char* kPlanUsage =
     "Prints what a run of this configuration needs on N nodes: memory of the rank that needs most, operations, bytes "
     "on\n"
     "the links, the time of a step by cause, tokens per day, days and cost to the end. Then the five best layouts of\n"
-    "these nodes that fit, why the others lose, and the lines of YAML that choose the first.\n\n"
-    "--node            a type of the table that --node-types prints, or a .yaml file (docs/planner.md lists its keys)\n"
-    "--measured        files of `trireme bench node -J` and `trireme bench comm -J`, whose rates replace those of the\n"
-    "                  type; with --node, whose price is used, they must be of such a node\n"
-    "--nodes           number of nodes (default: 1)\n"
-    "--ranks-per-node  default: 1\n"
-    "--goal            what is best: time of a step (default), cost to the end, on fewer nodes, too, or memory of a "
-    "rank\n"
-    "--simulate        also simulates a step of the configuration event by event; the flags below need it\n"
-    "--slow            factor of the time that rank 0 computes (default: 1)\n"
-    "--trace           writes the simulated step to this file, for chrome://tracing or ui.perfetto.dev\n"
-    "--failure-hours   mean hours between failures of a node: prints the best interval of snapshots, for which\n"
-    "                  --save-seconds and --restart-seconds (default: 60, 300) say what a snapshot and a restart take\n"
-    "--json            also write the result to this file\n";
+    "these nodes that fit, why the others lose, and the lines of YAML that choose the first.\n\n";
+
+std::vector<FlagShape> plan_flags() {
+  std::vector<std::string> goals;
+  for (const Named<PlanGoal>& goal : Names<PlanGoal>::kAll) goals.emplace_back(goal.name);
+  return {
+      {.names = {"--node"},
+       .help = "a type of the table that --node-types prints, or a .yaml file (docs/planner.md lists its keys)"},
+      {.names = {"--node-types"}, .help = "prints the table of node types", .kind = ValueKind::none},
+      {.names = {"--measured"},
+       .help = "files of `trireme bench node -J` and `trireme bench comm -J`, whose rates replace those of the type; "
+               "with --node, whose price is used, they must be of such a node",
+       .repeats = true},
+      {.names = {"--nodes"}, .help = "number of nodes (default: 1)", .kind = ValueKind::number},
+      {.names = {"--ranks-per-node"}, .help = "default: 1", .kind = ValueKind::number},
+      {.names = {"--goal"},
+       .help = "what is best: time of a step (default), cost to the end, on fewer nodes, too, or memory of a rank",
+       .kind = ValueKind::choice,
+       .choices = std::move(goals)},
+      {.names = {"--simulate"},
+       .help = "also simulates a step of the configuration event by event; the flags below need it",
+       .kind = ValueKind::none},
+      {.names = {"--slow"}, .help = "factor of the time that rank 0 computes (default: 1)", .kind = ValueKind::number},
+      {.names = {"--trace"}, .help = "writes the simulated step to this file, for chrome://tracing or ui.perfetto.dev"},
+      {.names = {"--failure-hours"},
+       .help = "mean hours between failures of a node: prints the best interval of snapshots",
+       .kind = ValueKind::number},
+      {.names = {"--save-seconds"}, .help = "time of a snapshot (default: 60)", .kind = ValueKind::number},
+      {.names = {"--restart-seconds"}, .help = "time of a restart (default: 300)", .kind = ValueKind::number},
+      {.names = {"--json"}, .help = "also write the result to this file"}};
+}
 
 /// Where a word is `flag` or starts with `flag=`; words.size(): nowhere.
 size_t find_flag(const std::string& flag, const std::vector<std::string>& words) {
@@ -195,9 +213,21 @@ NodeType nodes_of(const std::optional<std::string>& name, const std::vector<std:
 
 }  // namespace
 
+CommandShape plan_shape() {
+  CommandShape shape{.name = "plan",
+                     .purpose =
+                         "Prints what a run of this configuration needs on N nodes: memory of the rank that "
+                         "needs most, operations, bytes on the links, the time of a step by cause, tokens per "
+                         "day, days and cost to the end, and the best layouts that fit.",
+                     .flags = file_flags(),
+                     .groups = option_groups()};
+  for (FlagShape& flag : plan_flags()) shape.flags.push_back(std::move(flag));
+  return shape;
+}
+
 int run_plan(std::vector<std::string> arguments) {
   if (asks_help(arguments)) {
-    fmt::print("{}", kPlanUsage);
+    fmt::print("{}{}", kPlanUsage, flag_lines(plan_flags()));
     return 0;
   }
   if (const size_t at = find_flag("--node-types", arguments); at < arguments.size()) {

@@ -10,7 +10,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cli/command.h"
+#include "cli/train/config_shape.h"
 #include "config/foreign_options.h"
+#include "config/schema.h"
 #include "config/setting.h"
 #include "train/sft/sft.h"
 #include "train/start/runnable.h"
@@ -130,6 +133,30 @@ std::string sft_help() {
       text += fmt::format("  {:<30}{}\n", fmt::format("{} {}", one.flag, one.value), one.help);
   }
   return text + kMore;
+}
+
+CommandShape sft_shape() {
+  CommandShape shape{.name = "sft",
+                     .purpose =
+                         "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and "
+                         "completion. The model's own chat template makes text of them; what the assistant says "
+                         "is learnt. The same command resumes a run.",
+                     .flags = file_flags(),
+                     .groups = option_groups()};
+  for (const std::span<const Short> flags : {std::span<const Short>(kShort), std::span<const Short>(kRepeated)}) {
+    for (const Short& one : flags) {
+      const std::string value = one.value;
+      const Option& option = *schema().find(one.option);
+      FlagShape flag{.names = {one.flag}, .help = one.help, .choices = option.choices};
+      flag.repeats = value.find('=') != std::string::npos;
+      flag.kind = value.empty()                  ? ValueKind::none
+                  : !option.choices.empty()      ? ValueKind::choice
+                  : value == "N" || value == "X" ? ValueKind::number
+                                                 : ValueKind::text;
+      shape.flags.push_back(std::move(flag));
+    }
+  }
+  return shape;
 }
 
 SftWords read_sft_words(std::vector<std::string> words) {

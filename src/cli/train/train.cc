@@ -9,6 +9,7 @@
 #include "base/stop.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/train/config_shape.h"
 #include "cli/train/recipe_command.h"
 #include "config/document.h"
 #include "config/load.h"
@@ -42,6 +43,18 @@ LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+CommandShape train_shape() {
+  return {.name = "train",
+          .purpose =
+              "Trains a model, or resumes the run in run.dir. Later files override earlier ones, flags override "
+              "files. Alone, or under mpirun, srun or trireme launch.",
+          .notes =
+              "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and "
+              "exit code 75. Files of GPT-NeoX, nanoGPT and others are recognised.",
+          .flags = file_flags(),
+          .groups = option_groups()};
+}
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
 int run_train(std::vector<std::string> arguments) {

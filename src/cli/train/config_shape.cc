@@ -1,0 +1,64 @@
+#include "cli/train/config_shape.h"
+
+#include <fmt/core.h>
+
+#include "config/dialect.h"
+#include "config/schema.h"
+
+namespace trireme {
+namespace {
+
+FlagShape shape_of(const Option& option) {
+  FlagShape shape{.names = {"--" + option.name}, .help = option.help};
+  shape.value_is_optional = option.value_is_optional();
+  shape.fallback = to_text(option.default_value);
+  switch (option.type) {
+    case OptionType::text:
+      shape.kind = ValueKind::text;
+      break;
+    case OptionType::choice:
+      shape.kind = ValueKind::choice;
+      shape.choices = option.choices;
+      break;
+    case OptionType::integer:
+    case OptionType::number:
+      shape.kind = ValueKind::number;
+      shape.limits = option.expected();
+      break;
+    case OptionType::flag:
+      shape.kind = ValueKind::choice;
+      shape.choices = {"true", "false"};
+      break;
+  }
+  return shape;
+}
+
+}  // namespace
+
+std::vector<FlagGroup> option_groups(bool (*wanted)(std::string_view name)) {
+  std::vector<FlagGroup> groups;
+  for (const OptionGroup& group : schema().groups()) {
+    FlagGroup shape{fmt::format("{}: {}", group.name, group.help), {}};
+    for (const Option& option : schema().options()) {
+      if (option.group == group.name && (!wanted || wanted(option.name))) shape.flags.push_back(shape_of(option));
+    }
+    if (!shape.flags.empty()) groups.push_back(std::move(shape));
+  }
+  return groups;
+}
+
+std::vector<FlagShape> file_flags() {
+  std::vector<std::string> names = {"native"};
+  for (const Dialect* dialect : dialects()) names.emplace_back(dialect->name);
+  return {
+      {.names = {"CONFIG"}, .help = "YAML files; later ones override earlier ones", .repeats = true},
+      {.names = {"-d", "--conf-dir"}, .help = "folder of the files"},
+      {.names = {"--dialect"},
+       .help = "whose files they are (default: recognised)",
+       .kind = ValueKind::choice,
+       .choices = names},
+      {.names = {"--default"}, .help = "NAME=VALUE of an option that neither a file nor a flag sets", .repeats = true},
+      {.names = {"--verbose"}, .help = "also show why keys have no effect", .kind = ValueKind::none}};
+}
+
+}  // namespace trireme
