@@ -22,6 +22,8 @@
 #include "checkpoint/snapshot/local_disk.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "report/run_log.h"
+#include "report/trainer_state.h"
 
 namespace trireme {
 namespace {
@@ -103,6 +105,15 @@ void write_model(const Wanted& wanted, const std::string& path, const ModelFolde
   if (!folder.tokenizer_json.empty()) write_text(path + "/tokenizer.json", folder.tokenizer_json);
 }
 
+/// trainer_state.json beside the model, where the run's records are still there.
+void write_trainer_state(const ModelFolder& folder, const std::string& path) {
+  if (!folder.checkpoint) return;
+  const fs::path records = fs::absolute(folder.path).lexically_normal().parent_path() / "metrics.jsonl";
+  if (!fs::exists(records)) return;
+  write_text(path + "/trainer_state.json",
+             trainer_state_json(read_run_log(records.string()), folder.checkpoint->facts.progress.step));
+}
+
 }  // namespace
 
 int run_export(std::vector<std::string> arguments) {
@@ -154,6 +165,7 @@ int run_export(std::vector<std::string> arguments) {
   } else {
     write_model(wanted, partial.path(), folder, folder.spec, table, state);
   }
+  if (wanted.format == "huggingface") write_trainer_state(folder, partial.path());
   partial.commit();
   const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
   fmt::print("exported {} ({}{:.2f} M parameters, {}) to {}\n", folder.path, step,

@@ -401,7 +401,7 @@ struct LogOptions {
   bool jsonl = true, tensorboard = true;
   double peak_tflops = 0;
   int64_t profile = 0;
-  std::string metrics, metrics_token, metrics_file;
+  std::string metrics, metrics_token, metrics_file, mlflow, mlflow_experiment = "trireme";
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between log lines", 1, 1LL << 40);
@@ -424,6 +424,10 @@ struct LogOptions {
     v.text("metrics-file", metrics_file,
            "file with the same metrics for the textfile collector of node_exporter, such as "
            "/var/lib/node_exporter/trireme.prom (empty: none)");
+    v.text("mlflow", mlflow,
+           "URL of an MLflow tracking server, such as http://node1:5000, that gets the run's numbers, options and "
+           "facts (empty: none)");
+    v.text("mlflow-experiment", mlflow_experiment, "with log.mlflow: name of the experiment; created if it is missing");
     v.number("peak-tflops", peak_tflops, "peak of one rank for the MFU column (0: measured GEMM rate of this machine)",
              0, 1e6);
   }

@@ -11,6 +11,7 @@
 #include "base/count.h"
 #include "base/divisors.h"
 #include "base/error.h"
+#include "base/http_address.h"
 #include "base/listen_address.h"
 #include "config/schema.h"
 
@@ -100,6 +101,15 @@ void check_log(const LoadedConfig& loaded) {
   require(!log.metrics.empty() || log.metrics_token.empty(), ErrorKind::config,
           "{} is {}, but nothing is served; set --log.metrics PORT, or remove it", loaded.where("log.metrics-token"),
           log.metrics_token);
+  require(log.mlflow.empty() || parse_http_address(log.mlflow).has_value(), ErrorKind::config,
+          "{} is \"{}\", expected a URL like http://node1:5000 or https://host/path; a name and a password are read "
+          "from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+          loaded.where("log.mlflow"), log.mlflow);
+  require(!log.mlflow.empty() || log.mlflow_experiment == LogOptions().mlflow_experiment, ErrorKind::config,
+          "{} is {}, but no server is set; set --log.mlflow URL, or remove it", loaded.where("log.mlflow-experiment"),
+          log.mlflow_experiment);
+  require(!log.mlflow_experiment.empty(), ErrorKind::config, "{} is empty; name the experiment",
+          loaded.where("log.mlflow-experiment"));
   if (log.metrics.empty()) return;
   const std::optional<ListenAddress> address = parse_listen_address(log.metrics);
   require(address.has_value(), ErrorKind::config,

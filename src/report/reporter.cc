@@ -1,12 +1,14 @@
 #include "report/reporter.h"
 
 #include <csignal>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "report/console.h"
 #include "report/live/run_board.h"
+#include "report/mlflow.h"
 #include "report/sink.h"
 
 namespace trireme {
@@ -18,6 +20,15 @@ struct GuardedSink {
   std::unique_ptr<Sink> sink;
   bool warned = false;
 };
+
+MlflowOptions mlflow_options(const ReporterOptions& options) {
+  MlflowOptions mlflow{options.mlflow, options.mlflow_experiment, "trireme", ""};
+  if (options.run_dir.empty()) return mlflow;
+  const std::filesystem::path folder = std::filesystem::absolute(options.run_dir).lexically_normal();
+  mlflow.run_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  mlflow.id_file = options.run_dir + "/mlflow.json";
+  return mlflow;
+}
 
 }  // namespace
 
@@ -69,6 +80,7 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   if (options.board) sinks.push_back({make_board_sink(options.board)});
   if (options.board && !options.textfile.empty())
     sinks.push_back({make_textfile_sink(options.board, options.textfile)});
+  if (!options.mlflow.empty()) sinks.push_back({make_mlflow_sink(mlflow_options(options))});
   const AttemptStart attempt{first_step, steps, facts, options.unit, options.configuration};
   implementation_->each([&](Sink& sink) { sink.start(attempt); });
 }

@@ -25,6 +25,8 @@ struct ReporterOptions {
   double most_silence = 0;               ///< seconds after which progress() writes a line; 0: never
   std::shared_ptr<RunBoard> board = {};  ///< gets the records, too; may be empty
   std::string textfile = {};             ///< the board's file (make_textfile_sink); empty: none
+  std::string mlflow = {};               ///< URL of a tracking server (make_mlflow_sink); empty: none
+  std::string mlflow_experiment = {};    ///< its experiment
   std::string configuration = {};        ///< every option of the run as JSON, for the records; empty: not recorded
 };
 

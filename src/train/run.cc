@@ -30,6 +30,8 @@ void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit u
                                                         .most_silence = config().log.seconds,
                                                         .board = board,
                                                         .textfile = config().log.metrics_file,
+                                                        .mlflow = config().log.mlflow,
+                                                        .mlflow_experiment = config().log.mlflow_experiment,
                                                         .configuration = dump_json(to_json(config()))},
                                         progress.step, config().run.steps, facts);
 }

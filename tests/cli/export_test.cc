@@ -10,6 +10,7 @@
 #include "checkpoint/run_folder/run_lock.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
+#include "report/reporter.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -41,6 +42,23 @@ std::string output_of(int (*command)(std::vector<std::string>), std::vector<std:
   testing::internal::CaptureStdout();
   EXPECT_EQ(command(std::move(arguments)), code);
   return testing::internal::GetCapturedStdout();
+}
+
+TEST(ExportCommand, WritesTheRecordsOfTheRunAsTrainerState) {
+  SavedRun run;
+  {
+    Reporter reporter({.run_dir = run.dir, .tensorboard = false}, 0, 3, {});
+    for (int64_t step = 1; step <= 3; ++step)
+      reporter.evaluation({.step = step, .train_loss = {}, .validation_loss = 4.0 - static_cast<double>(step)});
+  }
+  const std::string step2 = run.folder / "step2", last = run.folder / "last";
+  output_of(run_export, {"--checkpoint", run.dir + "/step-00000002", "--output", step2});
+  output_of(run_export, {"--checkpoint", run.dir, "--output", last});
+  EXPECT_EQ(read_json(step2 + "/trainer_state.json")["log_history"].size(), 2u);
+  EXPECT_EQ(read_json(step2 + "/trainer_state.json")["best_metric"], 2.0);
+  EXPECT_EQ(read_json(last + "/trainer_state.json")["global_step"], 3);
+  output_of(run_export, {"--checkpoint", last, "--output", run.folder / "again"});
+  EXPECT_FALSE(fs::exists(run.folder / "again/trainer_state.json")) << "a model folder has no records";
 }
 
 TEST(ExportCommand, WritesAFolderThatImportsAsTheSameModel) {

@@ -67,6 +67,7 @@ TEST(ConfigYaml, LoadsToTheSameValues) {
   loaded.config.optim.warmup_fraction = 0;
   loaded.config.checkpoint.also = "1,2";
   loaded.config.log.metrics = "[::1]:9464";
+  loaded.config.log.mlflow = "http://node1:5000";
   loaded.notes = {"a note"};
   write_text(folder / "shown.yaml", to_yaml(loaded));
   expect_equal(load_config({folder / "shown.yaml"}, {}).config, loaded.config);

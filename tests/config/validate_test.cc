@@ -41,6 +41,19 @@ TEST(Validate, TakesSizesBesideAPreset) {
       flags({"--model.preset=gpt2-124m", "--model.layers=3", "--model.context=256", "--model.dropout=0.1"}));
 }
 
+TEST(Validate, RefusesWhatIsNotTheAddressOfAnMlflowServer) {
+  for (const char* url :
+       {"node1:5000", "ftp://node1", "http://", "http:///path", "http://me:secret@node1", "sqlite:///a.db"}) {
+    EXPECT_ERROR(flags({"--log.mlflow", url}), ErrorKind::config, "expected a URL like http://node1:5000");
+  }
+  EXPECT_NO_THROW(flags({"--log.mlflow", "http://node1:5000", "--log.mlflow-experiment", "a"}));
+  EXPECT_NO_THROW(flags({"--log.mlflow", "https://host/mlflow/"}));
+  EXPECT_ERROR(flags({"--log.mlflow-experiment", "a"}), ErrorKind::config,
+               "log.mlflow-experiment (flag --log.mlflow-experiment) is a, but no server is set");
+  EXPECT_ERROR(flags({"--log.mlflow", "http://node1:5000", "--log.mlflow-experiment="}), ErrorKind::config,
+               "log.mlflow-experiment (flag --log.mlflow-experiment) is empty");
+}
+
 TEST(Validate, RefusesTwoWarmUps) {
   EXPECT_ERROR(
       flags({"--optim.warmup-fraction=0.1", "--optim.warmup-steps=4"}), ErrorKind::config,

@@ -22,8 +22,9 @@ using Forced = std::optional<InputKind>;
 /// Files that this program writes beside its token files and into run folders.
 bool is_own_output(const fs::path& path) {
   const std::string name = path.filename().string();
-  static constexpr const char* kNames[] = {"tokenizer.json", "meta.json",   "manifest.json", "status.json",
-                                           "control.json",   "config.json", "metrics.jsonl", "trainer_state.json"};
+  static constexpr const char* kNames[] = {"tokenizer.json", "meta.json",          "manifest.json",
+                                           "status.json",    "control.json",       "config.json",
+                                           "metrics.jsonl",  "trainer_state.json", "mlflow.json"};
   if (name.ends_with(".bin.json") || name.ends_with(".bin") || name.ends_with(".idx")) return true;
   const bool fixed = std::ranges::find(kNames, name) != std::end(kNames);
   if (!fixed) return false;

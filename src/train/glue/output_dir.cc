@@ -17,8 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Files that a run leaves when it is stopped before its first checkpoint.
-constexpr std::array<std::string_view, 7> kLeftBehind{
-    "lock", "status.json", "status.reserve", "control.json", "metrics.jsonl", "tensorboard", "trainer_state.json"};
+constexpr std::array<std::string_view, 8> kLeftBehind{
+    "lock",          "status.json", "status.reserve",     "control.json",
+    "metrics.jsonl", "tensorboard", "trainer_state.json", "mlflow.json"};
 
 bool holds_files(const std::string& folder) {
   if (!fs::is_directory(folder)) return false;
