@@ -6,11 +6,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
+#include <ctime>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/log_form.h"
 #include "base/log_wording.h"
 #include "base/printable.h"
 
@@ -24,6 +31,7 @@ struct State {
   std::function<void(std::string_view)> listener, error_listener;
   std::function<std::string(std::string_view)> wording;
   std::string status;
+  LineForm form = LineForm::plain;
   const bool terminal = isatty(STDERR_FILENO) == 1;
   State() {
     auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
@@ -54,16 +62,74 @@ size_t terminal_width() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
+/// "2026-01-31T23:59:59.123Z"
+std::string time_text() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  return fmt::format("{}.{:03}Z", text.data(), since % 1000);
+}
+
+/// As syslog numbers them; journald knows them by the same numbers.
+int syslog_priority(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::err:
+      return 3;
+    case spdlog::level::warn:
+      return 4;
+    case spdlog::level::debug:
+      return 7;
+    default:
+      return 6;
+  }
+}
+
+const char* level_name(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::err:
+      return "error";
+    case spdlog::level::warn:
+      return "warning";
+    case spdlog::level::debug:
+      return "debug";
+    default:
+      return "info";
+  }
+}
+
+/// The line as standard error gets it; message: without the words for rank and level.
+std::string in_form(LineForm form, spdlog::level::level_enum level, const std::string& line,
+                    const std::string& message) {
+  if (form == LineForm::plain) return line;
+  const std::string time = time_text();
+  if (form == LineForm::json) {
+    return dump_json({{"time", time},
+                      {"level", level_name(level)},
+                      {"priority", syslog_priority(level)},
+                      {"rank", identity().rank},
+                      {"message", message}});
+  }
+  std::string timed = time + " " + line;
+  for (size_t at = time.size(); (at = timed.find('\n', at)) != std::string::npos; at += time.size() + 2)
+    timed.insert(at + 1, time + " ");
+  return timed;
+}
+
 /// Writes a message above the status line, if there is one.
 void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_view word, std::string_view message) {
   const std::lock_guard lock(state().mutex);
   if (!state().logger->should_log(level)) return;
   const bool above_status = !state().status.empty();
-  const std::string said = state().wording ? state().wording(message) : std::string(message);
-  const std::string line = fmt::format("{}{}{}", prefix, word, printable(said, kMostMessageBytes));
+  const std::string said =
+      printable(state().wording ? state().wording(message) : std::string(message), kMostMessageBytes);
+  const std::string line = fmt::format("{}{}{}", prefix, word, said);
   if (above_status) write_to_terminal(kEraseLine);
   if (state().error_listener && level == spdlog::level::err) state().error_listener(line);
-  state().logger->log(level, "{}", line);
+  state().logger->log(level, "{}", in_form(state().form, level, line, said));
   if (state().listener) state().listener(line);
   if (above_status) write_to_terminal(state().status);
 }
@@ -111,9 +177,16 @@ void add_file(std::string_view path) {
   }
 }
 
+void set_line_form(LineForm form) {
+  set_status("");
+  const std::lock_guard lock(state().mutex);
+  state().form = form;
+}
+
 void set_status(std::string_view line) {
   if (!state().terminal) return;
   const std::lock_guard lock(state().mutex);
+  if (state().form == LineForm::json) return;
   const std::string clean = printable(line.substr(0, kMostMessageBytes));
   const std::string_view shown = std::string_view(clean).substr(0, terminal_width() - 1);
   if (shown.empty() && state().status.empty()) return;
@@ -136,7 +209,7 @@ void set_error_listener(std::function<void(std::string_view)> listener) {
   state().error_listener = std::move(listener);
 }
 
-bool has_status() { return state().terminal; }
+bool has_status() { return state().terminal && state().form != LineForm::json; }
 
 void write(Level level, std::string_view message) {
   const std::string& name = identity().name;

@@ -402,6 +402,7 @@ struct LogOptions {
   double peak_tflops = 0;
   int64_t profile = 0;
   std::string metrics, metrics_token, metrics_file, mlflow, mlflow_experiment = "trireme";
+  bool time = false, json = false;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between log lines", 1, 1LL << 40);
@@ -428,6 +429,11 @@ struct LogOptions {
            "URL of an MLflow tracking server, such as http://node1:5000, that gets the run's numbers, options and "
            "facts (empty: none)");
     v.text("mlflow-experiment", mlflow_experiment, "with log.mlflow: name of the experiment; created if it is missing");
+    v.flag("time", time, "print the time before every line of the log: 2026-01-31T23:59:59.123Z");
+    v.flag(
+        "json", json,
+        "write every line of the log as a JSON object with time, level, priority (as syslog's), rank and message, for "
+        "journald and what collects its lines; log.time changes nothing then");
     v.number("peak-tflops", peak_tflops, "peak of one rank for the MFU column (0: measured GEMM rate of this machine)",
              0, 1e6);
   }

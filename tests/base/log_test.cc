@@ -1,9 +1,14 @@
 #include "base/log.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+
+#include "base/json.h"
+#include "base/log_form.h"
 
 namespace trireme {
 namespace {
@@ -35,6 +40,38 @@ TEST(Log, AListenerGetsTheLinesOfTheConsole) {
   EXPECT_EQ(heard, "warning: the disk is 90 % full\n[rank 1] error: ab\n");
   logged([] { log::warning("more"); });
   EXPECT_EQ(heard, shown);
+}
+
+TEST(Log, LinesMayBeginWithTheTime) {
+  std::string heard;
+  log::set_listener([&](std::string_view line) { heard += line; });
+  log::set_line_form(log::LineForm::timed);
+  const std::string shown = logged([] { log::warning("the disk is full:\nno room"); });
+  log::set_line_form(log::LineForm::plain);
+  log::set_listener({});
+  const std::string time = "20[0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9][.][0-9][0-9][0-9]Z ";
+  EXPECT_THAT(shown, testing::MatchesRegex(time + "warning: the disk is full:\n" + time + "no room\n"));
+  EXPECT_EQ(heard, "warning: the disk is full:\nno room");
+  EXPECT_EQ(logged([] { log::info("plain again"); }), "plain again\n");
+}
+
+TEST(Log, LinesMayBeJsonObjects) {
+  log::set_line_form(log::LineForm::json);
+  const std::string shown = logged([] {
+    const log::ThreadIdentity as({2, "node7 2"});
+    log::warning("the disk is \"full\":\nno room");
+    log::error("lost");
+  });
+  log::set_line_form(log::LineForm::plain);
+  const size_t end = shown.find('\n');
+  const Json first = parse_json(shown.substr(0, end), "first"), second = parse_json(shown.substr(end + 1), "second");
+  EXPECT_EQ(first["level"], "warning");
+  EXPECT_EQ(first["priority"], 4);
+  EXPECT_EQ(first["rank"], 2);
+  EXPECT_EQ(first["message"], "the disk is \"full\":\nno room");
+  EXPECT_THAT(first["time"].get<std::string>(), testing::EndsWith("Z"));
+  EXPECT_EQ(second["level"], "error");
+  EXPECT_EQ(second["priority"], 3);
 }
 
 TEST(Log, AThreadWithAnIdentityNamesItsRank) {

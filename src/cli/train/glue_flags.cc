@@ -39,6 +39,7 @@ bool stays_native(std::string_view name) {
                                            "run.on-difference", "log.jsonl",
                                            "log.tensorboard",   "log.seconds",
                                            "log.mlflow",        "log.mlflow-experiment",
+                                           "log.time",          "log.json",
                                            "mesh.data",         "mesh.tensor",
                                            "mesh.sequence",     "optim.shard",
                                            "optim.shard-group", "checkpoint.on-error",

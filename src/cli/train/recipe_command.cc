@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/log_form.h"
 #include "base/stop.h"
 #include "cli/version.h"
 #include "comm/agreement.h"
@@ -28,6 +29,10 @@ class EarlyRead {
   StartLimit start_limit() const {
     return {recipe_ ? recipe_->config().run.start_timeout : Config().run.start_timeout, "--run.start-timeout"};
   }
+  log::LineForm line_form() const {
+    const LogOptions options = recipe_ ? recipe_->config().log : LogOptions();
+    return options.json ? log::LineForm::json : options.time ? log::LineForm::timed : log::LineForm::plain;
+  }
   /// Throws the error of reading, once.
   std::unique_ptr<Recipe> take() {
     if (failure_) std::rethrow_exception(failure_);
@@ -47,6 +52,7 @@ int run_recipe(const std::vector<std::string>& arguments,
   const Launcher launcher = detect_launcher();
   name_this_rank(launcher);
   EarlyRead early(arguments, read);
+  log::set_line_form(early.line_form());
   Process process(launcher, early.start_limit());
   return process.run([&] {
     Scalars scalars(process.world());
