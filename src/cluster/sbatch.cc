@@ -34,8 +34,8 @@ void check_time(const BatchJob& job) {
 
 void check(const BatchJob& job) {
   for (const std::string* value : {&job.name, &job.partition, &job.account, &job.reservation, &job.constraint,
-                                   &job.output, &job.container, &job.container_mounts, &job.nodelist, &job.exclude,
-                                   &job.qos, &job.dependency, &job.mail_type, &job.mail_user}) {
+                                   &job.output, &job.container, &job.container_mounts, &job.folder, &job.nodelist,
+                                   &job.exclude, &job.qos, &job.dependency, &job.mail_type, &job.mail_user}) {
     require(value->find_first_of("\n\r") == std::string::npos, ErrorKind::usage,
             "\"{}\" contains a line break; remove it", *value);
   }
@@ -52,6 +52,8 @@ void check(const BatchJob& job) {
           "--starter \"{}\": expected srun or mpirun", job.starter);
   require(job.starter == "srun" || (job.container.empty() && job.cpu_bind.empty()), ErrorKind::usage,
           "--container and --cpu-bind need srun; remove them or use --starter srun");
+  require(!job.container.empty() || job.container_mounts.empty(), ErrorKind::usage,
+          "--container-mounts needs --container; add the image, or remove it");
   for (const std::string& line : job.lines) {
     require(line.starts_with("-") && line.find_first_of("\n\r") == std::string::npos, ErrorKind::usage,
             "--sbatch \"{}\": expected an option of sbatch in one line, such as --comment=text", line);
@@ -168,15 +170,26 @@ std::string after_a_loss(const BatchJob& job) {
       job.max_restarts);
 }
 
+/// Each rank has a container, and so a user namespace, of its own: the kernel refuses them each other's memory, and
+/// PMIx's shared-memory store is not mounted.
+constexpr std::string_view kContainerVariables =
+    "export OMPI_MCA_btl_vader_single_copy_mechanism=none PMIX_MCA_gds=hash PMIX_MCA_psec=none\n";
+
 std::string srun_part(const BatchJob& job) {
   std::vector<std::string> words = {"srun", "--mpi=" + job.mpi, "--label", "--kill-on-bad-exit=1",
                                     "--cpu-bind=" + (job.cpu_bind.empty() ? std::string("none") : job.cpu_bind)};
   if (job.cpus_per_task > 0) words.push_back(fmt::format("--cpus-per-task={}", job.cpus_per_task));
-  if (!job.container.empty()) words.push_back("--container-image=" + job.container);
-  if (!job.container_mounts.empty()) words.push_back("--container-mounts=" + job.container_mounts);
-  words.push_back(job.program);
+  if (!job.container.empty()) {
+    words.push_back("--container-image=" + job.container);
+    words.push_back("--container-mounts=" +
+                    (job.container_mounts.empty() ? job.folder + ":" + job.folder : job.container_mounts));
+    words.push_back("--container-workdir=" + job.folder);
+  }
+  words.push_back(job.container.empty() ? job.program : "trireme");
   words.insert(words.end(), job.command.begin(), job.command.end());
-  std::string text = restarts_part(job) + preflight_part(job) + shell_join(words) + "\ncode=$?\n";
+  std::string text = restarts_part(job) + preflight_part(job) +
+                     std::string(job.container.empty() ? std::string_view() : kContainerVariables) + shell_join(words) +
+                     "\ncode=$?\n";
   if (job.requeue) {
     text += after_a_loss(job);
     text +=

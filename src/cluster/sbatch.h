@@ -16,10 +16,12 @@ struct BatchJob {
   std::string time;                ///< Slurm's form: minutes, or [days-]hours:minutes:seconds; empty: the partition's
   std::string memory;              ///< per node: 0 is all, 64G; empty: the partition's
   std::string output = "slurm-%j.out";
-  std::string cpu_bind;  ///< for srun: cores, none, mask_cpu:ff,ff00; empty: none, Trireme binds by itself
-  std::string container, container_mounts;  ///< for pyxis: an image of enroot
-  std::string starter = "srun";             ///< srun or mpirun
-  std::string mpi = "pmix";                 ///< plug-in of srun
+  std::string cpu_bind;          ///< for srun: cores, none, mask_cpu:ff,ff00; empty: none, Trireme binds by itself
+  std::string container;         ///< for pyxis: an image of enroot, in which trireme is in PATH; empty: none
+  std::string container_mounts;  ///< OUTSIDE:INSIDE,...; empty: `folder` at the same place
+  std::string folder;            ///< in which the command starts
+  std::string starter = "srun";  ///< srun or mpirun
+  std::string mpi = "pmix";      ///< plug-in of srun
   int nodes = 1, tasks_per_node = 1, cpus_per_task = 0, gpus_per_node = 0;
   int warning_seconds = 180;  ///< ranks are asked to stop and save so long before the time limit
   bool exclusive = false, requeue = true;

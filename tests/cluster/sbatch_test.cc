@@ -88,15 +88,32 @@ TEST(BatchScript, CarriesEveryRequest) {
   job.cpu_bind = "mask_cpu:ffffff000000,ffffff";
   job.container = "nvcr.io#nvidia/pytorch:23.02-py3";
   job.container_mounts = "/shared:/shared";
+  job.folder = "/shared/me";
   job.variables = {"NCCL_DEBUG=INFO", "TEXT=two words"};
   const std::string text = batch_script(job);
   for (const char* part : {"--partition=hpc\n", "--cpus-per-task=12\n", "--gpus-per-node=8\n", "--time=20\n",
                            "--mem=0\n", "#SBATCH --exclusive\n", "#SBATCH --no-requeue\n", "export NCCL_DEBUG=INFO\n",
                            "export TEXT='two words'\n", "--cpu-bind=mask_cpu:ffffff000000,ffffff --cpus-per-task=12",
-                           "'--container-image=nvcr.io#nvidia/pytorch:23.02-py3' --container-mounts=/shared:/shared"}) {
+                           "'--container-image=nvcr.io#nvidia/pytorch:23.02-py3' --container-mounts=/shared:/shared "
+                           "--container-workdir=/shared/me trireme train",
+                           "\nexport OMPI_MCA_btl_vader_single_copy_mechanism=none PMIX_MCA_gds=hash "
+                           "PMIX_MCA_psec=none\nsrun "}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_EQ(text.find("scontrol requeue"), std::string::npos);
+}
+
+TEST(BatchScript, AContainerSeesTheCurrentFolderUnlessOtherMountsAreGiven) {
+  BatchJob job = job_of();
+  job.folder = "/home/a user";
+  EXPECT_THAT(batch_script(job), testing::Not(HasSubstr("container")));
+  EXPECT_THAT(batch_script(job), testing::Not(HasSubstr("PMIX_MCA")));
+  job.container = "/shared/trireme.sqsh";
+  EXPECT_THAT(batch_script(job), HasSubstr("--container-image=/shared/trireme.sqsh '--container-mounts=/home/a "
+                                           "user:/home/a user' '--container-workdir=/home/a user' trireme train"));
+  job.container = "";
+  job.container_mounts = "/a:/a";
+  EXPECT_THAT(reason(job), HasSubstr("--container-mounts needs --container; add the image"));
 }
 
 TEST(BatchScript, LooksAtTheNodesBeforeTheRanksStart) {

@@ -114,9 +114,16 @@ int run_launch(std::vector<std::string> arguments) {
   app.add_switch("--preflight-only", request.preflight_only, "check the hosts and start nothing");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without checking the hosts");
   app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
+  app.add(
+      "--container", request.container,
+      "words before the program of each rank, which start a container: \"apptainer exec IMAGE\"; in it trireme must "
+      "be in PATH (docs/cluster.md)");
   app.add("--config-file", file, "file of `trireme config wizard` or `accelerate config`; flags override it")
       .not_empty();
   if (const auto code = app.parse(own)) return *code;
+  require(request.container.find_first_of("'\"\\$") == std::string::npos, ErrorKind::usage,
+          "--container {}: quotes, \\ and $ have no meaning there; write words that are separated by blanks",
+          request.container);
   require_sinfo(app, request.hosts);
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
           "launch: the command is missing; add `-- train config.yaml` after the options");

@@ -79,6 +79,7 @@ int run_slurm(std::vector<std::string> arguments) {
   app.set_footer("After -- comes the command: `trireme slurm --nodes 3 --submit -- train config.yaml`.");
   BatchJob job;
   job.program = std::filesystem::read_symlink("/proc/self/exe");
+  job.folder = std::filesystem::current_path();
   bool submits = false, no_requeue = false;
   std::string write_to;
   const auto dashes = std::ranges::find(arguments, "--");
@@ -104,8 +105,11 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add_switch("--exclusive", job.exclusive, "exclusive use of the nodes");
   app.add("-o,--output", job.output, "file of the job's output").show_default();
   app.add("--cpu-bind", job.cpu_bind, "srun's binding: cores, mask_cpu:ff,ff00; default: none, ranks bind themselves");
-  app.add("--container", job.container, "image for pyxis and enroot: nvcr.io#nvidia/pytorch:23.02-py3");
-  app.add("--container-mounts", job.container_mounts);
+  app.add("--container", job.container,
+          "image for pyxis and enroot, with trireme in its PATH: /shared/trireme.sqsh of `scripts/package --image`, or "
+          "registry.example#trireme:0.1.0");
+  app.add("--container-mounts", job.container_mounts,
+          "OUTSIDE:INSIDE,... for the container (default: the current folder, at the same place)");
   app.add("--starter", job.starter, "srun, or mpirun through `trireme launch`").show_default();
   app.add("--mpi", job.mpi, "srun's plug-in: pmix for Open MPI, pmi2 for MPICH").show_default();
   app.add("--warn", job.warning_seconds, "seconds before the time limit at which ranks save and stop")

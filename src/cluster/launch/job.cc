@@ -288,7 +288,9 @@ class Launch {
 
 std::vector<std::string> rank_command(const LaunchRequest& request) {
   std::vector<std::string> words;
-  if (!request.any_program) words = {program_path()};
+  std::istringstream prefix(request.container);
+  for (std::string word; prefix >> word;) words.push_back(word);
+  if (!request.any_program) words.push_back(words.empty() ? program_path() : "trireme");
   words.insert(words.end(), request.command.begin(), request.command.end());
   if (!request.any_program && request.command.at(0) == "train" && !request.default_dtype.empty()) {
     words.emplace_back("--default");

@@ -29,6 +29,7 @@ struct LaunchRequest {
   bool dry_run = false, preflight_only = false, skip_preflight = false, drop_bad_hosts = false,
        drop_failed_host = false, any_program = false, requeue = false, times = false;
   std::vector<std::string> command;
+  std::string container;  ///< words before the program of each rank, separated by blanks: "apptainer exec IMAGE"
 };
 
 /// Facts about the launched command: for `train` its run folder and its data.
@@ -44,7 +45,7 @@ struct JobFacts {
   hub::Named named;                    ///< models and data sets named on the Hugging Face hub
 };
 
-/// The program of every rank and its arguments.
+/// The program of every rank and its arguments. In a container trireme is found by its PATH.
 std::vector<std::string> rank_command(const LaunchRequest& request);
 
 /// Runs the job and returns the exit code of `trireme launch`. Throws Error.
