@@ -6,13 +6,14 @@
 namespace trireme {
 namespace {
 
-/// offered_cpus() of each rank on this host, in local rank order, which is rank order.
+/// offered_cpus() of each rank on this host, in local rank order, which is rank order. Hosts are told apart as MPI
+/// does, not by their names: in containers the ranks of a host may have several.
 std::vector<Cpus> offers_of_host(const Process& process, Scalars& scalars, const Cpus& own) {
   std::vector<Cpus> offers;
-  for (const std::string& line : scalars.gather(process.host() + "\n" + format_cpu_list(own))) {
-    const size_t cut = line.find('\n');
-    if (line.substr(0, cut) == process.host()) offers.push_back(parse_cpu_list(line.substr(cut + 1)));
-  }
+  const std::vector<std::string> all = scalars.gather(format_cpu_list(own));
+  const HostMap& hosts = process.hosts();
+  for (const int rank : hosts.ranks_on(hosts.host_of(process.rank())))
+    offers.push_back(parse_cpu_list(all[static_cast<size_t>(rank)]));
   return offers;
 }
 
