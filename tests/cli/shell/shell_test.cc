@@ -28,7 +28,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::IsSupersetOf;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
