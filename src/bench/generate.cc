@@ -40,7 +40,7 @@ int64_t read_per_token(const ParameterTable& table) {
   int64_t count = table.flat_count();
   for (const Parameter& parameter : table.all()) {
     const bool table_of_rows = parameter.name.starts_with("embedding.") && parameter.stored_shape.dims() == 2;
-    const bool head_too = parameter.name == "embedding.token.weight" && table.tied();
+    const bool head_too = parameter.name == "embedding.token.weight" && table.spec().tied_head;
     if (table_of_rows && !head_too) count -= parameter.count();
   }
   return count;

@@ -50,9 +50,10 @@ std::string describe_not_finite(const TrainingState& state, const ParameterTable
   size_t tensors = 0, more = 0;
   for (const Parameter& parameter : table.all()) {
     for (const auto& [part, values] : parts) {
-      if (values.empty()) continue;
+      const bool is_weights = *part == '\0';
+      if (values.empty() || (!is_weights && !parameter.trained())) continue;
       ++tensors;
-      const int64_t bad = count_bad(values, parameter, *part == '\0');
+      const int64_t bad = count_bad(values, parameter, is_weights);
       if (bad == 0) continue;
       more += first.empty() ? 0 : 1;
       if (first.empty())

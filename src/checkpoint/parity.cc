@@ -156,7 +156,7 @@ class Run {
         own && (!second ? heads || parameter.name != "embedding.token.weight" : table_.layout().part.embedding);
     if (has && (!own->is_whole() || table_.layout().tensor_rank == 0)) {
       const HostValues<float> from(state_.gradients().rows_slice(
-          second && table_.tied() ? table_.flat_count() : *own->gradient_offset, own->count()));
+          second && table_.sums_twice() ? table_.trained_count() : own->offset, own->count()));
       for_each_run(own->box, parameter.box, own->box, [&](int64_t to, int64_t at, int64_t count) {
         std::copy_n(from.get().begin() + at, count, &values[static_cast<size_t>(to)]);
       });

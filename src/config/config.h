@@ -245,6 +245,18 @@ struct BatchOptions {
   }
 };
 
+struct TrainOptions {
+  std::string only, freeze;
+  template <class V>
+  void visit(V& v) {
+    v.text("only", only,
+           "parameters to train, as patterns separated by commas; the others are frozen: no gradient, no optimizer "
+           "state, no exchange (empty: all). A pattern is a name (docs/training.md lists them) or the part of one "
+           "before a dot: block.3, embedding; * is any text, 0-5 any number from 0 to 5: *.bias, block.0-5");
+    v.text("freeze", freeze, "parameters to freeze, as patterns like those of only; they win over only (empty: none)");
+  }
+};
+
 struct OptimOptions {
   double learning_rate = 6e-4, min_learning_rate = 6e-5, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1,
          clip = 1.0;
@@ -507,6 +519,7 @@ struct Config {
   DataOptions data;
   ChatOptions chat;
   BatchOptions batch;
+  TrainOptions train;
   OptimOptions optim;
   PrecisionOptions precision;
   MeshOptions mesh;
@@ -523,6 +536,7 @@ struct Config {
     v.group("data", "what it is trained on", data);
     v.group("chat", "conversations as data, for `trireme sft` only", chat);
     v.group("batch", "how much of it per step", batch);
+    v.group("train", "which parameters change", train);
     v.group("optim", "AdamW and its schedule", optim);
     v.group("precision", "number formats", precision);
     v.group("mesh", "how ranks are arranged", mesh);

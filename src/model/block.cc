@@ -259,15 +259,18 @@ void Block::backward_query_keys(const Pass& pass, const BlockSaved& saved, const
     pass.ops.query_key_norm_backward(pass.context, work.qkv_gradient, saved.qkv, norm, saved.squares, work.products, dq,
                                      dk, write);
   };
-  if (!pass.tensor || norm.whole) return backward(q_gain_.gradient, k_gain_.gradient, pass.write);
+  const bool trained = q_gain_.trained() || k_gain_.trained();
+  if (!pass.tensor || norm.whole || !trained) return backward(q_gain_.gradient, k_gain_.gradient, pass.write);
   const int64_t head_dim = spec_.head_dim();
   const View q = work.gain_gradient.rows_slice(0, 1).reshape({head_dim}),
              k = work.gain_gradient.rows_slice(1, 1).reshape({head_dim});
   backward(q, k, Write::overwrite);
   pass.tensor->sum_statistics(pass.context, work.gain_gradient);
-  for (const auto& [sum, gradient] : {std::pair{q, q_gain_.gradient}, {k, k_gain_.gradient}})
+  for (const auto& [sum, gradient] : {std::pair{q, q_gain_.gradient}, {k, k_gain_.gradient}}) {
+    if (gradient.empty()) continue;
     pass.write == Write::overwrite ? pass.ops.cast(pass.context, sum, gradient)
                                    : pass.ops.add(pass.context, sum, gradient);
+  }
 }
 
 void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {

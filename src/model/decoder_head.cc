@@ -76,8 +76,9 @@ void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView ta
   // accumulator.
   const bool apart = pass.write == Write::add;
   const Write write = first_chunk ? Write::overwrite : Write::accumulate;
-  pass.ops.linear_backward_weight(pass.context, logits, input, apart ? work.head_gradient : weight_.gradient, write);
-  if (!bias_.value.empty())
+  if (weight_.trained())
+    pass.ops.linear_backward_weight(pass.context, logits, input, apart ? work.head_gradient : weight_.gradient, write);
+  if (bias_.trained())
     pass.ops.bias_backward(pass.context, logits, apart ? work.head_bias_gradient : bias_.gradient,
                            first_chunk ? Write::overwrite : Write::add);
   pass.ops.linear_backward_input(pass.context, logits, weight_.value, dinput);
@@ -125,8 +126,8 @@ void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspa
   }
   if (cut_) pass.start_sum(sum);
   if (pass.write == Write::add) {
-    pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
-    if (!bias_.value.empty()) pass.ops.add(pass.context, work.head_bias_gradient, bias_.gradient);
+    if (weight_.trained()) pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
+    if (bias_.trained()) pass.ops.add(pass.context, work.head_bias_gradient, bias_.gradient);
   }
   if (cut_) pass.tensor->finish();
   if (gathers) pass.ops.scatter_rows(pass.context, sum, pass.batch.counted, dinput);

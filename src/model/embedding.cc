@@ -13,9 +13,9 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
   if (!matrix.is_whole()) part_ = {matrix.box.begin[0], matrix.global_shape[0]};
   // The tied matrix's own gradient place is the head's sum; the embedding's part has its own place after all
   // parameters.
-  if (views.table->tied() && !views.gradients.empty()) {
+  if (views.table->sums_twice() && !views.gradients.empty()) {
     const Shape shape = token_.value.shape();
-    token_.gradient = views.gradients.rows_slice(views.table->flat_count(), shape.count()).reshape(shape);
+    token_.gradient = views.gradients.rows_slice(views.table->trained_count(), shape.count()).reshape(shape);
   }
   if (spec.position == Position::learned) {
     const LayerParameter all(views, "embedding.position.weight");
@@ -70,16 +70,16 @@ void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Wo
     dy = work.branch;
   }
   if (spec_.embedding_scale != 1) pass.ops.dropout_backward(pass.context, dy, {}, dy, scale_in(dy.dtype()));
-  if (!position_.value.empty()) {
+  if (position_.trained()) {
     pass.ops.embedding_backward(pass.context, pass.own(batch.positions), dy, position_.gradient, pass.write);
     if (!unused_positions_.empty() && pass.write == Write::overwrite) pass.ops.zero(pass.context, unused_positions_);
   }
-  if (!type_.value.empty())
-    pass.ops.embedding_backward(pass.context, pass.own(batch.types), dy, type_.gradient, pass.write);
+  if (type_.trained()) pass.ops.embedding_backward(pass.context, pass.own(batch.types), dy, type_.gradient, pass.write);
   if (project_) {
     project_->backward(pass, dy, saved.tokens, work.narrow_gradient);
     dy = work.narrow_gradient;
   }
+  if (!token_.trained()) return;
   pass.ops.embedding_backward(pass.context, batch.tokens, pass.all_rows(dy), token_.gradient, pass.write,
                               part_.value_or(TableRows{}));
 }

@@ -34,29 +34,30 @@ void Linear::forward(const Pass& pass, ConstView x, Activation f, View pre, View
 }
 
 void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient bias) const {
-  pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
-  if (bias == BiasGradient::missing && !bias_.value.empty())
+  if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
+  if (bias == BiasGradient::missing && bias_.trained())
     pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
 }
 
 /// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.
 void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
   ConstView all_x = x;
-  if (pass.sequence_parallel()) {
+  const bool gathers = pass.sequence_parallel() && weight_.trained();
+  if (gathers) {
     const View all = pass.tensor->gathered(pass.batch.rows(), x.shape()[1]);
     pass.tensor->start_gather(pass.context, x, all);
     all_x = all;
   }
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, pass.contribution_to(dx));
-  if (pass.sequence_parallel()) pass.tensor->finish();
+  if (gathers) pass.tensor->finish();
   pass.start_sum(dx);
   backward_weights(pass, dy, all_x, bias);
   pass.tensor->finish();
 }
 
 void Linear::backward_part(const Pass& pass, ConstView dy, ConstView x, View dx) const {
-  pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
-  if (!bias_.value.empty()) pass.ops.bias_backward(pass.context, pass.own(dy), bias_.gradient, pass.write);
+  if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
+  if (bias_.trained()) pass.ops.bias_backward(pass.context, pass.own(dy), bias_.gradient, pass.write);
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
 }
 
@@ -68,7 +69,7 @@ void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) cons
 void Linear::backward(const Pass& pass, ConstView dy, ConstView pre, Activation f, View dpre, ConstView x,
                       View dx) const {
   assert(!cut_columns_);
-  if (bias_.value.empty()) {
+  if (!bias_.trained()) {
     pass.ops.activation_backward(pass.context, dy, pre, f, dpre);
   } else {
     pass.ops.activation_bias_backward(pass.context, dy, pre, f, dpre, bias_.gradient, pass.write);

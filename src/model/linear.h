@@ -4,7 +4,7 @@
 // columns takes its part of the inputs, and its outputs are summed. Where tensor ranks share the rows between layers
 // (mesh.sequence), the side that is not cut has this rank's rows, the cut one all of them; a layer that is not cut
 // works on this rank's rows, so its gradients are complete once they are summed over the tensor ranks
-// (model/sequence_parallel.h).
+// (model/sequence_parallel.h). A frozen parameter has no gradient, and backward computes none.
 
 #include "model/parameter_table.h"
 #include "model/pass.h"
@@ -18,12 +18,14 @@ struct ParameterViews {
   View gradients;
 };
 
-/// One parameter: its value and where its gradient goes. Absent parameters (no bias) are empty.
+/// One parameter: its value and where its gradient goes, which is empty for a frozen one. Absent parameters (no bias)
+/// are empty.
 struct LayerParameter {
   ConstView value;
   View gradient;
   LayerParameter() = default;
   LayerParameter(const ParameterViews& views, const std::string& name);
+  bool trained() const { return !gradient.empty(); }
 };
 
 class Linear {

@@ -59,6 +59,12 @@ HeadBuffers take_head(const Spec& spec, DType dtype, Rows of, Arena& arena) {
 
 bool keeps_blocks(const ModelShape& shape) { return shape.training && shape.recompute != Recompute::full; }
 
+/// How many of a part's blocks only run forward in training. Other parts give the one below the gradient of their
+/// input.
+int64_t forward_only_blocks(const ModelPart& part, const ModelShape& shape) {
+  return shape.training && part.embedding ? std::min(shape.backward_from, part.layers()) : 0;
+}
+
 }  // namespace
 
 BlockSaved BlockSaved::first(Rows rows) const {
@@ -106,6 +112,19 @@ Workspace Workspace::first(Rows rows) const {
   out.incoming = first_of(incoming, parallel ? rows.all : rows.own);
   if (head.first.empty()) out.head = head.of_rows(rows.own);  // a classifier's are cut by the sequences of the batch
   return out;
+}
+
+ModelShape with_trained(ModelShape shape, const Spec& spec, const Trained& trained) {
+  if (trained.all()) return shape;
+  const bool has_bias = spec.head == HeadKind::masked_language_model;
+  shape.trains_decoder = trained.includes(spec.tied_head ? "embedding.token.weight" : "head.weight") ||
+                         (has_bias && trained.includes("head.bias"));
+  const ParameterTable whole(spec, InitScheme::gpt2, {}, trained);
+  const auto is_trained = [&](size_t group) { return !whole.ready_ranges()[group].empty(); };
+  if (is_trained(whole.embedding_group())) return shape;
+  while (shape.backward_from < spec.layers && !is_trained(whole.block_group(shape.backward_from)))
+    ++shape.backward_from;
+  return shape;
 }
 
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows, const HeadBlock& block) {
@@ -161,6 +180,10 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
     block.attention = arena.take(dtype, {rows.all, heads, spec.head_dim()});
     block.lse = arena.take(stat, {heads, rows.all});
   }
+  if (forward_only_blocks(layout.chunk(0).part, shape) > 0) {
+    forward_only = keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, block, arena) : block;
+    forward_only.x = arena.take(dtype, {rows.own, width});
+  }
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   if (spec.window_rotary_base > 0) window_rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   const Shape attention{rows.all, layout.share(spec.heads), spec.head_dim()};
@@ -184,7 +207,7 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
     work.incoming = arena.take(dtype, {work.parallel ? rows.all : rows.own, width});
   if (spec.projected() && (part.embedding || part.head))
     work.narrow_gradient = arena.take(dtype, {rows.own, spec.token_width()});
-  if (!shape.accumulates || !spec.has_decoder() || !part.head) return;
+  if (!shape.accumulates || !shape.trains_decoder || !spec.has_decoder() || !part.head) return;
   const int64_t vocabulary = layout.share(spec.vocabulary_rows);
   work.head_gradient = arena.take(stat, {vocabulary, spec.token_width()});
   if (spec.head == HeadKind::masked_language_model) work.head_bias_gradient = arena.take(stat, {vocabulary});
@@ -197,7 +220,9 @@ SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, cons
   if (part.embedding && spec.projected()) embedding.tokens = arena.take(dtype, {rows, spec.token_width()});
   if (part.embedding && spec.embedding_norm) embedding.sum = arena.take(dtype, {rows, spec.width});
   if (part.head || !shape.training) output = arena.take(dtype, {rows, spec.width});
-  for (int64_t i = 0; i < part.layers(); ++i) {
+  const int64_t forward_only = forward_only_blocks(part, shape);
+  blocks.assign(static_cast<size_t>(forward_only), shared.forward_only);
+  for (int64_t i = forward_only; i < part.layers(); ++i) {
     BlockSaved saved = keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, shared.block, arena) : shared.block;
     saved.x = shape.training ? arena.take(dtype, {rows, spec.width}) : output;  // without training blocks work in place
     blocks.push_back(saved);

@@ -93,6 +93,8 @@ struct ModelShape {
   bool training = true;                   ///< keep every block's activations; else all blocks share one set
   int64_t head_rows = 0;                  ///< rows whose logits exist at a time; 0: head_rows_for()
   bool accumulates = true;                ///< several micro-batches add to one gradient
+  bool trains_decoder = true;             ///< a decoder's matrix or its bias has a gradient
+  int64_t backward_from = 0;              ///< first block of backward: below it everything is frozen
   Recompute recompute = Recompute::none;  ///< full: keep only each block's input and run its forward again in backward
   int64_t slots = 1;                      ///< micro-batches between forward and backward at a time
   std::vector<int64_t> chunk_slots{};     ///< the same of each chunk, where a stage has several; empty: slots
@@ -109,6 +111,9 @@ struct ModelShape {
   int64_t own_rows(int tensor_size) const { return sequence_parallel ? (rows + tensor_size - 1) / tensor_size : rows; }
 };
 
+/// The shape for these trained parameters: trains_decoder and backward_from.
+ModelShape with_trained(ModelShape shape, const Spec& spec, const Trained& trained);
+
 /// Rows whose logits exist at a time: those of the block (Ops::head_block()), at most all.
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows, const HeadBlock& block);
 /// Of a plan; all rows where the head has no decoder.
@@ -122,6 +127,8 @@ struct WorkspaceMemory {
   BlockSaved block;    ///< shared by blocks; with full recomputation or without training: everything except x
   View rotary;         ///< [context, rotary dims] cosines and sines; empty where positions are learned
   View window_rotary;  ///< the same of windowed layers with a base of their own
+  /// Shared by the blocks below ModelShape::backward_from, which work in place: everything, x too.
+  BlockSaved forward_only;
 
   /// The table of a layer; empty: its queries and keys do not turn.
   ConstView rotary_of(const Spec& spec, int64_t layer) const {

@@ -80,10 +80,7 @@ class Builder {
   }
 
   /// Ends the group of the parameters added since the last call.
-  int64_t end_group() {
-    ++group_;
-    return offset_;
-  }
+  void end_group() { ++group_; }
   std::vector<Parameter> take() { return std::move(parameters_); }
 
  private:
@@ -97,9 +94,6 @@ class Builder {
     p.init_std = std;
     p.rule = shape.dims() >= 2 ? UpdateRule::adamw : UpdateRule::adamw_no_decay;
     p.group = group_;
-    p.offset = offset_;
-    p.gradient_offset = offset_;
-    offset_ += (p.count() + kOffsetMultiple - 1) / kOffsetMultiple * kOffsetMultiple;
     parameters_.push_back(std::move(p));
   }
 
@@ -163,8 +157,31 @@ class Builder {
   InitStd std_;
   std::vector<Parameter> parameters_;
   size_t group_ = 0;
-  int64_t offset_ = 0;
 };
+
+/// Places the parameters that are trained, or those that are not, from `offset` on, and sets their range in each group.
+/// Returns their end.
+int64_t place(std::vector<Parameter>& parameters, bool trained, int64_t offset, std::vector<WeightRanges>& groups) {
+  const auto range_of = [&](size_t group) -> ParameterRange& {
+    return trained ? groups[group].trained : groups[group].frozen;
+  };
+  size_t group = 0;
+  if (!groups.empty()) range_of(0).begin = offset;
+  const auto end_groups = [&](size_t next) {
+    for (; group < next; ++group) {
+      range_of(group).end = offset;
+      if (group + 1 < groups.size()) range_of(group + 1).begin = offset;
+    }
+  };
+  for (Parameter& p : parameters) {
+    end_groups(p.group);
+    if (p.trained() != trained) continue;
+    p.offset = offset;
+    offset += (p.count() + kOffsetMultiple - 1) / kOffsetMultiple * kOffsetMultiple;
+  }
+  end_groups(groups.size());
+  return offset;
+}
 
 template <class V>
 V part_of(V flat, int64_t offset, const Shape& shape) {
@@ -186,30 +203,42 @@ Layout Layout::of(const Spec& spec) const {
   return layout;
 }
 
-ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout& layout) : spec_(spec) {
+ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout& layout, const Trained& trained)
+    : spec_(spec), trained_(trained) {
   spec.validate();
   layout_ = layout.of(spec);
   const ModelPart& part = layout_.part;
   Builder builder(spec, scheme, layout_);
-  int64_t finished = 0;
-  const auto close_range = [&](int64_t end) { ready_ranges_.push_back({std::exchange(finished, end), end}); };
+  const auto close_group = [&] {
+    builder.end_group();
+    weights_.emplace_back();
+  };
   if (part.head) {
     builder.add_head();
-    close_range(builder.end_group());
+    close_group();
   }
   const std::vector<ModelPart> parts = layout_.parts();
   for (auto own = parts.rbegin(); own != parts.rend(); ++own) {
     for (int64_t i = own->last_layer - 1; i >= own->first_layer; --i) {
       builder.add_block(i);
-      close_range(builder.end_group());
+      close_group();
     }
   }
-  if (part.embedding) builder.add_embeddings();
-  flat_count_ = gradient_count_ = builder.end_group();
+  if (part.embedding) {
+    builder.add_embeddings();
+    close_group();
+  }
   parameters_ = builder.take();
-  if (!part.embedding) return;
-  if (spec.tied_head && part.head) gradient_count_ += find("embedding.token.weight").count();
-  close_range(gradient_count_);
+  for (Parameter& p : parameters_)
+    if (!trained.includes(p.name)) p.rule = UpdateRule::frozen;
+  trained_count_ = gradient_count_ = place(parameters_, true, 0, weights_);
+  flat_count_ = place(parameters_, false, trained_count_, weights_);
+  for (const WeightRanges& weights : weights_) ready_ranges_.push_back(weights.trained);
+  if (!part.embedding || !part.head || !spec.tied_head) return;
+  const Parameter& matrix = find("embedding.token.weight");
+  if (!matrix.trained()) return;
+  gradient_count_ += matrix.count();
+  ready_ranges_.back().end = gradient_count_;
 }
 
 bool ParameterTable::is_whole() const { return layout_ == Layout().of(spec_); }
@@ -229,15 +258,11 @@ std::vector<ParameterRange> ParameterTable::ready_ranges_of(const ModelPart& par
   return ranges;
 }
 
-ParameterRange ParameterTable::weights_of(size_t group) const {
-  const ParameterRange range = ready_ranges_[group];
-  return {std::min(range.begin, flat_count_), std::min(range.end, flat_count_)};
-}
-
-ParameterRange ParameterTable::tied_matrix() const {
-  if (!tied()) return {};
+WeightRanges ParameterTable::tied_matrix() const {
+  if (!spec_.tied_head || !layout_.part.embedding || !layout_.part.head) return {};
   const Parameter& matrix = find("embedding.token.weight");
-  return {matrix.offset, matrix.offset + matrix.count()};
+  const ParameterRange range{matrix.offset, matrix.offset + matrix.count()};
+  return matrix.trained() ? WeightRanges{range, {}} : WeightRanges{{}, range};
 }
 
 const Parameter* ParameterTable::look_up(std::string_view name) const {
@@ -259,10 +284,16 @@ int64_t ParameterTable::total() const {
   return n;
 }
 
+int64_t ParameterTable::total_trained() const {
+  int64_t n = 0;
+  for (const Parameter& p : parameters_) n += p.trained() ? p.stored_shape.count() : 0;
+  return n;
+}
+
 View view_of(View flat, const Parameter& parameter) { return part_of(flat, parameter.offset, parameter.shape); }
 
 View gradient_of(View flat, const Parameter& parameter) {
-  return parameter.gradient_offset ? part_of(flat, *parameter.gradient_offset, parameter.shape) : View();
+  return parameter.trained() ? part_of(flat, parameter.offset, parameter.shape) : View();
 }
 
 ConstView view_of(ConstView flat, const Parameter& parameter) {
@@ -270,7 +301,7 @@ ConstView view_of(ConstView flat, const Parameter& parameter) {
 }
 
 ConstView gradient_of(ConstView flat, const Parameter& parameter) {
-  return parameter.gradient_offset ? part_of(flat, *parameter.gradient_offset, parameter.shape) : ConstView();
+  return parameter.trained() ? part_of(flat, parameter.offset, parameter.shape) : ConstView();
 }
 
 }  // namespace trireme

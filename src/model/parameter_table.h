@@ -3,21 +3,22 @@
 // allocated. Initialisation, the optimizer, sharding, checkpoints, import, export and the planner read it; no code
 // accesses a parameter by position.
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/part.h"
+#include "model/trained.h"
 #include "tensor/box.h"
 
 namespace trireme {
 
 enum class Init : uint8_t { normal, zeros, ones };
 
-/// How the optimizer changes a parameter.
+/// How the optimizer changes a parameter, which determines the states that it keeps of it.
 enum class UpdateRule : uint8_t {
   adamw,           ///< AdamW with weight decay: tensors of two or more dims
   adamw_no_decay,  ///< AdamW without: biases and norms
+  frozen,          ///< not at all: no gradient and no states
 };
 
 /// The part of a model that one process holds: some of its layers, and of each cut tensor one of tensor_size equal
@@ -55,10 +56,12 @@ struct Parameter {
   UpdateRule rule = UpdateRule::adamw;
   /// Every tensor rank uses it for its own heads in all rows, and sums its gradient over the ranks itself.
   bool of_heads = false;
-  size_t group = 0;                        ///< index in ParameterTable::ready_ranges(): when its gradient is ready
-  int64_t offset = 0;                      ///< first weight in the flat order, a multiple of 32
-  std::optional<int64_t> gradient_offset;  ///< first gradient, and value of each optimizer state; none: frozen
+  size_t group = 0;  ///< index in ParameterTable::ready_ranges(): when its gradient is ready
+  /// First weight in the flat order, a multiple of 32. If trained, also first gradient and value of each optimizer
+  /// state.
+  int64_t offset = 0;
 
+  bool trained() const { return rule != UpdateRule::frozen; }
   int64_t count() const { return shape.count(); }
   bool is_whole() const { return shape == global_shape; }
   /// The box without padding rows, in the coordinates of the whole tensor; empty where it has nothing else.
@@ -72,29 +75,42 @@ struct ParameterRange {
   bool operator==(const ParameterRange&) const = default;
 };
 
+/// Weights that a layer reads: those of its parameters that are trained, and those that are frozen. Each may be empty.
+struct WeightRanges {
+  ParameterRange trained, frozen;
+  bool operator==(const WeightRanges&) const = default;
+};
+
 /// Parameters in gradient-ready order: the order in which backward finishes them (head, final norm, last block ...
-/// first block, embeddings). Flat arenas (weights, gradients, optimizer states) hold them at their offsets; gaps are
-/// zero.
+/// first block, embeddings). Flat arenas hold them at their offsets, all trained ones before all frozen ones: weights
+/// are of both, gradients and optimizer states end with the trained ones. Gaps are zero.
 class ParameterTable {
  public:
   /// Of the whole model, or of a layout's part. Throws Error::config for a layout that the model cannot have.
-  explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2, const Layout& layout = {});
+  explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2, const Layout& layout = {},
+                          const Trained& trained = {});
+  /// Of the whole model, with the same parameters trained.
+  ParameterTable whole() const { return ParameterTable(spec_, InitScheme::gpt2, {}, trained_); }
 
   const Spec& spec() const { return spec_; }
+  const Trained& trained() const { return trained_; }
   const Layout& layout() const { return layout_; }
   bool is_whole() const;  ///< of the whole model
   const std::vector<Parameter>& all() const { return parameters_; }
   /// The ranges that backward finishes, ascending and covering [0, gradient_count()): the head, the last block ... the
-  /// first block, the embeddings; only those in the layout.
+  /// first block, the embeddings; only those in the layout. A group without trained parameters has an empty one.
   const std::vector<ParameterRange>& ready_ranges() const { return ready_ranges_; }
   const Parameter& find(const std::string& name) const;   ///< throws Error::data naming the nearest name
   const Parameter* look_up(std::string_view name) const;  ///< null: the table does not have it
-  int64_t flat_count() const { return flat_count_; }      ///< elements of a flat arena, gaps included
-  /// Elements of the flat gradient array: flat_count() plus, where embedding and tied head are both here, a second sum
-  /// of the token embedding's shape after it: the matrix gets one gradient from the head (first in backward, at its own
-  /// offset) and one from the embedding (last); they are added once, at the end, by the optimizer.
+  int64_t flat_count() const { return flat_count_; }      ///< elements of the flat weights, gaps included
+  /// Elements of a flat optimizer state, gaps included: [0, trained_count()) of the flat weights are trained.
+  int64_t trained_count() const { return trained_count_; }
+  /// Elements of the flat gradient array: trained_count() plus, where embedding and tied head are both here and
+  /// trained, a second sum of the token embedding's shape after it: the matrix gets one gradient from the head (first
+  /// in backward, at its own offset) and one from the embedding (last); they are added once, at the end, by the
+  /// optimizer.
   int64_t gradient_count() const { return gradient_count_; }
-  bool tied() const { return gradient_count_ > flat_count_; }
+  bool sums_twice() const { return gradient_count_ > trained_count_; }  ///< it has the second sum
 
   // Groups: indices in ready_ranges(), of the layout's parts.
   size_t head_group() const { return 0; }
@@ -103,17 +119,20 @@ class ParameterTable {
   std::vector<ParameterRange> ready_ranges_of(const ModelPart& part) const;
   size_t embedding_group() const { return ready_ranges_.size() - 1; }
   /// Weights of a group.
-  ParameterRange weights_of(size_t group) const;
+  const WeightRanges& weights_of(size_t group) const { return weights_[group]; }
   /// The token matrix where the embedding reads it but the head's group holds it; else empty.
-  ParameterRange tied_matrix() const;
-  int64_t total() const;  ///< values of the stored shapes, tied matrix once
+  WeightRanges tied_matrix() const;
+  int64_t total() const;          ///< values of the stored shapes, tied matrix once
+  int64_t total_trained() const;  ///< those of trained parameters
 
  private:
   Spec spec_;
   Layout layout_;
+  Trained trained_;
   std::vector<Parameter> parameters_;
   std::vector<ParameterRange> ready_ranges_;
-  int64_t flat_count_ = 0, gradient_count_ = 0;
+  std::vector<WeightRanges> weights_;  ///< by group
+  int64_t flat_count_ = 0, trained_count_ = 0, gradient_count_ = 0;
 };
 
 /// A parameter's part of a flat array of weights. Empty for an empty array.
@@ -149,18 +168,21 @@ class WeightSource {
 /// A layer reads its weights for as long as this lives.
 class Reading {
  public:
-  Reading(WeightSource& source, ParameterRange range, ParameterRange next = {}) : source_(source), range_(range) {
-    if (!range_.empty()) source_.need(range_, next);
+  Reading(WeightSource& source, const WeightRanges& ranges, const WeightRanges& next = {})
+      : source_(source), ranges_(ranges) {
+    if (!ranges_.trained.empty()) source_.need(ranges_.trained, next.trained);
+    if (!ranges_.frozen.empty()) source_.need(ranges_.frozen, next.frozen);
   }
   ~Reading() {
-    if (!range_.empty()) source_.done(range_);
+    for (const ParameterRange& range : {ranges_.trained, ranges_.frozen})
+      if (!range.empty()) source_.done(range);
   }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
  private:
   WeightSource& source_;
-  ParameterRange range_;
+  WeightRanges ranges_;
 };
 
 }  // namespace trireme

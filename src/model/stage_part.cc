@@ -151,16 +151,20 @@ size_t StagePart::group_of_block(size_t index) const {
   return views_.table->block_group(part_.first_layer + static_cast<int64_t>(index));
 }
 
-ParameterRange StagePart::weights_of_block(size_t index) const {
+WeightRanges StagePart::weights_of_block(size_t index) const {
   if (index < blocks_.size()) return views_.table->weights_of(group_of_block(index));
-  return head_ ? views_.table->weights_of(views_.table->head_group()) : ParameterRange();
+  return head_ ? views_.table->weights_of(views_.table->head_group()) : WeightRanges();
 }
 
 std::vector<size_t> StagePart::groups_of_backward() const {
   std::vector<size_t> groups;
   if (head_) groups.push_back(views_.table->head_group());
   for (size_t i = blocks_.size(); i-- > 0;) groups.push_back(group_of_block(i));
-  if (embedding_) groups.push_back(views_.table->embedding_group());
+  if (!embedding_) return groups;  // the part before it takes the gradient of its input
+  groups.push_back(views_.table->embedding_group());
+  // The head computes the loss; below the last trained group nothing needs a gradient.
+  const auto& ranges = views_.table->ready_ranges();
+  while (groups.size() > size_t{head_ ? 1U : 0U} && ranges[groups.back()].empty()) groups.pop_back();
   return groups;
 }
 
@@ -195,7 +199,7 @@ template <class Embed, class RunBlock>
 void StagePart::for_each_layer(Embed embed, RunBlock run_block) {
   const ParameterTable& table = *views_.table;
   if (embedding_) {
-    const ParameterRange own = table.weights_of(table.embedding_group());
+    const WeightRanges& own = table.weights_of(table.embedding_group());
     const Reading matrix(weights_, table.tied_matrix(), own), rest(weights_, own, weights_of_block(0));
     embed();
   }
@@ -254,11 +258,12 @@ void StagePart::for_each_group_of_backward(GradientSink* sink, Run run) {
   const ParameterTable& table = *views_.table;
   const std::vector<size_t> groups = groups_of_backward();
   for (size_t i = 0; i < groups.size(); ++i) {
-    const ParameterRange next = i + 1 < groups.size() ? table.weights_of(groups[i + 1]) : ParameterRange();
+    const WeightRanges next = i + 1 < groups.size() ? table.weights_of(groups[i + 1]) : WeightRanges();
     const Reading weights(weights_, table.weights_of(groups[i]), next);
-    if (sink) sink->begin(table.ready_ranges()[groups[i]]);
+    const ParameterRange& gradients = table.ready_ranges()[groups[i]];
+    if (sink && !gradients.empty()) sink->begin(gradients);
     run(groups[i]);
-    if (sink) sink->ready(table.ready_ranges()[groups[i]]);
+    if (sink && !gradients.empty()) sink->ready(gradients);
   }
 }
 
@@ -271,7 +276,7 @@ void StagePart::loss_without_rows() { const Reading weights(weights_, weights_of
 void StagePart::backward_without_rows(const Gradients& gradients) {
   for_each_group_of_backward(gradients.sink, [&](size_t group) {
     const ParameterRange& range = views_.table->ready_ranges()[group];
-    if (gradients.write == Write::overwrite)
+    if (gradients.write == Write::overwrite && !range.empty())
       workspace_.ops().zero(workspace_.context(), views_.gradients.rows_slice(range.begin, range.end - range.begin));
   });
 }

@@ -117,8 +117,9 @@ class StagePart {
   size_t group_of_block(size_t index) const;
   ConstView head_input(const Slot& slot) const;
   void run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out);
-  ParameterRange weights_of_block(size_t index) const;  ///< after the last one: of the head, or none
-  std::vector<size_t> groups_of_backward() const;       ///< in its order
+  WeightRanges weights_of_block(size_t index) const;  ///< after the last one: of the head, or none
+  /// In its order. Where nothing is below, it ends with the last trained one.
+  std::vector<size_t> groups_of_backward() const;
   template <class Embed, class RunBlock>
   void for_each_layer(Embed embed, RunBlock run_block);
   template <class Run>

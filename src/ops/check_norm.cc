@@ -58,7 +58,7 @@ void Ops::layer_norm_backward(Context& context, ConstView dy, ConstView x, Const
   check.is("mean", mean, statistic, {rows});
   check.is("rstd", rstd, statistic, {rows});
   check.is("dx", dx, x.dtype(), x.shape());
-  check.is("dw", dw, statistic, {width});
+  check.is_or_empty("dw", dw, statistic, {width});
   check.is_or_empty("db", db, statistic, {width});
   const OpTimer timer(recorder_, "layer_norm_backward", {dy, x, w, mean, rstd, dx, dw, db});
   do_layer_norm_backward(context, dy, x, w, mean, rstd, dx, dw, db, write);
@@ -86,7 +86,7 @@ void Ops::rms_norm_backward(Context& context, ConstView dy, ConstView x, ConstVi
   check.is("w", w, x.dtype(), {x.shape()[1]});
   check.is("rstd", rstd, statistic, {x.rows()});
   check.is("dx", dx, x.dtype(), x.shape());
-  check.is("dw", dw, statistic, {x.shape()[1]});
+  check.is_or_empty("dw", dw, statistic, {x.shape()[1]});
   const OpTimer timer(recorder_, "rms_norm_backward", {dy, x, w, rstd, dx, dx, dw});
   do_rms_norm_backward(context, dy, x, w, offset, rstd, dx, dw, write);
 }
@@ -155,8 +155,8 @@ void Ops::query_key_norm_backward(Context& context, View dqkv, ConstView qkv, co
   check.is("dqkv", dqkv, qkv.dtype(), qkv.shape());
   check.is("squares", squares, statistic, statistics_shape(qkv, norm));
   check.is("products", products, statistic, statistics_shape(qkv, norm));
-  check.is("dq", dq, statistic, norm.q.shape());
-  check.is("dk", dk, statistic, norm.k.shape());
+  check.is_or_empty("dq", dq, statistic, norm.q.shape());
+  check.is_or_empty("dk", dk, statistic, norm.k.shape());
   const OpTimer timer(recorder_, "query_key_norm_backward", {dqkv, dqkv, qkv, squares, products});
   do_query_key_norm_backward(context, dqkv, qkv, norm, squares, products, dq, dk, write);
 }

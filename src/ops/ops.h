@@ -162,8 +162,8 @@ class Ops {
   /// [width] A or empty; mean, rstd: [rows] S, saved for backward. Source: Ba et al. 2016.
   void layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd);
   /// dx += rstd * (dy*w - mean_c(dy*w) - xhat * mean_c(dy*w*xhat)); dw =/+= sum_rows(dy * xhat); db =/+= sum_rows(dy).
-  /// dx is added to: it holds the gradient that flows around the norm (zero it if there is no such gradient). db empty:
-  /// no bias.
+  /// dx is added to: it holds the gradient that flows around the norm (zero it if there is no such gradient). dw or db
+  /// empty: not wanted, because the parameter is frozen or, for db, absent.
   void layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
                            View dw, View db, Write);
 
@@ -171,7 +171,7 @@ class Ops {
   /// S, saved for backward; offset: 0 or 1. Source: Zhang & Sennrich 2019.
   void rms_norm(Context&, ConstView x, ConstView w, float offset, float eps, View y, View rstd);
   /// dx += rstd * (g - xhat * mean_c(g * xhat)), xhat = x * rstd, g = dy * (offset + w); dw =/+= sum_rows(dy * xhat).
-  /// dx is added to, as in layer_norm_backward().
+  /// dx is added to, and dw may be empty, as in layer_norm_backward().
   void rms_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd, View dx,
                          View dw, Write);
 
@@ -186,7 +186,7 @@ class Ops {
   /// products = the sums of dqkv * (offset + gain) * qkv over the values of each of squares.
   void query_key_products(Context&, ConstView dqkv, ConstView qkv, const QueryKeyNorm&, View products);
   /// dqkv = gradient of query_key_norm()'s qkv, in place, from that of its y; dq, dk =/+= gradients of the gains.  dq,
-  /// dk: as the gains, S.
+  /// dk: as the gains, S; empty: not wanted.
   void query_key_norm_backward(Context&, View dqkv, ConstView qkv, const QueryKeyNorm&, ConstView squares,
                                ConstView products, View dq, View dk, Write);
 

@@ -30,6 +30,7 @@ GradientNorm::GradientNorm(const ParameterTable& table, const Ownership& ownersh
   auto owner = owners.begin();
   for (const Parameter& parameter : table.all()) {
     std::vector<size_t>& own = parameters_.emplace_back();
+    if (!parameter.trained()) continue;
     for (int64_t at = 0; at < parameter.count(); at += kNormChunk, ++owner) {
       const int64_t length = std::min(kNormChunk, parameter.count() - at);
       auto& parts = parts_[*owner];
@@ -84,7 +85,7 @@ MeshNorm::MeshNorm(const ParameterTable& of, const MeshShape& mesh,
   for (size_t i = 0; i < of.all().size(); ++i) index_of.emplace(of.all()[i].name, i);
   int place = 0;
   for (const Layout& layout : layouts_of_replica(of.spec(), mesh)) {
-    const ParameterTable table(of.spec(), InitScheme::gpt2, layout);
+    const ParameterTable table(of.spec(), InitScheme::gpt2, layout, of.trained());
     const int stage = place / static_cast<int>(mesh.tensor), shard = place % static_cast<int>(mesh.tensor);
     ++place;
     Place& own = places_.emplace_back(

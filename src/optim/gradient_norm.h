@@ -25,7 +25,7 @@ class GradientNorm {
   /// Number of values of this rank; if others have more, all must send that number.
   size_t values_per_rank() const { return values_.size(); }
   void pad_to(size_t values_per_rank) { values_.resize(values_per_rank); }
-  /// Of each parameter in table order, f64. of_rank(r): rank r's values.
+  /// Of each parameter in table order, f64; 0 of a frozen one. of_rank(r): rank r's values.
   std::vector<double> squares(const std::function<std::span<const double>(int)>& of_rank) const;
 
  private:

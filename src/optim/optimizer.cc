@@ -15,13 +15,8 @@ namespace {
 SparseRows embedding_rows(const ParameterTable& table) {
   if (!table.layout().part.embedding) return {};
   const Parameter& matrix = table.find("embedding.token.weight");
-  return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1], matrix.offset};
-}
-
-/// Whether another stage also holds the tied matrix.
-bool is_tied_across(const ParameterTable& table) {
-  const ModelPart& part = table.layout().part;
-  return table.spec().tied_head && part.embedding != part.head;
+  if (!matrix.trained()) return {};
+  return {table.sums_twice() ? table.trained_count() : matrix.offset, matrix.shape[0], matrix.shape[1], matrix.offset};
 }
 
 SumsAt sums_of(const ParameterTable& table, const OptimizerOptions& options) {
@@ -41,8 +36,8 @@ ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptio
 }
 
 View f32_gradients(const TrainingState& state, const Communicator& group) {
-  require(!state.gradients().empty(), ErrorKind::shape,
-          "an optimizer needs a training state with gradients and moments");
+  require(state.trains(), ErrorKind::shape, "an optimizer needs a training state with gradients and moments");
+  if (state.gradients().empty()) return {};  // every parameter here is frozen
   if (state.gradients().dtype() == DType::f32) return state.gradients();
   require(group.size() == 1, ErrorKind::config,
           "cannot exchange gradients of type {} between {} ranks; the reference operators train on one rank only",
@@ -52,6 +47,13 @@ View f32_gradients(const TrainingState& state, const Communicator& group) {
 
 View slice(View flat, int64_t begin, int64_t count) { return flat.rows_slice(begin, count); }
 
+/// Pieces of about one chunk; complete values of the norm.
+Ownership pieces_between(const std::vector<int64_t>& borders, const OptimizerOptions& options, int ranks) {
+  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
+  return {borders, ranks, elements(options.bucket_bytes),
+          elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
+}
+
 /// 1 - beta^t without losing digits while beta^t is near 1.
 float correction(float beta, int64_t t) {
   return static_cast<float>(-std::expm1(static_cast<double>(t) * std::log(static_cast<double>(beta))));
@@ -59,15 +61,18 @@ float correction(float beta, int64_t t) {
 
 }  // namespace
 
-/// Pieces of about one chunk; complete values of the norm.
+bool is_tied_across(const ParameterTable& table) {
+  const ModelPart& part = table.layout().part;
+  return table.spec().tied_head && part.embedding != part.head && table.find("embedding.token.weight").trained();
+}
+
 Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
-  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
-  return {norm_borders(table), ranks, elements(options.bucket_bytes),
-          elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
+  return pieces_between(norm_borders(table), options, ranks);
 }
 
 Ownership state_ownership(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
-  const Ownership all = ownership_of(table, options, ranks);
+  const Ownership all = pieces_between(norm_borders(table), options, ranks)
+                            .followed_by(pieces_between(frozen_borders(table), options, ranks));
   return options.shard_group == ShardGroup::host ? ownership_in_hosts(all, options.hosts) : all;
 }
 
@@ -93,7 +98,7 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       rank_(data_group.rank()),
       ownership_(ownership_of(table, options, data_group.size())),
       norm_(table, ownership_),
-      mesh_norm_(ParameterTable(table.spec()), options.mesh.value_or(MeshShape{.data = data_group.size()}),
+      mesh_norm_(table.whole(), options.mesh.value_or(MeshShape{.data = data_group.size()}),
                  [&](const ParameterTable& other) { return ownership_of(other, options, data_group.size()); }),
       reducer_(f32_gradients(state, data_group), data_group, ops, ownership_, [&] {
         ReducerOptions reduction = reducer_options(table, options);
@@ -142,8 +147,8 @@ void Optimizer::finish_reduction() {
 /// Beside compute: moves owned elements of a range of the flat array to their sums. Adds the embedding's
 /// gradient of a tied matrix, which is last in the array, to the head's.
 void Optimizer::add_to_sums(Context& context, ParameterRange range) {
-  const bool second = range.begin >= table_.flat_count();
-  const int64_t offset = second ? table_.flat_count() - table_.tied_matrix().begin : 0;
+  const bool second = range.begin >= table_.trained_count();
+  const int64_t offset = second ? table_.trained_count() - table_.find("embedding.token.weight").offset : 0;
   state_.for_owned(range.begin - offset, range.end - offset, [&](int64_t first, int64_t count, int64_t) {
     const View from = slice(state_.gradients(), first + offset, count), to = state_.summed_gradient(first, count);
     if (second || write_ == Write::add) return ops_.add(context, from, to);
@@ -156,10 +161,10 @@ void Optimizer::add_to_sums(Context& context, ParameterRange range) {
 /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, after all others. If
 /// two stages hold the matrix, each sends its sum to the other.
 void Optimizer::add_tied_sum(Context& context) {
-  if ((!table_.tied() && !other_stage_) || state_.shares_gradients()) return;
+  if ((!table_.sums_twice() && !other_stage_) || state_.shares_gradients()) return;
   const Parameter& matrix = table_.find("embedding.token.weight");
   if (other_stage_) return other_stage_->add_other(context, slice(state_.gradients(), matrix.offset, matrix.count()));
-  ops_.add(context, slice(state_.gradients(), table_.flat_count(), matrix.count()),
+  ops_.add(context, slice(state_.gradients(), table_.trained_count(), matrix.count()),
            slice(state_.gradients(), matrix.offset, matrix.count()));
 }
 
@@ -182,6 +187,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   const double factor = options_.clip > 0 ? std::min(1.0, options_.clip / (norm + 1e-6)) : 1.0;
   adamw.gradient_scale = static_cast<float>(factor);
   for (const Parameter& parameter : table_.all()) {
+    if (!parameter.trained()) continue;
     AdamW own = adamw;
     if (parameter.rule == UpdateRule::adamw_no_decay && !options_.decay_all) own.weight_decay = 0;
     const auto update_run = [&](int64_t first, int64_t count, int64_t place) {
@@ -192,7 +198,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
     state_.for_owned(parameter.offset, parameter.offset + parameter.count(), update_run);
   }
   if (!gatherer_) return;
-  const Event everywhere = gatherer_->gather(state_.weights(), context.stream->record());
+  const Event everywhere = gatherer_->gather(state_.weights(), {0, table_.trained_count()}, context.stream->record());
   weights_group_->wait(everywhere, "the weights of their owners", state_.weights().bytes());
 }
 

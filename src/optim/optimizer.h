@@ -47,9 +47,9 @@ inline bool exchanges_every_micro_batch(ShardChoice shard, int64_t data_ranks) {
   return data_ranks > 1 && (shard == ShardChoice::gradients || shard == ShardChoice::parameters);
 }
 
-/// Which gradient sums and norm values each data rank computes.
+/// Which gradient sums and norm values each data rank computes: of the trained elements.
 Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks);
-/// Which member of a group keeps which part of a sharded state.
+/// Which member of a group keeps which part of a sharded state: of all elements, frozen ones, too.
 Ownership state_ownership(const ParameterTable& table, const OptimizerOptions& options, int ranks);
 /// What data rank `rank` keeps.
 KeptState kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank);
@@ -57,11 +57,14 @@ KeptState kept_states(const ParameterTable& table, const OptimizerOptions& optio
 /// Memory for the exchange of an optimizer over this number of data ranks.
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks);
 
+/// Whether another stage also sums a gradient of the tied matrix.
+bool is_tied_across(const ParameterTable& table);
+
 class Optimizer final : public GradientSink {
  public:
   /// Collective over data_group and weights_group. Borrows everything. tied_pair: of first and last stage if
-  /// both hold a tied matrix and gradients are not sharded; else nullptr. weights_group: for update(), the ranks that
-  /// share a state whose weights are not sharded; else nullptr.
+  /// both hold a tied matrix that is trained, and gradients are not sharded; else nullptr. weights_group: for update(),
+  /// the ranks that share a state whose weights are not sharded; else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
             const OptimizerOptions& options, Communicator* tied_pair = nullptr, Communicator* weights_group = nullptr);
 

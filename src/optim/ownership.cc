@@ -19,6 +19,16 @@ std::vector<Stripe> changed(const std::vector<Stripe>& stripes, Change change) {
   return out;
 }
 
+std::vector<int64_t> borders_of(const ParameterTable& table, bool trained) {
+  std::vector<int64_t> borders;
+  for (const Parameter& parameter : table.all()) {
+    if (parameter.trained() != trained) continue;
+    for (int64_t at = 0; at < parameter.count(); at += kNormChunk) borders.push_back(parameter.offset + at);
+  }
+  borders.push_back(trained ? table.trained_count() : table.flat_count());
+  return borders;
+}
+
 }  // namespace
 
 int64_t Stripe::longest() const {
@@ -42,14 +52,9 @@ bool Stripe::meets(ParameterRange range) const {
   });
 }
 
-std::vector<int64_t> norm_borders(const ParameterTable& table) {
-  std::vector<int64_t> borders;
-  for (const Parameter& parameter : table.all()) {
-    for (int64_t at = 0; at < parameter.count(); at += kNormChunk) borders.push_back(parameter.offset + at);
-  }
-  borders.push_back(table.flat_count());
-  return borders;
-}
+std::vector<int64_t> norm_borders(const ParameterTable& table) { return borders_of(table, true); }
+
+std::vector<int64_t> frozen_borders(const ParameterTable& table) { return borders_of(table, false); }
 
 std::vector<int64_t> norm_borders(int64_t count) {
   std::vector<int64_t> borders;
@@ -84,6 +89,12 @@ std::vector<ParameterRange> Ownership::owned_by(int rank) const {
   }
   std::ranges::sort(ranges, {}, &ParameterRange::begin);
   return ranges;
+}
+
+Ownership Ownership::followed_by(const Ownership& other) const {
+  std::vector<Stripe> stripes = stripes_;
+  stripes.insert(stripes.end(), other.stripes_.begin(), other.stripes_.end());
+  return {ranks_, std::move(stripes)};
 }
 
 std::vector<Stripe> Ownership::before(int64_t end) const {

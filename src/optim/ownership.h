@@ -21,8 +21,10 @@ struct Stripe {
 };
 
 /// First elements of the chunks that one value of the squared norm covers (Ops::squared_norms), ascending; the last
-/// entry is the end.
+/// entry is the end. Of the trained elements.
 std::vector<int64_t> norm_borders(const ParameterTable& table);
+/// The same chunks of the frozen elements, of which nothing is summed: pieces of weights that ranks share.
+std::vector<int64_t> frozen_borders(const ParameterTable& table);
 /// The same for one array of `count` elements.
 std::vector<int64_t> norm_borders(int64_t count);
 
@@ -41,6 +43,8 @@ class Ownership {
   /// Pieces consist of complete parts between `borders` (ascending, from 0). Buckets: the least number of elements that
   /// start together. A piece has about `piece` elements, fewer if the ranks would get unequal shares.
   Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece);
+  /// This one, then those stripes.
+  Ownership followed_by(const Ownership& other) const;
   /// From given stripes.
   Ownership(int ranks, std::vector<Stripe> stripes) : ranks_(ranks), stripes_(std::move(stripes)) {}
 

@@ -25,18 +25,31 @@ int64_t count_of(std::span<const ParameterRange> ranges) {
 
 DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+/// Those of the elements before `end`.
+std::vector<ParameterRange> before(std::span<const ParameterRange> ranges, int64_t end) {
+  std::vector<ParameterRange> found;
+  for (const ParameterRange& range : ranges)
+    if (range.begin < end) found.push_back({range.begin, std::min(range.end, end)});
+  return found;
+}
+
+/// An array of that many elements; empty without any.
+View take(Arena& arena, DType dtype, int64_t count) { return count > 0 ? arena.take(dtype, Shape{count}) : View(); }
+
 /// Takes the arrays from arenas that measure or hold them. passing: arrays with memory for a part at a time.
 struct Arrays {
   View weights, remainder, gradients, sums, moment1, moment2;
   Arrays(Arena& arena, Arena& passing, const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
-    const Shape own{kept.owned.empty() ? table.flat_count() : count_of(kept.owned)};
+    const bool sharded = !kept.owned.empty();
+    const Shape own{sharded ? count_of(kept.owned) : table.flat_count()};
     weights = (kept.weights ? passing : arena).take(dtype, Shape{table.flat_count()});
     if (dtype == DType::bf16) remainder = arena.take(DType::i16, own);
     if (!moments) return;
-    gradients = (kept.gradients ? passing : arena).take(wide_type(dtype), Shape{table.gradient_count()});
-    if (kept.gradients) sums = arena.take(wide_type(dtype), own);
-    moment1 = arena.take(wide_type(dtype), own);
-    moment2 = arena.take(wide_type(dtype), own);
+    const int64_t trained = sharded ? count_of(before(kept.owned, table.trained_count())) : table.trained_count();
+    gradients = take(kept.gradients ? passing : arena, wide_type(dtype), table.gradient_count());
+    if (kept.gradients) sums = take(arena, wide_type(dtype), trained);
+    moment1 = take(arena, wide_type(dtype), trained);
+    moment2 = take(arena, wide_type(dtype), trained);
   }
 };
 
@@ -48,14 +61,12 @@ int64_t count_of_others(const ParameterRange& range, std::span<const ParameterRa
   return count;
 }
 
-/// The most elements of `so_many` consecutive groups, without those in `owned`.
-int64_t most_in_turn(std::span<const ParameterRange> groups, size_t so_many,
-                     std::span<const ParameterRange> owned = {}) {
+/// The most elements of `so_many` consecutive groups, by the elements of each.
+int64_t most_in_turn(std::span<const int64_t> groups, size_t so_many) {
   int64_t most = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
     int64_t count = 0;
-    for (const ParameterRange& range : groups.subspan(i, std::min(so_many, groups.size() - i)))
-      count += count_of_others(range, owned);
+    for (const int64_t of_group : groups.subspan(i, std::min(so_many, groups.size() - i))) count += of_group;
     most = std::max(most, count);
   }
   return most;
@@ -67,12 +78,18 @@ size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const 
   constexpr size_t kInTurn = 2;
   size_t bytes = 0;
   if (kept.weights) {
-    std::vector<ParameterRange> groups;
-    for (size_t i = 0; i < table.ready_ranges().size(); ++i) groups.push_back(table.weights_of(i));
-    bytes += static_cast<size_t>(count_of(kept.owned) + most_in_turn(groups, kInTurn, kept.owned)) * size_of(dtype);
+    std::vector<int64_t> others;
+    for (size_t i = 0; i < table.ready_ranges().size(); ++i) {
+      const WeightRanges& group = table.weights_of(i);
+      others.push_back(count_of_others(group.trained, kept.owned) + count_of_others(group.frozen, kept.owned));
+    }
+    bytes += static_cast<size_t>(count_of(kept.owned) + most_in_turn(others, kInTurn)) * size_of(dtype);
   }
-  if (kept.gradients && moments)
-    bytes += static_cast<size_t>(most_in_turn(table.ready_ranges(), kInTurn)) * size_of(wide_type(dtype));
+  if (kept.gradients && moments) {
+    std::vector<int64_t> gradients;
+    for (const ParameterRange& range : table.ready_ranges()) gradients.push_back(range.end - range.begin);
+    bytes += static_cast<size_t>(most_in_turn(gradients, kInTurn)) * size_of(wide_type(dtype));
+  }
   return bytes;
 }
 
@@ -101,7 +118,7 @@ void store_run(TrainingState& state, int64_t first, const float* values, int64_t
     case DType::bf16:
       std::transform(values, values + n, HostWriter<bf16_t>(weights).get().begin(), to_bf16_master);
       state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        split(values + (begin - first), HostWriter<int16_t>(state.owned(begin, count, place).remainder).get());
+        split(values + (begin - first), HostWriter<int16_t>(state.owned_remainder(count, place)).get());
       });
       return;
     case DType::f64:
@@ -157,7 +174,7 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 }  // namespace
 
 TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept, Device& device)
-    : kept_(std::move(kept)) {
+    : kept_(std::move(kept)), trains_(moments) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32 or bf16", name_of(dtype));
   assert(!kept_.owned.empty() || !(kept_.gradients || kept_.weights));
@@ -177,9 +194,9 @@ TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool mome
   moment1_ = arrays.moment1;
   moment2_ = arrays.moment2;
   if (kept_.weights) Arena::set_sparse(weights_);
-  if (kept_.gradients) Arena::set_sparse(gradients_);
-  if (moments && table.tied()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
-    Arena::set_sparse(gradients_.rows_slice(table.flat_count(), table.gradient_count() - table.flat_count()));
+  if (kept_.gradients && !gradients_.empty()) Arena::set_sparse(gradients_);
+  if (moments && table.sums_twice()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
+    Arena::set_sparse(gradients_.rows_slice(table.trained_count(), table.gradient_count() - table.trained_count()));
   }
 }
 
@@ -221,6 +238,10 @@ TrainingState::Owned TrainingState::owned(int64_t first, int64_t count, int64_t 
   return {part(weights_, first), part(remainder_, place), part(moment1_, place), part(moment2_, place)};
 }
 
+View TrainingState::owned_remainder(int64_t count, int64_t place) {
+  return remainder_.empty() ? remainder_ : remainder_.rows_slice(place, count);
+}
+
 void TrainingState::read_moment(Moment which, int64_t first, std::span<float> out) const {
   for_owned(first, first + static_cast<int64_t>(out.size()), [&](int64_t begin, int64_t count, int64_t place) {
     std::ranges::copy(HostValues<float>(moment(which).rows_slice(place, count)).get(), out.begin() + (begin - first));
@@ -256,9 +277,8 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
   const auto zero_weights = [&](int64_t begin, int64_t count, int64_t) {
     zero(state.weights().rows_slice(begin, count));
   };
-  state.for_owned(0, table.flat_count(), [&](int64_t begin, int64_t count, int64_t place) {
-    zero(state.owned(begin, count, place).remainder);
-  });
+  state.for_owned(0, table.flat_count(),
+                  [&](int64_t, int64_t count, int64_t place) { zero(state.owned_remainder(count, place)); });
   state.shares_weights() ? state.for_owned(0, table.flat_count(), zero_weights) : zero(state.weights());
   for (const Parameter& parameter : table.all()) {
     if (parameter.init == Init::zeros) continue;

@@ -1,9 +1,10 @@
 #pragma once
 // The arrays that training changes: weights and gradients, flat over the parameter table, and the optimizer's state:
 // the int16 remainder that makes bf16 weights an exact f32 master, and the two moments. The state covers all elements
-// or, if sharded (optim.shard), those that this rank owns, concatenated. Sized by the table. Gradients and weights may
-// be sharded, too. The flat arrays then hold values temporarily: gradients until they reach the owners' sums; owned
-// weights and those that layers currently need. The memory of other elements is released.
+// or, if sharded (optim.shard), those that this rank owns, concatenated. Sized by the table: gradients and moments are
+// of trained elements only, which come first everywhere. Gradients and weights may be sharded, too. The flat arrays
+// then hold values temporarily: gradients until they reach the owners' sums; owned weights and those that layers
+// currently need. The memory of other elements is released.
 
 #include <algorithm>
 #include <array>
@@ -36,7 +37,7 @@ class TrainingState {
                 Device& device = host_device());
 
   View weights() const { return weights_; }      ///< [flat_count] dtype
-  View gradients() const { return gradients_; }  ///< [gradient_count] f32 (f64)
+  View gradients() const { return gradients_; }  ///< [gradient_count] f32 (f64); empty if all parameters are frozen
   /// The gradient of elements [first, first + count) after the sum over micro-batches and ranks; all must be owned if
   /// gradients are sharded.
   View summed_gradient(int64_t first, int64_t count) const {
@@ -46,16 +47,19 @@ class TrainingState {
   // write_moment(), an update of owned() and the healing of a replica write them: an element's place here is not its
   // place in the flat order.
   ConstView remainder() const { return remainder_; }  ///< i16 with bf16 weights, else empty
-  ConstView moment1() const { return moment1_; }      ///< f32 (f64)
+  ConstView moment1() const { return moment1_; }      ///< f32 (f64), of trained elements
   ConstView moment2() const { return moment2_; }
   ConstView moment(Moment which) const { return which == Moment::first ? moment1_ : moment2_; }
-  /// What an update changes, for `count` owned elements; for_owned() gives the first element and its place.
+  /// What an update changes, for `count` owned trained elements; for_owned() gives the first element and its place.
   struct Owned {
     View weights, remainder, moment1, moment2;
   };
   Owned owned(int64_t first, int64_t count, int64_t place);
+  /// The remainders of `count` owned elements; empty without any.
+  View owned_remainder(int64_t count, int64_t place);
   /// Weights, remainder, moments: arrays whose bits are equal on replicas, for copying.
   std::array<View, 4> replicated() { return {weights_, remainder_, moment1_, moment2_}; }
+  bool trains() const { return trains_; }  ///< has gradients and moments, as far as parameters are trained
   bool is_sharded() const { return !kept_.owned.empty(); }
   bool shares_gradients() const { return kept_.gradients; }
   bool shares_weights() const { return kept_.weights; }
@@ -110,6 +114,7 @@ class TrainingState {
   }
 
   KeptState kept_;
+  bool trains_;
   std::vector<int64_t> places_;  ///< of the owned ranges
   Arena arena_, passing_;
   View weights_, remainder_, gradients_, sums_, moment1_, moment2_;

@@ -6,6 +6,7 @@
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
 #include "config/validate.h"
+#include "model/train_flops.h"
 #include "text/tokenizer.h"
 #include "train/start/facts.h"
 #include "train/start/resume.h"
@@ -34,7 +35,7 @@ class Pretraining final : public Recipe {
   StepCost step_cost() const override {
     const auto tokens = static_cast<double>(setup_.batch.global * setup_.batch.sequence);
     return {.tokens = tokens,
-            .flops = train_flops_per_token(setup_.spec, setup_.batch.sequence) * tokens,
+            .flops = train_flops_per_token(setup_.table->whole(), setup_.batch.sequence) * tokens,
             .samples = static_cast<double>(setup_.batch.global)};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }

@@ -3,9 +3,11 @@
 namespace trireme {
 namespace {
 
-/// A group of first and last stage; nullptr on the others, and where no matrix is tied across stages. Collective.
-std::unique_ptr<Communicator> make_tied_pair(Communicator& pipeline, const Spec& spec) {
-  if (pipeline.size() == 1 || !spec.tied_head) return nullptr;
+/// A group of first and last stage; nullptr on the others, and where no trained matrix is tied across stages.
+/// Collective.
+std::unique_ptr<Communicator> make_tied_pair(Communicator& pipeline, const ParameterTable& table) {
+  if (pipeline.size() == 1 || !table.spec().tied_head || !table.trained().includes("embedding.token.weight"))
+    return nullptr;
   const bool holds = pipeline.rank() == 0 || pipeline.rank() + 1 == pipeline.size();
   auto group = pipeline.split(holds ? 0 : 1, pipeline.rank());
   if (!holds) return nullptr;
@@ -44,7 +46,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
                  : nullptr,
              &weights()) {
   if (!options.optimizer || !options.shape.training) return;
-  tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
+  tied_pair_ = make_tied_pair(mesh_.pipeline(), table);
   OptimizerOptions optimizer = *options.optimizer;
   optimizer.mesh = mesh_.shape();
   optimizer_.emplace(table, state, ops, mesh_.data(), optimizer, tied_pair_.get(),

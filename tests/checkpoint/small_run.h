@@ -31,7 +31,7 @@ inline void fill(TrainingState& state, const ParameterTable& table, uint64_t see
     state.write_master(p, values);
     for (const Moment moment : {Moment::first, Moment::second}) {
       ++key;
-      if (state.moment(moment).empty()) continue;
+      if (state.moment(moment).empty() || !p.trained()) continue;
       for (size_t i = 0; i < values.size(); ++i) {
         const double drawn = normal_at(key, i);
         values[i] = static_cast<float>(moment == Moment::second ? drawn * drawn : drawn);

@@ -79,14 +79,17 @@ struct TestModel {
   std::vector<T> weights, gradients;
   ParameterViews views;
 
-  explicit TestModel(const Spec& spec, uint64_t seed = 7) : table(spec) {
+  explicit TestModel(const Spec& spec, uint64_t seed = 7, const Trained& trained = {})
+      : table(spec, InitScheme::gpt2, {}, trained) {
+    const ParameterTable all(spec);  // values do not depend on what is trained
     weights.assign(static_cast<size_t>(table.flat_count()), T{0});
     gradients.assign(static_cast<size_t>(table.gradient_count()), T{0});
     for (const Parameter& p : table.all()) {
       const int64_t stored = p.stored_shape.count();  // padding rows stay zero
       for (int64_t i = 0; i < stored; ++i) {
         // Values are exact in f32 and large enough that every layer affects the result.
-        const double noise = 0.3 * normal_at(mix_key(seed, static_cast<uint64_t>(p.offset)), static_cast<uint64_t>(i));
+        const auto key = static_cast<uint64_t>(all.find(p.name).offset);
+        const double noise = 0.3 * normal_at(mix_key(seed, key), static_cast<uint64_t>(i));
         weights[static_cast<size_t>(p.offset + i)] =
             static_cast<T>(static_cast<float>(noise + (p.init == Init::ones ? 1.0 : 0.0)));
       }
@@ -100,8 +103,8 @@ struct TestModel {
     std::vector<double> out(static_cast<size_t>(p.count()));
     for (size_t i = 0; i < out.size(); ++i) {
       out[i] = static_cast<double>(gradients[static_cast<size_t>(p.offset) + i]);
-      if (table.tied() && p.name == "embedding.token.weight")
-        out[i] += static_cast<double>(gradients[static_cast<size_t>(table.flat_count()) + i]);
+      if (table.sums_twice() && p.name == "embedding.token.weight")
+        out[i] += static_cast<double>(gradients[static_cast<size_t>(table.trained_count()) + i]);
     }
     return out;
   }

@@ -137,7 +137,7 @@ TEST(ParameterTable, TheBoxesOfAllRanksHoldEachElementTheRightNumberOfTimes) {
           const Parameter& all = whole.find(p.name);
           ASSERT_EQ(p.global_shape, all.shape);
           EXPECT_GE(p.offset, end);
-          EXPECT_EQ(p.gradient_offset, p.offset);
+          EXPECT_TRUE(p.trained());
           end = p.offset + p.count();
           std::vector<int>& count = held[p.name];
           count.resize(static_cast<size_t>(all.count()));
@@ -170,7 +170,7 @@ TEST(ParameterTable, APartOfAModelHasTheGroupsOfItsLayers) {
     }
     EXPECT_EQ(end, table->gradient_count());
     EXPECT_EQ(table->gradient_count(), table->flat_count()) << "head and embedding are not both here";
-    EXPECT_FALSE(table->tied());
+    EXPECT_FALSE(table->sums_twice());
     EXPECT_FALSE(table->is_whole());
     for (const Parameter& p : table->all()) {
       const ParameterRange range = table->ready_ranges()[p.group];

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/presets.h"
+#include "ops/profile.h"
 #include "tests/model/model_fixture.h"
 #include "tests/model/spec_cases.h"
 
@@ -108,6 +111,76 @@ TEST_P(EveryChoice, EvaluationInPlaceGivesTheTrainingLoss) {
   Stage evaluation(spec, model.views, DType::f64, {.rows = 10, .training = false, .head_rows = 3}, *ops, 1);
   const Batch batch = data.with_values(true);
   EXPECT_NEAR(evaluation.loss(batch), training.loss_and_backward(batch, {}, 1, Write::overwrite, nullptr), 1e-12);
+}
+
+/// Names of a model's parameters by patterns, so that every kind of layer has a trained and a frozen neighbour.
+const Trained kFrozen[] = {
+    {"", "embedding"},       {"", "block.0,embedding"},      {"", "head,norm"},      {"*.bias", ""},
+    {"*norm*", ""},          {"*.qkv.weight,*.mlp.out", ""}, {"block.1.mlp.in", ""}, {"", "*.weight"},
+    {"embedding.token", ""}, {"head,norm,*.bias", ""}};
+
+TEST_P(EveryChoice, FrozenParametersChangeNoGradientOfTheOthers) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  TestModel<float> all(spec);
+  TestBatch first(spec, {6, 4}, 2), second(spec, {3, 7}, 3);
+  const auto ops = make_cpu_ops();
+  const auto run = [&](TestModel<float>& model) {
+    Stage stage(spec, model.views, DType::f32, with_trained({.rows = 10, .head_rows = 4}, spec, model.table.trained()),
+                *ops, 2);
+    return stage.loss_and_backward(first.with_values(false), kStep, 1, Write::overwrite, nullptr) +
+           stage.loss_and_backward(second.with_values(false), kStep, 1, Write::add, nullptr);
+  };
+  const double loss = run(all);
+  for (const Trained& trained : kFrozen) {
+    TestModel<float> model(spec, 7, trained);
+    if (model.table.trained_count() == 0) continue;  // this model has none of these
+    const std::vector<float> before = model.weights;
+    EXPECT_EQ(run(model), loss);
+    EXPECT_EQ(model.weights, before);
+    for (const Parameter& p : model.table.all()) {
+      if (!p.trained()) continue;
+      EXPECT_EQ(model.gradient(p), all.gradient(all.table.find(p.name))) << p.name;
+    }
+  }
+}
+
+/// The operators that are called.
+struct CallNames final : OpRecorder {
+  std::vector<std::string> names;
+  bool recording() const override { return true; }
+  double now() const override { return 0; }
+  void add(OpCall call) override { names.push_back(call.op.substr(0, call.op.find(' '))); }
+};
+
+TEST(Stage, NothingRunsBackwardBelowTheFirstTrainedLayer) {
+  const Spec spec = small_spec();
+  TestModel<float> model(spec, 7, {"", "embedding,block.0"});
+  TestBatch data(spec, {6, 4}, 2);
+  const auto ops = make_cpu_ops();
+  Stage stage(spec, model.views, DType::f32, with_trained({.rows = 10}, spec, model.table.trained()), *ops, 1);
+  CallNames calls;
+  ops->report_to(&calls);
+  (void)stage.loss_and_backward(data.with_values(false), {}, 1, Write::overwrite, nullptr);
+  ops->report_to(nullptr);
+  const auto count = [&](const char* op) { return std::ranges::count(calls.names, op); };
+  EXPECT_EQ(count("attention"), 2);
+  EXPECT_EQ(count("attention_backward"), 1);
+  EXPECT_EQ(count("embedding_backward"), 0);
+}
+
+TEST(Stage, BlocksBelowTheFirstTrainedOneShareTheirActivations) {
+  Spec spec = small_spec();
+  spec.layers = 6;
+  const auto ops = make_cpu_ops();
+  const auto bytes = [&](const Trained& trained) {
+    const ModelShape shape = with_trained({.rows = 64, .accumulates = false}, spec, trained);
+    return static_cast<double>(stage_bytes(spec, DType::f32, shape, *ops, 1).activations);
+  };
+  const double all = bytes({}), block = (bytes({}) - bytes({"", "embedding,block.0-1"})),
+               more = bytes({"", "embedding,block.0-1"}) - bytes({"", "embedding,block.0-4"});
+  EXPECT_EQ(bytes({"", "block.0-4"}), all) << "the embedding needs the gradient of its output";
+  EXPECT_NEAR(more, 3 * block, 64 * 16) << "two blocks that share one set save one";
 }
 
 TEST(Stage, LossAloneEqualsTheLossOfTrainingWithoutDropout) {

@@ -56,7 +56,7 @@ struct Share {
       for_each_run(p.box, from.box, p.box, [&](int64_t at, int64_t place, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
           double own = static_cast<double>(gradients[static_cast<size_t>(p.offset + place + i)]);
-          if (table.tied() && p.name == "embedding.token.weight")
+          if (table.sums_twice() && p.name == "embedding.token.weight")
             own += static_cast<double>(gradients[static_cast<size_t>(table.flat_count() + place + i)]);
           worst = std::max(worst, std::abs(own - all[static_cast<size_t>(at + i)]));
         }

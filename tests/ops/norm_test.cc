@@ -92,6 +92,26 @@ TEST_P(LayerNorm, BackwardWithoutABiasLeavesItsGradientAlone) {
   EXPECT_TRUE(got.dx == with_bias.dx);
 }
 
+TEST_P(LayerNorm, BackwardOfAFrozenGainLeavesItsGradientAlone) {
+  for (Device* device : {cpu.get(), reference.get()}) {
+    Norm got = device == cpu.get() ? Norm(dtype(), 9, 48) : Norm(DType::f64, 9, 48);
+    got.forward(*device);
+    Norm all = got;
+    const auto backward = [&](Norm& n, View dw, View db) {
+      device->ops->layer_norm_backward(device->context, n.dy.view(), n.x.view(), n.w.view(), n.mean.view(),
+                                       n.rstd.view(), n.dx.view(), dw, db, Write::overwrite);
+    };
+    Norm none = got;
+    const Norm before = got;
+    backward(got, {}, got.db.view());
+    backward(none, {}, {});
+    all.backward(*device, Write::overwrite);
+    EXPECT_TRUE(got.dw == before.dw && none.dw == before.dw && none.db == before.db);
+    EXPECT_TRUE(got.db == all.db);
+    EXPECT_TRUE(got.dx == all.dx && none.dx == all.dx);
+  }
+}
+
 TEST_P(LayerNorm, TwoRunsGiveTheSameBits) {
   Norm first(dtype(), 130, 768);
   first.forward(*cpu);

@@ -73,6 +73,28 @@ TEST_P(QueryKeyNorms, ForwardEqualsTheReference) {
   });
 }
 
+TEST_P(QueryKeyNorms, BackwardOfAFrozenGainLeavesItsGradientAlone) {
+  for (Device* device : {cpu.get(), reference.get()}) {
+    for (const bool whole : {false, true}) {
+      Norm got(device == cpu.get() ? dtype() : DType::f64, {9, 3, 2, 64}, whole, 0);
+      got.forward(*device);
+      Norm all = got, none = got;
+      const Norm before = got;
+      const auto backward = [&](Norm& n, View dq, View dk) {
+        device->ops->query_key_products(device->context, n.dqkv.view(), n.qkv.view(), n.norm(), n.products.view());
+        device->ops->query_key_norm_backward(device->context, n.dqkv.view(), n.qkv.view(), n.norm(), n.squares.view(),
+                                             n.products.view(), dq, dk, Write::overwrite);
+      };
+      backward(got, {}, got.dk.view());
+      backward(none, {}, {});
+      all.backward(*device, Write::overwrite);
+      EXPECT_TRUE(got.dq == before.dq && none.dq == before.dq && none.dk == before.dk);
+      EXPECT_TRUE(got.dk == all.dk);
+      EXPECT_TRUE(got.dqkv == all.dqkv && none.dqkv == all.dqkv);
+    }
+  }
+}
+
 TEST_P(QueryKeyNorms, BackwardEqualsTheReference) {
   for (Write write : {Write::overwrite, Write::add})
     for_every_norm(dtype(), [&](Norm got, const std::string& what) {

@@ -67,6 +67,20 @@ TEST_P(RmsNorm, BackwardEqualsTheReference) {
 
 TEST_P(RmsNorm, ANanMakesItsRowNanAndNoOther) { expect_nan_stays_in_its_row<Norm>(dtype(), *cpu); }
 
+TEST_P(RmsNorm, BackwardOfAFrozenGainLeavesItsGradientAlone) {
+  for (Device* device : {cpu.get(), reference.get()}) {
+    Norm got = device == cpu.get() ? Norm(dtype(), 9, 48) : Norm(DType::f64, 9, 48);
+    got.forward(*device);
+    Norm all = got;
+    const Norm before = got;
+    device->ops->rms_norm_backward(device->context, got.dy.view(), got.x.view(), got.w.view(), 0, got.rstd.view(),
+                                   got.dx.view(), {}, Write::overwrite);
+    all.backward(*device, Write::overwrite);
+    EXPECT_TRUE(got.dw == before.dw);
+    EXPECT_TRUE(got.dx == all.dx);
+  }
+}
+
 TEST_P(RmsNorm, TwoRunsGiveTheSameBitsAndAddIsTheOverwriteSumAddedOnce) {
   expect_same_bits_and_one_addition(Norm(dtype(), 130, 768), *cpu);
 }

@@ -87,8 +87,9 @@ TEST_P(SharedState, WeightsAreThereWhenALayerNeedsThemAndOfTwoLayersAtATime) {
       for (int pass = 0; pass < 3; ++pass) {
         for (size_t i = 0; i < groups; ++i) {
           const size_t at = pass == 1 ? groups - 1 - i : i, next = pass == 1 ? at - 1 : at + 1;
-          const ParameterRange range = table.weights_of(at);
-          const Reading reading(weights, range, i + 1 < groups ? table.weights_of(next) : ParameterRange());
+          const WeightRanges& ranges = table.weights_of(at);
+          const ParameterRange range = ranges.trained;
+          const Reading reading(weights, ranges, i + 1 < groups ? table.weights_of(next) : WeightRanges());
           const auto bytes = [&](const TrainingState& of) {
             return HostBytes(of.weights().rows_slice(range.begin, range.end - range.begin)).view();
           };
@@ -143,7 +144,7 @@ TEST_P(SharedState, GradientsLeaveForTheirOwnersAndOnlyThoseOfTwoLayersAreThere)
     Context context{.threads = 1, .stream = &host_device().stream()};
     (void)optimizer.finish_exchange(context);
     EXPECT_LE(resident(state.gradients()), page_ends(kept)) << "all have left";
-    const ParameterRange matrix = table.tied_matrix();
+    const ParameterRange matrix = table.tied_matrix().trained;
     for (const auto& [begin, end] : kept.owned) {
       const View sums = state.summed_gradient(begin, end - begin);
       for (int64_t i = begin; i < end; ++i) {

@@ -31,7 +31,7 @@ inline void copy_common(const ParameterTable& from, const TrainingState& source,
     } else {
       copy_box<float>(parameter, source.weights(), *other, weights);
     }
-    if (source.moment1().empty() || moment1.empty()) continue;
+    if (source.moment1().empty() || moment1.empty() || !parameter.trained()) continue;
     copy_box<float>(parameter, source.moment1(), *other, moment1);
     copy_box<float>(parameter, source.moment2(), *other, moment2);
   }

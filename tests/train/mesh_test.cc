@@ -50,6 +50,75 @@ TEST_P(MeshTraining, SequenceParallelTrainingEqualsOneRank) {
   }
 }
 
+/// Patterns that leave a stage, a tensor rank's norms, or one side of a tied matrix without anything to train.
+constexpr const char* kFreezes[] = {"embedding,block.0-1", "block.2-3,head,norm", "*.weight", "block.1"};
+
+/// False for a model without biases, where only these are left.
+bool trains_some(const Spec& spec, const char* freeze) {
+  return ParameterTable(spec, InitScheme::gpt2, {}, Trained("", freeze)).trained_count() > 0;
+}
+
+/// The elements of frozen parameters.
+std::vector<float> frozen_weights(const Spec& spec, const char* freeze, const Outcome& outcome) {
+  std::vector<float> values;
+  const ParameterTable whole(spec);
+  for (const Parameter& p : whole.all())
+    if (!Trained("", freeze).includes(p.name))
+      values.insert(values.end(), outcome.weights.begin() + p.offset, outcome.weights.begin() + p.offset + p.count());
+  return values;
+}
+
+TEST_P(MeshTraining, FrozenParametersStayAndEveryLayoutTrainsTheOthersAlike) {
+  const Spec spec = GetParam().spec();
+  const Outcome start = train(spec, {.mesh = {.data = 1, .tensor = 1, .pipeline = 1}, .steps = 0});
+  Layouts layouts[] = {
+      {{.data = 2, .tensor = 1, .pipeline = 1}},
+      {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::full},
+      {{.data = 1, .tensor = 1, .pipeline = 4}},
+      {{.data = 2, .tensor = 1, .pipeline = 2, .chunks = 2}},
+      {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, ShardChoice::parameters},
+      {{.data = 1, .tensor = 2, .pipeline = 2}, Recompute::none, true},
+  };
+  layouts[5].sequence_parallel = true;
+  for (const char* freeze : kFreezes) {
+    if (!trains_some(spec, freeze)) continue;
+    for (Layouts& layout : layouts) {
+      SCOPED_TRACE(name_of(layout.mesh) + ", frozen: " + freeze);
+      layout.freeze = freeze;
+      layout.global = 4;
+      layout.steps = 3;
+      const Outcome got = train(spec, layout);
+      const Outcome one = train(spec, {.mesh = {.data = 1, .tensor = 1, .pipeline = 1},
+                                       .recompute = layout.recompute,
+                                       .dropout = layout.dropout,
+                                       .freeze = freeze,
+                                       .global = layout.global,
+                                       .steps = layout.steps});
+      expect_near(got, one, spec);
+      EXPECT_EQ(frozen_weights(spec, freeze, got), frozen_weights(spec, freeze, start));
+      EXPECT_NE(got.weights, start.weights);
+    }
+  }
+}
+
+TEST_P(MeshTraining, WhatIsSharedChangesNoBitWithFrozenParameters) {
+  const Spec spec = GetParam().spec();
+  for (const char* freeze : kFreezes)
+    for (const MeshShape& mesh : {MeshShape{2, 1, 1}, MeshShape{3, 1, 1}})
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        if (!trains_some(spec, freeze)) continue;
+        const Layouts whole{
+            .mesh = mesh, .wire = DType::bf16, .dtype = dtype, .freeze = freeze, .micro = kGlobal / mesh.data};
+        const Outcome want = train(spec, whole);
+        for (const ShardChoice shard : {ShardChoice::optimizer, ShardChoice::gradients, ShardChoice::parameters}) {
+          SCOPED_TRACE(name_of(mesh) + ", weights " + std::string(name_of(dtype)) + ", frozen: " + freeze);
+          Layouts shared = whole;
+          shared.shard = shard;
+          expect_same_bits(train(spec, shared), want);
+        }
+      }
+}
+
 TEST(MeshStep, ARankWithOtherTokensIsNamedBeforeWeightsChange) {
   const Spec spec = gpt2();
   const MeshShape mesh{.data = 2, .tensor = 1, .pipeline = 2};

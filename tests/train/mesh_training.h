@@ -102,6 +102,7 @@ struct Layouts {
   ShardChoice shard = ShardChoice::none;
   DType dtype = DType::f32;
   bool sequence_parallel = false;
+  const char* freeze = "";   ///< patterns of parameters
   bool apart = false;        ///< on a device that the program does not reach
   int64_t micro = 0;         ///< samples of a micro-batch; 0: one
   std::vector<int> hosts{};  ///< of the data ranks: hierarchical reduction
@@ -158,7 +159,8 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
   run_local(ranks, [&](RankContext& of_thread) {
     Place computer(layouts, of_thread);
     const RankContext rank = computer.context();
-    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
+    const Trained trained("", layouts.freeze);
+    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()), trained);
     const MeshPlace place = place_of(mesh, rank.rank());
     OptimizerOptions options;
     options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
@@ -180,12 +182,13 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
     const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
     Session session({.spec = spec,
                      .dtype = layouts.dtype,
-                     .shape = {.rows = kMicro * kSequence,
-                               .head_rows = 4,
-                               .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
-                               .recompute = layouts.recompute,
-                               .chunk_slots = slots_of_chunks(order, mesh.chunks),
-                               .sequence_parallel = layouts.sequence_parallel},
+                     .shape = with_trained({.rows = kMicro * kSequence,
+                                            .head_rows = 4,
+                                            .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
+                                            .recompute = layouts.recompute,
+                                            .chunk_slots = slots_of_chunks(order, mesh.chunks),
+                                            .sequence_parallel = layouts.sequence_parallel},
+                                           spec, trained),
                      .mesh = mesh,
                      .optimizer = options},
                     table, state, *computer.ops, rank);
@@ -207,10 +210,13 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
     check_parameters(session.mesh(), session.scalars(), "host", state, table, layouts.steps, false);
     TrainingState seen(table, layouts.dtype, false);
     for (size_t group = 0; group < table.ready_ranges().size(); ++group) {
-      const auto [begin, end] = table.weights_of(group);
-      const Reading weights(session.weights(), {begin, end});
-      computer.ops->device().stream().copy(state.weights().rows_slice(begin, end - begin),
-                                           seen.weights().rows_slice(begin, end - begin));
+      const WeightRanges& ranges = table.weights_of(group);
+      const Reading weights(session.weights(), ranges);
+      for (const auto& [begin, end] : {ranges.trained, ranges.frozen}) {
+        if (begin == end) continue;
+        computer.ops->device().stream().copy(state.weights().rows_slice(begin, end - begin),
+                                             seen.weights().rows_slice(begin, end - begin));
+      }
     }
     const std::lock_guard lock(mutex);
     if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}};

@@ -52,11 +52,11 @@ class NeoxCheckpoint::Implementation {
         state.write_weights(own->offset + at, values);
       };
       joiner.join(rule, *own, rule.join, pieces(rule, &NeoxState::master), store);
-      if (!moments || !own->gradient_offset) continue;
+      if (!moments || !own->trained()) continue;
       // Moments of parameters that all ranks hold are equal on every rank.
       const NeoxJoin alike = rule.join == NeoxJoin::shares ? NeoxJoin::copies : rule.join;
       const auto into = [&](Moment moment) {
-        return [&state, moment, first = *own->gradient_offset](int64_t at, std::span<const float> values) {
+        return [&state, moment, first = own->offset](int64_t at, std::span<const float> values) {
           state.write_moment(moment, first + at, values);
         };
       };

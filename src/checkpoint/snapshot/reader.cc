@@ -185,7 +185,7 @@ class SliceLoader {
 
   void store(const Parameter& own, Part part, int64_t at, std::span<const float> values) {
     if (part == Part::weight) return state_.write_weights(own.offset + at, values);
-    state_.write_moment(moment_of(part), *own.gradient_offset + at, values);
+    state_.write_moment(moment_of(part), own.offset + at, values);
   }
 
   const std::string &folder_, &nearby_;
@@ -198,7 +198,7 @@ class SliceLoader {
 uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state, bool moments) {
   if (folder.origin != CheckpointOrigin::trireme) return NeoxCheckpoint(folder.path).load(table, state, moments);
   const Manifest manifest = read_manifest(folder.path);
-  const ParameterTable whole(table.spec());
+  const ParameterTable whole = table.whole();
   check_table(manifest, whole, folder.path);
   if (moments) check_states(manifest, whole, folder.path);
   std::vector<const Parameter*> own;
@@ -206,7 +206,7 @@ uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table,
   SliceLoader loader(folder.path, folder.nearby, manifest, state);
   for (const StoredSlice& slice : manifest.slices) {
     const Parameter* parameter = own[slice.parameter];
-    const bool kept = slice.part == Part::weight || (moments && parameter && parameter->gradient_offset);
+    const bool kept = slice.part == Part::weight || (moments && parameter && parameter->trained());
     if (parameter && kept) loader.load(slice, *parameter);
   }
   for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
@@ -285,7 +285,7 @@ std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
 }
 
 uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
-  return load_parts(folder, table, state, !state.moment1().empty());
+  return load_parts(folder, table, state, state.trains());
 }
 
 uint64_t load_weights(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {

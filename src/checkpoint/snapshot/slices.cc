@@ -106,8 +106,14 @@ std::string stored_name(const std::string& parameter, Part part) {
 }
 
 std::vector<Part> states_of(const Parameter& parameter) {
-  if (!parameter.gradient_offset) return {};
-  return {Part::adam_m, Part::adam_v};
+  switch (parameter.rule) {
+    case UpdateRule::adamw:
+    case UpdateRule::adamw_no_decay:
+      return {Part::adam_m, Part::adam_v};
+    case UpdateRule::frozen:
+      break;
+  }
+  return {};
 }
 
 std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::span<const Layout> layouts, bool states) {
@@ -137,7 +143,6 @@ Parameter rows_of(const Parameter& parameter, int64_t first, int64_t n) {
   rows.box = parameter.box.rows(first, n);
   rows.shape = rows.stored_shape = rows.box.count;
   rows.offset += before;
-  if (rows.gradient_offset) *rows.gradient_offset += before;
   return rows;
 }
 

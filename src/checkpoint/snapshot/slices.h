@@ -28,7 +28,7 @@ Moment moment_of(Part state);  ///< the moment that an optimizer state is
 /// Name of a part inside a shard: "x.weight", "x.weight.adam.m", "x.weight.adam.v".
 std::string stored_name(const std::string& parameter, Part part);
 
-/// The optimizer states of a parameter; a frozen one has none.
+/// The states that a parameter's update rule keeps of it; a frozen one has none.
 std::vector<Part> states_of(const Parameter& parameter);
 
 struct Slice {

@@ -161,12 +161,12 @@ struct CheckpointWriter::Implementation {
                  std::function<void()> owner)
       : run_dir(dir),
         table(t),
-        whole(t.spec()),
+        whole(t.whole()),
         state(s),
         group(g),
         heartbeat(p),
         check_owner(owner ? std::move(owner) : [] {}),
-        has_states(!s.moment1().empty()) {}
+        has_states(s.trains()) {}
 
   /// Where this rank writes its part of the save under way.
   std::string saving_folder() const {

@@ -96,7 +96,8 @@ void show(std::vector<std::string> words) {
     resolve_for_ranks(loaded, ranks);
   }
   if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
-  std::string table = ranks > 0 ? rank_table(loaded, ranks, hosts) : "";
+  std::string table = trained_comment(loaded);
+  if (ranks > 0) table += rank_table(loaded, ranks, hosts);
   if (!node.empty()) table += forecast_comments(loaded, node, ranks, hosts);
   fmt::print("{}{}", to_yaml(loaded), table);
 }

@@ -44,7 +44,7 @@ bool stays_native(std::string_view name) {
                                            "mesh.sequence",     "optim.shard",
                                            "optim.shard-group", "checkpoint.on-error",
                                            "checkpoint.local",  "checkpoint.copy-mb-per-second"};
-  return name.starts_with("comm.") || name.starts_with("launch.") ||
+  return name.starts_with("comm.") || name.starts_with("launch.") || name.starts_with("train.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
 

@@ -60,6 +60,9 @@ std::string to_text(const RunForecast& f) {
       f.memory() / kGiga, gigabytes(memory.state), gigabytes(memory.activations), gigabytes(memory.scratch),
       gigabytes(memory.exchange), gigabytes(memory.snapshot), node.gpus > 0 ? " on the host" : "",
       f.memory_limit() / kGiga);
+  if (!f.plan.trained.all())
+    text += fmt::format("trained     {}; operations, links and times below are those of training all of them\n",
+                        describe_trained(f.plan.table->whole()));
   text += fmt::format("operations  {:.4g} TFLOP per step\n", f.flops / 1e12);
   text +=
       fmt::format("links       a rank sends per step: tensor sums {:.3f} GB, stages {:.3f} GB, gradients {:.3f} GB\n",

@@ -307,14 +307,14 @@ TRIREME_KERNEL norm_backward_weight(NormBackwardArguments<T> a) {
 
 struct NormPartialsArguments {
   Global<const float> partials;  ///< [count, 2, width]
-  Global<float> dw, db;          ///< db: may be empty
+  Global<float> dw, db;          ///< empty: not wanted
   int64_t count, width;
   bool adds;
 };
 
 TRIREME_KERNEL sum_norm_partials(NormPartialsArguments a) {
   const int64_t i = lane_column();
-  const bool bias = i >= a.width, wanted = i < (a.db.empty() ? a.width : 2 * a.width);
+  const bool bias = i >= a.width, wanted = i < 2 * a.width && !(bias ? a.db : a.dw).empty();
   const float sum = sum_in_lanes(wanted ? a.count : 0, [&](int64_t p) { return a.partials[p * 2 * a.width + i]; });
   if (!wanted || thread() >= kWarp) return;
   const Global<float> out = bias ? a.db : a.dw;

@@ -166,7 +166,7 @@ template <class T>
 struct GainPartialsArguments {
   QueryKeyArguments<T> of;
   Global<const float> partials;
-  Global<float> dq, dk;
+  Global<float> dq, dk;  ///< empty: not wanted
   int64_t chunks, q_gains, gains, width;
   bool adds;
 };
@@ -180,12 +180,13 @@ TRIREME_KERNEL sum_gain_partials(GainPartialsArguments<T> a) {
   const auto gain = static_cast<uint32_t>(key ? n - a.q_gains : n), head_dim = static_cast<uint32_t>(of.head_dim);
   const uint32_t own = gain / head_dim, in_head = gain % head_dim;
   const uint32_t heads = of.whole ? 1 : of.of_row.divisor * (key ? 1 : of.grouped.divisor);
-  const float sum = sum_in_lanes(n < a.gains ? a.chunks * heads : 0, [&](int64_t i) {
+  const Global<float> to = key ? a.dk : a.dq;
+  const bool wanted = n < a.gains && !to.empty();
+  const float sum = sum_in_lanes(wanted ? a.chunks * heads : 0, [&](int64_t i) {
     const uint32_t chunk = static_cast<uint32_t>(i) / heads, head = of.whole ? own : static_cast<uint32_t>(i) % heads;
     return a.partials[chunk * a.width + int64_t{of.head(key, head).order * of.packs.divisor} * kPack + in_head];
   });
-  if (n >= a.gains || thread() >= kWarp) return;
-  const Global<float> to = key ? a.dk : a.dq;
+  if (!wanted || thread() >= kWarp) return;
   to[gain] = a.adds ? to[gain] + sum : sum;
 }
 

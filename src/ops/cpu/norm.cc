@@ -177,7 +177,7 @@ void CpuOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x,
         (dy, x, w, mean, rstd, dx, dw_sums.of(part), db_sums.of(part), share_of(x.rows(), part, context.threads));
       },
       [&](int part) {
-        dw_sums.finish(part, dw, write);
+        if (!dw.empty()) dw_sums.finish(part, dw, write);
         if (!db.empty()) db_sums.finish(part, db, write);
       });
 }

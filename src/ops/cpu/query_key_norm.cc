@@ -251,8 +251,8 @@ void CpuOps::do_query_key_norm_backward(Context& context, View dqkv, ConstView q
          share_of(qkv.rows(), part, context.threads));
       },
       [&](int part) {
-        dq_sums.finish(part, dq, write);
-        dk_sums.finish(part, dk, write);
+        if (!dq.empty()) dq_sums.finish(part, dq, write);
+        if (!dk.empty()) dk_sums.finish(part, dk, write);
       });
 }
 

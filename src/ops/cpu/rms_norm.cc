@@ -109,7 +109,9 @@ void CpuOps::do_rms_norm_backward(Context& context, ConstView dy, ConstView x, C
         HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows)
         (dy, x, w, offset, rstd, dx, sums.of(part), share_of(x.rows(), part, context.threads));
       },
-      [&](int part) { sums.finish(part, dw, write); });
+      [&](int part) {
+        if (!dw.empty()) sums.finish(part, dw, write);
+      });
 }
 
 }  // namespace trireme

@@ -1,8 +1,20 @@
 #include <cmath>
+#include <initializer_list>
 
 #include "ops/reference/reference_ops.h"
 
 namespace trireme {
+namespace {
+
+/// Of those that are wanted.
+void zero_all(std::initializer_list<View> gradients) {
+  for (const View& gradient : gradients) {
+    if (gradient.empty()) continue;
+    for (double& value : gradient.values<double>()) value = 0;
+  }
+}
+
+}  // namespace
 
 void ReferenceOps::do_layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
                                  View rstd) {
@@ -26,11 +38,7 @@ void ReferenceOps::do_layer_norm_backward(Context&, ConstView dy, ConstView x, C
                                           ConstView rstd, View dx, View dw, View db, Write write) {
   const int64_t rows = x.shape()[0], width = x.shape()[1];
   const double* weight = w.as<double>();
-  if (write == Write::overwrite) {
-    for (double& value : dw.values<double>()) value = 0;
-    if (!db.empty())
-      for (double& value : db.values<double>()) value = 0;
-  }
+  if (write == Write::overwrite) zero_all({dw, db});
   for (int64_t row = 0; row < rows; ++row) {
     const double *in = x.as<double>() + row * width, *dout = dy.as<double>() + row * width;
     const double m = mean.as<double>()[row], r = rstd.as<double>()[row];
@@ -39,7 +47,7 @@ void ReferenceOps::do_layer_norm_backward(Context&, ConstView dy, ConstView x, C
       const double xhat = (in[i] - m) * r, g = dout[i] * weight[i];
       g_mean += g / static_cast<double>(width);
       gx_mean += g * xhat / static_cast<double>(width);
-      dw.as<double>()[i] += dout[i] * xhat;
+      if (!dw.empty()) dw.as<double>()[i] += dout[i] * xhat;
       if (!db.empty()) db.as<double>()[i] += dout[i];
     }
     for (int64_t i = 0; i < width; ++i) {
@@ -65,8 +73,7 @@ void ReferenceOps::do_rms_norm(Context&, ConstView x, ConstView w, float offset,
 void ReferenceOps::do_rms_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, float offset, ConstView rstd,
                                         View dx, View dw, Write write) {
   const int64_t rows = x.shape()[0], width = x.shape()[1];
-  if (write == Write::overwrite)
-    for (double& value : dw.values<double>()) value = 0;
+  if (write == Write::overwrite) zero_all({dw});
   for (int64_t row = 0; row < rows; ++row) {
     const double *in = x.as<double>() + row * width, *dout = dy.as<double>() + row * width;
     const double r = rstd.as<double>()[row];
@@ -74,7 +81,7 @@ void ReferenceOps::do_rms_norm_backward(Context&, ConstView dy, ConstView x, Con
     double mean = 0;
     for (int64_t i = 0; i < width; ++i) {
       mean += gradient(i) * in[i] * r / static_cast<double>(width);
-      dw.as<double>()[i] += dout[i] * in[i] * r;
+      if (!dw.empty()) dw.as<double>()[i] += dout[i] * in[i] * r;
     }
     for (int64_t i = 0; i < width; ++i) dx.as<double>()[row * width + i] += r * (gradient(i) - in[i] * r * mean);
   }
@@ -149,17 +156,14 @@ void ReferenceOps::do_query_key_products(Context&, ConstView dqkv, ConstView qkv
 
 void ReferenceOps::do_query_key_norm_backward(Context&, View dqkv, ConstView qkv, const QueryKeyNorm& norm,
                                               ConstView squares, ConstView products, View dq, View dk, Write write) {
-  if (write == Write::overwrite) {
-    for (const View& gradient : {dq, dk})
-      for (double& value : gradient.values<double>()) value = 0;
-  }
+  if (write == Write::overwrite) zero_all({dq, dk});
   for_each_query_and_key(qkv, norm, [&](const HeadVector& v) {
     const double r = rstd_of(norm, v, squares), mean = products.as<double>()[v.statistic] * r / count_of(norm, v);
-    double* gains = (v.key ? dk : dq).as<double>() + v.gain;
+    const View gains = v.key ? dk : dq;
     for (int64_t i = 0; i < qkv.shape()[3]; ++i) {
       const double xhat = qkv.as<double>()[v.at + i] * r;
       double& d = dqkv.as<double>()[v.at + i];
-      gains[i] += d * xhat;
+      if (!gains.empty()) gains.as<double>()[v.gain + i] += d * xhat;
       d = r * (d * gain_of(norm, v, i) - xhat * mean);
     }
   });

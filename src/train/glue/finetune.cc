@@ -12,6 +12,7 @@
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
+#include "model/train_flops.h"
 #include "train/glue/history.h"
 #include "train/glue/job.h"
 #include "train/glue/output_dir.h"
@@ -52,7 +53,7 @@ class FineTuning final : public Recipe {
   StepCost step_cost() const override {
     const double tokens = row_length() * static_cast<double>(job_.epochs.global);
     return {.tokens = tokens,
-            .flops = train_flops_per_token(job_.spec, std::llround(row_length())) * tokens,
+            .flops = train_flops_per_token(job_.table->whole(), std::llround(row_length())) * tokens,
             .samples = static_cast<double>(job_.epochs.global)};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }
@@ -127,6 +128,7 @@ RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
       {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
                             count_text(job_.mesh.data, "rank"), micro_batches())},
       {"steps", steps_fact()}};
+  if (!job_.trained.all()) facts.emplace_back("trained", describe_trained(job_.table->whole()));
   if (backend_->device) facts.emplace_back("gpu", backend_->hardware);
   return facts;
 }

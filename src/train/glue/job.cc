@@ -13,6 +13,7 @@
 #include "config/document.h"
 #include "model/mesh_layout.h"
 #include "train/glue/output_dir.h"
+#include "train/start/resume.h"
 
 namespace trireme {
 namespace {
@@ -124,6 +125,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
                 .classes = job.spec.classes,
                 .smoothing = options.label_smoothing};
   plan_rank(job, job.config(), step_size(job, options), rank);
+  if (job.resume) check_same_trained(job, "--model");
   return job;
 }
 

@@ -25,6 +25,7 @@
 #include "comm/proof.h"
 #include "config/validate.h"
 #include "hub/place.h"
+#include "model/train_flops.h"
 #include "text/chat/chat_files.h"
 #include "train/sft/batches.h"
 #include "train/sft/tokenise.h"
@@ -151,7 +152,7 @@ class ChatTuning final : public Recipe {
   StepCost step_cost() const override {
     const double rows = static_cast<double>(epochs_.rows) / static_cast<double>(epochs_.steps_per_epoch());
     return {.tokens = row_length() * rows,
-            .flops = train_flops_per_token(setup_.spec, std::llround(row_length())) * row_length() * rows,
+            .flops = train_flops_per_token(setup_.table->whole(), std::llround(row_length())) * row_length() * rows,
             .samples = rows};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }

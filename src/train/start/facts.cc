@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "model/mesh_layout.h"
+#include "model/train_flops.h"
 #include "train/machine.h"
 
 namespace trireme {
@@ -43,7 +44,7 @@ std::string describe_exchange(const RunPlan& plan) {
   if (!plan.trains || hosts.hosts() <= 1 || per_host <= 1) return "";
   const double ways = plan.config().optim.shard == ShardChoice::none ? 2 : 1;  // there, and the sums back
   const double array =
-      static_cast<double>(plan.table->flat_count()) * static_cast<double>(size_of(plan.config().comm.wire));
+      static_cast<double>(plan.table->trained_count()) * static_cast<double>(size_of(plan.config().comm.wire));
   const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
   const bool is_first = plan.config().comm.reduce == ReduceOrder::hosts;
   return fmt::format(
@@ -85,6 +86,7 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
   add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
                            static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
                            count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
+  if (!plan.trained.all()) add("trained", describe_trained(plan.table->whole()));
   if (s.rotary.kind == RotaryKind::longrope) {
     const bool longer = s.context > s.rotary.original_context;  // as in rotary_frequencies()
     add("positions",
@@ -118,9 +120,11 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
                             gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state),
                             gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
                             gigabytes(memory.snapshot)));
-  add("mfu", fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
-                         "token (6 x matmul parameters + 6 x layers x width x sequence)",
-                         peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, sequence) / 1e6));
+  add("mfu",
+      fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
+                  "token (6 x matmul parameters + 6 x layers x width x sequence{})",
+                  peak.total() / 1e9, measured_how(peak), train_flops_per_token(plan.table->whole(), sequence) / 1e6,
+                  plan.trained.all() ? "" : ", less what frozen ones save"));
   return facts;
 }
 

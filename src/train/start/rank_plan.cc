@@ -1,5 +1,7 @@
 #include "train/start/rank_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +33,7 @@ ModelShape shape_of(const RankPlan& plan, const Config& config, int rank) {
 size_t untouched_bytes(const RankPlan& plan) {
   constexpr int64_t kPage = 4096;
   const ParameterTable& table = *plan.table;
-  const int64_t width = plan.spec.token_width(), rows = (table.gradient_count() - table.flat_count()) / width;
+  const int64_t width = plan.spec.token_width(), rows = (table.gradient_count() - table.trained_count()) / width;
   if (!plan.trains || exchanges_every_micro_batch(plan.optimizer->shard, plan.mesh.data) ||
       plan.shape.rows >= rows / Ops::kSparseTable)
     return 0;
@@ -41,6 +43,23 @@ size_t untouched_bytes(const RankPlan& plan) {
 }
 
 }  // namespace
+
+Trained trained_of(const Config& config, const Spec& spec) {
+  Trained trained(config.train.only, config.train.freeze);
+  if (trained.all()) return trained;
+  const ParameterTable whole(spec);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : whole.all()) names.push_back(parameter.name);
+  trained.check(names);
+  return trained;
+}
+
+std::string describe_trained(const ParameterTable& whole) {
+  const auto tensors = std::ranges::count_if(whole.all(), [](const Parameter& p) { return p.trained(); });
+  return fmt::format("{:.2f}M of {:.2f}M parameters, in {} of {} tensors",
+                     static_cast<double>(whole.total_trained()) / 1e6, static_cast<double>(whole.total()) / 1e6,
+                     tensors, whole.all().size());
+}
 
 PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores) {
   return {rank.rank(), rank.threads, rank.hosts, std::move(exchange_cores)};
@@ -59,8 +78,9 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
   plan.dtype = config.precision.dtype;
   plan.trains = !config.evaluation.only;
   plan.step = step;
-  plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank));
-  plan.shape = shape_of(plan, config, rank.rank);
+  plan.trained = trained_of(config, plan.spec);
+  plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank), plan.trained);
+  plan.shape = with_trained(shape_of(plan, config, rank.rank), plan.spec, plan.trained);
   plan.exchange_cores = rank.exchange_cores;
   plan.optimizer = optimizer_options(config, plan.mesh, rank.rank, rank.hosts, rank.exchange_cores);
   // An evaluation has neither gradients nor moments to share.
@@ -86,7 +106,7 @@ void plan_memory(RankPlan& plan, const Ops& ops) {
   std::vector<Layout> layouts;
   for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
     layouts.push_back(layout_of(plan.spec, plan.mesh, r));
-  memory.snapshot = CheckpointWriter::snapshot_bytes(ParameterTable(plan.spec), layouts, plan.rank.rank, true);
+  memory.snapshot = CheckpointWriter::snapshot_bytes(table.whole(), layouts, plan.rank.rank, true);
 }
 
 }  // namespace trireme

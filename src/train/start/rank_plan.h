@@ -46,6 +46,7 @@ struct MemoryPlan {
 struct RankPlan : SessionOptions {
   PlannedRank rank;
   InitScheme init_scheme = InitScheme::gpt2;  ///< for weights that start from scratch
+  Trained trained;                            ///< which parameters are trained
   bool trains = true;                         ///< false: it only evaluates, without gradients, moments and snapshots
   StepSize step;
   std::optional<ParameterTable> table;  ///< the part of the model that this rank holds
@@ -53,8 +54,14 @@ struct RankPlan : SessionOptions {
   MemoryPlan memory;                    ///< set by plan_memory()
 };
 
+/// Which parameters of a model the configuration trains. Throws Error::config as Trained::check().
+Trained trained_of(const Config& config, const Spec& spec);
+
+/// "1.23M of 124.44M parameters, in 12 of 148 tensors", of the complete model.
+std::string describe_trained(const ParameterTable& whole);
+
 /// Fills in what follows from the plan's spec, init_scheme and mesh, except the memory. Throws Error::config for a mesh
-/// that does not fit the model.
+/// that does not fit the model, and as trained_of().
 void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank);
 
 /// Fills in the memory of a plan that plan_rank() has filled in.

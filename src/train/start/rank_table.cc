@@ -118,6 +118,18 @@ void require_mesh(const LoadedConfig& loaded) {
   if (const std::optional<Spec> spec = shape_of(loaded)) layout_of(with_rows_for(*spec, mesh.tensor), mesh, 0);
 }
 
+std::string trained_comment(const LoadedConfig& loaded) {
+  const TrainOptions& train = loaded.config.train;
+  if (Trained(train.only, train.freeze).all()) return "";
+  const std::optional<Spec> spec = model_of(loaded);
+  if (!spec)
+    return "# train.only and train.freeze: cannot count what they match, because the model or the size of its "
+           "vocabulary is unknown here.\n";
+  const ParameterTable whole(*spec, InitScheme::gpt2, {}, trained_of(loaded.config, *spec));
+  return fmt::format("# Trained: {}. Frozen: {:.2f}M.\n", describe_trained(whole),
+                     static_cast<double>(whole.total() - whole.total_trained()) / 1e6);
+}
+
 std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   const Config& config = loaded.config;
   const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");

@@ -12,6 +12,10 @@ namespace trireme {
 /// Checks nothing if the model is that of a folder that is not here.
 void require_mesh(const LoadedConfig& loaded);
 
+/// A YAML comment line: how much of the model is trained and how much is frozen; empty if everything is trained. Throws
+/// Error::config for patterns that do not fit the model.
+std::string trained_comment(const LoadedConfig& loaded);
+
 /// YAML comment lines: each rank's place, its part of the model and its planned memory, with one thread per rank and
 /// either one host per rank (hosts 0) or the same number of ranks on each host. Above 64 ranks, those that differ only
 /// in data and tensor rank share a line. If the model is not known yet, one line says what is missing. loaded: as

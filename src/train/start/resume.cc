@@ -247,6 +247,23 @@ Config resumed_config(const CheckpointFolder& folder) {
   return config_from_json(parse_json(folder.facts.config_json, folder.path), folder.path);
 }
 
+void check_same_trained(const RunPlan& plan, const char* model_option) {
+  if (!plan.trains) return;
+  const Config then = resumed_config(*plan.resume);
+  const Trained before(then.train.only, then.train.freeze);
+  const ParameterTable whole(plan.spec);
+  const auto differs = std::ranges::find_if(
+      whole.all(), [&](const Parameter& p) { return before.includes(p.name) != plan.trained.includes(p.name); });
+  if (differs == whole.all().end()) return;
+  const bool trained = before.includes(differs->name);
+  fail(ErrorKind::config,
+       "{} was trained with other frozen parameters: {} was {} there and is {} now (train.only \"{}\" and train.freeze "
+       "\"{}\" there, \"{}\" and \"{}\" now); use the same patterns, or start a new run from its weights with {} {}",
+       plan.resume->path, differs->name, trained ? "trained" : "frozen", trained ? "frozen" : "trained",
+       then.train.only, then.train.freeze, plan.config().train.only, plan.config().train.freeze, model_option,
+       plan.resume->path);
+}
+
 void check_resume(const Setup& setup) {
   const RunCounters& p = setup.resume->facts.progress;
   log::info("RESUMING from {}: {} and {} are done{}", setup.resume->path, count_text(p.step, "step"),
@@ -268,6 +285,7 @@ void check_resume(const Setup& setup) {
           "{} was trained with other settings than those of this start:\n{}\nuse the same settings, or start a new run "
           "in another run.dir",
           setup.resume->path, table(differences));
+  check_same_trained(setup, "--model.init");
 }
 
 }  // namespace trireme

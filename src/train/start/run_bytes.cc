@@ -9,6 +9,7 @@
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "train/start/data_setup.h"
+#include "train/start/rank_plan.h"
 
 namespace trireme {
 
@@ -22,7 +23,8 @@ int64_t snapshot_file_bytes(const LoadedConfig& loaded) {
     const Spec spec = from_scratch ? spec_from_options(loaded, vocabulary_of_data(data, find_tokenizer(data)))
                                    : with_given_options(open_model(init).spec, loaded);
     const std::vector<Layout> whole = {layout_of(spec, {.data = 1}, 0)};
-    return static_cast<int64_t>(CheckpointWriter::snapshot_bytes(ParameterTable(spec), whole, 0, true));
+    return static_cast<int64_t>(CheckpointWriter::snapshot_bytes(
+        ParameterTable(spec, InitScheme::gpt2, {}, trained_of(loaded.config, spec)), whole, 0, true));
   } catch (const Error&) {
     return 0;  // training will report the error
   }

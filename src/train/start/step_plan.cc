@@ -31,9 +31,9 @@ void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Op
   const Config& config = run.config();
   const RunSpeed& speed = run.speed;
   const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;
-  if (!scalars.any(judged) || plan.step.varies || plan.step.uneven || plan.spec.head != HeadKind::language_model ||
-      !ops.device().is_host())
-    return;
+  const bool planned =
+      !plan.step.varies && !plan.step.uneven && plan.spec.head == HeadKind::language_model && plan.trained.all();
+  if (!scalars.any(judged) || !planned || !ops.device().is_host()) return;
   const double copied = measure_copy_rate(ops, rank.threads);
   if (rank.rank() != 0) return;
   const NodeType host = this_host(speed.peak_flops, copied, rank);

@@ -21,8 +21,9 @@ namespace {
 void save_in_parts(const std::string& run_dir, const std::vector<Layout>& layouts, const ParameterTable& whole,
                    const TrainingState& state) {
   run_local(static_cast<int>(layouts.size()), [&](RankContext& rank) {
-    const ParameterTable table(whole.spec(), InitScheme::gpt2, layouts[static_cast<size_t>(rank.rank())]);
-    TrainingState own(table, state.weights().dtype(), !state.moment1().empty());
+    const ParameterTable table(whole.spec(), InitScheme::gpt2, layouts[static_cast<size_t>(rank.rank())],
+                               whole.trained());
+    TrainingState own(table, state.weights().dtype(), state.trains());
     copy_common(whole, state, table, own);
     CheckpointWriter writer(run_dir, table, own, rank.world);
     writer.begin(facts_of(whole.spec(), 5));
@@ -30,8 +31,8 @@ void save_in_parts(const std::string& run_dir, const std::vector<Layout>& layout
   });
 }
 
-TEST(CheckpointLayouts, WhatAnyLayoutSavedEveryOtherLoads) {
-  const ParameterTable whole(small_spec());
+/// What any layout saves every other loads.
+void expect_every_layout_loads_every_other(const ParameterTable& whole) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TrainingState state(whole, dtype, true);
     fill(state, whole, 3);
@@ -42,7 +43,7 @@ TEST(CheckpointLayouts, WhatAnyLayoutSavedEveryOtherLoads) {
       EXPECT_TRUE(verify_checkpoint(folder / step_name(5)).empty());
       for (const auto& [t, p, d] : meshes) {
         for (const Layout& layout : layouts_of(small_spec(), t, p)) {
-          const ParameterTable table(small_spec(), InitScheme::gpt2, layout);
+          const ParameterTable table(small_spec(), InitScheme::gpt2, layout, whole.trained());
           TrainingState expected(table, dtype, true), loaded(table, dtype, true);
           copy_common(whole, state, table, expected);
           std::memset(loaded.weights().data(), 0x11, loaded.weights().bytes());
@@ -60,6 +61,34 @@ TEST(CheckpointLayouts, WhatAnyLayoutSavedEveryOtherLoads) {
       }
     }
   }
+}
+
+TEST(CheckpointLayouts, WhatAnyLayoutSavedEveryOtherLoads) {
+  expect_every_layout_loads_every_other(ParameterTable(small_spec()));
+}
+
+TEST(CheckpointLayouts, WithFrozenParametersToo) {
+  for (const char* freeze : {"embedding,block.0", "norm,block.1,*.bias"})
+    expect_every_layout_loads_every_other(ParameterTable(small_spec(), InitScheme::gpt2, {}, {"", freeze}));
+}
+
+TEST(CheckpointLayouts, AFrozenParameterHasNoStoredStates) {
+  const ParameterTable table(small_spec(), InitScheme::gpt2, {}, {"block.1.mlp", ""});
+  TrainingState state(table, DType::f32, true);
+  fill(state, table, 3);
+  const TemporaryFolder folder;
+  save(folder.path(), table, state, facts_of(small_spec(), 5), 1);
+  const Manifest manifest = read_manifest(folder / step_name(5));
+  for (const StoredParameter& parameter : manifest.parameters)
+    EXPECT_EQ(parameter.states.empty(), !parameter.name.starts_with("block.1.mlp")) << parameter.name;
+  // A run that trains everything cannot resume from it, one that trains less can.
+  const ParameterTable all(small_spec()), less(small_spec(), InitScheme::gpt2, {}, {"block.1.mlp.in", ""});
+  TrainingState everything(all, DType::f32, true), some(less, DType::f32, true);
+  EXPECT_ERROR(load_checkpoint(open_checkpoint(folder.path()), all, everything), ErrorKind::data,
+               "is missing; resuming a run needs it");
+  load_checkpoint(open_checkpoint(folder.path()), less, some);
+  const Parameter &from = table.find("block.1.mlp.in.weight"), &to = less.find("block.1.mlp.in.weight");
+  EXPECT_TRUE(same_bytes(gradient_of(some.moment2(), to), gradient_of(state.moment2(), from)));
 }
 
 TEST(CheckpointLayouts, OfReplicasOneWritesAndAllShare) {
@@ -106,8 +135,7 @@ TEST(CheckpointLayouts, AColumnCutIsStoredAsTheRanksContiguousBox) {
   }
 }
 
-TEST(CheckpointLayouts, AStateThatRanksShareIsSavedAsIfEveryoneHadIt) {
-  const ParameterTable table(small_spec());
+void expect_shared_states_are_saved_whole(const ParameterTable& table) {
   const std::vector<std::vector<int>> hosts{{}, {0, 0, 1, 1}, {0, 1, 1, 0}};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const ShardChoice shard : {ShardChoice::optimizer, ShardChoice::parameters})
@@ -132,6 +160,11 @@ TEST(CheckpointLayouts, AStateThatRanksShareIsSavedAsIfEveryoneHadIt) {
         load_checkpoint(open_checkpoint(shared.path()), table, loaded);
         EXPECT_TRUE(same_state(loaded, state));
       }
+}
+
+TEST(CheckpointLayouts, AStateThatRanksShareIsSavedAsIfEveryoneHadIt) {
+  expect_shared_states_are_saved_whole(ParameterTable(small_spec()));
+  expect_shared_states_are_saved_whole(ParameterTable(small_spec(), InitScheme::gpt2, {}, {"", "embedding,block.0"}));
 }
 
 uint64_t stored_bytes(const ParameterTable& table, int values) {

@@ -1,6 +1,9 @@
 #include "train/start/facts.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
@@ -66,6 +69,30 @@ TEST(PlanMemory, CountsOfATiedMatrixSecondSumTheRowsThatAStepCanTouch) {
   EXPECT_EQ(state(1, 12'499, 1), all) << "their pages are all there are";
   config.optim.shard = ShardChoice::gradients;
   EXPECT_EQ(state(2, 16, 1), state(2, 16, 3)) << "its sum is another one, of two layers at a time";
+}
+
+TEST(PlanMemory, OfFrozenParametersIsTheirWeights) {
+  const Backend backend = make_backend();
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 1};
+  Config config;
+  config.train.freeze = "embedding,block.0";
+  const MemoryPlan memory = planned_for(plan, config, {.micro_batches = 2, .micro_rows = 64}, {}, *backend.ops).memory;
+  const ParameterTable& table = *plan.table;
+  EXPECT_EQ(memory.state, TrainingState(table, DType::f32, true).bytes());
+  const auto values = static_cast<size_t>(table.flat_count() + 3 * table.trained_count());
+  EXPECT_NEAR(static_cast<double>(memory.state), static_cast<double>(values * sizeof(float)), 256);
+  EXPECT_FALSE(plan.shape.trains_decoder);
+  const size_t stored = static_cast<size_t>(table.total() + 2 * table.total_trained()) * sizeof(float);
+  EXPECT_NEAR(static_cast<double>(memory.snapshot), static_cast<double>(stored), 0.05 * static_cast<double>(stored));
+  EXPECT_EQ(describe_trained(table),
+            fmt::format("{:.2f}M of {:.2f}M parameters, in {} of {} tensors",
+                        static_cast<double>(table.total_trained()) / 1e6, static_cast<double>(table.total()) / 1e6,
+                        std::ranges::count_if(table.all(), [](const Parameter& p) { return p.trained(); }),
+                        table.all().size()));
+  config.train.freeze = "blok";
+  EXPECT_ERROR(plan_rank(plan, config, {.micro_rows = 64}, {}), ErrorKind::config, "train.freeze: \"blok\" matches no");
 }
 
 TEST(PlanRank, AccumulatesWhereAStepMayHaveSeveralMicroBatches) {

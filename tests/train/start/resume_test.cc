@@ -76,6 +76,21 @@ TEST_F(CheckResume, AnotherModelIsRefusedForEachOptionThatWasGiven) {
   EXPECT_THAT(refusal(), AllOf(ContainsRegex("model.layers +2 +3"), ContainsRegex("model.width +8 +16")));
 }
 
+TEST_F(CheckResume, OtherFrozenParametersAreRefused) {
+  config().train.freeze = "embedding,block.0";
+  setup_.trained = Trained("", "embedding,block.0");
+  EXPECT_THAT(refusal(),
+              HasSubstr("run/step-00000004 was trained with other frozen parameters: embedding.token.weight "
+                        "was trained there and is frozen now (train.only \"\" and train.freeze \"\" there, "
+                        "\"\" and \"embedding,block.0\" now); use the same patterns, or start a new run from "
+                        "its weights with --model.init run/step-00000004"));
+  setup_.trains = false;
+  EXPECT_EQ(refusal(), "") << "an evaluation trains nothing";
+  setup_.trains = true;
+  setup_.trained = Trained("", "");
+  EXPECT_EQ(refusal(), "") << "patterns may differ if they mean the same";
+}
+
 TEST_F(CheckResume, AnotherPresetOrVocabularyIsAnotherModel) {
   config().model.preset = "gpt2-124m";
   give("model.preset");
