@@ -55,6 +55,12 @@ TensorSource TensorSource::of_folder(const std::string& folder) {
   return source;
 }
 
+TensorSource TensorSource::of_safetensors(const std::string& path) {
+  TensorSource source;
+  source.safe_.emplace_back(path);
+  return source;
+}
+
 TensorSource TensorSource::of_torch_file(const std::string& path) {
   TensorSource source;
   source.torch_.emplace_back(path);

@@ -22,6 +22,8 @@ class TensorSource {
   /// index, or what find_unnamed_weights() (folder_kind.h) finds; the first of these that exists. Throws Error::io if
   /// none exists, Error::data for a bad file, an index that does not fit its files, or a tensor in two files.
   static TensorSource of_folder(const std::string& folder);
+  /// One file of safetensors.
+  static TensorSource of_safetensors(const std::string& path);
   /// One file of torch.save().
   static TensorSource of_torch_file(const std::string& path);
 

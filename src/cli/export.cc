@@ -19,6 +19,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/neox/export.h"
+#include "checkpoint/peft/adapter.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -139,7 +140,10 @@ int run_export(std::vector<std::string> arguments) {
   app.choice("--dtype", wanted.dtype, "type of the written weights", {DType::f32, DType::bf16});
   app.add("--vocabulary", vocabulary, "write only this number of ids: without the padding of another program")
       .positive();
-  bool force = false;
+  std::string adapter;
+  bool merge = false, force = false;
+  app.add("--adapter", adapter, "folder of a LoRA adapter of PEFT for this model; needs --merge");
+  app.add_switch("--merge", merge, "add the adapter to the weights, so that the export needs none");
   app.add_switch("--force", force, "export a model although some weights are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
@@ -147,12 +151,17 @@ int run_export(std::vector<std::string> arguments) {
     require(wanted.format == "neox" || app.count(flag) == 0, ErrorKind::usage,
             "{} needs --format neox; a Hugging Face folder is not split", flag);
 
+  require(merge == !adapter.empty(), ErrorKind::usage, "{}",
+          merge ? "--merge needs --adapter DIR, the adapter to add to the weights"
+                : "--adapter needs --merge: an export is a model, into which the adapter is merged");
+
   stop::install();
   const ModelFolder folder = open_model(newest_on_either_side(model, true));
   PartialFolder partial(wanted.output);
   const ParameterTable table(folder.spec);
   TrainingState state(table, DType::f32, false);
   load_model(folder, folder.spec, table, state);
+  if (merge) PeftAdapter(adapter).merge(folder, table, state);
   if (!force)
     require_finite(
         state, table, folder.path,
@@ -168,8 +177,9 @@ int run_export(std::vector<std::string> arguments) {
   if (wanted.format == "huggingface") write_trainer_state(folder, partial.path());
   partial.commit();
   const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
-  fmt::print("exported {} ({}{:.2f} M parameters, {}) to {}\n", folder.path, step,
-             static_cast<double>(parameters) / 1e6, name_of(wanted.dtype), wanted.output);
+  fmt::print("exported {}{} ({}{:.2f} M parameters, {}) to {}\n", folder.path,
+             merge ? fmt::format(" with the adapter {}", adapter) : "", step, static_cast<double>(parameters) / 1e6,
+             name_of(wanted.dtype), wanted.output);
   return 0;
 }
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "checkpoint/safetensors.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 
@@ -64,6 +67,50 @@ class Sample : public ::testing::Test {
   static std::unique_ptr<TemporaryFolder> folder_;
 };
 std::unique_ptr<TemporaryFolder> Sample::folder_;
+
+/// An adapter of PEFT for the run's first block, large enough to change the text.
+void write_adapter(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  write_text(folder + "/adapter_config.json",
+             R"({"peft_type": "LORA", "r": 2, "lora_alpha": 16, "target_modules": ["c_attn"]})");
+  const std::string name = "base_model.model.transformer.h.0.attn.c_attn.lora_";
+  SafetensorsWriter writer(folder + "/adapter_model.safetensors",
+                           {{name + "A.weight", "F32", {2, 32}}, {name + "B.weight", "F32", {96, 2}}}, {});
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<float> values(i == 0 ? 64 : 192);
+    for (size_t at = 0; at < values.size(); ++at) values[at] = static_cast<float>(at * at % 17) / 8 - 1;
+    writer.write(i, std::as_bytes(std::span(std::as_const(values))));
+  }
+  writer.commit();
+}
+
+TEST_F(Sample, AnAdapterGivesTheTextOfTheModelThatItIsMergedInto) {
+  write_adapter(path("adapter"));
+  done({"export", "--model", path("run"), "--adapter", path("adapter"), "--merge", "--output", path("merged")});
+  const std::vector<std::string> flags{"--prompt", "the cat", "--greedy", "--max-new-tokens", "12", "--jsonl"};
+  std::vector<std::string> adapted = flags;
+  adapted.insert(adapted.end(), {"--adapter", path("adapter")});
+  const auto text = [](const Outcome& outcome) {
+    const auto records = lines(outcome.output);
+    return records.size() == 1 ? records[0].at("text").get<std::string>() : outcome.output;
+  };
+  const std::string merged = text(sample(flags, "merged"));
+  EXPECT_EQ(text(sample(adapted)), merged);
+  EXPECT_EQ(text(sample(adapted, "exported")), merged);
+  EXPECT_NE(text(sample(flags)), merged);
+  adapted.insert(adapted.begin(), {"sample", "--threads", "1", "--model", path("run"), "--mesh.tensor", "2"});
+  if (!mpirun_path().empty()) {
+    EXPECT_EQ(text(run(mpirun_command(2, adapted))), merged);
+  }
+  expect_refused({"--adapter", path("run")}, 1, "is not an adapter of PEFT: it has no adapter_config.json");
+  for (const auto& [flag, message] :
+       {std::pair{"--merge", "--merge needs --adapter DIR, the adapter to add to the weights"},
+        {"--adapter=x", "--adapter needs --merge: an export is a model, into which the adapter is merged"}}) {
+    const Outcome outcome = run(trireme_command({"export", "--model", path("run"), flag, "--output", path("refused")}));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+}
 
 TEST_F(Sample, ContinuesAndStopsAtTheEndOfTextFromARunAStepAndAHuggingFaceFolder) {
   for (const std::string model : {"run", "run/step-00000080", "exported"}) {

@@ -27,6 +27,8 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("FILE", options.files, "YAML of GPT-NeoX, as for its generate.py; flags override it");
   app.add("-d,--conf-dir", options.folder, "folder of those files");
   app.add("--model", options.model, "run folder, step folder, Hugging Face folder, or a name on the hub such as gpt2");
+  app.add("--adapter", options.adapter,
+          "folder of a LoRA adapter of PEFT for this model, which is added to its weights");
   app.add("--tokenizer", options.tokenizer, "tokenizer instead of the model's own: a file or folder, as for `prepare`");
   add_tokenizer_flags(app, options.tokenizer_load);
   app.add("--prompt", options.prompt, "text to continue (default: start of a document)");

@@ -22,7 +22,7 @@ struct SampleOptions {
   std::vector<std::string> files;
   std::string folder;  ///< folder of the files
   std::string encoding = "auto";
-  std::string model, prompt, start, prompt_file, output, tokenizer;
+  std::string model, adapter, prompt, start, prompt_file, output, tokenizer;
   DType dtype = DType::f32;
   TokenizerFlags tokenizer_load;
   GenerateOptions generate;

@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/peft/adapter.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "cli/command.h"
 #include "cli/sample/options.h"
@@ -87,6 +88,7 @@ struct Sampler {
         generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh, shared_weights.get()),
         printer(to) {
     load_model(folder, spec, table, state);
+    if (!options.adapter.empty()) PeftAdapter(options.adapter).merge(folder, table, state);
     if (!options.force)
       require_finite(state, table, folder.path, "its output would be meaningless; --force samples it anyway");
   }

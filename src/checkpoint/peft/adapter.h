@@ -1,0 +1,49 @@
+#pragma once
+// A LoRA adapter of PEFT: a folder with adapter_config.json and adapter_model.safetensors (or .bin). Its tensors follow
+// the published modules, so queries, keys and values have one each. y = W x + scale B A x; merged: W + scale B A.
+// Source: Hu et al. 2021; rank-stabilized: Kalajdzievski 2023; DoRA: Liu et al. 2024; names: PEFT 0.21.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/model_folder.h"
+#include "checkpoint/peft/config.h"
+#include "checkpoint/tensor_source.h"
+
+namespace trireme {
+
+class PeftAdapter {
+ public:
+  /// Throws Error::io, Error::data as read_peft_config(), and for tensors that are not those of LoRA.
+  explicit PeftAdapter(const std::string& folder);
+  PeftAdapter(const PeftAdapter&) = delete;
+  PeftAdapter& operator=(const PeftAdapter&) = delete;
+
+  /// Adds the adapter to the weights that the table holds of a model, in f32; biases and modules that were trained in
+  /// full replace the model's. base: the folder that the weights came from. Throws Error::data with all modules that
+  /// the model lacks or that have another shape, and for results that are not finite; Error::config for an adapter of a
+  /// tied matrix, and for DoRA and replaced parameters where no rank holds all of them.
+  void merge(const ModelFolder& base, const ParameterTable& table, TrainingState& state) const;
+
+  size_t modules() const { return modules_.size(); }
+  const PeftConfig& config() const { return config_; }
+
+ private:
+  /// Of one linear or embedding. A: [rank, in], B: [out, rank]; of an embedding [rank, rows] and [width, rank].
+  struct Module {
+    const SourceTensor *a = nullptr, *b = nullptr, *magnitude = nullptr;
+    bool embedding = false;
+  };
+  class Merge;
+
+  std::string folder_;
+  PeftConfig config_;
+  TensorSource source_;
+  std::vector<SourceTensor> tensors_;
+  std::map<std::string, Module> modules_;                ///< by path in the base model
+  std::map<std::string, const SourceTensor*> replaced_;  ///< whole parameters by their names there
+};
+
+}  // namespace trireme

@@ -1,0 +1,130 @@
+#include "checkpoint/peft/config.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/huggingface/family_config.h"
+#include "checkpoint/json_fields.h"
+#include "text/regex/regex.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostBytes = size_t{16} << 20;
+
+/// Settings that are read here, or that change neither the numbers of a trained adapter nor what its files hold.
+const std::set<std::string_view>& known() {
+  static const std::set<std::string_view> names{
+      // read
+      "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern",
+      "base_model_name_or_path", "init_lora_weights", "bias", "lora_bias",
+      // which modules: the tensors say it
+      "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "fan_in_fan_out",
+      "ensure_weight_tying",
+      // only of training and bookkeeping
+      "lora_dropout", "task_type", "auto_mapping", "peft_version", "revision", "inference_mode", "megatron_core",
+      "qalora_group_size", "eva_config", "runtime_config"};
+  return names;
+}
+
+bool is_off(const Json& value) {
+  return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
+}
+
+/// Starts that leave the base model's weights unchanged; others train on changed ones, which the files do not hold.
+void check_start(const Json& json, const std::string& where) {
+  const auto found = json.find("init_lora_weights");
+  if (found == json.end() || found->is_null() || found->is_boolean()) return;
+  require(*found == "gaussian" || *found == "eva" || *found == "orthogonal", ErrorKind::data,
+          "{}: \"init_lora_weights\" is {}, whose adapters belong to changed base weights that are not in this folder; "
+          "save the adapter with PEFT's path_initial_model_for_weight_conversion, which makes it a plain one",
+          where, dump_valid_json(*found).substr(0, 80));
+}
+
+template <class T>
+std::map<std::string, T> read_pattern(const Json& json, const char* name, const std::string& where) {
+  std::map<std::string, T> pattern;
+  const auto found = json.find(name);
+  if (found == json.end() || found->is_null()) return pattern;
+  require(found->is_object(), ErrorKind::data, "{}: \"{}\" is {}, expected an object", where, name, found->type_name());
+  for (const auto& [key, value] : found->items()) {
+    require(json_holds<T>(value), ErrorKind::data, "{}: \"{}\" of {} is {}, expected a number", where, name, key,
+            dump_valid_json(value).substr(0, 80));
+    pattern[key] = value.template get<T>();
+  }
+  return pattern;
+}
+
+/// Sub-folders with an adapter: PEFT puts one that is not called "default" there.
+std::string adapters_below(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
+    if (fs::exists(entry.path() / "adapter_config.json")) names.push_back(entry.path().string());
+  }
+  std::ranges::sort(names);
+  return names.empty() ? "" : fmt::format("; folders with one: {}", fmt::join(names, ", "));
+}
+
+template <class T>
+T of_module(const std::map<std::string, T>& pattern, std::string_view module, T otherwise, const std::string& where) {
+  for (const auto& [key, value] : pattern) {
+    const Regex regex(fmt::format(R"(\A(.*\.)?({})\z)", key), where);
+    Regex::Match match{};
+    if (Regex::Search(regex, module).next(0, match)) return value;
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+int64_t PeftConfig::rank_of(std::string_view module) const { return of_module(rank_pattern, module, rank, where); }
+
+double PeftConfig::scale_of(std::string_view module) const {
+  const auto r = static_cast<double>(rank_of(module));
+  return of_module(alpha_pattern, module, alpha, where) / (rank_stabilized ? std::sqrt(r) : r);
+}
+
+PeftConfig read_peft_config(const std::string& folder) {
+  PeftConfig config;
+  config.where = folder + "/adapter_config.json";
+  require(fs::exists(config.where), ErrorKind::io,
+          "{} is not an adapter of PEFT: it has no adapter_config.json; give the folder that save_pretrained() wrote{}",
+          folder, adapters_below(folder));
+  const Json json = read_json(config.where, kMostBytes);
+  const auto type = json_field<std::string>(json, "peft_type", config.where);
+  require(type == "LORA", ErrorKind::data, "{}: \"peft_type\" is {}; only LORA is supported", config.where, type);
+  for (const auto& [name, value] : json.items())
+    require(known().contains(name) || is_off(value), ErrorKind::data,
+            "{}: \"{}\" is {}, which this program does not support; merge the adapter with PEFT's merge_and_unload() "
+            "and use the merged model",
+            config.where, name, dump_valid_json(value).substr(0, 80));
+  check_start(json, config.where);
+  require(!field_or<bool>(json, "lora_bias", false, config.where), ErrorKind::data,
+          "{}: \"lora_bias\" is true, which this program does not support; merge the adapter with PEFT's "
+          "merge_and_unload() and use the merged model",
+          config.where);
+  config.rank = field_or<int64_t>(json, "r", 8, config.where);
+  config.alpha = field_or<double>(json, "lora_alpha", 8, config.where);
+  config.rank_stabilized = field_or<bool>(json, "use_rslora", false, config.where);
+  config.dora = field_or<bool>(json, "use_dora", false, config.where);
+  config.rank_pattern = read_pattern<int64_t>(json, "rank_pattern", config.where);
+  config.alpha_pattern = read_pattern<double>(json, "alpha_pattern", config.where);
+  if (const auto base = json.find("base_model_name_or_path"); base != json.end() && base->is_string())
+    config.base = base->get<std::string>();
+  require(config.rank > 0 && std::ranges::all_of(config.rank_pattern, [](const auto& r) { return r.second > 0; }),
+          ErrorKind::data, "{}: \"r\" is {}, expected a positive number", config.where, config.rank);
+  return config;
+}
+
+}  // namespace trireme
