@@ -99,7 +99,7 @@ class Reducer::Groups {
     if (options_.rows.count > 0) {
       rows_posted_.wait();
     } else {
-      ended_ = last_stage().run([this](DeviceStream&) { end_time_ = Clock::now(); }, {});
+      ended_ = run_after_all([this](DeviceStream&) { end_time_ = Clock::now(); });
     }
     ended_.wait();
     times_.exposed_seconds = seconds_since(start);
@@ -130,6 +130,14 @@ class Reducer::Groups {
   int64_t size() const { return gradients_.count(); }
   StreamGroup& last_stage() { return *stages_.back().group; }
 
+  /// Runs the work on the last stage once every stage has done what was posted to it: the last one may have nothing to
+  /// do for a stripe. Any thread.
+  Event run_after_all(std::function<void(DeviceStream&)> work) {
+    Event before;
+    for (size_t i = 0; i + 1 < stages_.size(); ++i) before = stages_[i].group->run([](DeviceStream&) {}, before);
+    return last_stage().run(std::move(work), before);
+  }
+
   uint64_t bytes_sent() const {
     uint64_t bytes = 0;
     for (const Stage& stage : stages_) bytes += stage.group->bytes_sent();
@@ -154,7 +162,7 @@ class Reducer::Groups {
       Event& summed = events_[posted_] = exchange(turns_[posted_], after);
       if (!options_.summed) continue;
       summed = last_stage().run(
-          [this, range = dense_[posted_].range()](DeviceStream& stream) { tell_summed(stream, range); }, {});
+          [this, range = dense_[posted_].range()](DeviceStream& stream) { tell_summed(stream, range); }, summed);
     }
     if (options_.rows.count > 0 && end >= size() && !std::exchange(rows_begun_, true)) post_rows(after);
   }
@@ -212,16 +220,14 @@ class Reducer::Groups {
     ops_.pack_rows(context, table(), map_);
     stream.finish();
     for (const Stripe& stripe : ownership_.packed(options_.rows, touched)) exchange(turns_of(stripe), {});
-    ended_ = last_stage().run(
-        [this](DeviceStream& of) {
-          Context unpacking{.threads = 1, .stream = &of};
-          ops_.unpack_rows(unpacking, table(), map_);
-          of.finish();
-          const int64_t begin = options_.rows.begin;
-          if (options_.summed) options_.summed(unpacking, {begin, begin + table().count()});
-          end_time_ = Clock::now();
-        },
-        {});
+    ended_ = run_after_all([this](DeviceStream& of) {
+      Context unpacking{.threads = 1, .stream = &of};
+      ops_.unpack_rows(unpacking, table(), map_);
+      of.finish();
+      const int64_t begin = options_.rows.begin;
+      if (options_.summed) options_.summed(unpacking, {begin, begin + table().count()});
+      end_time_ = Clock::now();
+    });
   }
 
   View table() const {

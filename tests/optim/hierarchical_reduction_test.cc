@@ -85,6 +85,30 @@ TEST(HierarchicalReduction, SumsAreThoseOfTheirDefinitionHoweverMessagesTravel) 
   }
 }
 
+// The last stripe has one piece, so that of each host's ranks one exchanges nothing of it with other hosts.
+TEST(HierarchicalReduction, EndsOnceAllStagesHaveEndedAlsoWhereTheLastOneHasNothingToDo) {
+  constexpr size_t kElements = 210;
+  std::vector<int64_t> pieces;
+  for (size_t at = 0; at <= kElements; at += 10) pieces.push_back(static_cast<int64_t>(at));
+  const HostMap hosts(std::vector<int>{0, 0, 1, 1});
+  for (int slow = 0; slow < hosts.ranks(); ++slow) {
+    // The later a call, the slower: those of the last stripe end after all others.
+    const auto delay = [slow](const LocalCall& call) {
+      return std::chrono::milliseconds(call.rank == slow ? 5 * call.number : 0);
+    };
+    const auto body = [&](RankContext& rank) {
+      const auto group = rank.reporting_group();
+      std::vector<float> gradients(kElements);
+      Reducer exchange(view(gradients), *group, *test_ops(), Ownership(pieces, hosts.ranks(), 200, 10),
+                       {.wire = DType::f32, .sums = SumsAt::owners, .hosts = hosts});
+      exchange.begin();
+      exchange.ready(kElements);
+      exchange.finish();
+    };  // a rank that goes away before it has sent all its contributions leaves others waiting
+    run_local(hosts.ranks(), body, {.delay = delay, .rendezvous = true}, std::chrono::seconds(20));
+  }
+}
+
 TEST(HierarchicalReduction, EveryElementIsOwnedOnceInEachHost) {
   const HostMap hosts(std::vector<int>{0, 1, 1, 0, 2, 2});
   const Ownership ownership(borders(), 6, 2'000, 300), inside = ownership_in_hosts(ownership, hosts);
