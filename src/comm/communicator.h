@@ -53,13 +53,9 @@ class Communicator {
 
   /// x = reduction over ranks of x, in place. Types f32, f64, i32, i64.
   virtual Handle all_reduce(View x, Reduction) = 0;
-  /// y = sum over ranks of their x's part `rank`: x [size * n], y [n]. Types as all_reduce.
-  virtual Handle reduce_scatter(ConstView x, View y) = 0;
   /// y = every rank's x concatenated: x [n], y [size * n]. Any type.
   virtual Handle all_gather(ConstView x, View y) = 0;
   virtual Handle broadcast(View x, int root) = 0;
-  /// Part r of x goes to rank r; part r of y comes from rank r: x, y [size * n]. Any type.
-  virtual Handle all_to_all(ConstView x, View y) = 0;
   virtual Handle send(ConstView x, int to, int tag) = 0;
   virtual Handle receive(View x, int from, int tag) = 0;
   virtual Handle barrier() = 0;

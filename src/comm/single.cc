@@ -40,16 +40,11 @@ class Single final : public Communicator {
     comm_check::reducible("all_reduce", x);
     return {};
   }
-  Handle reduce_scatter(ConstView x, View y) override {
-    comm_check::reducible("reduce_scatter", x);
-    return copied("reduce_scatter", x, y);
-  }
   Handle all_gather(ConstView x, View y) override { return copied("all_gather", x, y); }
   Handle broadcast(View, int root) override {
     comm_check::rank("broadcast", root, 1);
     return {};
   }
-  Handle all_to_all(ConstView x, View y) override { return copied("all_to_all", x, y); }
   Handle barrier() override { return {}; }
   std::unique_ptr<Communicator> split(int, int) override { return make_single(); }
 

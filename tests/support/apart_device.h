@@ -143,6 +143,7 @@ class ApartDevice final : public Device {
   }
   /// Reads after free() find NaN.
   void release(std::byte* memory, size_t bytes) override { std::memset(inside_ + (memory - outside_), 0xff, bytes); }
+  DeviceMemory memory() const override { return {.free = kBytes - used_, .total = kBytes}; }
   DeviceStream& stream() override { return *stream_; }
   std::unique_ptr<DeviceStream> make_stream() override {
     return std::make_unique<ApartStream>([this](ConstView x) { return inside(x); });
@@ -176,7 +177,9 @@ class ApartDevice final : public Device {
 /// The operators of the host on the device's memory.
 class ApartOps final : public Ops {
  public:
-  ApartOps(ApartDevice& device, std::unique_ptr<Ops> host) : device_(device), host_(std::move(host)) {}
+  /// has_f16: the operators take f16, too.
+  ApartOps(ApartDevice& device, std::unique_ptr<Ops> host, bool has_f16 = false)
+      : device_(device), host_(std::move(host)), has_f16_(has_f16) {}
   std::string_view name() const override { return "apart"; }
   Device& device() const override { return device_; }
   size_t scratch_bytes(const CallSizes& sizes) const override { return host_->scratch_bytes(sizes); }
@@ -205,7 +208,9 @@ class ApartOps final : public Ops {
     });
   }
 
-  bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
+  bool takes(DType activation) const override {
+    return activation == DType::f32 || activation == DType::bf16 || (has_f16_ && activation == DType::f16);
+  }
   void do_linear(Context& c, ConstView x, ConstView w, ConstView bias, View y) override {
     later(c, [=, this](Context& own) { host_->linear(own, in(x), in(w), in(bias), in(y)); });
   }
@@ -397,6 +402,7 @@ class ApartOps final : public Ops {
 
   ApartDevice& device_;
   std::unique_ptr<Ops> host_;
+  bool has_f16_;
 };
 
 /// A group that sends the device's tensors with their values at the time of the call.
@@ -412,10 +418,8 @@ class ApartCommunicator final : public Communicator {
   int size() const override { return group_.size(); }
   std::string backend() const override { return group_.backend(); }
   Handle all_reduce(View x, Reduction how) override { return group_.all_reduce(in(x), how); }
-  Handle reduce_scatter(ConstView x, View y) override { return group_.reduce_scatter(in(x), in(y)); }
   Handle all_gather(ConstView x, View y) override { return group_.all_gather(in(x), in(y)); }
   Handle broadcast(View x, int root) override { return group_.broadcast(in(x), root); }
-  Handle all_to_all(ConstView x, View y) override { return group_.all_to_all(in(x), in(y)); }
   Handle send(ConstView x, int to, int tag) override { return group_.send(in(x), to, tag); }
   Handle receive(View x, int from, int tag) override { return group_.receive(in(x), from, tag); }
   Handle barrier() override { return group_.barrier(); }

@@ -21,11 +21,11 @@ std::string_view name_of(Reduction reduction) {
   return reduction == Reduction::sum ? "sum" : reduction == Reduction::min ? "min" : "max";
 }
 
-/// y = reduction of the n elements from `first` on of every member's contribution, in rank order.
+/// y = reduction of the n elements of every member's contribution, in rank order.
 template <class T>
-void reduce(const Meeting& meeting, int members, int64_t first, int64_t n, Reduction reduction, T* y) {
+void reduce(const Meeting& meeting, int members, int64_t n, Reduction reduction, T* y) {
   for (int r = 0; r < members; ++r) {
-    const auto* x = reinterpret_cast<const T*>(meeting.contribution(static_cast<size_t>(r)).data()) + first;
+    const auto* x = reinterpret_cast<const T*>(meeting.contribution(static_cast<size_t>(r)).data());
     for (int64_t i = 0; i < n; ++i) {
       y[i] = r == 0                        ? x[i]
              : reduction == Reduction::sum ? y[i] + x[i]
@@ -35,24 +35,24 @@ void reduce(const Meeting& meeting, int members, int64_t first, int64_t n, Reduc
   }
 }
 
-void reduce(const Meeting& meeting, int members, int64_t first, Reduction reduction, View y) {
+void reduce(const Meeting& meeting, int members, Reduction reduction, View y) {
   switch (y.dtype()) {
     case DType::f32:
-      return reduce(meeting, members, first, y.count(), reduction, y.as<float>());
+      return reduce(meeting, members, y.count(), reduction, y.as<float>());
     case DType::f64:
-      return reduce(meeting, members, first, y.count(), reduction, y.as<double>());
+      return reduce(meeting, members, y.count(), reduction, y.as<double>());
     case DType::i32:
-      return reduce(meeting, members, first, y.count(), reduction, y.as<int32_t>());
+      return reduce(meeting, members, y.count(), reduction, y.as<int32_t>());
     default:  // comm_check::reducible excludes others
-      return reduce(meeting, members, first, y.count(), reduction, y.as<int64_t>());
+      return reduce(meeting, members, y.count(), reduction, y.as<int64_t>());
   }
 }
 
-/// n bytes from `first` on of a member's contribution to place `place` of y, in units of n.
-void copy_part(const Meeting& meeting, int member, size_t first, size_t n, View y, int place) {
+/// The n bytes of a member's contribution to place `place` of y, in units of n.
+void copy_part(const Meeting& meeting, int member, size_t n, View y, int place) {
   if (n == 0) return;
   std::memcpy(static_cast<std::byte*>(y.data()) + static_cast<size_t>(place) * n,
-              meeting.contribution(static_cast<size_t>(member)).data() + first, n);
+              meeting.contribution(static_cast<size_t>(member)).data(), n);
 }
 
 using Finish = std::function<void(const Meeting&)>;
@@ -134,20 +134,13 @@ class Member final : public LocalCommunicator {
   Handle all_reduce(View x, Reduction reduction) override {
     comm_check::reducible("all_reduce", x);
     return collective({"all_reduce", x.dtype(), x.count(), name_of(reduction)}, x,
-                      [=, n = size()](const Meeting& m) { reduce(m, n, 0, reduction, x); });
-  }
-
-  Handle reduce_scatter(ConstView x, View y) override {
-    comm_check::reducible("reduce_scatter", x);
-    comm_check::parts("reduce_scatter", y, x, size());
-    return collective({"reduce_scatter", y.dtype(), y.count()}, x,
-                      [=, n = size(), r = rank_](const Meeting& m) { reduce(m, n, r * y.count(), Reduction::sum, y); });
+                      [=, n = size()](const Meeting& m) { reduce(m, n, reduction, x); });
   }
 
   Handle all_gather(ConstView x, View y) override {
     comm_check::parts("all_gather", x, y, size());
     return collective({"all_gather", x.dtype(), x.count()}, x, [=, n = size()](const Meeting& m) {
-      for (int r = 0; r < n; ++r) copy_part(m, r, 0, x.bytes(), y, r);
+      for (int r = 0; r < n; ++r) copy_part(m, r, x.bytes(), y, r);
     });
   }
 
@@ -155,17 +148,7 @@ class Member final : public LocalCommunicator {
     comm_check::rank("broadcast", root, size());
     const bool is_root = root == rank_;
     return collective({"broadcast", x.dtype(), x.count(), {}, root}, is_root ? x : View(), [=](const Meeting& m) {
-      if (!is_root) copy_part(m, root, 0, x.bytes(), x, 0);
-    });
-  }
-
-  Handle all_to_all(ConstView x, View y) override {
-    comm_check::parts("all_to_all", x, y, 1);
-    require(x.count() % size() == 0, ErrorKind::shape, "all_to_all: got {} elements, expected a multiple of {} ranks",
-            x.count(), size());
-    const size_t part = x.bytes() / static_cast<size_t>(size());
-    return collective({"all_to_all", x.dtype(), x.count()}, x, [=, n = size(), own = rank_](const Meeting& m) {
-      for (int r = 0; r < n; ++r) copy_part(m, r, static_cast<size_t>(own) * part, part, y, r);
+      if (!is_root) copy_part(m, root, x.bytes(), x, 0);
     });
   }
 
@@ -183,7 +166,7 @@ class Member final : public LocalCommunicator {
     comm_check::rank("receive", from, size());
     comm_check::tag("receive", tag);
     return message({"receive", x.dtype(), x.count()}, {from, rank_, tag}, 1, {},
-                   [=](const Meeting& m) { copy_part(m, 0, 0, x.bytes(), x, 0); });
+                   [=](const Meeting& m) { copy_part(m, 0, x.bytes(), x, 0); });
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {

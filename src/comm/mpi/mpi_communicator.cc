@@ -113,24 +113,6 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  Handle reduce_scatter(ConstView x, View y) override {
-    comm_check::reducible("reduce_scatter", x);
-    comm_check::parts("reduce_scatter", y, x, size_);
-    const MPI_Datatype type = type_of(x.dtype());
-    const int64_t n = y.count();
-    if (n <= max_count_) {
-      auto requests = std::make_unique<Requests>("reduce_scatter");
-      check(MPI_Ireduce_scatter_block(x.data(), y.data(), static_cast<int>(n), type, MPI_SUM, comm_, requests->next()),
-            "reduce_scatter");
-      return Handle(std::move(requests));
-    }
-    return in_parts("reduce_scatter", x.count(), n, [&](int64_t first, int count, MPI_Request* request) {
-      const int root = static_cast<int>(first / n);
-      void* target = root == rank_ ? at(y, first - root * n) : nullptr;
-      return MPI_Ireduce(at(x, first), target, count, type, MPI_SUM, root, comm_, request);
-    });
-  }
-
   Handle all_gather(ConstView x, View y) override {
     comm_check::parts("all_gather", x, y, size_);
     if (size_ >= kManyRanks && y.bytes() <= kFewBytes) return gather_by_reduction(x, y);
@@ -156,19 +138,6 @@ class MpiCommunicator final : public Communicator {
     comm_check::rank("broadcast", root, size_);
     return in_parts("broadcast", x.count(), [&](int64_t first, int n, MPI_Request* request) {
       return MPI_Ibcast(at(x, first), n, type_of(x.dtype()), root, comm_, request);
-    });
-  }
-
-  Handle all_to_all(ConstView x, View y) override {
-    comm_check::parts("all_to_all", x, y, 1);
-    require(x.count() % size_ == 0, ErrorKind::shape, "all_to_all: got {} elements, expected a multiple of {} ranks",
-            x.count(), size_);
-    const MPI_Datatype type = type_of(x.dtype());
-    const int64_t part = x.count() / size_;
-    return in_parts("all_to_all", part, [&](int64_t first, int n, MPI_Request* request) {
-      if (n == part) return MPI_Ialltoall(x.data(), n, type, y.data(), n, type, comm_, request);
-      const StridedType strided(type, n, part, size_of(x.dtype()));
-      return MPI_Ialltoall(at(x, first), 1, strided.get(), at(y, first), 1, strided.get(), comm_, request);
     });
   }
 
@@ -208,23 +177,18 @@ class MpiCommunicator final : public Communicator {
     return static_cast<char*>(x.data()) + static_cast<size_t>(first) * size_of(x.dtype());
   }
 
-  /// One request per part of at most max_count_ elements; no part crosses a multiple of `block`. An empty call still
-  /// makes one request, because collectives count calls.
+  /// One request per part of at most max_count_ elements. An empty call still makes one request, because collectives
+  /// count calls.
   template <class Start>
-  Handle in_parts(const char* call, int64_t count, int64_t block, Start start) {
+  Handle in_parts(const char* call, int64_t count, Start start) {
     auto requests = std::make_unique<Requests>(call);
     int64_t first = 0;
     do {
-      const int64_t block_left = block > 0 ? block - first % block : 0;
-      const int n = static_cast<int>(std::min<int64_t>(block_left, max_count_));
+      const int n = static_cast<int>(std::min<int64_t>(count - first, max_count_));
       check(start(first, n, requests->next()), call);
       first += n;
     } while (first < count);
     return Handle(std::move(requests));
-  }
-  template <class Start>
-  Handle in_parts(const char* call, int64_t count, Start start) {
-    return in_parts(call, count, count, start);
   }
 
   MPI_Comm comm_;
