@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tensor/f16.h"
 
 namespace trireme {
 namespace {
@@ -12,6 +13,11 @@ bool is_finite(float value) { return std::isfinite(value); }
 bool is_finite(double value) { return std::isfinite(value); }
 bool is_finite(bf16_t value) {
   constexpr uint16_t kExponent = 0x7f80;  // all of its bits set: infinite or not a number
+  return (value.bits & kExponent) != kExponent;
+}
+
+bool is_finite(f16_t value) {
+  constexpr uint16_t kExponent = 0x7c00;
   return (value.bits & kExponent) != kExponent;
 }
 
@@ -28,6 +34,7 @@ int64_t count_in(ConstView x) {
 int64_t not_finite(ConstView flat, int64_t first, int64_t n) {
   const ConstView part = flat.rows_slice(first, n);
   if (flat.dtype() == DType::bf16) return count_in<bf16_t>(part);
+  if (flat.dtype() == DType::f16) return count_in<f16_t>(part);
   if (flat.dtype() == DType::f64) return count_in<double>(part);
   return count_in<float>(part);
 }

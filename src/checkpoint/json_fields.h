@@ -74,6 +74,8 @@ class StoredFields {
     if (version_ < since && !object_.contains(name)) return nullptr;
     return &member(name);
   }
+  /// A field that not every checkpoint has: null where it is missing.
+  const Json* optional(const char* name) { return object_.contains(name) ? &member(name) : nullptr; }
   /// Throws Error::data naming a field that was not read.
   void end() const {
     for (const auto& [name, value] : object_.items()) {

@@ -23,7 +23,8 @@ constexpr const char* kSharding =
 const DialectKey kKeys[] = {
     {"compute_environment", "LOCAL_MACHINE", mapped, "", "LOCAL_MACHINE; AMAZON_SAGEMAKER is refused"},
     {"distributed_type", "NO", mapped, "", "NO or MULTI_CPU; types for other devices are refused"},
-    {"mixed_precision", "no", mapped, "", "precision.dtype: bf16; no changes nothing; fp16 and fp8 are refused"},
+    {"mixed_precision", "no", mapped, "",
+     "precision.dtype: bf16, or f16 for fp16 without use_cpu; no changes nothing; fp8 is refused"},
     {"num_machines", int64_t{1}, mapped, "", kLaunched},
     {"num_processes", int64_t{1}, mapped, "", kLaunched},
     {"main_process_port", int64_t{0}, no_effect, "", kLaunched},
@@ -98,6 +99,8 @@ void translate(const DialectView& view, Translation& out) {
   const std::string& precision = view.text("mixed_precision");
   if (precision == "bf16") {
     out.set("precision.dtype", DType::bf16, view.origin("mixed_precision"));
+  } else if (precision == "fp16" && type == "NO" && !view.flag("use_cpu")) {
+    set_f16_of_torch(out, view.origin("mixed_precision"));
   } else if (precision != "no") {
     view.refuse("mixed_precision", "CPUs compute in bf16 or f32; set bf16 or no");
   }

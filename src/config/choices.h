@@ -143,6 +143,14 @@ struct Names<ShardGroup> {
   static constexpr Named<ShardGroup> kAll[] = {{"all", ShardGroup::all}, {"host", ShardGroup::host}};
 };
 
+/// How the factor of the loss in f16 follows overflows: DeepSpeed's and GPT-NeoX's way, or metaseq's.
+enum class LossScaleRule : uint8_t { deepspeed, metaseq };
+template <>
+struct Names<LossScaleRule> {
+  static constexpr Named<LossScaleRule> kAll[] = {{"deepspeed", LossScaleRule::deepspeed},
+                                                  {"metaseq", LossScaleRule::metaseq}};
+};
+
 /// Which data-parallel ranks' gradients are added first: all in rank order, or those of each host.
 enum class ReduceOrder : uint8_t { flat, hosts };
 template <>

@@ -313,12 +313,42 @@ struct OptimOptions {
 
 struct PrecisionOptions {
   DType dtype = DType::f32;
+  LossScaleRule loss_scale_rule = LossScaleRule::deepspeed;
+  double loss_scale = 0, loss_scale_initial = 0, loss_scale_min = 0;
+  int64_t loss_scale_window = 0, loss_scale_hysteresis = 2, max_overflows = 50;
+  bool loss_scale_refill = false;
   template <class V>
   void visit(V& v) {
     v.choice("dtype", dtype,
-             "weights and activations; bf16 keeps f32 master weights, moments and reductions; f16 is only for files of "
-             "other programs: training in it is not supported on CPUs",
+             "weights and activations; bf16 and f16 keep f32 master weights, moments and reductions; f16 needs a GPU "
+             "and scales the loss by precision.loss-scale",
              {DType::f32, DType::bf16, DType::f16});
+    v.number("loss-scale", loss_scale,
+             "f16: the loss is multiplied by this before the backward pass, so that small gradients do not become zero "
+             "(0: dynamic: halved after steps whose gradients overflow, which are skipped, and doubled after many "
+             "steps without an overflow)",
+             0, 0x1p60);
+    v.choice("loss-scale-rule", loss_scale_rule,
+             "f16: deepspeed: the scale doubles after every loss-scale-window steps without an overflow, and is halved "
+             "from the loss-scale-hysteresis-th overflow on; metaseq: each overflow halves the scale and the window, "
+             "and each growth doubles both");
+    v.number("loss-scale-initial", loss_scale_initial,
+             "f16: scale of the first step (0: the rule's: deepspeed 65536, metaseq 4)", 0, 0x1p60);
+    v.integer("loss-scale-window", loss_scale_window,
+              "f16: steps without an overflow until the scale doubles (0: the rule's: deepspeed 1000, metaseq 256 at "
+              "first)",
+              0, int64_t{1} << 30);
+    v.integer("loss-scale-hysteresis", loss_scale_hysteresis,
+              "f16, rule deepspeed: overflows until the scale is halved; a growth of the scale starts the count again",
+              1, 1 << 20);
+    v.flag("loss-scale-refill", loss_scale_refill,
+           "f16, rule deepspeed: every step without an overflow starts the count of loss-scale-hysteresis again");
+    v.number("loss-scale-min", loss_scale_min,
+             "f16: smallest scale (0: the rule's: deepspeed 1, where another overflow ends the run; metaseq 1/32)", 0,
+             0x1p60);
+    v.integer("max-overflows", max_overflows,
+              "f16: the run ends after this many overflows in a row (0: never); they do not count for run.max-skips", 0,
+              1 << 20);
   }
 };
 

@@ -228,6 +228,13 @@ DeviceChoice device_named(const DialectView& view, std::string_view key) {
   return DeviceChoice::cuda;
 }
 
+void set_f16_of_torch(Translation& out, const Origin& origin) {
+  out.set("precision.dtype", DType::f16, origin);
+  out.set("precision.loss-scale-window", int64_t{2000}, origin);
+  out.set("precision.loss-scale-hysteresis", int64_t{1}, origin);
+  out.set("precision.loss-scale-min", 0x1p-24, origin);  // GradScaler has none
+}
+
 void Translation::set(std::string option, Value value, Origin origin) {
   std::string text = to_text(value);
   settings.push_back({std::move(option), std::move(value), std::move(text), std::move(origin), ""});

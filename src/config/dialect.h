@@ -85,6 +85,9 @@ struct Translation {
 
 /// run.device of a key with torch's name of a device. Throws Error::config unless that is cpu, cuda or cuda:0.
 DeviceChoice device_named(const DialectView& view, std::string_view key);
+/// Training in f16 with the loss scale of torch's GradScaler: 65536 at first, halved at each overflow, doubled after
+/// 2000 steps without one.
+void set_f16_of_torch(Translation& out, const Origin& origin);
 
 struct Dialect {
   const char* name;

@@ -25,8 +25,8 @@ constexpr const char* kPreset = "--model.preset opt-125m, or configs/opt-125m.ya
 constexpr const char* kDir = "--run.dir DIR";
 constexpr const char* kLog = "RUN/metrics.jsonl, which has every step, or `... 2>&1 | tee FILE`";
 constexpr const char* kTracker = "it is not supported; metrics are in RUN/metrics.jsonl and RUN/tensorboard";
-constexpr const char* kPrecision = "--precision.dtype bf16 (or f32): training in fp16 is not supported on CPUs";
-constexpr const char* kNoScale = "the loss scale is for fp16, which is not supported on CPUs";
+constexpr const char* kPrecision =
+    "--precision.dtype bf16 (or f32), or, on a GPU, f16 with --precision.loss-scale-rule metaseq";
 constexpr const char* kBatch =
     "--batch.micro N: sequences per rank and micro-batch; --batch.global N: sequences per step";
 constexpr const char* kNoTokenBatch = "--batch.micro N: batches are counted in sequences";
@@ -135,12 +135,12 @@ constexpr ForeignOption kOptions[] = {
     instead("--memory_efficient_fp16", kPrecision),
     instead("--fp16", kPrecision),
     instead("--bf16", "--precision.dtype bf16"),
-    idle_switch("--fp16_no_flatten_grads", kNoScale),
-    idle("--fp16_init_scale", kNoScale),
-    idle("--fp16_scale_window", kNoScale),
-    idle("--fp16_scale_tolerance", kNoScale),
-    idle("--min_loss_scale", kNoScale),
-    idle("--threshold_loss_scale", kNoScale),
+    idle_switch("--fp16_no_flatten_grads", "gradients always lie in one array"),
+    renamed("--fp16_init_scale", "--precision.loss-scale-initial"),
+    renamed("--fp16_scale_window", "--precision.loss-scale-window"),
+    idle("--fp16_scale_tolerance", "every overflow in f16 lowers the loss scale, as with metaseq's default of 0"),
+    renamed("--min_loss_scale", "--precision.loss-scale-min"),
+    renamed("--threshold_loss_scale", "--precision.loss-scale-min"),
     instead("--user_dir", kNoPlugins),
     idle("--empty_cache_freq", kGpu),
     idle("--all_gather_list_size", "messages between ranks have any size"),

@@ -146,9 +146,23 @@ class Translator : private NeoxPart {
       return object(fp16 && name != "fp16" ? "fp16.enabled" : "bf16.enabled",
                     fmt::format("{} requests {}; set only one of the two", view_.origin(key).text(), name));
     set("precision.dtype", name == "fp16" ? DType::f16 : name == "bfloat16" ? DType::bf16 : DType::f32, key);
+    if (name == "fp16") loss_scale();
     const bool wide = is("fp32_allreduce") || name == "fp32";
     if (neox_ && !view_.given("communication_data_type"))
       set("comm.wire", wide ? DType::f32 : DType::bf16, is("fp32_allreduce") ? "fp32_allreduce" : key);
+  }
+
+  void loss_scale() {
+    constexpr const char* kPower = "fp16.initial_scale_power";
+    copy("fp16.loss_scale", "precision.loss-scale");
+    constexpr int64_t kMostPower = 60;
+    if (view_.integer(kPower) < 0 || view_.integer(kPower) > kMostPower)
+      return object(kPower, fmt::format("expected 0 to {}", kMostPower));
+    set("precision.loss-scale-initial", std::ldexp(1.0, static_cast<int>(view_.integer(kPower))), kPower);
+    copy("fp16.loss_scale_window", "precision.loss-scale-window");
+    copy("fp16.hysteresis", "precision.loss-scale-hysteresis");
+    copy("fp16.consecutive_hysteresis", "precision.loss-scale-refill");
+    copy("fp16.min_loss_scale", "precision.loss-scale-min");
   }
 
   /// One or two of batch, micro-batch and accumulation determine the rest; NeoX's default accumulation is 1.

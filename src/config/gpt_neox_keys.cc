@@ -10,7 +10,7 @@ using enum KeyRole;
 constexpr const char* kSpeed = "it changes speed or memory, not the results";
 constexpr const char* kOtherNorms = "scalenorm is not supported";
 constexpr const char* kOtherPositions = "for relative positions, which are not supported";
-constexpr const char* kLossScale = "the loss scale is for fp16, which is not supported on CPUs";
+constexpr const char* kLossScale = "the loss scale of fp16 comes from the keys of fp16";
 constexpr const char* kTracker = "metrics are written to RUN/metrics.jsonl and RUN/tensorboard";
 constexpr const char* kMup = "for use_mup";
 constexpr const char* kExperts = "for moe_num_experts";
@@ -257,19 +257,18 @@ const DialectKey kKeys[] = {
      "optim.warmup-fraction: a fraction of lr_decay_iters, not rounded; 0: optim.warmup-steps 0"},
     {"override_lr_scheduler", false, no_effect, "", "the schedule always comes from the configuration"},
     {"use_checkpoint_lr_scheduler", false, mapped, "", "false; true is refused"},
-    {"precision", "fp32", mapped, "", "precision.dtype: fp16 (not supported on CPUs), bfloat16, fp32"},
-    {"fp16.enabled", false, mapped, "",
-     "precision.dtype f16, which is not supported on CPUs; add --precision.dtype bf16"},
-    {"fp16.fp16", false, no_effect, "", kLossScale},
+    {"precision", "fp32", mapped, "", "precision.dtype: fp16 (on GPUs), bfloat16, fp32"},
+    {"fp16.enabled", false, mapped, "", "precision.dtype f16, on GPUs; on CPUs add --precision.dtype bf16"},
+    {"fp16.fp16", false, no_effect, "", "GPT-NeoX reads fp16.enabled"},
     {"fp16.type", "fp16", mapped, "", "precision.dtype: bfloat16, an older spelling of precision bfloat16; fp16"},
-    {"fp16.auto_cast", false, no_effect, "", kLossScale},
-    {"fp16.loss_scale", int64_t{0}, no_effect, "", kLossScale},
-    {"fp16.initial_scale_power", int64_t{16}, no_effect, "", kLossScale},
-    {"fp16.loss_scale_window", int64_t{1000}, no_effect, "", kLossScale},
-    {"fp16.hysteresis", int64_t{2}, no_effect, "", kLossScale},
-    {"fp16.consecutive_hysteresis", false, no_effect, "", kLossScale},
-    {"fp16.min_loss_scale", int64_t{1}, no_effect, "", kLossScale},
-    {"fp16.fp16_master_weights_and_grads", false, no_effect, "", kLossScale},
+    {"fp16.auto_cast", false, no_effect, "", "the inputs are token ids, which are not cast"},
+    {"fp16.loss_scale", int64_t{0}, mapped, "", "precision.loss-scale"},
+    {"fp16.initial_scale_power", int64_t{16}, mapped, "", "precision.loss-scale-initial: 2 to this power"},
+    {"fp16.loss_scale_window", int64_t{1000}, mapped, "", "precision.loss-scale-window"},
+    {"fp16.hysteresis", int64_t{2}, mapped, "", "precision.loss-scale-hysteresis"},
+    {"fp16.consecutive_hysteresis", false, mapped, "", "precision.loss-scale-refill"},
+    {"fp16.min_loss_scale", int64_t{1}, mapped, "", "precision.loss-scale-min"},
+    {"fp16.fp16_master_weights_and_grads", false, mapped, "", "false; true is refused"},
     {"bf16.enabled", false, mapped, "", "precision.dtype bf16"},
     {"bf16.immediate_grad_update", false, no_effect, "", kSpeed},
     {"bf16.check_grad_overflow", false, no_effect, "", "steps with gradients that are not finite are skipped"},

@@ -44,6 +44,8 @@ const GptNeoxLimit kLimits[] = {
     {"zero_optimization.zero_quantized_weights", "false", kQuantized},
     {"zero_optimization.zero_quantized_nontrainable_weights", "false", kQuantized},
     {"zero_optimization.zero_quantized_gradients", "false", kQuantized},
+    {"fp16.fp16_master_weights_and_grads", "false",
+     "master weights and sums of gradients are always in f32; remove it"},
     {"bf16.bf16_master_weights_and_grads", "false",
      "master weights and sums of gradients are always in f32; remove it"},
     {"bf16.bf16_optimizer_states", "false", "the optimizer state is always in f32; remove it"},

@@ -149,9 +149,11 @@ void translate_device(const DialectView& view, Translation& out) {
         "device is not given: using a GPU if one can be used, else the CPU (nanoGPT's default is cuda)");
   const std::string& dtype = view.text("dtype");
   if (dtype == "float16") {
-    view.refuse("dtype", "training in float16 is not supported on CPUs; set float32 or bfloat16");
+    if (view.given("device") && device_named(view, "device") == DeviceChoice::cpu)
+      view.refuse("dtype", "training in float16 is not supported on CPUs; set float32 or bfloat16");
+    return set_f16_of_torch(out, view.origin("dtype"));
   }
-  if (dtype != "float32" && dtype != "bfloat16") view.refuse("dtype", "expected float32 or bfloat16");
+  if (dtype != "float32" && dtype != "bfloat16") view.refuse("dtype", "expected float32, bfloat16 or float16");
   out.set("precision.dtype", view.given("dtype") && dtype == "bfloat16" ? DType::bf16 : DType::f32,
           view.origin("dtype"));
 }

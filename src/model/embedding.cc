@@ -1,5 +1,7 @@
 #include "model/embedding.h"
 
+#include "tensor/f16.h"
+
 namespace trireme {
 namespace {
 
@@ -31,7 +33,9 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
 }
 
 float Embedding::scale_in(DType dtype) const {
-  return dtype == DType::bf16 ? to_float(to_bf16(spec_.embedding_scale)) : spec_.embedding_scale;
+  return dtype == DType::bf16  ? to_float(to_bf16(spec_.embedding_scale))
+         : dtype == DType::f16 ? to_float(to_f16(spec_.embedding_scale))
+                               : spec_.embedding_scale;
 }
 
 void Embedding::look_up(const Pass& pass, View y) const {

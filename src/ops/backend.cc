@@ -20,13 +20,20 @@ Backend make_backend() {
           .multiplies_bf16 = gemm_has_bf16()};
 }
 
-Backend make_backend(DeviceChoice choice) {
+Backend make_backend(DeviceChoice choice, int ranks, std::string_view option) {
   if (choice == DeviceChoice::cpu) return make_backend();
   const std::string library = gpu_library_path();
+  if (ranks > 1) {
+    require(choice != DeviceChoice::cuda, ErrorKind::config,
+            "{} is cuda, but the job has {} ranks: so far only a job of one rank can use a GPU", option, ranks);
+    if (!library.empty()) log::info("computing on CPUs: so far only a job of one rank can use a GPU");
+    return make_backend();
+  }
   if (choice == DeviceChoice::cuda) {
     require(!library.empty(), ErrorKind::usage,
-            "run.device is cuda, but this build has no libtrireme_cuda.so beside the program; scripts/build "
-            "release-cuda makes one, where nvcc is (docs/gpu.md)");
+            "{} is cuda, but this build has no libtrireme_cuda.so beside the program; scripts/build release-cuda makes "
+            "one, where nvcc is (docs/gpu.md)",
+            option);
     return open_gpu_backend(library);
   }
   if (library.empty()) return make_backend();

@@ -22,10 +22,10 @@ struct Backend {
 /// lacks.
 Backend make_backend();
 
-/// The operators of the choice. automatic: those of a GPU if libtrireme_cuda.so is there and can use one; the log says
-/// why not if only the library is there. Throws Error::usage if a
-/// GPU was asked for and none can be used, with what to do.
-Backend make_backend(DeviceChoice choice);
+/// The operators of the choice, for a job of `ranks`. automatic: those of a GPU if libtrireme_cuda.so is there and can
+/// use one; the log says why not if only the library is there. Throws Error::usage, naming the `option`, if a GPU was
+/// asked for and none can be used, with what to do.
+Backend make_backend(DeviceChoice choice, int ranks = 1, std::string_view option = "run.device");
 
 /// Lines for --version: the libraries and the hardware that backends of this build use.
 std::string backend_versions();

@@ -177,7 +177,7 @@ std::span<const double> Optimizer::finish_exchange(Context& context) {
 
 double Optimizer::squared_norm(std::span<const double> values) const { return mesh_norm_.squared(values); }
 
-void Optimizer::update(Context& context, double learning_rate, int64_t t, double norm) {
+void Optimizer::update(Context& context, double learning_rate, int64_t t, double norm, double loss_scale) {
   assert(t >= 1);
   AdamW adamw = options_.adamw;
   adamw.learning_rate = static_cast<float>(learning_rate);
@@ -185,7 +185,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   adamw.correction2 = correction(adamw.beta2, t);
   // The rule of torch.nn.utils.clip_grad_norm_, its 1e-6 included.
   const double factor = options_.clip > 0 ? std::min(1.0, options_.clip / (norm + 1e-6)) : 1.0;
-  adamw.gradient_scale = static_cast<float>(factor);
+  adamw.gradient_scale = static_cast<float>(factor / loss_scale);
   for (const Parameter& parameter : table_.all()) {
     if (!parameter.trained()) continue;
     AdamW own = adamw;

@@ -83,8 +83,9 @@ class Optimizer final : public GradientSink {
   /// The squared norm (f64, per parameter in table order) from the values of all ranks of the mesh, in rank order.
   double squared_norm(std::span<const double> values) const;
   /// AdamW over all parameters, or over those that this rank owns, whose weights are then sent to every data rank; t =
-  /// updates applied, including this one, from 1. norm = sqrt(squared_norm()).
-  void update(Context& context, double learning_rate, int64_t t, double norm);
+  /// updates applied, including this one, from 1. loss_scale: the gradients are those of the loss times it; norm =
+  /// sqrt(squared_norm()) / loss_scale.
+  void update(Context& context, double learning_rate, int64_t t, double norm, double loss_scale = 1);
 
   /// Times of the last step.
   const ExchangeTimes& last_exchange() const { return times_; }

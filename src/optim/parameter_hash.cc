@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "ops/element_sum.h"
+#include "tensor/f16.h"
 
 namespace trireme {
 namespace {
@@ -37,12 +38,15 @@ uint64_t piece_hash(const TrainingState& state, int64_t first, int64_t count, ui
   if (weights.dtype() == DType::f32) return run_hash(key, whole, box, at, HostValues<float>(weights).get());
   float values[kPiece];
   const std::span piece(values, static_cast<size_t>(count));
-  if (weights.dtype() == DType::bf16 && state.is_sharded()) {
-    const HostValues<bf16_t> rounded(weights);
-    std::ranges::transform(rounded.get(), piece.begin(), [](bf16_t value) { return to_float(value); });
-  } else {
+  const auto widen = [&]<class T>(const HostValues<T>& rounded) {
+    std::ranges::transform(rounded.get(), piece.begin(), [](T value) { return to_float(value); });
+  };
+  if (!state.is_sharded() || weights.dtype() == DType::f64)
     state.read_weights(first, piece);
-  }
+  else if (weights.dtype() == DType::bf16)
+    widen(HostValues<bf16_t>(weights));
+  else
+    widen(HostValues<f16_t>(weights));
   return run_hash(key, whole, box, at, piece);
 }
 

@@ -19,8 +19,8 @@ uint64_t parameter_key(std::string_view name);
 uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<const float> values);
 
 /// Hash of all parameters that this rank holds, without padding: for a complete table the model's hash. Ranks that hold
-/// the same must have equal hashes; otherwise they have diverged. If the remainders of bf16 weights are sharded, it is
-/// the hash of the weights without remainders. Not for a state whose weights are sharded.
+/// the same must have equal hashes; otherwise they have diverged. If the remainders of bf16 or f16 weights are sharded,
+/// it is the hash of the weights without remainders. Not for a state whose weights are sharded.
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table);
 
 }  // namespace trireme

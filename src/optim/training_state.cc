@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "tensor/f16.h"
 
 namespace trireme {
 namespace {
@@ -43,7 +44,8 @@ struct Arrays {
     const bool sharded = !kept.owned.empty();
     const Shape own{sharded ? count_of(kept.owned) : table.flat_count()};
     weights = (kept.weights ? passing : arena).take(dtype, Shape{table.flat_count()});
-    if (dtype == DType::bf16) remainder = arena.take(DType::i16, own);
+    if (dtype == DType::bf16 || dtype == DType::f16)
+      remainder = arena.take(dtype == DType::bf16 ? DType::i16 : DType::f32, own);
     if (!moments) return;
     const int64_t trained = sharded ? count_of(before(kept.owned, table.trained_count())) : table.trained_count();
     gradients = take(kept.gradients ? passing : arena, wide_type(dtype), table.gradient_count());
@@ -121,6 +123,13 @@ void store_run(TrainingState& state, int64_t first, const float* values, int64_t
         split(values + (begin - first), HostWriter<int16_t>(state.owned_remainder(count, place)).get());
       });
       return;
+    case DType::f16:
+      std::transform(values, values + n, HostWriter<f16_t>(weights).get().begin(), to_f16);
+      state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
+        std::copy_n(values + (begin - first), count,
+                    HostWriter<float>(state.owned_remainder(count, place)).get().begin());
+      });
+      return;
     case DType::f64:
       std::copy(values, values + n, HostWriter<double>(weights).get().begin());
       return;
@@ -175,8 +184,8 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 
 TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept, Device& device)
     : kept_(std::move(kept)), trains_(moments) {
-  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
-          "weights cannot be {}; use f32 or bf16", name_of(dtype));
+  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64, ErrorKind::config,
+          "weights cannot be {}; use f32, bf16 or f16", name_of(dtype));
   assert(!kept_.owned.empty() || !(kept_.gradients || kept_.weights));
   int64_t place = 0;
   for (const ParameterRange& range : kept_.owned)
@@ -218,6 +227,10 @@ void TrainingState::read_weights(int64_t first, std::span<float> out) const {
       return for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
         join(HostValues<bf16_t>(weights_.rows_slice(begin, count)).get(),
              HostValues<int16_t>(remainder_.rows_slice(place, count)).get(), out.data() + (begin - first));
+      });
+    case DType::f16:
+      return for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
+        std::ranges::copy(HostValues<float>(remainder_.rows_slice(place, count)).get(), out.begin() + (begin - first));
       });
     case DType::f64:
       std::ranges::transform(HostValues<double>(weights_.rows_slice(first, n)).get(), out.begin(),

@@ -1,10 +1,10 @@
 #pragma once
 // The arrays that training changes: weights and gradients, flat over the parameter table, and the optimizer's state:
-// the int16 remainder that makes bf16 weights an exact f32 master, and the two moments. The state covers all elements
-// or, if sharded (optim.shard), those that this rank owns, concatenated. Sized by the table: gradients and moments are
-// of trained elements only, which come first everywhere. Gradients and weights may be sharded, too. The flat arrays
-// then hold values temporarily: gradients until they reach the owners' sums; owned weights and those that layers
-// currently need. The memory of other elements is released.
+// the int16 remainder that makes bf16 weights an exact f32 master, or the f32 masters of f16 weights, and the two
+// moments. The state covers all elements or, if sharded (optim.shard), those that this rank owns, concatenated. Sized
+// by the table: gradients and moments are of trained elements only, which come first everywhere. Gradients and weights
+// may be sharded, too. The flat arrays then hold values temporarily: gradients until they reach the owners' sums; owned
+// weights and those that layers currently need. The memory of other elements is released.
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ enum class Moment : uint8_t { first, second };
 
 class TrainingState {
  public:
-  /// dtype: of the weights: f32, bf16, or f64 (reference). `moments` false omits gradients and moments (sampling,
+  /// dtype: of the weights: f32, bf16, f16, or f64 (reference). `moments` false omits gradients and moments (sampling,
   /// evaluation). kept: remainder and moments exist for owned elements. Reads and writes here follow work issued
   /// earlier to the device's stream.
   TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept = {},
@@ -46,7 +46,7 @@ class TrainingState {
   // Arrays of owned elements: all in order, or at the places that for_owned() gives. Only write_weights(),
   // write_moment(), an update of owned() and the healing of a replica write them: an element's place here is not its
   // place in the flat order.
-  ConstView remainder() const { return remainder_; }  ///< i16 with bf16 weights, else empty
+  ConstView remainder() const { return remainder_; }  ///< i16 with bf16 weights, f32 masters with f16, else empty
   ConstView moment1() const { return moment1_; }      ///< f32 (f64), of trained elements
   ConstView moment2() const { return moment2_; }
   ConstView moment(Moment which) const { return which == Moment::first ? moment1_ : moment2_; }
@@ -87,9 +87,11 @@ class TrainingState {
   /// Bytes of a state, without allocating it; for temporary parts the most at a time.
   static size_t bytes_for(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept = {});
 
-  /// f32 master values of one parameter without padding rows: [stored_shape]. Not for a sharded state in bf16.
+  /// f32 master values of one parameter without padding rows: [stored_shape]. Not for a sharded state in
+  /// bf16 or f16.
   void read_master(const Parameter& parameter, std::span<float> out) const;
-  /// f32 master values of elements [first, first + out.size()), which must be owned if the weights are bf16.
+  /// f32 master values of elements [first, first + out.size()), which must be owned if there is a
+  /// remainder.
   void read_weights(int64_t first, std::span<float> out) const;
   /// Sets weights (and remainder) of one parameter from f32 master values [stored_shape]; padding rows become zero.
   void write_master(const Parameter& parameter, std::span<const float> values);

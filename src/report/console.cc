@@ -61,6 +61,7 @@ std::string step_line(const Metrics& m, int64_t steps) {
   line += fmt::format(" | {:>6.1f} samples/s | {:>6}FLOP/s", m.samples_per_second, with_prefix(m.flops_per_second));
   if (m.memory_bytes > 0) line += fmt::format(" | {:>6.2f} GB", static_cast<double>(m.memory_bytes) / 1e9);
   line += fmt::format(" | {}", count_text(m.samples, "sample"));
+  if (m.loss_scale) line += fmt::format(" | scale {:g}", *m.loss_scale);
   if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
   return line;
 }
@@ -69,10 +70,10 @@ std::string neox_step_line(const Metrics& m, int64_t steps) {
   return fmt::format(
       " samples/sec: {:.3f} | iteration {:8d}/{:8d} | elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} "
       "| "
-      "approx flops per GPU: {}FLOPS | lm_loss: {:.6E} | grad norm: {:.3f} | loss scale: 1.0 | number of skipped "
+      "approx flops per GPU: {}FLOPS | lm_loss: {:.6E} | grad norm: {:.3f} | loss scale: {:.1f} | number of skipped "
       "iterations: {:3d} | number of nan iterations: {:3d} |",
       m.samples_per_second, m.step, steps, m.ms_per_step, m.learning_rate, with_prefix(m.flops_per_device),
-      m.interval_loss, m.gradient_norm, m.interval_skipped, m.interval_not_finite);
+      m.interval_loss, m.gradient_norm, m.loss_scale.value_or(1), m.interval_skipped, m.interval_not_finite);
 }
 
 std::string test_line(const TestMetrics& m) {

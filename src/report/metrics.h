@@ -43,8 +43,9 @@ struct Metrics {
   double interval_loss = 0;         ///< mean over the interval's steps that were not skipped; NaN: all were skipped
   int64_t interval_skipped = 0;     ///< steps of the interval that were skipped
   int64_t interval_not_finite = 0;  ///< those of them whose loss or gradients were not finite
-  double updates_per_second = 0;    ///< steps per second over the interval, as tokens_per_second
-  double seconds_run = 0;           ///< in logs that were read: running time of all attempts up to this record
+  std::optional<double> loss_scale = {};  ///< f16: of the next step
+  double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
+  double seconds_run = 0;                 ///< in logs that were read: running time of all attempts up to this record
 };
 
 /// Result of one evaluation at a step.

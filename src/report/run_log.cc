@@ -77,6 +77,7 @@ Metrics read_step(const Json& record) {
   m.tokens = record.at("tokens").get<uint64_t>();
   m.skipped = record.at("skipped").get<int64_t>();
   if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
+  if (record.contains("loss_scale")) m.loss_scale = number(record, "loss_scale");
   // Missing in logs of the first releases.
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
   if (record.contains("ups")) m.updates_per_second = number(record, "ups");

@@ -15,9 +15,15 @@ Run::Run(const RunPlan& of, RunClaim* folder, Device& device)
       table(plan.table.value()),
       state(table, plan.dtype, plan.trains, plan.kept, device),
       schedule(schedule_of(plan.config())),
-      skips(plan.config().run.dir, plan.config().run.max_skips) {
+      skips(plan.config().run.dir, plan.config().run.max_skips, loss_scale_options(plan.config().precision)) {
   schedule.warms_from_zero = plan.warms_from_zero;
   progress.best_loss = std::numeric_limits<double>::infinity();
+  progress.loss_scale = start_loss_scale(loss_scale_options(plan.config().precision));
+}
+
+void Run::resume(const RunCounters& stored) {
+  progress = stored;
+  progress.loss_scale = start_loss_scale(loss_scale_options(config().precision), stored.loss_scale);
 }
 
 void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit) {

@@ -20,6 +20,8 @@ struct Run {
   /// plan.
   Run(const RunPlan& plan, RunClaim* claim, Device& device = host_device());
 
+  /// Takes over what a snapshot says of its run.
+  void resume(const RunCounters& stored);
   /// Starts the report of an attempt from here to the plan's last step.
   void open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit = LossUnit::token);
 

@@ -142,11 +142,12 @@ StepResult TrainStep::agree(double loss, std::span<const double> norms, double c
   if (shares_batch()) compare_batches(hashes, start.step);
   const double squared_norm = session_.optimizer().squared_norm(all_norms);
   StepResult result{.loss = sums[0] / counted,
-                    .norm = std::sqrt(squared_norm),
+                    .norm = std::sqrt(squared_norm) / start.loss_scale,
                     .stop = sums[1] > 0,
                     .saved = sums[2] == 0,
                     .copied = sums[3] == 0};
   result.finite = std::isfinite(result.loss) && std::isfinite(squared_norm);
+  result.overflow = !result.finite && session_.state().weights().dtype() == DType::f16;
   result.skipped = !result.finite || result.loss > start.most_loss;
   return result;
 }
@@ -168,11 +169,12 @@ double TrainStep::count(uint64_t consumed) {
 StepResult TrainStep::run(const StepStart& start) {
   batch_hash_ = 0;
   const double counted = count(start.consumed);
-  run_micro_batches(start, static_cast<float>(1.0 / counted));
+  run_micro_batches(start, static_cast<float>(start.loss_scale / counted));
   Context& context = session_.stage().context();
   const std::span<const double> norms = session_.optimizer().finish_exchange(context);
   const StepResult result = agree(read_loss(), norms, counted, start);
-  if (!result.skipped) session_.optimizer().update(context, start.learning_rate, start.update, result.norm);
+  if (!result.skipped)
+    session_.optimizer().update(context, start.learning_rate, start.update, result.norm, start.loss_scale);
   return result;
 }
 

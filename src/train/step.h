@@ -17,21 +17,23 @@ struct StepStart {
   uint64_t consumed = 0;  ///< samples consumed
   int64_t update = 1;     ///< updates applied, this step's included
   double learning_rate = 0;
-  double most_loss = 0;  ///< with a loss above it the step is skipped
-  bool saved = true;     ///< this rank has written its part of the pending snapshot
-  bool copied = true;    ///< and copied its part of one on local disks
+  double most_loss = 0;   ///< with a loss above it the step is skipped
+  double loss_scale = 1;  ///< the backward pass is that of the loss times this (optim/loss_scale.h)
+  bool saved = true;      ///< this rank has written its part of the pending snapshot
+  bool copied = true;     ///< and copied its part of one on local disks
 };
 
 /// The common result of all ranks.
 struct StepResult {
-  double loss = 0;       ///< LossMean over the global batch: nats per token or sequence (regression: squared
-                         ///< error)
-  double norm = 0;       ///< global gradient norm before clipping
-  bool finite = true;    ///< loss and norm are finite
-  bool skipped = false;  ///< not finite, or a loss above the limit: weights unchanged
-  bool stop = false;     ///< a stop was requested on some rank
-  bool saved = true;     ///< StepStart::saved on every rank
-  bool copied = true;    ///< StepStart::copied on every rank
+  double loss = 0;        ///< LossMean over the global batch: nats per token or sequence (regression: squared
+                          ///< error)
+  double norm = 0;        ///< global gradient norm before clipping
+  bool finite = true;     ///< loss and norm are finite
+  bool overflow = false;  ///< not finite in f16: perhaps only because of the loss scale
+  bool skipped = false;   ///< not finite, or a loss above the limit: weights unchanged
+  bool stop = false;      ///< a stop was requested on some rank
+  bool saved = true;      ///< StepStart::saved on every rank
+  bool copied = true;     ///< StepStart::copied on every rank
 };
 
 class TrainStep {

@@ -51,6 +51,7 @@ StepResult Trainer::step(double rate) {
                                        .update = progress().updates + 1,
                                        .learning_rate = rate,
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
+                                       .loss_scale = progress().loss_scale ? progress().loss_scale->scale : 1,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
                                        .copied = work_.saver->copy_idle()});
   // A single rank waits for no other, but the scheduler may have used its processor within a call.
@@ -105,6 +106,7 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.samples = progress().samples;
   metrics.tokens = task_.tokens(progress().samples);
   metrics.skipped = progress().skipped;
+  if (progress().loss_scale) metrics.loss_scale = progress().loss_scale->scale;
   const StepCost cost = task_.step_cost();
   metrics.flops_per_second = meter.fill(metrics, cost.tokens, cost.samples) * cost.flops;
   metrics.flops_per_device = metrics.flops_per_second / rank().size();
@@ -147,7 +149,7 @@ bool Trainer::roll_back() {
   together(scalars(), [&] {
     const CheckpointFolder folder = open_checkpoint(work_.saver->newest_folder());
     load_checkpoint(folder, work_.run.table, work_.run.state);
-    progress() = folder.facts.progress;
+    work_.run.resume(folder.facts.progress);
   });
   log::write_once(log::Level::warning, fmt::format("rolled back to the snapshot of step {}; skipped samples {} to {}",
                                                    step, progress().samples, samples - 1));
@@ -214,7 +216,8 @@ void Trainer::finish_copies() {
 
 bool Trainer::advance() {
   const RateSchedule& schedule = work_.run.schedule;
-  const double rate = learning_rate(schedule, schedule.counts_updates() ? progress().updates : progress().step);
+  const double rate =
+      learning_rate(schedule, schedule.counts_updates() ? progress().updates : progress().scheduled_steps());
   const StepResult result = step(rate);
   if (result.skipped && result.finite && config().run.on_spike == OnSpike::roll_back && roll_back()) return result.stop;
   check_ranks();

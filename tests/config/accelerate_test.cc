@@ -71,6 +71,11 @@ TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
                "default_config.yaml:2: distributed_type is \"MULTI_GPU\": several GPUs are not supported yet");
   EXPECT_ERROR(load(with("mixed_precision: bf16", "mixed_precision: fp16")), ErrorKind::config,
                "CPUs compute in bf16 or f32; set bf16 or no");
+  std::string gpu = with("use_cpu: true", "use_cpu: false");
+  gpu.replace(gpu.find("MULTI_CPU"), 9, "NO");
+  gpu.replace(gpu.find("mixed_precision: bf16"), 21, "mixed_precision: fp16");
+  EXPECT_EQ(load(gpu).config.precision.dtype, DType::f16);
+  EXPECT_EQ(load(gpu).config.precision.loss_scale_window, 2000);
   EXPECT_ERROR(load(with("LOCAL_MACHINE", "AMAZON_SAGEMAKER")), ErrorKind::config, "set it to LOCAL_MACHINE");
   EXPECT_ERROR(load(std::string(kFile) + "deepspeed_config:\n  zero_stage: 2\n"), ErrorKind::config,
                "deepspeed_config.zero_stage cannot be used here");

@@ -222,6 +222,23 @@ TEST_F(GptNeox, PrecisionIsOneOfThree) {
   EXPECT_EQ(load_with("{precision: bfloat16, fp32_allreduce: True}").config.comm.wire, DType::f32);
   const LoadedConfig fp16 = load_with("fp16: {enabled: true, initial_scale_power: 12}");
   EXPECT_EQ(fp16.config.precision.dtype, DType::f16);
+  EXPECT_EQ(fp16.config.precision.loss_scale_initial, 4096);
+  const PrecisionOptions scaled =
+      load_with(
+          "fp16: {enabled: true, loss_scale: 0, loss_scale_window: 500, hysteresis: 3, consecutive_hysteresis: "
+          "true, min_loss_scale: 2}")
+          .config.precision;
+  EXPECT_EQ(scaled.loss_scale, 0);
+  EXPECT_EQ(scaled.loss_scale_initial, 65536);
+  EXPECT_EQ(scaled.loss_scale_window, 500);
+  EXPECT_EQ(scaled.loss_scale_hysteresis, 3);
+  EXPECT_TRUE(scaled.loss_scale_refill);
+  EXPECT_EQ(scaled.loss_scale_min, 2);
+  EXPECT_EQ(load_with("fp16: {enabled: true, loss_scale: 128}").config.precision.loss_scale, 128);
+  EXPECT_ERROR(load_with("fp16: {enabled: true, initial_scale_power: 100}"), ErrorKind::config,
+               "fp16.initial_scale_power is 100: expected 0 to 60");
+  EXPECT_ERROR(load_with("fp16: {enabled: true, fp16_master_weights_and_grads: true}"), ErrorKind::config,
+               "master weights and sums of gradients are always in f32; remove it");
   EXPECT_EQ(load_with("fp16: {enabled: true}", {"--precision.dtype=bf16"}).config.precision.dtype, DType::bf16);
   EXPECT_ERROR(load_with("{precision: bfloat16, fp16: {enabled: true}}"), ErrorKind::config,
                "fp16.enabled is true: " + (folder_ / "more.yml") + ":1 requests bfloat16; set only one of the two");

@@ -186,15 +186,25 @@ TEST(Nanogpt, StartsFromGpt2InALocalFolderAndCropsIt) {
                "--init_from is \"gpt3\": expected scratch, resume, gpt2, gpt2-medium, gpt2-large or gpt2-xl");
 }
 
+TEST(Nanogpt, Float16OnAGpuScalesTheLossAsTorchDoes) {
+  for (const auto& given : {flags({"--dtype=float16"}), flags({"--dtype=float16", "--device=cuda"})}) {
+    const PrecisionOptions& precision = given.config.precision;
+    EXPECT_EQ(precision.dtype, DType::f16);
+    EXPECT_EQ(precision.loss_scale_window, 2000);
+    EXPECT_EQ(precision.loss_scale_hysteresis, 1);
+    EXPECT_LT(precision.loss_scale_min, 1e-7);
+  }
+}
+
 TEST(Nanogpt, RefusesWhatCannotBeHonoured) {
   EXPECT_EQ(flags({"--device=cuda"}).config.run.device, DeviceChoice::cuda);
   EXPECT_EQ(flags({"--device=cuda:0"}).config.run.device, DeviceChoice::cuda);
   EXPECT_EQ(flags({"--device=cpu"}).config.run.device, DeviceChoice::cpu);
   EXPECT_EQ(flags({}).config.run.device, DeviceChoice::automatic);
   EXPECT_ERROR(flags({"--device=mps"}), ErrorKind::config, "--device is \"mps\": expected cpu, cuda or cuda:0");
-  EXPECT_ERROR(flags({"--dtype=float16"}), ErrorKind::config,
+  EXPECT_ERROR(flags({"--device=cpu", "--dtype=float16"}), ErrorKind::config,
                "--dtype is \"float16\": training in float16 is not supported on CPUs");
-  EXPECT_ERROR(flags({"--dtype=int8"}), ErrorKind::config, "expected float32 or bfloat16");
+  EXPECT_ERROR(flags({"--dtype=int8"}), ErrorKind::config, "expected float32, bfloat16 or float16");
   EXPECT_ERROR(flags({"--start=x"}), ErrorKind::config,
                "--start cannot be used here: it belongs to sampling: `trireme sample --model RUN --start TEXT`");
   EXPECT_ERROR(flags({"--profile=True"}), ErrorKind::config,

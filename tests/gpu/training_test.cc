@@ -1,10 +1,15 @@
 // Whole training runs on the kernels of src/cuda, run by the executor, against the CPU's.
 
+#include "base/hash.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.h"
+#include "optim/parameter_hash.h"
 #include "tests/gpu/plain_products.h"
+#include "tests/train/local_run.h"
 #include "tests/train/mesh_training.h"
+#include "tests/train/noted_task.h"
 #include "tests/train/sft/chat_training.h"
+#include "train/trainer.h"
 
 namespace trireme::mesh_training {
 namespace {
@@ -12,6 +17,12 @@ namespace {
 std::unique_ptr<Ops> make_gpu_ops() {
   gpu::host::set_seed(5);
   return std::make_unique<CudaOps>(host_device(), make_plain_products());
+}
+
+Backend gpu_backend() {
+  Backend backend = make_backend();
+  backend.ops = make_gpu_ops();
+  return backend;
 }
 
 struct GpuCase {
@@ -24,17 +35,20 @@ void PrintTo(const GpuCase& c, std::ostream* out) { *out << c.family.name; }
 
 class GpuTraining : public testing::TestWithParam<GpuCase> {};
 
-/// bf16: kernels round other intermediate values to bf16 than the CPU does.
+/// bf16, f16: kernels round other intermediate values than the CPU does.
 TEST_P(GpuTraining, GivesTheLossesOfTheCpu) {
   const auto& [family, dtype, dropout] = GetParam();
   Spec spec = family.spec();
   spec.layers = 2;
   if (!spec.attention_layers.empty()) spec.attention_layers = "WF";
-  Layouts layouts{.mesh = {.data = 1}, .dropout = dropout, .dtype = dtype, .global = 4};
+  const DType of_cpu = dtype == DType::f16 ? DType::f32 : dtype;  // which has no operators in f16
+  Layouts layouts{.mesh = {.data = 1}, .dropout = dropout, .dtype = of_cpu, .global = 4};
   const Outcome want = train(spec, layouts);
   layouts.make_ops = make_gpu_ops;
+  layouts.dtype = dtype;
+  if (dtype == DType::f16) layouts.loss_scale = 1024;
   const Outcome got = train(spec, layouts);
-  const double tolerance = dtype == DType::f32 ? 2e-5 : 2e-2;
+  const double tolerance = dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 5e-3 : 2e-2;
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (size_t i = 0; i < want.losses.size(); ++i) {
     EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i + 1;
@@ -48,7 +62,7 @@ std::vector<GpuCase> cases() {
   std::vector<GpuCase> all;
   for (const Family& family : {Family{"gpt2", gpt2}, Family{"neox", neox}, Family{"opt", opt}, Family{"bert", bert},
                                Family{"llama", llama}, Family{"gemma", gemma}})
-    for (const DType dtype : {DType::f32, DType::bf16}) all.push_back({family, dtype, false});
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) all.push_back({family, dtype, false});
   all.push_back({{"gpt2", gpt2}, DType::f32, true});
   return all;
 }
@@ -66,6 +80,89 @@ TEST(GpuChatTraining, GivesTheLossesOfTheCpu) {
     layouts.make_ops = make_gpu_ops;
     expect_near(chat_training::train(layouts), want, "on the executor", 2e-5);
   }
+}
+
+/// A run in f16 whose first steps overflow.
+class LossScaling : public testing::Test {
+ protected:
+  static constexpr int64_t kOverflows = 20;
+
+  Config config(int64_t steps) const {
+    Config config = run_config(folder_ / "run");
+    config.precision.dtype = DType::f16;
+    config.precision.loss_scale_initial = 0x1p40;
+    config.precision.loss_scale_hysteresis = 1;
+    config.precision.loss_scale_window = 8;
+    config.optim.warmup_steps = 4;
+    config.optim.schedule = RateCourse::constant;
+    config.run.max_skips = 3;
+    config.run.steps = steps;
+    config.checkpoint.every = 0;
+    return config;
+  }
+
+  struct Result {
+    RunCounters progress;
+    std::vector<double> losses;
+    std::vector<uint16_t> weights;  ///< bits
+  };
+  Result train(const Config& wanted, std::optional<CheckpointFolder> resume = {}) const {
+    Result result;
+    run_local(1, [&](RankContext& rank) {
+      LocalRun of(
+          rank, wanted, std::move(resume), [] {}, gpu_backend());
+      NotedTask task(run_batch(rank));
+      EXPECT_TRUE(Trainer(of.work(), task, [] { return ""; }).train());
+      result.progress = of.run.progress;
+      result.losses = task.step_losses;
+      for (const f16_t weight : of.run.state.weights().values<f16_t>()) result.weights.push_back(weight.bits);
+    });
+    return result;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(LossScaling, OverflowsLowerTheScaleAndCostNothingElse) {
+  const Result result = train(config(40));
+  const RunCounters& progress = result.progress;
+  EXPECT_GE(progress.overflows, kOverflows) << "2^40 times the gradients of tokens is beyond f16";
+  EXPECT_EQ(progress.skipped, progress.overflows);
+  EXPECT_EQ(progress.updates, 40 - progress.overflows);
+  EXPECT_EQ(progress.scheduled_steps(), progress.updates);
+  EXPECT_EQ(progress.consecutive_skips, 0);
+  EXPECT_LT(progress.loss_scale->scale, 0x1p24);
+  EXPECT_GT(progress.loss_scale->scale, 1);
+  EXPECT_EQ(train(config(kOverflows)).weights, train(config(1)).weights) << "an overflow changes no weight";
+  EXPECT_LT(result.losses.back(), 0.95 * result.losses.front()) << "it learns";
+}
+
+TEST_F(LossScaling, AResumedRunHasTheBitsOfOneThatWasNotInterrupted) {
+  const Result whole = train(config(40));
+  const TemporaryFolder other;
+  Config first = config(27);
+  first.run.dir = other / "run";
+  const Result half = train(first);
+  EXPECT_GT(half.progress.updates, 0);
+  first.run.steps = 40;
+  const Result rest = train(first, open_checkpoint(other / "run/step-00000027"));
+  EXPECT_EQ(rest.weights, whole.weights);
+  EXPECT_EQ(rest.progress.loss_scale, whole.progress.loss_scale);
+  EXPECT_EQ(rest.progress.overflows, whole.progress.overflows);
+}
+
+TEST_F(LossScaling, SnapshotsMoveBetweenF16AndOtherTypes) {
+  (void)train(config(30));
+  run_local(1, [&](RankContext& rank) {
+    Config f32 = config(31);
+    f32.precision.dtype = DType::f32;
+    const CheckpointFolder f16_snapshot = open_checkpoint(folder_ / "run/step-00000030");
+    const LocalRun of(rank, f32, f16_snapshot);
+    EXPECT_EQ(of.run.progress.loss_scale, std::nullopt);
+    EXPECT_GT(of.run.progress.overflows, 0) << "the schedule keeps its place";
+    EXPECT_EQ(f16_snapshot.facts.parameter_hash, hex64(parameter_hash(of.run.state, of.run.table)))
+        << "the masters, to the bit";
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "tensor/f16.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/tiny_model.h"
 
@@ -61,7 +62,7 @@ TEST(TrainingState, RefusesIntegerWeights) {
     const TrainingState state(table, DType::i32, true);
     FAIL() << "expected an error";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "weights cannot be i32; use f32 or bf16");
+    EXPECT_STREQ(e.what(), "weights cannot be i32; use f32, bf16 or f16");
   }
 }
 
@@ -84,9 +85,29 @@ TEST(TrainingState, SplitMastersAreExactAtEveryRemainder) {
   }
 }
 
+TEST(TrainingState, F16WeightsHaveTheirMastersBeside) {
+  const ParameterTable table(tiny_spec());
+  const TrainingState with_moments(table, DType::f16, true);
+  const size_t expected =
+      static_cast<size_t>(table.flat_count()) * (2 + 4 + 4 + 4) + static_cast<size_t>(table.gradient_count()) * 4;
+  EXPECT_GE(with_moments.bytes(), expected);
+  EXPECT_LE(with_moments.bytes(), expected + 5 * 64);
+  EXPECT_EQ(with_moments.bytes(), TrainingState::bytes_for(table, DType::f16, true));
+
+  TrainingState state(table, DType::f16, false);
+  const Parameter& parameter = table.find("embedding.token.weight");
+  std::vector<float> values(static_cast<size_t>(parameter.stored_shape.count()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i)) * 1.0000001f;
+  values[0] = 1e-9f, values[1] = 70000;  // beyond what f16 holds
+  state.write_master(parameter, values);
+  EXPECT_EQ(master(state, parameter), values);
+  const auto weights = view_of(state.weights(), parameter).values<f16_t>();
+  for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(weights[i].bits, to_f16(values[i]).bits) << values[i];
+}
+
 TEST(TrainingState, WritingAParameterZeroesItsPaddingRowsAndNothingElse) {
   const ParameterTable table(tiny_spec());
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     TrainingState state(table, dtype, false);
     std::memset(state.weights().data(), 0x11, state.weights().bytes());
     const Parameter& parameter = table.find("embedding.token.weight");

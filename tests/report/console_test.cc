@@ -48,6 +48,14 @@ TEST(StepLine, NamesSkippedStepsOnceThereAreAny) {
   EXPECT_NE(step_line(m, 2000).find(" | 2 skipped"), std::string::npos);
 }
 
+TEST(StepLine, ShowsTheLossScaleOfF16) {
+  Metrics m = example();
+  EXPECT_EQ(step_line(m, 2000).find("scale"), std::string::npos);
+  m.loss_scale = 65536;
+  EXPECT_NE(step_line(m, 2000).find("3840 samples | scale 65536"), std::string::npos);
+  EXPECT_NE(neox_step_line(m, 2000).find(" | loss scale: 65536.0 | "), std::string::npos);
+}
+
 TEST(StepLine, ShowsANonFiniteLossAsSuch) {
   Metrics m = example();
   m.loss = std::numeric_limits<double>::quiet_NaN();

@@ -30,7 +30,7 @@ TEST_F(GpuRun, SeveralRanksCannotShareOne) {
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_THAT(outcome.output,
               HasSubstr("run.device is cuda, but the job has 2 ranks: so far only a job of one rank can "
-                        "train on a GPU"));
+                        "use a GPU"));
 }
 
 // A program with a library that cannot be opened, as after a copy that was cut short.
@@ -49,7 +49,7 @@ TEST_F(GpuRun, AutoSaysWhyItTakesTheCpu) {
   words.insert(words.begin(), {mpirun_path(), "-n", "2", program});
   const Outcome two = run(words);
   EXPECT_EQ(two.code, 0) << two.output;
-  EXPECT_THAT(two.output, HasSubstr("computing on CPUs: so far only a job of one rank can train on a GPU"));
+  EXPECT_THAT(two.output, HasSubstr("computing on CPUs: so far only a job of one rank can use a GPU"));
 }
 
 }  // namespace

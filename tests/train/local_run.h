@@ -56,14 +56,15 @@ inline RunPlan run_plan(const RankContext& rank, const Config& config, std::opti
 struct LocalRun {
   LocalRun(
       const RankContext& rank, const Config& config, std::optional<CheckpointFolder> resume = {},
-      std::function<void()> check_claim = [] {})
-      : plan(run_plan(rank, config, std::move(resume))),
+      std::function<void()> check_claim = [] {}, Backend of = make_backend())
+      : backend(std::move(of)),
+        plan(run_plan(rank, config, std::move(resume))),
         run(plan, nullptr),
         session(plan, run.table, run.state, *backend.ops, rank) {
     initialize(run.state, run.table, 5);
     if (plan.resume) {
       load_checkpoint(*plan.resume, run.table, run.state);
-      run.progress = plan.resume->facts.progress;
+      run.resume(plan.resume->facts.progress);
     }
     if (plan.trains) saver.emplace(run, session, std::move(check_claim));
   }
@@ -78,7 +79,7 @@ struct LocalRun {
     return {values.begin(), values.end()};
   }
 
-  Backend backend = make_backend();
+  Backend backend;
   RunPlan plan;
   Run run;
   Session session;

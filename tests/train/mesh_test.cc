@@ -119,6 +119,14 @@ TEST_P(MeshTraining, WhatIsSharedChangesNoBitWithFrozenParameters) {
       }
 }
 
+TEST_P(MeshTraining, APowerOfTwoAsLossScaleChangesNoBit) {
+  const Spec spec = GetParam().spec();
+  Layouts layouts{.mesh = {.data = 2, .pipeline = 2}, .wire = DType::bf16};
+  const Outcome want = train(spec, layouts);
+  layouts.loss_scale = 4096;
+  expect_same_bits(train(spec, layouts), want);
+}
+
 TEST(MeshStep, ARankWithOtherTokensIsNamedBeforeWeightsChange) {
   const Spec spec = gpt2();
   const MeshShape mesh{.data = 2, .tensor = 1, .pipeline = 2};

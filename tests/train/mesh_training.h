@@ -11,6 +11,7 @@
 
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
+#include "tensor/f16.h"
 #include "tests/support/apart_device.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/local_ranks.h"
@@ -108,6 +109,7 @@ struct Layouts {
   std::vector<int> hosts{};  ///< of the data ranks: hierarchical reduction
   ShardGroup group = ShardGroup::all;
   int64_t global = kGlobal, steps = kSteps;
+  double loss_scale = 1;
   std::unique_ptr<Ops> (*make_ops)() = make_cpu_ops;  ///< of the host's memory
 };
 
@@ -202,7 +204,8 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
                                           .consumed = static_cast<uint64_t>(i * layouts.global),
                                           .update = i + 1,
                                           .learning_rate = 1e-2,
-                                          .most_loss = std::numeric_limits<double>::infinity()});
+                                          .most_loss = std::numeric_limits<double>::infinity(),
+                                          .loss_scale = layouts.loss_scale});
       losses.push_back(result.loss);
       norms.push_back(result.norm);
     }
@@ -225,13 +228,15 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
     EXPECT_EQ(outcome.evaluation, evaluation);
     for (const Parameter& parameter : table.all()) {
       const Parameter& to = whole.find(parameter.name);
-      layouts.dtype == DType::bf16 ? copy_box<bf16_t>(parameter, seen.weights(), to, all.weights())
-                                   : copy_box<float>(parameter, seen.weights(), to, all.weights());
+      layouts.dtype == DType::bf16  ? copy_box<bf16_t>(parameter, seen.weights(), to, all.weights())
+      : layouts.dtype == DType::f16 ? copy_box<f16_t>(parameter, seen.weights(), to, all.weights())
+                                    : copy_box<float>(parameter, seen.weights(), to, all.weights());
     }
   });
   for (int64_t i = 0; i < all.weights().count(); ++i)
-    outcome.weights.push_back(layouts.dtype == DType::bf16 ? to_float(all.weights().as<bf16_t>()[i])
-                                                           : all.weights().as<float>()[i]);
+    outcome.weights.push_back(layouts.dtype == DType::bf16  ? to_float(all.weights().as<bf16_t>()[i])
+                              : layouts.dtype == DType::f16 ? to_float(all.weights().as<f16_t>()[i])
+                                                            : all.weights().as<float>()[i]);
   return outcome;
 }
 

@@ -167,8 +167,11 @@ class NeoxCheckpoint::Implementation {
             "its learning rate was at step {}, but Adam at update {}; the learning rate resumes from the latter", stood,
             progress.updates));
     }
-    if (const double scale = states_->loss_scale(); scale > 0)
-      notes_.push_back(fmt::format("its loss scale of {} is ignored: only fp16 needs one", scale));
+    progress.loss_scale = states_->loss_scale();
+    if (!progress.loss_scale) return;
+    progress.overflows = progress.skipped;
+    notes_.push_back(
+        fmt::format("its loss scale of {} is used only with precision.dtype f16", progress.loss_scale->scale));
   }
 
   NeoxStep step_;

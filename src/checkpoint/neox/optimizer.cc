@@ -72,6 +72,17 @@ void check_mappings(const TorchValue& state, const NeoxGroups& groups, const std
   }
 }
 
+/// DeepSpeed's loss scale: where it is dynamic, with the numbers of its next step and of the last overflow (-1: none).
+std::optional<LossScale> read_loss_scale(const TorchValue& scaler) {
+  const auto scale = scaler.find("cur_scale");
+  if (!scale || !(scale->number() > 0)) return std::nullopt;
+  LossScale found{.scale = scale->number(), .window = LossScaleOptions().window};
+  const auto step = scaler.find("cur_iter"), overflow = scaler.find("last_overflow_iter");
+  if (step && overflow) found.clean = std::max<int64_t>(step->integer() - overflow->integer() - 1, 0);
+  if (const auto left = scaler.find("cur_hysteresis")) found.hysteresis = std::max<int64_t>(left->integer(), 1);
+  return found;
+}
+
 }  // namespace
 
 void NeoxOptimizer::take_step(const TorchValue& state, const TorchValue& group) {
@@ -141,9 +152,8 @@ NeoxOptimizer::NeoxOptimizer(std::span<const TorchArchive* const> data_ranks, co
       take_step(own, described && g < described->items().size() ? described->items()[g] : own);
     }
     check_mappings(state, groups, partition, rank);
-    if (const auto scaler = state.find("loss_scaler"); scaler && (scaler->is_object() || scaler->is_dict())) {
-      if (const auto scale = scaler->find("cur_scale")) loss_scale_ = scale->number();
-    }
+    if (const auto scaler = state.find("loss_scaler"); scaler && (scaler->is_object() || scaler->is_dict()))
+      loss_scale_ = read_loss_scale(*scaler);
   }
   place(groups);
 }
@@ -151,7 +161,7 @@ NeoxOptimizer::NeoxOptimizer(std::span<const TorchArchive* const> data_ranks, co
 NeoxOptimizer::NeoxOptimizer(const TorchValue& optimizer, const NeoxGroups& groups, const std::string& file) {
   const TorchValue inner = optimizer.find("optimizer_state_dict").value_or(optimizer);
   const auto flat = optimizer.find("fp32_groups_flat"), single = optimizer.find("fp32_groups");
-  if (const auto scale = optimizer.find("cur_scale")) loss_scale_ = scale->number();
+  loss_scale_ = read_loss_scale(optimizer);
   const std::vector<TorchValue> described = inner.at("param_groups").items();
   if (described.size() != groups.size())
     inner.at("param_groups")

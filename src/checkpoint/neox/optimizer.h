@@ -5,12 +5,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/element_source.h"
 #include "checkpoint/torch/value.h"
+#include "optim/loss_scale.h"
 
 namespace trireme {
 
@@ -41,7 +43,7 @@ class NeoxOptimizer {
   const NeoxState* find(const std::string& name) const;
   int64_t step() const { return step_; }  ///< updates that Adam has made
   /// Of fp16; 0: none.
-  double loss_scale() const { return loss_scale_; }
+  const std::optional<LossScale>& loss_scale() const { return loss_scale_; }
 
  private:
   struct Group {
@@ -55,7 +57,7 @@ class NeoxOptimizer {
   std::vector<std::unique_ptr<Group>> groups_;
   std::map<std::string, NeoxState> states_;
   int64_t step_ = -1;
-  double loss_scale_ = 0;
+  std::optional<LossScale> loss_scale_;
 };
 
 /// Elements of the complete state of a rank in any form: how many parameters its stage has.

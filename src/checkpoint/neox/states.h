@@ -20,7 +20,8 @@ class NeoxStates {
 
   bool empty() const { return optimizers_.empty(); }  ///< the step holds weights only
   int64_t updates() const { return optimizers_.front()->step(); }
-  double loss_scale() const { return optimizers_.front()->loss_scale(); }  ///< of fp16; 0: none
+  /// Of a run in fp16.
+  const std::optional<LossScale>& loss_scale() const { return optimizers_.front()->loss_scale(); }
   /// Of a tensor rank's part of a parameter, on whichever stage it is; null if there is none.
   const NeoxState* find(const NeoxRule& rule, int64_t tensor_rank) const;
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "model/parameter_table.h"
+#include "optim/loss_scale.h"
 #include "optim/training_state.h"
 
 namespace trireme {
@@ -32,6 +33,10 @@ struct RunCounters {
   int64_t skipped = 0;  ///< steps skipped because they were not finite or a spike
   int64_t consecutive_skips = 0;
   LossTrend losses;
+  int64_t overflows = 0;                     ///< those of `skipped` whose gradients overflowed in f16
+  std::optional<LossScale> loss_scale = {};  ///< of a run in f16
+  /// What a learning rate per step counts: steps that an overflow in f16 skipped do not move it.
+  int64_t scheduled_steps() const { return step - overflows; }
   bool operator==(const RunCounters&) const = default;
 };
 

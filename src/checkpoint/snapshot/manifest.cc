@@ -42,6 +42,13 @@ Json progress_to_json(const RunCounters& p) {
             {"best_step", p.best_step}, {"skipped", p.skipped}, {"consecutive_skips", p.consecutive_skips}};
   json["losses"] = {{"count", p.losses.count}, {"mean", p.losses.mean}, {"variance", p.losses.variance}};
   json["best_loss"] = std::isfinite(p.best_loss) ? Json(p.best_loss) : Json(nullptr);  // JSON has no infinity
+  if (const auto& s = p.loss_scale)
+    json["loss_scale"] = {{"scale", s->scale},
+                          {"window", s->window},
+                          {"clean", s->clean},
+                          {"hysteresis", s->hysteresis},
+                          {"in_a_row", s->in_a_row}};
+  if (p.overflows > 0) json["overflows"] = p.overflows;
   return json;
 }
 
@@ -63,6 +70,19 @@ RunCounters progress_from_json(const Json& json, std::string_view where, int64_t
     p.losses.variance = trend.get<double>("variance");
     trend.end();
   }
+  if (const Json* scale = fields.optional("loss_scale")) {
+    StoredFields state(*scale, "loss_scale", where, version);
+    p.loss_scale = LossScale{.scale = state.get<double>("scale"),
+                             .window = state.get<int64_t>("window"),
+                             .clean = state.get<int64_t>("clean"),
+                             .hysteresis = state.get<int64_t>("hysteresis"),
+                             .in_a_row = state.get<int64_t>("in_a_row")};
+    state.end();
+    require(std::isfinite(p.loss_scale->scale) && p.loss_scale->scale > 0 && p.loss_scale->window > 0, ErrorKind::data,
+            "{}: loss_scale has scale {} and window {}, expected numbers above 0", where, p.loss_scale->scale,
+            p.loss_scale->window);
+  }
+  if (fields.optional("overflows")) p.overflows = fields.get<int64_t>("overflows");
   fields.end();
   return p;
 }

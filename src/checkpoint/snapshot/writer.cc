@@ -192,7 +192,7 @@ struct CheckpointWriter::Implementation {
     buffers = take_buffers(slices(), arena);
   }
 
-  bool everyone_has_masters() const { return state.weights().dtype() != DType::bf16 && !state.shares_weights(); }
+  bool everyone_has_masters() const { return state.remainder().empty() && !state.shares_weights(); }
 
   /// For ranks that share the optimizer's state. owned: by rank.
   void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {
@@ -366,7 +366,7 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
                                    Communicator& group, Heartbeat* heartbeat, std::function<void()> check_owner)
     : implementation_(
           std::make_unique<Implementation>(run_dir, table, state, group, heartbeat, std::move(check_owner))) {
-  assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
+  assert(state.weights().dtype() != DType::f64);
   Implementation& self = *implementation_;
   Scalars scalars(group);
   const std::vector<Layout> layouts = gather_layouts(table.layout(), scalars);

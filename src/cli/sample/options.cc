@@ -66,6 +66,8 @@ void declare(Flags& app, SampleOptions& options) {
           "write these objects to this file instead, also those before an error; while sampling they are in "
           "FILE.partial");
   app.choice("--dtype", options.dtype, "weights and activations: f32 or bf16", {DType::f32, DType::bf16});
+  app.choice("--device", options.device,
+             "auto: a GPU if one can be used, else the CPU; cpu; cuda (docs/gpu.md). Several ranks use CPUs");
   app.add_switch("--force", options.force, "sample a model although some weights are NaN or infinite");
   app.add("--threads", options.threads, "compute threads of each rank (0: its share of the physical cores)")
       .in_range(0, 1024)

@@ -24,6 +24,7 @@ struct SampleOptions {
   std::string encoding = "auto";
   std::string model, adapter, prompt, start, prompt_file, output, tokenizer;
   DType dtype = DType::f32;
+  DeviceChoice device = DeviceChoice::automatic;
   TokenizerFlags tokenizer_load;
   GenerateOptions generate;
   int64_t samples = 1, threads = 0;

@@ -62,8 +62,8 @@ struct Sampler {
   ModelFolder folder;
   Spec spec;
   ParameterTable table;
-  TrainingState state;
   Backend backend;
+  TrainingState state;
   std::unique_ptr<SharedWeights> shared_weights;  ///< if data ranks shard the weights
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<TokenId> begin = {};  ///< token that begins a document, from the model's folder
@@ -76,8 +76,8 @@ struct Sampler {
       : folder(std::move(opened)),
         spec(with_rows_for(folder.spec, mesh)),
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
-        state(table, options.dtype, false, kept_weights(table, mesh)),
-        backend(make_backend()),
+        backend(make_backend(options.device, mesh ? mesh->world().size() : 1, "--device")),
+        state(table, options.dtype, false, kept_weights(table, mesh), backend.ops->device()),
         shared_weights(state.shares_weights()
                            ? std::make_unique<SharedWeights>(state, mesh->data(),
                                                              ownership_of(table, shared(), mesh->data().size()),

@@ -32,18 +32,31 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that the user may set; run_glue's arguments determine the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"model.dropout",     "model.recompute",
-                                           "run.device",        "run.hang-timeout",
-                                           "run.start-timeout", "run.hash-every",
-                                           "run.max-skips",     "run.take-over",
-                                           "run.on-difference", "log.jsonl",
-                                           "log.tensorboard",   "log.seconds",
-                                           "log.mlflow",        "log.mlflow-experiment",
-                                           "log.time",          "log.json",
-                                           "mesh.data",         "mesh.tensor",
-                                           "mesh.sequence",     "optim.shard",
-                                           "optim.shard-group", "checkpoint.on-error",
-                                           "checkpoint.local",  "checkpoint.copy-mb-per-second"};
+  constexpr std::string_view kOptions[] = {"log.peak-tflops",
+                                           "model.dropout",
+                                           "model.recompute",
+                                           "run.device",
+                                           "run.hang-timeout",
+                                           "run.start-timeout",
+                                           "run.hash-every",
+                                           "run.max-skips",
+                                           "run.take-over",
+                                           "run.on-difference",
+                                           "log.jsonl",
+                                           "log.tensorboard",
+                                           "log.seconds",
+                                           "log.mlflow",
+                                           "log.mlflow-experiment",
+                                           "log.time",
+                                           "log.json",
+                                           "mesh.data",
+                                           "mesh.tensor",
+                                           "mesh.sequence",
+                                           "optim.shard",
+                                           "optim.shard-group",
+                                           "checkpoint.on-error",
+                                           "checkpoint.local",
+                                           "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") || name.starts_with("train.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }

@@ -57,6 +57,8 @@ int run_parity(std::vector<std::string> arguments) {
       .show_default();
   flags.choice("--dtype", dtype, "weights and activations; bf16 needs a tolerance of about 0.25",
                {DType::f32, DType::bf16});
+  DeviceChoice device = DeviceChoice::automatic;
+  flags.choice("--device", device, "auto: a GPU if one can be used, else the CPU; cpu; cuda. Several ranks use CPUs");
   flags.add("--threads", threads, "threads of each rank; 0: all cores").in_range(0, 1024);
   MeshFlags mesh_flags;
   mesh_flags.declare(flags);
@@ -66,7 +68,7 @@ int run_parity(std::vector<std::string> arguments) {
   return process.run([&] {
     const std::unique_ptr<Mesh> mesh = mesh_flags.mesh(process);
     const int own_threads = rank_threads(process, threads);
-    const Backend backend = make_backend();
+    const Backend backend = make_backend(device, process.size(), "--device");
     const auto tensors = compare_with_case(model, case_file, dtype, *backend.ops, own_threads, mesh.get());
     judge(tensors, tolerance, case_file, process.rank() == 0);
     return 0;

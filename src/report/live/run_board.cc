@@ -66,6 +66,7 @@ void add_step(Families& out, const Metrics& m) {
   out.counter("samples", "", "Samples consumed since step 0.", static_cast<double>(m.samples));
   out.counter("skipped_steps", "", "Steps skipped since step 0: not finite, or a spike.",
               static_cast<double>(m.skipped));
+  if (m.loss_scale) out.gauge("loss_scale", "", "Factor of the loss in f16, of the next step.", *m.loss_scale);
   out.gauge("tokens_per_second", "", "Tokens per second over the last log interval.", m.tokens_per_second);
   out.gauge("samples_per_second", "", "Samples per second over the last log interval.", m.samples_per_second);
   out.gauge("step_seconds", "seconds", "Mean time of a step over the last log interval.", m.ms_per_step / 1e3);

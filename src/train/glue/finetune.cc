@@ -87,7 +87,7 @@ class FineTuning final : public Recipe {
   bool shares_model() const {
     const ShardChoice shard = job_.config().optim.shard;
     return job_.mesh.tensor > 1 || shard == ShardChoice::parameters ||
-           (job_.dtype == DType::bf16 && shard != ShardChoice::none);
+           (job_.dtype != DType::f32 && shard != ShardChoice::none);
   }
   std::string micro_batches() const;
   std::string steps_fact() const;

@@ -46,6 +46,7 @@ void SkipWatch::account(const StepResult& result, int64_t samples, double limit,
   const uint64_t first = progress.samples;
   ++progress.step;
   progress.samples += static_cast<uint64_t>(samples);
+  if (progress.loss_scale && !result.overflow) count_clean_step(*progress.loss_scale, scaling_.value());
   if (!result.skipped) {
     ++progress.updates;
     progress.consecutive_skips = 0;
@@ -53,6 +54,7 @@ void SkipWatch::account(const StepResult& result, int64_t samples, double limit,
     return;
   }
   ++progress.skipped;
+  if (result.overflow) return overflow(progress);
   ++progress.consecutive_skips;
   const std::string why = result.finite
                               ? fmt::format("loss {:.4f} is a spike above {:.4f}", result.loss, limit)
@@ -61,6 +63,28 @@ void SkipWatch::account(const StepResult& result, int64_t samples, double limit,
                                                    progress.samples - 1));
   skips_.push_back({progress.step, first, progress.samples - 1, result});
   if (progress.consecutive_skips >= most_) stop(progress.consecutive_skips, scalars);
+}
+
+void SkipWatch::overflow(RunCounters& progress) const {
+  LossScale& scale = progress.loss_scale.value();
+  const double used = scale.scale;
+  const Overflow verdict = count_overflow(scale, scaling_.value());
+  ++progress.overflows;
+  if (verdict == Overflow::skipped) {
+    const std::string next = scale.scale < used ? fmt::format("lowered from {} to {}", used, scale.scale)
+                                                : fmt::format("remains {}", scale.scale);
+    return log::write_once(log::Level::info, fmt::format("step {} skipped: its gradients overflowed in f16; the loss "
+                                                         "scale {}",
+                                                         progress.step, next));
+  }
+  throw CommonError(
+      ErrorKind::numeric,
+      fmt::format("step {}: gradients overflowed in f16 {}; lower optim.learning-rate, resume from an "
+                  "earlier snapshot, or train with precision.dtype bf16",
+                  progress.step,
+                  verdict == Overflow::at_minimum ? fmt::format("at the smallest loss scale, {}", scale.scale)
+                                                  : fmt::format("in {} in a row, the last at loss scale {}",
+                                                                count_text(scale.in_a_row, "step"), used)));
 }
 
 void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {

@@ -2,6 +2,7 @@
 // Steps that were skipped because their loss or gradients were not finite or their loss was a spike, and their samples.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,15 @@ namespace trireme {
 
 class SkipWatch {
  public:
-  /// The run stops after `most` skips in a row.
-  SkipWatch(std::string run_dir, int64_t most) : run_dir_(std::move(run_dir)), most_(most) {}
+  /// The run stops after `most` skips in a row. scaling: of a run in f16.
+  SkipWatch(std::string run_dir, int64_t most, const std::optional<LossScaleOptions>& scaling = std::nullopt)
+      : run_dir_(std::move(run_dir)), most_(most), scaling_(scaling) {}
 
   /// Collective. Counts a step and its `samples` in `progress`, and warns if it was skipped (limit: a loss above it is
   /// a spike). After too many skips in a row, earlier attempts included, writes RUN/bad-samples.json, an array of
   /// {step, first_sample, last_sample, loss, norm} (numbers that are not finite as strings), and throws Error::numeric.
+  /// In f16, numbers that are not finite are an overflow, which lowers the loss scale instead (optim/loss_scale.h);
+  /// throws Error::numeric where that ends the run.
   void account(const StepResult& result, int64_t samples, double limit, RunCounters& progress, Scalars& scalars);
 
   struct Skip {
@@ -29,9 +33,11 @@ class SkipWatch {
 
  private:
   void stop(int64_t in_a_row, Scalars& scalars) const;
+  void overflow(RunCounters& progress) const;
 
   std::string run_dir_;
   int64_t most_;
+  std::optional<LossScaleOptions> scaling_;
   std::vector<Skip> skips_;  ///< in a row, of this attempt
 };
 

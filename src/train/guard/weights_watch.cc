@@ -5,6 +5,7 @@
 namespace trireme {
 
 void WeightsWatch::record_step(int64_t step, const StepResult& result) {
+  if (result.overflow) return;
   last_ = !result.finite ? Last::not_finite : result.skipped ? Last::spike : Last::good;
   if (last_ == Last::good) good_step_ = step;
 }

@@ -11,7 +11,8 @@ namespace trireme {
 
 class WeightsWatch {
  public:
-  /// A step was computed with the weights that the run had after `step` steps.
+  /// A step was computed with the weights that the run had after `step` steps. An overflow in f16 says nothing about
+  /// them.
   void record_step(int64_t step, const StepResult& result);
   /// An evaluation of the current weights gave this loss. A finite loss ends a streak of skipped spikes, but proves
   /// nothing else: exploded weights may have a finite loss but no finite gradients.

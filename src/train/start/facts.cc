@@ -58,7 +58,7 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
   const MemoryPlan& memory = plan.memory;
   if (!device.is_host()) {
     const DeviceMemory now = device.memory();
-    require(memory.on_device() <= now.free, ErrorKind::config,
+    require(now.total == 0 || memory.on_device() <= now.free, ErrorKind::config,
             "this run needs {} on the GPU ({} {}, activations {}, scratch {}), but {} of its {} are free; lower "
             "batch.micro (now {}) or batch.sequence, choose a smaller model, or end what else runs there",
             gigabytes(memory.on_device()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),

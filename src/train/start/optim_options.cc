@@ -22,6 +22,22 @@ RateSchedule schedule_of(const Config& config) {
           .timescale = o.timescale};
 }
 
+std::optional<LossScaleOptions> loss_scale_options(const PrecisionOptions& precision) {
+  if (precision.dtype != DType::f16) return std::nullopt;
+  const bool metaseq = precision.loss_scale_rule == LossScaleRule::metaseq;
+  const auto or_rules = [&](auto given, auto deepspeeds, auto metaseqs) {
+    return given > 0 ? given : metaseq ? metaseqs : deepspeeds;
+  };
+  return LossScaleOptions{.rule = precision.loss_scale_rule,
+                          .fixed = precision.loss_scale,
+                          .initial = or_rules(precision.loss_scale_initial, 65536.0, 4.0),
+                          .window = or_rules(precision.loss_scale_window, int64_t{1000}, int64_t{256}),
+                          .hysteresis = precision.loss_scale_hysteresis,
+                          .refills_always = precision.loss_scale_refill,
+                          .minimum = or_rules(precision.loss_scale_min, 1.0, 0x1p-5),
+                          .most_overflows = precision.max_overflows};
+}
+
 OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,
                                    std::vector<int> exchange_cores) {
   const OptimOptions& o = config.optim;

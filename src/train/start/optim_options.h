@@ -2,12 +2,15 @@
 // Translates the options of group optim to those of the optimizer.
 
 #include "config/config.h"
+#include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
 namespace trireme {
 
 RateSchedule schedule_of(const Config& config);
+/// For a run in f16; nullopt for others.
+std::optional<LossScaleOptions> loss_scale_options(const PrecisionOptions& precision);
 /// The optimizer options of a rank of the mesh. hosts: of all ranks. exchange_cores: where the exchange thread runs;
 /// empty: anywhere.
 OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,

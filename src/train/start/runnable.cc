@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/gpu_library.h"
 #include "optim/optimizer.h"
 
 namespace trireme {
@@ -51,7 +52,8 @@ void require_runnable(const LoadedConfig& loaded) {
     reasons.push_back(fmt::format(
         "{} copies a rank's state from another rank, but with {} no other rank has it; set --run.on-difference stop",
         loaded.where("run.on-difference"), loaded.where("optim.shard")));
-  if (config.precision.dtype == DType::f16)
+  const bool on_cpus = config.run.device == DeviceChoice::cpu || gpu_library_path().empty();
+  if (config.precision.dtype == DType::f16 && on_cpus)
     reasons.push_back(fmt::format("{} is f16, which is unsupported for training on CPUs; set --precision.dtype bf16",
                                   loaded.where("precision.dtype")));
   if (const std::string& local = config.checkpoint.local; !local.empty() && local.front() != '/')

@@ -13,7 +13,6 @@
 #include "comm/agreement.h"
 #include "comm/proof.h"
 #include "config/document.h"
-#include "ops/gpu_library.h"
 #include "train/guard/peer_watch.h"
 #include "train/memory_watch.h"
 #include "train/start/cores.h"
@@ -53,19 +52,14 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
 
 /// What this rank computes with.
 Backend choose_backend(const Config& config, const Process& process) {
-  DeviceChoice choice = config.run.device;
-  if (process.size() > 1) {
-    require(choice != DeviceChoice::cuda, ErrorKind::config,
-            "run.device is cuda, but the job has {} ranks: so far only a job of one rank can train on a GPU",
-            process.size());
-    if (choice == DeviceChoice::automatic && !gpu_library_path().empty())
-      log::info("computing on CPUs: so far only a job of one rank can train on a GPU");
-    choice = DeviceChoice::cpu;
-  }
-  Backend backend = make_backend(choice);
+  Backend backend = make_backend(config.run.device, process.size());
   require(!backend.device || config.log.profile == 0, ErrorKind::config,
           "log.profile is {}, but steps on a GPU cannot be profiled yet; set it to 0, or run.device to cpu",
           config.log.profile);
+  require(backend.device || config.precision.dtype != DType::f16, ErrorKind::config,
+          "precision.dtype is f16, which is unsupported for training on CPUs, and this run computes on the CPU{}; set "
+          "precision.dtype to bf16",
+          process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "");
   return backend;
 }
 
@@ -92,7 +86,7 @@ void load(Recipe& recipe, Run& run, const TrainingJob& job) {
     load_checkpoint(*run.plan.resume, run.table, run.state);
     require_finite(run.state, run.table, run.plan.resume->path,
                    fmt::format("training cannot resume from it; {}", recipe.words().other_snapshot));
-    run.progress = run.plan.resume->facts.progress;
+    run.resume(run.plan.resume->facts.progress);
     job.rank.heartbeat->set_step(run.progress.step);
   });
 }

@@ -126,9 +126,10 @@ TEST(NeoxCheckpoint, TheModelIsThatOfItsYaml) {
   EXPECT_TRUE(open_checkpoint(sample("bf16")).facts.spec.tied_head);
 }
 
-TEST(NeoxCheckpoint, SaysWhatOfFp16IsNotNeeded) {
-  EXPECT_THAT(open_checkpoint(sample("zero")).notes,
-              testing::ElementsAre("its loss scale of 4096 is ignored: only fp16 needs one"));
+TEST(NeoxCheckpoint, HasTheLossScaleOfFp16) {
+  const CheckpointFolder zero = open_checkpoint(sample("zero"));
+  EXPECT_THAT(zero.notes, testing::ElementsAre("its loss scale of 4096 is used only with precision.dtype f16"));
+  EXPECT_EQ(zero.facts.progress.loss_scale->scale, 4096);
   EXPECT_THAT(open_checkpoint(sample("fused")).notes, testing::ElementsAre(HasSubstr("loss scale of 1024")));
   EXPECT_TRUE(open_checkpoint(sample("bf16")).notes.empty());
 }

@@ -73,6 +73,30 @@ TEST(Manifest, AnUnknownFieldIsRefusedByName) {
   expect([](Json& json) -> Json& { return json["slices"][2]; }, "a slice");
 }
 
+TEST(Manifest, KeepsTheLossScaleOfARunInF16) {
+  EXPECT_EQ(planned_text().find("loss_scale"), std::string::npos) << "others have none";
+  const Json scale{{"scale", 1024.0}, {"window", 7}, {"clean", 3}, {"hysteresis", 2}, {"in_a_row", 0}};
+  const auto with_scale = [&](const std::function<void(Json&)>& change) {
+    return changed_manifest(planned_text(), [&](Json& json) {
+      json["progress"]["loss_scale"] = scale;
+      json["progress"]["overflows"] = 5;
+      change(json["progress"]["loss_scale"]);
+    });
+  };
+  const std::string text = with_scale([](Json&) {});
+  const Manifest manifest = parse_manifest(text, "M");
+  EXPECT_EQ(manifest.facts.progress.overflows, 5);
+  EXPECT_EQ(manifest.facts.progress.loss_scale,
+            (LossScale{.scale = 1024, .window = 7, .clean = 3, .hysteresis = 2, .in_a_row = 0}));
+  EXPECT_EQ(write_manifest(manifest), text);
+  EXPECT_ERROR(parse_manifest(with_scale([](Json& json) { json["scale"] = 0.0; }), "M"), ErrorKind::data,
+               "M: loss_scale has scale 0 and window 7, expected numbers above 0");
+  EXPECT_ERROR(parse_manifest(with_scale([](Json& json) { json.erase("clean"); }), "M"), ErrorKind::data,
+               "M: \"clean\" is missing");
+  EXPECT_ERROR(parse_manifest(with_scale([](Json& json) { json["more"] = 1; }), "M"), ErrorKind::data,
+               "M: loss_scale has a field \"more\"");
+}
+
 TEST(Manifest, AnUnknownOptimizerStateIsRefusedByName) {
   expect_refused([](Json& json) { json["parameters"][0]["states"].push_back("muon.m"); },
                  "unknown optimizer state \"muon.m\" of embedding.token.weight; a newer version may have written it");

@@ -32,6 +32,14 @@ TEST(WeightsWatch, AStreakLastsUntilTheNextGoodStep) {
   EXPECT_EQ(watch.good_step(), 34);
 }
 
+TEST(WeightsWatch, AnOverflowInF16SaysNothingOfTheWeights) {
+  WeightsWatch watch;
+  watch.record_step(30, kGood);
+  watch.record_step(31, {.loss = 2, .norm = 0, .finite = false, .overflow = true, .skipped = true});
+  EXPECT_FALSE(watch.in_streak());
+  EXPECT_EQ(watch.good_step(), 30);
+}
+
 TEST(WeightsWatch, AFiniteEvaluationEndsAStreakOfSpikesOnly) {
   WeightsWatch watch;
   watch.record_step(5, kSpike);

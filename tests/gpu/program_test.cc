@@ -1,0 +1,168 @@
+// The program as a user runs it on a GPU, which is the executor here (executor_library.cc).
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "base/host.h"
+#include "tests/runs/glue_fixture.h"
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A copy of the program beside which the library lies.
+class ProgramOnGpu {
+ public:
+  ProgramOnGpu() {
+    namespace fs = std::filesystem;
+    const std::string tests = program_path().substr(0, program_path().rfind('/') + 1);
+    fs::copy_file(trireme_path(), program_);
+    fs::copy_file(tests + "libexecutor_gpu.so", folder_ / "libtrireme_cuda.so");
+  }
+  Outcome operator()(std::vector<std::string> words) const {
+    words.insert(words.begin(), program_);
+    return run(words);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::string program_ = folder_ / "trireme";
+};
+
+Outcome done(Outcome outcome) {
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  return outcome;
+}
+
+class GpuProgram : public TrainingFixture {
+ protected:
+  /// Few steps, without a measurement of the peak rate, which takes minutes on the executor.
+  std::vector<std::string> few(const std::string& name, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(),
+                {"--batch.global", "4", "--run.steps", "8", "--model.context", "8", "--log.peak-tflops", "1"});
+    return train(name, more);
+  }
+  void expect_losses(const std::string& name, const std::string& other, double tolerance) const {
+    const auto got = losses(name), want = losses(other);
+    ASSERT_EQ(got.size(), want.size());
+    ASSERT_FALSE(want.empty());
+    for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, tolerance * loss) << name << " step " << step;
+  }
+  ProgramOnGpu gpu_;
+};
+
+TEST_F(GpuProgram, TrainsWithTheLossesOfTheCpu) {
+  for (const char* type : {"f32", "bf16"}) {
+    const std::string on_cpu = fmt::format("cpu-{}", type), on_gpu = fmt::format("gpu-{}", type);
+    done(run(trireme_command(few(on_cpu, {"--precision.dtype", type, "--evaluation.every", "4"}))));
+    const Outcome outcome = done(gpu_(few(on_gpu, {"--precision.dtype", type, "--evaluation.every", "4"})));
+    EXPECT_THAT(outcome.output, AllOf(HasSubstr("the executor"), HasSubstr("validation loss"))) << "auto takes it";
+    expect_losses(on_gpu, on_cpu, std::string(type) == "f32" ? 2e-5 : 2e-2);
+  }
+}
+
+TEST_F(GpuProgram, RunsMoveBetweenCpuAndGpu) {
+  done(run(trireme_command(few("cpu"))));
+  done(gpu_(few("moved", {"--run.steps", "3", "--run.device", "cuda"})));
+  done(gpu_(few("moved", {"--run.steps", "6", "--run.device", "cpu"})));
+  done(gpu_(few("moved", {"--run.device", "cuda"})));
+  expect_losses("moved", "cpu", 2e-5);
+}
+
+TEST_F(GpuProgram, F16LowersTheLossScaleUntilGradientsFit) {
+  const std::vector<std::string> f16{"--precision.dtype",
+                                     "f16",
+                                     "--precision.loss-scale-initial",
+                                     "1e9",
+                                     "--precision.loss-scale-hysteresis",
+                                     "1",
+                                     "--optim.decay-steps",
+                                     "20",
+                                     "--run.steps"};
+  const auto steps = [&](const std::string& name, const std::string& count) {
+    std::vector<std::string> words = f16;
+    words.push_back(count);
+    return done(gpu_(few(name, words)));
+  };
+  const Outcome whole = steps("whole", "20");
+  EXPECT_THAT(whole.output, AllOf(HasSubstr("step 1 skipped: its gradients overflowed in f16; the loss scale lowered "
+                                            "from 1000000000 to 500000000"),
+                                  HasSubstr(" | scale ")));
+  const RunCounters end = progress("whole");
+  EXPECT_GT(end.overflows, 3);
+  EXPECT_EQ(end.updates, 20 - end.overflows);
+  EXPECT_EQ(end.consecutive_skips, 0);
+  EXPECT_LT(losses("whole").at(20), losses("whole").at(1)) << "it learns";
+  steps("resumed", "14");
+  steps("resumed", "20");
+  EXPECT_EQ(weights("resumed"), weights("whole"));
+  EXPECT_EQ(progress("resumed").loss_scale, end.loss_scale);
+}
+
+TEST_F(GpuProgram, F16EndsWhereNoScaleHelps) {
+  const Outcome outcome = gpu_(
+      few("run", {"--precision.dtype", "f16", "--precision.loss-scale", "1e18", "--precision.max-overflows", "3"}));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("step 3: gradients overflowed in f16 in 3 steps in a row, the last at loss scale 1e+18; "
+                        "lower optim.learning-rate, resume from an earlier snapshot, or train with "
+                        "precision.dtype bf16"));
+}
+
+TEST_F(GpuProgram, F16OnTheCpuIsRefused) {
+  const Outcome outcome = gpu_(few("run", {"--precision.dtype", "f16", "--run.device", "cpu"}));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("is f16, which is unsupported for training on CPUs; set --precision.dtype bf16"));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(GpuProgram, SamplesTheTextOfTheCpu) {
+  write_text(path("text.jsonl"), "{\"text\": \"the cat sat on the mat\"}\n");
+  write_text(path("words.txt"), "the cat sat on the mat\n");
+  done(run(trireme_command(
+      {"tokenizer", "train", "--input", path("words.txt"), "--vocab-size", "270", "--output", path("tokenizer")})));
+  done(run(trireme_command({"prepare", "--input", path("text.jsonl"), "--tokenizer", path("tokenizer"), "--output",
+                            path("data"), "--val-fraction", "0"})));
+  done(run(trireme_command(
+      {"train", "--data.dir",         path("data"), "--run.dir",        path("run"), "--model.layers",
+       "2",     "--model.heads",      "2",          "--model.width",    "32",        "--model.context",
+       "16",    "--batch.global",     "4",          "--batch.sequence", "4",         "--run.steps",
+       "1",     "--evaluation.every", "0",          "--launch.threads", "1",         "--data.validation",
+       ""})));
+  const std::vector<std::string> words{"sample",  "--model",   path("run"), "--prompt",         "the cat", "--greedy",
+                                       "--jsonl", "--threads", "1",         "--max-new-tokens", "8"};
+  const auto text = [](const std::string& output) {
+    const size_t from = output.find("\"text\":");
+    return output.substr(from, output.find("\"length\"", from) - from);
+  };
+  const std::string want = text(done(run(trireme_command(words))).output);
+  EXPECT_EQ(text(done(gpu_(words)).output), want);
+  std::vector<std::string> on_cpu = words;
+  on_cpu.insert(on_cpu.end(), {"--device", "cpu"});
+  EXPECT_EQ(text(done(gpu_(on_cpu)).output), want);
+}
+
+class GpuGlue : public GlueFixture {
+ protected:
+  ProgramOnGpu gpu_;
+};
+
+TEST_F(GpuGlue, FineTunesWithTheLossesOfTheCpu) {
+  const std::vector<std::string> flags{
+      "--do_train", "--do_eval", "--max_steps", "6", "--per_device_train_batch_size", "4", "--log.peak-tflops", "1"};
+  done(run(trireme_command(glue("cpu", flags))));
+  const Outcome outcome = done(gpu_(glue("gpu", flags)));
+  EXPECT_THAT(outcome.output, HasSubstr("the executor"));
+  expect_same_losses("gpu", "cpu", 1e-4);
+  EXPECT_NEAR(json("gpu/eval_results.json")["eval_loss"].get<double>(),
+              json("cpu/eval_results.json")["eval_loss"].get<double>(), 1e-4);
+}
+
+}  // namespace
+}  // namespace trireme
