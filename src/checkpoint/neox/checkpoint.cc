@@ -169,7 +169,6 @@ class NeoxCheckpoint::Implementation {
     }
     progress.loss_scale = states_->loss_scale();
     if (!progress.loss_scale) return;
-    progress.overflows = progress.skipped;
     notes_.push_back(
         fmt::format("its loss scale of {} is used only with precision.dtype f16", progress.loss_scale->scale));
   }
