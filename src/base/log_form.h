@@ -11,7 +11,7 @@ enum class LineForm : uint8_t {
   json    ///< {"time": "...", "level": "info", "priority": 6, "rank": 0, "message": "..."}, a line per message
 };
 
-/// From now on, in the whole process. With json there is no status line.
+/// From now on, in the whole process. With json the status line is off.
 void set_line_form(LineForm form);
 
 }  // namespace trireme::log

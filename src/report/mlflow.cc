@@ -296,7 +296,7 @@ class Sender {
                                  {"end_time", queue_->ended == 0 ? milliseconds() : queue_->ended}});
   }
 
-  /// Warns once, waits. False: the run has ended, so that there is no other attempt.
+  /// Warns once, waits. False: the run has ended, so it does not try again.
   bool survive(const std::string& reason) {
     bool reported = false;
     {

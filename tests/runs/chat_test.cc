@@ -9,6 +9,7 @@
 #include "base/json_text.h"
 #include "base/rng.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "tests/runs/special_tokens.h"
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {
@@ -31,15 +32,7 @@ class TokenizerChat : public ::testing::Test {
         {"tokenizer", "train", "--input", path("text.txt"), "--vocab-size", "262", "--output", path("model")}));
     ASSERT_EQ(trained.code, 0) << trained.output;
     Json json = read_json(path("model/tokenizer.json"));
-    for (const char* name : {"<s>", "</s>"}) {
-      json["added_tokens"].push_back({{"id", 300 + json["added_tokens"].size()},
-                                      {"content", name},
-                                      {"single_word", false},
-                                      {"lstrip", false},
-                                      {"rstrip", false},
-                                      {"normalized", false},
-                                      {"special", true}});
-    }
+    add_special_tokens(json, 300);
     write_text(path("model/tokenizer.json"), dump_json(json));
     write_text(path("model/chat_template.jinja"), kTemplate);
     write_text(path("data.jsonl"),

@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "base/rng.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "tests/runs/special_tokens.h"
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {
@@ -109,15 +110,7 @@ class Sft : public ::testing::Test {
         {"tokenizer", "train", "--input", path("text.txt"), "--vocab-size", "262", "--output", path("made")}));
     ASSERT_EQ(trained.code, 0) << trained.output;
     Json json = read_json(path("made/tokenizer.json"));
-    for (const char* name : {"<s>", "</s>"}) {
-      json["added_tokens"].push_back({{"id", 262 + json["added_tokens"].size()},
-                                      {"content", name},
-                                      {"single_word", false},
-                                      {"lstrip", false},
-                                      {"rstrip", false},
-                                      {"normalized", false},
-                                      {"special", true}});
-    }
+    add_special_tokens(json, 262);
     tokenizer_ = dump_json(json);
   }
   /// A random model.

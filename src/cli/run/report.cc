@@ -109,7 +109,7 @@ void write_comparison(const std::vector<std::string>& runs, const std::string& o
           runs.size());
   std::vector<ComparedRun> compared;
   for (const std::string& run : runs) {
-    RunHistory history;  // a curve per run of about as many points as pixels
+    RunHistory history;  // a curve per run, about one point per pixel
     history.set_earlier(read_log(run));
     compared.push_back({"", history.log()});
   }

@@ -91,7 +91,7 @@ int run_manual(std::vector<std::string> arguments) {
     return 0;
   }
   const auto shape = std::ranges::find(shapes, command, &CommandShape::name);
-  require(shape != shapes.end(), ErrorKind::usage, "there is no command \"{}\"{}; `trireme --help` lists all commands",
+  require(shape != shapes.end(), ErrorKind::usage, "unknown command \"{}\"{}; `trireme --help` lists all commands",
           command, meant_command(command));
   fmt::print("{}", manual_page(*shape, date_of_pages(), version_of_pages()));
   return 0;

@@ -28,12 +28,13 @@ struct Short {
 constexpr Short kShort[] = {
     {"--model", "model.init", "MODEL", "what learns: a folder, a name of the Hugging Face hub, or a run"},
     {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub"},
-    {"--validation", "data.validation", "DATA", "conversations that are measured, not learnt"},
+    {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on"},
     {"--validation-share", "chat.validation-share", "X",
      "without --validation: this share of the conversations (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
-    {"--loss-on", "chat.loss-on", "WHO", "whose words are learnt: assistant, last (its last turn) or all (assistant)"},
-    {"--epochs", "chat.epochs", "X", "times that every conversation is learnt (3)"},
+    {"--loss-on", "chat.loss-on", "WHO",
+     "which turns the loss counts: assistant, last (its last turn) or all (assistant)"},
+    {"--epochs", "chat.epochs", "X", "passes over the conversations (3)"},
     {"--sequence", "batch.sequence", "N", "ids of a row, which conversations share (1024, or the model's context)"},
     {"--batch", "batch.global", "N", "rows per step over all ranks (8)"},
     {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (2e-5)"},
@@ -50,13 +51,12 @@ constexpr Short kRepeated[] = {
 constexpr const char* kUsage =
     "usage: trireme sft --model MODEL --data DATA --output RUN [CONFIG.yaml...] [--option value ...]\n"
     "       mpirun -n N trireme sft ...\n\n"
-    "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The model's "
-    "own\n"
-    "chat template makes text of them; what the assistant says is learnt. The loss of a step is the mean over all ids\n"
-    "that count in it, for any number of ranks. The same command resumes a run. Then:\n"
+    "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The model's\n"
+    "own chat template makes text of them, and the model is trained on what the assistant says. The loss of a step is\n"
+    "the mean over all ids that count in it, for any number of ranks. The same command resumes a run. Then:\n"
     "  trireme sample --model RUN --chat --interactive     talks with the result\n"
     "  trireme export --model RUN --output FOLDER          writes it for transformers, with tokenizer and template\n"
-    "  trireme tokenizer chat --tokenizer MODEL DATA       shows before what will be learnt\n\n";
+    "  trireme tokenizer chat --tokenizer MODEL DATA       shows beforehand what the loss will count\n\n";
 
 constexpr const char* kMore =
     "\nEvery option of `trireme train` that has a meaning here may be given too, in files or as flags, as "
@@ -139,8 +139,8 @@ CommandShape sft_shape() {
   CommandShape shape{.name = "sft",
                      .purpose =
                          "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and "
-                         "completion. The model's own chat template makes text of them; what the assistant says "
-                         "is learnt. The same command resumes a run.",
+                         "completion. The model's own chat template makes text of them, and the model is "
+                         "trained on what the assistant says. The same command resumes a run.",
                      .flags = file_flags(),
                      .groups = option_groups()};
   for (const std::span<const Short> flags : {std::span<const Short>(kShort), std::span<const Short>(kRepeated)}) {

@@ -13,7 +13,7 @@ namespace trireme::chat {
 inline constexpr size_t kMostLineBytes = size_t{64} << 20;
 
 struct RowHandlers {
-  /// Whether a row is to be read: the others are passed over, in jsonl without parsing them. Empty: every row.
+  /// Whether a row is to be read: the others are skipped, in jsonl without parsing them. Empty: every row.
   std::function<bool(uint64_t row)> wants = {};
   /// `row`: from 1; in jsonl the line's number. Returns false to stop.
   std::function<bool(uint64_t row, const Json& object)> row;

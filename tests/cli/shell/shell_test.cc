@@ -248,7 +248,7 @@ TEST_F(Manual, PassesTheLintOfMandoc) {
 
 TEST(Shell, WrongWordsAreNamed) {
   EXPECT_ERROR(run_completion({"tcsh"}), ErrorKind::usage, "tcsh");
-  EXPECT_ERROR(run_manual({"trian"}), ErrorKind::usage, "there is no command \"trian\"; nearest is \"train\"");
+  EXPECT_ERROR(run_manual({"trian"}), ErrorKind::usage, "unknown command \"trian\"; nearest is \"train\"");
   EXPECT_ERROR(run_manual({"train", "--output", "x"}), ErrorKind::usage, "--output writes all pages; remove train");
   setenv("SOURCE_DATE_EPOCH", "soon", 1);
   EXPECT_ERROR(run_manual({}), ErrorKind::usage, "SOURCE_DATE_EPOCH is \"soon\", expected seconds since 1970");
