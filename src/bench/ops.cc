@@ -208,9 +208,9 @@ void measure_elementwise(Bench& b) {
     std::string name(hyphened);
     std::ranges::replace(name, '-', '_');
     b.measure(name, x[0], t.sets(), 2 * bytes, true,
-              [&, f = f](size_t i) { b.ops.activation(b.context, x[i], f, y[i]); });
+              [&, which = f](size_t i) { b.ops.activation(b.context, x[i], which, y[i]); });
     b.measure(fmt::format("{}_backward", name), x[0], t.sets(), 3 * bytes, true,
-              [&, f = f](size_t i) { b.ops.activation_backward(b.context, x[i], y[i], f, z[i]); });
+              [&, which = f](size_t i) { b.ops.activation_backward(b.context, x[i], y[i], which, z[i]); });
   }
   const View sample = t.shared(DType::i64, {b.rows}, 1 << 20), position = t.shared(DType::i32, {b.rows}, b.o.length);
   const Dropout dropout{0.1f, 1, sample, position};
@@ -272,9 +272,9 @@ void measure_decoders(Bench& b) {
     const auto dx = t.take(b.o.dtype, {b.rows, 2 * b.o.width});
     for (const auto& [name, f] : {std::pair("silu", Activation::silu), {"gelu_tanh", Activation::gelu_tanh}}) {
       b.measure(fmt::format("gated_{}", name), x[0], t.sets(), 3 * bytes, true,
-                [&, f = f](size_t i) { b.ops.gated_activation(b.context, x[i], f, y[i]); });
+                [&, which = f](size_t i) { b.ops.gated_activation(b.context, x[i], which, y[i]); });
       b.measure(fmt::format("gated_{}_backward", name), x[0], t.sets(), 5 * bytes, true,
-                [&, f = f](size_t i) { b.ops.gated_activation_backward(b.context, y[i], x[i], f, dx[i]); });
+                [&, which = f](size_t i) { b.ops.gated_activation_backward(b.context, y[i], x[i], which, dx[i]); });
     }
   }
   measure_queries_and_keys(b);

@@ -188,7 +188,7 @@ class Importer {
     for (const auto& [name, tensor] : tensors_) {
       const bool ignored =
           std::any_of(family_.ignored.begin(), family_.ignored.end(),
-                      [&, name = std::string_view(name)](const char* pattern) { return fits(pattern, name); });
+                      [whole = std::string_view(name)](const char* pattern) { return fits(pattern, whole); });
       if (ignored || used_.contains(name) || is_copy(name, *tensor)) continue;
       if (is_of_another_head(name)) {
         left_out_.push_back(name);

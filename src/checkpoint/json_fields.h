@@ -2,6 +2,7 @@
 // Typed access to the fields of a JSON object that must be there; for .cc files only.
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>

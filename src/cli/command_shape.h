@@ -1,6 +1,7 @@
 #pragma once
 // The flags of a command as data, for shell completions and manual pages.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

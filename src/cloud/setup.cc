@@ -41,7 +41,7 @@ class Stages {
     for (const auto& [name, problem] : for_each_node(others, work)) {
       log::warning("skipping {}: {}", name, problem);
       failures_[name] = problem;
-      std::erase_if(cluster_.nodes, [&name = name](const Node& node) { return node.name == name; });
+      std::erase_if(cluster_.nodes, [&failed = name](const Node& node) { return node.name == failed; });
     }
   }
   void on_all(const std::string& what, const std::function<void(const Node&)>& work) {

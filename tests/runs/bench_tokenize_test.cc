@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"

@@ -3,6 +3,7 @@
 // start.
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,6 +1,7 @@
 #pragma once
 // adapter_config.json of PEFT.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
