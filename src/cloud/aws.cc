@@ -132,6 +132,9 @@ Json instances_of(const Cluster& cluster) {
   return found;
 }
 
+/// Whether the machines were made by Terraform (aws_terraform.cc): they have the cluster's tag, but there is no stack.
+bool made_by_terraform(const Cluster& cluster) { return stack_of(cluster).is_null() && !instances_of(cluster).empty(); }
+
 /// Zones of the region that have a size. Empty: unknown.
 std::set<std::string> zones_of(const Cluster& cluster, const std::string& type) {
   const Json answer = json_of("sizes of the region",
@@ -252,8 +255,8 @@ void check_size_of_stack(const Cluster& cluster, const SharedFolder& shared, con
     fewer.nodes.pop_back();
   } while (!fewer.nodes.empty() && aws_stack(fewer, shared, end).size() > kLargestTemplate);
   fail(ErrorKind::config,
-       "{} machines need a stack of {} bytes, but CloudFormation accepts {}, enough for {}; lower cluster.nodes, or "
-       "create two clusters",
+       "{} machines need a stack of {} bytes, but CloudFormation accepts {}, enough for {}; lower cluster.nodes, "
+       "create two clusters, or use `trireme cluster plan --format terraform`",
        cluster.nodes.size(), text.size(), kLargestTemplate, fewer.nodes.size());
 }
 
@@ -269,10 +272,10 @@ class Aws final : public Provider {
     check_size_of_stack(cluster, shared_folder(cluster), end(cluster));
   }
 
-  /// An existing stack of a version without pins keeps the values of its machines; its subnet has no fixed zone.
+  /// Existing machines, of Terraform or of a stack of a version without pins, keep their values.
   Pins pins(const Cluster& cluster) const override {
     Pins chosen = {{"asked-image", cluster.options.node.image}};
-    const Json there = stack_of(cluster).is_null() ? Json::array() : instances_of(cluster);
+    const Json there = instances_of(cluster);
     if (!there.empty() && !text_in(there[0], "ImageId").empty()) {
       chosen["image"] = text_in(there[0], "ImageId");
       return chosen;
@@ -306,6 +309,8 @@ class Aws final : public Provider {
       const bool whole = std::ranges::all_of(
           cluster.nodes, [&](const Node& node) { return std::ranges::count(there, node.name, &Machine::node) > 0; });
       if (whole) return;
+    } else if (made_by_terraform(cluster)) {
+      return;
     }
     std::vector<std::string> problems;
     zone_for(cluster, problems);
@@ -316,12 +321,22 @@ class Aws final : public Provider {
 
   std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
                                                         const std::string& folder) const override {
-    apply_stack(cluster, folder);
+    const bool terraform = made_by_terraform(cluster);
+    if (terraform) {
+      log::info("the machines were created by Terraform: setting them up as they are");
+    } else {
+      apply_stack(cluster, folder);
+    }
     // CloudFormation does not check whether the resources that it created still exist.
     const std::vector<Machine> there = machines(cluster);
     std::vector<std::pair<std::string, std::string>> missing;
     for (const Node& node : cluster.nodes) {
       if (std::ranges::count(there, node.name, &Machine::node) > 0) continue;
+      if (terraform) {
+        require(!node.is_head(), ErrorKind::io, "the head's machine does not exist; create it with `terraform apply`");
+        missing.emplace_back(node.name, "its machine does not exist; create it with `terraform apply`");
+        continue;
+      }
       require(!node.is_head(), ErrorKind::io,
               "the head's machine has ended, after cluster.lifetime-hours or by hand; run `trireme cluster delete` to "
               "remove the rest, then `create` to create the cluster again");
@@ -363,14 +378,22 @@ class Aws final : public Provider {
     return keys;
   }
 
-  void remove(const Cluster& cluster, const Node&, const std::string& folder) const override {
+  void remove(const Cluster& cluster, const Node& node, const std::string& folder) const override {
+    require(!made_by_terraform(cluster), ErrorKind::config,
+            "{} was created by Terraform; lower cluster.nodes, plan again with --format terraform and run `terraform "
+            "apply`, which deletes the last nodes",
+            node.name);
     apply_stack(cluster, folder);
   }
 
   std::vector<std::string> destroy(const Cluster& cluster) const override {
     require_program("aws", "install it with `apt-get install awscli` or `pip install awscli`");
     const Json stack = stack_of(cluster);
-    if (stack.is_null()) return {};
+    if (stack.is_null()) {
+      require(!made_by_terraform(cluster), ErrorKind::config,
+              "nothing was deleted: the machines were created by Terraform; delete them with `terraform destroy`");
+      return {};
+    }
     require_ours(cluster, stack);
     settled(cluster);
     delete_stack(cluster);

@@ -9,8 +9,6 @@
 namespace trireme::cloud {
 namespace {
 
-/// Any network may use a part of this range, whatever its own range is.
-constexpr const char* kNatRange = "100.64.0.0/28";
 constexpr const char* kUbuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
 
 /// "- {Key: ..., Value: ...}" lines, each indented.
@@ -72,7 +70,7 @@ std::string nat_routes(const Cluster& cluster) {
       "  RouteOut:\n"
       "    Type: AWS::EC2::Route\n"
       "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, NatGatewayId: !Ref Nat}}\n",
-      kNatRange, tags);
+      kAwsNatRange, tags);
   for (size_t i = 0; i < cluster.sources.size(); ++i) {
     text += fmt::format(
         "  RouteToCaller{}:\n"
@@ -166,13 +164,11 @@ std::string storage(const Cluster& cluster) {
       tag_lines(cluster, cluster.name(), 8), storage_address(cluster.options));
 }
 
-/// Burstable sizes do not support placement groups.
-bool is_placed(const std::string& type) { return !type.starts_with("t"); }
-
 /// Network interfaces of a launch template. EC2 gives no public address to a machine that starts with several: these
 /// have a first card and a separate address.
-std::string interfaces(const Node& node, bool fast, int cards, bool is_public) {
-  const char* efa = fast ? "            InterfaceType: efa\n" : "";
+std::string interfaces(const Node& node, const AwsCards& network, bool is_public) {
+  const int cards = network.cards;
+  const char* efa = network.fast ? "            InterfaceType: efa\n" : "";
   std::string text = fmt::format(
       "          - DeviceIndex: 0\n"
       "            NetworkCardIndex: 0\n"
@@ -194,11 +190,11 @@ std::string interfaces(const Node& node, bool fast, int cards, bool is_public) {
     text += fmt::format(
         "          - DeviceIndex: 1\n"
         "            NetworkCardIndex: {}\n"
-        "{}"
+        "            InterfaceType: {}\n"
         "            DeleteOnTermination: true\n"
         "            SubnetId: !Ref Subnet\n"
         "            Groups: [!GetAtt Firewall.GroupId]\n",
-        card, efa);
+        card, network.interface_type(card));
   }
   return text;
 }
@@ -229,11 +225,9 @@ std::string card_and_address(const Cluster& cluster, const Node& node) {
 std::string machine(const Cluster& cluster, const Node& node) {
   const ClusterOptions& options = cluster.options;
   const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
-  const NodeType* known = find_node_type(ProviderChoice::aws, type);
-  const bool fast = uses_fast_network(options) && (known == nullptr || known->fast);
-  const int cards = fast ? network_cards(type) : 1;
+  const AwsCards network = aws_cards(options, node);
   const std::string tags = tag_lines(cluster, node.name, 8);
-  const bool is_public = has_public_address(options, node), own_address = is_public && cards > 1;
+  const bool is_public = has_public_address(options, node), own_address = is_public && network.cards > 1;
   std::string text = own_address ? card_and_address(cluster, node) : "";
   text += fmt::format(
       "  Node{0}Launch:\n"
@@ -247,7 +241,7 @@ std::string machine(const Cluster& cluster, const Node& node) {
       "      TagSpecifications:\n"
       "        - ResourceType: launch-template\n"
       "          Tags:\n{3}",
-      node.index, interfaces(node, fast, cards, is_public),
+      node.index, interfaces(node, network, is_public),
       options.node.spot && !node.is_head()
           ? "        InstanceMarketOptions: {MarketType: spot, SpotOptions: {SpotInstanceType: one-time}}\n"
           : "",
@@ -271,7 +265,7 @@ std::string machine(const Cluster& cluster, const Node& node) {
       node.index,
       (options.storage.kind == StorageChoice::provider ? ", StorageTarget" : "") +
           (own_address ? fmt::format(", Node{}AddressOfCard", node.index) : ""),
-      type, is_placed(type) ? "      PlacementGroupName: !Ref Placement\n" : "",
+      type, is_placed_on_aws(type) ? "      PlacementGroupName: !Ref Placement\n" : "",
       options.cluster.lifetime_hours > 0 ? "      InstanceInitiatedShutdownBehavior: terminate\n" : "",
       options.node.disk_gb, tags, aws_root_device(cluster));
   return text;
@@ -286,6 +280,16 @@ std::string aws_image(const ClusterOptions& options) {
 std::string aws_root_device(const Cluster& cluster) {
   if (!cluster.pin("root-device").empty()) return cluster.pin("root-device");
   return aws_image(cluster.options).find("debian") != std::string::npos ? "/dev/xvda" : "/dev/sda1";
+}
+
+bool is_placed_on_aws(const std::string& type) { return !type.starts_with("t"); }
+
+AwsCards aws_cards(const ClusterOptions& options, const Node& node) {
+  const std::string type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+  const NodeType* known = find_node_type(ProviderChoice::aws, type);
+  const bool fast =
+      uses_fast_network(options) && (known == nullptr ? is_placed_on_aws(type) : known->fast);  // burstable: none
+  return {fast, fast ? network_cards(type) : 1};
 }
 
 std::string aws_stack_name(const Cluster& cluster) { return "trireme-" + cluster.name(); }
@@ -313,7 +317,7 @@ std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const 
   text += network(cluster);
   bool any_placed = false;
   for (const Node& node : cluster.nodes) {
-    any_placed = any_placed || is_placed(node.is_head() ? type_of_head(options) : type_of_nodes(options));
+    any_placed = any_placed || is_placed_on_aws(node.is_head() ? type_of_head(options) : type_of_nodes(options));
   }
   if (any_placed) {
     text +=

@@ -10,6 +10,9 @@ namespace trireme::cloud {
 /// src/cloud/node_setup.sh, /usr/local/sbin/trireme-node on a node.
 const char* node_setup_script();
 
+/// src/cloud/cyclecloud_server.sh, /usr/local/sbin/trireme-cyclecloud on a CycleCloud server that Terraform creates.
+const char* cyclecloud_server_script();
+
 /// The source of a shared folder of the provider.
 struct SharedFolder {
   std::string source, options;

@@ -79,6 +79,9 @@ bool uses_fast_network(const ClusterOptions& options) {
 int network_cards(std::string_view type) {
   if (type.starts_with("hpc7a.") || type.starts_with("hpc6id.")) return 2;
   const std::string_view family = type.substr(0, type.find('.'));
+  if (family == "p4d" || family == "p4de") return 4;
+  if (type == "p5.48xlarge" || family == "p5e") return 32;
+  if (family == "p5en") return 16;
   const bool largest = type.ends_with(".32xlarge") || type.ends_with(".metal");
   return largest && (family == "c6in" || family == "m6in" || family == "r6in" || family == "m6idn" || family == "r6idn")
              ? 2

@@ -341,6 +341,50 @@ class Failures(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.both)
             self.assertEqual(f"{kind} has accelerators, which cost money but are not used yet" in done.stdout, told, done.both)
 
+    def test_machines_that_terraform_created_are_set_up_and_left_to_it(self):
+        account = Account("terraform")
+        self.done(account, "create", "--yes")
+        state = account.state()
+        state["stacks"]["not-a-stack"] = state["stacks"].pop("trireme-sea")  # machines with the cluster's tags, but without its stack
+        account.state_file.write_text(json.dumps(state))
+        shutil.rmtree(account.folder / "cluster.state")
+        made = self.done(account, "create", "--yes")
+        self.assertIn("the machines were created by Terraform: setting them up as they are", made.both)
+        self.assertIn("2 of 2 nodes are up", made.stdout)
+        self.assertRegex(account.run("status").stdout, r"sea-2 .*node \| Healthy")
+        removed = account.run("remove", "sea-2", "--yes")
+        self.assertEqual(removed.returncode, 2, removed.both)
+        self.assertIn("sea-2 was created by Terraform; lower cluster.nodes, plan again with --format terraform and run `terraform apply`, which deletes the last nodes", removed.stderr)
+        deleted = account.run("delete", "--yes")
+        self.assertEqual(deleted.returncode, 2, deleted.both)
+        self.assertIn("nothing was deleted: the machines were created by Terraform; delete them with `terraform destroy`", deleted.stderr)
+        added = account.run("add", "--nodes", "1", "--yes")
+        self.assertEqual(added.returncode, 1, added.both)
+        self.assertIn("sea-3 is not part of the cluster: its machine does not exist; create it with `terraform apply`", added.both)
+        self.assertEqual(sorted(account.state()["stacks"]), ["not-a-stack", "theirs"])
+
+    def test_a_plan_of_terraform_says_how_to_go_on(self):
+        account = Account("terraform-plan", nodes=40)  # more than a stack may have
+        done = self.done(account, "plan", "--output", "plan", "--format", "terraform")
+        self.assertIn("nothing was created; create the machines with `terraform init` and `terraform apply` there, then set them up with `trireme cluster create`", done.stdout)
+        self.assertEqual(sorted(path.name for path in (account.folder / "plan").iterdir()), ["cloud-init", "network.tf", "nodes.tf", "outputs.tf", "variables.tf", "versions.tf"])
+        self.assertIn('default     = ["198.51.100.7/32"]', (account.folder / "plan/variables.tf").read_text())
+        file = account.folder / "cluster.yaml"
+        file.write_text(file.read_text().replace("from: 198.51.100.7/32", "from: caller"))
+        bare = account.folder / "bin"
+        bare.mkdir()
+        (bare / "curl").write_text("#!/bin/sh\nexit 6\n")
+        (bare / "curl").chmod(0o755)
+        done = self.done(account, "plan", "--output", "asks", "--format", "terraform", PATH=f"{bare}:{account.environment['PATH']}")
+        self.assertIn("access.from is caller: cannot find this machine's public address", done.stderr)
+        self.assertIn("terraform will ask for allowed_sources", done.stderr)
+        self.assertNotIn("default", (account.folder / "asks/variables.tf").read_text())
+        file.write_text("cluster: {nodes: 1}\nhosts: {list: 127.0.0.1}\naccess: {key: " + f"{account.folder}/key.pub" + "}\n")
+        refused = account.run("plan", "--output", "none", "--format", "terraform")
+        self.assertEqual(refused.returncode, 2, refused.both)
+        self.assertIn("--format terraform: the machines of provider hosts exist already, so Terraform has nothing to create", refused.stderr)
+        self.assertFalse((account.folder / "none").exists())
+
     def test_a_stack_in_progress_is_waited_for(self):
         account = Account("slow")
         self.done(account, "create", "--yes", AWS_SLOW="1")

@@ -19,6 +19,7 @@
 #include "cloud/lifecycle.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
+#include "cloud/terraform.h"
 #include "cloud/validate.h"
 
 namespace trireme {
@@ -74,21 +75,26 @@ int init(const InitRequest& request) {
 }
 
 /// run: configuration files of a run to plan for these machines, if any; node: their type, where its rates are unknown.
-int plan(const std::string& file, const std::string& folder, const std::vector<std::string>& run,
-         const std::string& node) {
+int plan(const std::string& file, const std::string& folder, cloud::PlanFormat format,
+         const std::vector<std::string>& run, const std::string& node) {
   const cloud::ClusterOptions options = cloud::read_options(file);
   cloud::require_software(options);
   require(!folder.empty(), ErrorKind::usage, "--output is empty; name a new folder");
   cloud::Cluster cluster = cloud::lay_out(options);
+  const bool terraform = format == cloud::PlanFormat::terraform;
   const bool by_address = options.cluster.provider != cloud::ProviderChoice::hosts &&
-                          options.cluster.scheduler != cloud::SchedulerChoice::cyclecloud;
+                          (terraform || options.cluster.scheduler != cloud::SchedulerChoice::cyclecloud);
   if (by_address && cluster.sources.empty()) {
     try {
       cluster.sources = {cloud::public_address()};
     } catch (const Error& e) {  // a plan creates nothing, so `create` can ask again
-      log::warning("access.from is caller: {}; the plan has {} instead, and create will determine it again", e.what(),
-                   kCallerUnknown);
-      cluster.sources = {kCallerUnknown};
+      if (terraform) {
+        log::warning("access.from is caller: {}; terraform will ask for allowed_sources", e.what());
+      } else {
+        log::warning("access.from is caller: {}; the plan has {} instead, and create will determine it again", e.what(),
+                     kCallerUnknown);
+        cluster.sources = {kCallerUnknown};
+      }
     }
   }
   require(
@@ -96,14 +102,14 @@ int plan(const std::string& file, const std::string& folder, const std::vector<s
       "--output {} exists and is not empty; name a new folder, to avoid mixing files of an older plan into this one",
       folder);
   const auto provider = cloud::provider_of(options.cluster.provider);
-  provider->check_plan(cluster);
-  const std::vector<cloud::PlanFile> files = provider->plan(cluster);
+  if (!terraform) provider->check_plan(cluster);
+  const std::vector<cloud::PlanFile> files = terraform ? cloud::terraform_plan(cluster) : provider->plan(cluster);
   const std::string forecast = run.empty() ? "" : cluster_forecast(options, run, node);
   cloud::write_files(files, folder);
   fmt::print("{}\n{}", cloud::describe_cost(options, options.cluster.nodes), forecast);
   for (const cloud::PlanFile& written : files)
     fmt::print("{}\n", (std::filesystem::path(folder) / written.path).string());
-  fmt::print("nothing was created\n");
+  fmt::print("nothing was created{}", terraform ? "; " + cloud::describe_terraform(cluster) : "\n");
   return 0;
 }
 
@@ -136,6 +142,7 @@ int run_cluster(std::vector<std::string> arguments) {
   std::string file, folder, node, planned_node;
   std::vector<std::string> names, command, run;
   int count = 1;
+  cloud::PlanFormat format = cloud::PlanFormat::native;
   bool yes = false, as_ssh_config = false, take_over = false;
   const auto dashes = std::ranges::find(arguments, "--");
   if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
@@ -162,6 +169,9 @@ int run_cluster(std::vector<std::string> arguments) {
   };
   Flags& plan_flags = of_file("plan", "writes all files that create will use, and creates nothing");
   plan_flags.add("--output", folder, "a new folder").required();
+  plan_flags.choice("--format", format,
+                    "native: commands and templates of the provider, as create uses them; terraform: the same cluster "
+                    "as configuration of Terraform");
   plan_flags.add("--run", run, "configuration of a run: also prints its memory, time and cost on these machines")
       .one_value();
   plan_flags.add("--node", planned_node, "with --run: type of the machines for trireme plan, or its .yaml file");
@@ -194,7 +204,7 @@ int run_cluster(std::vector<std::string> arguments) {
     return 0;
   }
   if (init_flags.chosen()) return init(first);
-  if (plan_flags.chosen()) return plan(file, folder, run, planned_node);
+  if (plan_flags.chosen()) return plan(file, folder, format, run, planned_node);
   if (create_flags.chosen()) return cloud::create(file, confirm, take_over);
   if (status_flags.chosen()) return cloud::status(file);
   if (add_flags.chosen()) return cloud::add_nodes(file, count, confirm);
