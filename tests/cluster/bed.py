@@ -128,7 +128,7 @@ class Bed:
         file.write_text("model: {layers: 1, heads: 2, width: 16, context: 16}\n"
                         f"data: {{dir: {self.work}/data}}\nbatch: {{global: {batch}, micro: 1}}\n"
                         f"run: {{dir: {run}, steps: {steps}}}\noptim: {{decay_steps: 1000}}\ncheckpoint: {{every: {every}}}\nevaluation: {{every: 0}}\n"
-                        "log: {every: 1}\nlaunch: {threads: 1}\n")
+                        "log: {every: 1, peak_tflops: 1}\nlaunch: {threads: 1}\n")
         return file.name, run
 
     def write_bert(self, width=8, words=32):

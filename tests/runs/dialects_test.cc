@@ -36,7 +36,9 @@ class Dialects : public TrainingFixture {
   /// The program in the fixture's folder: dialects name their files relative to where they are started.
   Outcome here(int ranks, const std::string& arguments) const {
     const std::string launch = ranks > 1 ? fmt::format("{} -n {} ", mpirun_path(), ranks) : "";
-    return run({"sh", "-c", fmt::format("cd {} && exec {}{} {}", path("."), launch, trireme_path(), arguments)});
+    const char* more = arguments.starts_with("train ") ? " --log.peak-tflops 1" : "";
+    return run(
+        {"sh", "-c", fmt::format("cd {} && exec {}{} {}{}", path("."), launch, trireme_path(), arguments, more)});
   }
   int64_t global_batch(const std::string& run) const {
     return static_cast<int64_t>(progress(run).samples) / progress(run).step;

@@ -22,10 +22,11 @@ class Families : public TrainingFixture {
 
   /// The fixture's run without its model, which a preset or a folder gives.
   std::vector<std::string> start(const std::string& run_name, const std::vector<std::string>& flags) {
-    write_text(path("plain.yaml"), fmt::format("data: {{dir: {}}}\nbatch: {{global: 12, sequence: 8}}\n"
-                                               "optim: {{warmup_steps: 5}}\nevaluation: {{every: 0, batches: 2}}\n"
-                                               "checkpoint: {{every: 0}}\nlaunch: {{threads: 1}}\nlog: {{every: 1}}\n",
-                                               path("")));
+    write_text(path("plain.yaml"),
+               fmt::format("data: {{dir: {}}}\nbatch: {{global: 12, sequence: 8}}\n"
+                           "optim: {{warmup_steps: 5}}\nevaluation: {{every: 0, batches: 2}}\n"
+                           "checkpoint: {{every: 0}}\nlaunch: {{threads: 1}}\nlog: {{every: 1, peak_tflops: 1}}\n",
+                           path("")));
     std::vector<std::string> words = {"train", path("plain.yaml"), "--run.dir", path(run_name)};
     words.insert(words.end(), flags.begin(), flags.end());
     return words;

@@ -38,11 +38,12 @@ class GlueFixture : public ::testing::Test {
 
   /// `glue --task mrpc --output-dir NAME ...` with a rate that suits the tiny model, no dropout, a log line per step.
   std::vector<std::string> glue(const std::string& run, const std::vector<std::string>& flags) const {
-    std::vector<std::string> words{
-        "glue",       "--model_name_or_path", path("model"), "--task_name",      "mrpc", "--data-dir",
-        path("data"), "--output_dir",         path(run),     "--learning_rate",  "2e-3", "--logging_steps",
-        "1",          "--comm.wire",          "f32",         "--launch.threads", "1",    "--model.dropout",
-        "0"};
+    std::vector<std::string> words{"glue",    "--model_name_or_path", path("model"), "--task_name",
+                                   "mrpc",    "--data-dir",           path("data"),  "--output_dir",
+                                   path(run), "--learning_rate",      "2e-3",        "--logging_steps",
+                                   "1",       "--comm.wire",          "f32",         "--launch.threads",
+                                   "1",       "--model.dropout",      "0",           "--log.peak-tflops",
+                                   "1"};
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
   }

@@ -39,7 +39,7 @@ class MaskedLanguage : public TrainingFixture {
                fmt::format("data: {{dir: {}}}\nbatch: {{global: 12, sequence: 24}}\n"
                            "optim: {{learning_rate: 2e-3, schedule: constant}}\ncomm: {{wire: f32}}\n"
                            "evaluation: {{every: 0, batches: 2}}\ncheckpoint: {{every: 0}}\n"
-                           "launch: {{threads: 1}}\nlog: {{every: 1}}\n",
+                           "launch: {{threads: 1}}\nlog: {{every: 1, peak_tflops: 1}}\n",
                            path("tokens")));
   }
 

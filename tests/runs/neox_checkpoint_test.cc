@@ -43,7 +43,7 @@ class NeoxRun : public TrainingFixture {
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     return outcome;
   }
-  static constexpr const char* kTrain = "train neox.yml --data.dir . --launch.threads 1 ";
+  static constexpr const char* kTrain = "train neox.yml --data.dir . --launch.threads 1 --log.peak-tflops 1 ";
 };
 
 TEST_F(NeoxRun, ResumesIterationSamplesAndRate) {
@@ -91,7 +91,8 @@ TEST_F(NeoxRun, RanksThatShareItsOptimizersStateTrainAsThoseThatHaveAllOfIt) {
                                      "12",      "--batch.global",      "8",          "--checkpoint.allow-other-batch",
                                      "true",    "--comm.wire",         "f32",        "--evaluation.batches",
                                      "1",       "--log.every",         "1",          "--launch.threads",
-                                     "1",       "--optim.shard",       shard}));
+                                     "1",       "--optim.shard",       shard,        "--log.peak-tflops",
+                                     "1"}));
       ASSERT_EQ(outcome.code, 0) << outcome.output;
       if (want.empty()) want = losses(name);
       EXPECT_EQ(losses(name), want) << name;

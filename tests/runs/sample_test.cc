@@ -34,7 +34,7 @@ class Sample : public ::testing::Test {
           "32",        "--batch.global",     "8",          "--optim.learning-rate",
           "1e-2",      "--run.steps",        "80",         "--evaluation.every",
           "0",         "--checkpoint.every", "40",         "--launch.threads",
-          "1"});
+          "1",         "--log.peak-tflops",  "1"});
     done({"export", "--checkpoint", path("run"), "--output", path("exported")});
   }
   static void TearDownTestSuite() { folder_.reset(); }
@@ -220,6 +220,7 @@ comm: {{wire: f32}}
 evaluation: {{every: 0}}
 checkpoint: {{every: 0}}
 launch: {{threads: 1}}
+log: {{peak_tflops: 1}}
 )",
                                            path("data")));
   for (const std::string model : {"gpt2", "decoder"}) {

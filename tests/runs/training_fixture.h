@@ -26,7 +26,7 @@ comm: {wire: f32, bucket_mb: 0.05}
 evaluation: {every: 0, batches: 2}
 checkpoint: {every: 0}
 launch: {threads: 1}
-log: {every: 1}
+log: {every: 1, peak_tflops: 1}
 run: {steps: 20}
 )");
   }
