@@ -10,6 +10,9 @@ namespace trireme::cloud {
 namespace {
 
 constexpr const char* kUbuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
+/// With NVIDIA's driver, CUDA, NCCL and the adapter's own library.
+constexpr const char* kUbuntuWithDriver =
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id";
 
 /// "- {Key: ..., Value: ...}" lines, each indented.
 std::string tag_lines(const Cluster& cluster, const std::string& name, size_t blanks) {
@@ -274,7 +277,8 @@ std::string machine(const Cluster& cluster, const Node& node) {
 }  // namespace
 
 std::string aws_image(const ClusterOptions& options) {
-  return options.node.image.empty() ? kUbuntu : options.node.image;
+  if (!options.node.image.empty()) return options.node.image;
+  return has_gpus(options) ? kUbuntuWithDriver : kUbuntu;
 }
 
 std::string aws_root_device(const Cluster& cluster) {

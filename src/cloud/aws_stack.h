@@ -12,7 +12,7 @@ namespace trireme::cloud {
 /// Text of stack.yaml.
 std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const End& end);
 
-/// node.image, or Ubuntu's path in the parameter store.
+/// node.image, or Ubuntu's path in the parameter store, for GPUs that with their driver.
 std::string aws_image(const ClusterOptions& options);
 /// The pinned root device, else by the image's name: /dev/xvda for Debian, /dev/sda1 for Ubuntu.
 std::string aws_root_device(const Cluster& cluster);

@@ -99,7 +99,8 @@ bool ends_by_itself(const Cluster& cluster) { return cluster.options.cluster.lif
 }  // namespace
 
 std::string azure_image(const ClusterOptions& options) {
-  return options.node.image.empty() ? "Canonical:ubuntu-24_04-lts:server:latest" : options.node.image;
+  if (!options.node.image.empty()) return options.node.image;
+  return has_gpus(options) ? "microsoft-dsvm:ubuntu-hpc:2404:latest" : "Canonical:ubuntu-24_04-lts:server:latest";
 }
 
 std::string azure_group(const Cluster& cluster) {

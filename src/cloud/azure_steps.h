@@ -17,7 +17,7 @@ struct AzureStep {
   std::string machine_of = {};     ///< node whose machine it creates; the others do not need it
 };
 
-/// node.image, or Ubuntu: a URN, an alias or an identity of az.
+/// node.image, or Ubuntu, for GPUs that with their driver: a URN, an alias or an identity of az.
 std::string azure_image(const ClusterOptions& options);
 
 /// trireme-NAME, or azure.resource-group.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cloud/azure_steps.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
 
@@ -36,17 +37,16 @@ Json parameters(const Cluster& cluster) {
                            "Epilog=/etc/trireme/slurm-epilog", "SchedulerParameters=nohold_on_prolog_fail"}) {
     lines += std::string(lines.empty() ? "" : "\n") + line;
   }
-  return Json{
-      {"Region", options.network.region},
-      {"SchedulerMachineType", type_of_head(options)},
-      {"HPCMachineType", type_of_nodes(options)},
-      {"ImageName", options.node.image.empty() ? "Canonical:ubuntu-24_04-lts:server:latest" : options.node.image},
-      {"MaxHPCExecuteNodeCount", options.cluster.nodes},
-      {"UseSpot", options.node.spot},
-      {"Autoscale", false},
-      {"BootDiskSize", options.node.disk_gb},
-      {"FilesystemSize", options.storage.gb},
-      {"AdditionalSlurmConfig", lines}};
+  return Json{{"Region", options.network.region},
+              {"SchedulerMachineType", type_of_head(options)},
+              {"HPCMachineType", type_of_nodes(options)},
+              {"ImageName", azure_image(options)},
+              {"MaxHPCExecuteNodeCount", options.cluster.nodes},
+              {"UseSpot", options.node.spot},
+              {"Autoscale", false},
+              {"BootDiskSize", options.node.disk_gb},
+              {"FilesystemSize", options.storage.gb},
+              {"AdditionalSlurmConfig", lines}};
 }
 
 const char* parameter_type(const std::string& name) {

@@ -53,6 +53,7 @@ std::string node_environment(const Cluster& cluster, const Node* node, const Sha
     text += fmt::format("TRIREME_{}={}\n", name, value.empty() ? "''" : shell_quote(value));
   }
   if (made && uses_fast_network(options)) text += "TRIREME_FABRIC=yes\n";
+  if (made && has_gpus(options)) text += "TRIREME_GPUS=yes\n";
   if (cluster.take_over) text += "TRIREME_TAKE_OVER=yes\n";
   return text;
 }

@@ -266,6 +266,15 @@ set_fabric() {
   case $(uname -r) in *-azure | *-aws) packages "linux-modules-extra-$(uname -r)|rdma-core" ;; esac
 }
 
+# Machines with GPUs have an image with the driver, CUDA and NCCL; without persistence mode each job waits for the driver.
+set_gpus() {
+  [ "${TRIREME_GPUS-}" = yes ] && grep -qxs 0x10de /sys/bus/pci/devices/*/vendor || return 0
+  nvidia-smi -L >/dev/null 2>&1 || fail "this machine has GPUs, but NVIDIA's driver does not answer (nvidia-smi -L); name an image with the driver in node.image"
+  nvidia-smi -pm 1 >/dev/null || say "cannot turn on the GPUs' persistence mode"
+  ldconfig -p | grep -q libnccl.so.2 || say "the image has no NCCL"
+  [ -x /usr/local/cuda/bin/nvcc ] || say "the image has no CUDA compiler: a program built here has no library for GPUs"
+}
+
 boot() {
   list_own
   [ -z "${1-}" ] || claim_all "$1"
@@ -273,6 +282,7 @@ boot() {
   set_names
   packages openmpi-bin openssh-client ca-certificates
   set_fabric
+  set_gpus
   set_storage
   set_end
   say "$TRIREME_NODE is set up"
@@ -315,7 +325,9 @@ build_program() {
     script=$(find "$work" -maxdepth 3 -path '*/scripts/package' | head -n 1)
     [ -n "$script" ] || fail "$1 has no sources of Trireme: scripts/package is missing"
     packages dpkg-dev
-    (cd "$(dirname "$script")/.." && scripts/bootstrap && scripts/package --output "$built.new") >"$log" 2>&1 ||
+    cuda=
+    [ ! -x /usr/local/cuda/bin/nvcc ] || cuda=--cuda
+    (cd "$(dirname "$script")/.." && scripts/bootstrap && PATH=$PATH:/usr/local/cuda/bin scripts/package --output "$built.new" $cuda) >"$log" 2>&1 ||
       fail "cannot build Trireme here, the full log is $log: $(tail -n 2 "$log" | tr '\n' ' ')"
     rm -rf "$work" && mv "$built.new" "$built"
   fi

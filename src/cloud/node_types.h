@@ -1,6 +1,7 @@
 #pragma once
-// Known machine sizes with their prices. Other sizes may be used; their price is unknown.
+// Known machine sizes. Other sizes may be used. Prices are those of plan/node_price.h.
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,11 +16,12 @@ struct NodeType {
   const char* name;
   int vcpus, cores;  ///< hardware threads, physical cores
   int memory_gib;
-  bool fast;            ///< InfiniBand or Elastic Fabric Adapter
-  double usd_per_hour;  ///< list price, Linux, no commitment, in price_region()
+  bool fast;  ///< InfiniBand or Elastic Fabric Adapter
+  int gpus;   ///< NVIDIA GPUs
 };
 
-inline constexpr const char* kPriceDate = "January 2025";
+/// The planner's name of a size: "azure-hb176rs-v4" of Standard_HB176rs_v4; "" for hosts.
+std::string planner_name(ProviderChoice provider, std::string_view size);
 /// The region of a size's price, where the size is available: AWS has high-performance sizes in few regions.
 const char* price_region(ProviderChoice provider, std::string_view type);
 
@@ -33,8 +35,14 @@ std::string type_of_head(const ClusterOptions& options);
 /// Network cards of a size of aws: each can have an Elastic Fabric Adapter, and together they have the size's
 /// bandwidth.
 int network_cards(std::string_view type);
-/// Whether a size has GPUs or other accelerators, by the family's name.
-bool has_accelerators(ProviderChoice provider, std::string_view type);
+/// What a size has beside processors, by the family's name.
+enum class Accelerators : uint8_t { none, nvidia, other };
+Accelerators accelerators_of(ProviderChoice provider, std::string_view type);
+/// Whether the head or the other nodes have NVIDIA GPUs: then all have an image with the driver, CUDA and NCCL, unless
+/// node.image names one.
+bool has_gpus(const ClusterOptions& options);
+/// That image leaves few GB of a smaller disk.
+inline constexpr int64_t kLeastGpuDiskGb = 128;
 /// Whether the nodes use InfiniBand or EFA.
 bool uses_fast_network(const ClusterOptions& options);
 

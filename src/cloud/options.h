@@ -85,7 +85,7 @@ struct NodeGroup {
     v.text("head-type", head_type, "size of the first machine (empty: as the others)");
     v.text("image", image,
            "operating system, Debian or Ubuntu: an image of az, or the id of an AMI or its path in the parameter store "
-           "(empty: Ubuntu 24.04)");
+           "(empty: Ubuntu 24.04; for sizes with NVIDIA GPUs the provider's image of it with driver, CUDA and NCCL)");
     v.integer("disk-gb", disk_gb, "system disk of each machine", 30, 4095);
     v.flag("spot", spot, "cheaper machines that the provider may reclaim; never used for the head");
     v.number("wait-minutes", wait_minutes, "minutes to wait for an unreachable machine before it is reported missing",

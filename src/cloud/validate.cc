@@ -98,6 +98,10 @@ void check_types(const ClusterOptions& options, const std::string& path) {
           "{}: node.spot with InfiniBand: Azure needs an availability set for InfiniBand, which does not allow spot "
           "machines; set node.spot or network.fast off",
           path);
+  require(!has_gpus(options) || !options.node.image.empty() || options.node.disk_gb >= kLeastGpuDiskGb,
+          ErrorKind::config,
+          "{}: node.disk-gb is {}, but the image with NVIDIA's driver fills most of that; set it to at least {}", path,
+          options.node.disk_gb, kLeastGpuDiskGb);
   if (options.network.fast != FastNetwork::on) return;
   const std::string type = type_of_nodes(options);
   const NodeType* known = find_node_type(options.cluster.provider, type);

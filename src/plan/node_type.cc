@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/yaml_reader.h"
+#include "plan/node_price.h"
 
 namespace trireme {
 namespace {
@@ -40,8 +41,7 @@ constexpr EightGpus kH100{"8 x H100-SXM5-80GB",
                           132,
                           "NVIDIA H100 SXM data sheet: 989 TFLOP/s, f32 67, 3352 GB/s, NVLink 900 GB/s both ways"};
 
-NodeType node_with(const EightGpus& gpus, const char* name, double network, double price, const char* date,
-                   const char* source) {
+NodeType node_with(const EightGpus& gpus, const char* name, double network, const char* source) {
   return {.name = name,
           .processor = gpus.processor,
           .instruction_set = gpus.instruction_set,
@@ -54,19 +54,17 @@ NodeType node_with(const EightGpus& gpus, const char* name, double network, doub
           .link_gb_per_s = gpus.link_gb_per_s,
           .network_gbit_per_s = network,
           .units = gpus.units,
-          .price_per_hour = price,
-          .price_date = date,
           .source = std::string(gpus.source) + "; " + source};
 }
 
 std::vector<NodeType> make_types() {
   return {
-      node_with(kA100, "a100-80gb", 800, 0, "", "800 Gbit/s between nodes: vTrain's measured cluster (MICRO 2024)"),
-      node_with(kA100, "dgx-a100", 1600, 0, "", "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
-      node_with(kA100, "azure-nd96amsr-a100-v4", 1600, 32.77, "2023-06", "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
-      node_with(kA100, "aws-p4de.24xlarge", 400, 40.97, "2023-06", "AWS EC2 P4 page: 400 Gbit/s"),
-      node_with(kH100, "azure-nd96isr-h100-v5", 3200, 98.32, "2023-12", "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
-      node_with(kH100, "aws-p5.48xlarge", 3200, 98.32, "2023-07", "AWS EC2 P5 page: 3200 Gbit/s"),
+      node_with(kA100, "a100-80gb", 800, "800 Gbit/s between nodes: vTrain's measured cluster (MICRO 2024)"),
+      node_with(kA100, "dgx-a100", 1600, "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
+      node_with(kA100, "azure-nd96amsr-a100-v4", 1600, "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
+      node_with(kA100, "aws-p4de.24xlarge", 400, "AWS EC2 P4 page: 400 Gbit/s"),
+      node_with(kH100, "azure-nd96isr-h100-v5", 3200, "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
+      node_with(kH100, "aws-p5.48xlarge", 3200, "AWS EC2 P5 page: 3200 Gbit/s"),
       {.name = "azure-hb176rs-v4",
        .processor = "2 x EPYC 9V33X (Zen 4)",
        .instruction_set = "avx512bf16",
@@ -76,8 +74,6 @@ std::vector<NodeType> make_types() {
        .memory_gb = 768,
        .memory_gb_per_s = 780,
        .network_gbit_per_s = 400,
-       .price_per_hour = 7.20,
-       .price_date = "2023-06",
        .source = "Azure HBv4 page: 2.4 GHz, 780 GB/s, 400 Gbit/s; 64 bf16 or 32 f32 operations per cycle and core"},
       {.name = "azure-hb120rs-v3",
        .processor = "2 x EPYC 7V73X (Zen 3)",
@@ -87,8 +83,6 @@ std::vector<NodeType> make_types() {
        .memory_gb = 448,
        .memory_gb_per_s = 350,
        .network_gbit_per_s = 200,
-       .price_per_hour = 3.60,
-       .price_date = "2022-03",
        .source = "Azure HBv3 page: 3.0 GHz on all cores, 350 GB/s, 200 Gbit/s; 32 f32 operations per cycle and core"},
       {.name = "aws-hpc7a.96xlarge",
        .processor = "2 x EPYC 9R14 (Zen 4)",
@@ -99,8 +93,6 @@ std::vector<NodeType> make_types() {
        .memory_gb = 768,
        .memory_gb_per_s = 922,
        .network_gbit_per_s = 300,
-       .price_per_hour = 7.20,
-       .price_date = "2023-08",
        .source = "AWS EC2 Hpc7a page: 300 Gbit/s; 2 x 12 channels of DDR5-4800; 2.6 GHz, 64 bf16 or 32 f32 operations "
                  "per cycle and core"},
       {.name = "aws-hpc6a.48xlarge",
@@ -111,8 +103,6 @@ std::vector<NodeType> make_types() {
        .memory_gb = 384,
        .memory_gb_per_s = 410,
        .network_gbit_per_s = 100,
-       .price_per_hour = 2.88,
-       .price_date = "2022-01",
        .source =
            "AWS EC2 Hpc6a page: 100 Gbit/s; 2 x 8 channels of DDR4-3200; 2.65 GHz, 32 f32 operations per cycle and "
            "core"},
@@ -120,7 +110,16 @@ std::vector<NodeType> make_types() {
 }
 
 const std::vector<NodeType>& types() {
-  static const std::vector<NodeType> all = make_types();
+  static const std::vector<NodeType> all = [] {
+    std::vector<NodeType> made = make_types();
+    for (NodeType& type : made) {
+      const NodePrice* price = find_node_price(type.name);
+      if (price == nullptr) continue;
+      type.price_per_hour = price->usd_per_hour;
+      type.price_date = price->date;
+    }
+    return made;
+  }();
   return all;
 }
 

@@ -24,7 +24,7 @@ struct NodeType {
   std::vector<MeasuredProduct> products{};  ///< measured: used instead of tflops x product_share
   double memory_share = 0;                  ///< of memory_gb_per_s that a pass reaches; 0: docs/planner.md's table
   double price_per_hour = 0;                ///< USD; 0: unknown
-  std::string price_date;                   ///< when this was the list price
+  std::string price_date{};                 ///< when this was the list price
   std::string source;                       ///< of the rates
 };
 

@@ -330,16 +330,25 @@ class Failures(unittest.TestCase):
         self.assertIn("write it into access.from", refused.stderr)
         self.assertEqual(list(account.state()["stacks"]), ["theirs"])
 
-    def test_sizes_with_gpus_get_a_warning(self):
-        for provider, kind, told in (("aws", "p4d.24xlarge", True), ("aws", "g5.xlarge", True), ("aws", "trn1.32xlarge", True), ("aws", "c7i.16xlarge", False),
-                                     ("azure", "Standard_ND96isr_H100_v5", True), ("azure", "Standard_D32s_v5", False)):
+    def test_sizes_with_gpus_get_their_image_and_a_line(self):
+        gpus, other = "has GPUs: a job of one rank trains on one of them, the others are not used yet", "has accelerators that are not used: trireme trains on processors and NVIDIA GPUs"
+        images = {"aws": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "azure": "microsoft-dsvm:ubuntu-hpc:2404:latest"}
+        for provider, kind, told in (("aws", "p4d.24xlarge", gpus), ("aws", "g5.xlarge", gpus), ("aws", "g4ad.xlarge", other), ("aws", "trn1.32xlarge", other), ("aws", "c7i.16xlarge", ""),
+                                     ("azure", "Standard_ND96isr_H100_v5", gpus), ("azure", "Standard_ND96isr_MI300X_v5", other), ("azure", "Standard_D32s_v5", "")):
             account = Account("gpus", theirs=False)
             file = account.folder / "cluster.yaml"
-            file.write_text(file.read_text().replace("provider: aws", f"provider: {provider}").replace("node: {", f"node: {{type: {kind}, ")
+            file.write_text(file.read_text().replace("provider: aws", f"provider: {provider}").replace("node: {", f"node: {{type: {kind}, disk-gb: 256, ")
                             .replace("image: /aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id", ""))
-            done = account.run("plan", "--output", "plan")
-            self.assertEqual(done.returncode, 0, done.both)
-            self.assertEqual(f"{kind} has accelerators, which cost money but are not used yet" in done.stdout, told, done.both)
+            done = self.done(account, "plan", "--output", "plan")
+            for line in (gpus, other):
+                self.assertEqual(f"{kind} {line}" in done.stdout, line == told, done.both)
+            script = "".join(path.read_text() for path in (account.folder / "plan").iterdir() if path.is_file())
+            self.assertEqual(images[provider] in script, told == gpus, kind)
+            self.assertEqual("TRIREME_GPUS=yes" in (account.folder / "plan/cloud-init/node.yaml").read_text(), told == gpus, kind)
+        file.write_text(file.read_text().replace("Standard_D32s_v5", "Standard_ND96isr_H100_v5").replace("disk-gb: 256, ", ""))
+        refused = account.run("plan", "--output", "small")
+        self.assertEqual(refused.returncode, 2, refused.both)
+        self.assertIn("node.disk-gb is 64, but the image with NVIDIA's driver fills most of that; set it to at least 128", refused.stderr)
 
     def test_machines_that_terraform_created_are_set_up_and_left_to_it(self):
         account = Account("terraform")

@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "src/cloud/node_setup.sh"
@@ -11,6 +12,9 @@ STAND_INS = """
 put() { while read -r line; do echo "$1: $line"; done; }
 packages() { for name in "$@"; do echo "package $name"; done; }
 uname() { echo "$KERNEL"; }
+say() { echo "say $*"; }
+fail() { echo "fail $*"; exit 1; }
+ldconfig() { [ -z "${LIBRARIES-}" ] || echo "$LIBRARIES"; }
 """
 
 
@@ -21,10 +25,11 @@ def function(name):
 
 
 class NodeSetup(unittest.TestCase):
-    def lines(self, name, **settings):
-        done = subprocess.run(["sh", "-euc", STAND_INS + function(name) + name], env={"PATH": "/usr/bin:/bin", **settings}, text=True,
+    def lines(self, name, code=0, pci="/nowhere", **settings):
+        text = function(name).replace("/sys/bus/pci/devices", str(pci))
+        done = subprocess.run(["sh", "-euc", STAND_INS + text + name], env={"PATH": settings.pop("PATH", "/usr/bin:/bin"), **settings}, text=True,
                               capture_output=True, timeout=60, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((done.returncode, done.stderr), (code, ""))
         return done.stdout.splitlines()
 
     def test_registered_memory_is_not_limited_on_machines_that_were_made_for_the_cluster(self):
@@ -39,6 +44,25 @@ class NodeSetup(unittest.TestCase):
             made = self.lines("set_fabric", TRIREME_RENAME="yes", TRIREME_FABRIC="yes", KERNEL=kernel)
             names = ["rdma-core", "ibverbs-providers", "ibverbs-utils", "libfabric1|libfabric1t64", *modules]
             self.assertEqual([line for line in made if line.startswith("package")], [f"package {name}" for name in names])
+
+    def test_a_machine_with_gpus_needs_their_driver(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for device, vendor in (("one", "0x8086"), ("two", "0x10de")):
+                (folder / "pci" / device).mkdir(parents=True)
+                (folder / "pci" / device / "vendor").write_text(vendor + "\n")
+            self.assertEqual(self.lines("set_gpus", pci=folder / "pci"), [])  # not a cluster with GPUs
+            self.assertEqual(self.lines("set_gpus", TRIREME_GPUS="yes", pci=folder / "pci/one"), [])  # its head without them
+            without = self.lines("set_gpus", code=1, TRIREME_GPUS="yes", pci=folder / "pci")
+            self.assertEqual(without, ["fail this machine has GPUs, but NVIDIA's driver does not answer (nvidia-smi -L); name an image with the driver in node.image"])
+            driver = folder / "nvidia-smi"
+            driver.write_text(f'#!/bin/sh\necho "$*" >>{folder}/calls\n')
+            driver.chmod(0o755)
+            path = f"{folder}:/usr/bin:/bin"
+            made = self.lines("set_gpus", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path, LIBRARIES="libnccl.so.2 => /usr/lib/libnccl.so.2")
+            self.assertEqual([line for line in made if "NCCL" in line or line.startswith("fail")], [])
+            self.assertEqual((folder / "calls").read_text(), "-L\n-pm 1\n")
+            self.assertIn("say the image has no NCCL", self.lines("set_gpus", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cloud/node_types.h"
+#include "plan/node_price.h"
 #include "tests/support/paths.h"
 
 namespace trireme::cloud {
@@ -117,11 +118,26 @@ TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {
 TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {
   ClusterOptions options = parse_options(kAzure, "c.yaml");
   EXPECT_THAT(describe_cost(options, 3), HasSubstr("3 machines, Standard_D32s_v5: 4.61 USD per hour"));
-  EXPECT_THAT(describe_cost(options, 3), HasSubstr(kPriceDate));
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("eastus, 2025-01; https://azure"));
   options.node.head_type = "Standard_D2s_v5";
   EXPECT_DOUBLE_EQ(cost_per_hour(options, 3).value_or(0), 0.096 + 2 * 1.536);
   options.node.type = "Standard_New_v9";
   EXPECT_THAT(describe_cost(options, 3), HasSubstr("the price is unknown, look it up at https://azure"));
+}
+
+TEST(NodeTypes, EveryKnownSizeHasAPriceAndItsDate) {
+  for (const NodeType& type : node_types()) {
+    const NodePrice* price = find_node_price(planner_name(type.provider, type.name));
+    ASSERT_NE(price, nullptr) << type.name;
+    EXPECT_GT(price->usd_per_hour, 0) << type.name;
+    EXPECT_EQ(std::string(price->date).size(), 7U) << type.name;
+    EXPECT_EQ(type.gpus > 0, accelerators_of(type.provider, type.name) == Accelerators::nvidia) << type.name;
+  }
+  ClusterOptions options = parse_options(kAzure, "c.yaml");
+  options.node.type = "Standard_ND96isr_H100_v5";
+  options.node.head_type = "Standard_D8s_v5";
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("197.02 USD per hour"));
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("2025-01 and 2023-12"));
 }
 
 TEST(ClusterDocuments, HaveTheTablesOfThisProgram) {

@@ -251,7 +251,7 @@ TEST_F(Terraform, EveryNetworkCardOfASizeGetsAnAdapter) {
   const std::string nodes = plan(
                                 "cluster: {provider: aws, name: sea, nodes: 2}\nnetwork: {region: us-east-1, "
                                 "public-addresses: head, fast: on}\n"
-                                "node: {type: p5.48xlarge, head-type: t3.large}\n")
+                                "node: {type: p5.48xlarge, head-type: t3.large, disk-gb: 256}\n")
                                 .at("nodes.tf");
   EXPECT_THAT(nodes,
               HasSubstr(R"(size = "t3.large", head = true, public = true, spot = false, efa = false, cards = 1, )"

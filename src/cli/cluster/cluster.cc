@@ -53,6 +53,7 @@ cloud::ClusterOptions first_options(const InitRequest& request) {
     return options;
   }
   if (options.node.type.empty()) options.node.type = cloud::type_of_nodes(options);
+  if (cloud::has_gpus(options)) options.node.disk_gb = 2 * cloud::kLeastGpuDiskGb;
   if (options.network.region.empty()) {
     options.network.region = cloud::price_region(options.cluster.provider, options.node.type);
   }

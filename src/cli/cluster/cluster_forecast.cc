@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/train/plan_text.h"
 #include "cloud/node_types.h"
 #include "config/load.h"
@@ -24,24 +23,13 @@ NodeType type_of(const cloud::ClusterOptions& options, const std::string& node) 
       "cannot plan the run: the rates of {} are unknown; describe the machine in a .yaml file (docs/planner.md) and "
       "add --node FILE.yaml, or leave out --run",
       size.empty() ? "your own machines" : size);
-  NodeType type = *found;
-  if (const auto* priced = cloud::find_node_type(options.cluster.provider, size)) {
-    type.price_per_hour = priced->usd_per_hour;
-    type.price_date = cloud::kPriceDate;
-  }
-  return type;
+  return *found;
 }
 
 }  // namespace
 
 std::string planned_type(const cloud::ClusterOptions& options) {
-  std::string size = lower_case(cloud::type_of_nodes(options));
-  if (options.cluster.provider == cloud::ProviderChoice::hosts) return "";
-  if (options.cluster.provider == cloud::ProviderChoice::aws) return "aws-" + size;
-  const std::string standard = "standard_";
-  if (size.starts_with(standard)) size.erase(0, standard.size());
-  std::ranges::replace(size, '_', '-');
-  return "azure-" + size;
+  return cloud::planner_name(options.cluster.provider, cloud::type_of_nodes(options));
 }
 
 std::string cluster_forecast(const cloud::ClusterOptions& options, const std::vector<std::string>& files,

@@ -30,7 +30,7 @@ TEST(ClusterForecast, IsThatOfTheSizeAndItsPrice) {
   const std::string text = cluster_forecast(cluster_of(cloud::ProviderChoice::azure, "Standard_HB176rs_v4", 2),
                                             {"--model.preset", "gpt2-124m"}, "");
   EXPECT_THAT(text, HasSubstr("nodes       2 of azure-hb176rs-v4"));
-  EXPECT_THAT(text, HasSubstr("USD at 7.20 USD per node and hour (January 2025)"));
+  EXPECT_THAT(text, HasSubstr("USD at 7.20 USD per node and hour (2025-01)"));
 }
 
 TEST(ClusterForecast, NamesWhatFitsWhereTheConfigurationDoesNot) {
