@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <sstream>
 
+#include "base/error.h"
 #include "cloud/node_types.h"
 #include "cluster/subprocess.h"
 
@@ -16,6 +20,12 @@ std::string names_and_addresses(const std::vector<Node>& nodes) {
   std::string text;
   for (const Node& node : nodes) text += (text.empty() ? "" : " ") + node.name + "=" + node.address;
   return text;
+}
+
+/// The number after a key in a line of slurm.conf; 0: it has none.
+int64_t number_after(const std::string& line, const std::string& key) {
+  const size_t at = (" " + line).find(" " + key);
+  return at == std::string::npos ? 0 : std::strtoll(line.c_str() + at + key.size(), nullptr, 10);
 }
 
 }  // namespace
@@ -54,6 +64,7 @@ std::string node_environment(const Cluster& cluster, const Node* node, const Sha
   }
   if (made && uses_fast_network(options)) text += "TRIREME_FABRIC=yes\n";
   if (made && has_gpus(options)) text += "TRIREME_GPUS=yes\n";
+  if (options.cluster.accounting) text += "TRIREME_ACCOUNTING=yes\n";
   if (cluster.take_over) text += "TRIREME_TAKE_OVER=yes\n";
   return text;
 }
@@ -92,42 +103,72 @@ std::string cloud_init(const Cluster& cluster, const Node* node, const SharedFol
       indented(node_environment(cluster, node, shared, end), 6), indented(node_setup_script(), 6));
 }
 
+SlurmHardware parse_slurm_hardware(const std::string& text) {
+  SlurmHardware hardware;
+  std::istringstream words(text);
+  std::string cgroups;
+  words >> hardware.host_name >> cgroups >> hardware.gpus >> std::ws;
+  std::getline(words, hardware.line);
+  require((cgroups == "yes" || cgroups == "no") && !hardware.line.empty(), ErrorKind::io,
+          "cannot read the machine's hardware: slurmd -C printed \"{}\"", text);
+  hardware.cgroups = cgroups == "yes";
+  return hardware;
+}
+
 std::string slurm_conf(const Cluster& cluster, const std::vector<SlurmHardware>& hardware) {
   assert(hardware.size() == cluster.nodes.size());
   std::string nodes;
+  bool cgroups = true, gpus = false;
+  int64_t memory_per_cpu = 0;  // MiB
   for (size_t i = 0; i < hardware.size(); ++i) {
     const Node& node = cluster.nodes[i];
-    nodes += fmt::format("NodeName={} NodeHostname={} NodeAddr={} {} State=UNKNOWN\n", node.name, hardware[i].host_name,
-                         node.address, hardware[i].line);
+    const SlurmHardware& own = hardware[i];
+    nodes += fmt::format("NodeName={} NodeHostname={} NodeAddr={} {}{} State=UNKNOWN\n", node.name, own.host_name,
+                         node.address, own.line, own.gpus > 0 ? fmt::format(" Gres=gpu:{}", own.gpus) : "");
+    cgroups = cgroups && own.cgroups;
+    gpus = gpus || own.gpus > 0;
+    const int64_t cpus = number_after(own.line, "CPUs="), memory = number_after(own.line, "RealMemory=");
+    if (cpus == 0 || memory == 0) continue;
+    memory_per_cpu = memory_per_cpu == 0 ? memory / cpus : std::min(memory_per_cpu, memory / cpus);
   }
+  const bool accounts = cluster.options.cluster.accounting;
   return fmt::format(
-      "# Made by `trireme cluster`.\n"
-      "ClusterName={0}\n"
-      "SlurmctldHost={1}({2})\n"
-      "SlurmUser=root\n"
-      "SlurmdUser=root\n"
-      "AuthType=auth/munge\n"
-      "CredType=cred/munge\n"
-      "StateSaveLocation=/var/spool/trireme/slurmctld\n"
-      "SlurmdSpoolDir=/var/spool/trireme/slurmd\n"
-      "ProctrackType=proctrack/linuxproc\n"
-      "TaskPlugin=task/none\n"
-      "JobAcctGatherType=jobacct_gather/none\n"
-      "AccountingStorageType=accounting_storage/none\n"
-      "SelectType=select/linear\n"
-      "SlurmdParameters=config_overrides\n"
-      "MpiDefault=pmix\n"
-      "ReturnToService=2\n"
-      "HealthCheckProgram=/etc/trireme/slurm-health\n"
-      "HealthCheckInterval=600\n"
-      "HealthCheckNodeState=IDLE\n"
-      "Prolog=/etc/trireme/slurm-prolog\n"
-      "PrologFlags=Alloc\n"
-      "Epilog=/etc/trireme/slurm-epilog\n"
-      "SchedulerParameters=nohold_on_prolog_fail\n"
-      "{3}"
-      "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
-      cluster.name(), hardware.front().host_name, cluster.nodes.front().address, nodes);
+             "# Made by `trireme cluster`.\n"
+             "ClusterName={0}\n"
+             "SlurmctldHost={1}({2})\n"
+             "SlurmUser=slurm\n"
+             "SlurmdUser=root\n"
+             "AuthType=auth/munge\n"
+             "CredType=cred/munge\n"
+             "StateSaveLocation=/var/spool/trireme/slurmctld\n"
+             "SlurmdSpoolDir=/var/spool/trireme/slurmd\n"
+             "ProctrackType=proctrack/{3}\n"
+             "TaskPlugin=task/{4}\n"
+             "JobAcctGatherType=jobacct_gather/{5}\n"
+             "AccountingStorageType=accounting_storage/{6}\n"
+             "SelectType=select/cons_tres\n"
+             "SelectTypeParameters=CR_Core_Memory\n",
+             cluster.name(), hardware.front().host_name, cluster.nodes.front().address,
+             cgroups ? "cgroup" : "linuxproc", cgroups ? "cgroup,task/affinity" : "affinity",
+             accounts ? (cgroups ? "cgroup" : "linux") : "none", accounts ? "slurmdbd" : "none") +
+         (accounts ? fmt::format("AccountingStorageHost={}\n", cluster.nodes.front().address) : "") +
+         (accounts && gpus ? "AccountingStorageTRES=gres/gpu\n" : "") + (gpus ? "GresTypes=gpu\n" : "") +
+         (memory_per_cpu > 0 ? fmt::format("DefMemPerCPU={}\n", memory_per_cpu) : "") +
+         fmt::format(
+             "PropagateResourceLimitsExcept=MEMLOCK\n"
+             "SlurmdParameters=config_overrides\n"
+             "MpiDefault=pmix\n"
+             "ReturnToService=2\n"
+             "HealthCheckProgram=/etc/trireme/slurm-health\n"
+             "HealthCheckInterval=600\n"
+             "HealthCheckNodeState=IDLE\n"
+             "Prolog=/etc/trireme/slurm-prolog\n"
+             "PrologFlags=Alloc\n"
+             "Epilog=/etc/trireme/slurm-epilog\n"
+             "SchedulerParameters=nohold_on_prolog_fail\n"
+             "{0}"
+             "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+             nodes);
 }
 
 }  // namespace trireme::cloud

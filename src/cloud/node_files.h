@@ -30,10 +30,16 @@ std::string node_environment(const Cluster& cluster, const Node* node, const Sha
 /// A cloud-init document: the user, the script, its environment (node_environment()), and its first run.
 std::string cloud_init(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
 
-/// Output of `slurmd -C` for a machine: its own name, and the rest of the line.
+/// What a machine says of itself to Slurm.
 struct SlurmHardware {
-  std::string host_name, line;
+  std::string host_name;  ///< its own name
+  bool cgroups = false;   ///< whether jobs can be confined by control groups there
+  int gpus = 0;
+  std::string line = {};  ///< of `slurmd -C`, after the name
 };
+
+/// Of the line that `trireme-node slurm-hardware` prints. Throws Error::io for another form.
+SlurmHardware parse_slurm_hardware(const std::string& text);
 
 /// slurm.conf of the cluster; hardware[i] is for nodes[i].
 std::string slurm_conf(const Cluster& cluster, const std::vector<SlurmHardware>& hardware);

@@ -92,7 +92,8 @@ claim_all() {
   [ "$1" != tar.gz ] || files="/opt/trireme /usr/local/bin/trireme"
   ! is_head || files="$files $TRIREME_STORAGE_PATH/hosts"
   if [ "$TRIREME_SCHEDULER" = slurm ]; then
-    files="$files /etc/slurm/slurm.conf /etc/munge/munge.key"
+    files="$files /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/munge/munge.key"
+    ! has_accounting || files="$files /etc/slurm/slurmdbd.conf"
   fi
   claim $files
 }
@@ -156,7 +157,12 @@ service() {
       chmod 755 /run/munge
       setpriv --reuid munge --regid munge --clear-groups munged --force --pid-file=/run/munge/munged.pid
       cp /run/munge/munged.pid "$pid" ;;
-    slurmctld | slurmd)
+    mariadb)
+      install -d -o mysql -g mysql /run/mysqld
+      [ -d /var/lib/mysql/mysql ] || mariadb-install-db --user=mysql >/dev/null
+      setsid mariadbd --user=mysql --skip-networking >>/var/log/trireme-mariadb.log 2>&1 </dev/null &
+      echo $! >"$pid" ;;
+    slurmctld | slurmd | slurmdbd)
       log=/var/log/trireme-$1.log
       setsid "$1" -D >>"$log" 2>&1 </dev/null &
       echo $! >"$pid"
@@ -353,15 +359,51 @@ install_program() {
   trireme --version >/dev/null || fail "trireme does not start here"
 }
 
+has_accounting() { [ "${TRIREME_ACCOUNTING-}" = yes ] && is_head; }
+
+# Whether Slurm can confine jobs by control groups: through systemd, or where those of version 1 can be created.
+has_cgroups() {
+  ! has_systemd || return 0
+  for group in freezer cpuset memory devices; do
+    mkdir "/sys/fs/cgroup/$group/trireme-try" 2>/dev/null || return 1
+    rmdir "/sys/fs/cgroup/$group/trireme-try"
+  done
+}
+count_gpus() { find /dev -maxdepth 1 -name 'nvidia[0-9]*' | wc -l; }
+
 # Slurm's PMIx plug-in opens libpmix.so, which is in libpmix-dev; no package depends on it.
 slurm_packages() {
-  claim /etc/slurm/slurm.conf /etc/munge/munge.key
+  claim /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/munge/munge.key
   ! is_head || packages slurmctld
   packages munge slurmd slurm-client libpmix-dev "slurm-wlm-mpi-plugins|slurmd"
 }
 
-# The machine's own name and its hardware as slurmd sees it, as a line of slurm.conf.
-slurm_hardware() { slurm_packages >&2; slurmd -C | sed -n 's/^NodeName=//p' | sed 's/ *UpTime=.*//'; }
+# The machine's own name, whether it has control groups, its GPUs, and its hardware as slurmd sees it, as a line of
+# slurm.conf.
+slurm_hardware() {
+  slurm_packages >&2
+  line=$(slurmd -C | sed -n 's/^NodeName=//p' | sed 's/ *UpTime=.*//')
+  echo "${line%% *} $(has_cgroups && echo yes || echo no) $(count_gpus) ${line#* }"
+}
+
+# Accounts of jobs: slurmdbd and its database on the head. The database knows slurmdbd by its user (unix_socket), so there
+# is no password.
+set_accounting() {
+  if has_systemd; then systemctl is-active -q mariadb; else [ -S /run/mysqld/mysqld.sock ]; fi || is_noted mariadb || echo mariadb >>"$etc/started"
+  packages mariadb-server slurmdbd
+  claim /etc/slurm/slurmdbd.conf
+  service mariadb start
+  for _ in $(seq 60); do ! mariadb-admin ping >/dev/null 2>&1 || break; sleep 1; done
+  mariadb -e 'CREATE DATABASE IF NOT EXISTS trireme_slurm; CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket; GRANT ALL ON trireme_slurm.* TO slurm@localhost' ||
+    fail "cannot create the database of Slurm's accounts"
+  printf '%s\n' '# Made by `trireme cluster`.' AuthType=auth/munge DbdHost=localhost SlurmUser=slurm StorageType=accounting_storage/mysql StorageHost=localhost StorageUser=slurm \
+    StorageLoc=trireme_slurm | put /etc/slurm/slurmdbd.conf 600
+  chown slurm: /etc/slurm/slurmdbd.conf
+  service slurmdbd restart
+  for _ in $(seq 60); do ! sacctmgr -n show cluster >/dev/null 2>&1 || return 0; sleep 1; done
+  fail "slurmdbd does not answer: $(sacctmgr -n show cluster 2>&1 | tail -n 1)"
+}
+is_noted() { grep -qx "$1" "$etc/started" 2>/dev/null; }
 
 # Created once, on the head; prints base64.
 munge_key() {
@@ -379,7 +421,12 @@ set_slurm() {
   cmp -s /etc/munge/munge.key.new /etc/munge/munge.key 2>/dev/null || munge_action=restart
   mv /etc/munge/munge.key.new /etc/munge/munge.key
   put /etc/slurm/slurm.conf
-  grep -q '^CgroupPlugin' /etc/slurm/cgroup.conf 2>/dev/null || { [ -e /sys/fs/cgroup/cgroup.controllers ] || claim /etc/slurm/cgroup.conf && echo CgroupPlugin=cgroup/v1 | put /etc/slurm/cgroup.conf; }
+  {
+    [ -e /sys/fs/cgroup/cgroup.controllers ] || echo CgroupPlugin=cgroup/v1
+    printf 'ConstrainCores=yes\nConstrainRAMSpace=yes\nConstrainDevices=yes\n'
+  } | put /etc/slurm/cgroup.conf
+  gpus=$(count_gpus)
+  [ "$gpus" = 0 ] || { claim /etc/slurm/gres.conf && echo "Name=gpu File=/dev/nvidia[0-$((gpus - 1))]" | put /etc/slurm/gres.conf; }
   # A failed Prolog drains the node with a reason; nohold_on_prolog_fail lets the job run elsewhere.
   for name in health prolog epilog; do
     detached=
@@ -389,7 +436,9 @@ set_slurm() {
       put "$etc/slurm-$name" 755
   done
   mkdir -p /var/spool/trireme/slurmctld /var/spool/trireme/slurmd # separate from the site's, which belongs to another cluster
+  chown -R slurm: /var/spool/trireme/slurmctld
   service munge "$munge_action"
+  ! has_accounting || set_accounting
   ! is_head || service slurmctld restart
   service slurmd restart
 }
@@ -405,9 +454,12 @@ leave() {
   list_own
   slurm=
   ! { is_listed /etc/slurm/slurm.conf && [ -e /etc/slurm/slurm.conf ]; } || slurm=yes
-  for name in slurmd slurmctld munge; do [ -z "$slurm" ] || service "$name" stop; done
+  for name in slurmd slurmctld slurmdbd munge; do [ -z "$slurm" ] || service "$name" stop; done
+  ! is_listed /etc/slurm/slurmdbd.conf || mariadb -e 'DROP DATABASE IF EXISTS trireme_slurm; DROP USER IF EXISTS slurm@localhost' || say "the database of Slurm's accounts stays"
+  ! is_noted mariadb || service mariadb stop
   [ -z "$slurm" ] || rm -rf /var/spool/trireme
-  give_back /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/munge/munge.key
+  find /sys/fs/cgroup/*/"slurm_$TRIREME_NODE" -depth -type d -exec rmdir {} + 2>/dev/null || true
+  give_back /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/slurm/gres.conf /etc/slurm/slurmdbd.conf /etc/munge/munge.key
   rm -f /etc/munge/trireme.key
   ! { is_head && [ -e "$TRIREME_STORAGE_PATH" ]; } || give_back "$TRIREME_STORAGE_PATH/hosts"
   if [ "$TRIREME_STORAGE" != existing ] && mountpoint -q "$TRIREME_STORAGE_PATH"; then umount "$TRIREME_STORAGE_PATH" || umount -l "$TRIREME_STORAGE_PATH"; fi
@@ -423,7 +475,7 @@ leave() {
   give_back /usr/local/bin/trireme /opt/trireme
   for name in $(cat "$etc/services" 2>/dev/null); do service "$name" start || say "$name does not start"; done
   give_back "$etc/nhc.conf" "$etc/slurm-health" "$etc/slurm-prolog" "$etc/slurm-epilog"
-  rm -f "$etc/node.env" "$etc/nhc.found" "$etc/health" "$etc/health.new" "$etc/end-at" "$etc/own" "$etc/kept" "$etc/services"
+  rm -f "$etc/node.env" "$etc/nhc.found" "$etc/health" "$etc/health.new" "$etc/end-at" "$etc/own" "$etc/kept" "$etc/services" "$etc/started"
   rmdir "$etc" 2>/dev/null || true
   rm -f /usr/local/sbin/trireme-node
 }

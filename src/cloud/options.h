@@ -58,6 +58,7 @@ struct ClusterGroup {
   ProviderChoice provider = ProviderChoice::hosts;
   int64_t nodes = 3;
   SchedulerChoice scheduler = SchedulerChoice::none;
+  bool accounting = false;
   double lifetime_hours = 0;
   template <class V>
   void visit(V& v) {
@@ -67,6 +68,8 @@ struct ClusterGroup {
     v.choice("scheduler", scheduler,
              "none: `trireme launch` over ssh; slurm: set up on the nodes; cyclecloud (azure): `plan` writes a project "
              "for a CycleCloud server, which creates the machines");
+    v.flag("accounting", accounting,
+           "with scheduler slurm: slurmdbd and MariaDB on the head keep what each job used (sacct, sreport)");
     v.number("lifetime-hours", lifetime_hours,
              "hours after which the machines of azure and aws and their disks are deleted automatically (0: never)", 0,
              8760);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
-#include <sstream>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -115,16 +114,21 @@ void set_up_slurm(Cluster& cluster, const Remote& remote, Stages& stages) {
   std::map<std::string, SlurmHardware> seen;
   std::mutex guard;
   stages.on_all("Slurm's packages", [&](const Node& node) {
-    std::istringstream line(remote.require_as_root(node, fmt::format("{} slurm-hardware", kNode)));
-    SlurmHardware hardware;
-    line >> hardware.host_name >> std::ws;
-    std::getline(line, hardware.line);
-    require(!hardware.line.empty(), ErrorKind::io, "{}: slurmd -C printed nothing about the machine", node.name);
+    const SlurmHardware hardware =
+        parse_slurm_hardware(remote.require_as_root(node, fmt::format("{} slurm-hardware", kNode)));
     const std::lock_guard lock(guard);
     seen[node.name] = hardware;
   });
   std::vector<SlurmHardware> hardware;
-  for (const Node& node : cluster.nodes) hardware.push_back(seen.at(node.name));
+  for (const Node& node : cluster.nodes) {
+    hardware.push_back(seen.at(node.name));
+    if (!hardware.back().cgroups) {
+      log::warning(
+          "{} has neither systemd nor control groups of version 1 that can be changed: Slurm cannot confine jobs to "
+          "their cores and memory on any node",
+          node.name);
+    }
+  }
   const std::string key = remote.require_as_root(cluster.nodes.front(), fmt::format("{} munge-key", kNode));
   const std::string input = key + slurm_conf(cluster, hardware);
   stages.on_all("Slurm",

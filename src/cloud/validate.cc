@@ -182,6 +182,11 @@ void validate(const ClusterOptions& options, const std::string& path) {
   require(!cyclecloud || options.cluster.provider == ProviderChoice::azure, ErrorKind::config,
           "{}: cluster.scheduler is cyclecloud, which needs provider azure; provider is {}", path,
           name_of(options.cluster.provider));
+  require(
+      !options.cluster.accounting || options.cluster.scheduler == SchedulerChoice::slurm, ErrorKind::config,
+      "{}: cluster.accounting is true, but cluster.scheduler is {}; only Slurm keeps accounts: set cluster.scheduler "
+      "to slurm, or cluster.accounting to false",
+      path, name_of(options.cluster.scheduler));
   require(options.azure.resource_group.empty() || options.cluster.lifetime_hours == 0, ErrorKind::config,
           "{}: cluster.lifetime-hours deletes the resource group, but {} is shared with others; leave "
           "azure.resource-group empty, or set lifetime-hours to 0",

@@ -108,6 +108,15 @@ class Hosts(unittest.TestCase):
         self.assertIn("$ srun -N 3", made.stdout)
         conf = BED.run(3, "cat", "/etc/slurm/slurm.conf").stdout
         self.assertRegex(conf, r"NodeName=batch-3 NodeHostname=h4 NodeAddr=10\.77\.0\.4 CPUs=\d+")
+        self.assertIn("\nSlurmUser=slurm\n", conf)
+        self.assertIn("\nSelectType=select/cons_tres\n", conf)
+        self.assertRegex(conf, r"\nDefMemPerCPU=\d+\n")
+        self.assertEqual(self.done("ssh", "--", "ps -o user= -p $(cat /run/trireme-slurmctld.pid)").stdout, "slurm\n")
+        confined = "ProctrackType=proctrack/cgroup" in conf
+        self.assertEqual(confined, "cannot confine jobs" not in made.both)
+        if confined:
+            self.check_confinement()
+        self.check_sharing()
         config, run = BED.write_training(name="queued", steps=6)
         done = self.cluster("ssh", "--", "cd", str(BED.work), "&&", "trireme", "slurm", "--nodes", "3", "--time", "10", "--output", "job.log", "--submit", "--",
                             "train", config)
@@ -116,7 +125,44 @@ class Hosts(unittest.TestCase):
                         (BED.work / "job.log").read_text() if (BED.work / "job.log").exists() else self.cluster("ssh", "--", "sinfo; squeue").both)
         self.done("delete", "--yes")
         self.assertEqual(self.touched(), before)
+        self.assertEqual(list(pathlib.Path("/sys/fs/cgroup").glob("*/slurm_batch-*")), [])
         self.assertEqual(BED.run(3, "sh", "-c", "pgrep -x slurmd -a --ns $$ --nslist net || true").stdout, "")
+
+    def srun(self, words):
+        done = self.cluster("ssh", "--", "srun -t 2 " + words)
+        self.assertEqual(done.returncode, 0, done.both)
+        return done.stdout
+
+    def check_confinement(self):
+        """A job has its core and its memory only, and nothing of it outlives it."""
+        shown = self.srun("-w batch-2 -n 1 -c 1 --mem=100 sh -c 'nproc; cat /sys/fs/cgroup/memory/slurm*/uid_0/job_*/memory.limit_in_bytes'").splitlines()
+        self.assertEqual(shown, ["1", str(100 << 20)])
+        self.srun("-w batch-2 -n 1 --mem=100 sh -c 'setsid sleep 1234 >/dev/null 2>&1 & sleep 0.2'")
+        self.assertTrue(bed.wait_for(lambda: BED.run(3, "pgrep", "-f", "^sleep 1234").stdout == "", 30), "a process of the job is left")
+
+    def check_sharing(self):
+        """Two jobs fit on one node, which has at least two cores."""
+        if int(BED.run(3, "nproc").stdout) < 2:
+            return
+        shown = self.done("ssh", "--", "srun -t 2 -w batch-2 -n 1 -c 1 --mem=100 sleep 20 & sleep 3; srun -t 2 -w batch-2 -n 1 -c 1 --mem=100 squeue -h -t running -o %N; scancel -u root; wait").stdout
+        self.assertEqual(shown, "batch-2\nbatch-2\n")
+
+    def test_accounts_of_jobs(self):
+        if not all(shutil.which(tool) for tool in ("slurmdbd", "mariadbd", "sacctmgr")):
+            self.skipTest("no slurmdbd and MariaDB here; apt-get install slurmdbd mariadb-server")
+        before = self.touched()
+        self.write(scheduler="slurm, accounting: true", name="books", nodes=2)
+        self.done("create", "--yes")
+        self.assertEqual(BED.run(2, "stat", "-c", "%U %a", "/etc/slurm/slurmdbd.conf").stdout, "slurm 600\n")
+        self.assertNotIn("StoragePass", BED.run(2, "cat", "/etc/slurm/slurmdbd.conf").stdout)
+        self.srun("-N 2 -J counted sleep 2")
+        told = lambda: self.done("ssh", "--", "sacct -X -n -P -o JobName,NNodes,State").stdout
+        self.assertTrue(bed.wait_for(lambda: "counted|2|COMPLETED\n" in told(), 60), told())
+        self.assertIn("2 of 2 nodes are up", self.done("create", "--yes").stdout)  # again: the accounts stay
+        self.assertIn("counted|2|COMPLETED\n", told())
+        self.done("delete", "--yes")
+        self.assertEqual(self.touched(), before)
+        self.assertEqual(BED.run(2, "sh", "-c", "ls /etc/slurm/slurmdbd.conf /run/trireme-mariadb.pid 2>/dev/null").stdout, "")
 
     def test_a_missing_machine_is_named_and_the_others_form_a_cluster(self):
         self.write(name="part")

@@ -58,6 +58,9 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
       {"cluster: {nodes: 2}\nhosts: {list: \"h1,h1\"}\n", "hosts.list has h1 twice"},
       {"cluster: {nodes: 1}\nhosts: {list: \"h1;reboot\"}\n", "which is not a name or address"},
       {"cluster: {name: Sea}\n", "cluster.name is \"Sea\", expected at most 24 lower-case letters"},
+      {"cluster: {nodes: 1, accounting: true}\nhosts: {list: h1}\n",
+       "cluster.accounting is true, but cluster.scheduler is none; only Slurm keeps accounts: set cluster.scheduler to "
+       "slurm, or cluster.accounting to false"},
       {"cluster: {provider: aws}\n", "network.region is empty; aws needs one, such as us-east-1"},
       {kAzure + "storage: {kind: existing}\n", "new machines have no existing folder"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {from: 0.0.0.0/0}\n",
