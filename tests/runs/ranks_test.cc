@@ -38,6 +38,22 @@ TEST_F(Ranks, HoldTheBitsOfOneRankThatAccumulatesTheSameMicroBatches) {
   }
 }
 
+TEST_F(Ranks, ShareTheCoresOfTheirMachineWhateverHostNamesTheyHave) {
+  if (run({"unshare", "--uts", "true"}).code != 0)
+    GTEST_SKIP() << "other host names need rights that this user has not";
+  std::vector<std::string> words = mpirun_command(2, train("named", {"--batch.micro", "6"}));
+  // As in containers, each rank has a host name of its own.
+  const std::vector<std::string> named = {
+      "unshare", "--uts", "sh", "-c", "hostname rank-${OMPI_COMM_WORLD_RANK:-$PMI_RANK} && exec \"$@\"", "sh"};
+  words.insert(words.begin() + 3, named.begin(), named.end());  // before the program
+  const Outcome outcome = run(words);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("rank 0: "));
+  EXPECT_THAT(outcome.output, HasSubstr("rank 1: "));
+  run_ranks(2, "plain", {"--batch.micro", "6"});
+  EXPECT_EQ(weights("named"), weights("plain"));
+}
+
 TEST_F(Ranks, EndWithWhatTheirBeingSeveralCostInProcessorTime) {
   const std::string number = "([0-9]+\\.[0-9])";
   const std::regex line("processor time of 2 ranks: " + number + " s, of it " + number + " % computing, " + number +
