@@ -51,7 +51,8 @@ Batch BatchPlace::put(const Batch& batch) {
           .first_positions = copy(batch.first_positions, first_positions_),
           .counted = copy(batch.counted, counted_),
           .counted_targets = copy(batch.counted_targets, counted_targets_),
-          .smoothing = batch.smoothing};
+          .smoothing = batch.smoothing,
+          .sequence_loss = batch.sequence_loss};
 }
 
 ConstView BatchPlace::put_counts(ConstView counts) { return device_.is_host() ? counts : copy(counts, counts_); }

@@ -4,6 +4,18 @@
 #include <cassert>
 
 namespace trireme {
+namespace {
+
+/// each(sequence, first row of it in the chunk, count) for the sequences with rows in the chunk [first, first + rows).
+template <class Each>
+void for_each_sequence(std::span<const int32_t> offsets, int64_t first, int64_t rows, const Each& each) {
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    const int64_t begin = std::max<int64_t>(offsets[s], first), end = std::min<int64_t>(offsets[s + 1], first + rows);
+    if (begin < end) each(s, begin - first, end - begin);
+  }
+}
+
+}  // namespace
 
 DecoderHead::DecoderHead(const Spec& spec, const ParameterViews& views)
     : spec_(spec), weight_(views, spec.tied_head ? "embedding.token.weight" : "head.weight") {
@@ -54,7 +66,7 @@ void DecoderHead::capped_logits(const Pass& pass, ConstView input, View logits) 
   if (spec_.logits_cap > 0) pass.ops.soft_cap(pass.context, logits, spec_.logits_cap);
 }
 
-void DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
+void DecoderHead::chunk_logits(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
   if (spec_.logits_cap > 0) {
     capped_logits(pass, input, logits);
@@ -64,14 +76,11 @@ void DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView target
                                   logits, max, sum, target);
   }
   if (cut_) pass.tensor->combine(pass.context, max, sum, target);
-  pass.ops.cross_entropy(pass.context, max, sum, target, targets, pass.loss);
 }
 
-void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
-                                 const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const {
+void DecoderHead::chunk_backward(const Pass& pass, ConstView input, const Workspace& work, const HeadChunk& chunk,
+                                 View dinput, bool first_chunk) const {
   const View logits = chunk.logits;
-  pass.ops.cross_entropy_backward(pass.context, logits, targets, first_class_, classes_, chunk.max, chunk.sum, scale, 0,
-                                  spec_.logits_cap);
   // A later micro-batch's sum is completed apart and added once, so that it does not depend on the previous
   // accumulator.
   const bool apart = pass.write == Write::add;
@@ -88,41 +97,87 @@ bool DecoderHead::takes_counted(const Pass& pass) const {
   return !pass.batch.counted.empty() && norm_ && !transform_ && !project_ && !pass.sequence_parallel();
 }
 
-ConstView DecoderHead::counted_rows(const Pass& pass, ConstView input, View to) {
-  const View rows = to.rows_slice(0, pass.batch.counted.rows());
-  pass.ops.embedding(pass.context, pass.batch.counted, {}, input, {}, rows);
-  return rows;
+DecoderHead::HeadRows DecoderHead::rows_of(const Pass& pass, ConstView input, View to) const {
+  const Batch& batch = pass.batch;
+  if (!takes_counted(pass)) return {input, batch.targets};
+  const View rows = to.rows_slice(0, batch.counted.rows());
+  pass.ops.embedding(pass.context, batch.counted, {}, input, {}, rows);
+  return {rows, batch.counted_targets, true};
+}
+
+std::vector<double> DecoderHead::sequence_loss(const Pass& pass, const HeadRows& rows, const Workspace& work,
+                                               bool wanted) const {
+  const SequenceLoss& loss = *pass.batch.sequence_loss;
+  const View sums = work.sequence_losses.rows_slice(0, static_cast<int64_t>(loss.sequences()));
+  pass.ops.zero(pass.context, sums);
+  const int64_t most = work.chunk.logits.rows();
+  for (int64_t first = 0; first < rows.input.rows(); first += most) {
+    const int64_t n = std::min(most, rows.input.rows() - first);
+    const ConstView targets = rows.targets.rows_slice(first, n);
+    const HeadChunk chunk = work.chunk.first(n);
+    chunk_logits(pass, rows.input.rows_slice(first, n), targets, chunk);
+    for_each_sequence(rows.counted ? loss.counted_offsets : loss.offsets, first, n,
+                      [&](size_t sequence, int64_t begin, int64_t count) {
+                        pass.ops.cross_entropy(pass.context, chunk.max.rows_slice(begin, count),
+                                               chunk.sum.rows_slice(begin, count),
+                                               chunk.target.rows_slice(begin, count), targets.rows_slice(begin, count),
+                                               sums.rows_slice(static_cast<int64_t>(sequence), 1));
+                      });
+  }
+  std::vector<double> derivatives(wanted ? loss.sequences() : 0);
+  const double value = loss.value(HostValues<double>(sums).get(), derivatives);
+  const double before = HostValues<double>(pass.loss).get()[0];
+  HostWriter<double>(pass.loss).get()[0] = before + value;
+  return derivatives;
 }
 
 void DecoderHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
-  const bool gathers = takes_counted(pass);
-  const ConstView all = pass.all_rows(input_of(pass, x, work)),
-                  input = gathers ? counted_rows(pass, all, work.branch) : all,
-                  all_targets = gathers ? pass.batch.counted_targets : pass.batch.targets;
-  const int64_t rows = input.rows(), most = work.chunk.logits.rows();
+  const HeadRows all = rows_of(pass, pass.all_rows(input_of(pass, x, work)), work.branch);
+  if (pass.batch.sequence_loss != nullptr) {
+    (void)sequence_loss(pass, all, work, false);
+    return;
+  }
+  const int64_t rows = all.input.rows(), most = work.chunk.logits.rows();
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
-    chunk_loss(pass, input.rows_slice(first, n), all_targets.rows_slice(first, n), work.chunk.first(n));
+    const ConstView targets = all.targets.rows_slice(first, n);
+    const HeadChunk chunk = work.chunk.first(n);
+    chunk_logits(pass, all.input.rows_slice(first, n), targets, chunk);
+    pass.ops.cross_entropy(pass.context, chunk.max, chunk.sum, chunk.target, targets, pass.loss);
   }
 }
 
 void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
   // The residual's gradient and, once its rows are gathered, the norm are free until the rows' gradients are complete.
-  const bool gathers = takes_counted(pass);
-  const ConstView all = pass.all_rows(input_of(pass, x, work)),
-                  input = gathers ? counted_rows(pass, all, work.gradient) : all,
-                  all_targets = gathers ? pass.batch.counted_targets : pass.batch.targets;
-  const int64_t rows = input.rows(), most = work.chunk.logits.rows();
+  const HeadRows all = rows_of(pass, pass.all_rows(input_of(pass, x, work)), work.gradient);
+  const bool by_sequence = pass.batch.sequence_loss != nullptr;
+  const std::vector<double> derivatives = by_sequence ? sequence_loss(pass, all, work, true) : std::vector<double>();
+  const int64_t rows = all.input.rows(), most = work.chunk.logits.rows();
   const View dinput = project_ ? work.narrow_gradient
                       : norm_  ? work.branch
                                : work.gradient,
-             sum = gathers ? work.norm.rows_slice(0, rows) : dinput, part = pass.contribution_to(sum);
+             sum = all.counted ? work.norm.rows_slice(0, rows) : dinput, part = pass.contribution_to(sum);
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
-    const ConstView some = input.rows_slice(first, n), targets = all_targets.rows_slice(first, n);
+    const ConstView input = all.input.rows_slice(first, n), targets = all.targets.rows_slice(first, n);
     const HeadChunk chunk = work.chunk.first(n);
-    chunk_loss(pass, some, targets, chunk);
-    chunk_backward(pass, some, targets, work, chunk, part.rows_slice(first, n), scale, first == 0);
+    const auto differentiate = [&](int64_t begin, int64_t count, float factor) {
+      pass.ops.cross_entropy_backward(
+          pass.context, chunk.logits.rows_slice(begin, count), targets.rows_slice(begin, count), first_class_, classes_,
+          chunk.max.rows_slice(begin, count), chunk.sum.rows_slice(begin, count), factor, 0, spec_.logits_cap);
+    };
+    if (!by_sequence || rows > most) chunk_logits(pass, input, targets, chunk);  // those of one chunk are still there
+    if (by_sequence) {
+      const SequenceLoss& loss = *pass.batch.sequence_loss;
+      for_each_sequence(all.counted ? loss.counted_offsets : loss.offsets, first, n,
+                        [&](size_t sequence, int64_t begin, int64_t count) {
+                          differentiate(begin, count, static_cast<float>(scale * derivatives[sequence]));
+                        });
+    } else {
+      pass.ops.cross_entropy(pass.context, chunk.max, chunk.sum, chunk.target, targets, pass.loss);
+      differentiate(0, n, scale);
+    }
+    chunk_backward(pass, input, work, chunk, part.rows_slice(first, n), first == 0);
   }
   if (cut_) pass.start_sum(sum);
   if (pass.write == Write::add) {
@@ -130,7 +185,7 @@ void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspa
     if (bias_.trained()) pass.ops.add(pass.context, work.head_bias_gradient, bias_.gradient);
   }
   if (cut_) pass.tensor->finish();
-  if (gathers) pass.ops.scatter_rows(pass.context, sum, pass.batch.counted, dinput);
+  if (all.counted) pass.ops.scatter_rows(pass.context, sum, pass.batch.counted, dinput);
   backward_input(pass, x, work, dinput);
 }
 

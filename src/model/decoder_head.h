@@ -3,9 +3,11 @@
 // projection to the embedding's width; then the token matrix (or its own matrix) and cross-entropy, in row chunks.
 // Where the matrix is cut, each tensor rank has the logits of some ids, and only row statistics are exchanged; logits()
 // alone gathers them. Where a batch names the rows that count, and tensor ranks do not share rows, only those go
-// through the matrix.
+// through the matrix. A SequenceLoss needs the log-probabilities of complete sequences before it has gradients: where
+// they take several chunks, the logits are computed twice.
 
 #include <optional>
+#include <vector>
 
 #include "model/head.h"
 
@@ -23,16 +25,24 @@ class DecoderHead final : public Head {
   ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
+  /// What goes through the matrix: rows, their targets, and whether they are only the batch's counted ones.
+  struct HeadRows {
+    ConstView input, targets;
+    bool counted = false;
+  };
   /// Whether only the batch's counted rows go through the matrix.
   bool takes_counted(const Pass& pass) const;
-  /// The counted rows of `input`, in the first rows of `to`.
-  static ConstView counted_rows(const Pass& pass, ConstView input, View to);
+  /// Those of `input`; counted ones in the first rows of `to`.
+  HeadRows rows_of(const Pass& pass, ConstView input, View to) const;
   /// The logits of input's rows that this rank has, capped where the model does.
   void capped_logits(const Pass& pass, ConstView input, View logits) const;
-  /// Of one row chunk: its logits, and the loss.
-  void chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
-  void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
-                      const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const;
+  /// Of one row chunk: its logits and their statistics.
+  void chunk_logits(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
+  /// Gradients of the parameters and of the input from that of the logits.
+  void chunk_backward(const Pass& pass, ConstView input, const Workspace& work, const HeadChunk& chunk, View dinput,
+                      bool first_chunk) const;
+  /// Adds the batch's SequenceLoss to pass.loss; returns its derivatives by the sequences' cross-entropies if wanted.
+  std::vector<double> sequence_loss(const Pass& pass, const HeadRows& rows, const Workspace& work, bool wanted) const;
 
   const Spec& spec_;
   std::optional<Norm> norm_;  ///< final, or after the transform

@@ -199,6 +199,7 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
   if (part.head) {
     work.head = take_head(spec, dtype, rows, arena);
     for (View* view : {&work.chunk.max, &work.chunk.sum, &work.chunk.target}) *view = arena.take(stat, {head_rows});
+    if (shape.scored_sequences > 0) work.sequence_losses = arena.take(DType::f64, {shape.scored_sequences});
   }
   take_block_or_head(spec, layout, dtype, shape, head_rows, arena);
   if (!shape.training) return;

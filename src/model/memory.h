@@ -80,9 +80,10 @@ struct Workspace {
   View mean, rstd;       ///< [N]
   View branch_mean, branch_rstd;  ///< [N] of the norms behind branches
   HeadBuffers head;
-  HeadChunk chunk;     ///< [K, ...], whatever the micro-batch
-  View row_logits;     ///< [1, all V] without training where tensor ranks have part of them each
-  View head_gradient;  ///< [V, E] a later micro-batch's sum over the head's chunks; empty where nothing accumulates
+  HeadChunk chunk;       ///< [K, ...], whatever the micro-batch
+  View sequence_losses;  ///< [ModelShape::scored_sequences] f64
+  View row_logits;       ///< [1, all V] without training where tensor ranks have part of them each
+  View head_gradient;    ///< [V, E] a later micro-batch's sum over the head's chunks; empty where nothing accumulates
   View head_bias_gradient;  ///< [V] the same of a decoder's bias
   bool parallel = false;    ///< residual
   Workspace first(Rows rows) const;
@@ -99,6 +100,7 @@ struct ModelShape {
   int64_t slots = 1;                      ///< micro-batches between forward and backward at a time
   std::vector<int64_t> chunk_slots{};     ///< the same of each chunk, where a stage has several; empty: slots
   bool sequence_parallel = false;         ///< tensor ranks share the rows between layers
+  int64_t scored_sequences = 0;           ///< sequences of the largest micro-batch with a SequenceLoss; 0: none has one
 
   /// Of one of a stage's parts.
   ModelShape of_chunk(size_t index) const {

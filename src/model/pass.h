@@ -1,6 +1,7 @@
 #pragma once
 // The context of layers: the operators, the micro-batch and the numbers that make dropout replayable.
 
+#include "model/sequence_loss.h"
 #include "model/tensor_group.h"
 #include "ops/ops.h"
 
@@ -21,6 +22,8 @@ struct Batch {
   /// all rows have some.
   ConstView counted, counted_targets;
   double smoothing = 0;  ///< classifier: the share of each target that is spread over all classes
+  /// Decoder: the loss, on the host, instead of the sum of the cross-entropies; needs ModelShape::scored_sequences.
+  const SequenceLoss* sequence_loss = nullptr;
   int64_t rows() const { return tokens.rows(); }
   int64_t sequences() const { return offsets.rows() - 1; }
 };

@@ -40,7 +40,7 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const Batch& batch = batches_.fill(start.consumed, m);
   if (rows == 0) return part_of(action).forward_without_rows();
   if (shares_batch() && action.chunk == 0) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
-  if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = counted_rows(batch);
+  if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = loss_terms(batch);
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
@@ -222,10 +222,10 @@ std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t s
         continue;
       }
       const Batch& batch = batches.fill(first, m);
-      const double tokens = counted_rows(batch);
+      const double terms = loss_terms(batch);
       const bool by_tokens = mean == LossMean::tokens;
-      loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(tokens));
-      if (session.counts_batch()) counted += by_tokens ? tokens : 1;
+      loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(terms));
+      if (session.counts_batch()) counted += by_tokens ? terms : 1;
       progress.report(step * micro_batches + m + 1, steps * micro_batches);
     }
     session.links().flush();

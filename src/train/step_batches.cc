@@ -9,6 +9,10 @@ double counted_rows(const Batch& batch) {
   return static_cast<double>(std::count_if(targets, targets + batch.rows(), [](int32_t t) { return t >= 0; }));
 }
 
+double loss_terms(const Batch& batch) {
+  return batch.sequence_loss != nullptr ? batch.sequence_loss->samples() : counted_rows(batch);
+}
+
 SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape, SampleStream stream)
     : data_(data), shape_(shape), stream_(stream) {
   keep(1);

@@ -31,6 +31,8 @@ class StepBatches {
 
 /// Rows with a target in a batch of sequences.
 double counted_rows(const Batch& batch);
+/// What the batch's loss is a sum over: those rows, or the samples of its SequenceLoss.
+double loss_terms(const Batch& batch);
 
 /// Sequences of the same length.
 class SampleBatches final : public StepBatches {

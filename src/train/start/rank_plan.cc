@@ -25,7 +25,8 @@ ModelShape shape_of(const RankPlan& plan, const Config& config, int rank) {
                          !exchanges_every_micro_batch(config.optim.shard, mesh.data),
           .recompute = config.model.recompute,
           .chunk_slots = plan.trains ? slots_of_chunks(order, mesh.chunks) : std::vector<int64_t>(),
-          .sequence_parallel = config.mesh.sequence};
+          .sequence_parallel = config.mesh.sequence,
+          .scored_sequences = plan.step.scored};
 }
 
 /// The part of the embedding's sum of a tied matrix that steps never touch: each token of the data ranks touches at

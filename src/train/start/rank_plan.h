@@ -29,6 +29,7 @@ struct StepSize {
   int64_t micro_sequences = 0;  ///< in the largest micro-batch
   int64_t micro_rows = 0;       ///< tokens in the largest micro-batch
   int64_t step_rows = 0;        ///< tokens of all micro-batches
+  int64_t scored = 0;           ///< sequences of the largest micro-batch with a SequenceLoss; 0: none has one
 };
 /// For steps whose sequences all have the same length.
 StepSize step_size(const BatchShape& batch);
