@@ -55,6 +55,7 @@ std::string step_line(const Metrics& m, int64_t steps) {
   const size_t width = std::to_string(steps).size();
   std::string line = fmt::format("step {:>{}}/{} | loss {:>7.4f}", m.step, width, steps, m.loss);
   if (m.perplexity) line += fmt::format(" | ppl {:>9.4g}", *m.perplexity);
+  for (const auto& [name, value] : m.values) line += fmt::format(" | {} {:.4g}", name, value);
   line += fmt::format(
       " | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait {:>4.1f}% | mfu {:>4.1f}%",
       m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step, 100 * m.exposed_share, 100 * m.mfu);

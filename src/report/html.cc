@@ -135,18 +135,28 @@ Chart loss_chart(const RunLog& log) {
   return chart;
 }
 
-/// One chart per measure of the task, over the evaluations.
+/// The values of one measure in records of steps or evaluations.
+template <class Records>
+Series measure_series(const Records& records, const std::string& measure, const char* title, bool dots) {
+  Series series{title, {}, dots};
+  for (const auto& m : records) {
+    for (const auto& [name, value] : m.values) {
+      if (name == measure) series.points.emplace_back(static_cast<double>(m.step), value);
+    }
+  }
+  return series;
+}
+
+/// One chart per measure of the task, over the steps and the evaluations.
 std::string measure_charts(const RunLog& log) {
   std::string out;
-  if (log.evaluations.empty()) return out;
-  for (const auto& named : log.evaluations.back().values) {
-    Series series{title_of(named.first), {}, true};
-    for (const EvaluationMetrics& m : log.evaluations) {
-      for (const auto& [name, value] : m.values) {
-        if (name == named.first) series.points.emplace_back(static_cast<double>(m.step), value);
-      }
-    }
-    const Chart chart{"Validation: " + series.name, "step", "", {series}, {}, false};
+  const bool trained = !log.steps.empty() && !log.steps.back().values.empty();
+  if (!trained && log.evaluations.empty()) return out;
+  for (const auto& [name, last] : trained ? log.steps.back().values : log.evaluations.back().values) {
+    Series validation = measure_series(log.evaluations, name, trained ? "validation" : title_of(name).c_str(), true);
+    Chart chart{(trained ? "" : "Validation: ") + title_of(name), "step", "", {}, {}, false};
+    if (trained) chart.series.push_back(measure_series(log.steps, name, "training", false));
+    if (!validation.points.empty()) chart.series.push_back(std::move(validation));
     out += fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
   }
   return out;

@@ -54,6 +54,7 @@ class JsonlSink : public Sink {
     record["samples"] = m.samples;
     record["tokens"] = m.tokens;
     record["skipped"] = m.skipped;
+    for (const auto& [name, value] : m.values) record["metrics"][name] = value;
     if (m.loss_scale) record["loss_scale"] = *m.loss_scale;
     if (m.memory_bytes > 0) record["memory_bytes"] = m.memory_bytes;
     end(record);

@@ -14,9 +14,10 @@ namespace trireme {
 enum class LossUnit : uint8_t {
   token,         ///< cross-entropy of tokens, nats: perplexity = exp of it
   row,           ///< cross-entropy of classes, nats
+  pair,          ///< of answers, of which one is preferred: the loss that dpo.loss names
   squared_error  ///< of predicted numbers
 };
-/// "nats per token", "nats per row", "squared error".
+/// "nats per token", "nats per row", "per pair", "squared error".
 const char* name_of(LossUnit unit);
 
 /// A named measure of an evaluation: ("accuracy", 0.81).
@@ -45,6 +46,7 @@ struct Metrics {
   int64_t interval_not_finite = 0;  ///< those of them whose loss or gradients were not finite
   std::optional<double> loss_scale = {};  ///< f16: of the next step
   double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
+  NamedValues values = {};                ///< the task's measures, means over the interval, in their order
   double seconds_run = 0;                 ///< in logs that were read: running time of all attempts up to this record
 };
 

@@ -369,18 +369,20 @@ class MlflowSink : public Sink {
     queue_->changed.notify_all();
   }
   void step(const Metrics& m) override {
-    add(m.step, {{"loss", m.loss},
-                 {"learning_rate", m.learning_rate},
-                 {"gradient_norm", m.gradient_norm},
-                 {"tokens_per_second", m.tokens_per_second},
-                 {"samples_per_second", m.samples_per_second},
-                 {"ms_per_step", m.ms_per_step},
-                 {"exposed_share", m.exposed_share},
-                 {"mfu", m.mfu},
-                 {"samples", static_cast<double>(m.samples)},
-                 {"tokens", static_cast<double>(m.tokens)},
-                 {"skipped", static_cast<double>(m.skipped)},
-                 {"memory_bytes", static_cast<double>(m.memory_bytes)}});
+    NamedValues values{{"loss", m.loss},
+                       {"learning_rate", m.learning_rate},
+                       {"gradient_norm", m.gradient_norm},
+                       {"tokens_per_second", m.tokens_per_second},
+                       {"samples_per_second", m.samples_per_second},
+                       {"ms_per_step", m.ms_per_step},
+                       {"exposed_share", m.exposed_share},
+                       {"mfu", m.mfu},
+                       {"samples", static_cast<double>(m.samples)},
+                       {"tokens", static_cast<double>(m.tokens)},
+                       {"skipped", static_cast<double>(m.skipped)},
+                       {"memory_bytes", static_cast<double>(m.memory_bytes)}};
+    for (const auto& [name, value] : m.values) values.emplace_back("train/" + name, value);
+    add(m.step, values);
   }
   void evaluation(const EvaluationMetrics& m) override {
     NamedValues values = m.values;

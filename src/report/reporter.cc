@@ -33,7 +33,16 @@ MlflowOptions mlflow_options(const ReporterOptions& options) {
 }  // namespace
 
 const char* name_of(LossUnit unit) {
-  return unit == LossUnit::token ? "nats per token" : unit == LossUnit::row ? "nats per row" : "squared error";
+  switch (unit) {
+    case LossUnit::row:
+      return "nats per row";
+    case LossUnit::pair:
+      return "per pair";
+    case LossUnit::squared_error:
+      return "squared error";
+    default:
+      return "nats per token";
+  }
 }
 
 struct Reporter::Implementation {

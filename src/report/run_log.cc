@@ -50,7 +50,7 @@ void read_start(const Json& record, RunLog& log) {
   log.total_steps = record.at("steps").get<int64_t>();
   const std::string unit = record.value("loss_unit", "");  // logs of the first releases have losses per token
   log.unit = LossUnit::token;
-  for (const LossUnit other : {LossUnit::row, LossUnit::squared_error}) {
+  for (const LossUnit other : {LossUnit::row, LossUnit::pair, LossUnit::squared_error}) {
     if (unit == name_of(other)) log.unit = other;
   }
   log.facts = std::move(facts);
@@ -61,6 +61,15 @@ void read_start(const Json& record, RunLog& log) {
   drop_after(log.tests, attempt.first_step);
   drop_after(log.checkpoints, attempt.first_step);
   drop_after(log.samples, attempt.first_step);
+}
+
+/// "metrics" of a record.
+NamedValues read_measures(const Json& record) {
+  NamedValues values;
+  if (!record.contains("metrics")) return values;
+  for (const auto& [name, value] : record.at("metrics").items())
+    values.emplace_back(name, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+  return values;
 }
 
 Metrics read_step(const Json& record) {
@@ -78,6 +87,7 @@ Metrics read_step(const Json& record) {
   m.skipped = record.at("skipped").get<int64_t>();
   if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
   if (record.contains("loss_scale")) m.loss_scale = number(record, "loss_scale");
+  m.values = read_measures(record);
   // Missing in logs of the first releases.
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
   if (record.contains("ups")) m.updates_per_second = number(record, "ups");
@@ -103,10 +113,7 @@ EvaluationMetrics read_evaluation(const Json& record, LossUnit unit) {
   m.seconds = number(record, "seconds");
   m.best = record.at("best").get<bool>();
   if (record.contains("epoch")) m.epoch = number(record, "epoch");
-  if (record.contains("metrics")) {
-    for (const auto& [name, value] : record.at("metrics").items())
-      m.values.emplace_back(name, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
-  }
+  m.values = read_measures(record);
   return m;
 }
 

@@ -79,6 +79,7 @@ class TensorboardSink : public Sink {
     scalar(m.step, "train/learning_rate", m.learning_rate);
     scalar(m.step, "train/gradient_norm", m.gradient_norm);
     scalar(m.step, "train/skipped", static_cast<double>(m.skipped));
+    for (const auto& [name, value] : m.values) scalar(m.step, "train/" + name, value);
     if (m.loss_scale) scalar(m.step, "train/loss_scale", *m.loss_scale);
     scalar(m.step, "speed/tokens_per_second", m.tokens_per_second);
     scalar(m.step, "speed/samples_per_second", m.samples_per_second);

@@ -19,6 +19,7 @@ Json entry_of(const Metrics& m) {
   put(entry, "loss", m.loss);
   put(entry, "grad_norm", m.gradient_norm);
   put(entry, "learning_rate", m.learning_rate);
+  for (const auto& [name, value] : m.values) put(entry, name, value);
   return entry;
 }
 

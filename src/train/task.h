@@ -55,6 +55,8 @@ class Task {
   virtual bool test(Work&) { return true; }
   /// True: training ends early, here; the same on every rank.
   virtual bool is_finished() const { return false; }
+  /// Collective, with each report: the task's measures, over the steps since the last call.
+  virtual NamedValues measures(Work&) { return {}; }
   /// Called after each counted step.
   virtual void step_done(const StepResult& result) = 0;
 };

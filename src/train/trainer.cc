@@ -107,6 +107,7 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.tokens = task_.tokens(progress().samples);
   metrics.skipped = progress().skipped;
   if (progress().loss_scale) metrics.loss_scale = progress().loss_scale->scale;
+  metrics.values = task_.measures(work_);
   const StepCost cost = task_.step_cost();
   metrics.flops_per_second = meter.fill(metrics, cost.tokens, cost.samples) * cost.flops;
   metrics.flops_per_device = metrics.flops_per_second / rank().size();

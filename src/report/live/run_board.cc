@@ -74,6 +74,11 @@ void add_step(Families& out, const Metrics& m) {
   out.gauge("mfu_ratio", "ratio", "Model FLOPs utilization: arithmetic per second divided by the ranks' peak.", m.mfu);
   out.gauge("exposed_communication_ratio", "ratio", "Part of the last log interval that rank 0 waited for others.",
             m.exposed_share);
+  if (!m.values.empty()) {
+    MetricFamily& measures =
+        out.add("step_measure", Kind::gauge, "", "Measures of the task over the last log interval.");
+    for (const auto& [name, value] : m.values) measures.samples.push_back({value, {{"measure", name}}});
+  }
   if (m.memory_bytes > 0)
     out.gauge("resident_memory_bytes", "bytes", "Resident memory of rank 0.", static_cast<double>(m.memory_bytes));
 }

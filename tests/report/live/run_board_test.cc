@@ -29,15 +29,16 @@ TEST(RunBoard, ShowsWhatTheRecordsSay) {
   EXPECT_THAT(text, Not(HasSubstr("trireme_loss")));
 
   board.step_time(11, 0.2, 0.05);
-  board.step({.step = 11, .loss = 3.5, .tokens = 4096, .skipped = 1});
+  board.step({.step = 11, .loss = 3.5, .tokens = 4096, .skipped = 1, .values = {{"rewards/margins", 0.25}}});
   board.evaluation({.step = 11, .train_loss = {}, .validation_loss = 3.25, .values = {{"accuracy", 0.5}}});
   board.checkpoint({.step = 11, .path = "x", .seconds = 0.5});
   text = shown(board);
   for (const char* line :
        {"trireme_step_total{L} 11\n", "trireme_loss{L} 3.5\n", "trireme_tokens_total{L} 4096\n",
-        "trireme_skipped_steps_total{L} 1\n", "trireme_validation_loss{L} 3.25\n",
-        "trireme_evaluation_measure{L,measure=\"accuracy\"} 0.5\n", "trireme_checkpoints_total{L} 1\n",
-        "trireme_checkpoint_last_step{L} 11\n", "trireme_step_duration_seconds_bucket{L,le=\"0.25\"} 1\n",
+        "trireme_step_measure{L,measure=\"rewards/margins\"} 0.25\n", "trireme_skipped_steps_total{L} 1\n",
+        "trireme_validation_loss{L} 3.25\n", "trireme_evaluation_measure{L,measure=\"accuracy\"} 0.5\n",
+        "trireme_checkpoints_total{L} 1\n", "trireme_checkpoint_last_step{L} 11\n",
+        "trireme_step_duration_seconds_bucket{L,le=\"0.25\"} 1\n",
         "trireme_step_duration_seconds_bucket{L,le=\"0.1\"} 0\n", "trireme_step_wait_seconds_sum{L} 0.05\n"}) {
     std::string expected = line;
     expected.replace(expected.find('L'), 1, "run=\"small\",slurm_job=\"4711\"");
