@@ -190,8 +190,17 @@ Conversation completed(const Row& row) {
 std::vector<Conversation> preference(const Row& row) {
   std::vector<Conversation> pair(2, begun(row));
   for (size_t i = 0; i < 2; ++i) {
-    if (row.has("prompt")) append(row, "prompt", "user", pair[i].messages);
-    append(row, i == 0 ? "chosen" : "rejected", "assistant", pair[i].messages);
+    const char* const column = i == 0 ? "chosen" : "rejected";
+    Json answer = Json::array();
+    append(row, column, "assistant", answer);
+    require(row.has("prompt") || row.is_list(column), ErrorKind::data,
+            "\"{}\" is missing: \"{}\" is a text, which does not say what it answers", row.name("prompt"),
+            row.name(column));
+    // A prompt in words beside complete conversations repeats what they begin with.
+    const bool complete = row.is_list(column) && !row.is_list("prompt") && !answer.empty() &&
+                          answer[0].at("role").get<std::string>() != "assistant";
+    if (row.has("prompt") && !complete) append(row, "prompt", "user", pair[i].messages);
+    for (Json& message : answer) pair[i].messages.push_back(std::move(message));
   }
   const Json &chosen = pair[0].messages, &rejected = pair[1].messages;
   size_t same = 0;
@@ -199,6 +208,25 @@ std::vector<Conversation> preference(const Row& row) {
   require(same < chosen.size() && same < rejected.size(), ErrorKind::data, "\"{}\" and \"{}\" do not differ",
           row.name("chosen"), row.name("rejected"));
   pair[0].prompt = pair[1].prompt = same;
+  return pair;
+}
+
+/// "prompt, completion"
+std::string names_of(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names.empty() ? "no column" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<Conversation> pair_of(const Row& row, const Json& object) {
+  require(row.has("chosen") && row.has("rejected"), ErrorKind::data,
+          "no pair: expected \"{}\" and \"{}\", found {}; name others with --column chosen=NAME", row.name("chosen"),
+          row.name("rejected"), names_of(object));
+  std::vector<Conversation> pair = preference(row);
+  require(pair[0].prompt > 0, ErrorKind::data,
+          "\"{}\" and \"{}\" have no common prompt: their first messages differ; expected \"{}\" beside them, or "
+          "conversations with the same beginning",
+          row.name("chosen"), row.name("rejected"), row.name("prompt"));
   return pair;
 }
 
@@ -212,12 +240,10 @@ std::vector<Conversation> conversations(const Row& row, const Json& object) {
   if (row.has("chosen") && row.has("rejected")) return preference(row);
   if (row.has("prompt") && row.has("completion")) return {completed(row)};
   if (row.has("instruction") && row.has("output")) return {alpaca(row)};
-  std::vector<std::string> names;
-  for (const auto& [name, value] : object.items()) names.push_back(name);
   fail(ErrorKind::data,
        "no conversation: expected \"messages\", \"conversations\", \"prompt\" and \"completion\", \"chosen\" and "
        "\"rejected\", or \"instruction\" and \"output\", found {}; name others with --column messages=NAME",
-       names.empty() ? "no column" : fmt::format("{}", fmt::join(names, ", ")));
+       names_of(object));
 }
 
 /// System first; then user and assistant in turn, with tool messages after an assistant's calls.
@@ -251,7 +277,8 @@ void check_columns(const ConversationColumns& columns) {
 }
 
 std::vector<Conversation> conversations_of(const Json& row, const ConversationColumns& columns) {
-  std::vector<Conversation> made = conversations(Row(row, columns), row);
+  const Row read(row, columns);
+  std::vector<Conversation> made = columns.pairs ? pair_of(read, row) : conversations(read, row);
   std::ranges::for_each(made, check_order);
   return made;
 }

@@ -19,6 +19,9 @@ struct ConversationColumns {
   std::map<std::string, std::string> columns = {};
   /// system, user, assistant or tool, by the file's word for it, in addition to the usual words.
   std::map<std::string, std::string> roles = {};
+  /// Every row must be a pair, "chosen" and "rejected", whose answers follow a common prompt; what else it has is not
+  /// read.
+  bool pairs = false;
 };
 
 /// Checks the options themselves. Throws Error::usage naming a column or role that does not exist.
@@ -27,7 +30,7 @@ void check_columns(const ConversationColumns& columns);
 /// The conversation of a row; of a row with "chosen" and "rejected" both, in this order. The form is known by the
 /// columns that are there:
 ///   messages or conversations: a list of {role, content} or ShareGPT's {from, value}
-///   chosen and rejected: texts or lists of messages, with or without prompt
+///   chosen and rejected: texts after a prompt; or lists of messages, after a prompt or with it at their beginning
 ///   prompt and completion: texts or lists of messages
 ///   instruction and output, with input and history: Alpaca
 /// and with each of them system and tools. A column may also hold its JSON as text. Throws Error::data with the reason

@@ -64,8 +64,30 @@ TrainingRows make_rows(LearntIds conversations, size_t most, bool packs) {
   return made;
 }
 
-LearntIds take_share(LearntIds& all, double share, uint64_t seed) {
-  const size_t count = all.size();
+TrainingRows make_pairs(LearntIds conversations, size_t most) {
+  assert(most >= 2 && conversations.size() % 2 == 0);
+  TrainingRows made;
+  made.conversations = std::move(conversations);
+  made.most = most;
+  for (size_t i = 0; i < made.conversations.size(); i += 2) {
+    const std::span<const int32_t> chosen = made.kept(i), rejected = made.kept(i + 1);
+    const int64_t counted = counted_in(chosen), counted_rejected = counted_in(rejected);
+    if (counted == 0 || counted_rejected == 0) {
+      ++made.unlearnt;
+    } else if (std::ranges::equal(chosen, rejected)) {
+      ++made.equal;
+    } else {
+      for (const size_t one : {i, i + 1}) made.cut += made.conversations.at(one).size() > most ? 1 : 0;
+      made.rows.push_back({i, i + 1});
+      made.lengths.push_back(std::ssize(chosen) + std::ssize(rejected));
+      made.counted.push_back(counted + counted_rejected);
+    }
+  }
+  return made;
+}
+
+LearntIds take_share(LearntIds& all, double share, uint64_t seed, size_t each) {
+  const size_t count = all.size() / each;
   if (share <= 0 || count < 2) return {};
   const auto wanted = static_cast<size_t>(std::llround(share * static_cast<double>(count)));
   const size_t taken = std::clamp<size_t>(wanted, 1, count - 1);
@@ -78,7 +100,7 @@ LearntIds take_share(LearntIds& all, double share, uint64_t seed) {
     chosen[order[i]] = 1;
   }
   LearntIds rest, out;
-  for (size_t i = 0; i < count; ++i) (chosen[i] != 0 ? out : rest).add(all.at(i));
+  for (size_t i = 0; i < all.size(); ++i) (chosen[i / each] != 0 ? out : rest).add(all.at(i));
   all = std::move(rest);
   return out;
 }

@@ -32,7 +32,8 @@ struct TrainingRows {
   std::vector<std::vector<size_t>> rows;  ///< numbers of the conversations in each row
   std::vector<int64_t> lengths, counted;  ///< of each row: ids, and predictions that count in the loss, at least 1
   size_t cut = 0;                         ///< conversations that lost their end, because they are longer than a row
-  size_t unlearnt = 0;                    ///< conversations that are in no row: nothing is learnt of what is left
+  size_t unlearnt = 0;                    ///< conversations (pairs) in no row: nothing is learnt of what is left
+  size_t equal = 0;                       ///< pairs in no row: what is left of their answers is the same
 
   size_t size() const { return rows.size(); }
   int64_t ids() const;          ///< of all rows
@@ -50,8 +51,13 @@ struct TrainingRows {
 /// never counted.
 TrainingRows make_rows(LearntIds conversations, size_t most, bool packs);
 
+/// Rows of pairs: the conversations 2 i and 2 i + 1 are two answers to one prompt, and share row i, of at most 2 x most
+/// ids. Pairs of which nothing is learnt of an answer in its first `most` ids are in no row, and those whose answers do
+/// not differ there.
+TrainingRows make_pairs(LearntIds conversations, size_t most);
+
 /// Takes the share of the conversations that a seed chooses out of `all`: rounded, at least 1 and at most all but one;
-/// share 0: none. Both keep their order.
-LearntIds take_share(LearntIds& all, double share, uint64_t seed);
+/// share 0: none. Both keep their order. each: conversations that stay together, in which `all` is counted.
+LearntIds take_share(LearntIds& all, double share, uint64_t seed, size_t each = 1);
 
 }  // namespace trireme::chat

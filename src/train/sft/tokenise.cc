@@ -39,7 +39,10 @@ struct Encoded {
   std::vector<int32_t> codes;
 };
 
-uint64_t place_of_row(size_t file, uint64_t row) { return (static_cast<uint64_t>(file) << 40) | row; }
+/// answer: 0, or 1 for the second one of a pair.
+uint64_t place_of_row(size_t file, uint64_t row, size_t answer) {
+  return (static_cast<uint64_t>(file) << 40) | (row << 1) | answer;
+}
 
 /// Numbers and codes as bytes, for messages and the cache.
 class Writer {
@@ -142,11 +145,11 @@ class Share {
   uint64_t rejected = 0;
 
  private:
-  /// A conversation that waits for its turn, and then its codes or the reason why it has none.
+  /// A conversation, or a pair, that waits for its turn, and then its codes or the reason why it has none.
   struct Waiting {
     uint64_t row = 0;
-    chat::Conversation conversation;
-    std::vector<int32_t> codes;
+    std::vector<chat::Conversation> conversations;
+    std::vector<std::vector<int32_t>> codes;
     std::string reason;
   };
 
@@ -159,8 +162,10 @@ class Share {
     const chat::RowCounts read = chat::read_conversations(
         path, source_.columns, source_.skips,
         [&](uint64_t row, const std::vector<chat::Conversation>& conversations) {
-          rejected += conversations.size() - 1;
-          waiting_.push_back({row, conversations[0], {}, {}});
+          const size_t taken = source_.columns.pairs ? 2 : 1;
+          rejected += conversations.size() - taken;
+          waiting_.push_back(
+              {row, {conversations.begin(), conversations.begin() + static_cast<ptrdiff_t>(taken)}, {}, {}});
           if (waiting_.size() >= kWaiting * static_cast<size_t>(rank_.threads)) encode_waiting();
           return failure_.empty();
         },
@@ -190,7 +195,7 @@ class Share {
 
   void encode(Waiting& one) const {
     try {
-      one.codes = encoder_.codes(one.conversation);
+      for (chat::Conversation& conversation : one.conversations) one.codes.push_back(encoder_.codes(conversation));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       one.reason = error.what();
@@ -199,7 +204,8 @@ class Share {
 
   void take(Waiting& one) {
     if (one.reason.empty()) {
-      encoded.push_back({place_of_row(file_, one.row), std::move(one.codes)});
+      for (size_t i = 0; i < one.codes.size(); ++i)
+        encoded.push_back({place_of_row(file_, one.row, i), std::move(one.codes[i])});
       return;
     }
     const std::string text = fmt::format("{} row {}: {}", source_.files[file_], one.row, one.reason);
@@ -340,7 +346,8 @@ std::string facts_of_files(const ConversationSource& source) {
 /// What else the ids depend on.
 std::string facts_of_format(const ConversationSource& source, const chat::ChatFiles& files, const Encoder& encoder,
                             const Tokenizer& tokenizer) {
-  std::string facts = fmt::format("{} {} {}\n", name_of(source.learnt), source.skips, source.template_options);
+  std::string facts = fmt::format("{} {} {}{}\n", name_of(source.learnt), source.skips, source.template_options,
+                                  source.columns.pairs ? " pairs" : "");
   if (encoder.facts().find("strftime_now") != std::string::npos)
     facts += fmt::format("{}-{}-{}\n", source.date.tm_year, source.date.tm_mon, source.date.tm_mday);
   for (const auto* map : {&source.columns.columns, &source.columns.roles, &files.tokens}) {

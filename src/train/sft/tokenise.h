@@ -17,18 +17,18 @@ namespace trireme {
 
 /// Everything that the ids depend on; the same on every rank.
 struct ConversationSource {
-  std::vector<std::string> files;  ///< read_rows()
-  chat::ConversationColumns columns;
-  bool skips = false;            ///< bad rows are skipped and counted; else the first one is an error
-  std::string template_name;     ///< open_template()
-  std::string template_options;  ///< JSON object of variables; empty: none
+  std::vector<std::string> files;     ///< read_rows()
+  chat::ConversationColumns columns;  ///< with pairs both answers of each row are taken
+  bool skips = false;                 ///< bad rows are skipped and counted; else the first one is an error
+  std::string template_name;          ///< open_template()
+  std::string template_options;       ///< JSON object of variables; empty: none
   chat::Learnt learnt = chat::Learnt::assistant;
   std::tm date = {};  ///< what the template sees
   std::string cache;  ///< folder for the result; empty: none
 };
 
 struct TokenisedConversations {
-  chat::LearntIds ids;    ///< in the order of the rows
+  chat::LearntIds ids;    ///< in the order of the rows; of pairs the chosen one, then the rejected one
   uint64_t rows = 0;      ///< of the files
   uint64_t skipped = 0;   ///< bad rows
   uint64_t rejected = 0;  ///< answers of pairs that are not preferred, which are not learnt
@@ -36,9 +36,9 @@ struct TokenisedConversations {
   std::string from_cache;  ///< the file that they come from; empty: tokenised now
 };
 
-/// Collective. `files`: the model's chat templates and special tokens. Where a row has a chosen and a rejected answer,
-/// the chosen one is taken. Throws CommonError: data naming file, row and reason of a bad row, mismatch where ranks
-/// have other files, stopped.
+/// Collective. `files`: the model's chat templates and special tokens. Where a row has a chosen and a rejected answer
+/// but source.columns.pairs is not set, the chosen one is taken. Throws CommonError: data naming file, row and reason
+/// of a bad row, mismatch where ranks have other files, stopped.
 TokenisedConversations tokenise(const ConversationSource& source, const chat::ChatFiles& files,
                                 const Tokenizer& tokenizer, const RankContext& rank, Scalars& scalars);
 

@@ -96,6 +96,35 @@ TEST(Conversations, PairsHaveTheirCommonBeginningAsPrompt) {
             "\"chosen\" and \"rejected\" do not differ");
 }
 
+TEST(Conversations, OfPairsNeedTwoAnswersAfterACommonPrompt) {
+  const ConversationColumns pairs{.pairs = true};
+  EXPECT_EQ(of(R"({"prompt": "Hi", "chosen": "Hello", "rejected": "No"})", pairs)[0].messages, kHello);
+  // As in data sets that repeat the prompt, and have a conversation beside the pair.
+  const auto repeated = of(R"({"prompt": "Hi", "messages": [{"role": "user", "content": "Hi"}],
+      "chosen": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
+      "rejected": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "No"}]})",
+                           pairs);
+  ASSERT_EQ(repeated.size(), 2U);
+  EXPECT_EQ(repeated[0].messages, kHello);
+  EXPECT_EQ(repeated[1].prompt, 1U);
+  const auto answers = of(R"({"prompt": "Hi", "chosen": [{"role": "assistant", "content": "Hello"}],
+      "rejected": [{"role": "assistant", "content": "No"}]})",
+                          pairs);
+  EXPECT_EQ(answers[0].messages, kHello);
+  const auto fault = [&](const char* row) { return fault_of(row, pairs); };
+  EXPECT_EQ(fault(R"({"messages": [], "chosen": "x"})"),
+            "no pair: expected \"chosen\" and \"rejected\", found messages, chosen; name others with --column "
+            "chosen=NAME");
+  EXPECT_EQ(fault(R"({"chosen": "x", "rejected": "y"})"),
+            "\"prompt\" is missing: \"chosen\" is a text, which does not say what it answers");
+  EXPECT_EQ(fault(R"({"prompt": "Hi", "chosen": "x", "rejected": "x"})"), "\"chosen\" and \"rejected\" do not differ");
+  EXPECT_EQ(
+      fault(R"({"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "x"}],
+      "rejected": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "y"}]})"),
+      "\"chosen\" and \"rejected\" have no common prompt: their first messages differ; expected \"prompt\" beside "
+      "them, or conversations with the same beginning");
+}
+
 TEST(Conversations, TakeOtherNamesOfColumnsAndRoles) {
   const ConversationColumns columns{{{"messages", "dialog"}, {"role", "who"}, {"content", "says"}}, {{"me", "user"}}};
   EXPECT_EQ(

@@ -47,6 +47,35 @@ TEST(TrainingRows, HoldOneConversationEachWithoutPacking) {
   EXPECT_EQ(rows.padding(), 0.5);
 }
 
+TEST(TrainingRows, OfPairsHoldBothAnswersAndLeaveOutWhatTeachesNothing) {
+  LearntIds pairs = made({{3, 1}, {4, 2}, {7, 2}, {5, 3}, {6, 2}, {2, 1}});  // of the third answer the end is lost
+  const std::vector<int32_t> same{1, 2, 3, ~4, ~5, ~6}, other{1, 2, 3, ~4, ~5, ~7};  // differ behind 5 ids
+  pairs.add(same);
+  pairs.add(other);
+  const TrainingRows rows = make_pairs(pairs, 5);
+  EXPECT_THAT(rows.rows, ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5)));
+  EXPECT_THAT(rows.lengths, ElementsAre(7, 7));
+  EXPECT_THAT(rows.counted, ElementsAre(3, 2));
+  EXPECT_EQ(rows.cut, 1U);
+  EXPECT_EQ(rows.unlearnt, 1U);
+  EXPECT_EQ(rows.equal, 1U);
+  EXPECT_EQ(make_pairs(pairs, 6).equal, 0U);
+}
+
+TEST(TrainingRows, AShareOfPairsKeepsThemTogether) {
+  LearntIds all;
+  for (int32_t i = 0; i < 20; ++i) all.add(std::vector<int32_t>{10 * i, ~1});
+  const LearntIds taken = take_share(all, 0.3, 7, 2);
+  ASSERT_EQ(taken.size(), 6U);
+  EXPECT_EQ(all.size(), 14U);
+  for (const std::vector<int32_t>& names : {firsts(taken), firsts(all)}) {
+    for (size_t i = 0; i < names.size(); i += 2) {
+      EXPECT_EQ(names[i] % 20, 0);
+      EXPECT_EQ(names[i + 1], names[i] + 10);
+    }
+  }
+}
+
 TEST(TrainingRows, CutLongConversationsAndLeaveOutThoseOfWhichNothingIsLearntThen) {
   // 5 of 7 ids fit: of the first the learnt end is lost, of the second one of two learnt ids stays.
   const TrainingRows rows = make_rows(made({{7, 2}, {6, 2}, {2, 0}, {1, 1}, {3, 1}}), 5, true);

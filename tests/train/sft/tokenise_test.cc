@@ -94,6 +94,25 @@ TEST_F(Tokenise, IsTheSameOnAnyNumberOfRanksAndThreads) {
   EXPECT_EQ(run(2, 2).ids.codes, one.ids.codes);
 }
 
+TEST_F(Tokenise, GivesBothAnswersOfPairsInTheirOrder) {
+  std::string text;
+  for (int n = 0; n < 60; ++n)
+    text += fmt::format(R"({{"prompt": "q", "chosen": "yes {}", "rejected": "no {}"}})", n, n) + "\n";
+  write_text(path("data.jsonl"), text);
+  EXPECT_EQ(run(1).ids.size(), 60U) << "without pairs only the chosen ones";
+  source_.columns.pairs = true;
+  const TokenisedConversations one = run(1);
+  ASSERT_EQ(one.ids.size(), 120U);
+  EXPECT_EQ(one.rejected, 0U);
+  for (size_t i = 0; i < 120; ++i) EXPECT_EQ(one.ids.at(i)[4], ~static_cast<int32_t>(i % 2 == 0 ? 'y' : 'n')) << i;
+  for (const int ranks : {2, 3}) EXPECT_EQ(run(ranks, 2).ids.codes, one.ids.codes) << ranks;
+  source_.cache = path("cache");
+  (void)run(1);
+  EXPECT_EQ(run(1).ids.codes, one.ids.codes);
+  source_.columns.pairs = false;
+  EXPECT_EQ(run(1).ids.size(), 60U) << "the same rows, read for another task";
+}
+
 TEST_F(Tokenise, KeepsTheOrderOfSeveralFiles) {
   write_text(path("more.jsonl"), R"({"instruction": "a", "output": "z"})");
   source_.files = {path("data.jsonl"), path("more.jsonl")};
