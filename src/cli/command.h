@@ -51,6 +51,7 @@ int run_fetch(std::vector<std::string> arguments);
 int run_cluster(std::vector<std::string> arguments);
 int run_glue(std::vector<std::string> arguments);
 int run_sft(std::vector<std::string> arguments);
+int run_dpo(std::vector<std::string> arguments);
 int run_completion(std::vector<std::string> arguments);
 int run_manual(std::vector<std::string> arguments);
 
@@ -60,5 +61,6 @@ CommandShape plan_shape();
 CommandShape bench_shape();
 CommandShape glue_shape();
 CommandShape sft_shape();
+CommandShape dpo_shape();
 
 }  // namespace trireme

@@ -16,6 +16,7 @@ constexpr Command kCommands[] = {
     {"train", "train a model, or resume a run", run_train, false, true, train_shape},
     {"glue", "fine-tune an encoder on a GLUE task or on your own rows", run_glue, false, true, glue_shape},
     {"sft", "fine-tune a language model on conversations", run_sft, false, true, sft_shape},
+    {"dpo", "train a language model on pairs of answers, of which one is preferred", run_dpo, false, true, dpo_shape},
     {"sample", "continue a prompt with a trained model", run_sample, true, true},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},
     {"parity", "compare a model folder's logits and gradients with another framework's", run_parity, true, true},
@@ -65,7 +66,8 @@ std::string meant_command(const std::string& word) {
       {"run_glue.py", "`trireme glue` replaces it"},
       {"generate.py", "`trireme sample` replaces it"},
       {"finetune",
-       "`trireme sft` fine-tunes on conversations, `trireme glue` on a task, `trireme train --model.init MODEL` "
+       "`trireme sft` fine-tunes on conversations, `trireme dpo` on preferences, `trireme glue` on a task, `trireme "
+       "train --model.init MODEL` "
        "on text"},
       {"generate", "`trireme sample` generates text"},
   };

@@ -165,6 +165,25 @@ struct Names<LossMean> {
   static constexpr Named<LossMean> kAll[] = {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}};
 };
 
+/// What is minimised of a pair of answers: a function of d, how much more than the reference the model prefers the
+/// chosen answer, in nats; of s, the sigmoid; of b, beta; of e, the label smoothing. d_ids: with log-probabilities
+/// divided by their number of ids. The names are those of TRL's loss_type.
+enum class PairLoss : uint8_t {
+  sigmoid,       ///< -(1 - e) log s(b d) - e log s(-b d). Source: Rafailov et al. 2023; e: Mitchell 2023
+  robust,        ///< (-(1 - e) log s(b d) + e log s(-b d)) / (1 - 2 e). Source: Chowdhury et al. 2024
+  ipo,           ///< (d_ids - 1 / (2 b))^2. Source: Azar et al. 2023
+  hinge,         ///< max(0, 1 - b d). Source: Zhao et al. 2023
+  sigmoid_norm,  ///< -log s(b d_ids)
+};
+template <>
+struct Names<PairLoss> {
+  static constexpr Named<PairLoss> kAll[] = {{"sigmoid", PairLoss::sigmoid},
+                                             {"robust", PairLoss::robust},
+                                             {"ipo", PairLoss::ipo},
+                                             {"hinge", PairLoss::hinge},
+                                             {"sigmoid-norm", PairLoss::sigmoid_norm}};
+};
+
 /// What to do when a snapshot cannot be written.
 enum class OnError : uint8_t { keep_training, stop };
 template <>

@@ -224,6 +224,26 @@ struct ChatOptions {
   }
 };
 
+struct PairOptions {
+  PairLoss loss = PairLoss::sigmoid;
+  double beta = 0.1, label_smoothing = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v.choice(
+        "loss", loss,
+        "what is minimised. With d, how much more than the reference the model prefers the chosen answer, in nats, "
+        "and s, the sigmoid: sigmoid: -log s(beta d); robust: the same, if some labels are wrong; hinge: max(0, 1 - "
+        "beta d); ipo: (d - 1 / (2 beta))^2; sigmoid-norm: -log s(beta d), the last two with means per id");
+    v.number("beta", beta,
+             "how strongly the model is held to the reference: higher values keep it closer; of ipo it is tau", 1e-6,
+             1000);
+    v.number("label-smoothing", label_smoothing,
+             "share of the pairs whose answers may be the wrong way round, for the losses sigmoid and robust", 0,
+             0.499);
+  }
+};
+
 struct BatchOptions {
   int64_t global = 32, per_rank = 0, micro = 0, accumulation = 0, sequence = 0;
 
@@ -548,6 +568,7 @@ struct Config {
   ModelOptions model;
   DataOptions data;
   ChatOptions chat;
+  PairOptions dpo;
   BatchOptions batch;
   TrainOptions train;
   OptimOptions optim;
@@ -564,7 +585,8 @@ struct Config {
   void visit(V& v) {
     v.group("model", "what is trained", model);
     v.group("data", "what it is trained on", data);
-    v.group("chat", "conversations as data, for `trireme sft` only", chat);
+    v.group("chat", "conversations as data, for `trireme sft` and `trireme dpo` only", chat);
+    v.group("dpo", "the loss of pairs of answers, for `trireme dpo` only", dpo);
     v.group("batch", "how much of it per step", batch);
     v.group("train", "which parameters change", train);
     v.group("optim", "AdamW and its schedule", optim);

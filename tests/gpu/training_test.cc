@@ -82,6 +82,14 @@ TEST(GpuChatTraining, GivesTheLossesOfTheCpu) {
   }
 }
 
+TEST(GpuPreferenceTraining, GivesTheLossesOfTheCpu) {
+  chat_training::Layouts layouts{
+      .micro = 2, .position = Position::rotary, .norm = NormKind::rms, .pairs = PairLossForm{}};
+  const chat_training::Outcome want = chat_training::train(layouts);
+  layouts.make_ops = make_gpu_ops;
+  expect_near(chat_training::train(layouts), want, "on the executor", 2e-5);
+}
+
 /// A run in f16 whose first steps overflow.
 class LossScaling : public testing::Test {
  protected:

@@ -35,7 +35,7 @@ void expect_true(const ForeignOption& option, const std::string& command) {
     return;
   }
   // The next error names only the unknown option.
-  if (command == "train" || command == "sft") {
+  if (command == "train" || command == "sft" || command == "dpo") {
     EXPECT_THAT(outcome.output, HasSubstr("unknown option \"no-such-option\""));
   } else {
     EXPECT_THAT(outcome.output, HasSubstr("not expected: --no-such-option"));

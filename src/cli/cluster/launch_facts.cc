@@ -10,7 +10,7 @@
 #include "checkpoint/snapshot/checkpoint.h"
 #include "cli/command.h"
 #include "cli/train/glue_flags.h"
-#include "cli/train/sft_flags.h"
+#include "cli/train/tuning_flags.h"
 #include "config/load.h"
 #include "hub/place.h"
 #include "model/model_options.h"
@@ -79,8 +79,8 @@ void take_run(const Config& config, const std::vector<std::string>& files, JobFa
   for (const std::string& file : files) job.files.push_back(std::filesystem::absolute(file));
 }
 
-JobFacts facts_of_sft(const std::vector<std::string>& command) {
-  const SftWords words = read_sft_words({command.begin() + 1, command.end()});
+JobFacts facts_of_tuning(const TuningCommand& tuning, const std::vector<std::string>& command) {
+  const TuningWords words = read_tuning_words(tuning, {command.begin() + 1, command.end()});
   const Config& config = words.loaded.config;
   JobFacts job;
   take_run(config, words.files, job);
@@ -115,7 +115,9 @@ JobFacts describe_job(const LaunchRequest& request) {
                  .glue_task = config.data.dir.empty() ? options.rows.task : ""};
     return job;
   }
-  if (!request.any_program && request.command[0] == "sft") return facts_of_sft(request.command);
+  for (const TuningCommand* tuning : {&kSftCommand, &kDpoCommand}) {
+    if (!request.any_program && request.command[0] == tuning->name) return facts_of_tuning(*tuning, request.command);
+  }
   if (request.any_program || request.command[0] != "train") return job;
   const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
   const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);

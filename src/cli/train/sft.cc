@@ -5,20 +5,68 @@
 #include <fmt/core.h>
 
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cli/train/recipe_command.h"
-#include "cli/train/sft_flags.h"
+#include "cli/train/tuning_flags.h"
 #include "config/document.h"
 
 namespace trireme {
+namespace {
+
+constexpr TuningFlag kFlags[] = {
+    {"--model", "model.init", "MODEL", "what learns: a folder, a name of the Hugging Face hub, or a run"},
+    {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub"},
+    {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on"},
+    {"--validation-share", "chat.validation-share", "X",
+     "without --validation: this share of the conversations (0.05)"},
+    {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
+    {"--loss-on", "chat.loss-on", "WHO",
+     "which turns the loss counts: assistant, last (its last turn) or all (assistant)"},
+    {"--epochs", "chat.epochs", "X", "passes over the conversations (3)"},
+    {"--sequence", "batch.sequence", "N", "ids of a row, which conversations share (1024, or the model's context)"},
+    {"--batch", "batch.global", "N", "rows per step over all ranks (8)"},
+    {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (2e-5)"},
+    {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
+    {"--skip-bad-rows", "chat.skip-bad-rows", "", "count rows without a usable conversation instead of ending there"},
+};
+
+constexpr const char* kUsage =
+    "usage: trireme sft --model MODEL --data DATA --output RUN [CONFIG.yaml...] [--option value ...]\n"
+    "       mpirun -n N trireme sft ...\n\n"
+    "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The model's\n"
+    "own chat template makes text of them, and the model is trained on what the assistant says. The loss of a step is\n"
+    "the mean over all ids that count in it, for any number of ranks. The same command resumes a run. Then:\n"
+    "  trireme sample --model RUN --chat --interactive     talks with the result\n"
+    "  trireme export --model RUN --output FOLDER          writes it for transformers, with tokenizer and template\n"
+    "  trireme tokenizer chat --tokenizer MODEL DATA       shows beforehand what the loss will count\n\n";
+
+constexpr const char* kDefaults =
+    "batch.global 8, optim.learning-rate 2e-5 (to 0), optim.warmup-steps 3 % of the steps, optim.beta2 0.999,\n"
+    "optim.weight-decay 0; run.steps follows from chat.epochs, and evaluation.every and checkpoint.every are an "
+    "epoch.\n\n";
+
+}  // namespace
+
+const TuningCommand kSftCommand{
+    .name = "sft",
+    .purpose =
+        "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The "
+        "model's own chat template makes text of them, and the model is trained on what the assistant says. The same "
+        "command resumes a run.",
+    .usage = kUsage,
+    .defaults = kDefaults,
+    .flags = kFlags,
+    .default_flags = chat_tuning_defaults};
+
+CommandShape sft_shape() { return tuning_shape(kSftCommand); }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
 int run_sft(std::vector<std::string> arguments) {
   if (asks_help(arguments)) {
-    fmt::print("{}{}", sft_help(), options_help());
+    fmt::print("{}{}", tuning_help(kSftCommand), options_help());
     return 0;
   }
-  return run_recipe(arguments, [](const auto& words) { return chat_tuning(read_sft_words(words).loaded); });
+  return run_recipe(arguments,
+                    [](const auto& words) { return chat_tuning(read_tuning_words(kSftCommand, words).loaded); });
 }
 
 }  // namespace trireme

@@ -35,9 +35,9 @@ LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
   LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   require_runnable(loaded);
   for (const auto& [option, origin] : loaded.origins)
-    require(!option.starts_with("chat."), ErrorKind::config,
-            "{} is about conversations, which `trireme sft` learns; remove it, or use that command",
-            loaded.where(option));
+    require(!option.starts_with("chat.") && !option.starts_with("dpo."), ErrorKind::config,
+            "{} is about conversations, which `trireme {}` learns; remove it, or use that command",
+            loaded.where(option), option.starts_with("dpo.") ? "dpo" : "sft");
   if (words.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
   return loaded;
 }

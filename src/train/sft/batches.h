@@ -40,6 +40,8 @@ class ChatBatches final : public StepBatches {
   std::optional<double> counted_globally(uint64_t consumed) const override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
   int64_t rows(uint64_t consumed, int64_t index) const override;
+  /// Rows of `rows` in a micro-batch.
+  int64_t samples(uint64_t consumed, int64_t index) const { return std::ssize(micro_batch(consumed, index)); }
   void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), ChatPacker()); }
 
  private:

@@ -1,425 +1,50 @@
 #include "train/sft/sft.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <ctime>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
-#include <string_view>
 #include <utility>
 
-#include "base/count.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/log.h"
-#include "base/time.h"
-#include "checkpoint/finite_weights.h"
-#include "checkpoint/huggingface/generation_settings.h"
-#include "comm/agreement.h"
-#include "comm/heartbeat.h"
-#include "comm/proof.h"
-#include "config/validate.h"
-#include "hub/place.h"
-#include "model/train_flops.h"
-#include "text/chat/chat_files.h"
 #include "train/sft/batches.h"
-#include "train/sft/tokenise.h"
-#include "train/start/facts.h"
-#include "train/start/resume.h"
-#include "train/start/setup.h"
+#include "train/sft/chat_recipe.h"
 #include "train/step.h"
 
 namespace trireme {
 namespace {
 
-constexpr int64_t kUsualSequence = 1024;
-constexpr double kWarmup = 0.03;  // of the steps
-constexpr const char* kDate = "%Y-%m-%d";
-
-/// Options that conversations leave without effect.
-constexpr const char* kWithoutEffect[] = {"model.preset",
-                                          "model.init-scheme",
-                                          "data.dir",
-                                          "data.test",
-                                          "data.split",
-                                          "data.index-dir",
-                                          "data.tokenizer",
-                                          "data.merges",
-                                          "data.mask-rate",
-                                          "data.whole-words",
-                                          "data.verify",
-                                          "data.trust",
-                                          "evaluation.batches",
-                                          "data.mask-end-of-text",
-                                          "checkpoint.allow-other-tokenizer"};
-
-/// "messages=dialog, content=text".
-std::map<std::string, std::string> assignments(const std::string& option, std::string_view text) {
-  std::map<std::string, std::string> made;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    std::string_view one = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
-    const size_t sign = one.find('=');
-    const bool right = sign != std::string_view::npos && sign > 0 && sign + 1 < one.size();
-    require(right, ErrorKind::config, "{}: \"{}\" is not NAME=VALUE; expected like messages=dialog, content=text",
-            option, one);
-    const bool is_new = made.emplace(one.substr(0, sign), one.substr(sign + 1)).second;
-    require(is_new, ErrorKind::config, "{}: \"{}\" is given twice", option, one.substr(0, sign));
-  }
-  return made;
-}
-
-chat::ConversationColumns columns_of(const ChatOptions& chat) {
-  chat::ConversationColumns columns{assignments("chat.columns", chat.columns), assignments("chat.roles", chat.roles)};
-  check_columns(columns);
-  return columns;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char text[32] = {};
-  (void)std::strftime(text, sizeof text, kDate, &local);
-  return text;
-}
-
-/// Noon of a day.
-std::tm day(const std::string& date) {
-  std::tm made{};
-  const char* const end = strptime(date.c_str(), kDate, &made);
-  require(end != nullptr && *end == 0, ErrorKind::config, "chat.date is \"{}\", expected a date like 2026-11-26", date);
-  made.tm_hour = 12;
-  made.tm_isdst = -1;
-  (void)std::mktime(&made);  // the day of the week and of the year
-  return made;
-}
-
-/// Refuses what conversations cannot be learnt with, before the run folder is touched.
-void require_conversations(const LoadedConfig& loaded) {
-  const std::string& init = loaded.config.model.init;
-  require(!init.empty() && init != "scratch", ErrorKind::usage,
-          "--model is missing: the folder of the model that is to learn, its name on the Hugging Face hub, or a run");
-  require(loaded.given("data.train"), ErrorKind::usage,
-          "--data is missing: a file of conversations (.jsonl, .json, .csv, .tsv or .parquet), or a data set of the "
-          "Hugging Face hub");
-  for (const char* option : kWithoutEffect)
-    require(!loaded.given(option), ErrorKind::config, "{} has no effect on a training on conversations; remove it",
-            loaded.where(option));
-  const bool both = loaded.given("data.validation") && loaded.given("chat.validation-share") &&
-                    loaded.config.chat.validation_share > 0;
-  require(!both, ErrorKind::config, "{} and {} both say what is measured; remove one of them",
-          loaded.where("data.validation"), loaded.where("chat.validation-share"));
-  (void)columns_of(loaded.config.chat);
-  if (!loaded.config.chat.date.empty()) (void)day(loaded.config.chat.date);
-}
-
-class ChatTuning final : public Recipe {
+class ChatTuning final : public ChatRecipe {
  public:
-  explicit ChatTuning(LoadedConfig loaded) {
-    require_conversations(loaded);
-    if (!loaded.given("data.validation")) loaded.config.data.validation = "";  // the default is a token file
-    setup_.loaded = std::move(loaded);
+  explicit ChatTuning(LoadedConfig loaded) : ChatRecipe(std::move(loaded), false) {
+    for (const auto& [option, origin] : setup_.loaded.origins)
+      require(!option.starts_with("dpo."), ErrorKind::config,
+              "{} is about pairs of answers, which `trireme dpo` learns; remove it, or use that command",
+              setup_.loaded.where(option));
   }
 
-  const Config& config() const override { return setup_.config(); }
-  void check() override {
-    validate(setup_.loaded);
-    for (const std::string& note : setup_.loaded.notes) log::info("{}", note);
-  }
-  ResumePlace find_start(const TrainingJob& job) override;
-  hub::Named needs(bool is_new) const override {
-    return {.model = is_new ? config().model.init : ""};  // a resumed run needs the conversations only
-  }
-  RunPlan& open(const ResumePlace& place, const TrainingJob& job) override;
-  void read_data(const TrainingJob& job) override;
-  void prove_data(const TrainingJob& job) override;
-  void make_weights(Run& run) override;
-  void begin(Work& work) override;
-
+  void begin(Work&) override { batches_.emplace(train_, setup_.batch, static_cast<uint64_t>(config().run.seed)); }
   StepBatches& batches() override { return *batches_; }
-  int64_t step_samples(uint64_t consumed) const override { return epochs_.at(consumed).count; }
-  uint64_t tokens(uint64_t samples) const override {
-    return static_cast<uint64_t>(std::llround(row_length() * static_cast<double>(samples)));
+  RunFacts facts(const Work& work, const PeakRate& peak) const override {
+    const auto packed = [&] { return fmt::format("packed, {:.1f} % unused", 1e2 * train_.padding()); };
+    return chat_facts(
+        work, peak,
+        {{"loss", fmt::format("on {}", name_of(config().chat.loss_on))},
+         {"rows", fmt::format("{} of at most {} ids, {:.1f} on average; {}", train_.size(), train_.most, row_length(),
+                              config().chat.packing ? packed() : "one conversation each")}});
   }
-  StepCost step_cost() const override {
-    const double rows = static_cast<double>(epochs_.rows) / static_cast<double>(epochs_.steps_per_epoch());
-    return {.tokens = row_length() * rows,
-            .flops = train_flops_per_token(setup_.table->whole(), std::llround(row_length())) * row_length() * rows,
-            .samples = rows};
-  }
-  const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }
-  RunFacts facts(const Work& work, const PeakRate& peak) const override;
-
-  bool evaluates_first() const override { return !validation_.rows.empty(); }
-  bool evaluates_last() const override { return !validation_.rows.empty(); }
-  bool saves_first() const override { return extra_snapshots_.contains(0); }
-  bool saves_last() const override { return true; }
-  Due due(const RunCounters& progress) const override {
-    const auto every = [&](int64_t n) { return n > 0 && progress.step % n == 0; };
-    return {.report = progress.step == 1 || every(config().log.every),
-            .evaluation = !validation_.rows.empty() && every(config().evaluation.every),
-            .snapshot = every(config().checkpoint.every) || extra_snapshots_.contains(progress.step)};
-  }
-  bool evaluate(Work& work) override;
-  void step_done(const StepResult&) override {}
 
  private:
-  void take_template();
-  std::vector<std::string> files_of(const std::string& given, const char* option, const TrainingJob& job) const;
-  TokenisedConversations tokenise_files(const std::string& given, const char* option, const TrainingJob& job) const;
-  /// Resolves the steps, and when something happens.
-  void plan_steps();
-  DataFileFact fact_of(const std::string& path, const chat::TrainingRows& rows) const;
-  double row_length() const { return static_cast<double>(train_.ids()) / static_cast<double>(train_.size()); }
-  BatchShape shape() const { return setup_.batch; }
-
-  Setup setup_;
-  std::string today_;
-  chat::ChatFiles files_;
-  chat::TrainingRows train_, validation_;
-  std::string read_;  ///< where the conversations come from
-  EpochPlan epochs_;
-  const Backend* backend_ = nullptr;
-  std::optional<ChatBatches> batches_;
-  std::set<int64_t> extra_snapshots_;
-  const std::vector<DataFileFact> no_files_;  ///< conversations are read at the start
-};
-
-ResumePlace ChatTuning::find_start(const TrainingJob& job) {
-  today_ = job.scalars.broadcast(today());
-  return find_resume(setup_.loaded, job.scalars);
-}
-
-/// The templates of the model; a file of the user's becomes the template that the run's snapshots have.
-void ChatTuning::take_template() {
-  ChatOptions& chat = setup_.loaded.config.chat;
-  if (chat.date.empty() && setup_.resume) chat.date = resumed_config(*setup_.resume).chat.date;
-  if (chat.date.empty()) chat.date = today_;
-  const std::string where = setup_.resume ? setup_.resume->path : setup_.init->path;
-  files_ = chat::chat_files_of(kept_tokenizer_files(setup_.generation, where), where);
-  if (chat.chat_template.empty() || !std::filesystem::is_regular_file(chat.chat_template)) return;
-  const chat::TemplateSource own = chat::open_template(files_, chat.chat_template, false);
-  setup_.generation = with_tokenizer_file(setup_.generation, "chat_template.jinja", own.text);
-}
-
-RunPlan& ChatTuning::open(const ResumePlace& place, const TrainingJob& job) {
-  backend_ = &job.backend;
-  setup_.mesh = job.mesh;
-  open_start_model(setup_, place);
-  const std::string& where = setup_.resume ? setup_.resume->path : setup_.init->path;
-  require(setup_.spec.head == HeadKind::language_model, ErrorKind::config,
-          "{} does not predict the next token; name a language model with --model", where);
-  require(!setup_.tokenizer_json.empty(), ErrorKind::config,
-          "{} has no tokenizer.json, so conversations cannot become its ids; copy the tokenizer's files into it",
-          where);
-  take_template();
-  const auto given = [&](const char* option) { return setup_.loaded.given(option); };
-  if (!given("batch.sequence")) setup_.loaded.config.batch.sequence = std::min(kUsualSequence, setup_.spec.context);
-  if (config().chat.packing && !given("batch.micro") && !given("batch.accumulation"))
-    setup_.loaded.config.batch.micro = 1;  // a full row occupies all cores
-  setup_.batch = resolve_batch(setup_, job.rank.rank());
-  require(setup_.batch.sequence >= 2, ErrorKind::config, "batch.sequence is {}, but a row has at least 2 ids; raise it",
-          setup_.batch.sequence);
-  StepSize size = step_size(setup_.batch);
-  size.uneven = true;
-  plan_rank(setup_, config(), size, job.planned());
-  extra_snapshots_ = extra_snapshots(setup_.loaded);
-  return setup_;
-}
-
-/// A file, or those of a data set of the hub.
-std::vector<std::string> ChatTuning::files_of(const std::string& given, const char* option,
-                                              const TrainingJob& job) const {
-  std::vector<std::string> files;
-  const auto look = [&] {
-    if (std::filesystem::exists(given)) {
-      files = {given};
-      return;
-    }
-    const hub::PlaceOfData place = hub::place_of_data(given, [&] {
-      if (job.rank.heartbeat != nullptr) job.rank.heartbeat->move();
-      require(!job.rank.stop_requested(), ErrorKind::stopped, "stopped while {} was fetched: nothing to save", given);
-    });
-    require(!place.files.empty(), ErrorKind::io, "{} {} does not exist{}", option, given, place.why_not);
-    files = place.files;
-  };
-  together(job.scalars, [&] {
-    if (job.rank.local_rank() == 0) look();  // fetches it for its host
-  });
-  together(job.scalars, [&] {
-    if (job.rank.local_rank() != 0) look();
-  });
-  return files;
-}
-
-TokenisedConversations ChatTuning::tokenise_files(const std::string& given, const char* option,
-                                                  const TrainingJob& job) const {
-  const ChatOptions& chat = config().chat;
-  const auto start = Clock::now();
-  ConversationSource source{.files = files_of(given, option, job),
-                            .columns = columns_of(chat),
-                            .skips = chat.skip_bad_rows,
-                            .template_name = chat.chat_template,
-                            .template_options = chat.template_options,
-                            .learnt = chat.loss_on,
-                            .date = day(chat.date),
-                            .cache = ""};
-  if (!config().evaluation.only)
-    source.cache = chat.cache_dir.empty() ? config().run.dir + "/conversations" : chat.cache_dir;
-  std::unique_ptr<Tokenizer> tokenizer;
-  together(job.scalars, [&] { tokenizer = tokenizer_from_json(setup_.tokenizer_json, "the model's tokenizer.json"); });
-  TokenisedConversations made = tokenise(source, files_, *tokenizer, job.rank, job.scalars);
-  together(job.scalars, [&] {
-    require(made.ids.size() > 0, ErrorKind::data, "{} has no usable conversation{}", given,
-            made.skipped == 0
-                ? std::string()
-                : fmt::format(": {} skipped; for example {}", count_text(made.skipped, "bad row"), made.first_skipped));
-  });
-  if (job.rank.rank() != 0) return made;
-  if (made.from_cache.empty())
-    log::info("tokenised {} of {} on {} in {:.1f} s", count_text(made.ids.size(), "conversation"), given,
-              count_text(job.rank.size(), "rank"), seconds_since(start));
-  else
-    log::info("read {} of {} from {}", count_text(made.ids.size(), "conversation"), given, made.from_cache);
-  if (made.skipped > 0)
-    log::warning("{}: {} skipped of {}; for example {}", given, made.skipped, count_text(made.rows, "row"),
-                 made.first_skipped);
-  if (made.rejected > 0)
-    log::info("{}: {} are pairs; only the chosen answers are learnt", given, count_text(made.rejected, "row"));
-  return made;
-}
-
-DataFileFact ChatTuning::fact_of(const std::string& path, const chat::TrainingRows& rows) const {
-  const chat::LearntIds& all = rows.conversations;
-  const uint64_t codes = xxh3(std::as_bytes(std::span(all.codes))),
-                 offsets = xxh3(std::as_bytes(std::span(all.offsets)));
-  const uint64_t layout = config().chat.packing ? 0 : 1;
-  return {path, all.codes.size() * sizeof(int32_t), hex64(codes ^ (3 * offsets) ^ layout)};
-}
-
-void ChatTuning::plan_steps() {
-  Config& config = setup_.loaded.config;
-  epochs_ = {std::ssize(train_.rows), setup_.batch.global};
-  const auto given = [&](const char* option) { return setup_.loaded.given(option); };
-  const int64_t epoch = epochs_.steps_per_epoch();
-  if (!given("run.steps")) config.run.steps = epochs_.total_steps(config.chat.epochs, 0);
-  if (!given("evaluation.every")) config.evaluation.every = epoch;
-  if (!given("checkpoint.every")) config.checkpoint.every = epoch;
-  if (!given("optim.warmup-steps") && !given("optim.warmup-fraction"))
-    config.optim.warmup_steps = static_cast<int64_t>(std::ceil(kWarmup * static_cast<double>(config.run.steps)));
-}
-
-void ChatTuning::read_data(const TrainingJob& job) {
-  const DataOptions& data = config().data;
-  const auto seed = static_cast<uint64_t>(config().run.seed);
-  const auto most = static_cast<size_t>(setup_.batch.sequence);
-  const bool has_file = !data.validation.empty();
-  TokenisedConversations all = tokenise_files(data.train, "--data", job);
-  read_ = data.train;
-  chat::LearntIds measured;
-  if (has_file)
-    measured = tokenise_files(data.validation, "--validation", job).ids;
-  else
-    measured = chat::take_share(all.ids, config().chat.validation_share, seed);
-  together(job.scalars, [&] {
-    train_ = make_rows(std::move(all.ids), most, config().chat.packing);
-    validation_ = make_rows(std::move(measured), most, config().chat.packing);
-    for (const auto& [rows, name] : {std::pair{&train_, "training"}, {&validation_, "validation"}}) {
-      if (rows->cut > 0)
-        log::write_once(log::Level::warning,
-                        fmt::format("{}: {} of {} cut to batch.sequence = {}", name,
-                                    count_text(rows->cut, "conversation"), rows->conversations.size(), most));
-      if (rows->unlearnt > 0)
-        log::write_once(log::Level::warning,
-                        fmt::format("{}: {} left out: nothing is learnt of the first {}", name,
-                                    count_text(rows->unlearnt, "conversation"), count_text(most, "id")));
-    }
-    require(!train_.rows.empty(), ErrorKind::data,
-            "{}: nothing is learnt of the first {} of any conversation; raise "
-            "batch.sequence",
-            data.train, count_text(most, "id"));
-    setup_.data_files.push_back(fact_of(data.train, train_));
-    if (!validation_.rows.empty())
-      setup_.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_));
-    require(!config().evaluation.only || !validation_.rows.empty(), ErrorKind::config,
-            "{} is set, but there is nothing to measure; name --validation FILE or set --validation-share",
-            setup_.loaded.where("evaluation.only"));
-    plan_steps();
-    if (setup_.resume) check_resume(setup_);
-  });
-}
-
-void ChatTuning::prove_data(const TrainingJob& job) {
-  std::string facts;
-  for (const DataFileFact& file : setup_.data_files)
-    facts += fmt::format("{}: {} bytes of ids with XXH3 {}\n", file.path, file.bytes, file.hash);
-  prove_same_text(job.scalars, job.rank.host, facts, "have the same ids of the conversations",
-                  "remove chat.cache-dir on that host, and copy the files to it again");
-}
-
-void ChatTuning::make_weights(Run& run) {
-  load_model(*setup_.init, setup_.spec, run.table, run.state);
-  require_finite(run.state, run.table, setup_.init->path, "training cannot start from them; name another --model");
-  log::info("starting from the weights of {}", setup_.init->path);
-}
-
-void ChatTuning::begin(Work&) { batches_.emplace(train_, shape(), static_cast<uint64_t>(config().run.seed)); }
-
-RunFacts ChatTuning::facts(const Work& work, const PeakRate& peak) const {
-  RunFacts facts = plan_facts(setup_, work.session.rank(), *backend_, peak, std::llround(row_length()));
-  const auto describe = [&](const chat::TrainingRows& rows) {
-    return fmt::format("{} with {} ids, {} counted",
-                       count_text(rows.conversations.size() - rows.unlearnt, "conversation"), rows.ids(),
-                       rows.counted_ids());
-  };
-  RunFacts own = {
-      {"data", fmt::format("{}: {}{}", read_, describe(train_),
-                           validation_.rows.empty() ? std::string(", no validation")
-                                                    : ", validation " + describe(validation_))},
-      {"loss", fmt::format("on {}", name_of(config().chat.loss_on))},
-      {"rows", fmt::format("{} of at most {} ids, {:.1f} on average; {}", train_.size(), train_.most, row_length(),
-                           config().chat.packing ? fmt::format("packed, {:.1f} % unused", 1e2 * train_.padding())
-                                                 : std::string("one conversation each"))},
-      {"batch", fmt::format("{} per step: {} x {} of {}", count_text(epochs_.global, "row"),
-                            count_text(setup_.batch.ranks, "rank"),
-                            count_text(setup_.batch.micro_batches, "micro-batch"), setup_.batch.largest_micro())},
-      {"steps", fmt::format("{}, {} per epoch", config().run.steps, epochs_.steps_per_epoch())}};
-  facts.insert(facts.begin() + 1, own.begin(), own.end());  // behind the model
-  return facts;
-}
-
-bool ChatTuning::evaluate(Work& work) {
-  if (validation_.rows.empty()) return true;
-  const auto start = Clock::now();
-  RunCounters& progress = work.run.progress;
-  ChatBatches rows(validation_, shape(), std::nullopt);
-  const int64_t count = std::ssize(validation_.rows), steps = (count + epochs_.global - 1) / epochs_.global;
-  const auto loss = trireme::evaluate(work.session, rows, steps, epochs_.global, config().optim.loss_mean);
-  if (!loss) return false;
-  if (work.saver) work.saver->record_evaluation(*loss, true);
-  const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is finite
-  EvaluationMetrics metrics{.step = progress.step,
-                            .train_loss = {},
-                            .validation_loss = *loss,
-                            .seconds = seconds_since(start),
-                            .best = !exploded && *loss < progress.best_loss,
-                            .epoch = static_cast<double>(progress.samples) / static_cast<double>(epochs_.rows)};
-  if (metrics.best) {
-    progress.best_loss = *loss;
-    progress.best_step = progress.step;
-    if (work.saver && config().checkpoint.best) work.saver->mark_best();
+  chat::TrainingRows rows_of(chat::LearntIds ids) const override {
+    return make_rows(std::move(ids), static_cast<size_t>(setup_.batch.sequence), config().chat.packing);
   }
-  work.run.reporter->evaluation(metrics);
-  return true;
-}
+  std::optional<double> measure(Work& work, NamedValues&) override {
+    ChatBatches rows(validation_, setup_.batch, std::nullopt);
+    return trireme::evaluate(work.session, rows, validation_steps(), epochs_.global, config().optim.loss_mean);
+  }
+
+  std::optional<ChatBatches> batches_;
+};
 
 }  // namespace
 

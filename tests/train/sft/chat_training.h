@@ -1,8 +1,9 @@
 #pragma once
-// Steps over packed conversations on any layout of ranks, which are threads.
+// Steps over packed conversations or pairs of them on any layout of ranks, which are threads.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "model/pipeline_order.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
+#include "train/dpo/batches.h"
 #include "train/sft/batches.h"
 #include "train/step.h"
 
@@ -25,10 +27,10 @@ namespace trireme::chat_training {
 constexpr int64_t kRow = 12;
 constexpr int kVocabulary = 13;
 
-/// 17 conversations of 2 to 11 ids, some of which are learnt.
-inline chat::LearntIds conversations() {
+/// Conversations of 2 to 11 ids, some of which are learnt.
+inline chat::LearntIds conversations(uint64_t count = 17) {
   chat::LearntIds all;
-  for (uint64_t n = 0; n < 17; ++n) {
+  for (uint64_t n = 0; n < count; ++n) {
     RandomStream random(mix_key(3, n));
     std::vector<int32_t> codes(2 + random.below(10));
     for (int32_t& code : codes) {
@@ -42,6 +44,15 @@ inline chat::LearntIds conversations() {
 }
 
 inline chat::TrainingRows rows_of(bool packs = true) { return chat::make_rows(conversations(), kRow, packs); }
+
+/// 17 pairs.
+inline chat::TrainingRows pairs_of() { return chat::make_pairs(conversations(34), kRow); }
+/// Log-probabilities by a model that there is not.
+inline std::vector<double> references() {
+  std::vector<double> all;
+  for (size_t i = 0; i < 34; ++i) all.push_back(-8.0 - static_cast<double>(i % 5));
+  return all;
+}
 
 inline Spec spec_of(Position position) {
   Spec spec = tiny_spec();
@@ -83,12 +94,14 @@ struct Layouts {
   Position position = Position::learned;
   NormKind norm = NormKind::layer;
   bool all_rows = false;  ///< the head computes those that do not count, too
+  std::optional<PairLossForm> pairs = {};
   std::unique_ptr<Ops> (*make_ops)() = make_cpu_ops;
 };
 
 struct Outcome {
   std::vector<double> losses, norms;
   double evaluation = 0;
+  std::vector<double> measures;  ///< of pairs: PairSums over all steps, then over the evaluation
 };
 
 constexpr int64_t kGlobal = 4;
@@ -99,7 +112,8 @@ inline Outcome train(const Layouts& layouts, bool learns = true) {
   spec.norm = layouts.norm;
   if (layouts.norm == NormKind::rms) spec.biases.norm = false;
   if (layouts.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2F;
-  const chat::TrainingRows rows = rows_of(layouts.packs);
+  const chat::TrainingRows rows = layouts.pairs ? pairs_of() : rows_of(layouts.packs);
+  const std::vector<double> reference = references();
   const MeshShape mesh = layouts.mesh;
   Outcome outcome;
   std::mutex mutex;
@@ -122,18 +136,27 @@ inline Outcome train(const Layouts& layouts, bool learns = true) {
     const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
     Session session({.spec = spec,
                      .dtype = DType::f32,
-                     .shape = {.rows = shape.largest_micro() * kRow,
+                     .shape = {.rows = shape.largest_micro() * kRow * (layouts.pairs ? 2 : 1),
                                .head_rows = 5,
                                .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
                                .chunk_slots = slots_of_chunks(order, mesh.chunks),
-                               .sequence_parallel = layouts.sequence_parallel},
+                               .sequence_parallel = layouts.sequence_parallel,
+                               .scored_sequences = layouts.pairs ? 2 * shape.largest_micro() : 0},
                      .mesh = mesh,
                      .optimizer = options},
                     table, state, *ops, rank);
     ChatBatches batches(rows, shape, 9), measured(rows, shape, std::nullopt);
-    AllRows all(batches), all_measured(measured);
-    StepBatches &used = layouts.all_rows ? static_cast<StepBatches&>(all) : batches,
-                &used_measured = layouts.all_rows ? static_cast<StepBatches&>(all_measured) : measured;
+    PairSums sums, measured_sums;
+    std::optional<PairBatches> pairs, measured_pairs;
+    if (layouts.pairs) {
+      pairs.emplace(rows, shape, 9, preference_loss(*layouts.pairs, reference, sums));
+      measured_pairs.emplace(rows, shape, std::nullopt, preference_loss(*layouts.pairs, reference, measured_sums));
+    }
+    StepBatches& plain = pairs ? static_cast<StepBatches&>(*pairs) : batches;
+    StepBatches& plain_measured = measured_pairs ? static_cast<StepBatches&>(*measured_pairs) : measured;
+    AllRows all(plain), all_measured(plain_measured);
+    StepBatches &used = layouts.all_rows ? static_cast<StepBatches&>(all) : plain,
+                &used_measured = layouts.all_rows ? static_cast<StepBatches&>(all_measured) : plain_measured;
     TrainStep step(session, used, 7);
     const EpochPlan plan{std::ssize(rows.rows), kGlobal};
     std::vector<double> losses, norms;
@@ -149,11 +172,18 @@ inline Outcome train(const Layouts& layouts, bool learns = true) {
       norms.push_back(result.norm);
     }
     const double evaluation = evaluate(session, used_measured, plan.steps_per_epoch(), kGlobal).value();
+    std::vector<double> measures;
+    for (PairSums* one : {&sums, &measured_sums}) {
+      if (!session.counts_loss()) std::ranges::fill(one->values(), 0);
+      session.scalars().sum(one->values());
+      for (const auto& [name, value] : one->means()) measures.push_back(value);
+    }
     const std::lock_guard lock(mutex);
-    if (outcome.losses.empty()) outcome = {losses, norms, evaluation};
+    if (outcome.losses.empty()) outcome = {losses, norms, evaluation, measures};
     EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
     EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
     EXPECT_EQ(outcome.evaluation, evaluation) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.measures, measures) << "rank " << rank.rank();
   });
   return outcome;
 }
@@ -165,6 +195,10 @@ inline void expect_near(const Outcome& got, const Outcome& want, const std::stri
     EXPECT_NEAR(got.norms[i], want.norms[i], 10 * tolerance * want.norms[i]) << what << ", step " << i + 1;
   }
   EXPECT_NEAR(got.evaluation, want.evaluation, tolerance * want.evaluation) << what;
+  ASSERT_EQ(got.measures.size(), want.measures.size()) << what;
+  for (size_t i = 0; i < want.measures.size(); ++i)
+    EXPECT_NEAR(got.measures[i], want.measures[i], 10 * tolerance * std::max(1.0, std::abs(want.measures[i])))
+        << what << ", measure " << i;
 }
 
 }  // namespace trireme::chat_training

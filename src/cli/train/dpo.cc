@@ -1,0 +1,82 @@
+// trireme dpo: trains a language model on pairs of answers, of which one is preferred.
+
+#include "train/dpo/dpo.h"
+
+#include <fmt/core.h>
+
+#include "cli/command.h"
+#include "cli/train/recipe_command.h"
+#include "cli/train/tuning_flags.h"
+#include "config/document.h"
+
+namespace trireme {
+namespace {
+
+constexpr TuningFlag kFlags[] = {
+    {"--model", "model.init", "MODEL", "what learns, and the reference: a folder, a name of the hub, or a run"},
+    {"--data", "data.train", "DATA", "pairs of answers: a file, or a data set of the hub"},
+    {"--validation", "data.validation", "DATA", "pairs for validation, which are not trained on"},
+    {"--validation-share", "chat.validation-share", "X", "without --validation: this share of the pairs (0.05)"},
+    {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
+    {"--loss", "dpo.loss", "LOSS", "sigmoid, robust, ipo, hinge or sigmoid-norm (sigmoid)"},
+    {"--beta", "dpo.beta", "X", "how strongly the model is held to the reference (0.1)"},
+    {"--label-smoothing", "dpo.label-smoothing", "X", "share of pairs that may be the wrong way round (0)"},
+    {"--loss-on", "chat.loss-on", "WHO",
+     "what of an answer counts: assistant, last (its last turn) or all (assistant)"},
+    {"--epochs", "chat.epochs", "X", "passes over the pairs (3)"},
+    {"--sequence", "batch.sequence", "N", "most ids of an answer with its prompt (1024, or the model's context)"},
+    {"--batch", "batch.global", "N", "pairs per step over all ranks (8)"},
+    {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (1e-6)"},
+    {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
+    {"--skip-bad-rows", "chat.skip-bad-rows", "", "count rows without a usable pair instead of ending there"},
+};
+
+constexpr const char* kUsage =
+    "usage: trireme dpo --model MODEL --data DATA --output RUN [CONFIG.yaml...] [--option value ...]\n"
+    "       mpirun -n N trireme dpo ...\n\n"
+    "Trains a language model on pairs of answers, of which one is preferred (DPO): the chosen answer becomes more "
+    "likely\n"
+    "than the rejected one, compared with the model that the training starts from. A row has \"chosen\" and "
+    "\"rejected\", as\n"
+    "texts after a \"prompt\", or as messages; --beta is how strongly the model is held to its start. Train on "
+    "conversations\n"
+    "first (`trireme sft`) if the model does not answer yet. The same command resumes a run. The log shows per "
+    "report:\n"
+    "  rewards/margins      mean of beta x (how much more than the start the model prefers the chosen answer): rises\n"
+    "  rewards/accuracies   share of pairs with a positive margin: 0.5 is chance\n"
+    "  logps/chosen         if it falls much, the chosen answers themselves become unlikely: raise --beta\n"
+    "Then:\n"
+    "  trireme sample --model RUN --chat --interactive     talks with the result\n"
+    "  trireme export --model RUN --output FOLDER          writes it for transformers, with tokenizer and template\n\n";
+
+constexpr const char* kDefaults =
+    "batch.global 8, optim.learning-rate 1e-6 (to 0), optim.warmup-steps 3 % of the steps, optim.beta2 0.999,\n"
+    "optim.weight-decay 0; run.steps follows from chat.epochs, and evaluation.every and checkpoint.every are an "
+    "epoch.\n\n";
+
+}  // namespace
+
+const TuningCommand kDpoCommand{
+    .name = "dpo",
+    .purpose =
+        "Trains a language model on pairs of answers, of which one is preferred (DPO): the chosen answer becomes more "
+        "likely than the rejected one, compared with the model that the training starts from. The same command resumes "
+        "a run.",
+    .usage = kUsage,
+    .defaults = kDefaults,
+    .flags = kFlags,
+    .default_flags = preference_tuning_defaults};
+
+CommandShape dpo_shape() { return tuning_shape(kDpoCommand); }
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
+int run_dpo(std::vector<std::string> arguments) {
+  if (asks_help(arguments)) {
+    fmt::print("{}{}", tuning_help(kDpoCommand), options_help());
+    return 0;
+  }
+  return run_recipe(arguments,
+                    [](const auto& words) { return preference_tuning(read_tuning_words(kDpoCommand, words).loaded); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,133 @@
+#include "cli/train/tuning_flags.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "cli/command.h"
+#include "cli/train/config_shape.h"
+#include "config/foreign_options.h"
+#include "config/schema.h"
+#include "config/setting.h"
+#include "train/start/runnable.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kMore =
+    "\nEvery option of `trireme train` that has a meaning here may be given too, in files or as flags, as "
+    "--precision.dtype\n"
+    "bf16, --mesh.tensor 2, --optim.schedule linear, --model.recompute full. Defaults that differ from those below:\n";
+
+/// Flags that may be repeated.
+constexpr TuningFlag kRepeated[] = {
+    {"--column", "chat.columns", "USUAL=NAME", "the file's name of a column, as messages=dialog; may be repeated"},
+    {"--role", "chat.roles", "WORD=ROLE", "the file's word for system, user, assistant or tool; may be repeated"},
+    {"--template-option", "chat.template-options", "NAME=VALUE", "variable of the template; may be repeated"},
+};
+
+const TuningFlag* find(std::span<const TuningFlag> flags, const std::string& word) {
+  const std::string name = canonical(word.substr(0, word.find('=')));
+  const auto found = std::ranges::find_if(flags, [&](const TuningFlag& one) { return name == one.flag; });
+  return found == flags.end() ? nullptr : &*found;
+}
+
+/// What repeated flags collect: a JSON object of a template's variables, or a list with commas.
+class Collected {
+ public:
+  void add(const TuningFlag& flag, const std::string& given) {
+    const size_t sign = given.find('=');
+    require(sign != std::string::npos && sign > 0 && sign + 1 < given.size(), ErrorKind::usage,
+            "{} {}: expected NAME=VALUE", flag.flag, given);
+    std::string& text = texts_[static_cast<size_t>(&flag - kRepeated)];
+    if (&flag != &kRepeated[2]) {
+      text += (text.empty() ? "" : ", ") + given;
+      return;
+    }
+    const std::string name = given.substr(0, sign), value = given.substr(sign + 1);
+    require(!variables_.contains(name), ErrorKind::usage, "{} {}: \"{}\" is given twice", flag.flag, given, name);
+    const Json parsed = Json::parse(value, nullptr, false);
+    variables_[name] = parsed.is_discarded() ? Json(value) : parsed;
+    text = dump_json(variables_);
+  }
+  void append_to(std::vector<std::string>& words) const {
+    for (size_t i = 0; i < std::size(kRepeated); ++i) {
+      if (!texts_[i].empty()) words.push_back(fmt::format("--{}={}", kRepeated[i].option, texts_[i]));
+    }
+  }
+
+ private:
+  std::string texts_[std::size(kRepeated)];
+  Json variables_ = Json::object();
+};
+
+/// The words with native options instead of short flags.
+std::vector<std::string> native_words(const TuningCommand& command, std::vector<std::string> words) {
+  const auto is_own = [&](const std::string& word) {
+    return find(command.flags, word) != nullptr || find(kRepeated, word) != nullptr;
+  };
+  take_foreign_options(command.name, is_own, words);
+  std::vector<std::string> native;
+  Collected collected;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    if (const TuningFlag* one = find(command.flags, words[i])) {
+      native.push_back(std::string("--") + one->option + (equals == std::string::npos ? "" : words[i].substr(equals)));
+    } else if (const TuningFlag* repeated = find(kRepeated, words[i])) {
+      require(equals != std::string::npos || i + 1 < words.size(), ErrorKind::usage, "{} needs NAME=VALUE",
+              repeated->flag);
+      collected.add(*repeated, equals == std::string::npos ? words[++i] : words[i].substr(equals + 1));
+    } else {
+      native.push_back(words[i]);
+    }
+  }
+  collected.append_to(native);
+  return native;
+}
+
+}  // namespace
+
+std::string tuning_help(const TuningCommand& command) {
+  std::string text = command.usage;
+  for (const std::span<const TuningFlag> flags : {command.flags, std::span<const TuningFlag>(kRepeated)}) {
+    for (const TuningFlag& one : flags)
+      text += fmt::format("  {:<30}{}\n", fmt::format("{} {}", one.flag, one.value), one.help);
+  }
+  return text + kMore + command.defaults;
+}
+
+CommandShape tuning_shape(const TuningCommand& command) {
+  CommandShape shape{
+      .name = command.name, .purpose = command.purpose, .flags = file_flags(), .groups = option_groups()};
+  for (const std::span<const TuningFlag> flags : {command.flags, std::span<const TuningFlag>(kRepeated)}) {
+    for (const TuningFlag& one : flags) {
+      const std::string value = one.value;
+      const Option& option = *schema().find(one.option);
+      FlagShape flag{.names = {one.flag}, .help = one.help, .choices = option.choices};
+      flag.repeats = value.find('=') != std::string::npos;
+      flag.kind = value.empty()                  ? ValueKind::none
+                  : !option.choices.empty()      ? ValueKind::choice
+                  : value == "N" || value == "X" ? ValueKind::number
+                                                 : ValueKind::text;
+      shape.flags.push_back(std::move(flag));
+    }
+  }
+  return shape;
+}
+
+TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::string> words) {
+  const ConfigWords split = split_words(native_words(command, std::move(words)));
+  std::vector<std::string> flags = command.default_flags();
+  flags.insert(flags.end(), split.flags.begin(), split.flags.end());
+  TuningWords read{load_config(split.files, flags, split.dialect.value_or("native")), split.files};
+  require_runnable(read.loaded);
+  return read;
+}
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+#pragma once
+// The batches of steps over pairs of answers, with a loss of each answer's log-probability.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "report/metrics.h"
+#include "train/dpo/pair_loss.h"
+#include "train/sft/batches.h"
+
+namespace trireme {
+
+/// What is reported of pairs: sums over them.
+class PairSums {
+ public:
+  void add(const PairScore& score, double chosen, double rejected);
+  /// For sums over ranks.
+  std::span<double> values() { return sums_; }
+  /// Means, by TRL's names: rewards/chosen, rewards/rejected, rewards/margins, rewards/accuracies (the share of pairs
+  /// whose chosen answer has the higher reward), logps/chosen, logps/rejected. Empty without pairs.
+  NamedValues means() const;
+
+ private:
+  enum Place : uint8_t { kPairs, kChosenReward, kRejectedReward, kRight, kChosen, kRejected, kCount };
+  std::array<double, kCount> sums_{};
+};
+
+/// A sample is a pair: the conversations 2 i and 2 i + 1 of the rows, the chosen one first (chat::make_pairs()). As
+/// ChatBatches, but batches have a SequenceLoss, and what counts is pairs.
+class PairBatches final : public StepBatches {
+ public:
+  /// Makes the loss of a micro-batch. conversations: numbers of its sequences.
+  using MakeLoss = std::function<std::unique_ptr<SequenceLoss>(std::vector<size_t> conversations)>;
+  /// Borrows the rows. shape.global: pairs per step. seed: as ChatBatches.
+  PairBatches(const chat::TrainingRows& pairs, const BatchShape& shape, std::optional<uint64_t> seed, MakeLoss make);
+
+  int64_t micro_batches() const override { return batches_.micro_batches(); }
+  double counted(uint64_t consumed) override;
+  std::optional<double> counted_globally(uint64_t consumed) const override;
+  const Batch& fill(uint64_t consumed, int64_t index) override;
+  int64_t rows(uint64_t consumed, int64_t index) const override { return batches_.rows(consumed, index); }
+  void keep(int64_t batches) override;
+
+ private:
+  struct Kept {
+    Batch batch;
+    std::unique_ptr<SequenceLoss> loss;
+  };
+  const chat::TrainingRows& pairs_;
+  ChatBatches batches_;
+  EpochPlan plan_;
+  MakeLoss make_;
+  std::vector<Kept> kept_;
+  size_t next_ = 0;  ///< index in kept_
+};
+
+/// The loss of pairs beside a reference. references: log-probability of every conversation; sums: get every pair.
+/// Borrows both.
+PairBatches::MakeLoss preference_loss(const PairLossForm& form, std::span<const double> references, PairSums& sums);
+
+/// Not a loss, but the log-probabilities: value() writes them to their conversations' places of `out` and is 0. Borrows
+/// out.
+PairBatches::MakeLoss record_scores(std::span<double> out);
+
+}  // namespace trireme
