@@ -20,6 +20,10 @@ constexpr const char* kTuning = "for other kinds of training (train_impl)";
 constexpr const char* kServers = "for data and weights that other programs serve";
 constexpr const char* kOtherData =
     "for other kinds of data (dataset_impl, train_impl), which are not supported; remove it";
+constexpr const char* kPairs =
+    "pairs of token files are not supported; `trireme dpo` learns from rows with \"chosen\" and \"rejected\"";
+constexpr const char* kLabels =
+    "token files with labels are not supported; `trireme sft` learns what the assistant says in conversations";
 constexpr const char* kNotHere = "this part of DeepSpeed is not supported; remove it";
 constexpr const char* kFiles = "it changes how DeepSpeed writes its files, not their contents";
 constexpr const char* kOff = "only used with enabled: true in its group";
@@ -357,26 +361,26 @@ const DialectKey kKeys[] = {
     {"valid_data_weights", Value(), mapped, "", "see valid_data_paths (not given: equal)"},
     {"test_data_paths", Value(), mapped, "", "data.test, with test_data_weights"},
     {"test_data_weights", Value(), mapped, "", "see test_data_paths (not given: equal)"},
-    {"label_data_paths", Value(), refused, "", "separate labels are not supported; remove it"},
-    {"train_label_data_paths", Value(), refused, "", "separate labels are not supported; remove it"},
-    {"valid_label_data_paths", Value(), refused, "", "separate labels are not supported; remove it"},
-    {"test_label_data_paths", Value(), refused, "", "separate labels are not supported; remove it"},
+    {"label_data_paths", Value(), refused, "", kLabels},
+    {"train_label_data_paths", Value(), refused, "", kLabels},
+    {"valid_label_data_paths", Value(), refused, "", kLabels},
+    {"test_label_data_paths", Value(), refused, "", kLabels},
     {"train_reward_data_paths", Value(), refused, "", kOtherData},
     {"valid_reward_data_paths", Value(), refused, "", kOtherData},
     {"test_reward_data_paths", Value(), refused, "", kOtherData},
-    {"pos_train_data_paths", Value(), refused, "", kOtherData},
-    {"pos_train_label_data_paths", Value(), refused, "", kOtherData},
-    {"neg_train_data_paths", Value(), refused, "", kOtherData},
-    {"neg_train_label_data_paths", Value(), refused, "", kOtherData},
-    {"pos_valid_data_paths", Value(), refused, "", kOtherData},
-    {"pos_valid_label_data_paths", Value(), refused, "", kOtherData},
-    {"neg_valid_data_paths", Value(), refused, "", kOtherData},
-    {"neg_valid_label_data_paths", Value(), refused, "", kOtherData},
-    {"pos_test_data_paths", Value(), refused, "", kOtherData},
-    {"pos_test_label_data_paths", Value(), refused, "", kOtherData},
-    {"neg_test_data_paths", Value(), refused, "", kOtherData},
-    {"neg_test_label_data_paths", Value(), refused, "", kOtherData},
-    {"precompute_model_name", "", refused, "", kOtherData},
+    {"pos_train_data_paths", Value(), refused, "", kPairs},
+    {"pos_train_label_data_paths", Value(), refused, "", kPairs},
+    {"neg_train_data_paths", Value(), refused, "", kPairs},
+    {"neg_train_label_data_paths", Value(), refused, "", kPairs},
+    {"pos_valid_data_paths", Value(), refused, "", kPairs},
+    {"pos_valid_label_data_paths", Value(), refused, "", kPairs},
+    {"neg_valid_data_paths", Value(), refused, "", kPairs},
+    {"neg_valid_label_data_paths", Value(), refused, "", kPairs},
+    {"pos_test_data_paths", Value(), refused, "", kPairs},
+    {"pos_test_label_data_paths", Value(), refused, "", kPairs},
+    {"neg_test_data_paths", Value(), refused, "", kPairs},
+    {"neg_test_label_data_paths", Value(), refused, "", kPairs},
+    {"precompute_model_name", "", refused, "", kPairs},
     {"weight_by_num_documents", false, mapped, "",
      "false; true is accepted only if each of the three parts has a single path, which then has the weight 1"},
     {"weighted_sampler_alpha", 1.0, no_effect, "", "for weight_by_num_documents"},
