@@ -234,14 +234,24 @@ std::string attempts_table(const RunLog& log) {
 }
 
 std::string samples_section(const HtmlReport& report) {
-  if (report.log.samples.empty() && report.samples.empty()) return {};
+  if (report.log.samples.empty() && report.samples.empty() && report.before.empty()) return {};
   std::string out = "<h2>Samples</h2>\n";
-  const auto add = [&](const SampleText& sample) {
-    out += fmt::format("<p class=\"soft\">step {}</p><div class=\"sample\"><b>{}</b>{}</div>\n", sample.step,
+  const auto add = [&](const SampleText& sample, const std::string& when) {
+    out += fmt::format("<p class=\"soft\">{}</p><div class=\"sample\"><b>{}</b>{}</div>\n", when,
                        escape_html(sample.prompt), escape_html(sample.text));
   };
-  for (const SampleText& sample : report.log.samples) add(sample);
-  for (const SampleText& sample : report.samples) add(sample);
+  const auto step_of = [](const SampleText& sample) { return fmt::format("step {}", sample.step); };
+  for (const SampleText& sample : report.log.samples) add(sample, step_of(sample));
+  std::vector<SampleText> before = report.before;
+  for (const SampleText& sample : report.samples) {
+    const auto same = std::ranges::find(before, sample.prompt, &SampleText::prompt);
+    if (same != before.end()) {
+      add(*same, "before the training");
+      before.erase(same);
+    }
+    add(sample, step_of(sample));
+  }
+  for (const SampleText& sample : before) add(sample, "before the training");
   return out;
 }
 

@@ -15,6 +15,7 @@ struct HtmlReport {
   RunLog log;
   RunFacts more_facts;              ///< shown after the log's own facts
   std::vector<SampleText> samples;  ///< shown after the log's own samples
+  std::vector<SampleText> before;   ///< by the model before the training: each is shown above its prompt's next sample
 };
 
 std::string render_html(const HtmlReport& report);

@@ -53,6 +53,20 @@ TEST(Html, ShowsCurvesFactsAttemptsAndSamples) {
   EXPECT_THAT(page, HasSubstr(">resumed</text>"));
 }
 
+TEST(Html, ShowsSamplesBeforeTheTrainingAboveThoseOfTheSamePrompt) {
+  HtmlReport report = example();
+  report.samples = {{100, "one", " a"}, {100, "two", " b"}, {100, "one", " c"}};
+  report.before = {{0, "one", " A"}, {0, "three", " D"}, {0, "one", " C"}};
+  const std::string page = render_html(report);
+  size_t at = page.find("<h2>Samples</h2>");
+  for (const char* text : {"before the training</p>", "<b>one</b> A<", "step 100</p>", "<b>one</b> a<", "<b>two</b> b<",
+                           "<b>one</b> C<", "<b>one</b> c<", "<b>three</b> D<"}) {
+    const size_t next = page.find(text, at);
+    ASSERT_NE(next, std::string::npos) << text;
+    at = next;
+  }
+}
+
 TEST(Html, EscapesWhatTheRunAndTheModelWrote) {
   const std::string page = render_html(example());
   EXPECT_THAT(page, HasSubstr("<title>demo &lt;1&gt;</title>"));

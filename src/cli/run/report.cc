@@ -70,15 +70,25 @@ RunLog read_log(const std::string& run) {
   return read_run_log(file.string());
 }
 
-void write_one(const std::string& run, const std::string& output, std::string samples) {
+/// Files of samples to show, as flags name them; empty: those in the run folder, if they are there.
+struct SampleFiles {
+  std::string after, before;
+  bool any() const { return !after.empty() || !before.empty(); }
+};
+
+void write_one(const std::string& run, const std::string& output, SampleFiles samples) {
   const fs::path folder = run;
   HtmlReport report;
   report.log = read_log(run);
   report.title = fs::canonical(folder).filename().string();
   report.more_facts = status_facts(folder / "status.json");
-  if (samples.empty() && fs::exists(folder / "samples.jsonl")) samples = (folder / "samples.jsonl").string();
-  if (!samples.empty())
-    report.samples = read_samples(samples, report.log.steps.empty() ? 0 : report.log.steps.back().step);
+  const int64_t step = report.log.steps.empty() ? 0 : report.log.steps.back().step;
+  const auto read = [&](std::string file, const char* usual, int64_t of_step) {
+    if (file.empty() && fs::exists(folder / usual)) file = (folder / usual).string();
+    return file.empty() ? std::vector<SampleText>() : read_samples(file, of_step);
+  };
+  report.samples = read(std::move(samples.after), "samples.jsonl", step);
+  report.before = read(std::move(samples.before), "samples-before.jsonl", 0);
   const std::string page = output.empty() ? (folder / "report.html").string() : output;
   write_text(page, render_html(report));
   fmt::print("wrote {}\n", page);
@@ -126,13 +136,19 @@ int run_report(std::vector<std::string> arguments) {
             "Writes one self-contained HTML page about a run: curves, facts and samples; of several runs, a page that "
             "compares them: curves over each other, results, and the options that differ.");
   std::vector<std::string> runs;
-  std::string output, samples;
+  std::string output;
+  SampleFiles samples;
   app.add("RUN", runs, "run folders").required();
   app.add("--output", output, "page to write (default: RUN/report.html, of several runs comparison.html)");
-  app.add("--samples", samples,
-          "jsonl file of samples to show (default: RUN/samples.jsonl if it exists); for one run only");
+  app.add("--samples", samples.after,
+          "samples to show, as `trireme sample --jsonl` writes them (default: RUN/samples.jsonl if it exists); for one "
+          "run only");
+  app.add(
+      "--samples-before", samples.before,
+      "the same prompts by the model before the training, shown above them (default: RUN/samples-before.jsonl if it "
+      "exists)");
   if (const auto code = app.parse(std::move(arguments))) return *code;
-  require(runs.size() == 1 || samples.empty(), ErrorKind::usage, "--samples belongs to one run, found {} runs",
+  require(runs.size() == 1 || !samples.any(), ErrorKind::usage, "--samples belongs to one run, found {} runs",
           runs.size());
   if (runs.size() == 1) {
     write_one(runs[0], output, samples);

@@ -32,11 +32,13 @@ TEST_F(ReportCommand, WritesThePageIntoTheRunFolder) {
   make_run();
   write_text(file("status.json"), R"({"state": "done", "code": 0, "host": "node7"})");
   write_text(file("samples.jsonl"), R"({"context": "In the", "text": " beginning"})");
+  write_text(file("samples-before.jsonl"), R"({"context": "In the", "text": " dark"})");
   EXPECT_EQ(run_report({run_.path()}), 0);
   const std::string page = read_text(file("report.html"));
   EXPECT_THAT(page, testing::HasSubstr("<th>model</th><td>tiny</td>"));
   EXPECT_THAT(page, testing::HasSubstr("<th>status</th><td>state done, code 0, host node7</td>"));
   EXPECT_THAT(page, testing::HasSubstr("<b>In the</b> beginning"));
+  EXPECT_LT(page.find("<b>In the</b> dark"), page.find("<b>In the</b> beginning"));
 }
 
 TEST_F(ReportCommand, WritesWhereOutputSays) {
@@ -73,6 +75,8 @@ TEST_F(ReportCommand, ComparesSeveralRuns) {
 
   EXPECT_ERROR(run_report({runs[0], runs[1], bed / "a/../a/run"}), ErrorKind::usage, "a/../a/run is given twice");
   EXPECT_ERROR(run_report({runs[0], runs[1], "--samples", "s.jsonl"}), ErrorKind::usage,
+               "--samples belongs to one run, found 2 runs");
+  EXPECT_ERROR(run_report({runs[0], runs[1], "--samples-before", "s.jsonl"}), ErrorKind::usage,
                "--samples belongs to one run, found 2 runs");
   EXPECT_ERROR(run_report(std::vector<std::string>(17, runs[0])), ErrorKind::usage,
                "report compares at most 16 runs, found 17");
