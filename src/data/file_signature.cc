@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/error.h"
 #include "data/pickle_shape.h"
 #include "text/unicode.h"
 
@@ -17,6 +18,8 @@ constexpr size_t kLookedAt = size_t{64} << 10;
 constexpr const char* kUnpack = "unpack it first";
 constexpr const char* kPrepare =
     "`trireme prepare --input FILE --tokenizer TOKENIZER --output FOLDER` makes token files from text";
+constexpr const char* kAgain = "prepare its text again: `trireme prepare` reads txt, jsonl and Parquet";
+constexpr const char* kTextsToJsonl = "write its texts to Parquet or jsonl, which `trireme prepare` reads";
 constexpr const char* kNotData = "name the token file that `trireme prepare` wrote";
 
 uint8_t byte_at(std::string_view file, size_t at) { return at < file.size() ? static_cast<uint8_t>(file[at]) : 0; }
@@ -88,6 +91,89 @@ bool is_riff(std::string_view file) {
 bool is_pdf(std::string_view file) { return has(file, 0, "%PDF-1"sv) || has(file, 0, "%PDF-2"sv); }
 bool is_jpeg(std::string_view file) { return has(file, 0, "\xff\xd8\xff"sv) && byte_at(file, 3) >= 0xc0; }
 
+bool is_orc(std::string_view file) { return has(file, 0, "ORC"sv) && file.ends_with("ORC"sv); }
+bool is_feather(std::string_view file) { return has(file, 0, "FEA1"sv) && file.ends_with("FEA1"sv); }
+bool is_duckdb(std::string_view file) { return has(file, 8, "DUCK"sv) && number_at<uint64_t>(file, 12) < 1024; }
+bool is_lmdb(std::string_view file) { return number_at<uint32_t>(file, 16) == 0xBEEFC0DE; }
+bool is_ggml(std::string_view file) {
+  const auto version = number_at<uint32_t>(file, 4);
+  return (has(file, 0, "lmgg"sv) || has(file, 0, "fmgg"sv) || has(file, 0, "tjgg"sv) || has(file, 0, "algg"sv)) &&
+         version < 65536;
+}
+bool is_packed_dataset(std::string_view file) { return has(file, 0, "LITPKDS"sv); }
+bool is_mp4(std::string_view file) { return has(file, 4, "ftyp"sv) && byte_at(file, 0) == 0; }
+bool is_mp3(std::string_view file) { return has(file, 0, "ID3"sv) && byte_at(file, 3) < 5 && byte_at(file, 4) == 0; }
+bool is_ogg(std::string_view file) { return has(file, 0, "OggS\0"sv) && byte_at(file, 5) < 8; }
+bool is_tiff(std::string_view file) {
+  const auto place = number_at<uint32_t>(file, 4);
+  return (has(file, 0, "II*\0"sv) && place >= 8 && place < file.size()) || has(file, 0, "MM\0*\0\0"sv);
+}
+bool is_windows_program(std::string_view file) {
+  return has(file, 0, "MZ"sv) && has(file, number_at<uint32_t>(file, 60), "PE\0\0"sv);
+}
+bool is_mach_o(std::string_view file) {
+  return (has(file, 0, "\xcf\xfa\xed\xfe"sv) || has(file, 0, "\xce\xfa\xed\xfe"sv)) && byte_at(file, 6) == 0;
+}
+bool is_squashfs(std::string_view file) { return has(file, 0, "hsqs"sv) && number_at<uint16_t>(file, 28) == 4; }
+bool is_tflite(std::string_view file) { return has(file, 4, "TFL3"sv); }
+bool is_matlab(std::string_view file) { return has(file, 0, "MATLAB "sv) && has(file, 126, "IM"sv); }
+bool is_lzma(std::string_view file) {
+  return has(file, 0, "\x5d\0\0"sv) && has(file, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\0"sv);
+}
+/// A frame that readers skip, by its size, and another frame after it.
+bool is_zstd_skippable(std::string_view file) {
+  const size_t next = size_t{8} + number_at<uint32_t>(file, 4);
+  return (number_at<uint32_t>(file, 0) & 0xFFFFFFF0) == 0x184D2A50 && next < file.size() &&
+         (has(file, next, "\x28\xb5\x2f\xfd"sv) || byte_at(file, next + 1) == 0x2a);
+}
+
+/// Magic numbers of llm.c are dates; the format's version follows.
+bool is_llm_c(std::string_view file, std::initializer_list<uint32_t> magics) {
+  const auto version = number_at<uint32_t>(file, 4);
+  return std::ranges::find(magics, number_at<uint32_t>(file, 0)) != magics.end() && version > 0 && version < 16;
+}
+bool is_llm_c_model(std::string_view file) { return is_llm_c(file, {20240326, 20240803, 20240327, 20240527}); }
+bool is_llm_c_tokenizer(std::string_view file) { return is_llm_c(file, {20240328}); }
+
+/// The Castagnoli polynomial, reversed.
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0u);
+  }
+  return ~crc;
+}
+
+/// A record begins with its length (8 bytes) and the masked checksum of these.
+bool is_tfrecord(std::string_view file) {
+  if (file.size() < 16) return false;
+  const uint32_t crc = crc32c(file.substr(0, 8));
+  return number_at<uint32_t>(file, 8) == (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+/// A count, the places of so many samples, which ascend, and the file's end.
+bool is_sample_shard(std::string_view file) {
+  const auto count = number_at<uint32_t>(file, 0);
+  const uint64_t table = 4 + 4 * (uint64_t{count} + 1);
+  if (count < 2 || table > file.size() || number_at<uint32_t>(file, table - 4) != file.size()) return false;
+  uint64_t before = table;
+  for (uint64_t at = 4; at < table; at += 4) {
+    const auto place = number_at<uint32_t>(file, at);
+    if (place < before) return false;
+    before = place;
+  }
+  return true;
+}
+
+/// The message of a piece: its length, its text, a score. Another piece follows.
+bool is_sentencepiece(std::string_view file) {
+  const uint8_t message = byte_at(file, 1), text = byte_at(file, 3);
+  const size_t second = size_t{2} + message;
+  return byte_at(file, 0) == '\n' && byte_at(file, 2) == '\n' && message < 128 && text + size_t{7} <= message &&
+         byte_at(file, size_t{4} + text) == 0x15 && byte_at(file, second) == '\n' && byte_at(file, second + 2) == '\n';
+}
+
 struct Known {
   const char* what;
   bool (*is)(std::string_view file);
@@ -115,30 +201,64 @@ constexpr Known kKnown[] = {
      kUnpack},
     {"a zstd file", begins<"\x28\xb5\x2f\xfd">, kUnpack},
     {"an lz4 file", is_lz4, kUnpack},
+    {"a zstd file", is_zstd_skippable, kUnpack},
+    {"an lzma file", is_lzma, kUnpack},
+    {"an lzop file", begins<"\x89LZO\0\r\n\x1a\n">, kUnpack},
+    {"a snappy file", begins<"\xff\6\0\0sNaPpY">, kUnpack},
     {"a 7z archive", begins<"7z\xbc\xaf\x27\x1c">, kUnpack},
     {"a rar archive", begins<"Rar!\x1a\x07">, kUnpack},
     {"a tar archive", is_tar, kUnpack},
+    {"a package or static library (ar)", begins<"!<arch>\n">, kNotData},
+    {"a SquashFS image", is_squashfs, kNotData},
+    {"a pack of Git", begins<"PACK\0\0\0\2">, kNotData},
+    {"a packed dataset of LitGPT or TinyLlama, whose ids follow a header", is_packed_dataset, kAgain},
+    {"a file of TensorFlow records", is_tfrecord, kTextsToJsonl},
+    {"a shard of samples, as MosaicML's and Lightning's streaming datasets have", is_sample_shard, kTextsToJsonl},
+    {"a model or state of llm.c, which holds weights", is_llm_c_model, kNotData},
+    {"a tokenizer of llm.c", is_llm_c_tokenizer, kNotData},
     {"a zip archive (as PyTorch's files and .npz are)", is_zip, kNotData},
     {"a safetensors file, which holds weights", is_safetensors, kNotData},
     {"a GGUF file, which holds a model", is_gguf, kNotData},
+    {"a GGML file, which holds a model", is_ggml, kNotData},
+    {"a TensorFlow Lite graph", is_tflite, kNotData},
+    {"a model of KenLM", begins<"mmap lm http://kheafield.com">, kNotData},
+    {"a model of fastText", begins<"\xba\x16\x4f\x2f">, kNotData},
     {"an HDF5 file", begins<"\x89HDF\r\n\x1a\n">, kNotData},
     {"a Parquet file", is_parquet, kPrepare},
-    {"an Arrow file", begins<"ARROW1\0\0">, "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
-    {"an Arrow stream, as `datasets` stores it", is_arrow_stream,
-     "write its texts to Parquet or jsonl, which `trireme prepare` reads"},
+    {"an Arrow file", begins<"ARROW1\0\0">, kTextsToJsonl},
+    {"an Arrow stream, as `datasets` stores it", is_arrow_stream, kTextsToJsonl},
+    {"an ORC file", is_orc, kTextsToJsonl},
+    {"a Feather file", is_feather, kTextsToJsonl},
     {"an Avro file", is_avro, kNotData},
+    {"a netCDF file", begins<"CDF\1\0\0">, kNotData},
+    {"a file of MATLAB", is_matlab, kNotData},
+    {"a file of R", begins<"RDX3\n">, kNotData},
+    {"a DuckDB database", is_duckdb, kNotData},
+    {"an LMDB database", is_lmdb, kNotData},
+    {"a dump of PostgreSQL", begins<"PGDMP\1">, kNotData},
     {"an SQLite database", begins<"SQLite format 3\0">, kNotData},
     {"the index of a Megatron or NeoX indexed dataset", begins<"MMIDIDX\0\0">,
      "name the dataset by its prefix, without .idx; FILE.bin must be beside it"},
     {"the index of an old indexed dataset of fairseq", begins<"TNTIDX\0\0">,
      "prepare the text again with `trireme prepare --format megatron`"},
     {"a program or library (ELF)", is_elf, kNotData},
+    {"a program of Windows", is_windows_program, kNotData},
+    {"a program of macOS", is_mach_o, kNotData},
+    {"a class of Java", begins<"\xca\xfe\xba\xbe\0\0\0">, kNotData},
+    {"a WebAssembly module", begins<"\0asm\1\0\0\0">, kNotData},
     {"a picture (PNG)", begins<"\x89PNG\r\n\x1a\n">, kNotData},
     {"a picture (JPEG)", is_jpeg, kNotData},
     {"a picture (GIF)", is_gif, kNotData},
+    {"a picture (TIFF)", is_tiff, kNotData},
+    {"a video (MP4)", is_mp4, kNotData},
+    {"a sound (MP3)", is_mp3, kNotData},
+    {"a sound (FLAC)", begins<"fLaC\0\0\0\x22">, kNotData},
+    {"a sound (Ogg)", is_ogg, kNotData},
     {"a RIFF file (sound or picture)", is_riff, kNotData},
+    {"a document of older Office programs", begins<"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1">,
+     "write its text to a .txt file for `trireme prepare`"},
     {"a PDF document", is_pdf, "write its text to a .txt file for `trireme prepare`"},
-    {"a SentencePiece vocabulary", begins<"\n\x0e\n\x05<unk>">, kNotData},
+    {"a SentencePiece vocabulary", is_sentencepiece, kNotData},
     {"a Python pickle", is_pickle, kNotData},
 };
 
@@ -196,10 +316,22 @@ bool looks_like_text(std::string_view file) {
   return seen.count() >= kDistinct && is_printable(head, head.size() < file.size());
 }
 
-std::optional<FileSignature> signature_of(std::string_view file, const std::string& path) {
+std::optional<FileSignature> binary_signature_of(std::string_view file) {
   for (const Known& known : kKnown) {
     if (known.is(file)) return FileSignature{known.what, known.todo};
   }
+  return std::nullopt;
+}
+
+void require_text(std::string_view file, const std::string& path) {
+  const auto found = binary_signature_of(file);
+  require(!found, ErrorKind::data,
+          "{}: is {}, not text; give the text that it contains, or use its bytes unchanged with --encoding utf-8", path,
+          found ? found->what : "");
+}
+
+std::optional<FileSignature> signature_of(std::string_view file, const std::string& path) {
+  if (auto found = binary_signature_of(file)) return found;
   if (is_utf16(file)) return FileSignature{"text in UTF-16", kPrepare};
   const bool named_so = has_ending(path, {".txt", ".json", ".jsonl", ".csv", ".tsv", ".md", ".yaml", ".yml", ".py"});
   const bool small_text = named_so && !file.empty() && is_printable(file.substr(0, kLookedAt), file.size() > kLookedAt);

@@ -16,6 +16,13 @@ struct FileSignature {
 /// so that 16-bit ids do not match.
 std::optional<FileSignature> signature_of(std::string_view file, const std::string& path);
 
+/// The same without kinds of text. `file` may be the first bytes only; then kinds that need the last ones are not
+/// found.
+std::optional<FileSignature> binary_signature_of(std::string_view file);
+
+/// Throws Error::data naming the kind of the file at `path` if `file`, its first bytes or all, is of a binary kind.
+void require_text(std::string_view file, const std::string& path);
+
 /// UTF-8 text without control characters, longer than a few characters.
 bool looks_like_text(std::string_view file);
 

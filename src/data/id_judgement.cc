@@ -1,9 +1,15 @@
 #include "data/id_judgement.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 namespace trireme {
@@ -15,7 +21,7 @@ constexpr size_t kFewestSet = 8;   // nonzero ids, all at even or all at odd pla
 /// numpy writes the width into the file.
 constexpr const char* kWide =
     "write the ids with their width: python3 -c \"import numpy; numpy.save('FILE.npy', numpy.fromfile('FILE', "
-    "'<u4'))\"";
+    "'{}').astype('<u4'))\"";
 constexpr const char* kNarrow =
     "write the ids as 16 bits: python3 -c \"import numpy; numpy.fromfile('FILE', '{}').astype('<u2').tofile('NEW')\"";
 
@@ -42,8 +48,9 @@ std::vector<uint16_t> sample_of(std::span<const std::byte> bytes, bool& ends_emp
 struct Halves {
   size_t pairs = 0;
   size_t zero_low = 0, zero_high = 0, small_high = 0, wide_low = 0, upper_low = 0, float_high = 0, negative_high = 0;
-  size_t zero_pairs = 0;      ///< both halves are 0
-  size_t zero_of_second = 0;  ///< pairs 1, 3, ...: the upper halves of 64-bit numbers
+  size_t negative = 0;         ///< of small negative numbers, such as -1 or -100
+  size_t zero_pairs = 0;       ///< both halves are 0
+  size_t empty_of_second = 0;  ///< pairs 1, 3, ...: the upper halves of 64-bit numbers, 0 or of a small negative one
   IdSet low, high;
 };
 
@@ -68,20 +75,53 @@ Halves halves_of(const std::vector<uint16_t>& ids) {
         low >= 50432;  // above all ids of GPT-2: floats and random bytes have a quarter of their halves there
     h.float_high += high == 0 || is_float_high(high);
     h.negative_high += high >> 15;
+    h.negative += high == 0xFFFF && low >= 0xFF00;
     const bool zero = low == 0 && high == 0;
     h.zero_pairs += zero;
-    if (i % 2 == 1) h.zero_of_second += zero;
+    if (i % 2 == 1) h.empty_of_second += zero || (low == 0xFFFF && high == 0xFFFF);
   }
   return h;
 }
 
-bool is_64_bit(const Halves& h) { return h.pairs >= kFewestIds && h.zero_of_second == h.pairs / 2; }
+bool is_64_bit(const Halves& h) { return h.pairs >= kFewestIds && h.empty_of_second == h.pairs / 2; }
 
-/// Every second id is 0, or one of a few multiples of 65536 between ids of all sizes.
-bool is_little_endian_wide(const Halves& h) {
-  if (h.zero_high == h.pairs) return h.low.count() >= 3 && h.pairs - h.zero_low >= kFewestSet;
-  return h.pairs >= 32 && h.small_high == h.pairs && h.wide_low * 4 >= h.pairs && h.low.count() * 4 >= h.pairs &&
-         h.low.count() >= 24;
+/// Every second id is 0 (or the sign of a negative number), or one of a few multiples of 65536 between ids of all
+/// sizes.
+bool is_wide(const Halves& h) {
+  if (h.zero_high + h.negative == h.pairs) return h.low.count() >= 3 && h.pairs - h.zero_low >= kFewestSet;
+  constexpr size_t kVaried = 256;  // different ids: in a long file each is frequent
+  const size_t ids = is_64_bit(h) ? h.pairs / 2 : h.pairs;
+  return h.pairs >= 32 && h.small_high == h.pairs && h.wide_low * 4 >= ids && h.low.count() >= 24 &&
+         h.low.count() >= std::min(ids / 4, kVaried);
+}
+
+uint16_t swapped(uint16_t id) { return static_cast<uint16_t>(id << 8 | id >> 8); }
+
+/// The same numbers in the other byte order.
+std::vector<uint16_t> reversed(const std::vector<uint16_t>& ids, size_t ids_per_number) {
+  std::vector<uint16_t> out(ids.size() / ids_per_number * ids_per_number);
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = swapped(ids[i / ids_per_number * ids_per_number + (ids_per_number - 1 - i % ids_per_number)]);
+  return out;
+}
+
+struct Wide {
+  bool is_64_bit = false, is_big_endian = false;
+  bool is_large = false, is_negative = false;  ///< some are above 65535, or below 0
+};
+
+/// Numbers of 32 or 64 bits in either byte order.
+std::optional<Wide> find_wide(const std::vector<uint16_t>& ids, const Halves& h) {
+  const auto found = [](const Halves& numbers, bool is_big_endian) {
+    return Wide{.is_64_bit = is_64_bit(numbers),
+                .is_big_endian = is_big_endian,
+                .is_large = numbers.zero_high + numbers.negative<numbers.pairs, .is_negative = numbers.negative> 0};
+  };
+  if (is_wide(h)) return found(h, false);
+  const Halves of_64_bit = halves_of(reversed(ids, 4)), of_32_bit = halves_of(reversed(ids, 2));
+  if (is_wide(of_64_bit) && is_64_bit(of_64_bit)) return found(of_64_bit, true);
+  if (is_wide(of_32_bit)) return found(of_32_bit, true);
+  return std::nullopt;
 }
 
 /// The high halves are exponents of ordinary numbers, the low ones arbitrary.
@@ -145,32 +185,65 @@ bool is_8_bit(const std::vector<uint16_t>& ids) {
          (lows & highs).count() * 4 >= 3 * std::max(lows.count(), highs.count());
 }
 
-std::string narrow(const char* type) {
-  std::string text = kNarrow;
+/// Values of bytes are distributed alike in both halves of the ids, and not evenly: text in any encoding of 8 bits, or
+/// text between binary numbers. The high halves of ids are small, or all alike.
+bool is_bytes(const std::vector<uint16_t>& ids) {
+  constexpr size_t kFewest = 256, kDifferent = 16, kFrequent = 32;
+  std::array<size_t, 256> low{}, high{}, both{};
+  size_t count = 0, apart = 0;
+  for (const uint16_t id : ids) {
+    if (id == 0) continue;  // padding
+    ++low[id & 0xFF], ++high[id >> 8], ++count;
+  }
+  for (size_t b = 0; b < both.size(); ++b) {
+    both[b] = low[b] + high[b];
+    apart += std::max(low[b], high[b]) - std::min(low[b], high[b]);
+  }
+  const auto different = [](const std::array<size_t, 256>& counts) {
+    return static_cast<size_t>(std::ranges::count_if(counts, [](size_t n) { return n > 0; }));
+  };
+  if (count < kFewest || different(low) < kDifferent || different(high) < kDifferent) return false;
+  std::ranges::sort(both, std::greater<>());
+  const size_t frequent = std::accumulate(both.begin(), both.begin() + kFrequent, size_t{0});
+  return apart * 2 < count && frequent * 5 >= count * 2 * 3;
+}
+
+std::string with_type(const char* pattern, const char* type) {
+  std::string text = pattern;
   return text.replace(text.find("{}"), 2, type);
+}
+
+void judge_wide(const Wide& wide, IdJudgement& out) {
+  const char* const bits = wide.is_64_bit ? "64-bit ids" : "32-bit ids";
+  const char* const order = wide.is_big_endian ? " in big-endian order" : "";
+  const char* const seen = wide.is_negative ? "some of them negative"
+                           : wide.is_large  ? "some of them above 65535"
+                                            : "none of them above 65535: their upper parts, read as 16-bit ids, are 0";
+  out.other = fmt::format("{}{}, {}", bits, order, seen);
+  const char* const type = wide.is_big_endian ? (wide.is_64_bit ? ">u8" : ">u4") : (wide.is_64_bit ? "<u8" : "<u4");
+  out.todo = wide.is_negative ? "negative ids, such as -100 of labels that do not count, are not tokens: write the ids "
+                                "of the texts alone, as 16 or 32 bits"
+                              : with_type(wide.is_large ? kWide : kNarrow, type);
 }
 
 void judge(const std::vector<uint16_t>& ids, IdJudgement& out) {
   const Halves h = halves_of(ids);
+  const bool floats = is_float(h);
+  if (const auto wide = find_wide(ids, h); wide && !floats) return judge_wide(*wide, out);
   const char* what = nullptr;
-  if (h.zero_low == h.pairs && h.high.count() >= 3 && h.pairs - h.zero_high >= kFewestSet && !is_float(h)) {
-    what = "32-bit numbers in big-endian order, whose upper halves are 0";
-    out.todo = narrow(">u4");
-  } else if (is_little_endian_wide(h)) {
-    const bool wide = is_64_bit(h);
-    what = wide                     ? "64-bit ids, whose upper parts are 0"
-           : h.zero_high == h.pairs ? "32-bit ids, whose upper halves are 0: every second id of 16 bits is 0"
-                                    : "32-bit ids, some of them above 65535";
-    out.todo = wide || h.zero_high == h.pairs ? narrow(wide ? "<u8" : "<u4") : kWide;
-  } else if (is_float(h) || is_double(ids) || is_half_float(ids)) {
+  if (floats || is_double(ids) || is_half_float(ids)) {
     what = "floating-point numbers";
     out.todo = "a token file holds ids: `trireme prepare` makes one from text";
   } else if (is_big_endian(ids)) {
     what = "16-bit ids in big-endian order";
-    out.todo = narrow(">u2");
+    out.todo = with_type(kNarrow, ">u2");
   } else if (is_8_bit(ids)) {
     what = "8-bit ids, one byte each";
-    out.todo = narrow("u1");
+    out.todo = with_type(kNarrow, "u1");
+  }
+  if (!what && is_bytes(ids)) {
+    what = "bytes of text or of another file: both bytes of an id take the same values";
+    out.todo = "`trireme prepare --input FILE --tokenizer TOKENIZER --output FOLDER` makes token files from text";
   }
   if (what) out.other = what;
 }

@@ -110,6 +110,30 @@ std::string bf16_numbers(size_t count) {
   return out;
 }
 
+/// Ids as labels: some do not count.
+template <class T>
+std::vector<T> labels(const std::vector<uint32_t>& ids) {
+  std::vector<T> all = as<T>(ids);
+  for (size_t i = 0; i < all.size(); i += 37) all[i] = i % 2 == 0 ? -100 : -1;
+  return all;
+}
+
+/// `head` and bytes after it, up to `size`.
+std::string filled(std::string head, size_t size = 400) {
+  RandomStream random(11);
+  while (head.size() < size) head += static_cast<char>(random.below(256));
+  return head;
+}
+
+/// A count, the places of the samples, their texts.
+std::string sample_shard(uint32_t samples) {
+  std::string text = "some text of a sample", table, body;
+  const auto word = [](size_t value) { return bytes_of(std::vector<uint32_t>{static_cast<uint32_t>(value)}); };
+  const size_t begin = 4 + 4 * (samples + 1);
+  for (uint32_t i = 0; i < samples; ++i) table += word(begin + body.size()), body += text;
+  return word(samples) + table + word(begin + body.size()) + body;
+}
+
 class ForeignFiles : public testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& bytes) {
@@ -181,7 +205,47 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
       {"jpeg", raw("\xff\xd8\xff\xe0\0\x10JFIF") + text, "is a picture (JPEG)"},
       {"pdf", "%PDF-1.5\n" + text, "is a PDF document"},
       {"idx", raw("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"), "is the index of a Megatron or NeoX indexed dataset"},
-      {"sentencepiece", raw("\n\x0e\n\5<unk>\x15\0\0\0\0\x18\2") + text, "is a SentencePiece vocabulary"},
+      {"sentencepiece", raw("\n\x0e\n\5<unk>\x15\0\0\0\0\x18\2\n\x0c\n\3<s>\x15\0\0\0\0\x18\3") + text,
+       "is a SentencePiece vocabulary"},
+      {"sentencepiece of T5", raw("\n\x0e\n\5<pad>\x15\0\0\0\0\x18\3\n\x0d\n\4</s>\x15\0\0\0\0\x18\3") + text,
+       "is a SentencePiece vocabulary"},
+      {"litgpt", filled(raw("LITPKDS\1\0\0\0\0\0\0\0\x08")), "is a packed dataset of LitGPT or TinyLlama"},
+      {"llm.c model", filled(bytes_of(std::vector<int32_t>{20240326, 5, 1024, 50257})), "is a model or state of llm.c"},
+      {"llm.c tokenizer", filled(bytes_of(std::vector<int32_t>{20240328, 2, 50257})), "is a tokenizer of llm.c"},
+      {"TensorFlow records", filled(raw("\x10\0\0\0\0\0\0\0\x95\xfb\xfe\x18")), "is a file of TensorFlow records"},
+      {"shard of samples", sample_shard(30), "is a shard of samples, as MosaicML's"},
+      {"orc", filled("ORC") + "ORC", "is an ORC file"},
+      {"feather", filled("FEA1") + "FEA1", "is a Feather file"},
+      {"duckdb", filled(raw("12345678DUCK\x40\0\0\0\0\0\0\0")), "is a DuckDB database"},
+      {"lmdb", filled(std::string(16, '\0') + raw("\xde\xc0\xef\xbe\1\0\0\0")), "is an LMDB database"},
+      {"ggjt", filled(raw("tjgg\3\0\0\0")), "is a GGML file"},
+      {"tflite", filled(raw("\x1c\0\0\0TFL3")), "is a TensorFlow Lite graph"},
+      {"mp4",
+       filled(raw("\0\0\0\x20"
+                  "ftypisom")),
+       "is a video (MP4)"},
+      {"mp3", filled(raw("ID3\3\0\0\0")), "is a sound (MP3)"},
+      {"flac", filled(raw("fLaC\0\0\0\x22")), "is a sound (FLAC)"},
+      {"ogg", filled(raw("OggS\0\2")), "is a sound (Ogg)"},
+      {"tiff", filled(raw("II*\0\x08\0\0\0")), "is a picture (TIFF)"},
+      {"exe", filled("MZ" + std::string(58, '\1') + raw("\x40\0\0\0PE\0\0")), "is a program of Windows"},
+      {"macho", filled(raw("\xcf\xfa\xed\xfe\7\0\0\1")), "is a program of macOS"},
+      {"class", filled(raw("\xca\xfe\xba\xbe\0\0\0\x34")), "is a class of Java"},
+      {"wasm", filled(raw("\0asm\1\0\0\0")), "is a WebAssembly module"},
+      {"doc", filled("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "is a document of older Office programs"},
+      {"matlab", filled("MATLAB 5.0 MAT-file" + std::string(105, ' ') + raw("\0\1IM")), "is a file of MATLAB"},
+      {"netcdf", filled(raw("CDF\1\0\0\0\0")), "is a netCDF file"},
+      {"r", filled("RDX3\nX\n"), "is a file of R"},
+      {"postgresql", filled("PGDMP\1\x0e"), "is a dump of PostgreSQL"},
+      {"squashfs", filled("hsqs" + std::string(24, '\1') + raw("\4\0\0\0")), "is a SquashFS image"},
+      {"git", filled(raw("PACK\0\0\0\2")), "is a pack of Git"},
+      {"deb", filled("!<arch>\ndebian-binary"), "is a package or static library (ar)"},
+      {"snappy", filled(raw("\xff\6\0\0sNaPpY")), "is a snappy file"},
+      {"lzop", filled(raw("\x89LZO\0\r\n\x1a\n")), "is an lzop file"},
+      {"lzma", filled(raw("\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0")), "is an lzma file"},
+      {"zstd after a frame to skip", filled(raw("\x50\x2a\x4d\x18\4\0\0\0abcd\x28\xb5\x2f\xfd")), "is a zstd file"},
+      {"kenlm", filled(raw("mmap lm http://kheafield.com/code format version 5\n\0")), "is a model of KenLM"},
+      {"fasttext", filled(bytes_of(std::vector<int32_t>{793712314, 12})), "is a model of fastText"},
       {"text", text, "is text, not a token file: `trireme prepare"},
       {"json", json, "is text (JSON)"},
       {"Chinese text",
@@ -204,10 +268,10 @@ TEST_F(ForeignFiles, OtherFormatsAreNamed) {
 
 TEST_F(ForeignFiles, NumbersOfAnotherWidthOrOrderAreNamed) {
   const auto gpt2 = text_ids(3000, 50257), characters = text_ids(3000, 65), llama3 = text_ids(3000, 128256);
-  const auto few = text_ids(24, 1000);
+  const auto few = text_ids(24, 1000), many = text_ids(400000, 151936);
   const std::vector<ForeignCase> cases{
-      {"32-bit", bytes_of(gpt2), "looks like 32-bit ids, whose upper halves are 0"},
-      {"32-bit characters", bytes_of(characters), "looks like 32-bit ids, whose upper halves are 0"},
+      {"32-bit", bytes_of(gpt2), "looks like 32-bit ids, none of them above 65535: their upper parts"},
+      {"32-bit characters", bytes_of(characters), "looks like 32-bit ids, none of them above 65535"},
       {"24 ids of 32 bits", bytes_of(few), "looks like 32-bit ids"},
       {"32-bit above 65535", bytes_of(llama3), "looks like 32-bit ids, some of them above 65535; write the ids with"},
       {"64-bit", bytes_of(as<uint64_t>(gpt2)), "looks like 64-bit ids"},
@@ -215,8 +279,18 @@ TEST_F(ForeignFiles, NumbersOfAnotherWidthOrOrderAreNamed) {
       {"16-bit big-endian", swapped(bytes_of(as<uint16_t>(gpt2)), 2), "looks like 16-bit ids in big-endian order"},
       {"16-bit characters, big-endian", swapped(bytes_of(as<uint16_t>(characters)), 2),
        "16-bit ids in big-endian order"},
-      {"32-bit big-endian", swapped(bytes_of(gpt2), 4), "looks like 32-bit numbers in big-endian order"},
-      {"64-bit big-endian", swapped(bytes_of(as<uint64_t>(gpt2)), 8), "big-endian order"},
+      {"32-bit big-endian", swapped(bytes_of(gpt2), 4), "looks like 32-bit ids in big-endian order, none"},
+      {"64-bit big-endian", swapped(bytes_of(as<uint64_t>(gpt2)), 8), "looks like 64-bit ids in big-endian order"},
+      {"32-bit above 65535, big-endian", swapped(bytes_of(llama3), 4),
+       "32-bit ids in big-endian order, some of them above"},
+      {"64-bit above 65535", bytes_of(as<uint64_t>(llama3)), "'<u8').astype('<u4'))"},
+      {"64-bit above 65535, big-endian", swapped(bytes_of(as<uint64_t>(llama3)), 8), "64-bit ids in big-endian order"},
+      {"many of 32 bits", bytes_of(many), "looks like 32-bit ids, some of them above 65535"},
+      {"many of 64 bits", bytes_of(as<uint64_t>(many)), "looks like 64-bit ids, some of them above 65535"},
+      {"many of 32 bits, big-endian", swapped(bytes_of(many), 4), "looks like 32-bit ids in big-endian order, some"},
+      {"32-bit labels", bytes_of(labels<int32_t>(gpt2)), "looks like 32-bit ids, some of them negative"},
+      {"32-bit labels of characters", bytes_of(labels<int32_t>(characters)), "32-bit ids, some of them negative"},
+      {"64-bit labels", bytes_of(labels<int64_t>(gpt2)), "looks like 64-bit ids, some of them negative"},
       {"8-bit characters", bytes_of(as<uint8_t>(characters)), "looks like 8-bit ids"},
       {"floats", normal_numbers<float>(2000, 0.02), "looks like floating-point numbers"},
       {"large floats", normal_numbers<float>(2000, 30), "looks like floating-point numbers"},
@@ -295,6 +369,23 @@ TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
       {"llm.c evaluation", shard(20240522, 1, 100, data), "multiple-choice questions"},
   };
   for (const ForeignCase& c : cases) EXPECT_THAT(refusal("train.bin", c.bytes), HasSubstr(c.said)) << c.name;
+}
+
+/// Frequent bytes are the same at even and at odd places, unlike the low and high parts of ids.
+TEST_F(ForeignFiles, BytesOfTextAndOtherFilesAreNamed) {
+  std::string german, cyrillic, packed;
+  for (int i = 0; i < 200; ++i) {
+    german +=
+        "Gr\xfc\xdf"
+        "e aus K\xf6ln, die B\xfc"
+        "cher sind sch\xf6n. ";
+    cyrillic += "\xc2\xf1\xe5 \xf1\xf7\xe0\xf1\xf2\xeb\xe8\xe2\xfb\xe5 \xf1\xe5\xec\xfc\xe8 \xef\xee\xf5\xee\xe6\xe8, ";
+    packed += raw("\x82\xa4text\xb8") + "a few words of a sample." + raw("\xa2id\xcd\1") + static_cast<char>(i);
+  }
+  for (const auto& [name, bytes] : {std::pair{"latin1", german}, {"cp1251", cyrillic}, {"msgpack", packed}})
+    EXPECT_THAT(refusal("train.bin", bytes.substr(0, bytes.size() / 2 * 2)),
+                HasSubstr("looks like bytes of text or of another file: both bytes of an id take the same values"))
+        << name;
 }
 
 /// Valid files of nanoGPT, including unusual ones.

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-enum Encoding : int64_t { kPlain = 0, kPlainDictionary = 2, kRuns = 3, kDictionary = 8 };
+enum PageEncoding : int64_t { kPlain = 0, kPlainDictionary = 2, kRuns = 3, kDictionary = 8 };
 
 const char* name_of_encoding(int64_t encoding) {
   constexpr const char* kNames[] = {
