@@ -54,6 +54,21 @@ bool is_utf16(std::string_view head, bool little) {
   return units > 0 && wrong * 50 <= units;
 }
 
+/// Nearly all units are letters, digits or marks of common writing systems; of arbitrary bytes two thirds are.
+bool is_written_in_utf16(std::string_view head, bool little) {
+  struct Range {
+    unsigned first, last;
+  };
+  constexpr Range kWritten[] = {{9, 13},          {32, 126},        {160, 0x24F},     {0x370, 0x1FFF}, {0x2000, 0x2BFF},
+                                {0x3000, 0x33FF}, {0x3400, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFF00, 0xFFEF}};
+  size_t written = 0, units = 0;
+  for (size_t at = 0; at + 1 < head.size(); at += 2, ++units) {
+    const unsigned unit = unit_at(head, at, little);
+    written += std::ranges::any_of(kWritten, [&](const Range& r) { return unit >= r.first && unit <= r.last; });
+  }
+  return units > 0 && written * 20 >= units * 19;
+}
+
 bool is_utf32(std::string_view head, bool little) {
   size_t wrong = 0, units = 0;
   for (size_t at = 0; at + 3 < head.size(); at += 4, ++units) {
@@ -153,11 +168,19 @@ std::optional<OtherEncoding> EncodingJudge::wide() const {
   if (nearly_all(0) && nearly_all(1) && few(3) && is_utf32(head, false)) return found("UTF-32BE", first);
   if (many(1) && many(3) && few(0) && few(2) && is_utf16(head, true)) return found("UTF-16LE", first);
   if (many(0) && many(2) && few(1) && few(3) && is_utf16(head, false)) return found("UTF-16BE", first);
+  // Letters beyond Latin have no NULs; line ends, blanks and digits have, nearly all at the same places.
+  const uint64_t even = places.zero[0] + places.zero[2], odd = places.zero[1] + places.zero[3];
+  const bool one_sided = even + odd >= 2 && std::min(even, odd) * 4 <= std::max(even, odd), little = even < odd;
+  const auto controls =
+      std::ranges::count_if(head, [](char c) { return c != 0 && is_control(byte(c)); });  // Cyrillic: 4
+  const bool odd_bytes = invalid_ * 20 >= bytes_ || static_cast<size_t>(controls) * 20 >= head.size();
+  if (one_sided && odd_bytes && is_utf16(head, little) && is_written_in_utf16(head, little))
+    return found(little ? "UTF-16LE" : "UTF-16BE", std::min<uint64_t>(first_invalid_, first));
   return std::nullopt;
 }
 
 std::optional<OtherEncoding> EncodingJudge::verdict(bool at_end) const {
-  if (bytes_ + carry_.size() >= kHead || at_end) {
+  if (bytes() >= kHead || at_end) {
     if (auto found = wide()) return found;
   }
   constexpr uint64_t kFewest = 3, kEnough = 256;  // bytes: one or two may be faults in UTF-8

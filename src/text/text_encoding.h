@@ -17,7 +17,7 @@ struct OtherEncoding {
 };
 
 /// Checks a text sequentially. Occasional bytes that are not UTF-8, and NUL characters, are not evidence: UTF-16 and
-/// UTF-32 are recognized by their mark or the positions of NULs, others by text without control characters whose bytes
+/// UTF-32 are recognized by their mark or the places of NULs, others by text without control characters whose bytes
 /// above 127 are valid in them and hardly ever UTF-8.
 class EncodingJudge {
  public:
@@ -26,7 +26,10 @@ class EncodingJudge {
   void add(std::string_view text);
   /// The result for all added text. at_end: nothing follows.
   std::optional<OtherEncoding> verdict(bool at_end) const;
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return bytes_ + carry_.size(); }
+  /// Bytes that are not UTF-8, and the place of the first, after the complete text was added.
+  uint64_t invalid() const { return invalid_ + carry_.size(); }
+  uint64_t first_invalid() const { return invalid_ > 0 ? first_invalid_ : bytes_; }
 
  private:
   void add_by_character(std::string_view text);

@@ -53,25 +53,19 @@ TEST(TextEncoding, OtherEncodingsAreNamed) {
     std::string text;
   };
   const Encoded cases[] = {
-      {"UTF-16LE", "UTF-16LE", kEnglish},
-      {"UTF-16BE", "UTF-16BE", kEnglish},
-      {"UTF-16LE", "UTF-16LE", kGerman},
-      {"UTF-16BE", "UTF-16BE", kFrench},
-      {"UTF-32LE", "UTF-32LE", kEnglish},
-      {"UTF-32BE", "UTF-32BE", kGerman},
-      {"UTF-32LE", "UTF-32LE", kRussian},
-      {"UTF-32BE", "UTF-32BE", kChinese},
-      {"CP1252", "windows-1252", kGerman},
-      {"ISO-8859-1", "ISO-8859-1", kFrench},
-      {"ISO-8859-15", "ISO-8859-1", kFrench},
-      {"CP1251", "windows-1251", kRussian},
-      {"KOI8-R", "KOI8-R", kRussian},
-      {"GB18030", "other", kChinese},
-      {"SHIFT_JIS", "other", kJapanese},
-      {"EUC-JP", "other", kJapanese},
-      {"BIG5", "other", kTraditional},
-      {"EUC-KR", "other", kKorean},
-      {"CP1250", "other", kCzech},
+      {"UTF-16LE", "UTF-16LE", kEnglish},    {"UTF-16BE", "UTF-16BE", kEnglish},
+      {"UTF-16LE", "UTF-16LE", kGerman},     {"UTF-16BE", "UTF-16BE", kFrench},
+      {"UTF-32LE", "UTF-32LE", kEnglish},    {"UTF-32BE", "UTF-32BE", kGerman},
+      {"UTF-32LE", "UTF-32LE", kRussian},    {"UTF-32BE", "UTF-32BE", kChinese},
+      {"UTF-16LE", "UTF-16LE", kChinese},  // few NULs
+      {"UTF-16BE", "UTF-16BE", kChinese},    {"UTF-16LE", "UTF-16LE", kJapanese},
+      {"UTF-16BE", "UTF-16BE", kKorean},     {"UTF-16LE", "UTF-16LE", kRussian},
+      {"UTF-16BE", "UTF-16BE", kRussian},    {"CP1252", "windows-1252", kGerman},
+      {"ISO-8859-1", "ISO-8859-1", kFrench}, {"ISO-8859-15", "ISO-8859-1", kFrench},
+      {"CP1251", "windows-1251", kRussian},  {"KOI8-R", "KOI8-R", kRussian},
+      {"GB18030", "other", kChinese},        {"SHIFT_JIS", "other", kJapanese},
+      {"EUC-JP", "other", kJapanese},        {"BIG5", "other", kTraditional},
+      {"EUC-KR", "other", kKorean},          {"CP1250", "other", kCzech},
       {"MACINTOSH", "other", kFrench},
   };
   for (const Encoded& c : cases) {

@@ -41,6 +41,13 @@ struct TextColumns {
   std::vector<std::string> texts, others;
 };
 
+bool holds_numbers(const TextTable& table, size_t column) {
+  return std::ranges::none_of(table.rows, [&](const auto& row) {
+    const std::string& text = row[column];
+    return is_value_text(text) && !is_number_text(text);
+  });
+}
+
 TextColumns find_texts(const TextTable& table, const CustomFiles& files) {
   TextColumns found;
   const bool pair = column_of(table, "sentence1") && column_of(table, "sentence2");
@@ -59,9 +66,9 @@ TextColumns find_texts(const TextTable& table, const CustomFiles& files) {
     const std::string& name = table.columns[c];
     if (name == files.label || std::ranges::find(found.texts, name) != found.texts.end()) continue;
     const char* why = table.unusable[c] > 0 ? " (not text in every row)"
-                      : !table.text[c]      ? " (numbers)"
-                      : names_rows(name)    ? " (names of rows)"
-                                            : "";
+                      : !table.text[c]   ? (holds_numbers(table, c) ? " (numbers)" : " (dates, amounts, true or false)")
+                      : names_rows(name) ? " (names of rows)"
+                                         : "";
     found.others.push_back(name + why);
   }
   return found;

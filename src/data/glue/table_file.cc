@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
+#include "data/file_signature.h"
 #include "text/text_encoding.h"
 
 namespace trireme {
@@ -113,7 +115,7 @@ void check_separator(const std::string& path, const std::vector<std::string>& co
 void find_kinds(TextTable& table) {
   for (size_t c = 0; c < table.columns.size(); ++c) {
     table.text.push_back(
-        std::ranges::any_of(table.rows, [&](const auto& row) { return !is_number_text(row[c]) && !is_blank(row[c]); }));
+        std::ranges::any_of(table.rows, [&](const auto& row) { return !is_value_text(row[c]) && !is_blank(row[c]); }));
   }
 }
 
@@ -153,7 +155,7 @@ void add_object(TextTable& table, const Json& object, size_t row) {
     if (!usable && table.unusable[c] == 0) table.unusable[c] = row;
     if (!usable || !found->is_number()) table.numeric[c] = 0;
     values.push_back(!usable ? std::string() : found->is_string() ? found->get<std::string>() : found->dump());
-    if (usable && found->is_string() && !is_number_text(values.back()) && !is_blank(values.back())) table.text[c] = 1;
+    if (usable && found->is_string() && !is_value_text(values.back()) && !is_blank(values.back())) table.text[c] = 1;
   }
   table.rows.push_back(std::move(values));
 }
@@ -200,11 +202,30 @@ bool is_number_text(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+bool is_value_text(const std::string& text) {
+  std::string value = lower_case(text);
+  if (is_number_text(value) || value == "true" || value == "false") return true;
+  // 9: a digit. Dates with a time have it after a blank or T.
+  std::string form = value.substr(0, 10);
+  std::ranges::replace_if(
+      form, [](char c) { return c >= '0' && c <= '9'; }, '9');
+  static constexpr std::string_view kDates[] = {"9999-99-99", "9999/99/99", "99/99/9999", "99.99.9999", "99-99-9999"};
+  if (std::ranges::find(kDates, form) != std::end(kDates))
+    return value.find_first_not_of("0123456789:.+- tz", form.size()) == std::string::npos;
+  for (const std::string_view sign : {"$", "\xe2\x82\xac", "\xc2\xa3", "+"}) {
+    if (value.starts_with(sign)) value.erase(0, sign.size());
+  }
+  if (value.ends_with('%')) value.pop_back();
+  std::erase(value, ',');
+  return is_number_text(value);
+}
+
 TextTable read_text_table(const std::string& path, char separator, const InputEncoding& encoding) {
   const bool tabs = path.ends_with(".tsv"), csv = tabs || path.ends_with(".csv");
   require(csv || path.ends_with(".json") || path.ends_with(".jsonl"), ErrorKind::usage,
           "{}: unsupported file type; data files are .csv or .json (also .tsv and .jsonl)", path);
   const MappedFile file(path);
+  if (encoding.judges) require_text(file.text(), path);
   const std::string text = as_utf8(std::string(file.text()), encoding.name, encoding.judges, path);
   TextTable table = csv ? read_csv(text, path,
                                    separator != 0 ? separator

@@ -19,7 +19,7 @@ struct TextTable {
   std::vector<std::vector<std::string>> rows;  ///< one value per column; numbers as written in the file
   /// Per column: every value is a number (in json: without quotes).
   std::vector<char> numeric;
-  /// Per column: at least one value is text other than a number.
+  /// Per column: at least one value is text other than a number, amount, date, true or false.
   std::vector<char> text;
   /// Per column, in json: the first row, counted from 1, where it is missing or neither text nor number; 0: none.
   std::vector<size_t> unusable;
@@ -34,5 +34,8 @@ TextTable read_text_table(const std::string& path, char separator = 0, const Inp
 
 /// Whether a text is a number.
 bool is_number_text(const std::string& text);
+
+/// Whether a text is a number, an amount ("1,000", "12%", "$3.50"), a date, true or false.
+bool is_value_text(const std::string& text);
 
 }  // namespace trireme

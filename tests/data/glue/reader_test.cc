@@ -203,6 +203,18 @@ TEST_F(CustomFilesTest, WholeNumbersAreClassesInTheirOrder) {
   EXPECT_EQ(data.test.at(0).rows.at(0).label, -1);
 }
 
+TEST_F(CustomFilesTest, BinaryFilesAreNamed) {
+  const std::pair<std::string, const char*> files[] = {
+      {std::string("PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\5\0\0\0\5\0\0\0\5\0\0\0a.xml", 35),
+       "t.csv: is a zip archive (as PyTorch's files and .npz are), not text; give the text that it contains"},
+      {"PAR1 sentence1,label\na,0\n PAR1", "t.csv: is a Parquet file, not text"},
+      {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 sentence1,label\na,0\n", "is a document of older Office programs, not text"}};
+  for (const auto& [content, said] : files) {
+    file("t.csv", content);
+    EXPECT_ERROR(read_custom({.train = folder_ / "t.csv", .validation = "", .test = ""}), ErrorKind::data, said);
+  }
+}
+
 TEST_F(CustomFilesTest, RefusesRowsThatNoTableHas) {
   write_text(folder_ / "a.csv", std::string(100'000, ','));
   EXPECT_ERROR(read_text_table(folder_ / "a.csv"), ErrorKind::data, "a.csv record 1: more than 1024 fields");
@@ -260,7 +272,14 @@ TEST_F(CustomFilesTest, NumbersAndNamesOfRowsAreNotText) {
        "not used: id (numbers)"},
       {"bools.jsonl",
        "{\"is\": true, \"s\": \"good a\", \"label\": 0}\n{\"is\": false, \"s\": \"bad\", \"label\": 1}\n", "s", "",
-       "not used: is (numbers)"},
+       "not used: is (dates, amounts, true or false)"},
+      {"values.csv",
+       "day,time,part,price,count,flag,text,label\n2020-01-01,2020-01-01 10:00:00,12%,$3.50,\"1,000\",True,good a,0\n"
+       "2021-12-31,2021-12-31T23:59:59Z,7.5%,$12,\"2,500\",False,bad,1\n",
+       "text", "", "day (dates, amounts, true or false), time (dates, amounts, true or false), part (dates"},
+      {"dates-in-text.csv", "text,label\n2020-01-01 it rained,0\n2021-12-31 it snowed,1\n", "text", "",
+       "text \"text\""},
+      {"words-with-numbers.csv", "text,label\n7,0\n8 of 9,1\n", "text", "", "text \"text\""},
       {"lists.json",
        "{\"tokens\": [1], \"s\": \"good a\", \"label\": 0}\n{\"tokens\": [], \"s\": \"bad\", \"label\": 1}\n", "s", "",
        "not used: tokens (not text in every row)"},

@@ -1,5 +1,6 @@
 #include "data/prepare/input_parts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -19,6 +20,7 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 class Parts : public testing::Test {
  protected:
@@ -260,6 +262,43 @@ TEST_F(Parts, AreConvertedOrRefusedByTheirEncoding) {
     ASSERT_TRUE(plain.next());
     EXPECT_EQ(content(plain.source()), utf16) << name;
   }
+}
+
+TEST_F(Parts, ThatAreNoTextAreNamed) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "a line of plain text\n";
+  const std::pair<std::string, const char*> files[] = {
+      {gzip(text),
+       "a.txt: is a gzip file, not text; give the text that it contains, or use its bytes unchanged with "
+       "--encoding utf-8"},
+      {zstd(text), "is a zstd file"},
+      {"%PDF-1.7\n" + text, "is a PDF document"},
+      {std::string("PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\5\0\0\0\5\0\0\0\5\0\0\0a.txt", 35), "is a zip archive"},
+      {std::string("LITPKDS\1\0\0\0\0\0\0\0\x08", 16), "is a packed dataset of LitGPT"}};
+  for (const auto& [bytes, said] : files) {
+    const std::string path = write("a.txt", bytes);
+    EXPECT_ERROR(parts({path}), ErrorKind::data, said);
+    const std::vector<InputFile> raw = list_inputs({path}, {}, input_encoding_from("utf-8"));
+    InputParts plain(raw, {"text"});
+    ASSERT_TRUE(plain.next());
+    EXPECT_EQ(content(plain.source()), bytes) << said;
+  }
+}
+
+TEST_F(Parts, BytesThatAreNotUtf8AreCounted) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "a line of plain text, as it is\n";
+  const auto warnings = [&](const std::string& bytes) {
+    const std::string path = write("a.txt", bytes);
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(parts({path}), testing::SizeIs(1));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warnings(text), "");
+  EXPECT_THAT(warnings(text + "caf\xe9 \xff\n" + text),
+              HasSubstr("a.txt: 2 of 2487 bytes are not UTF-8, the first is byte 1243; they are used unchanged"));
+  EXPECT_THAT(warnings(text + "\xe2\x82"), HasSubstr("2 of 1242 bytes are not UTF-8, the first is byte 1240"));
+  EXPECT_THAT(warnings(text + std::string(7, '\0') + text), HasSubstr("a.txt: 7 of 2487 bytes are NUL"));
 }
 
 TEST_F(Parts, AreNamedByTheirSuffixesOrByTheUser) {
