@@ -114,6 +114,26 @@ struct NumberIn<std::optional<T>> {
   using type = T;
 };
 
+/// CLI11 takes any word as the value of a flag, also the next flag.
+void require_values(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* chosen = &app;
+  const auto option_of = [&](const std::string& word) -> const CLI::Option* {
+    const bool is_name = word.starts_with("--") && word.size() > 2;
+    return is_name ? chosen->get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
+  };
+  for (size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
+    const auto actions = chosen->get_subcommands([&](const CLI::App* one) { return one->get_name() == words[i]; });
+    if (!actions.empty()) chosen = actions[0];
+    const CLI::Option* const option = option_of(words[i]);
+    if (option == nullptr || words[i].find('=') != std::string::npos || option->get_items_expected_min() == 0) continue;
+    require(option_of(words[i + 1]) == nullptr, ErrorKind::usage,
+            "{0}: {1} has no value: the flag {2} follows it (is a shell variable not set?); {1}={2} takes it as the "
+            "value; `{0} --help` explains the flags",
+            app.get_name(), words[i], words[i + 1]);
+    ++i;  // the value
+  }
+}
+
 /// Writes `--name=` as two words, the second one empty: otherwise CLI11 uses the next word as the value.
 std::vector<std::string> with_empty_values(const CLI::App& app, std::vector<std::string> words) {
   std::vector<std::string> out;
@@ -172,6 +192,18 @@ Flag Flag::not_empty() const {
 Flag Flag::in_range(int64_t lowest, int64_t highest) const {
   option_->check(CLI::Range(lowest, highest));
   facts_->limits = fmt::format("{} to {}", lowest, highest);
+  return *this;
+}
+Flag Flag::between(double lowest, double highest) const {
+  facts_->limits = fmt::format("{} to {}", lowest, highest);
+  option_->check(CLI::Validator(
+      [lowest, highest, limits = facts_->limits](const std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (end == text.c_str() || (value >= lowest && value <= highest)) return std::string();
+        return fmt::format("{} given, expected a number from {}", text, limits);
+      },
+      "", ""));
   return *this;
 }
 Flag Flag::one_of(std::vector<std::string> values) const {
@@ -289,6 +321,7 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     if (!argument.starts_with("--")) continue;
     std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '_', '-');
   }
+  require_values(*app_, arguments);
   arguments = with_empty_values(*app_, std::move(arguments));
   std::ranges::reverse(arguments);  // CLI11 reads a vector from its end
   try {

@@ -37,6 +37,7 @@ class Flag {
   Flag not_negative() const;
   Flag not_empty() const;  ///< refuses "", usually a shell variable that is not set
   Flag in_range(int64_t lowest, int64_t highest) const;
+  Flag between(double lowest, double highest) const;  ///< of numbers with a fraction
   Flag one_of(std::vector<std::string> values) const;
   Flag separated_by(char separator) const;  ///< for a list: "a,b" is two values
   Flag one_value() const;                   ///< for a list: each occurrence takes one value

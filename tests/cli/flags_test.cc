@@ -164,6 +164,29 @@ TEST(Flags, AnEmptyValueIsAnEmptyValue) {
   EXPECT_THAT(refusal(flags, {"--unknown=", "--other=z"}), HasSubstr("not expected: --unknown="));
 }
 
+TEST(Flags, TheNextFlagIsNoValue) {
+  std::string text, other, maybe = "before";
+  std::vector<std::string> list;
+  bool on = false;
+  Flags flags("test", "");
+  flags.add("--some-text", text);
+  flags.add("--other", other);
+  flags.add("--list", list);
+  flags.add("--maybe", maybe).optional_value("alone", "[TEXT]");
+  flags.add_switch("--on", on);
+  const std::string expected = "--some-text has no value: the flag --other follows it (is a shell variable not set?)";
+  EXPECT_THAT(refusal(flags, {"--some_text", "--other", "x"}), HasSubstr(expected));
+  EXPECT_THAT(refusal(flags, {"--some-text", "--other=x"}), HasSubstr("the flag --other=x follows it"));
+  EXPECT_THAT(refusal(flags, {"--list", "--on"}), HasSubstr("--list has no value: the flag --on follows it"));
+  EXPECT_EQ(refusal(flags, {"--some-text=--other", "--other", "--no-flag"}), "taken");
+  EXPECT_EQ(text, "--other");
+  EXPECT_EQ(other, "--no-flag");
+  EXPECT_EQ(refusal(flags, {"--maybe", "--on"}), "taken");
+  EXPECT_EQ(maybe, "alone");
+  EXPECT_EQ(refusal(flags, {"--list", "a", "b", "--other", "-1"}), "taken");
+  EXPECT_THAT(list, ElementsAre("a", "b"));
+}
+
 TEST(Flags, ANumberIsFiniteAndFitsItsType) {
   double rate = 1;
   float small = 1;

@@ -255,6 +255,8 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   fails({}, "nothing to do: add --do-train, --do-eval or --do-predict");
   fails({"--do_train", "--fp16"}, "--fp16 True is not supported; instead: --bf16");
   fails({"--do_train", "maybe"}, "--do-train is \"maybe\", expected True or False");
+  fails({"--do_train", "--learning_rate", "1e39"}, "--learning-rate: 1e39 given, expected a number from 0 to 100");
+  fails({"--do_train", "--weight_decay", "1e39"}, "--weight-decay: 1e39 given, expected a number from 0 to 100");
   fails({"--do_train", "--label_smoothing_factor", "1.5"}, "--label-smoothing-factor is 1.5, expected 0 to 1");
   fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
   fails({"--do_train", "--warmup_ratio", "2"}, "--warmup-ratio is 2, expected a fraction of the steps from 0 to 1");

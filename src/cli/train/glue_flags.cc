@@ -222,12 +222,12 @@ void GlueFlags::add_training() {
   add_number("gradient-accumulation-steps", config().batch.accumulation, "micro-batches per step").in_range(1, 1 << 20);
   add_number("num-train-epochs", o.epochs, "epochs").positive();
   add_number("max-steps", o.max_steps, "steps instead of epochs (-1: epochs)");
-  add_number("learning-rate", optim.learning_rate, "peak learning rate").not_negative();
-  add_number("weight-decay", optim.weight_decay, "weight decay of AdamW, for matrices only").not_negative();
+  add_number("learning-rate", optim.learning_rate, "peak learning rate").between(0, 100);
+  add_number("weight-decay", optim.weight_decay, "weight decay of AdamW, for matrices only").between(0, 100);
   add_number("adam-beta1", optim.beta1, "AdamW's").not_negative();
   add_number("adam-beta2", optim.beta2, "AdamW's").not_negative();
-  add_number("adam-epsilon", optim.epsilon, "AdamW's").positive();
-  add_number("max-grad-norm", optim.clip, "maximum norm of the gradient (0: off)").not_negative();
+  add_number("adam-epsilon", optim.epsilon, "AdamW's").between(1e-30, 1);
+  add_number("max-grad-norm", optim.clip, "maximum norm of the gradient (0: off)").between(0, 1e9);
   std::vector<std::string> schedules;
   for (const Schedule& schedule : kSchedules) schedules.emplace_back(schedule.name);
   add_number("lr-scheduler-type", schedule_, "learning rate schedule").one_of(schedules);

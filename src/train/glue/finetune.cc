@@ -168,7 +168,7 @@ bool FineTuning::evaluate(Work& work) {
   if (options_.trains()) found.emplace_back("epoch", epochs_done(work.run.progress));
   for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
-    log::info("evaluating {}: {}", count_text(set.rows.rows(), "row"), set.name);
+    log::info("evaluating {}{}", count_text(set.rows.rows(), "row"), set.name == "None" ? "" : " of " + set.name);
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
     const auto logits = predict(session, job_.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
     if (!logits) return false;

@@ -205,7 +205,8 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
   EXPECT_ERROR(read({"--eval_strategy", "sometimes"}), ErrorKind::usage, "sometimes");
   EXPECT_ERROR(read({"--per_device_train_batch_size", "0"}), ErrorKind::usage, "per");
   EXPECT_ERROR(read({"--adam_beta2", "1"}), ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
-  EXPECT_ERROR(read({"--adam_epsilon", "0"}), ErrorKind::usage, "--adam-epsilon: 0 given, expected a number above 0");
+  EXPECT_ERROR(read({"--adam_epsilon", "0"}), ErrorKind::usage,
+               "--adam-epsilon: 0 given, expected a number from 1e-30 to 1");
   EXPECT_ERROR(read({"--test_file", "rows.csv"}), ErrorKind::usage,
                "--task-name mrpc has its own files: remove it, or ");
   EXPECT_ERROR(read({"--max_steps", "0"}), ErrorKind::usage, "--max-steps is 0; give a number of steps");
