@@ -173,6 +173,8 @@ TEST_F(Sample, SaysWhichLineOfAFileHoldsNoPrompt) {
     write_text(path("bad.jsonl"), text);
     expect_refused({"--prompt-file", path("bad.jsonl")}, 1, message);
   };
+  refused("\x1f\x8b\x08" + std::string(30, '\0'),
+          "bad.jsonl: is a gzip file, not text; give the text that it contains");
   refused("\n \n", "bad.jsonl has no prompt; expected one line of text per prompt");
   refused("\"a\"\n{\"prmpt\": \"b\"}\n", "bad.jsonl line 2: \"prompt\", \"text\" and \"context\" are missing");
   refused("{\"prompt\": 7}\n", "bad.jsonl line 1: \"prompt\" is number, expected text");

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/file_signature.h"
 #include "text/text_encoding.h"
 
 namespace trireme {
@@ -32,10 +34,16 @@ std::string prompt_of(std::string_view line, const std::string& where) {
        where);
 }
 
+std::string read_prompt_file(const std::string& path, const InputEncoding& encoding) {
+  std::string text = read_text(path, kMostBytes);
+  if (encoding.judges) require_text(text, path);
+  return as_utf8(std::move(text), encoding.name, encoding.judges, path);
+}
+
 }  // namespace
 
 std::vector<std::string> read_prompts(const std::string& path, const InputEncoding& encoding) {
-  const std::string text = as_utf8(read_text(path, kMostBytes), encoding.name, encoding.judges, path);
+  const std::string text = read_prompt_file(path, encoding);
   const bool json = path.ends_with(".jsonl");
   std::vector<std::string> prompts;
   size_t number = 0;
@@ -55,7 +63,7 @@ std::vector<std::string> read_prompts(const std::string& path, const InputEncodi
 std::string read_start(const std::string& start, const InputEncoding& encoding) {
   if (!start.starts_with(kFile)) return start;
   const std::string path = start.substr(kFile.size());
-  return as_utf8(read_text(path, kMostBytes), encoding.name, encoding.judges, path);
+  return read_prompt_file(path, encoding);
 }
 
 }  // namespace trireme

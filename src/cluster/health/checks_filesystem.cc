@@ -66,8 +66,8 @@ bool has_option(const std::string& options, const std::string& wanted) {
 }
 
 /// [-0] [-r] [-t TYPE] [-s SOURCE] [-o OPTIONS] [-O OPTIONS] [-e ACTION] [-E ACTION] -f|-F POINT..., or, as in older
-/// NHC, POINT [SOURCE [TYPE [OPTIONS]]]. Every point must be mounted like this; if -t, -s or -o is repeated, all values
-/// must match.
+/// NHC, POINT [SOURCE [TYPE [OPTIONS]]], where "" matches any. Every point must be mounted like this; if -t, -s or -o
+/// is repeated, all values must match.
 class MountCheck {
  public:
   MountCheck(Words words, std::string mode) : mode_(std::move(mode)) {
@@ -75,9 +75,10 @@ class MountCheck {
     if (!words.empty() && words[0].starts_with('/')) {
       require_words(words, 1, 4, "POINT [SOURCE [TYPE [OPTIONS]]], or options before the points");
       points_ = {words[0]};
-      if (words.size() > 1) sources_ = {words[1]};
-      if (words.size() > 2) types_ = {words[2]};
-      if (words.size() > 3) options_ = {words[3]};
+      std::vector<std::string>* const rest[] = {&sources_, &types_, &options_};
+      for (size_t i = 1; i < words.size(); ++i) {
+        if (!words[i].empty()) *rest[i - 1] = {words[i]};  // "": any
+      }
     } else {
       points_ = options.all('f');
       automounted_ = options.all('F');

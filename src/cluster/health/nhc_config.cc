@@ -181,6 +181,11 @@ ConfigLine make_line(int number, std::string_view content) {
 }  // namespace
 
 std::vector<ConfigLine> parse_nhc_config(std::string_view text) {
+  const size_t nuls = static_cast<size_t>(std::ranges::count(text, '\0'));
+  require(nuls * 100 <= text.size(), ErrorKind::config,
+          "the configuration is not a text file: {} of {} bytes are NUL, the first is byte {}; name NHC's file with "
+          "--config",
+          nuls, text.size(), text.find('\0'));
   std::vector<ConfigLine> lines;
   int next = 1;
   std::string joined;

@@ -24,7 +24,7 @@ struct ConfigLine {
 /// Without comments and blank lines. As in NHC's shell a backslash joins lines and escapes the next character ("\\" is
 /// one backslash); but file system checks keep "\040" (three octal digits), which is how /proc/mounts writes a blank. A
 /// line without "||", without a target or check, or with a target that cannot be parsed has a `problem`; the other
-/// lines remain valid.
+/// lines remain valid. Throws Error::config for a file that is not text.
 std::vector<ConfigLine> parse_nhc_config(std::string_view text);
 
 /// command: for bash; bad: the line itself cannot be used.

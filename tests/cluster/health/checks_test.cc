@@ -26,6 +26,8 @@ TEST_F(Checks, MountsCompareTypeSourceAndMode) {
   EXPECT_EQ(run("check_fs_mount_rw -t nfs* -s *:/* -f /sched"), "");
   EXPECT_EQ(run("check_fs_mount_ro -t tmpfs -f /sys/fs/cgroup"), "");
   EXPECT_EQ(run("check_fs_mount /proc"), "");
+  EXPECT_EQ(run("check_fs_mount_rw /sched '' nfs4"), "") << "empty: any, as in NHC";
+  EXPECT_EQ(run("check_fs_mount_rw /sched '' ext4"), "/sched has type nfs4, expected ext4");
   EXPECT_EQ(run("check_fs_mount_rw -f \"/mnt/my disk\""), "");
   EXPECT_EQ(run("check_fs_mount_rw -f /shared"), "/shared not mounted");
   EXPECT_EQ(run("check_fs_mount_rw -f /sys/fs/cgroup"), "/sys/fs/cgroup is mounted read-only, expected read-write");

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/test_data.h"
 
 namespace trireme::health {
@@ -172,6 +173,18 @@ TEST(NhcConfig, AWrongLineIsNamedAndTheOthersStayActive) {
   EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("the command is missing"));
   EXPECT_THAT(reason("* || check_cmd_status -t -1 true\n"), HasSubstr("-t -1: expected seconds, or 0 for no limit"));
   EXPECT_THAT(reason("* || check_gpu_count 8 tpu\n"), HasSubstr("expected rocm or nothing"));
+}
+
+TEST(NhcConfig, AFileThatIsNoTextIsRefused) {
+  std::string program =
+      "\x7f"
+      "ELF\2\1\1 || a\n";
+  program += std::string(9, '\0');
+  EXPECT_ERROR(parse_nhc_config(program), ErrorKind::config,
+               "the configuration is not a text file: 9 of 22 bytes are NUL, the first is byte 13");
+  std::string stray = "* || check_hw_eth lo\n";
+  for (int i = 0; i < 10; ++i) stray += "# a comment\n";
+  EXPECT_EQ(parse_nhc_config(stray + std::string(1, '\0')).front().problem, "");
 }
 
 TEST(NhcConfig, WhatOnlyAShellCanReadIsForBash) {
