@@ -110,6 +110,13 @@ TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
   EXPECT_THAT(line_with(outcome.output, "evaluation at step 20"),
               MatchesRegex(R"(.*validation loss [0-9.]+, perplexity [0-9.]+, train loss [0-9.]+.*)"));
   EXPECT_THAT(line_with(outcome.output, "mfu  "), HasSubstr("6 x matmul parameters + 6 x layers x width x sequence"));
+  EXPECT_THAT(line_with(outcome.output, "step 10/20 |"), HasSubstr("wait  0.0%")) << "one rank waits for no other";
+  for (const std::string step : {"10", "20"}) {
+    const std::string saved = "snapshot of step " + step + " is in";
+    const size_t first = outcome.output.find(saved);
+    ASSERT_NE(first, std::string::npos) << outcome.output;
+    EXPECT_EQ(outcome.output.find(saved, first + 1), std::string::npos) << "saved once, also as the best so far";
+  }
   EXPECT_THAT(outcome.output, Not(HasSubstr("\r"))) << "no progress bar in a pipe";
   EXPECT_EQ(losses("run").size(), 5u) << "steps 1, 5, 10, 15, 20";
   for (const Metrics& m : read_run_log(path("run") + "/metrics.jsonl").steps) {
