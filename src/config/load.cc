@@ -276,12 +276,12 @@ const Dialect* dialect_of_words(const std::vector<std::string>& words) {
 
 }  // namespace
 
-bool LoadedConfig::given(std::string_view option) const {
+bool given(const OptionOrigins& origins, std::string_view option) {
   const auto found = origins.find(std::string(option));
   return found != origins.end() && found->second.layer != kDefaultLayer;
 }
 
-std::string LoadedConfig::where(std::string_view option) const {
+std::string where(const OptionOrigins& origins, std::string_view option) {
   const auto found = origins.find(std::string(option));
   return fmt::format("{} ({})", option, found == origins.end() ? "default" : found->second.text());
 }

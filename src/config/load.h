@@ -13,17 +13,22 @@
 
 namespace trireme {
 
+/// By the name of every option that a file, a flag or a dialect set.
+using OptionOrigins = std::map<std::string, Origin>;
+/// Whether the option was set by a file or a flag (not by a dialect's defaults).
+bool given(const OptionOrigins& origins, std::string_view option);
+/// "optim.clip (configs/a.yaml:3)": the name of the option in an error.
+std::string where(const OptionOrigins& origins, std::string_view option);
+
 struct LoadedConfig {
   Config config;
-  std::map<std::string, Origin> origins;  ///< of every option that a file, a flag or a dialect set, by option name
+  OptionOrigins origins;
   std::vector<std::string> notes;    ///< one line each: keys that have no effect here, and assumptions of a dialect
   std::vector<std::string> details;  ///< further notes, for `--verbose`
   std::string dialect = "native";
 
-  /// Whether the option was set by a file or a flag (not by a dialect's defaults).
-  bool given(std::string_view option) const;
-  /// "optim.clip (configs/a.yaml:3)": the name of the option in an error.
-  std::string where(std::string_view option) const;
+  bool given(std::string_view option) const { return trireme::given(origins, option); }
+  std::string where(std::string_view option) const { return trireme::where(origins, option); }
 };
 
 /// The parts of a command line: files, flags with their values as raw words, and `--dialect`.

@@ -15,29 +15,43 @@
 namespace trireme {
 namespace {
 
-bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
+/// The options of the group model, and where they come from.
+class Chosen {
+ public:
+  Chosen(const ModelOptions& model, const OptionOrigins& origins) : options(model), origins_(origins) {}
+  explicit Chosen(const LoadedConfig& loaded) : Chosen(loaded.config.model, loaded.origins) {}
+
+  const ModelOptions& options;
+
+  bool has(const std::string& option) const { return origins_.contains(option); }
+  bool given(const std::string& option) const { return trireme::given(origins_, option); }
+  std::string where(const std::string& option) const { return trireme::where(origins_, option); }
+
+ private:
+  const OptionOrigins& origins_;
+};
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-void set_sizes(Spec& spec, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.layers")) spec.layers = m.layers;
-  if (is_set(loaded, "model.heads")) spec.heads = m.heads;
-  if (is_set(loaded, "model.width")) {
+void set_sizes(Spec& spec, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.layers")) spec.layers = m.layers;
+  if (chosen.has("model.heads")) spec.heads = m.heads;
+  if (chosen.has("model.width")) {
     spec.width = m.width;
     spec.inner_width = 4 * m.width;
   }
-  if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
-  if (is_set(loaded, "model.context")) spec.context = m.context;
+  if (chosen.has("model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
+  if (chosen.has("model.context")) spec.context = m.context;
   // The usual sizes are written as 0, as importers do, so that equal models have equal specs.
-  if (is_set(loaded, "model.key-heads")) spec.key_heads = m.key_heads == spec.heads ? 0 : m.key_heads;
-  if (is_set(loaded, "model.head-size")) spec.head_size = m.head_size * spec.heads == spec.width ? 0 : m.head_size;
+  if (chosen.has("model.key-heads")) spec.key_heads = m.key_heads == spec.heads ? 0 : m.key_heads;
+  if (chosen.has("model.head-size")) spec.head_size = m.head_size * spec.heads == spec.width ? 0 : m.head_size;
   require(spec.heads % spec.kv_heads() == 0, ErrorKind::config,
-          "{} is {} and does not divide {}, which is {}; numbers that do: {}", loaded.where("model.key-heads"),
-          spec.kv_heads(), loaded.where("model.heads"), spec.heads, near_divisors(spec.heads, spec.kv_heads()));
+          "{} is {} and does not divide {}, which is {}; numbers that do: {}", chosen.where("model.key-heads"),
+          spec.kv_heads(), chosen.where("model.heads"), spec.heads, near_divisors(spec.heads, spec.kv_heads()));
   require(spec.head_size > 0 || spec.width % spec.heads == 0, ErrorKind::config,
-          "{} is {} and does not divide {}, which is {}; give both", loaded.where("model.heads"), spec.heads,
-          loaded.where("model.width"), spec.width);
+          "{} is {} and does not divide {}, which is {}; give both", chosen.where("model.heads"), spec.heads,
+          chosen.where("model.width"), spec.width);
 }
 
 /// The values of a head that turn, rounded down as NeoX does; of a resized preset the same share, whatever rounding its
@@ -62,22 +76,22 @@ const std::map<std::string, std::vector<RotaryKind>>& scaling_options() {
   return kOptions;
 }
 
-void set_rotary_scaling(RotaryScaling& scaling, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.rotary-scaling") && m.rotary_scaling != scaling.kind) scaling = {.kind = m.rotary_scaling};
+void set_rotary_scaling(RotaryScaling& scaling, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.rotary-scaling") && m.rotary_scaling != scaling.kind) scaling = {.kind = m.rotary_scaling};
   for (const auto& [option, kinds] : scaling_options())
-    require(!loaded.given(option) || std::ranges::find(kinds, scaling.kind) != kinds.end(), ErrorKind::config,
+    require(!chosen.given(option) || std::ranges::find(kinds, scaling.kind) != kinds.end(), ErrorKind::config,
             "{} is given, but model.rotary-scaling is {}, which does not use it; remove it or choose another scaling",
-            loaded.where(option), name_of(scaling.kind));
-  if (is_set(loaded, "model.rotary-original-context")) scaling.original_context = m.rotary_original_context;
-  if (is_set(loaded, "model.rotary-low")) scaling.low = static_cast<float>(m.rotary_low);
-  if (is_set(loaded, "model.rotary-high")) scaling.high = static_cast<float>(m.rotary_high);
-  if (is_set(loaded, "model.rotary-beta-fast")) scaling.beta_fast = static_cast<float>(m.rotary_beta_fast);
-  if (is_set(loaded, "model.rotary-beta-slow")) scaling.beta_slow = static_cast<float>(m.rotary_beta_slow);
-  if (is_set(loaded, "model.rotary-truncate")) scaling.truncate = m.rotary_truncate;
-  const bool other_factor = is_set(loaded, "model.rotary-factor");
+            chosen.where(option), name_of(scaling.kind));
+  if (chosen.has("model.rotary-original-context")) scaling.original_context = m.rotary_original_context;
+  if (chosen.has("model.rotary-low")) scaling.low = static_cast<float>(m.rotary_low);
+  if (chosen.has("model.rotary-high")) scaling.high = static_cast<float>(m.rotary_high);
+  if (chosen.has("model.rotary-beta-fast")) scaling.beta_fast = static_cast<float>(m.rotary_beta_fast);
+  if (chosen.has("model.rotary-beta-slow")) scaling.beta_slow = static_cast<float>(m.rotary_beta_slow);
+  if (chosen.has("model.rotary-truncate")) scaling.truncate = m.rotary_truncate;
+  const bool other_factor = chosen.has("model.rotary-factor");
   if (other_factor) scaling.factor = static_cast<float>(m.rotary_factor);
-  if (is_set(loaded, "model.rotary-attention-factor") && m.rotary_attention_factor > 0)
+  if (chosen.has("model.rotary-attention-factor") && m.rotary_attention_factor > 0)
     scaling.attention_factor = static_cast<float>(m.rotary_attention_factor);
   else if (other_factor)
     scaling.attention_factor = static_cast<float>(
@@ -85,100 +99,100 @@ void set_rotary_scaling(RotaryScaling& scaling, const LoadedConfig& loaded) {
 }
 
 /// A pattern repeated to the number of layers.
-void set_windows(Spec& spec, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
+void set_windows(Spec& spec, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
   constexpr const char* kOptions[] = {"model.layers", "model.window", "model.attention-layers",
                                       "model.window-rotary-base"};
-  if (std::ranges::none_of(kOptions, [&](const char* option) { return is_set(loaded, option); })) return;
-  if (is_set(loaded, "model.window")) spec.window = m.window;
-  if (is_set(loaded, "model.window-rotary-base")) spec.window_rotary_base = static_cast<float>(m.window_rotary_base);
+  if (std::ranges::none_of(kOptions, [&](const char* option) { return chosen.has(option); })) return;
+  if (chosen.has("model.window")) spec.window = m.window;
+  if (chosen.has("model.window-rotary-base")) spec.window_rotary_base = static_cast<float>(m.window_rotary_base);
   std::string pattern = spec.attention_layers;
-  if (is_set(loaded, "model.attention-layers")) pattern = m.attention_layers;
+  if (chosen.has("model.attention-layers")) pattern = m.attention_layers;
   if (pattern.empty() && spec.window > 0) pattern = "W";
   require(pattern.find_first_not_of("FWfw") == std::string::npos, ErrorKind::config,
-          "{} is \"{}\", expected letters F, W, f and w", loaded.where("model.attention-layers"), pattern);
+          "{} is \"{}\", expected letters F, W, f and w", chosen.where("model.attention-layers"), pattern);
   const bool windows = pattern.find_first_of("Ww") != std::string::npos;
   require(!windows || spec.window > 0, ErrorKind::config,
           "{} is \"{}\" and has layers with a window, but {} is 0; set --model.window KEYS",
-          loaded.where("model.attention-layers"), pattern, loaded.where("model.window"));
+          chosen.where("model.attention-layers"), pattern, chosen.where("model.window"));
   if (!windows && pattern.find_first_of("fw") == std::string::npos) pattern.clear();  // all layers are alike
   require(windows || spec.window == 0, ErrorKind::config,
           "{} is {}, but {} is \"{}\" and has no layer with a window (W or w); remove one of them",
-          loaded.where("model.window"), spec.window, loaded.where("model.attention-layers"), pattern);
+          chosen.where("model.window"), spec.window, chosen.where("model.attention-layers"), pattern);
   require(spec.window_rotary_base == 0 || windows, ErrorKind::config,
           "{} is {}, but no layer has a window; remove it or set --model.window KEYS",
-          loaded.where("model.window-rotary-base"), spec.window_rotary_base);
+          chosen.where("model.window-rotary-base"), spec.window_rotary_base);
   spec.attention_layers.clear();
   for (int64_t layer = 0; layer < spec.layers && !pattern.empty(); ++layer)
     spec.attention_layers += pattern[static_cast<size_t>(layer) % pattern.size()];
 }
 
-void set_positions(Spec& spec, const LoadedConfig& loaded, double rotary_fraction) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.position")) {
+void set_positions(Spec& spec, const Chosen& chosen, double rotary_fraction) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.position")) {
     spec.position = m.position;
     if (m.position == Position::rotary) spec.position_offset = 0;
   }
-  if (is_set(loaded, "model.position-offset")) spec.position_offset = m.position_offset;
-  if (is_set(loaded, "model.rotary-fraction")) rotary_fraction = m.rotary_fraction;
-  if (is_set(loaded, "model.rotary-base")) spec.rotary_base = static_cast<float>(m.rotary_base);
+  if (chosen.has("model.position-offset")) spec.position_offset = m.position_offset;
+  if (chosen.has("model.rotary-fraction")) rotary_fraction = m.rotary_fraction;
+  if (chosen.has("model.rotary-base")) spec.rotary_base = static_cast<float>(m.rotary_base);
   if (spec.position == Position::rotary) {
-    spec.rotary_dims = rotary_dims(spec.head_dim(), rotary_fraction, is_set(loaded, "model.rotary-fraction"));
-    set_rotary_scaling(spec.rotary, loaded);
+    spec.rotary_dims = rotary_dims(spec.head_dim(), rotary_fraction, chosen.has("model.rotary-fraction"));
+    set_rotary_scaling(spec.rotary, chosen);
     return;
   }
   spec.rotary_dims = 0;
   for (const char* option : {"model.rotary-fraction", "model.rotary-base", "model.rotary-scaling"})
-    require(!loaded.given(option), ErrorKind::config,
-            "{} is given, but positions are learned; remove it or set --model.position rotary", loaded.where(option));
+    require(!chosen.given(option), ErrorKind::config,
+            "{} is given, but positions are learned; remove it or set --model.position rotary", chosen.where(option));
 }
 
-void set_biases(Biases& biases, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.bias"))
+void set_biases(Biases& biases, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.bias"))
     biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
-  if (is_set(loaded, "model.qkv-bias")) biases.qkv = m.qkv_bias;
-  if (is_set(loaded, "model.attention-out-bias")) biases.attention_out = m.attention_out_bias;
-  if (is_set(loaded, "model.mlp-in-bias")) biases.mlp_in = m.mlp_in_bias;
-  if (is_set(loaded, "model.mlp-out-bias")) biases.mlp_out = m.mlp_out_bias;
-  if (is_set(loaded, "model.norm-bias")) biases.norm = m.norm_bias;
+  if (chosen.has("model.qkv-bias")) biases.qkv = m.qkv_bias;
+  if (chosen.has("model.attention-out-bias")) biases.attention_out = m.attention_out_bias;
+  if (chosen.has("model.mlp-in-bias")) biases.mlp_in = m.mlp_in_bias;
+  if (chosen.has("model.mlp-out-bias")) biases.mlp_out = m.mlp_out_bias;
+  if (chosen.has("model.norm-bias")) biases.norm = m.norm_bias;
 }
 
 /// Choices of decoders since Llama.
-void set_decoder(Spec& spec, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.norm")) spec.norm = m.norm;
-  if (spec.norm == NormKind::rms && !is_set(loaded, "model.norm-bias")) spec.biases.norm = false;
-  if (is_set(loaded, "model.norm-offset")) spec.norm_offset = static_cast<float>(m.norm_offset);
+void set_decoder(Spec& spec, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.norm")) spec.norm = m.norm;
+  if (spec.norm == NormKind::rms && !chosen.has("model.norm-bias")) spec.biases.norm = false;
+  if (chosen.has("model.norm-offset")) spec.norm_offset = static_cast<float>(m.norm_offset);
   require(spec.norm == NormKind::rms || spec.norm_offset == 0, ErrorKind::config,
-          "{} is 1, but {} is layer; remove it or set --model.norm rms", loaded.where("model.norm-offset"),
-          loaded.where("model.norm"));
+          "{} is 1, but {} is layer; remove it or set --model.norm rms", chosen.where("model.norm-offset"),
+          chosen.where("model.norm"));
   require(spec.norm == NormKind::layer || !spec.biases.norm, ErrorKind::config,
-          "{} is true, but {} is rms, which has no bias; remove it", loaded.where("model.norm-bias"),
-          loaded.where("model.norm"));
-  if (is_set(loaded, "model.gated")) spec.gated = m.gated;
-  if (is_set(loaded, "model.query-keys")) spec.query_keys = m.query_keys;
-  if (is_set(loaded, "model.attention-scale")) spec.attention_scale = static_cast<float>(m.attention_scale);
-  if (is_set(loaded, "model.attention-cap")) spec.attention_cap = static_cast<float>(m.attention_cap);
-  if (is_set(loaded, "model.embedding-scale")) spec.embedding_scale = static_cast<float>(m.embedding_scale);
-  if (is_set(loaded, "model.residual-scale")) spec.residual_scale = static_cast<float>(m.residual_scale);
-  if (is_set(loaded, "model.logits-scale")) spec.logits_scale = static_cast<float>(m.logits_scale);
-  if (is_set(loaded, "model.logits-cap")) spec.logits_cap = static_cast<float>(m.logits_cap);
+          "{} is true, but {} is rms, which has no bias; remove it", chosen.where("model.norm-bias"),
+          chosen.where("model.norm"));
+  if (chosen.has("model.gated")) spec.gated = m.gated;
+  if (chosen.has("model.query-keys")) spec.query_keys = m.query_keys;
+  if (chosen.has("model.attention-scale")) spec.attention_scale = static_cast<float>(m.attention_scale);
+  if (chosen.has("model.attention-cap")) spec.attention_cap = static_cast<float>(m.attention_cap);
+  if (chosen.has("model.embedding-scale")) spec.embedding_scale = static_cast<float>(m.embedding_scale);
+  if (chosen.has("model.residual-scale")) spec.residual_scale = static_cast<float>(m.residual_scale);
+  if (chosen.has("model.logits-scale")) spec.logits_scale = static_cast<float>(m.logits_scale);
+  if (chosen.has("model.logits-cap")) spec.logits_cap = static_cast<float>(m.logits_cap);
 }
 
-void set_choices(Spec& spec, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.activation")) spec.activation = m.activation;
+void set_choices(Spec& spec, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.activation")) spec.activation = m.activation;
   if (spec.head == HeadKind::masked_language_model) spec.head_activation = spec.activation;
-  if (is_set(loaded, "model.norm-place")) {
+  if (chosen.has("model.norm-place")) {
     spec.norm_place = m.norm_place;
     spec.final_norm = m.norm_place != NormPlace::post && spec.head == HeadKind::language_model;
   }
-  if (is_set(loaded, "model.residual")) spec.residual = m.residual;
-  if (is_set(loaded, "model.norm-epsilon")) spec.norm_epsilon = static_cast<float>(m.norm_epsilon);
-  if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
-  set_biases(spec.biases, loaded);
-  set_decoder(spec, loaded);
+  if (chosen.has("model.residual")) spec.residual = m.residual;
+  if (chosen.has("model.norm-epsilon")) spec.norm_epsilon = static_cast<float>(m.norm_epsilon);
+  if (chosen.has("model.tied-head")) spec.tied_head = m.tied_head;
+  set_biases(spec.biases, chosen);
+  set_decoder(spec, chosen);
 }
 
 double rotary_fraction_of(const Spec& spec) {
@@ -187,9 +201,19 @@ double rotary_fraction_of(const Spec& spec) {
              : 1.0;
 }
 
+Spec with_chosen(Spec spec, const Chosen& chosen) {
+  const double rotary_fraction = rotary_fraction_of(spec);
+  set_sizes(spec, chosen);
+  set_positions(spec, chosen, rotary_fraction);
+  set_windows(spec, chosen);
+  set_choices(spec, chosen);
+  set_dropout(spec, chosen.options);
+  return spec;
+}
+
 /// A new model except its vocabulary, which may depend on the data.
-Spec new_model(const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
+Spec new_model(const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
   Spec spec;
   if (!m.preset.empty()) {
     spec = preset(m.preset).spec;
@@ -200,13 +224,13 @@ Spec new_model(const LoadedConfig& loaded) {
     spec.inner_width = 4 * m.width;
     spec.context = m.context;
   }
-  spec = with_given_options(spec, loaded);
+  spec = with_chosen(spec, chosen);
   require(
       spec.residual != Residual::parallel || spec.biases.mlp_out, ErrorKind::config,
       "{} is parallel and the MLP has no bias ({}): GPT-NeoX drops the attention's output from such a model, so its "
       "configuration does not describe what it computes; set --model.mlp-out-bias true or --model.residual sequential",
-      loaded.where("model.residual"),
-      loaded.where(is_set(loaded, "model.mlp-out-bias") ? "model.mlp-out-bias" : "model.bias"));
+      chosen.where("model.residual"),
+      chosen.where(chosen.has("model.mlp-out-bias") ? "model.mlp-out-bias" : "model.bias"));
   if (m.vocabulary > 0) spec.vocabulary = m.vocabulary;
   return spec;
 }
@@ -233,14 +257,14 @@ class Settler {
 /// As written: 1e-12, not the nearest float with all digits.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-void settle_sizes(Settler& settler, const Spec& spec, const LoadedConfig& loaded, const std::string& by) {
+void settle_sizes(Settler& settler, const Spec& spec, const Chosen& chosen, const std::string& by) {
   settler.set("layers", spec.layers, by);
   settler.set("heads", spec.heads, by);
   settler.set("width", spec.width, by);
-  const bool own = !by.empty() && !is_set(loaded, "model.width");
+  const bool own = !by.empty() && !chosen.has("model.width");
   settler.set("inner-width", spec.inner_width, own ? by : "4 x model.width");
   settler.set("context", spec.context, by);
-  const ModelOptions& m = loaded.config.model;
+  const ModelOptions& m = chosen.options;
   if (m.vocabulary > 0) return;
   const std::string otherwise =
       m.preset.empty() ? "" : fmt::format(", or else that of {}, {}", by, preset(m.preset).spec.vocabulary);
@@ -265,12 +289,12 @@ void settle_rotary_scaling(Settler& settler, const RotaryScaling& scaling, const
   }
 }
 
-void settle_positions(Settler& settler, const Spec& spec, const LoadedConfig& loaded, const std::string& by) {
+void settle_positions(Settler& settler, const Spec& spec, const Chosen& chosen, const std::string& by) {
   settler.set("position", spec.position, by);
   settler.set("position-offset", spec.position_offset, by);
   if (spec.position != Position::rotary) return;
-  if (!is_set(loaded, "model.rotary-fraction") && !by.empty())
-    settler.set("rotary-fraction", rotary_fraction_of(preset(loaded.config.model.preset).spec), by);
+  if (!chosen.has("model.rotary-fraction") && !by.empty())
+    settler.set("rotary-fraction", rotary_fraction_of(preset(chosen.options.preset).spec), by);
   settler.set("rotary-base", shortest(spec.rotary_base), by);
   settle_rotary_scaling(settler, spec.rotary, by);
 }
@@ -302,8 +326,8 @@ void settle_decoder(Settler& settler, const Spec& spec, const std::string& by) {
   settler.set("logits-cap", shortest(spec.logits_cap), by);
 }
 
-void settle_biases(Settler& settler, const Biases& biases, const LoadedConfig& loaded, const std::string& by) {
-  const std::string origin = is_set(loaded, "model.bias") ? "model.bias" : by;
+void settle_biases(Settler& settler, const Biases& biases, const Chosen& chosen, const std::string& by) {
+  const std::string origin = chosen.has("model.bias") ? "model.bias" : by;
   settler.set("qkv-bias", biases.qkv, origin);
   settler.set("attention-out-bias", biases.attention_out, origin);
   settler.set("mlp-in-bias", biases.mlp_in, origin);
@@ -325,19 +349,11 @@ InitScheme init_scheme_of(const ModelOptions& options) {
   return options.preset.empty() ? InitScheme::gpt2 : preset(options.preset).init;
 }
 
-Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
-  const double rotary_fraction = rotary_fraction_of(spec);
-  set_sizes(spec, loaded);
-  set_positions(spec, loaded, rotary_fraction);
-  set_windows(spec, loaded);
-  set_choices(spec, loaded);
-  set_dropout(spec, loaded.config.model);
-  return spec;
-}
+Spec with_given_options(Spec spec, const LoadedConfig& loaded) { return with_chosen(std::move(spec), Chosen(loaded)); }
 
 Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
   const ModelOptions& m = loaded.config.model;
-  Spec spec = new_model(loaded);
+  Spec spec = new_model(Chosen(loaded));
   if (m.vocabulary == 0 && data_vocabulary > 0) spec.vocabulary = data_vocabulary;
   require(spec.vocabulary > 0, ErrorKind::config,
           "the size of the vocabulary is not known: the data has no sidecar and no tokenizer.json; set "
@@ -351,7 +367,8 @@ void resolve_model_options(LoadedConfig& loaded) {
   const ModelOptions m = loaded.config.model;
   if (!m.init.empty() && m.init != "scratch") return;
   const Spec spec = spec_from_options(loaded, 1);  // the data's vocabulary may not be known yet
-  const LoadedConfig given = loaded;
+  const OptionOrigins origins = loaded.origins;
+  const Chosen given(m, origins);
   const std::string by = m.preset.empty() ? "" : "preset " + m.preset;
   Settler settler(loaded);
   settle_sizes(settler, spec, given, by);

@@ -51,7 +51,7 @@ void Saver::open_local(const Session& session) {
     for (size_t i = static_cast<size_t>(scalars_.rank()); i < snapshot.manifest.shards.size();
          i += static_cast<size_t>(scalars_.size()))
       snapshot.shards.push_back(i);
-    snapshot.best = is_best(snapshot.manifest, config);
+    snapshot.best = config.checkpoint.best && is_best(snapshot.manifest);
     copies_->add(std::move(snapshot), false);
   });
   if (direct) shared_ = -1;

@@ -80,9 +80,9 @@ void print_ranks(const GlueBenchOptions& o, const GlueBenchResult& r) {
 int measure(Process& process, const Request& request) {
   const GlueBenchOptions& o = request.options;
   Scalars scalars(process.world());
-  Config config;
-  config.launch.threads = request.threads;
-  const CorePlan cores = take_cores(config, process, scalars);
+  LaunchOptions launch;
+  launch.threads = request.threads;
+  const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
   const Backend backend = make_backend();
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.exchange_cores);

@@ -184,9 +184,9 @@ Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, con
 
 int measure_step(Process& process, const StepBenchOptions& options, int64_t threads, const std::string& json) {
   Scalars scalars(process.world());
-  Config config;
-  config.launch.threads = threads;
-  const CorePlan cores = take_cores(config, process, scalars);
+  LaunchOptions launch;
+  launch.threads = threads;
+  const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
   Backend backend = make_backend();
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);
@@ -236,7 +236,8 @@ int bench_step_command(std::vector<std::string> arguments) {
       .show_default();
   app.choice("--shard", options.shard, "with --layouts: optim.shard");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
-  app.add_switch("--synthetic", synthetic, "random tokens, made explicit: the data of metaseq's --benchmark");
+  app.add_switch("--synthetic", synthetic,
+                 "use random tokens, as metaseq's --benchmark does (the default without --data)");
   app.add("--peak-tflops", peak_tflops,
           "peak of one rank for the MFU (0: rate of a large matrix product, measured here)")
       .show_default();

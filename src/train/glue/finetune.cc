@@ -327,7 +327,7 @@ void FineTuning::look(Scalars& scalars) {
 /// Finds the snapshot in the output folder, as look() saw it, and on the hosts' local disks.
 ResumePlace FineTuning::find_start(const TrainingJob& job) {
   if (!options_.trains() || options_.resumes_named_checkpoint()) return {start_, {}};
-  const std::optional<LocalNote> note = agree_on_local_note(config(), job.scalars);
+  const std::optional<LocalNote> note = agree_on_local_note(folder(), job.scalars);
   if (!note) return {start_, {}};
   if (!config().run.overwrite) return find_newest_complete(config(), *note, job.scalars).value_or(ResumePlace());
   remove_local_folder(note->folder);

@@ -62,9 +62,9 @@ DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
 }
 
 /// The global batch: that of the resumed run, if any.
-int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
+int64_t global_batch(const BatchOptions& batch, const std::optional<CheckpointFolder>& resume, int ranks) {
   if (!resume)
-    return checked_product({options.config().batch.micro, options.config().batch.accumulation, ranks},
+    return checked_product({batch.micro, batch.accumulation, ranks},
                            "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
   return config_from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
 }
@@ -109,7 +109,8 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.generation = job.model.generation;
   if (options.trains()) {
     job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
-    job.epochs = {job.train[0].rows.rows(), global_batch(options, job.resume, static_cast<int>(mesh.data))};
+    job.epochs = {job.train[0].rows.rows(),
+                  global_batch(options.config().batch, job.resume, static_cast<int>(mesh.data))};
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
   }
   job.loaded = options.loaded;

@@ -106,36 +106,35 @@ void set_dropout(PretrainedModel& model, const GlueOptions& options) {
 }
 
 /// Once the tokenizer is known.
-void set_padding(PretrainedModel& model, const GlueOptions& options) {
+void set_padding(PretrainedModel& model, const std::string& source) {
   require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
           "the tokenizer has {} ids, but the model of {} has only {}; use the tokenizer of this model",
-          model.tokenizer->vocabulary_size(), options.config().model.init, model.spec.vocabulary);
+          model.tokenizer->vocabulary_size(), source, model.spec.vocabulary);
   for (const char* name : {"[PAD]", "<pad>"}) {
     if (const auto id = model.tokenizer->token_to_id(name)) model.padding = static_cast<int32_t>(*id);
   }
 }
 
 /// Whether config.json and tokenizer of the model can still be read.
-bool is_still_there(const GlueOptions& options) {
-  if (!hub::still_to_fetch({.model = options.config().model.init, .tokenizer = options.config().data.tokenizer})
-           .empty())
-    return false;
-  return fs::exists(hub::place_of_model(options.config().model.init).path + "/config.json") &&
-         (options.config().data.tokenizer.empty() ||
-          fs::exists(hub::place_of_tokenizer(options.config().data.tokenizer).path));
+bool is_still_there(const std::string& model, const std::string& tokenizer) {
+  if (!hub::still_to_fetch({.model = model, .tokenizer = tokenizer}).empty()) return false;
+  return fs::exists(hub::place_of_model(model).path + "/config.json") &&
+         (tokenizer.empty() || fs::exists(hub::place_of_tokenizer(tokenizer).path));
 }
 
 }  // namespace
 
 PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume) {
-  if (is_still_there(options) || resume.facts.tokenizer_json.empty()) return open_pretrained(options, task);
+  if (is_still_there(options.config().model.init, options.config().data.tokenizer) ||
+      resume.facts.tokenizer_json.empty())
+    return open_pretrained(options, task);
   log::write_once(log::Level::info, fmt::format("the model {} no longer exists; model and tokenizer are taken from {}",
                                                 options.config().model.init, resume.path));
   PretrainedModel model{{}, resume.facts.spec, nullptr, 0, {}};
   model.spec.classes = task.classes();
   set_dropout(model, options);
   model.tokenizer = tokenizer_from_json(resume.facts.tokenizer_json, resume.path + "/tokenizer.json");
-  set_padding(model, options);
+  set_padding(model, options.config().model.init);
   model.generation = resume.facts.generation;
   return model;
 }
@@ -157,7 +156,7 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   set_dropout(model, options);
   model.tokenizer = load_tokenizer(options.config().data.tokenizer.empty() ? folder : options.config().data.tokenizer,
                                    options.tokenizer_load);
-  set_padding(model, options);
+  set_padding(model, options.config().model.init);
   return model;
 }
 

@@ -19,14 +19,14 @@ std::vector<Cpus> offers_of_host(const Process& process, Scalars& scalars, const
 
 }  // namespace
 
-CorePlan take_cores(const Config& config, const Process& process, Scalars& scalars) {
-  const bool inherit = config.launch.bind == Binding::inherit;
+CorePlan take_cores(const LaunchOptions& launch, int64_t reserved, const Process& process, Scalars& scalars) {
+  const bool inherit = launch.bind == Binding::inherit;
   CoreRequest request;
   request.local_rank = process.local_rank();
   request.offered = offers_of_host(process, scalars, inherit ? inherited_cpus() : offered_cpus());
   request.inherit = inherit;
-  request.threads = static_cast<int>(config.launch.threads);
-  request.communication_cores = static_cast<int>(config.comm.cores);
+  request.threads = static_cast<int>(launch.threads);
+  request.communication_cores = static_cast<int>(reserved);
   request.communicates = process.size() > 1;
   request.sockets = sockets();
   request.quota = read_cgroup_limits().cpus;

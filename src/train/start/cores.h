@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// Collective. Splits the host's cores between its ranks by launch.* and comm.cores, binds this process and logs every
-/// rank's cores.
-CorePlan take_cores(const Config& config, const Process& process, Scalars& scalars);
+/// Collective. Splits the host's cores between its ranks, binds this process and logs every rank's cores. reserved: for
+/// communication, comm.cores.
+CorePlan take_cores(const LaunchOptions& launch, int64_t reserved, const Process& process, Scalars& scalars);
 
 }  // namespace trireme

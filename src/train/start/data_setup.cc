@@ -50,14 +50,25 @@ std::vector<WeightedPrefix> indexed_sets(const DataOptions& data, const std::str
   return sets;
 }
 
-std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::string& name, const Config& config,
-                                        const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
-  TokenDataset dataset(data_path(data, name), vocabulary, data.verify, before, data.trust);
-  const auto need = static_cast<uint64_t>(batch.sequence) + 1;
+/// What every source of a run's data needs.
+struct SourceNeeds {
+  const DataOptions& data;
+  const BatchShape& batch;
+  uint64_t vocabulary = 0;  ///< ids from here on are errors
+  uint64_t seed = 0;
+  int64_t steps = 0;  ///< of the run
+  const EvaluationOptions& evaluation;
+  const BeforeBlock& before;
+};
+
+std::unique_ptr<FileSource> open_tokens(const std::string& name, const SourceNeeds& needs) {
+  const DataOptions& data = needs.data;
+  TokenDataset dataset(data_path(data, name), needs.vocabulary, data.verify, needs.before, data.trust);
+  const auto need = static_cast<uint64_t>(needs.batch.sequence) + 1;
   require(dataset.size() >= need, ErrorKind::data,
           "{} has {}, one sample needs {}; lower batch.sequence or use more text", dataset.path(),
           count_text(dataset.size(), "token"), need);
-  return std::make_unique<TokenFileSource>(std::move(dataset), static_cast<uint64_t>(config.run.seed));
+  return std::make_unique<TokenFileSource>(std::move(dataset), needs.seed);
 }
 
 enum class SplitPart : uint8_t { train, valid, test };
@@ -67,29 +78,28 @@ const char* name_of(SplitPart part) {
 }
 
 /// Samples that a run draws from a part: as NeoX counts them, because its order depends on them.
-uint64_t samples_of(const Config& config, const BatchShape& batch, SplitPart part) {
-  const int64_t steps = config.run.steps, every = config.evaluation.every;
+uint64_t samples_of(SplitPart part, const SourceNeeds& needs) {
+  const int64_t steps = needs.steps, every = needs.evaluation.every, global = needs.batch.global;
   if (part == SplitPart::train)
-    return static_cast<uint64_t>(checked_product({steps, batch.global}, "run.steps x batch.global"));
+    return static_cast<uint64_t>(checked_product({steps, global}, "run.steps x batch.global"));
   const int64_t evaluations = every == 0 || part == SplitPart::test ? 1 : steps / every + 1;
-  return static_cast<uint64_t>(checked_product({evaluations, config.evaluation.batches, batch.global},
+  return static_cast<uint64_t>(checked_product({evaluations, needs.evaluation.batches, global},
                                                "evaluations x evaluation.batches x batch.global"));
 }
 
 std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, SplitPart part, const std::string& split,
-                                            const Config& config, const BatchShape& batch, uint64_t vocabulary,
-                                            const BeforeBlock& before) {
+                                            const SourceNeeds& needs) {
   IndexedSourceOptions options;
   options.sets = std::move(sets);
   options.part = name_of(part);
   options.split = split;
-  options.samples = samples_of(config, batch, part);
-  options.sequence = static_cast<uint64_t>(batch.sequence);
-  options.seed = static_cast<uint64_t>(config.run.seed);
-  options.index_folder = config.data.index_dir;
-  options.vocabulary = vocabulary;
-  options.verify = config.data.verify;
-  options.before = before;
+  options.samples = samples_of(part, needs);
+  options.sequence = static_cast<uint64_t>(needs.batch.sequence);
+  options.seed = needs.seed;
+  options.index_folder = needs.data.index_dir;
+  options.vocabulary = needs.vocabulary;
+  options.verify = needs.data.verify;
+  options.before = needs.before;
   return std::make_unique<IndexedSource>(std::move(options));
 }
 
@@ -110,11 +120,10 @@ bool has_part(const IndexedSource& data, SplitPart part, const std::string& spli
 }
 
 /// The source that data.test or data.validation names.
-std::unique_ptr<FileSource> open_named(const std::string& option, SplitPart part, const Config& config,
-                                       const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
-  const std::vector<WeightedPrefix> sets = indexed_sets(config.data, option);
-  if (sets.empty()) return open_tokens(config.data, option, config, batch, vocabulary, before);
-  return open_indexed(sets, part, "", config, batch, vocabulary, before);
+std::unique_ptr<FileSource> open_named(const std::string& option, SplitPart part, const SourceNeeds& needs) {
+  const std::vector<WeightedPrefix> sets = indexed_sets(needs.data, option);
+  if (sets.empty()) return open_tokens(option, needs);
+  return open_indexed(sets, part, "", needs);
 }
 
 }  // namespace
@@ -222,6 +231,13 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
                       const BeforeBlock& before) {
   const Config& config = loaded.config;
   const DataOptions& data = config.data;
+  const SourceNeeds needs{.data = data,
+                          .batch = batch,
+                          .vocabulary = vocabulary,
+                          .seed = static_cast<uint64_t>(config.run.seed),
+                          .steps = config.run.steps,
+                          .evaluation = config.evaluation,
+                          .before = before};
   RunData out;
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
   require(!sets.empty() || data.split.empty(), ErrorKind::config,
@@ -229,26 +245,24 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
   if (!data.test.empty()) {
     require(data.split.empty(), ErrorKind::config,
             "data.split takes the test documents from data.train, but data.test is set too; remove one of them");
-    out.test = open_named(data.test, SplitPart::test, config, batch, vocabulary, before);
+    out.test = open_named(data.test, SplitPart::test, needs);
   }
   if (sets.empty()) {
-    out.train = open_tokens(data, data.train, config, batch, vocabulary, before);
-    if (!data.validation.empty())
-      out.validation = open_tokens(data, data.validation, config, batch, vocabulary, before);
+    out.train = open_tokens(data.train, needs);
+    if (!data.validation.empty()) out.validation = open_tokens(data.validation, needs);
     return out;
   }
-  auto train = open_indexed(sets, SplitPart::train, data.split, config, batch, vocabulary, before);
-  if (has_part(*train, SplitPart::test, data.split))
-    out.test = open_indexed(sets, SplitPart::test, data.split, config, batch, vocabulary, before);
+  auto train = open_indexed(sets, SplitPart::train, data.split, needs);
+  if (has_part(*train, SplitPart::test, data.split)) out.test = open_indexed(sets, SplitPart::test, data.split, needs);
   const bool says = loaded.origins.contains("data.validation");
   const bool named = says && !data.validation.empty(), declined = says && data.validation.empty();
   require(
       !named || data.split.empty(), ErrorKind::config,
       "data.split takes the validation documents from data.train, but data.validation is set too; remove one of them");
   if (named) {
-    out.validation = open_named(data.validation, SplitPart::valid, config, batch, vocabulary, before);
+    out.validation = open_named(data.validation, SplitPart::valid, needs);
   } else if (!declined && has_part(*train, SplitPart::valid, data.split)) {
-    out.validation = open_indexed(sets, SplitPart::valid, data.split, config, batch, vocabulary, before);
+    out.validation = open_indexed(sets, SplitPart::valid, data.split, needs);
   }
   out.train = std::move(train);
   return out;

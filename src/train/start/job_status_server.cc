@@ -31,16 +31,16 @@ bool asked_from_elsewhere(const std::optional<ControlPlace>& launch) {
 
 }  // namespace
 
-JobStatusServer::JobStatusServer(const Config& config, const Process& process,
+JobStatusServer::JobStatusServer(std::string run_dir, const std::string& interface, const Process& process,
                                  std::function<bool(const RunStatus&)> end_now, std::function<void()> leave)
-    : dir_(config.run.dir), process_(process), end_now_(std::move(end_now)) {
+    : dir_(std::move(run_dir)), process_(process), end_now_(std::move(end_now)) {
   const auto launch = place_from_word(variable(kLaunchPlaceVariable));
   has_launch_ = launch.has_value();
   const bool one_host = process.local_size() == process.size();
   try {
     status_server_ = std::make_unique<StatusServer>(
         StatusServerOptions{.this_host_only = one_host && !asked_from_elsewhere(launch),
-                            .interface = one_host ? std::string() : config.comm.interface,
+                            .interface = one_host ? std::string() : interface,
                             .secret = variable(kControlSecretVariable),
                             .status = [this] { return status(); },
                             .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },

@@ -22,9 +22,9 @@ class JobStatusServer {
  public:
   /// If it cannot listen, it gives a warning and none of the three commands reaches the job. end_now: writes into the
   /// run folder that the run was ended immediately; false: the folder belongs to another job now. leave: then ends all
-  /// ranks. Borrows process.
-  JobStatusServer(const Config& config, const Process& process, std::function<bool(const RunStatus&)> end_now,
-                  std::function<void()> leave);
+  /// ranks. interface: comm.interface. Borrows process.
+  JobStatusServer(std::string run_dir, const std::string& interface, const Process& process,
+                  std::function<bool(const RunStatus&)> end_now, std::function<void()> leave);
   JobStatusServer(const JobStatusServer&) = delete;
   JobStatusServer& operator=(const JobStatusServer&) = delete;
   ~JobStatusServer();

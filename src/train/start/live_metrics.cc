@@ -46,10 +46,10 @@ RankView view_of(int rank, const std::string& host, const MeshShape& mesh, const
 
 }  // namespace
 
-LiveMetrics::LiveMetrics(const Config& config, const RankContext& rank, const MeshShape& mesh, const PeerWatch& peers) {
-  const LogOptions& log = config.log;
+LiveMetrics::LiveMetrics(const LogOptions& log, const std::string& run_dir, const RankContext& rank,
+                         const MeshShape& mesh, const PeerWatch& peers) {
   if (rank.rank() != 0 || (log.metrics.empty() && log.metrics_file.empty())) return;
-  board_ = std::make_shared<RunBoard>(run_name(config.run.dir), variable("SLURM_JOB_ID"), rank.size(), restarts());
+  board_ = std::make_shared<RunBoard>(run_name(run_dir), variable("SLURM_JOB_ID"), rank.size(), restarts());
   board_->watch([host = rank.host, mesh, &heartbeat = *rank.heartbeat, &peers] {
     std::vector<RankView> ranks;
     for (const PeerView& peer : peers.views())
@@ -66,7 +66,7 @@ LiveMetrics::LiveMetrics(const Config& config, const RankContext& rank, const Me
   } catch (const Error& error) {
     log::warning("log.metrics: {}; training continues without it", error.what());
   }
-  reader_ = std::thread([board = board_, file = config.run.dir + "/metrics.jsonl"] {
+  reader_ = std::thread([board = board_, file = run_dir + "/metrics.jsonl"] {
     try {
       board->set_earlier(read_run_log(file));
     } catch (const Error&) {  // there was no attempt before this one

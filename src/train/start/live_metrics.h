@@ -19,7 +19,8 @@ class LiveMetrics {
   /// Nothing on other ranks, and where neither option is set. If it cannot listen it gives a warning, and the run
   /// continues without. Borrows peers, and the heartbeat of the rank. Throws Error::io, Error::config about the file of
   /// the token.
-  LiveMetrics(const Config& config, const RankContext& rank, const MeshShape& mesh, const PeerWatch& peers);
+  LiveMetrics(const LogOptions& log, const std::string& run_dir, const RankContext& rank, const MeshShape& mesh,
+              const PeerWatch& peers);
   ~LiveMetrics();
   LiveMetrics(const LiveMetrics&) = delete;
   LiveMetrics& operator=(const LiveMetrics&) = delete;

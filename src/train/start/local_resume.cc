@@ -211,7 +211,7 @@ class BothSides {
     SharedCopies copies({.run_dir = run_dir(), .folder = note_.folder}, scalars_, nullptr, {});
     LocalSnapshot snapshot{
         .folder = path, .manifest = parse_manifest(text, path + "/manifest.json"), .shards = one.part_of(rank())};
-    snapshot.best = is_best(snapshot.manifest, config_);
+    snapshot.best = config_.checkpoint.best && is_best(snapshot.manifest);
     copies.add(std::move(snapshot), false);
     copies.finish(config_.run.hang_timeout, false, [](const SharedCopies::Published&) {});
   }
@@ -240,16 +240,16 @@ class BothSides {
 
 }  // namespace
 
-bool is_best(const Manifest& manifest, const Config& config) {
+bool is_best(const Manifest& manifest) {
   const RunCounters& progress = manifest.facts.progress;
-  return config.checkpoint.best && progress.step > 0 && progress.best_step == progress.step;
+  return progress.step > 0 && progress.best_step == progress.step;
 }
 
-std::optional<LocalNote> agree_on_local_note(const Config& config, Scalars& scalars) {
+std::optional<LocalNote> agree_on_local_note(const std::string& run_dir, Scalars& scalars) {
   std::string reported;
   together(scalars, [&] {
     if (scalars.rank() != 0) return;
-    if (const auto note = read_local_note(config.run.dir))
+    if (const auto note = read_local_note(run_dir))
       reported = fmt::format("{} {} {}", note->step, note->copied, note->folder);
   });
   std::istringstream line(scalars.broadcast(reported));
@@ -264,7 +264,7 @@ std::optional<ResumePlace> find_newest_complete(const Config& config, const Loca
 
 std::string open_local_folder(const Config& config, Scalars& scalars) {
   const std::string& dir = config.checkpoint.local;
-  const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
+  const std::optional<LocalNote> note = agree_on_local_note(config.run.dir, scalars);
   std::string folder;
   if (!dir.empty() && note && fs::path(note->folder).parent_path() == fs::path(dir + "/").parent_path())
     folder = note->folder;

@@ -13,7 +13,7 @@
 namespace trireme {
 
 /// Collective. RUN/local.json as rank 0 reads it; nullopt: the run has nothing on local disks. Throws CommonError.
-std::optional<LocalNote> agree_on_local_note(const Config& config, Scalars& scalars);
+std::optional<LocalNote> agree_on_local_note(const std::string& run_dir, Scalars& scalars);
 
 /// Collective. The newest complete snapshot, in the run folder or on the hosts' local disks; every byte of it is
 /// checked. One that is only on local disks is resumed from there if each host has all of it; otherwise each rank first
@@ -23,7 +23,7 @@ std::optional<LocalNote> agree_on_local_note(const Config& config, Scalars& scal
 std::optional<ResumePlace> find_newest_complete(const Config& config, const LocalNote& note, Scalars& scalars);
 
 /// Whether a snapshot has the best weights so far, as the next start sees it.
-bool is_best(const Manifest& manifest, const Config& config);
+bool is_best(const Manifest& manifest);
 
 /// Collective. The folder of this run below checkpoint.local, on every host; empty if that is not set. Removes what the
 /// run left on disks that it no longer uses. Throws CommonError if a host cannot write there.

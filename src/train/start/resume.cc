@@ -228,7 +228,7 @@ std::string look_for_resume(const Config& config, const std::optional<LocalNote>
 
 ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars) {
   const Config& config = loaded.config;
-  const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
+  const std::optional<LocalNote> note = agree_on_local_note(config.run.dir, scalars);
   if (note && config.checkpoint.resume == "auto") {
     if (const auto found = find_newest_complete(config, *note, scalars)) return *found;
   }

@@ -62,8 +62,8 @@ RunFormats formats_of(const Config& config) {
 
 namespace {
 
-MachineRates rates_for(const Config& config, const PlannedNodes& on) {
-  return trireme_rates(on.type, on.per_node, formats_of(config));
+MachineRates rates_for(const RunFormats& formats, const PlannedNodes& on) {
+  return trireme_rates(on.type, on.per_node, formats);
 }
 
 /// A layout, what it would cost and on how many nodes, before its memory is planned.
@@ -73,11 +73,11 @@ struct Candidate {
   double seconds = 0, rank = 0;  ///< rank: less is better
 };
 
-std::vector<Candidate> candidates_of(const RunForecast& given, const Config& config, PlanGoal goal) {
+std::vector<Candidate> candidates_of(const RunForecast& given, const RunFormats& formats, PlanGoal goal) {
   std::vector<int64_t> counts;
   for (int64_t n = 1; goal == PlanGoal::cost && n < given.on.nodes; n *= 2) counts.push_back(n);
   counts.push_back(given.on.nodes);
-  const MachineRates rates = rates_for(config, given.on);
+  const MachineRates rates = rates_for(formats, given.on);
   std::vector<Candidate> candidates;
   for (const int64_t nodes : counts) {
     PlannedNodes on = given.on;
@@ -194,7 +194,7 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   forecast.on = on;
   forecast.model = size_of_model(forecast.plan.spec, sequence);
   forecast.layout = layout_of_run(config, forecast.plan);
-  const MachineRates rates = rates_for(config, on);
+  const MachineRates rates = rates_for(formats_of(config), on);
   forecast.time = step_time(forecast.model, forecast.layout, rates);
   forecast.bytes = link_bytes(forecast.model, forecast.layout, rates);
   forecast.tokens = static_cast<double>(config.batch.global * sequence);
@@ -207,7 +207,8 @@ SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions option
   options.part_layers.clear();
   for (const ModelPart& part : stages_of(forecast.plan.spec, forecast.plan.mesh))
     options.part_layers.push_back(part.layers());
-  return simulate_step(forecast.model, forecast.layout, rates_for(forecast.plan.loaded.config, forecast.on), options);
+  return simulate_step(forecast.model, forecast.layout, rates_for(formats_of(forecast.plan.loaded.config), forecast.on),
+                       options);
 }
 
 std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal, size_t count) {
@@ -223,7 +224,7 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
   whole.global_batch = global_batch_on(loaded, on.ranks());
   RunForecast sizes = forecast_run(with_layout(loaded, whole), alone);
   sizes.on = on;
-  const std::vector<Candidate> candidates = candidates_of(sizes, sizes.plan.loaded.config, goal);
+  const std::vector<Candidate> candidates = candidates_of(sizes, formats_of(sizes.plan.loaded.config), goal);
   std::set<decltype(mesh_key(candidates[0]))> meshes, taken;
   for (const Candidate& one : candidates) meshes.insert(mesh_key(one));
   const size_t wanted = goal == PlanGoal::memory ? 10 * count : count;  // ordered by the plan below

@@ -45,7 +45,7 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
                   Scalars& scalars) {
   const Config& config = recipe.config();
   together(scalars, [&] {
-    if (!config.evaluation.only) claim.emplace(config, process, peers);
+    if (!config.evaluation.only) claim.emplace(config.run, config.comm.interface, process, peers);
   });
   if (claim) prove_shared_folder(config.run.dir, recipe.words().folder_option, scalars, process.host());
 }
@@ -125,7 +125,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
   const MeshShape mesh = prove_ranks(recipe, process, scalars, version);
   recipe.look(scalars);
   PeerWatch peers(recipe.config(), mesh, process, scalars, process.heartbeat());
-  const CorePlan cores = take_cores(recipe.config(), process, scalars);
+  const CorePlan cores = take_cores(recipe.config().launch, recipe.config().comm.cores, process, scalars);
   std::optional<RunClaim> claim;
   const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
   const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
@@ -139,7 +139,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
     const TrainingJob job{
         .rank = rank, .scalars = scalars, .mesh = mesh, .cores = cores, .backend = backend, .stop_reason = reason};
     std::optional<LiveMetrics> live;
-    together(scalars, [&] { live.emplace(recipe.config(), rank, mesh, peers); });
+    together(scalars, [&] { live.emplace(recipe.config().log, recipe.config().run.dir, rank, mesh, peers); });
     return plan_and_work(recipe, job, claim ? &*claim : nullptr, *live);
   });
 }
