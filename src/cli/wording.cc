@@ -44,12 +44,10 @@ bool is_part(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
 }
 
-/// Whether the text begins with `words` as a separate word: not as part of a longer name, a path, or a file name. An
-/// option that was typed but is not accepted stays as it was typed.
+/// Whether the text begins with `words` as a separate word: not as part of a longer name, a path, or a file name.
 bool begins_with(std::string_view text, std::string_view words) {
   if (!text.starts_with(words)) return false;
   const std::string_view rest = text.substr(words.size());
-  if (rest.starts_with(" cannot be given to ")) return false;
   return rest.empty() || !is_part(rest[0]) || rest == "." || rest.starts_with(". ");
 }
 
@@ -60,7 +58,7 @@ std::string in_words_of(std::string_view command, std::string_view message) {
   for (size_t at = 0; at < message.size();) {
     const std::string_view rest = message.substr(at);
     const std::string_view bare = rest.substr(rest.starts_with("--") ? 2 : 0);
-    const bool begins = at == 0 || !is_part(message[at - 1]);
+    const bool begins = at == 0 || (!is_part(message[at - 1]) && message[at - 1] != '"');
     const auto* const found = std::ranges::find_if(kWordings, [&](const Wording& wording) {
       return begins && wording.command == command &&
              begins_with(wording.native.starts_with("--") ? rest : bare, wording.native);

@@ -17,6 +17,8 @@ TEST(Wording, OptionsHaveTheCommandsOwnNames) {
        "remove --resume-from-checkpoint, add --overwrite-output-dir"},
       {"set run.dir elsewhere. Or run.seed.", "set --output-dir elsewhere. Or --seed."},
       {"/x/run.dir and run.directory, my-run.dir/y stay", "/x/run.dir and run.directory, my-run.dir/y stay"},
+      {"\"--optim.clip\" and \"run.seed\", quoted as they were typed, stay",
+       "\"--optim.clip\" and \"run.seed\", quoted as they were typed, stay"},
       {"", ""},
   };
   for (const auto& [native, own] : cases) {

@@ -350,7 +350,7 @@ TEST_F(GlueRanks, ResumeOnAnotherLayout) {
 TEST_F(GlueRanks, RefuseAnImpossibleLayout) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--mesh.tensor", "3"}, "tensor 3 does not divide 2 heads; 1, 2 do"},
-      {{"--mesh.pipeline", "3"}, "--mesh.pipeline cannot be given to glue"}};
+      {{"--mesh.pipeline", "3"}, "\"--mesh.pipeline\" cannot be given to glue"}};
   for (const auto& [layout, message] : cases) {
     auto flags = layout;
     flags.insert(flags.end(), {"--do_train", "--max_steps", "2"});

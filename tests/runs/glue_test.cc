@@ -258,7 +258,7 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   fails({"--do_train", "--learning_rate", "1e39"}, "--learning-rate: 1e39 given, expected a number from 0 to 100");
   fails({"--do_train", "--weight_decay", "1e39"}, "--weight-decay: 1e39 given, expected a number from 0 to 100");
   fails({"--do_train", "--label_smoothing_factor", "1.5"}, "--label-smoothing-factor is 1.5, expected 0 to 1");
-  fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
+  fails({"--do_train", "--optim.clip", "2"}, "\"--optim.clip\" cannot be given to glue");
   fails({"--do_train", "--warmup_ratio", "2"}, "--warmup-ratio is 2, expected a fraction of the steps from 0 to 1");
   fails({"--do_train", "--num_train_epochs", "0"}, "--num-train-epochs: 0 given, expected a number above 0");
   fails({"--do_train", "--learning_rates", "1"}, "not expected: --learning-rates 1; ");

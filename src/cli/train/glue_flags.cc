@@ -440,8 +440,9 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
     std::string plain = name.substr(2);
     std::ranges::replace(plain, '_', '-');
     const std::string own = in_words_of("glue", plain);
-    require(stays_native(plain), ErrorKind::usage, "{} cannot be given to glue: run_glue's arguments determine it; {}",
-            name, own == plain ? "`trireme glue --help` lists them" : "use " + own);
+    require(stays_native(plain), ErrorKind::usage,
+            "\"{}\" cannot be given to glue: run_glue's arguments determine it; {}", name,
+            own == plain ? "`trireme glue --help` lists them" : "use " + own);
     native.push_back(words[i]);
     if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
   }

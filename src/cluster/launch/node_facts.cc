@@ -229,7 +229,7 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   facts.interfaces = list_interfaces();
   for (const InfinibandPort& port : active_infiniband_ports()) {
     facts.infiniband_ports += port.unusable.empty() ? 1 : 0;
-    if (!port.unusable.empty()) facts.unusable_ports.push_back(port.name + ": " + port.unusable);
+    if (!port.unusable.empty()) facts.unusable_ports.emplace_back(port.name, port.unusable);
   }
   facts.own_name_address = own_address();
   for (const std::string& file : files) facts.files.emplace_back(file, file_fingerprint(file));

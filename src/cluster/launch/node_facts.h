@@ -24,17 +24,17 @@ struct NodeFacts {
   double cpu_quota = 0;                  ///< in processors; 0: no limit
   int64_t memory = 0, memory_limit = 0;  ///< bytes: free; the cgroup's limit, 0: none
   MemoryKills memory_kills;
-  int64_t disk_free = -1;                   ///< free bytes in the run folder's file system; -1: not found
-  int64_t shm_free = 0;                     ///< free bytes in /dev/shm
-  std::vector<std::string> features;        ///< subset of avx2 avx512f avx512_bf16 amx_bf16
-  std::vector<Interface> interfaces;        ///< up and with an address, without loopback
-  int infiniband_ports = 0;                 ///< active and usable
-  std::vector<std::string> unusable_ports;  ///< "mlx5_0:1: why"
-  std::string own_name_address;             ///< the address of its own name
-  std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or why it cannot be read
-  std::vector<std::string> unfetched;                      ///< names missing from its Hugging Face cache
-  std::string hub_cache;                                   ///< folder of that cache
-  bool hub_offline = false;                                ///< it must not download from the hub
+  int64_t disk_free = -1;             ///< free bytes in the run folder's file system; -1: not found
+  int64_t shm_free = 0;               ///< free bytes in /dev/shm
+  std::vector<std::string> features;  ///< subset of avx2 avx512f avx512_bf16 amx_bf16
+  std::vector<Interface> interfaces;  ///< up and with an address, without loopback
+  int infiniband_ports = 0;           ///< active and usable
+  std::vector<std::pair<std::string, std::string>> unusable_ports;  ///< "mlx5_0:1", why MPI cannot use it
+  std::string own_name_address;                                     ///< the address of its own name
+  std::vector<std::pair<std::string, std::string>> files;           ///< path, "size xxh3" or why it cannot be read
+  std::vector<std::string> unfetched;                               ///< names missing from its Hugging Face cache
+  std::string hub_cache;                                            ///< folder of that cache
+  bool hub_offline = false;                                         ///< it must not download from the hub
 };
 
 /// Interfaces of this host that are up and have an address, without loopback.

@@ -286,9 +286,9 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
   judge_names(request.placement, facts, result);
   result.infiniband = std::ranges::all_of(facts, [](const NodeFacts& fact) { return fact.infiniband_ports > 0; });
   for (size_t i = 0; i < facts.size(); ++i) {
-    for (const std::string& port : facts[i].unusable_ports) {
-      result.notes.push_back(fmt::format("{}: InfiniBand {} is up but not used: {}", request.placement[i].host,
-                                         port.substr(0, port.find(": ")), port.substr(port.find(": ") + 2)));
+    for (const auto& [port, reason] : facts[i].unusable_ports) {
+      result.notes.push_back(
+          fmt::format("{}: InfiniBand {} is up but not used: {}", request.placement[i].host, port, reason));
     }
   }
   const bool some = std::ranges::any_of(facts, [](const NodeFacts& fact) { return fact.infiniband_ports > 0; });

@@ -215,7 +215,7 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
   EXPECT_ERROR(read({"--resume_from_checkpoint", "False"}), ErrorKind::config, "use --overwrite-output-dir");
   EXPECT_ERROR(read({}, "squad"), ErrorKind::usage, "\"squad\" is not a GLUE task");
   EXPECT_ERROR(read({"--optim.clip", "2"}), ErrorKind::usage,
-               "--optim.clip cannot be given to glue: run_glue's arguments determine it; use --max-grad-norm");
+               "\"--optim.clip\" cannot be given to glue: run_glue's arguments determine it; use --max-grad-norm");
   EXPECT_ERROR(read({"--optim.decay-all", "true"}), ErrorKind::usage, "; `trireme glue --help` lists them");
   EXPECT_ERROR(read_glue_flags({"--do_train"}), ErrorKind::usage, "--model-name-or-path is missing");
   EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train"}), ErrorKind::usage, "--output-dir is missing");
