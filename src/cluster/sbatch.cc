@@ -170,7 +170,7 @@ std::string after_a_loss(const BatchJob& job) {
       job.max_restarts);
 }
 
-/// Each rank has a container, and so a user namespace, of its own: the kernel refuses them each other's memory, and
+/// Each rank has its own container, and so its own user namespace: the kernel refuses them each other's memory, and
 /// PMIx's shared-memory store is not mounted.
 constexpr std::string_view kContainerVariables =
     "export OMPI_MCA_btl_vader_single_copy_mechanism=none PMIX_MCA_gds=hash PMIX_MCA_psec=none\n";

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// Keeps as many of the wanted axes as `ranks` allows, the innermost first.
+/// Keeps the wanted axes while `ranks` allows it, the innermost first.
 MeshShape nearest_that_fits(const MeshShape& wanted, int64_t ranks) {
   const int64_t data = wanted.data, tensor = wanted.tensor, pipeline = wanted.pipeline;
   if (ranks % (tensor * pipeline) == 0) return {ranks / (tensor * pipeline), tensor, pipeline};

@@ -106,12 +106,12 @@ struct ModelOptions {
   template <class V>
   void visit_decoder(V& v) {
     v.integer("key-heads", key_heads,
-              "heads of keys and values, each for the queries of heads / key-heads heads (0: as many as heads)", 0,
+              "heads of keys and values, each for the queries of heads / key-heads heads (0: the value of heads)", 0,
               1024);
     v.integer("head-size", head_size, "values of a query, key or value (0: width / heads)", 0, 65536);
     v.choice("norm", norm, "norms: layer: by mean and variance; rms: by the mean square, without bias");
     v.integer("norm-offset", norm_offset, "rms norms: 1: a gain is 1 + weight (Gemma); 0: it is the weight", 0, 1);
-    v.flag("gated", gated, "the MLP is out(activation(gate) * up), with a matrix of its own for the gate");
+    v.flag("gated", gated, "the MLP is out(activation(gate) * up), with a separate matrix for the gate");
     v.choice("query-keys", query_keys,
              "rms norms of queries and keys before they are rotated: plain: none; head: of each head (Qwen 3); "
              "projection: of all heads together (OLMo 2)");
@@ -449,11 +449,11 @@ struct CheckpointOptions {
     v.choice(
         "on-error", on_error,
         "what to do when a snapshot cannot be written during training; the last snapshot of a run must always succeed");
-    v.flag("allow-other-data", allow_other_data, "resume although data files or run.seed differ from the checkpoint's");
+    v.flag("allow-other-data", allow_other_data, "resume even if data files or run.seed differ from the checkpoint's");
     v.flag("allow-other-batch", allow_other_batch,
-           "resume although batch.global or batch.sequence differs from the checkpoint's");
+           "resume even if batch.global or batch.sequence differs from the checkpoint's");
     v.flag("allow-other-tokenizer", allow_other_tokenizer,
-           "resume although the data's tokenizer differs from the checkpoint's");
+           "resume even if the data's tokenizer differs from the checkpoint's");
   }
 };
 
@@ -559,7 +559,7 @@ struct RunOptions {
     v.number("start-timeout", start_timeout,
              "seconds that a rank waits for the others during MPI start-up before it ends with exit code 76", 1, 86400);
     v.flag("overwrite", overwrite, "with checkpoint.resume none: empty a run folder that holds steps");
-    v.flag("take-over", take_over, "use a run folder although another job holds its lock");
+    v.flag("take-over", take_over, "use a run folder even if another job holds its lock");
   }
 };
 

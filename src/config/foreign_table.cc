@@ -7,7 +7,7 @@ using enum ForeignOption::Kind;
 
 constexpr const char* kCompiled = "kernels are compiled ahead of time";
 constexpr const char* kSeveralRanks =
-    "several ranks compute on CPUs; one computes there with --run.device cpu behind its command";
+    "several ranks compute on CPUs; one computes there with --run.device cpu after its command";
 constexpr const char* kCpu = "--device=cpu, or no flag: it measures CPUs";
 constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, which CPUs support";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
@@ -161,7 +161,7 @@ constexpr ForeignOption kOptions[] = {
     {"sft", "--max_steps", same, "--run.steps"},
     {"sft", "--bf16", elsewhere, "--precision.dtype bf16"},
     {"sft", "--assistant_only_loss", elsewhere, "--loss-on assistant, the default"},
-    {"sft", "--completion_only_loss", elsewhere, "--loss-on assistant, which learns nothing of a prompt"},
+    {"sft", "--completion_only_loss", elsewhere, "--loss-on assistant, which does not train on prompts"},
     {"sft", "--gradient_checkpointing", elsewhere, "--model.recompute full"},
     {"sft", "--per_device_train_batch_size", elsewhere, "--batch N, the rows of a step over all ranks"},
     {"sft", "--gradient_accumulation_steps", elsewhere, "--batch N, the rows of a step over all ranks"},

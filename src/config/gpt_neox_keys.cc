@@ -58,7 +58,8 @@ const DialectKey kKeys[] = {
      "global and flash, with the same results, for all layers; others are refused"},
     {"sparsity_config.*", "", no_effect, "", "for sparse attention, which is not supported"},
     {"sliding_window_width", int64_t{0}, mapped, "",
-     "model.window: one more, as flash attention counts; only with attention_config flash"},
+     "model.window: this + 1, because flash attention does not count the query's own position; only with "
+     "attention_config flash"},
     {"make_vocab_size_divisible_by", int64_t{128}, mapped, "", "model.vocabulary-multiple: this x model_parallel_size"},
     {"padded_vocab_size", int64_t{0}, no_effect, "", "NeoX sets it"},
     {"activation", "gelu", mapped, "",

@@ -58,7 +58,7 @@ int64_t combine_bits(std::string_view sign, int64_t a, int64_t b) {
 
 std::string repeated(const std::string& text, int64_t times) {
   require(times <= 0 || text.size() <= kMaxText / static_cast<size_t>(times), ErrorKind::config,
-          "a text grows beyond {} bytes", kMaxText);
+          "a string grows beyond {} bytes", kMaxText);
   std::string result;
   if (text.empty()) return result;
   for (int64_t i = 0; i < times; ++i) result += text;
@@ -110,7 +110,7 @@ Value python_combine(std::string_view sign, const Value& a, const Value& b) {
   const auto* left = std::get_if<std::string>(&a);
   const auto* right = std::get_if<std::string>(&b);
   if (left && right && sign == "+") {
-    require(left->size() + right->size() <= kMaxText, ErrorKind::config, "a text grows beyond {} bytes", kMaxText);
+    require(left->size() + right->size() <= kMaxText, ErrorKind::config, "a string grows beyond {} bytes", kMaxText);
     return *left + *right;
   }
   const auto x = as_whole(a), y = as_whole(b);

@@ -39,7 +39,7 @@ struct GroupOptions {
   std::optional<int> key{};
 };
 
-/// Collective over the axis, whose communicator stays with the caller: the group uses one of its own. Borrows ops.
+/// Collective over the axis, whose communicator stays with the caller: the group uses a separate one. Borrows ops.
 std::unique_ptr<StreamGroup> make_stream_group(Communicator& axis, Ops& ops, GroupOptions options);
 
 /// Memory that it allocates.

@@ -79,7 +79,7 @@ void require_chunks(const Spec& spec, const MeshShape& mesh) {
 
 std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
   require(mesh.pipeline >= 1 && mesh.pipeline <= spec.layers, ErrorKind::config,
-          "pipeline {} cuts {} into more stages than there are; at most {} have one each", mesh.pipeline,
+          "mesh.pipeline is {}, but the model has only {}; set --mesh.pipeline {} or less", mesh.pipeline,
           count_text(spec.layers, "layer"), spec.layers);
   require_chunks(spec, mesh);
   const int64_t stages = mesh.pipeline * mesh.chunks;

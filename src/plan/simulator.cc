@@ -84,7 +84,7 @@ class Simulation {
         Group group;
         group.stage = stage;
         group.replica = replica;
-        // The second class is on nodes of its own.
+        // The second class is on separate nodes.
         const int64_t place = !step_.exact && replica == 1 ? layout_.data - 1 : replica;
         group.rank = (stage * layout_.data + place) * layout_.tensor;
         group.node = group.rank / machine_.node_ranks;

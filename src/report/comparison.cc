@@ -273,7 +273,7 @@ std::string options(const std::vector<ComparedRun>& runs) {
   std::erase_if(rows, [](const Row& row) { return !differs(row); });
   if (!rows.empty()) out += table(runs, rows, "Options that differ");
   const auto equal = static_cast<int64_t>(all - rows.size());
-  return out + fmt::format("<p class=\"soft\">{}, run.dir not counted.</p>\n",
+  return out + fmt::format("<p class=\"soft\">{}, not counting run.dir.</p>\n",
                            rows.empty() ? "All options have the same values"
                                         : count_text(equal, "other option") +
                                               (equal == 1 ? " has the same value" : " have the same values"));

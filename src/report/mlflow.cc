@@ -304,7 +304,7 @@ class Sender {
       reported = queue_->abandoned;
     }
     if (!warned_ && !reported)  // without the lock, for which a step would wait
-      log::warning("log.mlflow: {}: {}; training continues without it, what it misses is sent when it answers",
+      log::warning("log.mlflow: {}: {}; training continues without it; what is missing is sent when it answers",
                    queue_->options.url, reason);
     warned_ = failing_ = true;
     std::unique_lock lock(queue_->mutex);

@@ -310,7 +310,7 @@ TEST(Python, RefusesArithmeticThatFails) {
   EXPECT_ERROR(parse("\na = 1 / 0\n"), ErrorKind::config, "a.py:2: division by zero");
   EXPECT_ERROR(parse("a = 1.5 % 0\n"), ErrorKind::config, "division by zero");
   EXPECT_ERROR(parse("a = 'x' * 1.5\n"), ErrorKind::config, "a.py:1: * needs numbers, found \"x\"");
-  EXPECT_ERROR(parse("a = 'x' * 10 ** 9\n"), ErrorKind::config, "a text grows beyond 65536 bytes");
+  EXPECT_ERROR(parse("a = 'x' * 10 ** 9\n"), ErrorKind::config, "a string grows beyond 65536 bytes");
   EXPECT_ERROR(parse("a = 1.5 | 2\n"), ErrorKind::config, "| needs whole numbers");
   EXPECT_ERROR(parse("a = -'x'\n"), ErrorKind::config, "- needs numbers");
   EXPECT_ERROR(parse("a = None + 1\n"), ErrorKind::config, "+ needs numbers, found None");
@@ -333,7 +333,7 @@ TEST(Python, BoundsDepthAndGrowth) {
   EXPECT_ERROR(parse(chain), ErrorKind::config, "a.py:66: lists nest deeper than 64 levels");
   std::string doubling = "a = 'xxxxxxxxxxxxxxxx'\n";
   for (int i = 0; i < 64; ++i) doubling += "a = a + a\n";
-  EXPECT_ERROR(parse(doubling), ErrorKind::config, "a text grows beyond 65536 bytes");
+  EXPECT_ERROR(parse(doubling), ErrorKind::config, "a string grows beyond 65536 bytes");
 }
 
 TEST(PythonWord, IsALiteralOrItself) {

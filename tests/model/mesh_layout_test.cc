@@ -132,7 +132,7 @@ TEST(MeshLayout, ChunksThatDoNotFitAreRefusedWithThoseThatDo) {
 TEST(MeshLayout, WhatDoesNotFitIsRefusedWithWhatDoes) {
   const Spec spec = small_spec();
   EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 3}), ErrorKind::config,
-               "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each");
+               "mesh.pipeline is 3, but the model has only 2 layers; set --mesh.pipeline 2 or less");
   EXPECT_ERROR(layout_of(spec, {.data = 1, .tensor = 3, .pipeline = 1}, 0), ErrorKind::config,
                "tensor 3 does not divide 2 heads; 1, 2 do");
 }

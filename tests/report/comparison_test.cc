@@ -70,13 +70,13 @@ TEST(Comparison, ShowsWhatDiffersOnly) {
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\">batch.global</th><td>1</td><td>2</td>"));
   EXPECT_THAT(page, Not(HasSubstr("<th scope=\"row\">optim.clip</th>")));
   EXPECT_THAT(page, Not(HasSubstr("<th scope=\"row\">run.dir</th>")));
-  EXPECT_THAT(page, HasSubstr("1 other option has the same value, run.dir not counted."));
+  EXPECT_THAT(page, HasSubstr("1 other option has the same value, not counting run.dir."));
   EXPECT_THAT(page, Not(HasSubstr("Facts that differ")));
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\">best validation loss</th><td>4.2500 at step 100</td>"));
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\">steps</th><td>100 of 120</td>"));
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\">tokens trained on</th><td>100k</td><td>200k</td>"));
   EXPECT_THAT(render_comparison({run("a", 1), run("b", 1)}),
-              HasSubstr("All options have the same values, run.dir not counted."));
+              HasSubstr("All options have the same values, not counting run.dir."));
 }
 
 TEST(Comparison, SaysSoWhereALogHasNoOptions) {

@@ -53,8 +53,8 @@ TEST_F(TokenizerChat, ShowsTextIdsAndWhatIsLearnt) {
   const Outcome outcome = chat({path("data.jsonl")});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.output,
-              StartsWith(path("data.jsonl") + " row 1: 25 ids, 2 learnt\n<s>user:a\tb</s>\n<s>assistant:c</s>\n"
-                                              "\nids (* learnt)\n     0     301   \"<s>\"\n"));
+              StartsWith(path("data.jsonl") + " row 1: 25 ids, 2 trained on\n<s>user:a\tb</s>\n<s>assistant:c</s>\n"
+                                              "\nids (* trained on)\n     0     301   \"<s>\"\n"));
   EXPECT_THAT(outcome.output, HasSubstr("   \"\\t\"\n"));
   EXPECT_THAT(outcome.output, HasSubstr(" * \"c\"\n"));
   EXPECT_THAT(outcome.output, HasSubstr("     302 * \"</s>\"\n"));
@@ -72,7 +72,7 @@ TEST_F(TokenizerChat, RefusesOrCountsBadRows) {
                                         " row 2: no turn of the assistant"));
   EXPECT_THAT(counted.output, HasSubstr("\"row\":3,\"text\":\"<s>user:e</s>\\n<s>assistant:f</s>\\n\",\"ids\":[301,"));
   EXPECT_THAT(chat({path("data.jsonl"), "--first", "3", "--loss-on", "all", "--skip-bad-rows"}).output,
-              HasSubstr("row 3: 23 ids, 23 learnt"));
+              HasSubstr("row 3: 23 ids, 23 trained on"));
 }
 
 TEST_F(TokenizerChat, TakesATemplateAndItsOptions) {
@@ -162,7 +162,8 @@ TEST_F(SampleChat, RemembersWhatWasSaid) {
 TEST_F(SampleChat, SaysWhatItNeeds) {
   const Outcome nothing = run(words({"--chat"}));
   EXPECT_EQ(nothing.code, 2);
-  EXPECT_THAT(nothing.output, HasSubstr("--chat needs what the user says: --prompt, --prompt-file or --interactive"));
+  EXPECT_THAT(nothing.output,
+              HasSubstr("--chat needs a message of the user; add --prompt, --prompt-file or --interactive"));
   EXPECT_THAT(run(words({"--system", "w5", "--prompt", "w5"})).output,
               HasSubstr("--system, --chat-template and --template-option need --chat"));
   std::filesystem::remove(path("model/chat_template.jinja"));

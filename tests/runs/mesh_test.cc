@@ -124,7 +124,7 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
       {3, {"--mesh.tensor", "3"}, "tensor 3 does not divide 2 heads; 1, 2 do"},
       {3,
        {"--mesh.pipeline", "3"},
-       "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each"},
+       "mesh.pipeline is 3, but the model has only 2 layers; set --mesh.pipeline 2 or less"},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "2,1"}, "mesh.stages 2,1 are 2 stages of 3 layers"},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "1;1"}, "mesh.stages is \"1;1\", expected layers of each stage"},
       {2,

@@ -233,7 +233,7 @@ TEST(RankTable, RefusesWhatTrainRefusesAlsoWithoutAVocabulary) {
     int ranks;
     const char* message;
   } cases[] = {
-      {{"mesh.pipeline=13"}, 13, "pipeline 13 cuts 12 layers into more stages than there are"},
+      {{"mesh.pipeline=13"}, 13, "mesh.pipeline is 13, but the model has only 12 layers"},
       {{"mesh.tensor=5"}, 5, "tensor 5 does not divide 12 heads; 1, 2, 3, 4"},
       {{"mesh.tensor=6", "model.inner-width=1000"},
        6,

@@ -49,7 +49,7 @@ struct DecoderValues {
   bool multipliers = false;                  ///< has keys for those of embedding, residual, scores and logits
   bool unturned_layers = false;              ///< "no_rope_layers", "no_rope_layer_interval"
   bool branch_dropout = false;               ///< "resid_pdrop", "embd_pdrop"
-  bool longrope = false;                     ///< "su" and "yarn" mean it too; the original context is a key of its own
+  bool longrope = false;                     ///< "su" and "yarn" mean it too; the original context is a separate key
   bool partial = false;                      ///< "partial_rotary_factor": the share of each head that turns
 };
 

@@ -73,7 +73,7 @@ void require_scaling(const Json& rope, const RotaryScaling& scaling, int64_t pai
   for (const char* key : {"short_factor", "long_factor"}) {
     const std::vector<float> factors = read_factors(rope, key, where);
     require(std::ssize(factors) == pairs, ErrorKind::data,
-            "{}: \"{}\" has {} entries, expected {}, one per pair of values that turn", where, key, factors.size(),
+            "{}: \"{}\" has {} entries, expected {}, one per pair of rotated values", where, key, factors.size(),
             pairs);
     for (const float factor : factors)
       require(factor > 0, ErrorKind::data, "{}: \"{}\" has {}; factors must be above 0", where, key, factor);
@@ -185,10 +185,10 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
   require(share == 1 || values.partial, ErrorKind::data,
           "{}: \"partial_rotary_factor\" is {}, but only 1 is supported in this family", where, share);
   spec.rotary_dims = static_cast<int64_t>(share * static_cast<double>(spec.head_dim()));
-  require(
-      spec.rotary_dims > 0 && spec.rotary_dims % 2 == 0, ErrorKind::data,
-      "{}: {} of {} values of a head turn (\"head_dim\" times \"partial_rotary_factor\"); their number must be even",
-      where, spec.rotary_dims, spec.head_dim());
+  require(spec.rotary_dims > 0 && spec.rotary_dims % 2 == 0, ErrorKind::data,
+          "{}: {} of {} values of a head are rotated (\"head_dim\" times \"partial_rotary_factor\"); their number must "
+          "be even",
+          where, spec.rotary_dims, spec.head_dim());
   spec.rotary = read_scaling(rope, config, values, spec, where);
   if (!values.positions_by_layer || spec.window == 0) return;
   require(kind_of(windowed, values, where) == RotaryKind::none, ErrorKind::data,

@@ -164,8 +164,8 @@ GenerationFields generation_fields(const std::string& files, bool generates, con
     for (const auto& [name, text] : fields.tokenizer_files.items())
       require(
           is_tokenizer_file(name) && text.is_string(), ErrorKind::data,
-          "the checkpoint has {} beside its tokenizer, which is not one of a tokenizer's files; it was changed, use "
-          "another one",
+          "the checkpoint holds {} among its tokenizer's files, which is not a tokenizer's file: the checkpoint was "
+          "changed; use another one",
           name);
   }
   if (fields.config.empty() && fields.file.is_null()) {

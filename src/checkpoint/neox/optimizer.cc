@@ -65,7 +65,7 @@ void check_mappings(const TorchValue& state, const NeoxGroups& groups, const std
       const int64_t start = mapping->at("start").integer(), count = mapping->at("numel").integer();
       if (start != static_cast<int64_t>(from - begin) || count != static_cast<int64_t>(to - from))
         mapping->fail_with(
-            fmt::format("is {} elements from {} on, in the order of param_shapes {} from {} on: parameters in another "
+            fmt::format("has {} elements from {} on, expected {} from {} on (param_shapes): parameters in another "
                         "order (round_robin_gradients) are not supported",
                         count, start, to - from, from - begin));
     }

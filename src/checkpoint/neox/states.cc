@@ -118,7 +118,8 @@ void NeoxStates::check() const {
   std::vector<std::string> faults;
   for (int64_t rank = 0; rank < step_.tensor_ranks(); ++rank) {
     for (const NeoxRule& rule : model_.rules) {
-      if (!find(rule, rank)) faults.push_back(fmt::format("{} of tensor rank {}: no state", rule.theirs, rank));
+      if (!find(rule, rank))
+        faults.push_back(fmt::format("{} of tensor rank {}: its state is missing", rule.theirs, rank));
     }
   }
   for (int64_t rank = 0; rank < step_.ranks(); ++rank) {

@@ -31,7 +31,7 @@ ControlPlace place_of(const Json& json, const std::string& path) {
                      json_field<int64_t>(json, "pid", path),
                      {}};
   for (const Json& address : json_array(json, "addresses", path)) {
-    require(address.is_string(), ErrorKind::data, "{}: an address is not text", path);
+    require(address.is_string(), ErrorKind::data, "{}: an address is not a string", path);
     place.addresses.push_back(address.get<std::string>());
   }
   return place;

@@ -33,7 +33,7 @@ class TorchReader {
     const Pickle::Index model = find_model(pickle, root);
     std::set<std::string_view> names;
     for (const auto& [key, value] : pickle.dict(model)) {
-      if (pickle.kind(key) != Kind::text) bad("the name of a tensor is not text");
+      if (pickle.kind(key) != Kind::text) bad("the name of a tensor is not a string");
       if (pickle.kind(value) != Kind::tensor) bad("{} is not a tensor", pickle.text(key));
       if (!names.insert(pickle.text(key)).second) bad("tensor {} appears twice", pickle.text(key));
       content.tensors.push_back(file_.tensor(value, pickle.text(key)));
@@ -77,7 +77,7 @@ class TorchReader {
       bad("{} has {} entries, but at most {} are supported", kSettings, pickle.dict(dict).size(), kMaxSettings);
     Json json = Json::object();
     for (const auto& [key, value] : pickle.dict(dict)) {
-      if (pickle.kind(key) != Kind::text) bad("{} has a key that is not text", kSettings);
+      if (pickle.kind(key) != Kind::text) bad("{} has a key that is not a string", kSettings);
       Json& out = json[std::string(pickle.text(key))];
       switch (pickle.kind(value)) {
         case Kind::none:
@@ -95,7 +95,7 @@ class TorchReader {
           out = std::string(pickle.text(value));
           break;
         default:
-          bad("{}: {} is neither a number nor text", kSettings, pickle.text(key));
+          bad("{}: {} is neither a number nor a string", kSettings, pickle.text(key));
       }
     }
     return dump_json(json);

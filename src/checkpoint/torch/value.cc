@@ -102,7 +102,7 @@ double TorchValue::number() const {
 }
 
 std::string_view TorchValue::text() const {
-  if (kind() != Kind::text) fail_with("is not text");
+  if (kind() != Kind::text) fail_with("is not a string");
   return file_->pickle().text(value_);
 }
 

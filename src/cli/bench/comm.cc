@@ -26,7 +26,7 @@ constexpr double kTestsTolerance = 0.9;  // fraction of NCCL_TESTS_MIN_BW that n
 /// Options of nccl-tests for features of NCCL and CUDA: only "off" is accepted, so that its command lines work.
 constexpr std::pair<const char*, const char*> kNeutral[] = {
     {"-p,--parallel-init", "0: MPI starts all ranks at once"},
-    {"-z,--blocking", "0: ranks wait for each call in the usual way"},
+    {"-z,--blocking", "0: no additional wait after each call"},
     {"-G,--cudagraph", "0: CUDA graphs are not supported"},
     {"-C,--report-cputime", "0: times are measured until a call is complete"},
     {"-R,--local-register", "0: MPI registers memory by itself"},
@@ -171,7 +171,7 @@ int bench_comm_command(std::vector<std::string> arguments) {
   RunRequest request;
   Flags app("trireme bench comm",
             "Measures collectives over the ranks of a job, with the options and the table of nccl-tests.");
-  app.set_footer("Start it with ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
+  app.set_footer("Start it on several ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
   add_flags(app, flags, request);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();

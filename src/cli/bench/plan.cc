@@ -64,7 +64,7 @@ int bench_plan_command(std::vector<std::string> arguments) {
   bool rows = false;
   Flags app(
       "trireme bench plan",
-      "Holds the planner's step times against measured runs: fits at most three numbers on the runs whose number, "
+      "Compares the planner's step times with measured runs: fits at most three numbers on the runs whose number, "
       "from 0, is a multiple of 3, and judges the others.");
   app.add("--runs", path,
           "CSV file with the columns # GPUs, global batch, micro batch, hidden size, attention heads, # layers, "
@@ -80,7 +80,7 @@ int bench_plan_command(std::vector<std::string> arguments) {
       "mean_error: of |planned / measured - 1| over the judged runs. spearman: rank correlation of the judged runs of "
       "a "
       "model, mean over models. choice_loss: for each model, number of ranks and batch, the measured time of the "
-      "layout that the planner likes best over the best measured time, less 1. Runs of equal layout are judged "
+      "layout that the planner ranks first, divided by the best measured time, less 1. Runs of equal layout are judged "
       "together or not at all.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 

@@ -159,7 +159,7 @@ int run_prepare(std::vector<std::string> arguments) {
   RecipeFlags recipe;
   app.add("--recipe", recipe.name,
           "openwebtext: split and order of that recipe; a data set of NeoX (pile, pile_subset, enron, ...): megatron "
-          "files in OUTPUT/NAME, where the input is also searched");
+          "files in OUTPUT/NAME, where the input is also looked for");
   app.add_switch("--full", recipe.full, "openwebtext: use all documents, not only the first 10,000");
   app.add("--tokenizer", options.tokenizer,
           "tokenizer.json, vocab.txt, a tiktoken file, a folder with one of these or with vocabulary and merges, or "

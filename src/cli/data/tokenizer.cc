@@ -132,9 +132,9 @@ int run_tokenizer(std::vector<std::string> arguments) {
   TrainFlags train;
   CodecFlags encode, decode, show;
   train.text.threads = default_threads();
-  Flags app(
-      "trireme tokenizer",
-      "Trains tokenizers, converts text to ids and ids to text, shows how text is split and what chat templates make.");
+  Flags app("trireme tokenizer",
+            "Trains tokenizers, converts text to ids and ids to text, shows how text is split and what chat templates "
+            "produce.");
   const Flags& trainer = add_train(app, train);
   Flags& encoder = app.add_action("encode", "One JSON array of ids per line of text");
   add_codec(encoder, encode);
@@ -151,7 +151,8 @@ int run_tokenizer(std::vector<std::string> arguments) {
   decoder.add_switch("--skip-special-tokens", decode.options.skip_special_tokens, "omit special tokens from the text");
   Flags& shower = app.add_action("show", "Shows the number of ids of a tokenizer and how it splits text");
   add_tokenizer(shower, show);
-  Flags& talker = app.add_action("chat", "Shows text, ids and what is learnt of conversations with a chat template");
+  Flags& talker = app.add_action(
+      "chat", "Shows the text and ids of conversations with a chat template, and which ids are trained on");
   TokenizerChatFlags talk;
   add_tokenizer_chat(talker, talk);
   if (const auto code = app.parse(std::move(arguments))) return *code;

@@ -51,8 +51,9 @@ std::string shown(const std::string& text) {
 
 void print_text(const std::string& heading, const chat::ChatTokens& tokens, const Tokenizer& tokenizer) {
   const auto learnt = std::ranges::count(tokens.mask, 1);
-  fmt::print("{}: {}, {} learnt\n{}\n", heading, count_text(tokens.ids.size(), "id"), learnt, printable(tokens.text));
-  fmt::print("ids ({} learnt)\n", kLearnt);
+  fmt::print("{}: {}, {} trained on\n{}\n", heading, count_text(tokens.ids.size(), "id"), learnt,
+             printable(tokens.text));
+  fmt::print("ids ({} trained on)\n", kLearnt);
   for (size_t i = 0; i < tokens.ids.size(); ++i) {
     fmt::print("{:>6} {:>7} {} \"{}\"\n", i, tokens.ids[i], tokens.mask[i] != 0 ? kLearnt : " ",
                shown(tokenizer.decode(std::span(&tokens.ids[i], 1))));
@@ -99,7 +100,7 @@ void add_tokenizer_chat(Flags& command, TokenizerChatFlags& flags) {
       .required();
   add_chat_template_flags(command, flags.format);
   add_conversation_flags(command, flags.rows);
-  command.choice("--loss-on", flags.learnt, "whose words are learnt").show_default();
+  command.choice("--loss-on", flags.learnt, "whose words are trained on").show_default();
   command.add("--first", flags.first, "first row to show").positive().show_default();
   command.add("--rows", flags.most, "number of rows to show; 0 shows all").show_default();
   command.add_switch("--jsonl", flags.jsonl, "one JSON object per conversation: row, text, ids, mask");

@@ -68,7 +68,7 @@ void declare(Flags& app, SampleOptions& options) {
   app.choice("--dtype", options.dtype, "weights and activations: f32 or bf16", {DType::f32, DType::bf16});
   app.choice("--device", options.device,
              "auto: a GPU if one can be used, else the CPU; cpu; cuda (docs/gpu.md). Several ranks use CPUs");
-  app.add_switch("--force", options.force, "sample a model although some weights are NaN or infinite");
+  app.add_switch("--force", options.force, "sample a model even if some weights are NaN or infinite");
   app.add("--threads", options.threads, "compute threads of each rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
@@ -173,7 +173,7 @@ std::optional<int> read_sample_options(std::vector<std::string> arguments, Sampl
   const bool talks = !options.system.empty() || !options.format.name.empty() || !options.format.keywords.empty();
   require(options.chat || !talks, ErrorKind::usage, "--system, --chat-template and --template-option need --chat");
   require(!options.chat || options.interactive || has_prompt(options), ErrorKind::usage,
-          "--chat needs what the user says: --prompt, --prompt-file or --interactive");
+          "--chat needs a message of the user; add --prompt, --prompt-file or --interactive");
   options.generate.sampling.validate();
   options.jsonl = options.jsonl || !options.output.empty();
   return std::nullopt;

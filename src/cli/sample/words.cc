@@ -79,7 +79,8 @@ std::map<std::string, Setting> read_file(const std::string& path) {
     if (key == sampling_keys().end()) continue;
     const bool widens = std::holds_alternative<double>(key->second) && std::holds_alternative<int64_t>(setting.value);
     require(widens || setting.value.index() == key->second.index(), ErrorKind::config,
-            "{} is {}, which is not a value of that type for sampling", place(setting), describe(setting));
+            "{} is {}, which has another type than this setting of sampling; correct it", place(setting),
+            describe(setting));
     found[setting.key] = std::move(setting);
   }
   return found;

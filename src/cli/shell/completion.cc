@@ -71,7 +71,7 @@ constexpr std::string_view kBashFunction = R"(
 _trireme() {
   local cur=${COMP_WORDS[COMP_CWORD]} flag= path= first=1 attached= i
   COMPREPLY=()
-  # `launch ... -- train ...`: what follows -- is a command of its own.
+  # `launch ... -- train ...`: what follows -- is another command.
   for ((i = 2; i < COMP_CWORD; ++i)); do
     if [[ ${COMP_WORDS[i]} == -- && " $_trireme_starters " == *" ${COMP_WORDS[1]} "* ]]; then
       first=$((i + 1))

@@ -52,7 +52,7 @@ std::vector<FlagShape> plan_flags() {
       {.names = {"--nodes"}, .help = "number of nodes (default: 1)", .kind = ValueKind::number},
       {.names = {"--ranks-per-node"}, .help = "default: 1", .kind = ValueKind::number},
       {.names = {"--goal"},
-       .help = "what is best: time of a step (default), cost to the end, on fewer nodes, too, or memory of a rank",
+       .help = "what to minimise: time of a step (default), cost of the run, also on fewer nodes, or memory of a rank",
        .kind = ValueKind::choice,
        .choices = std::move(goals)},
       {.names = {"--simulate"},

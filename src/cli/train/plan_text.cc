@@ -140,7 +140,8 @@ Json to_json(const RunForecast& f) {
 
 std::string to_text(const SimulatedStep& step, const RunForecast& f) {
   return fmt::format(
-      "simulated   {:.3f} s per step ({:+.1f} % on the plan), {} {}; a group computes at least {:.0f} % of it\n",
+      "simulated   {:.3f} s per step ({:+.1f} % relative to the plan), {} {}; a group computes at least {:.0f} % of "
+      "it\n",
       step.seconds, 1e2 * (step.seconds / f.time.total() - 1), count_text(step.groups, "tensor group"),
       step.exact ? "one by one" : "in place of equal ones", 1e2 * (1 - step.idle));
 }

@@ -36,7 +36,7 @@ LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
   require_runnable(loaded);
   for (const auto& [option, origin] : loaded.origins)
     require(!option.starts_with("chat.") && !option.starts_with("dpo."), ErrorKind::config,
-            "{} is about conversations, which `trireme {}` learns; remove it, or use that command",
+            "{} is an option of `trireme {}`, which trains on conversations; remove it, or use that command",
             loaded.where(option), option.starts_with("dpo.") ? "dpo" : "sft");
   if (words.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
   return loaded;

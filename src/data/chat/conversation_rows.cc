@@ -47,7 +47,7 @@ class Row {
   std::string text(const char* column) const {
     const Json* const value = find(column);
     if (value == nullptr) return "";
-    require(value->is_string(), ErrorKind::data, "\"{}\" is {}, expected a text", name(column), value->type_name());
+    require(value->is_string(), ErrorKind::data, "\"{}\" is {}, expected a string", name(column), value->type_name());
     return value->get<std::string>();
   }
   /// A list, or its JSON as a text.
@@ -118,18 +118,18 @@ class Row {
 
   static void check_content(const Json& content, const std::string& place) {
     if (content.is_string()) return;
-    require(content.is_array(), ErrorKind::data, "{}: the content is {}, expected a text or a list of parts", place,
+    require(content.is_array(), ErrorKind::data, "{}: the content is {}, expected a string or a list of parts", place,
             content.type_name());
     for (const Json& part : content) {
       const bool text = part.is_object() && part.value("type", "") == "text" && part.contains("text");
-      require(text, ErrorKind::data,
-              "{}: a part of the content is not a text; images, audio and video are not supported", place);
+      require(text, ErrorKind::data, "{}: a part of the content is not text; images, audio and video are not supported",
+              place);
     }
   }
 
   /// ShareGPT's function_call, whose value is {"name", "arguments"} as a text.
   static Json call(const Json* value, const std::string& place) {
-    require(value != nullptr && value->is_string(), ErrorKind::data, "{}: a function_call needs its JSON as a text",
+    require(value != nullptr && value->is_string(), ErrorKind::data, "{}: a function_call needs its JSON as a string",
             place);
     Json calls = parse_json(value->get<std::string>(), place);
     if (!calls.is_array()) calls = Json::array({calls});
@@ -168,7 +168,7 @@ Conversation alpaca(const Row& row) {
   Conversation made = begun(row);
   for (const Json& turn : row.list("history")) {
     const bool pair = turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
-    require(pair, ErrorKind::data, "an entry of \"{}\" is not a pair of texts", row.name("history"));
+    require(pair, ErrorKind::data, "an entry of \"{}\" is not a pair of strings", row.name("history"));
     made.messages.push_back(said("user", turn[0].get<std::string>()));
     made.messages.push_back(said("assistant", turn[1].get<std::string>()));
   }
@@ -257,7 +257,7 @@ void check_order(const Conversation& conversation) {
                       : role == "user"                        ? first || before == "assistant" || before == "tool"
                       : role == "tool"                        ? before == "assistant" || before == "tool"
                                                               : before == "user" || before == "tool";
-    require(fits, ErrorKind::data, "message {} is of the role \"{}\" {}, which is out of order", i + 1, role,
+    require(fits, ErrorKind::data, "message {} has the role \"{}\" {}, which is out of order", i + 1, role,
             before.empty() ? "at the beginning" : fmt::format("after \"{}\"", before));
     answered = answered || (role == "assistant" && i >= conversation.prompt);
     before = role;

@@ -65,7 +65,7 @@ void ParquetColumn::damaged(const char* what) const {
 }
 
 std::span<const std::byte> ParquetColumn::cut(size_t size) {
-  if (size > values_.size()) damaged("a page that ends within its values");
+  if (size > values_.size()) damaged("a page whose values end early");
   const auto part = values_.first(size);
   values_ = values_.subspan(size);
   return part;
@@ -188,7 +188,7 @@ ParquetCell ParquetColumn::plain() {
 ParquetCell ParquetColumn::value() {
   if (!in_dictionary_ && !packed_truth_) return plain();
   uint32_t place = 0;
-  if (!places_.next(place)) damaged("a page that ends within its values");
+  if (!places_.next(place)) damaged("a page whose values end early");
   if (!in_dictionary_) return {.text = {}, .number = place};
   if (place >= dictionary_.size()) damaged("an index outside its dictionary");
   return dictionary_[place];
@@ -211,8 +211,8 @@ bool ParquetColumn::next(ParquetCell& cell, uint32_t& definition, uint32_t& repe
   --group_values_;
   definition = leaf_.definition;
   repetition = 0;
-  if (leaf_.definition > 0 && !definitions_.next(definition)) damaged("a page that ends within its levels");
-  if (leaf_.repetition > 0 && !repetitions_.next(repetition)) damaged("a page that ends within its levels");
+  if (leaf_.definition > 0 && !definitions_.next(definition)) damaged("a page whose levels end early");
+  if (leaf_.repetition > 0 && !repetitions_.next(repetition)) damaged("a page whose levels end early");
   if (definition > leaf_.definition || repetition > leaf_.repetition) damaged("levels that are too high");
   cell = definition == leaf_.definition ? value() : ParquetCell{};
   return true;

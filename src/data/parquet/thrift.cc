@@ -63,7 +63,7 @@ int64_t ThriftReader::integer(Type type) {
 }
 
 std::string_view ThriftReader::binary(Type type) {
-  if (type != Type::binary) refuse("a wrong type, expected a text");
+  if (type != Type::binary) refuse("a wrong type, expected a string");
   const uint64_t size = varint();
   if (size > bytes_.size() - at_) refuse("an unexpected end");
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, size);

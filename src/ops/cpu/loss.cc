@@ -59,7 +59,7 @@ struct MaxAndSum {
 template <class T>
 MaxAndSum stats_with(MaxAndSum s, const T* z, int64_t n, const T* after) {
   constexpr int64_t kChunk = (8 << 10) / static_cast<int64_t>(sizeof(T));  // with the next one, which is prefetched
-  static_assert(kWideBlock % kChunk == 0, "blocks of columns are to give the bits of whole rows");
+  static_assert(kWideBlock % kChunk == 0, "blocks of columns must give the bits of whole rows");
   for (int64_t first = 0; first < n; first += kChunk) {
     const int64_t count = std::min(kChunk, n - first);
     const float chunk_max = max_of(z + first, count);

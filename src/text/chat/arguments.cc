@@ -39,7 +39,7 @@ bool Bound::truth_of(size_t parameter, bool otherwise) const {
 const std::string& Bound::text(size_t parameter) const {
   const Value& value = need(parameter);
   if (!value.is(Kind::text))
-    fault("{}: \"{}\" is {}, expected a text", function_, parameters_[parameter], type_name(value));
+    fault("{}: \"{}\" is {}, expected a string", function_, parameters_[parameter], type_name(value));
   return value.text();
 }
 

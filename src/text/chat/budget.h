@@ -42,8 +42,8 @@ class Budget {
   void visit(uint64_t bytes) { step(1 + bytes / 16); }
   /// For making a text of that many bytes.
   void make_text(uint64_t bytes) {
-    if (bytes > limits_.output) fault("a text would have {} bytes, the limit is {}", bytes, limits_.output);
-    if (bytes > text_) fault("all texts together exceed {} bytes, the limit for one conversation", limits_.text);
+    if (bytes > limits_.output) fault("a string would have {} bytes, the limit is {}", bytes, limits_.output);
+    if (bytes > text_) fault("all strings together exceed {} bytes, the limit for one conversation", limits_.text);
     text_ -= bytes;
     visit(bytes);
   }

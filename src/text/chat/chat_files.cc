@@ -34,7 +34,7 @@ void take_tokens(const Json& config, const std::string& where, std::map<std::str
     if (value.is_null()) return;
     const auto text = token_text(value);
     require(text.has_value(), ErrorKind::data,
-            "{}: \"{}\" is not a token: expected a text, or an object with \"content\"", where, name);
+            "{}: \"{}\" is not a token: expected a string, or an object with \"content\"", where, name);
     tokens.try_emplace(name, *text);
   };
   for (const char* name : kNames) {
@@ -54,10 +54,11 @@ void take_templates(const Json& value, const std::string& where, ChatFiles& file
   }
   const auto text = [&](const Json& entry, const char* key) {
     const bool good = entry.is_object() && entry.contains(key) && entry.at(key).is_string();
-    require(good, ErrorKind::data, "{}: an entry of \"chat_template\" lacks the text \"{}\"", where, key);
+    require(good, ErrorKind::data, "{}: an entry of \"chat_template\" lacks the string \"{}\"", where, key);
     return entry.at(key).get<std::string>();
   };
-  require(value.is_array(), ErrorKind::data, "{}: \"chat_template\" is neither a text nor a list of templates", where);
+  require(value.is_array(), ErrorKind::data, "{}: \"chat_template\" is neither a string nor a list of templates",
+          where);
   for (const Json& entry : value) {
     const std::string name = text(entry, "name");
     files.templates.try_emplace(

@@ -172,10 +172,10 @@ Arguments Interpreter::arguments_of(const Expression& expression) {
   const Value more = evaluate(*expression.more_named);
   line_ = expression.line;
   if (more.is(Kind::undefined)) fail_undefined(more);
-  if (!more.is(Kind::mapping)) fault("{} behind ** is not a dictionary", type_name(more));
+  if (!more.is(Kind::mapping)) fault("{} after ** is not a dictionary", type_name(more));
   machine_.budget.make_items(more.mapping().entries.size());
   for (const auto& [name, value] : more.mapping().entries) {
-    if (!name.is(Kind::text)) fault("the name of an argument is {}, expected a text", type_name(name));
+    if (!name.is(Kind::text)) fault("the name of an argument is {}, expected a string", type_name(name));
     arguments.named.emplace_back(name.text(), value);
   }
   return arguments;

@@ -376,12 +376,12 @@ void ExpressionParser::parse_arguments(Expression& call) {
     if (current().is_sign("*") || current().is_sign("**")) {
       ExpressionPtr& place = current().is_sign("*") ? call.more_arguments : call.more_named;
       if (place != nullptr || call.more_named != nullptr)
-        fail(current().line, "an argument behind * or ** follows another one");
+        fail(current().line, "an argument with * or ** follows another one");
       take();
       place = parse_expression();
       continue;
     }
-    if (call.more_named != nullptr) fail(current().line, "an argument follows one behind **");
+    if (call.more_named != nullptr) fail(current().line, "an argument follows one with **");
     if (current().kind == TokenKind::name && next_token().is_sign("=")) {
       std::string name = take().text;
       take();

@@ -83,7 +83,7 @@ Value deep_attribute(Machine& machine, Value value, const Value& attribute, cons
     step(attribute);
     return value;
   }
-  if (!attribute.is(Kind::text)) fault("an attribute is {}, expected a text", type_name(attribute));
+  if (!attribute.is(Kind::text)) fault("an attribute is {}, expected a string", type_name(attribute));
   for (const std::string_view part : split(attribute.text(), ".", -1)) {
     const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
     int64_t index = 0;
@@ -243,7 +243,7 @@ std::optional<T> read_number(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) fault("a number in a text needs more than 64 bits");
+  if (error == std::errc::result_out_of_range) fault("a number in a string needs more than 64 bits");
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
@@ -283,7 +283,7 @@ Value to_number(Machine& machine, const Value& input, const Arguments& arguments
 }
 
 const std::string& name_in(const Value& value, std::string_view what) {
-  if (!value.is(Kind::text)) fault("the name of a {} is {}, expected a text", what, type_name(value));
+  if (!value.is(Kind::text)) fault("the name of a {} is {}, expected a string", what, type_name(value));
   return value.text();
 }
 

@@ -56,7 +56,7 @@ Value dictionary(Machine& machine, const Arguments& arguments) {
 Value name_space(Machine& machine, const Arguments& arguments) {
   Namespace made;
   for (auto& [key, value] : entries_of(machine, arguments)) {
-    if (!key.is(Kind::text)) fault("the name of an attribute is {}, expected a text", type_name(key));
+    if (!key.is(Kind::text)) fault("the name of an attribute is {}, expected a string", type_name(key));
     if (key.text().starts_with('_'))
       fault("a namespace cannot have the attribute \"{}\": it begins with _", key.text());
     made.attributes.emplace_back(key.text(), value);

@@ -55,7 +55,7 @@ template <bool at_end>
 Value touches(Machine& machine, const Value& self, const Arguments& arguments) {
   const Bound bound(at_end ? "endswith" : "startswith", arguments, {"text"});
   const auto holds = [&](const Value& part) {
-    if (!part.is(Kind::text)) fault("startswith and endswith need a text, found {}", type_name(part));
+    if (!part.is(Kind::text)) fault("startswith and endswith need a string, found {}", type_name(part));
     machine.budget.visit(part.text().size());
     return at_end ? self.text().ends_with(part.text()) : self.text().starts_with(part.text());
   };
@@ -100,7 +100,7 @@ Value joined(Machine& machine, const Value& self, const Arguments& arguments) {
   std::string out;
   bool first = true;
   for (const Value& item : items_of(bound.need(0), machine.budget)) {
-    if (!item.is(Kind::text)) fault("join: an item is {}, expected a text", type_name(item));
+    if (!item.is(Kind::text)) fault("join: an item is {}, expected a string", type_name(item));
     if (!std::exchange(first, false)) out += self.text();
     out += self.safe() && !item.safe() ? escape_html(item.text()) : item.text();
     if (out.size() > machine.budget.limits().output) break;  // refused below

@@ -122,7 +122,7 @@ Value repeated(Machine& machine, const Value& value, int64_t count) {
   if (value.is(Kind::text)) {
     const std::string& text = value.text();
     if (!text.empty() && times > budget.limits().output / text.size())
-      fault("a text would have more than {} bytes, the limit", budget.limits().output);
+      fault("a string would have more than {} bytes, the limit", budget.limits().output);
     std::string out;
     machine.budget.make_text(text.size() * times);
     out.reserve(text.size() * times);
@@ -157,7 +157,7 @@ bool contains(Machine& machine, const Value& whole_value, const Value& part) {
   switch (whole_value.kind()) {
     case Kind::text:
       if (part.is(Kind::undefined)) fail_undefined(part);
-      if (!part.is(Kind::text)) fault("{} cannot be in a text", type_name(part));
+      if (!part.is(Kind::text)) fault("a string cannot contain {}", type_name(part));
       machine.budget.visit(whole_value.text().size());
       return find_in(whole_value.text(), part.text()) != std::string::npos;
     case Kind::mapping:
@@ -167,7 +167,7 @@ bool contains(Machine& machine, const Value& whole_value, const Value& part) {
       return std::ranges::any_of(items_of(whole_value, machine.budget),
                                  [&](const Value& item) { return equal(item, part, machine.budget); });
     default:
-      fault("nothing can be in {}", type_name(whole_value));
+      fault("\"in\" is not supported for {}", type_name(whole_value));
   }
 }
 

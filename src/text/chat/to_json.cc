@@ -27,7 +27,7 @@ class JsonWriter {
     if (const Value* separators = bound.find(2); separators != nullptr && !separators->is(Kind::none)) {
       const std::vector<Value> pair = items_of(*separators, machine.budget);
       if (pair.size() != 2 || !pair[0].is(Kind::text) || !pair[1].is(Kind::text))
-        fault("tojson: \"separators\" is not a pair of texts");
+        fault("tojson: \"separators\" is not a pair of strings");
       between_ = pair[0].text();
       after_key_ = pair[1].text();
     }

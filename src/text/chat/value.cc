@@ -64,7 +64,8 @@ void append_source(const Value& value, std::string& out, Budget& budget);
 void append_sequence(const Sequence& sequence, std::string& out, Budget& budget) {
   const bool tuple = sequence.flavor == Flavor::tuple;
   if (!tuple && sequence.flavor != Flavor::list)
-    fault("a range, a generator or a view of a dictionary has no text here; apply the filter \"list\" first");
+    fault(
+        "a range, a generator or a view of a dictionary cannot become a string here; apply the filter \"list\" first");
   out += tuple ? '(' : '[';
   for (size_t i = 0; i < sequence.items.size(); ++i) {
     if (i > 0) out += ", ";
@@ -105,7 +106,7 @@ void append_source(const Value& value, std::string& out, Budget& budget) {
     default:
       out += to_text(value, budget);
   }
-  if (out.size() > budget.limits().output) fault("a text exceeds {} bytes, the limit", budget.limits().output);
+  if (out.size() > budget.limits().output) fault("a string exceeds {} bytes, the limit", budget.limits().output);
 }
 
 void check_levels(uint32_t levels) {
@@ -319,7 +320,7 @@ int order(const Value& a, const Value& b, Budget& budget) {
     const auto real = [](const Value& v) {
       return v.is(Kind::number) ? v.as<double>() : static_cast<double>(whole(v));
     };
-    if (std::isnan(real(a)) || std::isnan(real(b))) fault("NaN cannot be ordered here");
+    if (std::isnan(real(a)) || std::isnan(real(b))) fault("NaN cannot be compared here");
     return real(a) < real(b) ? -1 : int{real(a) > real(b)};
   }
   if (a.is(Kind::text) && b.is(Kind::text)) {
@@ -331,7 +332,7 @@ int order(const Value& a, const Value& b, Budget& budget) {
     return v.is(Kind::sequence) && (v.sequence().flavor == Flavor::list || v.sequence().flavor == Flavor::tuple);
   };
   if (!ordered(a) || !ordered(b) || a.sequence().flavor != b.sequence().flavor)
-    fault("{} and {} have no order", type_name(a), type_name(b));
+    fault("{} and {} cannot be compared", type_name(a), type_name(b));
   const auto &first = a.sequence().items, &second = b.sequence().items;
   for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
     if (!equal(first[i], second[i], budget)) return order(first[i], second[i], budget);
@@ -380,7 +381,7 @@ std::vector<Value> items_of(const Value& value, Budget& budget) {
       break;
     }
     default:
-      fault("{} has no items to go through", type_name(value));
+      fault("{} is not iterable", type_name(value));
   }
   return items;
 }
@@ -404,7 +405,7 @@ std::string to_text(const Value& value, Budget& budget) {
     case Kind::mapping:
       return to_source(value, budget);
     default:
-      fault("{} has no text here", type_name(value));
+      fault("{} cannot become a string here", type_name(value));
   }
 }
 

@@ -71,7 +71,7 @@ std::string_view JsonCursor::string() {
   take('"');
   const size_t begin = at_;
   at_ = find_string_end(text_, at_);
-  if (at_ == text_.size() || static_cast<uint8_t>(text_[at_]) < 0x20) refuse("a string without an end");
+  if (at_ == text_.size() || static_cast<uint8_t>(text_[at_]) < 0x20) refuse("an unterminated string");
   if (text_[at_] == '\\') return unescape(begin);
   return text_.substr(begin, at_++ - begin);
 }
@@ -79,7 +79,7 @@ std::string_view JsonCursor::string() {
 std::string_view JsonCursor::unescape(size_t begin) {
   buffer_.assign(text_, begin, at_ - begin);
   while (text_[at_] == '\\') {
-    if (at_ + 1 == text_.size()) refuse("a string without an end");
+    if (at_ + 1 == text_.size()) refuse("an unterminated string");
     const char c = text_[at_ + 1];
     at_ += 2;
     static constexpr std::string_view kEscapes = "\"\\/bfnrt", kStandFor = "\"\\/\b\f\n\r\t";
@@ -105,7 +105,7 @@ std::string_view JsonCursor::unescape(size_t begin) {
     const size_t end = find_string_end(text_, at_);
     buffer_.append(text_, at_, end - at_);
     at_ = end;
-    if (at_ == text_.size() || static_cast<uint8_t>(text_[at_]) < 0x20) refuse("a string without an end");
+    if (at_ == text_.size() || static_cast<uint8_t>(text_[at_]) < 0x20) refuse("an unterminated string");
   }
   ++at_;
   return buffer_;
@@ -155,12 +155,12 @@ std::string_view JsonCursor::skip() {
   } else if (first == '{' || first == '[') {
     size_t depth = 0;
     do {
-      if (at_ == text_.size()) refuse("a bracket without its end");
+      if (at_ == text_.size()) refuse("an unclosed bracket");
       const char c = text_[at_];
       if (c == '"') {
         for (++at_; (at_ = find_string_end(text_, at_)) < text_.size() && text_[at_] != '"';)
           at_ += text_[at_] == '\\' ? 2 : 1;
-        if (at_ >= text_.size()) refuse("a string without an end");
+        if (at_ >= text_.size()) refuse("an unterminated string");
       } else if (c == '{' || c == '[') {
         ++depth;
       } else if (c == '}' || c == ']') {

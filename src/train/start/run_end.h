@@ -17,7 +17,7 @@ struct RunEnd {
 };
 
 /// Runs `work`, which may fill `claim`, and writes into the folder how it ended: rank 0 writes the common result, any
-/// rank an error of its own. After a failure of communication it waits for the peer watch to find the cause. Returns
+/// rank its own error. After a failure of communication it waits for the peer watch to find the cause. Returns
 /// the exit code (0 for a stop if a launch around this job reads it from the folder); throws what work() throws, except
 /// a stop on which all ranks agreed.
 int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,

@@ -166,7 +166,7 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
                  "M: \"rope_parameters\" has an object \"chunked_attention\", expected only values");
   expect_refused("llama", {{"num_key_value_heads", 0}},
                  "M: \"num_key_value_heads\" is 0; it must be at least 1 and below 2^31");
-  expect_refused("llama", {{"head_dim", 7}}, "M: 7 of 7 values of a head turn (\"head_dim\" times");
+  expect_refused("llama", {{"head_dim", 7}}, "M: 7 of 7 values of a head are rotated (\"head_dim\" times");
   expect_refused("llama", {{"rope_theta", 0.0}}, "M: \"rope_theta\" is 0; it must be above 1");
   expect_refused("gemma3_text", {{"rope_local_base_freq", -1.0}},
                  "M: \"rope_local_base_freq\" is -1; it must be above 1");
@@ -179,7 +179,7 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
       {{"rope_type", "llama3"}, {"factor", 2.0}, {"low_freq_factor", 4.0}, {"high_freq_factor", 4.0}},
       "M: \"low_freq_factor\" is 4 and \"high_freq_factor\" 4; the first must be above 0 and below the second");
   expect_scaling_refused({{"rope_type", "longrope"}, {"short_factor", {1.0}}, {"long_factor", {1.0, 1.0}}},
-                         "M: \"short_factor\" has 1 entries, expected 2, one per pair of values that turn");
+                         "M: \"short_factor\" has 1 entries, expected 2, one per pair of rotated values");
   expect_scaling_refused({{"rope_type", "longrope"}, {"short_factor", {1.0, 1.0}}, {"long_factor", {1.0, 0.0}}},
                          "M: \"long_factor\" has 0; factors must be above 0");
   expect_refused("llama", {{"partial_rotary_factor", 0.5}},

@@ -445,7 +445,7 @@ TEST(HuggingFace, ExportedConfigSaysWhatTheModelIs) {
   EXPECT_ERROR(
       export_huggingface(out / "odd", spec, table, state, tokenizer, DType::f32, {},
                          R"({"config": {}, "generation_config": null, "tokenizer_files": {"../x.jinja": ""}})"),
-      ErrorKind::data, "the checkpoint has ../x.jinja beside its tokenizer, which is not one of a tokenizer's");
+      ErrorKind::data, "the checkpoint holds ../x.jinja among its tokenizer's files, which is not a tokenizer's");
   EXPECT_ERROR(export_huggingface(out / "f16", spec, table, state, "", DType::f16), ErrorKind::config,
                "cannot export weights as f16");
 }

@@ -305,8 +305,8 @@ TEST(NeoxCheckpoint, WrongTypesAreNamedByFileAndKey) {
                     "of ZeRO stages 0 to 2 is supported");
   sizes.patch("zero_pp_rank_0_mp_rank_00_optim_states.pt", "numel", "K\x07");
   EXPECT_UNREADABLE(sizes,
-                    "param_slice_mappings.0.0.word_embeddings.weight is 7 elements from 0 on, in the order of "
-                    "param_shapes 48 from 0 on");
+                    "param_slice_mappings.0.0.word_embeddings.weight has 7 elements from 0 on, expected "
+                    "48 from 0 on (param_shapes)");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST_F(RunControlFile, InvalidFilesAreNamed) {
   EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "control.json: \"secret\" is missing");
   write_text(control_path(run_.path()),
              R"({"secret": "x", "job": {"host": "h", "boot_id": "", "pid": 1, "addresses": [2]}})");
-  EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "an address is not text");
+  EXPECT_ERROR(read_control(run_.path()), ErrorKind::data, "an address is not a string");
 }
 
 TEST_F(RunControlFile, ADeadProcessIsRecognizedOnlyOnItsHost) {

@@ -70,7 +70,7 @@ TEST_F(ReportCommand, ComparesSeveralRuns) {
   EXPECT_THAT(page, testing::HasSubstr("<th scope=\"col\">a/run</th><th scope=\"col\">b/run</th>"));
   EXPECT_THAT(page, testing::HasSubstr("<th scope=\"row\">optim.clip</th><td>1</td><td>2</td><td>1</td>"));
   EXPECT_THAT(page, testing::HasSubstr("<th scope=\"row\">ranks</th><td>1</td><td>1</td><td>2</td>"));
-  EXPECT_THAT(page, testing::HasSubstr("1 other option has the same value, run.dir not counted"));
+  EXPECT_THAT(page, testing::HasSubstr("1 other option has the same value, not counting run.dir"));
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("<th scope=\"row\">model</th>")));
 
   EXPECT_ERROR(run_report({runs[0], runs[1], bed / "a/../a/run"}), ErrorKind::usage, "a/../a/run is given twice");

@@ -143,11 +143,11 @@ TEST(Conversations, SayWhatIsWrongWithARow) {
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}]})"), "no turn of the assistant");
   EXPECT_EQ(fault_of(R"({"messages": []})"), "no turn of the assistant");
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "assistant", "content": "x"}]})"),
-            "message 1 is of the role \"assistant\" at the beginning, which is out of order");
+            "message 1 has the role \"assistant\" at the beginning, which is out of order");
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]})"),
-            "message 2 is of the role \"user\" after \"user\", which is out of order");
+            "message 2 has the role \"user\" after \"user\", which is out of order");
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}, {"role": "system", "content": "y"}]})"),
-            "message 2 is of the role \"system\" after \"user\", which is out of order");
+            "message 2 has the role \"system\" after \"user\", which is out of order");
   EXPECT_EQ(
       fault_of(R"({"messages": [{"role": "user", "content": "x"}, {"role": "narrator", "content": "y"}]})"),
       "\"messages\"[1] has the role \"narrator\", which is not known; map it with --role narrator=user (or system, "
@@ -157,12 +157,12 @@ TEST(Conversations, SayWhatIsWrongWithARow) {
   EXPECT_EQ(fault_of(R"({"messages": [5]})"), "\"messages\"[0] is number, expected an object");
   EXPECT_EQ(fault_of(R"({"messages": {"a": 1}})"), "\"messages\" is object, expected a list");
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": 5}]})"),
-            "\"messages\"[0]: the content is number, expected a text or a list of parts");
+            "\"messages\"[0]: the content is number, expected a string or a list of parts");
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
-            "\"messages\"[0]: a part of the content is not a text; images, audio and video are not supported");
-  EXPECT_EQ(fault_of(R"({"instruction": 5, "output": "x"})"), "\"instruction\" is number, expected a text");
+            "\"messages\"[0]: a part of the content is not text; images, audio and video are not supported");
+  EXPECT_EQ(fault_of(R"({"instruction": 5, "output": "x"})"), "\"instruction\" is number, expected a string");
   EXPECT_EQ(fault_of(R"({"instruction": "x", "output": "x", "history": [["a"]]})"),
-            "an entry of \"history\" is not a pair of texts");
+            "an entry of \"history\" is not a pair of strings");
 }
 
 class ConversationFile : public ::testing::Test {
@@ -209,13 +209,13 @@ TEST_F(ConversationFile, RefusesOrCountsBadRowsWithTheirPlace) {
                            kLine + "\n";
   const std::string path = file("bad.jsonl", text);
   EXPECT_ERROR(read(path), ErrorKind::data,
-               path + " row 2: \"prompt\" is number, expected a text; --skip-bad-rows skips and counts such rows");
+               path + " row 2: \"prompt\" is number, expected a string; --skip-bad-rows skips and counts such rows");
   const RowCounts counts = read(path, true);
   EXPECT_THAT(firsts_, testing::ElementsAre("1é", "6é"));
   EXPECT_EQ(counts.rows, 6U);
   EXPECT_EQ(counts.conversations, 2U);
   EXPECT_EQ(counts.skipped, 4U);
-  EXPECT_EQ(counts.first_skipped, path + " row 2: \"prompt\" is number, expected a text");
+  EXPECT_EQ(counts.first_skipped, path + " row 2: \"prompt\" is number, expected a string");
   EXPECT_ERROR(read(file("b.jsonl", "{\"a\":")), ErrorKind::data, "b.jsonl row 1: the line: not valid JSON at");
   EXPECT_ERROR(read(file("c.jsonl", "[1]")), ErrorKind::data, "c.jsonl row 1: array, expected an object");
   EXPECT_ERROR(read(file("d.jsonl", "{\"prompt\": \"\xff\"}")), ErrorKind::data,

@@ -179,9 +179,10 @@ TEST(ChatFiles, FindsTemplatesAndTokensWhereModelsKeepThem) {
       "m has no chat template: neither chat_template.jinja nor \"chat_template\" in tokenizer_config.json; give "
       "one with --chat-template FILE");
   EXPECT_ERROR(chat_files_of({{"tokenizer_config.json", R"({"chat_template": 5})"}}, "m"), ErrorKind::data,
-               "m/tokenizer_config.json: \"chat_template\" is neither a text nor a list of templates");
-  EXPECT_ERROR(chat_files_of({{"tokenizer_config.json", R"({"bos_token": 5})"}}, "m"), ErrorKind::data,
-               "m/tokenizer_config.json: \"bos_token\" is not a token: expected a text, or an object with \"content\"");
+               "m/tokenizer_config.json: \"chat_template\" is neither a string nor a list of templates");
+  EXPECT_ERROR(
+      chat_files_of({{"tokenizer_config.json", R"({"bos_token": 5})"}}, "m"), ErrorKind::data,
+      "m/tokenizer_config.json: \"bos_token\" is not a token: expected a string, or an object with \"content\"");
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST(ChatTemplate, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error_of("{% if x %}\n{{ raise_exception('roles ' ~ x) }}{% endif %}", {{"x", 1}}),
             "t.jinja line 2: the template refuses the conversation: roles 1");
   EXPECT_EQ(error_of("{{ 'a' + 1 }}"), "t.jinja line 1: a str + an int has no meaning");
-  EXPECT_EQ(error_of("{{ 1 in 5 }}"), "t.jinja line 1: nothing can be in an int");
+  EXPECT_EQ(error_of("{{ 1 in 5 }}"), "t.jinja line 1: \"in\" is not supported for an int");
   EXPECT_EQ(error_of("{% for a, b in [[1]] %}{% endfor %}"), "t.jinja line 1: found 1 values to assign, expected 2");
   EXPECT_EQ(error_of("{% if x %}\n"), "t.jinja line 1: {% if %} does not end: {% endif %} is missing");
   EXPECT_EQ(error_of("\n{{ 'abc }}"), "t.jinja line 2: a string does not end: ' is missing");
@@ -112,11 +112,11 @@ TEST(ChatTemplate, IsBoundedInStepsTextAndDepth) {
   EXPECT_EQ(stops("{% for a in range(99) %}{% for b in range(99) %}{% endfor %}{% endfor %}"),
             "t.jinja line 1: stopped after 1000 steps, the limit for one conversation");
   EXPECT_EQ(stops("{% set n = namespace(t='x') %}{% for a in range(50) %}{% set n.t = n.t ~ n.t %}{% endfor %}"),
-            "t.jinja line 1: a text would have 1024 bytes, the limit is 1000");
+            "t.jinja line 1: a string would have 1024 bytes, the limit is 1000");
   EXPECT_EQ(stops("{{ 'x' * 900 }}{{ 'x' * 900 }}"),
             "t.jinja line 1: the text of a conversation exceeds 1000 bytes, the limit");
   EXPECT_EQ(stops("{% for a in range(40) %}{% set x = 'x' * 900 %}{% endfor %}"),
-            "t.jinja line 1: all texts together exceed 10000 bytes, the limit for one conversation");
+            "t.jinja line 1: all strings together exceed 10000 bytes, the limit for one conversation");
   EXPECT_EQ(stops("{{ [1] * 101 }}"), "t.jinja line 1: a list would have more than 100 items, the limit");
   EXPECT_EQ(stops("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
             "t.jinja line 1: expressions, blocks and macros are nested more than 60 levels deep");
@@ -137,7 +137,7 @@ TEST(ChatTemplate, IsBoundedInStepsTextAndDepth) {
 TEST(ChatTemplate, SurvivesValuesThatReferToThemselves) {
   EXPECT_EQ(render("{% set n = namespace() %}{% set n.n = n %}{{ n.n.n.n is defined }}{{ n == n.n }}"), "TrueTrue");
   EXPECT_EQ(error_of("{% set n = namespace() %}{% set n.n = n %}{{ [n.n] }}"),
-            "t.jinja line 1: a namespace has no text here");
+            "t.jinja line 1: a namespace cannot become a string here");
   EXPECT_THAT(
       error_of("{% set n = namespace(f={}) %}{% for i in range(999) %}{% set n.f = {'get': n.f.get} %}{% endfor %}"
                "{% set n.f = {} %}{% for i in range(999) %}{% set n.f = {'g': n.f.items} %}{% endfor %}"),

@@ -128,7 +128,7 @@ TEST_F(Tokenise, RefusesOrCountsBadRows) {
   } cases[] = {
       {R"({"messages": [{"role": "user", "content": "d"}]})", "row 2: no turn of the assistant"},
       {R"({"messages": [{"role": "assistant", "content": "d"}, {"role": "system", "content": "d"}]})",
-       "row 2: message 1 is of the role \"assistant\" at the beginning, which is out of order"},
+       "row 2: message 1 has the role \"assistant\" at the beginning, which is out of order"},
       {"{\"prompt\": \"\xff\", \"completion\": \"a\"}", "row 2: "},
       {R"({"text": "t"})", "row 2: no conversation: expected \"messages\""},
       {R"({"prompt": "raise", "completion": "a"})",
