@@ -1,4 +1,4 @@
-#include "cli/bench/node.h"
+#include "cli/bench/benchmarks.h"
 
 #include <fmt/core.h>
 

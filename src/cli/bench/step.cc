@@ -1,4 +1,4 @@
-#include "cli/bench/step.h"
+#include "cli/bench/benchmarks.h"
 
 #include <fmt/core.h>
 

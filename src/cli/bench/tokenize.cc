@@ -1,4 +1,4 @@
-#include "cli/bench/tokenize.h"
+#include "cli/bench/benchmarks.h"
 
 #include <fmt/core.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "cli/bench/plan.h"
+#include "cli/bench/benchmarks.h"
 
 #include <gmock/gmock.h>
 

@@ -1,0 +1,18 @@
+#pragma once
+// The benchmarks of `trireme bench`, each with the arguments after its name. Each returns the exit code.
+
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+int bench_comm_command(std::vector<std::string> arguments);
+int bench_glue_command(std::vector<std::string> arguments);
+int bench_node_command(std::vector<std::string> arguments);
+/// Compares the planner's step times with measured runs.
+int bench_plan_command(std::vector<std::string> arguments);
+int bench_step_command(std::vector<std::string> arguments);
+/// MB/s of encoding, or of training a vocabulary, also with other libraries in the same run.
+int bench_tokenize_command(std::vector<std::string> arguments);
+
+}  // namespace trireme
