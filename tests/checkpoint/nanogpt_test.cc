@@ -111,7 +111,7 @@ TEST(Nanogpt, BadArgumentsAreNamed) {
   };
   EXPECT_THAT(error("N"), testing::HasSubstr("model_args is not a dictionary"));
   EXPECT_THAT(error("}"), testing::HasSubstr("ckpt.pt: model_args: \"n_layer\" is missing"));
-  EXPECT_THAT(error(pickle_dict({{"n_layer", "]"}})), testing::HasSubstr("n_layer is neither a number nor text"));
+  EXPECT_THAT(error(pickle_dict({{"n_layer", "]"}})), testing::HasSubstr("n_layer is neither a number nor a string"));
   const auto sizes = [](int heads) {
     return pickle_dict({{"n_layer", pickle_number(1)},
                         {"n_head", pickle_number(static_cast<uint64_t>(heads))},

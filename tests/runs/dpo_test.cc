@@ -250,7 +250,7 @@ TEST_F(Dpo, RefusesWhatItCannotDo) {
       {"--loss", "hinge", "--label-smoothing", "0.1"});
   expect_refused(2, "dpo.loss", {"--loss", "kto"});
   refused({"train", "--dpo.beta", "2"}, 2,
-          "dpo.beta (flag --dpo.beta) is about conversations, which `trireme dpo` learns");
+          "dpo.beta (flag --dpo.beta) is an option of `trireme dpo`, which trains on conversations");
   refused({"sft", "--model", "x", "--data", "y", "--dpo.beta", "2"}, 2,
           "dpo.beta (flag --dpo.beta) is about pairs of answers, which `trireme dpo` learns");
 }

@@ -242,7 +242,7 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
   expect_refused(2, "there is nothing to measure", {"--evaluation.only", "--validation-share", "0"});
   expect_refused(1, " has no chat template \"nosuch\"; it has default", {"--chat-template", "nosuch"});
   refused({"train", "--chat.epochs", "2"}, 2,
-          "chat.epochs (flag --chat.epochs) is about conversations, which `trireme sft` learns");
+          "chat.epochs (flag --chat.epochs) is an option of `trireme sft`, which trains on conversations");
   std::filesystem::remove(path("model/chat_template.jinja"));
   expect_refused(1, " has no chat template: neither chat_template.jinja nor \"chat_template\"");
   std::filesystem::remove(path("model/tokenizer.json"));
