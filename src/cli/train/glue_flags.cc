@@ -381,7 +381,7 @@ void GlueFlags::take_kwargs() const {
                          {"inverse_sqrt", "timescale", &config().optim.timescale, 0}};
   for (const auto& [name, value] : values.items()) {
     const auto* found = std::ranges::find_if(
-        known, [&, &name = name](const Known& k) { return schedule_ == k.schedule && name == k.name; });
+        known, [&, &word = name](const Known& k) { return schedule_ == k.schedule && word == k.name; });
     require(found != std::end(known), ErrorKind::usage, "--lr-scheduler-kwargs: the schedule {} has no \"{}\" here",
             schedule_, name);
     require(value.is_number() && value.get<double>() >= found->least, ErrorKind::usage,
