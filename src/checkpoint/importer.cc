@@ -9,6 +9,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "model/adapters.h"
 
 namespace trireme {
 namespace {
@@ -48,7 +49,8 @@ class Importer {
         rules_(numbered_rules(family.names, spec.layers)),
         all_(source.all()) {
     index_tensors();
-    for (const Parameter& parameter : whole_.all()) match(parameter);
+    for (const Parameter& parameter : whole_.all())
+      if (!is_adapter(parameter.name)) match(parameter);
     check_rest();
   }
 

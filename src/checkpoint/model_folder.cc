@@ -77,6 +77,8 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
   wanted.embedding_dropout = found.embedding_dropout;
   wanted.attention_dropout = found.attention_dropout;
   wanted.residual_dropout = found.residual_dropout;
+  wanted.adapter_dropout = found.adapter_dropout;
+  if (found.adapters.empty()) wanted.adapters.clear();
   require(wanted == found, ErrorKind::config,
           "{} holds a different model than the configuration describes: {}; set the options of this model, or use "
           "another folder",

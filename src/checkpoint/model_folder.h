@@ -28,7 +28,8 @@ ModelFolder open_model(
 void require_no_file(const std::string& path);
 
 /// Fills the weights of `state`. `spec` may have a smaller context than the folder's (position rows are cropped) and
-/// other dropouts and rows; every other difference is an Error::config.
+/// other dropouts and rows, and adapters that the folder's lacks, which remain as they are; every other difference is
+/// an Error::config.
 void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTable& table, TrainingState& state);
 
 }  // namespace trireme

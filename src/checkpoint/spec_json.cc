@@ -16,6 +16,8 @@ namespace {
 // Fields from this one on came with this format version of checkpoints.
 constexpr std::string_view kFirstNewField = "key_heads";
 constexpr int64_t kNewFieldsSince = 4;
+// Fields from this one on are those of adapters: absent for a model without any.
+constexpr std::string_view kFirstOfAdapters = "adapters";
 
 template <class E>
 E value_of_name(const std::string& wanted, const char* field, std::string_view where) {
@@ -28,7 +30,10 @@ E value_of_name(const std::string& wanted, const char* field, std::string_view w
 
 Json spec_to_json(const Spec& spec) {
   Json json;
+  bool of_adapters = false;
   spec.visit([&](const char* name, const auto& field) {
+    of_adapters = of_adapters || name == kFirstOfAdapters;
+    if (of_adapters && spec.adapters.empty()) return;
     using T = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<T, std::vector<float>>) {
       json[name] = Json::array();
@@ -76,10 +81,12 @@ std::string describe_differences(const Spec& found, const Spec& asked) {
 Spec spec_from_json(const Json& json, std::string_view where, int64_t version) {
   Spec spec;
   StoredFields fields(json, "the model", where, version);
-  bool newer = false;
+  bool newer = false, of_adapters = false;
   spec.visit([&](const char* name, auto& field) {
     using T = std::decay_t<decltype(field)>;
     newer = newer || std::string_view(name) == kFirstNewField;
+    of_adapters = of_adapters || name == kFirstOfAdapters;
+    if (of_adapters && !json.contains(name)) return;
     if (newer && !fields.newer(name, kNewFieldsSince)) return;
     if constexpr (std::is_same_v<T, std::vector<float>>) {
       for (const Json& value : fields.array(name)) {

@@ -7,22 +7,28 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/stop.h"
 #include "checkpoint/finite_weights.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/neox/export.h"
 #include "checkpoint/peft/adapter.h"
+#include "checkpoint/peft/export.h"
+#include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "config/document.h"
 #include "report/run_log.h"
 #include "report/trainer_state.h"
 
@@ -106,6 +112,17 @@ void write_model(const Wanted& wanted, const std::string& path, const ModelFolde
   if (!folder.tokenizer_json.empty()) write_text(path + "/tokenizer.json", folder.tokenizer_json);
 }
 
+/// The options of the run that a step belongs to.
+Config run_config(const ModelFolder& folder) {
+  return config_from_json(parse_json(folder.checkpoint->facts.config_json, folder.path), folder.path);
+}
+
+/// Which parameters of the model are its run's result. Of a run with adapters only they are written.
+Trained results_of(const ModelFolder& folder) {
+  if (folder.spec.adapters.empty()) return {};
+  return {trained_beside_adapters(folder.spec, run_config(folder).lora.modules_to_save), ""};
+}
+
 /// trainer_state.json beside the model, where the run's records are still there.
 void write_trainer_state(const ModelFolder& folder, const std::string& path) {
   if (!folder.checkpoint) return;
@@ -143,7 +160,10 @@ int run_export(std::vector<std::string> arguments) {
   std::string adapter;
   bool merge = false, force = false;
   app.add("--adapter", adapter, "folder of a LoRA adapter of PEFT for this model; needs --merge");
-  app.add_switch("--merge", merge, "add the adapter to the weights, so that the export needs none");
+  app.add_switch(
+      "--merge", merge,
+      "add the adapter to the weights, so that the export needs none; of a run with adapters: its own, which "
+      "are written as a folder of PEFT without this");
   app.add_switch("--force", force, "export a model although some weights are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
@@ -151,34 +171,54 @@ int run_export(std::vector<std::string> arguments) {
     require(wanted.format == "neox" || app.count(flag) == 0, ErrorKind::usage,
             "{} needs --format neox; a Hugging Face folder is not split", flag);
 
-  require(merge == !adapter.empty(), ErrorKind::usage, "{}",
-          merge ? "--merge needs --adapter DIR, the adapter to add to the weights"
-                : "--adapter needs --merge: an export is a model, into which the adapter is merged");
+  require(adapter.empty() || merge, ErrorKind::usage,
+          "--adapter needs --merge: an export is a model, into which the adapter is merged");
 
   stop::install();
   const ModelFolder folder = open_model(newest_on_either_side(model, true));
+  const bool has_adapters = !folder.spec.adapters.empty(), writes_adapter = has_adapters && !merge;
+  require(!merge || has_adapters || !adapter.empty(), ErrorKind::usage,
+          "--merge needs --adapter DIR, the adapter to add to the weights: {} has no adapters", folder.path);
+  require(
+      !has_adapters || adapter.empty(), ErrorKind::usage,
+      "--adapter {}: {} is a run with adapters already; export it with --merge first, or merge the adapter into its "
+      "base model",
+      adapter, folder.path);
+  for (const char* flag : {"--vocabulary", "--format", "--dtype"})
+    require(!writes_adapter || app.count(flag) == 0, ErrorKind::usage,
+            "{} has no effect on adapters, which are written as PEFT's, in f32; remove it, or add --merge for a whole "
+            "model",
+            flag);
   PartialFolder partial(wanted.output);
-  const ParameterTable table(folder.spec);
+  const ParameterTable table(folder.spec, InitScheme::gpt2, {}, results_of(folder));
   TrainingState state(table, DType::f32, false);
   load_model(folder, folder.spec, table, state);
-  if (merge) PeftAdapter(adapter).merge(folder, table, state);
+  if (!adapter.empty()) PeftAdapter(adapter).merge(folder, table, state);
+  if (has_adapters && merge) merge_adapters(table, state);
+  const Spec spec = writes_adapter ? folder.spec : base_of(folder.spec);
   if (!force)
     require_finite(
         state, table, folder.path,
         "export an earlier step of the run (`trireme checkpoint list` shows them); --force exports this one anyway");
-  int64_t parameters = table.total();
-  if (vocabulary) {
-    const Cut cut(folder.spec, *vocabulary, table, state);
+  int64_t parameters = writes_adapter ? table.total_trained() : ParameterTable(spec).total();
+  if (writes_adapter) {
+    const Config config = run_config(folder);
+    export_adapter(partial.path(), table, state, config.lora, config.model.init, kept_model_type(folder.generation));
+  } else if (vocabulary) {
+    const Cut cut(spec, *vocabulary, table, state);
     parameters = cut.table.total();
     write_model(wanted, partial.path(), folder, cut.spec, cut.table, cut.state);
   } else {
-    write_model(wanted, partial.path(), folder, folder.spec, table, state);
+    write_model(wanted, partial.path(), folder, spec, table, state);
   }
   if (wanted.format == "huggingface") write_trainer_state(folder, partial.path());
   partial.commit();
   const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
-  fmt::print("exported {}{} ({}{:.2f} M parameters, {}) to {}\n", folder.path,
-             merge ? fmt::format(" with the adapter {}", adapter) : "", step, static_cast<double>(parameters) / 1e6,
+  const std::string what = writes_adapter    ? fmt::format("the adapters of {}", folder.path)
+                           : adapter.empty() ? folder.path
+                                             : fmt::format("{} with the adapter {}", folder.path, adapter);
+  fmt::print("exported {}{} ({}{:.2f} M parameters, {}) to {}\n", what,
+             has_adapters && merge ? " with its adapters" : "", step, static_cast<double>(parameters) / 1e6,
              name_of(wanted.dtype), wanted.output);
   return 0;
 }

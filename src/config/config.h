@@ -277,6 +277,40 @@ struct TrainOptions {
   }
 };
 
+/// Low-rank adapters that are trained in place of the model's weights.
+struct LoraOptions {
+  int64_t rank = 0;
+  double alpha = 16, dropout = 0;
+  bool rank_stabilized = false;
+  std::string targets, rank_pattern, alpha_pattern, modules_to_save, adapter;
+  bool on() const { return rank > 0 || !adapter.empty(); }
+  bool operator==(const LoraOptions&) const = default;
+
+  template <class V>
+  void visit(V& v) {
+    v.integer("rank", rank,
+              "train low-rank adapters of this rank (LoRA) instead of the weights, which are frozen (0: no adapters)",
+              0, 1 << 16);
+    v.number("alpha", alpha, "an adapter is multiplied by alpha / rank", 1e-6, 1e6);
+    v.number("dropout", dropout, "dropout of the inputs of adapters", 0, 0.99);
+    v.text("targets", targets,
+           "linears with adapters, by their names in the model's Hugging Face files: names separated by commas, as "
+           "q_proj,v_proj; a regular expression of whole paths; all-linear: every one of the blocks (empty: those that "
+           "PEFT adapts in a model of this family, mostly queries and values)");
+    v.flag("rslora", rank_stabilized, "multiply by alpha / sqrt(rank) instead (rank-stabilized LoRA)");
+    v.text("rank-pattern", rank_pattern,
+           "ranks of some linears, like down_proj=4, layers.0.self_attn.q_proj=32: a name is a regular expression of "
+           "the end of a path (empty: all have lora.rank)");
+    v.text("alpha-pattern", alpha_pattern, "alphas of some linears, as ranks in lora.rank-pattern");
+    v.text("modules-to-save", modules_to_save,
+           "modules that are trained in full beside the adapters, by their names in the Hugging Face files, as "
+           "lm_head,norm (empty: none)");
+    v.text("adapter", adapter,
+           "start from the adapter in this folder, which PEFT or `trireme export` wrote; it has the ranks, the alphas, "
+           "the linears and the modules, so only lora.dropout may be set beside it (empty: a new adapter)");
+  }
+};
+
 struct OptimOptions {
   double learning_rate = 6e-4, min_learning_rate = 6e-5, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1,
          clip = 1.0;
@@ -571,6 +605,7 @@ struct Config {
   PairOptions dpo;
   BatchOptions batch;
   TrainOptions train;
+  LoraOptions lora;
   OptimOptions optim;
   PrecisionOptions precision;
   MeshOptions mesh;
@@ -589,6 +624,7 @@ struct Config {
     v.group("dpo", "the loss of pairs of answers, for `trireme dpo` only", dpo);
     v.group("batch", "how much of it per step", batch);
     v.group("train", "which parameters change", train);
+    v.group("lora", "low-rank adapters", lora);
     v.group("optim", "AdamW and its schedule", optim);
     v.group("precision", "number formats", precision);
     v.group("mesh", "how ranks are arranged", mesh);

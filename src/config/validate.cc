@@ -141,8 +141,35 @@ int64_t largest_micro(int64_t per_rank) {
 
 }  // namespace
 
+namespace {
+
+/// Options of adapters that have no effect, or that an existing adapter determines.
+void check_lora(const LoadedConfig& loaded) {
+  constexpr const char* kOfNewOnes[] = {"lora.alpha",        "lora.targets",       "lora.rslora",
+                                        "lora.rank-pattern", "lora.alpha-pattern", "lora.modules-to-save"};
+  const LoraOptions& lora = loaded.config.lora;
+  const bool starts = !lora.adapter.empty();
+  // `config show` writes defaults, too.
+  const auto is_set = [&](const char* name) {
+    const Option& option = *schema().find(name);
+    return loaded.given(name) && get(loaded.config, option) != option.default_value;
+  };
+  require(!starts || lora.rank == 0, ErrorKind::config,
+          "{} and {} are both set; the adapter has its ranks, so remove lora.rank", loaded.where("lora.adapter"),
+          loaded.where("lora.rank"));
+  for (const char* option : kOfNewOnes)
+    require(!is_set(option) || (lora.rank > 0 && !starts), ErrorKind::config, "{} has no effect {}; remove it{}",
+            loaded.where(option), starts ? "beside lora.adapter, which has its own" : "without lora.rank",
+            starts ? "" : ", or set --lora.rank 16");
+  require(lora.on() || !is_set("lora.dropout"), ErrorKind::config,
+          "{} has no effect without lora.rank; remove it, or set --lora.rank 16", loaded.where("lora.dropout"));
+}
+
+}  // namespace
+
 void validate(const LoadedConfig& loaded) {
   check_overridden(loaded);
+  check_lora(loaded);
   check_model(loaded);
   check_schedule(loaded);
   check_sequence(loaded);

@@ -2,15 +2,12 @@
 
 #include <cassert>
 
+#include "tensor/arena.h"
+
 namespace trireme {
 
-LayerParameter::LayerParameter(const ParameterViews& views, const std::string& name) {
-  const Parameter& parameter = views.table->find(name);
-  value = view_of(views.weights, parameter);
-  gradient = gradient_of(views.gradients, parameter);
-}
-
-Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bias) : weight_(views, name + ".weight") {
+Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bias)
+    : weight_(views, name + ".weight"), adapter_(views, name) {
   if (has_bias) bias_ = LayerParameter(views, name + ".bias");
   const Parameter& weight = views.table->find(name + ".weight");
   cut_rows_ = weight.shape[0] < weight.global_shape[0];
@@ -20,6 +17,7 @@ Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bi
 void Linear::forward_part(const Pass& pass, ConstView x, View y) const {
   const bool adds_bias = !cut_columns_ || pass.tensor->rank() == 0;  // once in the sum
   pass.ops.linear(pass.context, x, weight_.value, adds_bias ? bias_.value : ConstView(), y);
+  adapter_.forward(pass, x, y);
 }
 
 void Linear::forward(const Pass& pass, ConstView x, View y) const {
@@ -30,7 +28,10 @@ void Linear::forward(const Pass& pass, ConstView x, View y) const {
 
 void Linear::forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const {
   assert(!cut_columns_);
-  pass.ops.linear_activation(pass.context, cut_rows_ ? pass.all_rows(x) : x, weight_.value, bias_.value, f, pre, y);
+  const ConstView rows = cut_rows_ ? pass.all_rows(x) : x;
+  if (adapter_.empty()) return pass.ops.linear_activation(pass.context, rows, weight_.value, bias_.value, f, pre, y);
+  forward_part(pass, rows, pre);
+  pass.ops.activation(pass.context, pre, f, y);
 }
 
 void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient bias) const {
@@ -39,10 +40,18 @@ void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasG
     pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
 }
 
+/// dx may be x.
+void Linear::backward_input(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+  const ArenaScope scope(*pass.context.scratch);
+  const ConstView inner = adapter_.backward(pass, dy, x);
+  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+  adapter_.add_input_gradient(pass, inner, dx);
+}
+
 /// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.
 void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
   ConstView all_x = x;
-  const bool gathers = pass.sequence_parallel() && weight_.trained();
+  const bool gathers = pass.sequence_parallel() && (weight_.trained() || adapter_.trained());
   if (gathers) {
     const View all = pass.tensor->gathered(pass.batch.rows(), x.shape()[1]);
     pass.tensor->start_gather(pass.context, x, all);
@@ -50,6 +59,10 @@ void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View d
   }
   pass.ops.linear_backward_input(pass.context, dy, weight_.value, pass.contribution_to(dx));
   if (gathers) pass.tensor->finish();
+  {
+    const ArenaScope scope(*pass.context.scratch);
+    adapter_.add_input_gradient(pass, adapter_.backward(pass, dy, all_x), pass.contribution_to(dx));
+  }
   pass.start_sum(dx);
   backward_weights(pass, dy, all_x, bias);
   pass.tensor->finish();
@@ -58,7 +71,7 @@ void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View d
 void Linear::backward_part(const Pass& pass, ConstView dy, ConstView x, View dx) const {
   if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
   if (bias_.trained()) pass.ops.bias_backward(pass.context, pass.own(dy), bias_.gradient, pass.write);
-  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+  backward_input(pass, dy, x, dx);
 }
 
 void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
@@ -80,7 +93,7 @@ void Linear::backward(const Pass& pass, ConstView dy, ConstView pre, Activation 
 void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
   if (cut_rows_) return backward_summed(pass, dy, x, dx, bias);
   backward_weights(pass, dy, x, bias);
-  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+  backward_input(pass, dy, x, dx);
 }
 
 Norm::Norm(const ParameterViews& views, const std::string& name, const Spec& spec)

@@ -4,38 +4,23 @@
 // columns takes its part of the inputs, and its outputs are summed. Where tensor ranks share the rows between layers
 // (mesh.sequence), the side that is not cut has this rank's rows, the cut one all of them; a layer that is not cut
 // works on this rank's rows, so its gradients are complete once they are summed over the tensor ranks
-// (model/sequence_parallel.h). A frozen parameter has no gradient, and backward computes none.
+// (model/sequence_parallel.h). A frozen parameter has no gradient, and backward computes none. A linear of a block may
+// have low-rank adapters, whose outputs are added to its own.
 
-#include "model/parameter_table.h"
+#include "model/layer_parameter.h"
+#include "model/linear_adapter.h"
 #include "model/pass.h"
 
 namespace trireme {
 
-/// A model's flat arrays, as layers see them. gradients is empty where nothing is trained.
-struct ParameterViews {
-  const ParameterTable* table = nullptr;
-  View weights;
-  View gradients;
-};
-
-/// One parameter: its value and where its gradient goes, which is empty for a frozen one. Absent parameters (no bias)
-/// are empty.
-struct LayerParameter {
-  ConstView value;
-  View gradient;
-  LayerParameter() = default;
-  LayerParameter(const ParameterViews& views, const std::string& name);
-  bool trained() const { return !gradient.empty(); }
-};
-
 class Linear {
  public:
   Linear(const ParameterViews& views, const std::string& name, bool has_bias);
-  /// y = x w^T + bias
+  /// y = x w^T + bias (+ adapters)
   void forward(const Pass& pass, ConstView x, View y) const;
   /// This rank's contribution to forward()'s sum over the tensor ranks, all rows; the complete y if it is not a sum.
   void forward_part(const Pass& pass, ConstView x, View y) const;
-  /// pre = x w^T + bias; y = f(pre). Not for a matrix that is cut by columns.
+  /// pre = x w^T + bias (+ adapters); y = f(pre). Not for a matrix that is cut by columns.
   void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;
   /// Weight gradients from dy and the forward's x, and dx = dy w, which travels meanwhile where it is a sum.
   void backward(const Pass& pass, ConstView dy, ConstView x, View dx) const;
@@ -48,9 +33,11 @@ class Linear {
   enum class BiasGradient : uint8_t { written, missing };
   void backward(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient) const;
   void backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient) const;
+  void backward_input(const Pass& pass, ConstView dy, ConstView x, View dx) const;
   void backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient) const;
 
   LayerParameter weight_, bias_;
+  LinearAdapter adapter_;
   bool cut_rows_, cut_columns_;
 };
 

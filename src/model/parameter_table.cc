@@ -7,6 +7,7 @@
 #include "base/divisors.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "model/adapters.h"
 
 namespace trireme {
 namespace {
@@ -106,6 +107,22 @@ class Builder {
   void add_linear(const std::string& name, int64_t out, int64_t in, bool bias, float std, Cut cut = Cut::none) {
     if (bias) add(name + ".bias", {out}, Init::zeros, 0, cut == Cut::rows ? cut : Cut::none);
     add(name + ".weight", {out, in}, Init::normal, std, cut);
+    add_adapters(name, out, in, cut);
+  }
+
+  /// A as PyTorch initialises a linear, B 0, so that the model is the base model.
+  void add_adapters(const std::string& linear, int64_t out, int64_t in, Cut cut) {
+    int64_t rank = 0;
+    for (const Adapter& adapter : adapters_of(spec_, linear)) {
+      const int64_t outputs = outputs_of(spec_, adapter.part).share(out);
+      add(adapter.b(), {outputs, adapter.rank}, Init::zeros, 0, cut == Cut::rows ? cut : Cut::none);
+      parameters_.back().layer_sums = cut == Cut::columns;
+      rank += adapter.rank;
+    }
+    if (rank == 0) return;
+    add(linear + ".lora_A", {rank, in}, Init::uniform, 1 / std::sqrt(static_cast<float>(in)),
+        cut == Cut::columns ? cut : Cut::none);
+    parameters_.back().layer_sums = cut == Cut::rows;
   }
 
   void add_norm(const std::string& name) {
@@ -121,7 +138,7 @@ class Builder {
     for (const auto& [gain, heads] : {std::pair{".k_norm.weight", spec_.kv_heads()}, {".q_norm.weight", spec_.heads}}) {
       add(name + gain, {of_head ? spec_.head_dim() : heads * spec_.head_dim()}, gain_init(), 0,
           of_head ? Cut::none : Cut::rows);
-      parameters_.back().of_heads = of_head;
+      parameters_.back().layer_sums = of_head;
     }
   }
 

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-enum class Init : uint8_t { normal, zeros, ones };
+enum class Init : uint8_t { normal, zeros, ones, uniform };
 
 /// How the optimizer changes a parameter, which determines the states that it keeps of it.
 enum class UpdateRule : uint8_t {
@@ -24,7 +24,8 @@ enum class UpdateRule : uint8_t {
 /// The part of a model that one process holds: some of its layers, and of each cut tensor one of tensor_size equal
 /// boxes. Cut by rows (dim 0): attention.qkv, whose rows are grouped by key head, mlp.in, whose gates lie beside what
 /// they gate, gains of a projection's queries and keys, and tensors with a row per token id; by columns (dim 1):
-/// attention.out and mlp.out, whose biases are not cut. Source: Shoeybi et al. 2019, section 3.
+/// attention.out and mlp.out, whose biases are not cut. Of adapters B is cut as the rows of its linear, A as the
+/// columns. Source: Shoeybi et al. 2019, section 3.
 struct Layout {
   ModelPart part;  ///< of several chunks from where the first one begins to where the last one ends
   int tensor_rank = 0, tensor_size = 1;
@@ -52,10 +53,10 @@ struct Parameter {
   Shape shape;         ///< of the box, as in memory
   Shape stored_shape;  ///< of the box, as in checkpoints: vocabulary without padding rows, which are its last ones
   Init init = Init::normal;
-  float init_std = 0.02f;
+  float init_std = 0.02f;  ///< uniform: values are in +-init_std
   UpdateRule rule = UpdateRule::adamw;
-  /// Every tensor rank uses it for its own heads in all rows, and sums its gradient over the ranks itself.
-  bool of_heads = false;
+  /// Every tensor rank uses it in all rows for its own part of a layer, which sums its gradient over the ranks itself.
+  bool layer_sums = false;
   size_t group = 0;  ///< index in ParameterTable::ready_ranges(): when its gradient is ready
   /// First weight in the flat order, a multiple of 32. If trained, also first gradient and value of each optimizer
   /// state.

@@ -14,7 +14,8 @@ SequenceParallelSums::SequenceParallelSums(const ParameterTable& table, View gra
   const bool classifies = table.layout().part.head && !table.spec().has_decoder();
   for (const Parameter& parameter : table.all()) {
     // A classifier's head has all of its rows on every tensor rank.
-    if (!parameter.is_whole() || parameter.of_heads || (classifies && parameter.group == table.head_group())) continue;
+    if (!parameter.is_whole() || parameter.layer_sums || (classifies && parameter.group == table.head_group()))
+      continue;
     const View gradient = gradient_of(gradients, parameter);
     if (!gradient.empty()) sums_[parameter.group].push_back(gradient);
   }

@@ -8,6 +8,7 @@
 
 #include "base/divisors.h"
 #include "base/error.h"
+#include "model/adapters.h"
 
 namespace trireme {
 namespace {
@@ -140,7 +141,7 @@ void validate_head(const Spec& spec) {
 }  // namespace
 
 bool Spec::has_dropout() const {
-  return std::max({embedding_dropout, attention_dropout, residual_dropout, head_dropout}) > 0;
+  return std::max({embedding_dropout, attention_dropout, residual_dropout, head_dropout, adapter_dropout}) > 0;
 }
 
 void Spec::validate() const {
@@ -157,6 +158,8 @@ void Spec::validate() const {
   validate_scales(*this);
   validate_positions(*this);
   validate_head(*this);
+  require_rate(adapter_dropout, "adapter dropout");
+  (void)adapters_of(*this);
 }
 
 bool Spec::is_plain() const {

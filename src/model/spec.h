@@ -88,6 +88,9 @@ struct Spec {
   float residual_scale = 1;   ///< multiplies a branch before it is added
   float logits_scale = 1;     ///< multiplies the logits
   float logits_cap = 0;       ///< logits are cap tanh(logit / cap), after the scale; 0: none
+
+  std::string adapters;       ///< low-rank adapters of its linears (model/adapters.h); empty: none
+  float adapter_dropout = 0;  ///< of their inputs
   bool operator==(const Spec&) const = default;
 
   /// Calls f(name, field) for every field, by its name and in its place in a manifest.
@@ -174,6 +177,9 @@ struct Spec {
     f("residual_scale", spec.residual_scale);
     f("logits_scale", spec.logits_scale);
     f("logits_cap", spec.logits_cap);
+    // Only a model with adapters has the rest in its manifest.
+    f("adapters", spec.adapters);
+    f("adapter_dropout", spec.adapter_dropout);
   }
 };
 

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "model/adapters.h"
+#include "model/linear_adapter.h"
 #include "model/rotary.h"
 #include "ops/check.h"
 
@@ -18,12 +20,15 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   const int64_t widest_block =
       std::max({layout.share(spec.mlp_in_width()), layout.share(spec.qkv_width()), layout.share(spec.attention_width()),
                 spec.width, spec.token_width(), spec.classes});
+  const AdapterSizes adapters = adapter_sizes(spec, layout.tensor_size);
+  const size_t of_adapters = adapter_scratch_bytes(spec, layout.tensor_size, dtype, shape.rows, shape.training);
   CallSizes sizes;
   sizes.dtype = dtype;
   sizes.rows = shape.rows;
-  sizes.width = widest_block;
-  sizes.weight_count = std::max(spec.width, spec.token_width()) * sizes.width;
-  sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
+  sizes.width = std::max(widest_block, adapters.rank);
+  const int64_t narrow = std::max({spec.width, spec.token_width(), adapters.rank});
+  sizes.weight_count = narrow * sizes.width;
+  sizes.added_count = shape.training && shape.accumulates ? narrow * sizes.width : 0;
   sizes.attention = {.kv_heads = static_cast<int>(layout.share(spec.kv_heads())),
                      .group = static_cast<int>(spec.group()),
                      .head_dim = static_cast<int>(spec.head_dim()),
@@ -31,7 +36,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
                      .scale = 1,
                      .offsets = {}};
   sizes.threads = threads;
-  const size_t blocks = ops.scratch_bytes(sizes);
+  const size_t blocks = ops.scratch_bytes(sizes) + of_adapters;
   if (!layout.part.head || !spec.has_decoder()) return blocks;
   sizes.rows = planned_head_rows(spec, dtype, shape, ops.head_block());
   sizes.inputs = std::max(spec.width, spec.token_width());
@@ -73,7 +78,7 @@ size_t slots_of_parts_bytes(const Spec& spec, const Layout& layout, DType dtype,
 
 TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops) {
   return {.dtype = dtype,
-          .elements = shape.rows * std::max(spec.width, spec.token_width()),
+          .elements = shape.rows * std::max({spec.width, spec.token_width(), adapter_sizes(spec, 1).rank}),
           .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows, ops.head_block()) : 0,
           .statistics = spec.query_keys == QueryKeys::projection ? 2 * shape.rows
                         : spec.query_keys == QueryKeys::head     ? 2 * spec.head_dim()

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/adapters.h"
+
 namespace trireme {
 namespace {
 
@@ -25,6 +27,7 @@ double train_flops_per_token(const ParameterTable& whole, int64_t sequence) {
   for (const Parameter& parameter : whole.all()) {
     if (!is_multiplied(spec, parameter)) continue;
     const auto product = 2 * static_cast<double>(parameter.stored_shape.count());
+    if (is_adapter(parameter.name)) flops += 3 * product;
     if (!parameter.trained()) flops -= product;
     if (parameter.group > last) flops -= product;
   }

@@ -496,6 +496,48 @@ void Ops::zero(Context& context, View x) {
   do_zero(context, x);
 }
 
+namespace {
+
+/// small: the matrix that is some rows and columns of `large`.
+void check_part(const Checker& check, ConstView small, const RowPattern& pattern, int64_t column, ConstView large) {
+  const int64_t rows = large.shape()[0], width = small.shape()[1];
+  check.that(pattern.count > 0 && pattern.first >= 0 && pattern.first + pattern.count <= pattern.stride &&
+                 rows % pattern.stride == 0,
+             fmt::format("rows {} to {} of each {} do not fit a matrix of {} rows", pattern.first,
+                         pattern.first + pattern.count, pattern.stride, rows));
+  check.that(small.rows() == pattern.share(rows) && column >= 0 && column + width <= large.shape()[1],
+             fmt::format("{} at column {} does not fit {} of each {} rows of {}", describe(small), column,
+                         pattern.count, pattern.stride, describe(large)));
+}
+
+}  // namespace
+
+void Ops::place_rows(Context& context, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y) {
+  const Checker check("place_rows");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  check.dims("y", y, 2);
+  check.is("y", y, x.dtype(), y.shape());
+  check_part(check, x, pattern, column, y);
+  check.factor(factor);
+  const OpTimer timer(recorder_, "place_rows", {x, x});
+  do_place_rows(context, x, pattern, column, factor, y);
+}
+
+void Ops::take_rows(Context& context, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y,
+                    Write write) {
+  const Checker check("take_rows");
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.dims("x", x, 2);
+  check.statistic("x", x, statistic);
+  check.dims("y", y, 2);
+  check.statistic("y", y, statistic);
+  check_part(check, y, pattern, column, x);
+  check.factor(factor);
+  const OpTimer timer(recorder_, "take_rows", {y, y});
+  do_take_rows(context, x, pattern, column, factor, y, write);
+}
+
 void Ops::squared_norms(Context& context, ConstView x, View values) {
   const Checker check("squared_norms");
   check.statistic("x", x, takes(DType::f64) ? DType::f64 : DType::f32);

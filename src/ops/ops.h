@@ -110,6 +110,14 @@ struct TableRows {
   int64_t first = 0, of = 0;
 };
 
+/// Some rows of a larger matrix: of each `stride` rows the `count` rows from `first` on.
+struct RowPattern {
+  int64_t first = 0, count = 1, stride = 1;
+  /// Of the rows of the larger matrix.
+  int64_t share(int64_t rows) const { return rows / stride * count; }
+  int64_t place(int64_t row) const { return row / count * stride + first + row % count; }
+};
+
 /// The largest operator calls of a plan, for its scratch memory.
 struct CallSizes {
   DType dtype = DType::f32;  ///< A
@@ -305,6 +313,12 @@ class Ops {
   void cast(Context&, ConstView x, View y);
   /// x = 0.
   void zero(Context&, View x);
+  /// The pattern's rows of y's columns [column, column + width) = factor * x; the other elements of y are kept.  x:
+  /// [pattern.share(rows), width] A; y: [rows, more] A, rows a multiple of pattern.stride.
+  void place_rows(Context&, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y);
+  /// y =/+= factor * the pattern's rows of x's columns [column, column + width).  x: [rows, more] S; y:
+  /// [pattern.share(rows), width] S.
+  void take_rows(Context&, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y, Write);
   /// values[i] = sum of squares in f64 of chunk i, kNormChunk elements of x (the last one fewer): element j of a chunk
   /// is added to partial j mod 16, partials are added in order. No fused multiply-add: the same bits on every
   /// instruction set and thread count. x: [n] S; values: [ceil(n / kNormChunk)] f64.
@@ -398,6 +412,8 @@ class Ops {
   virtual void do_add(Context&, ConstView x, View y) = 0;
   virtual void do_cast(Context&, ConstView x, View y) = 0;
   virtual void do_zero(Context&, View x) = 0;
+  virtual void do_place_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y) = 0;
+  virtual void do_take_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y, Write) = 0;
   virtual void do_squared_norms(Context&, ConstView x, View values) = 0;
   virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
   virtual void do_wire_cast(Context&, ConstView x, View y) = 0;

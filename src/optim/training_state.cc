@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "model/adapters.h"
 #include "tensor/f16.h"
 
 namespace trireme {
@@ -148,16 +149,20 @@ void store(TrainingState& state, int64_t first, const float* values, int64_t n) 
 
 int64_t stored_count(const Parameter& parameter) { return parameter.stored_shape.count(); }
 
-/// Normal values of the parameter's stored elements [first, first + n).
+/// Uniform in [-1, 1): a pure function of both.
+double uniform_at(uint64_t key, uint64_t index) { return 2 * RandomStream(key, index).uniform() - 1; }
+
+/// Random values of the parameter's stored elements [first, first + n).
 void draw(const Parameter& parameter, uint64_t key, int64_t first, int64_t n, float* out) {
   const Box box = parameter.stored(), all = whole_box(parameter.global_shape);
   const int last = box.dims() - 1;
+  const auto value_at = parameter.init == Init::uniform ? uniform_at : normal_at;
   for (int64_t done = 0; done < n;) {
     const Shape index = index_at(box, first + done);
     const auto element = static_cast<uint64_t>(offset_of(all, index));
     const int64_t length = std::min(n - done, box.end(last) - index[last]);
     for (int64_t i = 0; i < length; ++i)
-      out[done + i] = static_cast<float>(parameter.init_std * normal_at(key, element + static_cast<uint64_t>(i)));
+      out[done + i] = static_cast<float>(parameter.init_std * value_at(key, element + static_cast<uint64_t>(i)));
     done += length;
   }
 }
@@ -178,6 +183,20 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
   require(found == static_cast<size_t>(stored_count(parameter)), ErrorKind::shape,
           "{} of {}: got {} values, expected {} = {}", call, parameter.name, found, parameter.stored_shape.to_string(),
           stored_count(parameter));
+}
+
+/// Sets a parameter by its Init.
+void fill(TrainingState& state, const Parameter& parameter, uint64_t seed) {
+  const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));
+  const int64_t n = stored_count(parameter);
+#pragma omp parallel for schedule(static) if (n > kWorthATeam)
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    float block[kBlock];
+    const int64_t length = std::min(kBlock, n - begin);
+    std::fill_n(block, length, parameter.init == Init::ones ? 1.0f : 0.0f);
+    if (parameter.init == Init::normal || parameter.init == Init::uniform) draw(parameter, key, begin, length, block);
+    store(state, parameter.offset + begin, block, length);
+  }
 }
 
 }  // namespace
@@ -293,19 +312,13 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
   state.for_owned(0, table.flat_count(),
                   [&](int64_t, int64_t count, int64_t place) { zero(state.owned_remainder(count, place)); });
   state.shares_weights() ? state.for_owned(0, table.flat_count(), zero_weights) : zero(state.weights());
-  for (const Parameter& parameter : table.all()) {
-    if (parameter.init == Init::zeros) continue;
-    const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));
-    const int64_t n = stored_count(parameter);
-#pragma omp parallel for schedule(static) if (n > kWorthATeam)
-    for (int64_t begin = 0; begin < n; begin += kBlock) {
-      float block[kBlock];
-      const int64_t length = std::min(kBlock, n - begin);
-      std::fill_n(block, length, 1.0f);
-      if (parameter.init == Init::normal) draw(parameter, key, begin, length, block);
-      store(state, parameter.offset + begin, block, length);
-    }
-  }
+  for (const Parameter& parameter : table.all())
+    if (parameter.init != Init::zeros) fill(state, parameter, seed);
+}
+
+void initialize_adapters(TrainingState& state, const ParameterTable& table, uint64_t seed) {
+  for (const Parameter& parameter : table.all())
+    if (is_adapter(parameter.name)) fill(state, parameter, seed);
 }
 
 }  // namespace trireme

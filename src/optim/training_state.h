@@ -125,5 +125,7 @@ class TrainingState {
 /// Fills every parameter by its Init: values are pure functions of (seed, parameter name, element of the complete
 /// tensor), independent of layout and padding.
 void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed);
+/// The same of the model's adapters alone.
+void initialize_adapters(TrainingState& state, const ParameterTable& table, uint64_t seed);
 
 }  // namespace trireme

@@ -94,6 +94,7 @@ void Pretraining::make_weights(Run& run) {
     initialize(run.state, run.table, static_cast<uint64_t>(config().run.seed));
     log::info("starting from scratch");
   }
+  fill_adapters(setup_, run.table, run.state);
 }
 
 std::optional<double> Pretraining::loss_of(Work& work, const SampleSource& data) const {

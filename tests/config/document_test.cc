@@ -65,6 +65,7 @@ TEST(ConfigYaml, LoadsToTheSameValues) {
   loaded.config.batch.sequence = 0;
   loaded.config.batch.per_rank = 0;
   loaded.config.optim.warmup_fraction = 0;
+  loaded.config.lora.adapter = "";
   loaded.config.checkpoint.also = "1,2";
   loaded.config.log.metrics = "[::1]:9464";
   loaded.config.log.mlflow = "http://node1:5000";

@@ -318,6 +318,16 @@ class StagedOps final : public Ops {
   void do_zero(Context& c, View x) override {
     run(c, [&](Stage& s, Context& context) { ops_->zero(context, s.out(x)); });
   }
+  void do_place_rows(Context& c, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                     View y) override {
+    run(c, [&](Stage& s, Context& context) { ops_->place_rows(context, s.in(x), pattern, column, factor, s.out(y)); });
+  }
+  void do_take_rows(Context& c, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y,
+                    Write write) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->take_rows(context, s.in(x), pattern, column, factor, s.out(y), write);
+    });
+  }
   void do_squared_norms(Context& c, ConstView x, View values) override {
     run(c, [&](Stage& s, Context& context) { ops_->squared_norms(context, s.in(x), s.out(values)); });
   }

@@ -109,6 +109,30 @@ inline const SpecCase kSpecCases[] = {
        s.window = 3, s.attention_layers = "WF", s.window_rotary_base = 20;
        s.rotary = {.kind = RotaryKind::linear, .factor = 8};
      }},
+    {"adapters_of_every_linear",
+     [](Spec& s) {
+       s.adapters =
+           "attention.qkv in 0-1: rank 3, scale 0.5; attention.out in 0-1: rank 2, scale 2; mlp.in in 1: rank 5, scale "
+           "1; mlp.out in 0: rank 4, scale 0.75";
+     }},
+    {"adapters_of_parallel_branches",
+     [](Spec& s) {
+       make_rotary(s, 2), s.residual = Residual::parallel, s.tied_head = false;
+       s.adapters = "attention.qkv in 0-1: rank 3, scale 0.5; attention.out in 1: rank 2, scale 2";
+     }},
+    {"adapters_of_queries_values_gates_and_ups",
+     [](Spec& s) {
+       make_llama(s);
+       s.adapters =
+           "attention.qkv.query in 0-1: rank 3, scale 0.5; attention.qkv.value in 1: rank 2, scale 2; mlp.in.gate in "
+           "0-1: rank 2, scale 1; mlp.in.up in 0: rank 12, scale 0.75";
+     }},
+    {"adapters_of_keys_with_dropout_after_norms",
+     [](Spec& s) {
+       make_post_norm(s);
+       s.adapters = "attention.qkv.key in 0-1: rank 2, scale 2; mlp.in in 1: rank 3, scale 1";
+       s.adapter_dropout = 0.3f;
+     }},
     {"layer_norms_of_branches",
      [](Spec& s) { s.norm_place = NormPlace::branch, s.embedding_norm = true, s.embedding_scale = 2; }},
 };

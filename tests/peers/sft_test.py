@@ -33,7 +33,13 @@ TEMPLATE = ("{% for m in messages %}{{ '<|' + m['role'] + '|>' }}{% if m['role']
             "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}")
 
 
-def make_model(folder):
+def tiny_llama(ids, row):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=ids, hidden_size=32, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=row, tie_word_embeddings=True))
+
+
+def make_model(folder, make=tiny_llama):
     marks = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -45,10 +51,7 @@ def make_model(folder):
     fast.chat_template = TEMPLATE
     fast.save_pretrained(folder)
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(vocab_size=len(fast), hidden_size=32, intermediate_size=80, num_hidden_layers=2,
-                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=ROW,
-                                      tie_word_embeddings=True)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    make(len(fast), ROW).save_pretrained(folder)
     return fast
 
 
@@ -83,15 +86,18 @@ def best_fit(lengths):
     return rows
 
 
-def theirs(folder, tokenizer, conversations, steps, rate):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+def load(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+
+
+def theirs(model, tokenizer, conversations, steps, rate):
     encoded = []
     for row in conversations:
         made = tokenizer.apply_chat_template(row["messages"], return_dict=True, return_assistant_tokens_mask=True)
         encoded.append((made["input_ids"][:ROW], made["assistant_masks"][:ROW]))
     rows = best_fit([len(ids) for ids, _ in encoded])
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices, others = [p for p in trained if p.dim() > 1], [p for p in trained if p.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
                                   lr=rate, betas=(0.9, 0.999), eps=1e-8)
     losses, epoch, first = [], 0, 0
@@ -108,7 +114,7 @@ def theirs(folder, tokenizer, conversations, steps, rate):
             loss = (nll * mask[1:]).sum() / count
             loss.backward()
             total += loss.item()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         losses.append(total)
         first += BATCH
@@ -117,13 +123,13 @@ def theirs(folder, tokenizer, conversations, steps, rate):
     return losses
 
 
-def ours(args, model, data, out, ranks, rate):
+def ours(args, model, data, out, ranks, rate, *more):
     shutil.rmtree(out, ignore_errors=True)
     command = [] if ranks == 1 else ["mpirun", "-n", str(ranks), "--oversubscribe", "--allow-run-as-root"]
     command += [args.trireme, "sft", "--model", model, "--data", data, "--output", out, "--sequence", ROW, "--batch", BATCH,
                 "--run.steps", args.steps, "--run.seed", SEED, "--validation-share", 0, "--learning-rate", rate,
                 "--optim.schedule", "constant", "--optim.warmup-steps", 0, "--optim.weight-decay", 0.01, "--log.every", 1,
-                "--comm.wire", "f32", "--log.peak-tflops", 1]
+                "--comm.wire", "f32", "--log.peak-tflops", 1, *more]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -145,7 +151,7 @@ def main():
         tokenizer = make_model(folder / "model")
         conversations = make_conversations(folder / "data.jsonl")
         rate = 3e-3
-        want = theirs(folder / "model", tokenizer, conversations, args.steps, rate)
+        want = theirs(load(folder / "model"), tokenizer, conversations, args.steps, rate)
         for ranks in map(int, args.ranks.split(",")):
             got = ours(args, folder / "model", folder / "data.jsonl", folder / "run", ranks, rate)
             worst = max(abs(a - b) for a, b in zip(want, got)) if len(want) == len(got) else float("inf")

@@ -249,6 +249,9 @@ TEST_F(Dpo, RefusesWhatItCannotDo) {
       2, "dpo.label-smoothing (flag --dpo.label-smoothing) is for the losses sigmoid and robust, but dpo.loss is hinge",
       {"--loss", "hinge", "--label-smoothing", "0.1"});
   expect_refused(2, "dpo.loss", {"--loss", "kto"});
+  expect_refused(
+      2, "lora.rank (flag --lora.rank) is set, but a training on preferences cannot train adapters yet; remove it",
+      {"--lora.rank", "8"});
   refused({"train", "--dpo.beta", "2"}, 2,
           "dpo.beta (flag --dpo.beta) is an option of `trireme dpo`, which trains on conversations");
   refused({"sft", "--model", "x", "--data", "y", "--dpo.beta", "2"}, 2,

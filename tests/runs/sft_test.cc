@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "tests/runs/chat_fixture.h"
 
 namespace trireme {
@@ -55,6 +57,39 @@ TEST_F(Sft, LearnsToAnswerAndExportsWhatTransformersNeeds) {
   EXPECT_EQ(read_text(path("exported/tokenizer.json")), read_text(path("model/tokenizer.json")));
   const Outcome page = run(trireme_command({"report", path("run")}));
   EXPECT_EQ(page.code, 0) << page.output;
+}
+
+TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
+  const Outcome outcome =
+      done("run", {"--epochs", "12", "--lora-rank", "8", "--lora.targets", "all-linear", "--learning-rate", "2e-2"});
+  EXPECT_THAT(outcome.output, HasSubstr("mlp.out in 0-1: rank 8, scale 2"));
+  const RunLog log = log_of("run");
+  // Embedding and head are random and frozen.
+  EXPECT_LT(log.evaluations.back().validation_loss.value(), log.evaluations.front().validation_loss.value() - 0.4);
+  const auto answer = [&](const std::string& model, const std::vector<std::string>& flags) {
+    std::vector<std::string> all{"sample",   "--threads",        "1", "--model", path(model), "--chat",
+                                 "--greedy", "--max-new-tokens", "8", "--jsonl", "--prompt",  "dog"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome talk = run(trireme_command(all));
+    EXPECT_EQ(talk.code, 0) << talk.output;
+    const size_t at = talk.output.find("{\"context\"");
+    if (at == std::string::npos) return talk.output;
+    return Json::parse(talk.output.substr(at, talk.output.find('\n', at) - at)).at("text").get<std::string>();
+  };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--output", path("adapter")}, {"--merge", "--output", path("merged")}}) {
+    std::vector<std::string> all{"export", "--model", path("run")};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome exported = run(trireme_command(all));
+    ASSERT_EQ(exported.code, 0) << exported.output;
+  }
+  const std::string own = answer("run", {});
+  EXPECT_NE(answer("model", {}), own);
+  EXPECT_EQ(answer("merged", {}), own);
+  EXPECT_EQ(answer("model", {"--adapter", path("adapter")}), own);
+  const Outcome again = done("next", {"--adapter", path("adapter"), "--run.steps", "2"});
+  EXPECT_THAT(again.output, HasSubstr("starting from the adapter " + path("adapter")));
+  EXPECT_LT(losses("next").at(1), losses("run").at(1) - 0.4);
 }
 
 TEST_F(Sft, ResumesWithTheSameBits) {

@@ -372,6 +372,14 @@ class ApartOps final : public Ops {
   void do_zero(Context& c, View x) override {
     later(c, [=, this](Context& own) { host_->zero(own, in(x)); });
   }
+  void do_place_rows(Context& c, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                     View y) override {
+    later(c, [=, this](Context& own) { host_->place_rows(own, in(x), pattern, column, factor, in(y)); });
+  }
+  void do_take_rows(Context& c, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y,
+                    Write write) override {
+    later(c, [=, this](Context& own) { host_->take_rows(own, in(x), pattern, column, factor, in(y), write); });
+  }
   void do_squared_norms(Context& c, ConstView x, View values) override {
     later(c, [=, this](Context& own) { host_->squared_norms(own, in(x), in(values)); });
   }

@@ -119,6 +119,70 @@ TEST_P(MeshTraining, WhatIsSharedChangesNoBitWithFrozenParameters) {
       }
 }
 
+/// A family with adapters of whole linears, or of what its decoders publish apart.
+Spec with_adapters(Spec spec) {
+  spec.adapters = spec.gated
+                      ? "attention.qkv.query in 0-3: rank 4, scale 2; attention.qkv.value in 0-2: rank 2, scale 1; "
+                        "attention.out in 1: rank 3, scale 2; mlp.in.gate in 2: rank 4, scale 0.5; mlp.in.up in 2-3: "
+                        "rank 2, scale 1; mlp.out in 0-3: rank 4, scale 2"
+                      : "attention.qkv in 0-3: rank 4, scale 2; attention.out in 1: rank 3, scale 2; mlp.in in 2-3: "
+                        "rank 5, scale 1; mlp.out in 0-3: rank 4, scale 2";
+  return spec;
+}
+constexpr const char* kAdapters = "*.lora_A,*.lora_B";
+
+TEST_P(MeshTraining, AdaptersTrainAlikeInEveryLayout) {
+  const Spec spec = with_adapters(GetParam().spec());
+  Layouts layouts[] = {
+      {{.data = 2, .tensor = 1, .pipeline = 1}},
+      {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::full},
+      {{.data = 1, .tensor = 4, .pipeline = 1}},
+      {{.data = 1, .tensor = 1, .pipeline = 4}},
+      {{.data = 2, .tensor = 1, .pipeline = 2, .chunks = 2}},
+      {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, ShardChoice::parameters},
+      {{.data = 1, .tensor = 2, .pipeline = 2}, Recompute::none, true},
+  };
+  layouts[6].sequence_parallel = true;
+  for (Layouts& layout : layouts) {
+    SCOPED_TRACE(name_of(layout.mesh));
+    layout.only = kAdapters;
+    layout.global = 4;
+    layout.steps = 4;
+    const Outcome got = train(spec, layout);
+    const Layouts alone{.mesh = {.data = 1, .tensor = 1, .pipeline = 1},
+                        .recompute = layout.recompute,
+                        .dropout = layout.dropout,
+                        .only = kAdapters,
+                        .global = layout.global,
+                        .steps = layout.steps};
+    const Outcome one = train(spec, alone);
+    expect_near(got, one, spec);
+    EXPECT_NE(one.losses.front(), one.losses.back());
+  }
+}
+
+TEST_P(MeshTraining, WhatIsSharedChangesNoBitOfAdapters) {
+  Spec spec = with_adapters(GetParam().spec());
+  spec.adapter_dropout = 0.2f;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Layouts whole{
+        .mesh = {2, 1, 1}, .wire = DType::bf16, .dtype = dtype, .only = kAdapters, .micro = kGlobal / 2};
+    const Outcome want = train(spec, whole);
+    for (const ShardChoice shard : {ShardChoice::optimizer, ShardChoice::gradients, ShardChoice::parameters}) {
+      SCOPED_TRACE("weights " + std::string(name_of(dtype)));
+      Layouts shared = whole;
+      shared.shard = shard;
+      expect_same_bits(train(spec, shared), want);
+    }
+  }
+}
+
+TEST_P(MeshTraining, AdaptersBeginAsTheBaseModel) {
+  const Spec base = GetParam().spec(), spec = with_adapters(base);
+  const Layouts alone{.mesh = {.data = 1, .tensor = 1, .pipeline = 1}, .steps = 0};
+  EXPECT_EQ(train(spec, alone).evaluation, train(base, alone).evaluation);
+}
+
 TEST_P(MeshTraining, APowerOfTwoAsLossScaleChangesNoBit) {
   const Spec spec = GetParam().spec();
   Layouts layouts{.mesh = {.data = 2, .pipeline = 2}, .wire = DType::bf16};

@@ -103,10 +103,10 @@ struct Layouts {
   ShardChoice shard = ShardChoice::none;
   DType dtype = DType::f32;
   bool sequence_parallel = false;
-  const char* freeze = "";   ///< patterns of parameters
-  bool apart = false;        ///< on a device that the program does not reach
-  int64_t micro = 0;         ///< samples of a micro-batch; 0: one
-  std::vector<int> hosts{};  ///< of the data ranks: hierarchical reduction
+  const char *freeze = "", *only = "";  ///< patterns of parameters
+  bool apart = false;                   ///< on a device that the program does not reach
+  int64_t micro = 0;                    ///< samples of a micro-batch; 0: one
+  std::vector<int> hosts{};             ///< of the data ranks: hierarchical reduction
   ShardGroup group = ShardGroup::all;
   int64_t global = kGlobal, steps = kSteps;
   double loss_scale = 1;
@@ -161,7 +161,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
   run_local(ranks, [&](RankContext& of_thread) {
     Place computer(layouts, of_thread);
     const RankContext rank = computer.context();
-    const Trained trained("", layouts.freeze);
+    const Trained trained(layouts.only, layouts.freeze);
     const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()), trained);
     const MeshPlace place = place_of(mesh, rank.rank());
     OptimizerOptions options;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -14,6 +15,7 @@
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/peft/targets.h"
 
 namespace trireme {
 namespace {
@@ -118,28 +120,62 @@ PeftAdapter::PeftAdapter(const std::string& folder)
 /// One merge into one model.
 class PeftAdapter::Merge {
  public:
-  Merge(const PeftAdapter& adapter, const ModelFolder& base, const ParameterTable& table, TrainingState& state)
+  /// base: in errors. table and state: null where nothing is written.
+  Merge(const PeftAdapter& adapter, const Family& family, const Spec& spec, const std::string& base,
+        const ParameterTable* table, TrainingState* state)
       : adapter_(adapter),
-        family_(family_of(base)),
-        spec_(table.spec()),
+        family_(family),
+        spec_(spec),
+        whole_(spec),
         table_(table),
-        whole_(table.spec()),
         state_(state),
         rules_(numbered_rules(family_.names, spec_.layers)) {
     // First what replaces a parameter: PEFT also stores an embedding that it adapts.
     for (const auto& [name, tensor] : adapter.replaced_) match_replaced(name, *tensor);
     for (const auto& [path, module] : adapter.modules_) match(path, module);
-    require(faults_.empty(), ErrorKind::data, "{} does not fit the model of {}{}:\n  {}", adapter.folder_, base.path,
+    require(faults_.empty(), ErrorKind::data, "{} does not fit the model of {}{}:\n  {}", adapter.folder_, base,
             adapter.config_.base.empty() ? "" : fmt::format(" (its base is {})", adapter.config_.base),
             fmt::join(faults_, "\n  "));
   }
 
   void run() {
     for (const auto& [name, changes] : changes_) {
-      const Parameter* own = table_.look_up(name);
+      const Parameter* own = table_->look_up(name);
       if (!own || own->stored().empty()) continue;
       const bool adds = std::ranges::all_of(changes, &Change::adds);
       adds ? add(*own, changes) : replace(*own, changes);
+    }
+  }
+
+  std::vector<Adapter> adapters() const {
+    std::vector<Adapter> adapters;
+    for (const auto& [name, changes] : changes_)
+      for (const Change& change : changes) {
+        if (!change.module) continue;
+        require(!change.module->magnitude, ErrorKind::config,
+                "{}: {} is an adapter of DoRA, which can be merged but not trained; merge it (trireme export --adapter "
+                "{} --merge) and train a new adapter",
+                adapter_.folder_, change.path, adapter_.folder_);
+        const bool can = name.starts_with("block.") && !change.module->embedding && name.ends_with(".weight");
+        require(
+            can, ErrorKind::config,
+            "{}: it adapts {}, but only the linears of blocks can have adapters that are trained; merge it (trireme "
+            "export --adapter {} --merge) and train a new adapter",
+            adapter_.folder_, change.path, adapter_.folder_);
+        adapters.push_back({linear_of(name), part_of(change.rule->layout), change.module->a->shape[0],
+                            static_cast<float>(adapter_.config_.scale_of(change.path))});
+      }
+    return adapters;
+  }
+
+  void load() {
+    for (const auto& [name, changes] : changes_) {
+      std::vector<Change> replaced, adapts;
+      for (const Change& change : changes) (change.module ? adapts : replaced).push_back(change);
+      const Parameter* own = table_->look_up(name);
+      if (!own || own->stored().empty()) continue;
+      if (!replaced.empty()) replace(*own, replaced);
+      if (!adapts.empty()) load_adapters(linear_of(name), adapts);
     }
   }
 
@@ -152,6 +188,40 @@ class PeftAdapter::Merge {
     const SourceTensor* replaced = nullptr;  ///< in full
     bool adds() const { return module && !module->magnitude; }
   };
+
+  /// Our linear of a weight.
+  static std::string linear_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')); }
+
+  void load_adapters(const std::string& linear, const std::vector<Change>& changes) {
+    const Parameter& of_a = whole_.find(linear + ".lora_A");
+    const int64_t in = of_a.global_shape[1];
+    std::vector<float> a(static_cast<size_t>(of_a.stored_shape.count()));
+    int64_t row = 0;
+    for (const Adapter& adapter : adapters_of(spec_, linear)) {
+      const auto change =
+          std::ranges::find_if(changes, [&](const Change& c) { return part_of(c.rule->layout) == adapter.part; });
+      assert(change != changes.end());
+      std::ranges::copy(change->module->a->read(), a.begin() + row * in);
+      row += adapter.rank;
+      const std::vector<float> theirs = change->module->b->read();
+      std::vector<float> ours(theirs);
+      if (adapter.part == AdapterPart::all)
+        import_values(by_rows(change->rule->layout), groups_of(spec_), std::ssize(ours) / adapter.rank, adapter.rank,
+                      theirs, ours);
+      write_whole(adapter.b(), ours);
+    }
+    write_whole(of_a.name, a);
+  }
+
+  /// This rank's part of a parameter's values.
+  void write_whole(const std::string& name, std::span<const float> values) {
+    const Parameter& own = table_->find(name);
+    std::vector<float> part(static_cast<size_t>(own.stored().elements()));
+    for_each_run(own.stored(), whole_.find(name).stored(), own.stored(), [&](int64_t from, int64_t to, int64_t count) {
+      std::copy_n(values.begin() + from, count, part.begin() + to);
+    });
+    write(own, part);
+  }
 
   /// The rule of a tensor of the base model; null, with a fault, if there is none.
   const NamedRule* find(const std::string& name, const std::string& path) {
@@ -231,7 +301,7 @@ class PeftAdapter::Merge {
     require(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }), ErrorKind::data,
             "{}: with the adapter {} has NaN or infinite values; the adapter is damaged, or belongs to another model",
             adapter_.folder_, own.name);
-    state_.write_master(own, values);
+    state_->write_master(own, values);
   }
 
   /// A part of a sum needs that part of the weights only.
@@ -240,7 +310,7 @@ class PeftAdapter::Merge {
     std::vector<float> delta(static_cast<size_t>(whole.elements())),
         values(static_cast<size_t>(own.stored().elements()));
     for (const Change& change : changes) to_ours(change, delta_of(change), delta);
-    state_.read_master(own, values);
+    state_->read_master(own, values);
     for_each_run(own.stored(), whole, own.stored(), [&](int64_t from, int64_t to, int64_t count) {
       for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(to + i)] += delta[static_cast<size_t>(from + i)];
     });
@@ -248,13 +318,13 @@ class PeftAdapter::Merge {
   }
 
   void replace(const Parameter& own, const std::vector<Change>& changes) {
-    require(own.is_whole() && !state_.shares_weights(), ErrorKind::config,
+    require(own.is_whole() && !state_->shares_weights(), ErrorKind::config,
             "{}: {} {}, which needs all of {} on a rank; use one rank, or merge first (trireme export --adapter {} "
             "--merge)",
             adapter_.folder_, changes.front().path,
             changes.front().replaced ? "was trained in full" : "is an adapter of DoRA", own.name, adapter_.folder_);
     std::vector<float> values(static_cast<size_t>(own.stored_shape.count()));
-    state_.read_master(own, values);
+    state_->read_master(own, values);
     for (const Change& change : changes) {
       if (change.replaced) {
         to_ours(change, change.replaced->read(), values);
@@ -298,16 +368,37 @@ class PeftAdapter::Merge {
   const PeftAdapter& adapter_;
   const Family& family_;
   const Spec& spec_;
-  const ParameterTable& table_;
   ParameterTable whole_;
-  TrainingState& state_;
+  const ParameterTable* table_;
+  TrainingState* state_;
   std::vector<NamedRule> rules_;
   std::map<std::string, std::vector<Change>> changes_;  ///< by our parameter
   std::vector<std::string> faults_;
 };
 
 void PeftAdapter::merge(const ModelFolder& base, const ParameterTable& table, TrainingState& state) const {
-  Merge(*this, base, table, state).run();
+  Merge(*this, family_of(base), table.spec(), base.path, &table, &state).run();
+}
+
+std::vector<Adapter> PeftAdapter::adapters(const Spec& base, const Family& family) const {
+  return Merge(*this, family, base, "this run", nullptr, nullptr).adapters();
+}
+
+std::vector<std::string> PeftAdapter::modules_to_save() const {
+  std::set<std::string> modules;
+  for (const auto& [name, tensor] : replaced_) {
+    std::string module = name.substr(0, name.rfind('.'));
+    require(replaced_.contains(module + ".weight") && !modules_.contains(module), ErrorKind::config,
+            "{}: {} was trained without its weight (\"bias\" in adapter_config.json), which this program cannot train; "
+            "merge it (trireme export --adapter {} --merge) and train a new adapter",
+            folder_, name, folder_);
+    modules.insert(std::move(module));
+  }
+  return {modules.begin(), modules.end()};
+}
+
+void PeftAdapter::load(const Family& family, const ParameterTable& table, TrainingState& state) const {
+  Merge(*this, family, table.spec(), "this run", &table, &state).load();
 }
 
 }  // namespace trireme

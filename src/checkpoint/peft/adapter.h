@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/huggingface/family.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft/config.h"
 #include "checkpoint/tensor_source.h"
+#include "model/adapters.h"
 
 namespace trireme {
 
@@ -26,6 +28,14 @@ class PeftAdapter {
   /// the model lacks or that have another shape, and for results that are not finite; Error::config for an adapter of a
   /// tied matrix, and for DoRA and replaced parameters where no rank holds all of them.
   void merge(const ModelFolder& base, const ParameterTable& table, TrainingState& state) const;
+
+  /// The adapters as those of a model, for training them on. Throws Error::data as merge(), Error::config for adapters
+  /// of DoRA and of modules that cannot have one here.
+  std::vector<Adapter> adapters(const Spec& base, const Family& family) const;
+  /// Paths of modules that were trained in full.
+  std::vector<std::string> modules_to_save() const;
+  /// Fills the adapters of a model that has adapters(), and replaces modules that were trained in full.
+  void load(const Family& family, const ParameterTable& table, TrainingState& state) const;
 
   size_t modules() const { return modules_.size(); }
   const PeftConfig& config() const { return config_; }

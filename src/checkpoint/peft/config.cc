@@ -78,15 +78,18 @@ std::string adapters_below(const std::string& folder) {
 
 template <class T>
 T of_module(const std::map<std::string, T>& pattern, std::string_view module, T otherwise, const std::string& where) {
-  for (const auto& [key, value] : pattern) {
-    const Regex regex(fmt::format(R"(\A(.*\.)?({})\z)", key), where);
-    Regex::Match match{};
-    if (Regex::Search(regex, module).next(0, match)) return value;
-  }
+  for (const auto& [key, value] : pattern)
+    if (matches_module(key, module, where)) return value;
   return otherwise;
 }
 
 }  // namespace
+
+bool matches_module(const std::string& pattern, std::string_view module, std::string_view where) {
+  const Regex regex(fmt::format(R"(\A(.*\.)?({})\z)", pattern), where);
+  Regex::Match match{};
+  return Regex::Search(regex, module).next(0, match);
+}
 
 int64_t PeftConfig::rank_of(std::string_view module) const { return of_module(rank_pattern, module, rank, where); }
 

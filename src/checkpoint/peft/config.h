@@ -24,6 +24,10 @@ struct PeftConfig {
   double scale_of(std::string_view module) const;
 };
 
+/// Whether a key of rank_pattern or alpha_pattern, a regular expression of the path's end, means the module. Throws
+/// Error::data, which names `where`, for a pattern that is none.
+bool matches_module(const std::string& pattern, std::string_view module, std::string_view where);
+
 /// Reads adapter_config.json of a folder. Throws Error::io if it is missing, naming folders below that have one, and
 /// Error::data for other methods than LoRA and for settings of PEFT that this program lacks, by their names.
 PeftConfig read_peft_config(const std::string& folder);

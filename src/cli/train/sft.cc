@@ -25,6 +25,8 @@ constexpr TuningFlag kFlags[] = {
     {"--sequence", "batch.sequence", "N", "ids of a row, which conversations share (1024, or the model's context)"},
     {"--batch", "batch.global", "N", "rows per step over all ranks (8)"},
     {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (2e-5)"},
+    {"--lora-rank", "lora.rank", "N", "train adapters of this rank instead of the weights (docs/lora.md)"},
+    {"--adapter", "lora.adapter", "DIR", "train this LoRA adapter on instead of the weights"},
     {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
     {"--skip-bad-rows", "chat.skip-bad-rows", "", "count rows without a usable conversation instead of ending there"},
 };

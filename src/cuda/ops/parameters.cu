@@ -121,6 +121,36 @@ void convert(Context& context, ConstView x, View y) {
   });
 }
 
+/// A small matrix and its place in a large one.
+template <class T>
+struct RowsArguments {
+  Global<const T> x;
+  Global<T> y;
+  int64_t count, width, wide;  ///< elements and columns of the small matrix, columns of the large one
+  int64_t column;
+  RowPattern pattern;
+  float factor;
+  bool adds;
+
+  TRIREME_DEVICE int64_t place(int64_t i) const {
+    const int64_t row = i / width;
+    return (row / pattern.count * pattern.stride + pattern.first + row % pattern.count) * wide + column + i % width;
+  }
+};
+
+template <class T>
+TRIREME_KERNEL place_elements(RowsArguments<T> a) {
+  const int64_t i = static_cast<int64_t>(block_x()) * 256 + thread();
+  if (i < a.count) a.y[a.place(i)] = narrow<T>(mul_rn(a.factor, widen(a.x[i])));
+}
+
+TRIREME_KERNEL take_elements(RowsArguments<float> a) {
+  const int64_t i = static_cast<int64_t>(block_x()) * 256 + thread();
+  if (i >= a.count) return;
+  const float value = mul_rn(a.factor, a.x[a.place(i)]);
+  a.y[i] = a.adds ? add_rn(a.y[i], value) : value;
+}
+
 struct NormsArguments {
   Global<const float> x;
   Global<double> values;
@@ -251,6 +281,28 @@ void CudaOps::do_cast(Context& context, ConstView x, View y) { convert(context, 
 void CudaOps::do_wire_cast(Context& context, ConstView x, View y) { convert(context, x, y); }
 
 void CudaOps::do_zero(Context& context, View x) { copy_or_zero(context, {}, x); }
+
+void CudaOps::do_place_rows(Context& context, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                            View y) {
+  if (x.count() == 0) return;
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const RowsArguments<T> arguments{global<T>(x), global<T>(y), x.count(), x.shape()[1], y.shape()[1],
+                                     column,       pattern,      factor,    false};
+    launch("place_rows", gpu_stream(*context.stream), {ceil_divide(x.count(), 256), 1, 1}, 256, 0, place_elements<T>,
+           arguments);
+  });
+}
+
+void CudaOps::do_take_rows(Context& context, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                           View y, Write write) {
+  if (y.count() == 0) return;
+  const RowsArguments<float> arguments{global<float>(x), global<float>(y), y.count(),
+                                       y.shape()[1],     x.shape()[1],     column,
+                                       pattern,          factor,           write != Write::overwrite};
+  launch("take_rows", gpu_stream(*context.stream), {ceil_divide(y.count(), 256), 1, 1}, 256, 0, take_elements,
+         arguments);
+}
 
 void CudaOps::do_squared_norms(Context& context, ConstView x, View values) {
   const NormsArguments arguments{global<float>(x), global<double>(values), x.count(), values.count()};

@@ -130,6 +130,58 @@ void CpuOps::do_zero(Context& context, View x) {
   });
 }
 
+namespace {
+
+/// Waking threads for less takes longer than the work.
+constexpr int64_t kWorthATeam = 1 << 15;
+
+int team_for(const Context& context, ConstView x) { return x.count() < kWorthATeam ? 1 : context.threads; }
+
+/// factor * x of some rows to their place.
+template <class T>
+void place(ConstView x, const RowPattern& pattern, int64_t column, float factor, View y, Range rows) {
+  const int64_t width = x.shape()[1];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const T* from = x.as<T>() + row * width;
+    T* to = y.as<T>() + pattern.place(row) * y.shape()[1] + column;
+    if constexpr (std::is_same_v<T, float>) {
+      for (int64_t i = 0; i < width; ++i) to[i] = factor * from[i];
+    } else {
+      for (int64_t i = 0; i < width; ++i) to[i] = to_bf16(factor * to_float(from[i]));
+    }
+  }
+}
+
+}  // namespace
+
+void CpuOps::do_place_rows(Context& context, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                           View y) {
+  const int parts = team_for(context, x);
+  for_each_part(parts, [&](int part) {
+    const Range rows = share_of(x.rows(), part, parts);
+    x.dtype() == DType::bf16 ? place<bf16_t>(x, pattern, column, factor, y, rows)
+                             : place<float>(x, pattern, column, factor, y, rows);
+  });
+}
+
+void CpuOps::do_take_rows(Context& context, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                          View y, Write write) {
+  const int64_t width = y.shape()[1];
+  const int parts = team_for(context, y);
+  for_each_part(parts, [&](int part) {
+    const Range rows = share_of(y.rows(), part, parts);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const float* from = x.as<float>() + pattern.place(row) * x.shape()[1] + column;
+      float* to = y.as<float>() + row * width;
+      if (write == Write::overwrite) {
+        for (int64_t i = 0; i < width; ++i) to[i] = factor * from[i];
+      } else {
+        for (int64_t i = 0; i < width; ++i) to[i] += factor * from[i];
+      }
+    }
+  });
+}
+
 void CpuOps::do_squared_norms(Context& context, ConstView x, View values) {
   for_each_part(context.threads, [&](int part) {
     const Range share = share_of(values.count(), part, context.threads);

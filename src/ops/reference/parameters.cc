@@ -24,6 +24,26 @@ void ReferenceOps::do_cast(Context&, ConstView x, View y) {
 
 void ReferenceOps::do_zero(Context&, View x) { std::memset(x.data(), 0, x.bytes()); }
 
+void ReferenceOps::do_place_rows(Context&, ConstView x, const RowPattern& pattern, int64_t column, float factor,
+                                 View y) {
+  const int64_t width = x.shape()[1];
+  for (int64_t row = 0; row < x.rows(); ++row)
+    for (int64_t i = 0; i < width; ++i)
+      y.as<double>()[pattern.place(row) * y.shape()[1] + column + i] =
+          static_cast<double>(factor) * x.as<double>()[row * width + i];
+}
+
+void ReferenceOps::do_take_rows(Context&, ConstView x, const RowPattern& pattern, int64_t column, float factor, View y,
+                                Write write) {
+  const int64_t width = y.shape()[1];
+  for (int64_t row = 0; row < y.rows(); ++row)
+    for (int64_t i = 0; i < width; ++i) {
+      double& to = y.as<double>()[row * width + i];
+      to = (write == Write::overwrite ? 0 : to) +
+           static_cast<double>(factor) * x.as<double>()[pattern.place(row) * x.shape()[1] + column + i];
+    }
+}
+
 void ReferenceOps::do_squared_norms(Context&, ConstView x, View values) {
   constexpr int64_t kPartials = 16;
   for (int64_t chunk = 0; chunk < values.count(); ++chunk) {

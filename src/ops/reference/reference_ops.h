@@ -63,6 +63,8 @@ class ReferenceOps final : public Ops {
   void do_add(Context&, ConstView x, View y) override;
   void do_cast(Context&, ConstView x, View y) override;
   void do_zero(Context&, View x) override;
+  void do_place_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y) override;
+  void do_take_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y, Write) override;
   void do_squared_norms(Context&, ConstView x, View values) override;
   void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
   void do_wire_cast(Context&, ConstView x, View y) override;

@@ -111,6 +111,9 @@ void require_conversations(const LoadedConfig& loaded, bool pairs) {
   for (const char* option : kWithoutEffect)
     require(!loaded.given(option), ErrorKind::config, "{} has no effect on a training on conversations; remove it",
             loaded.where(option));
+  require(!pairs || !loaded.config.lora.on(), ErrorKind::config,
+          "{} is set, but a training on preferences cannot train adapters yet; remove it",
+          loaded.where(loaded.config.lora.rank > 0 ? "lora.rank" : "lora.adapter"));
   const bool both = loaded.given("data.validation") && loaded.given("chat.validation-share") &&
                     loaded.config.chat.validation_share > 0;
   require(!both, ErrorKind::config, "{} and {} both say what is measured; remove one of them",
@@ -350,6 +353,7 @@ void ChatRecipe::make_weights(Run& run) {
   load_model(*setup_.init, setup_.spec, run.table, run.state);
   require_finite(run.state, run.table, setup_.init->path, "training cannot start from them; name another --model");
   log::info("starting from the weights of {}", setup_.init->path);
+  fill_adapters(setup_, run.table, run.state);
 }
 
 RunFacts ChatRecipe::chat_facts(const Work& work, const PeakRate& peak, RunFacts own) const {

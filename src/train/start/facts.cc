@@ -86,6 +86,7 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
   add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
                            static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
                            count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
+  if (!s.adapters.empty()) add("adapters", s.adapters);
   if (!plan.trained.all()) add("trained", describe_trained(plan.table->whole()));
   if (s.rotary.kind == RotaryKind::longrope) {
     const bool longer = s.context > s.rotary.original_context;  // as in rotary_frequencies()

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
@@ -46,7 +48,15 @@ size_t untouched_bytes(const RankPlan& plan) {
 }  // namespace
 
 Trained trained_of(const Config& config, const Spec& spec) {
-  Trained trained(config.train.only, config.train.freeze);
+  std::string only = config.train.only;
+  if (!spec.adapters.empty()) {
+    require(only.empty(), ErrorKind::config,
+            "train.only is \"{}\", but a run with lora.rank trains its adapters only; name further modules with "
+            "lora.modules-to-save",
+            only);
+    only = trained_beside_adapters(spec, config.lora.modules_to_save);
+  }
+  Trained trained(only, config.train.freeze);
   if (trained.all()) return trained;
   const ParameterTable whole(spec);
   std::vector<std::string> names;
@@ -80,6 +90,13 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
   plan.trains = !config.evaluation.only;
   plan.step = step;
   plan.trained = trained_of(config, plan.spec);
+  if (plan.mesh.tensor > 1 && plan.spec.adapter_dropout > 0) {
+    for (const Adapter& adapter : adapters_of(plan.spec))
+      require(!adapter.linear.ends_with(".out"), ErrorKind::config,
+              "lora.dropout is {}, but mesh.tensor {} cuts the inputs of {}, whose dropout would depend on the layout; "
+              "set lora.dropout 0, leave this linear out of lora.targets, or use mesh.tensor 1",
+              plan.spec.adapter_dropout, plan.mesh.tensor, adapter.linear);
+  }
   plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank), plan.trained);
   plan.shape = with_trained(shape_of(plan, config, rank.rank), plan.spec, plan.trained);
   plan.exchange_cores = rank.exchange_cores;

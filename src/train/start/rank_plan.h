@@ -55,7 +55,8 @@ struct RankPlan : SessionOptions {
   MemoryPlan memory;                    ///< set by plan_memory()
 };
 
-/// Which parameters of a model the configuration trains. Throws Error::config as Trained::check().
+/// Which parameters of a model the configuration trains: of one with adapters these, and lora.modules-to-save. Throws
+/// Error::config as Trained::check() and trained_beside_adapters().
 Trained trained_of(const Config& config, const Spec& spec);
 
 /// "1.23M of 124.44M parameters, in 12 of 148 tensors", of the complete model.

@@ -10,7 +10,9 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/peft/targets.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "model/pipeline_order.h"
@@ -41,23 +43,25 @@ int64_t likely_vocabulary(const Config& config) {
   return config.model.preset.empty() ? 0 : preset(config.model.preset).spec.vocabulary;
 }
 
-/// Nullopt: unknown here.
-std::optional<Spec> model_of(const LoadedConfig& loaded) {
+/// Nullopt: unknown here. lora: as with_adapters() changes it.
+std::optional<Spec> model_of(const LoadedConfig& loaded, LoraOptions& lora) {
   const ModelOptions& model = loaded.config.model;
   if (!model.init.empty() && model.init != "scratch") {
     if (!fs::exists(model.init)) return {};
-    return with_given_options(open_model(model.init).spec, loaded);
+    const ModelFolder folder = open_model(model.init);
+    return with_adapters(with_given_options(folder.spec, loaded), lora, kept_model_type(folder.generation));
   }
   const int64_t vocabulary = likely_vocabulary(loaded.config);
   if (model.vocabulary == 0 && vocabulary == 0) return {};
-  return spec_from_options(loaded, vocabulary);
+  return with_adapters(spec_from_options(loaded, vocabulary), lora, {});
 }
 
 /// The model as far as its layout depends on it; nullopt if it is described by a folder that is not here.
 std::optional<Spec> shape_of(const LoadedConfig& loaded) {
   const std::string& init = loaded.config.model.init;
   if (!init.empty() && init != "scratch" && !fs::exists(init)) return {};
-  const std::optional<Spec> known = model_of(loaded);
+  LoraOptions lora = loaded.config.lora;
+  const std::optional<Spec> known = model_of(loaded, lora);
   return known ? known : spec_from_options(loaded, 1);
 }
 
@@ -88,10 +92,9 @@ HostMap even_hosts(int ranks, int hosts) {
 }
 
 /// A plan of no rank yet.
-RunPlan unplanned(const LoadedConfig& loaded, const Spec& spec, const MeshShape& mesh) {
+RunPlan unplanned(const LoadedConfig& loaded, const MeshShape& mesh) {
   RunPlan plan;
   plan.loaded = loaded;
-  plan.spec = with_rows_for(spec, mesh.tensor);
   plan.mesh = mesh;
   return plan;
 }
@@ -120,12 +123,14 @@ void require_mesh(const LoadedConfig& loaded) {
 
 std::string trained_comment(const LoadedConfig& loaded) {
   const TrainOptions& train = loaded.config.train;
-  if (Trained(train.only, train.freeze).all()) return "";
-  const std::optional<Spec> spec = model_of(loaded);
+  Config config = loaded.config;
+  if (Trained(train.only, train.freeze).all() && !config.lora.on()) return "";
+  const std::optional<Spec> spec = model_of(loaded, config.lora);
   if (!spec)
-    return "# train.only and train.freeze: cannot count what they match, because the model or the size of its "
-           "vocabulary is unknown here.\n";
-  const ParameterTable whole(*spec, InitScheme::gpt2, {}, trained_of(loaded.config, *spec));
+    return fmt::format("# {}: cannot count what {}, because the model or the size of its vocabulary is unknown here.\n",
+                       config.lora.on() ? "lora" : "train.only and train.freeze",
+                       config.lora.on() ? "is adapted" : "they match");
+  const ParameterTable whole(*spec, InitScheme::gpt2, {}, trained_of(config, *spec));
   return fmt::format("# Trained: {}. Frozen: {:.2f}M.\n", describe_trained(whole),
                      static_cast<double>(whole.total() - whole.total_trained()) / 1e6);
 }
@@ -138,13 +143,14 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks,
                  config.batch.accumulation);  // throws for a step that cannot be interleaved
-  const std::optional<Spec> spec = model_of(loaded);
+  RunPlan plan = unplanned(loaded, mesh);
+  const std::optional<Spec> spec = model_of(loaded, plan.loaded.config.lora);
   if (!spec)
     return fmt::format(
         "# {}: data {} x tensor {} x pipeline {}. Cannot show what each rank holds, because the vocabulary size is "
         "unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists here.\n",
         count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
-  RunPlan plan = unplanned(loaded, *spec, mesh);
+  plan.spec = with_rows_for(*spec, mesh.tensor);
   const Backend backend = make_backend();
   size_t holds = 41;  // columns, more if the longest text needs them
   for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
@@ -179,12 +185,13 @@ RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threa
   require_hosts(config, mesh, host_map);
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
-  const std::optional<Spec> spec = model_of(loaded);
+  RunPlan plan = unplanned(loaded, mesh), largest;
+  const std::optional<Spec> spec = model_of(loaded, plan.loaded.config.lora);
   require(spec.has_value(), ErrorKind::config,
           "the vocabulary size is unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists "
           "here");
   const Backend backend = make_backend();
-  RunPlan plan = unplanned(loaded, *spec, mesh), largest;
+  plan.spec = with_rows_for(*spec, mesh.tensor);
   // Earlier stages keep more micro-batches: of those with the same number of layers the first needs most, and the last
   // one has the head.
   std::set<int64_t> layers;

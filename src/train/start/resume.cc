@@ -72,6 +72,8 @@ Spec wanted_model(const Setup& setup, const Config& then) {
   wanted.embedding_dropout = found.embedding_dropout;
   wanted.attention_dropout = found.attention_dropout;
   wanted.residual_dropout = found.residual_dropout;
+  wanted.adapters = found.adapters;  // compared by their options
+  wanted.adapter_dropout = found.adapter_dropout;
   return wanted;
 }
 
@@ -104,6 +106,22 @@ std::string option_of_field(const LoadedConfig& loaded, const std::string& field
   return options["model"].contains(name) ? option_of(loaded, ("model." + name).c_str()) : field;
 }
 
+void compare_adapters(const Setup& setup, const LoraOptions& then, Differences& out) {
+  const LoraOptions& now = setup.config().lora;
+  const auto compare = [&](const char* option, const auto& before, const auto& after) {
+    if (before != after)
+      out.push_back({option_of(setup.loaded, option), fmt::format("{}", before), fmt::format("{}", after), nullptr});
+  };
+  compare("lora.rank", then.rank, now.rank);
+  compare("lora.alpha", then.alpha, now.alpha);
+  compare("lora.rslora", then.rank_stabilized, now.rank_stabilized);
+  compare("lora.targets", then.targets, now.targets);
+  compare("lora.rank-pattern", then.rank_pattern, now.rank_pattern);
+  compare("lora.alpha-pattern", then.alpha_pattern, now.alpha_pattern);
+  compare("lora.modules-to-save", then.modules_to_save, now.modules_to_save);
+  compare("lora.adapter", then.adapter, now.adapter);
+}
+
 void compare_models(const Setup& setup, const Config& then, Differences& out) {
   const Spec& found = setup.resume->facts.spec;
   const Spec wanted = wanted_model(setup, then);
@@ -119,6 +137,7 @@ void compare_models(const Setup& setup, const Config& then, Differences& out) {
   }
   const ModelOptions& m = setup.config().model;
   compare_biases(setup, found.biases, wanted.biases, out);
+  compare_adapters(setup, then.lora, out);
   if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
     log::info("model.init is {} now and was \"{}\": ignored, because the weights come from the checkpoint", m.init,
               then.model.init);
@@ -250,7 +269,7 @@ Config resumed_config(const CheckpointFolder& folder) {
 void check_same_trained(const RunPlan& plan, const char* model_option) {
   if (!plan.trains) return;
   const Config then = resumed_config(*plan.resume);
-  const Trained before(then.train.only, then.train.freeze);
+  const Trained before = trained_of(then, plan.spec);
   const ParameterTable whole(plan.spec);
   const auto differs = std::ranges::find_if(
       whole.all(), [&](const Parameter& p) { return before.includes(p.name) != plan.trained.includes(p.name); });

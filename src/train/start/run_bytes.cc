@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "hub/place.h"
 #include "model/mesh_layout.h"
@@ -20,11 +22,20 @@ int64_t snapshot_file_bytes(const LoadedConfig& loaded) {
   if (!from_scratch && hub::is_only_a_name(init)) return 0;
   try {
     const DataOptions& data = loaded.config.data;
-    const Spec spec = from_scratch ? spec_from_options(loaded, vocabulary_of_data(data, find_tokenizer(data)))
-                                   : with_given_options(open_model(init).spec, loaded);
+    std::string model_type;
+    Spec spec;
+    if (from_scratch) {
+      spec = spec_from_options(loaded, vocabulary_of_data(data, find_tokenizer(data)));
+    } else {
+      const ModelFolder folder = open_model(init);
+      spec = with_given_options(folder.spec, loaded);
+      model_type = kept_model_type(folder.generation);
+    }
+    Config config = loaded.config;
+    spec = with_adapters(spec, config.lora, model_type);
     const std::vector<Layout> whole = {layout_of(spec, {.data = 1}, 0)};
     return static_cast<int64_t>(CheckpointWriter::snapshot_bytes(
-        ParameterTable(spec, InitScheme::gpt2, {}, trained_of(loaded.config, spec)), whole, 0, true));
+        ParameterTable(spec, InitScheme::gpt2, {}, trained_of(config, spec)), whole, 0, true));
   } catch (const Error&) {
     return 0;  // training will report the error
   }

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "checkpoint/huggingface/generation_settings.h"
+#include "checkpoint/peft/adapter.h"
+#include "checkpoint/peft/targets.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "train/guard/data_proof.h"
@@ -22,12 +24,18 @@ namespace {
 
 bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
 
-Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
-  if (setup.resume) {
-    Spec spec = setup.resume->facts.spec;
-    set_dropout(spec, setup.config().model);
-    return spec;
-  }
+/// The adapters of a resumed run are those of its snapshot.
+Spec resumed_spec(Setup& setup) {
+  Spec spec = setup.resume->facts.spec;
+  set_dropout(spec, setup.config().model);
+  LoraOptions& lora = setup.loaded.config.lora;
+  if (spec.adapters.empty()) return spec;
+  spec.adapter_dropout = static_cast<float>(lora.dropout);
+  if (!lora.adapter.empty()) lora.modules_to_save = resumed_config(*setup.resume).lora.modules_to_save;
+  return spec;
+}
+
+Spec resolve_base(Setup& setup, int64_t data_vocabulary) {
   if (setup.init) return with_given_options(setup.init->spec, setup.loaded);
   const std::string& init = setup.config().model.init;
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
@@ -35,6 +43,13 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   require(setup.init->spec.has_decoder(), ErrorKind::config,
           "model.init: {} is a classifier, which does not predict tokens; use `trireme glue` to fine-tune it", init);
   return with_given_options(setup.init->spec, setup.loaded);
+}
+
+Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
+  if (setup.resume) return resumed_spec(setup);
+  const Spec base = resolve_base(setup, data_vocabulary);
+  return with_adapters(base, setup.loaded.config.lora,
+                       setup.init ? kept_model_type(setup.init->generation) : std::string());
 }
 
 /// Reading all of a large file takes longer than a batch system waits.
@@ -169,6 +184,15 @@ void open_start_model(Setup& setup, const ResumePlace& resume) {
   setup.spec = with_rows_for(resolve_spec(setup, 0), setup.mesh.tensor);
   setup.tokenizer_json = setup.resume ? setup.resume->facts.tokenizer_json : setup.init->tokenizer_json;
   setup.generation = setup.resume ? setup.resume->facts.generation : setup.init->generation;
+}
+
+void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingState& state) {
+  if (setup.spec.adapters.empty()) return;
+  initialize_adapters(state, table, static_cast<uint64_t>(setup.config().run.seed));
+  const std::string& adapter = setup.config().lora.adapter;
+  if (adapter.empty()) return;
+  PeftAdapter(adapter).load(adapter_family(setup.spec, kept_model_type(setup.generation)), table, state);
+  log::info("starting from the adapter {}", adapter);
 }
 
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {

@@ -35,6 +35,9 @@ BatchShape resolve_batch(Setup& setup, int rank);
 /// Error::data, Error::io with the numbers and the fix.
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank);
 
+/// The first values of a new run's adapters: random ones, or lora.adapter's. Throws as PeftAdapter.
+void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingState& state);
+
 /// Collective. Throws CommonError (mismatch) if ranks read different data.
 void prove_setup(const Setup& setup, Scalars& scalars);
 

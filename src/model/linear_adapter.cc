@@ -1,0 +1,131 @@
+#include "model/linear_adapter.h"
+
+#include <algorithm>
+
+#include "model/memory.h"
+#include "tensor/arena.h"
+
+namespace trireme {
+namespace {
+
+/// Of dropout, behind those of a block.
+uint32_t site_of(std::string_view linear) {
+  constexpr uint32_t kFirst = 4;
+  constexpr std::string_view kEnds[] = {"attention.qkv", "attention.out", "mlp.in", "mlp.out"};
+  const auto found = std::ranges::find_if(kEnds, [&](std::string_view end) { return linear.ends_with(end); });
+  return kFirst + static_cast<uint32_t>(found - kEnds);
+}
+
+}  // namespace
+
+LinearAdapter::LinearAdapter(const ParameterViews& views, const std::string& linear) {
+  const Spec& spec = views.table->spec();
+  int64_t column = 0;
+  for (const Adapter& adapter : adapters_of(spec, linear)) {
+    parts_.push_back(
+        {LayerParameter(views, adapter.b()), outputs_of(spec, adapter.part), column, adapter.rank, adapter.scale});
+    column += adapter.rank;
+  }
+  if (parts_.empty()) return;
+  const std::string a = linear + ".lora_A";
+  const Parameter& parameter = views.table->find(a);
+  a_ = LayerParameter(views, a);
+  cut_inputs_ = !parameter.is_whole();
+  rate_ = spec.adapter_dropout;
+  layer_ = static_cast<uint32_t>(std::stoul(linear.substr(linear.find('.') + 1)));
+  site_ = site_of(linear);
+}
+
+bool LinearAdapter::trained() const {
+  return a_.trained() || std::ranges::any_of(parts_, [](const Part& part) { return part.b.trained(); });
+}
+
+Dropout LinearAdapter::dropout(const Pass& pass) const { return pass.dropout_at(rate_, layer_, site_); }
+
+ConstView LinearAdapter::dropped(const Pass& pass, ConstView x) const {
+  const Dropout mask = dropout(pass);
+  if (mask.rate == 0) return x;
+  const View y = pass.context.scratch->take(x.dtype(), x.shape());
+  pass.ops.dropout_add(pass.context, x, {}, mask, y);
+  return y;
+}
+
+View LinearAdapter::placed(const Pass& pass, int64_t outputs) const {
+  const View b = pass.context.scratch->take(a_.value.dtype(), {outputs, rank()});
+  pass.ops.zero(pass.context, b);
+  for (const Part& part : parts_)
+    pass.ops.place_rows(pass.context, part.b.value, part.outputs, part.column, part.scale, b);
+  return b;
+}
+
+void LinearAdapter::forward(const Pass& pass, ConstView x, View y) const {
+  if (empty()) return;
+  Arena& scratch = *pass.context.scratch;
+  const ArenaScope scope(scratch);
+  const View inner = scratch.take(x.dtype(), {x.rows(), rank()});
+  pass.ops.linear(pass.context, dropped(pass, x), a_.value, {}, inner);
+  const View sum = scratch.take(x.dtype(), y.shape());
+  pass.ops.linear(pass.context, inner, placed(pass, y.shape()[1]), {}, sum);
+  pass.ops.dropout_add(pass.context, sum, y, {}, y);
+}
+
+void LinearAdapter::backward_parts(const Pass& pass, ConstView dy, ConstView inner) const {
+  Arena& scratch = *pass.context.scratch;
+  const ArenaScope scope(scratch);
+  const View db = scratch.take(stat_type(dy.dtype()), {dy.shape()[1], rank()});
+  pass.ops.linear_backward_weight(pass.context, dy, inner, db, Write::overwrite);
+  for (const Part& part : parts_) {
+    if (part.b.trained())
+      pass.ops.take_rows(pass.context, db, part.outputs, part.column, part.scale, part.b.gradient, pass.write);
+  }
+}
+
+View LinearAdapter::backward(const Pass& pass, ConstView dy, ConstView x) const {
+  if (empty()) return {};
+  Arena& scratch = *pass.context.scratch;
+  const View inner_gradient = scratch.take(dy.dtype(), {dy.rows(), rank()});
+  const ArenaScope scope(scratch);
+  const View inner = scratch.take(dy.dtype(), {dy.rows(), rank()});
+  const ConstView inputs = dropped(pass, x);
+  pass.ops.linear_backward_input(pass.context, dy, placed(pass, dy.shape()[1]), inner_gradient);
+  if (std::ranges::any_of(parts_, [](const Part& part) { return part.b.trained(); })) {
+    pass.ops.linear(pass.context, inputs, a_.value, {}, inner);
+    if (pass.tensor && cut_inputs_) pass.tensor->sum(pass.context, inner);
+    backward_parts(pass, dy, inner);
+  }
+  if (!a_.trained()) return inner_gradient;
+  ConstView sum = inner_gradient;
+  if (pass.tensor && !cut_inputs_) {
+    pass.ops.cast(pass.context, inner_gradient, inner);
+    pass.tensor->sum(pass.context, inner);
+    sum = inner;
+  }
+  pass.ops.linear_backward_weight(pass.context, sum, inputs, a_.gradient, pass.write);
+  return inner_gradient;
+}
+
+void LinearAdapter::add_input_gradient(const Pass& pass, ConstView inner, View dx) const {
+  if (empty()) return;
+  const ArenaScope scope(*pass.context.scratch);
+  const View through = pass.context.scratch->take(dx.dtype(), dx.shape());
+  pass.ops.linear_backward_input(pass.context, inner, a_.value, through);
+  if (const Dropout mask = dropout(pass); mask.rate > 0)
+    pass.ops.dropout_backward(pass.context, through, mask, through);
+  pass.ops.dropout_add(pass.context, through, dx, {}, dx);
+}
+
+size_t adapter_scratch_bytes(const Spec& spec, int tensor_size, DType dtype, int64_t rows, bool training) {
+  const AdapterSizes sizes = adapter_sizes(spec, tensor_size);
+  if (sizes.rank == 0) return 0;
+  Arena measure;
+  const auto take = [&](DType type, int64_t n, int64_t width) { (void)measure.take(type, {n, width}); };
+  take(dtype, rows, sizes.rank);
+  take(dtype, rows, sizes.rank);
+  take(dtype, sizes.outputs, sizes.rank);
+  if (spec.adapter_dropout > 0 && training) take(dtype, rows, sizes.inputs);
+  take(dtype, rows, std::max(sizes.inputs, sizes.outputs));
+  if (training) take(stat_type(dtype), sizes.outputs, sizes.rank);
+  return measure.peak();
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+#pragma once
+// The low-rank adapters of one linear, which its layer calls. The layer has the sum over tensor ranks: of a linear that
+// is cut by columns every rank adds its part, scale B (its part of A) (its inputs).
+
+#include <string>
+#include <vector>
+
+#include "model/adapters.h"
+#include "model/layer_parameter.h"
+#include "model/pass.h"
+
+namespace trireme {
+
+class LinearAdapter {
+ public:
+  /// Of a linear of a block, by its name; empty if it has no adapters.
+  LinearAdapter(const ParameterViews& views, const std::string& linear);
+  bool empty() const { return parts_.empty(); }
+  /// A gradient of it needs the inputs.
+  bool trained() const;
+
+  // x: [all rows, this rank's inputs]; y, dy: [all rows, this rank's outputs].
+
+  /// y += scale B A dropout(x)
+  void forward(const Pass& pass, ConstView x, View y) const;
+  /// Weight gradients from dy and the forward's x. Returns the gradient of A's outputs, [rows, rank], this rank's part
+  /// where outputs are cut: scratch memory, for add_input_gradient().
+  View backward(const Pass& pass, ConstView dy, ConstView x) const;
+  /// dx += the gradient through A and dropout.
+  void add_input_gradient(const Pass& pass, ConstView inner, View dx) const;
+
+ private:
+  struct Part {
+    LayerParameter b;
+    RowPattern outputs;
+    int64_t column, rank;
+    float scale;
+  };
+  int64_t rank() const { return a_.value.shape()[0]; }
+  Dropout dropout(const Pass& pass) const;
+  ConstView dropped(const Pass& pass, ConstView x) const;
+  /// scale B of all parts at their outputs, [outputs, rank].
+  View placed(const Pass& pass, int64_t outputs) const;
+  void backward_parts(const Pass& pass, ConstView dy, ConstView inner) const;
+
+  LayerParameter a_;
+  std::vector<Part> parts_;
+  float rate_ = 0;
+  uint32_t layer_ = 0, site_ = 0;
+  bool cut_inputs_ = false;
+};
+
+/// Scratch of the largest call for that many rows, besides its operators'.
+size_t adapter_scratch_bytes(const Spec& spec, int tensor_size, DType dtype, int64_t rows, bool training);
+
+}  // namespace trireme
