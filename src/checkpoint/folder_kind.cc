@@ -102,7 +102,70 @@ constexpr OtherWeights kOthers[] = {
     {".ot", "weights of rust-bert", "use model.safetensors or pytorch_model.bin of the same model"},
     {".tflite", "a TensorFlow Lite graph", "use the model from which it was made"},
     {".nemo", "an archive of NeMo", "export it to a Hugging Face folder with NeMo"},
+    {".distcp", "a sharded checkpoint of PyTorch (FSDP)",
+     "`accelerate merge-weights FOLDER NEW` makes model.safetensors"},
 };
+
+/// The files that Meta and Mistral publish beside the Hugging Face ones.
+void refuse_original_weights(const std::string& folder, const std::vector<std::string>& names) {
+  const bool found = std::ranges::any_of(names, [](const std::string& name) {
+    return name.starts_with("consolidated") && (name.ends_with(".pth") || name.ends_with(".safetensors"));
+  });
+  if (!found || !fs::exists(folder + "/params.json")) return;
+  fail(ErrorKind::data,
+       "{}: weights in the form of Meta or Mistral (params.json, consolidated...), which is not supported; use the "
+       "model's Hugging Face folder, or convert it with transformers' convert_llama_weights_to_hf.py",
+       folder);
+}
+
+bool is_state_of_trainer(std::string_view name) {
+  constexpr std::string_view kStates[] = {"training_args", "optimizer", "scheduler", "rng_state", "scaler"};
+  return std::ranges::any_of(kStates, [&](std::string_view state) { return name.starts_with(state); });
+}
+
+/// With a configuration, a file that may be the weights under a name of its own.
+void refuse_other_name(const std::string& folder, const std::vector<std::string>& names) {
+  if (!fs::exists(folder + "/config.json")) return;
+  for (const auto& [ending, plain] : {std::pair{".safetensors", "model.safetensors"},
+                                      {".bin", "pytorch_model.bin"},
+                                      {".pt", "pytorch_model.bin"},
+                                      {".pth", "pytorch_model.bin"},
+                                      {".ckpt", "pytorch_model.bin"}}) {
+    std::vector<std::string> found;
+    std::ranges::copy_if(names, std::back_inserter(found), [&, &ending = ending](const std::string& name) {
+      return name.ends_with(ending) && !is_state_of_trainer(name);
+    });
+    if (found.empty()) continue;
+    fail(ErrorKind::data,
+         "{0} has config.json, but no weights under a name that Hugging Face uses; if {1} holds them, run "
+         "`cp {0}/{2} {0}/{3}`",
+         folder, fmt::join(found, ", "), found.front(), plain);
+  }
+}
+
+bool is_model_folder(const fs::path& folder) {
+  return fs::exists(folder / "config.json") && holds_huggingface_weights(folder.string());
+}
+
+/// Folders in this one that are a model, or hold one of the other formats: a copied cache of the hub has
+/// snapshots/HASH.
+void refuse_models_below(const std::string& folder, const std::vector<std::string>& names) {
+  const bool is_run = std::ranges::any_of(
+      names, [](const std::string& name) { return name.starts_with("step-") || name == "status.json"; });
+  if (is_run || fs::exists(folder + "/config.json")) return;
+  std::vector<std::string> below;
+  for (const std::string& name : names) {
+    const fs::path path = fs::path(folder) / name;
+    if (is_model_folder(path)) below.push_back(path.string());
+    if (name != "snapshots") continue;
+    for (const std::string& snapshot : names_in(path.string())) {
+      if (is_model_folder(path / snapshot)) below.push_back((path / snapshot).string());
+    }
+  }
+  require(below.empty(), ErrorKind::data, "{} is not a model itself, but {} in it {}: {}; name {}", folder,
+          count_text(below.size(), "folder"), below.size() == 1 ? "is" : "are", fmt::join(below, ", "),
+          below.size() == 1 ? "that one" : "one of them");
+}
 
 void refuse_adapter(const std::string& folder) {
   const std::string path = folder + "/adapter_config.json";
@@ -112,9 +175,10 @@ void refuse_adapter(const std::string& folder) {
   const auto base = config.find("base_model_name_or_path");
   const std::string of = base != config.end() && base->is_string() ? base->get<std::string>() : "its base model";
   fail(ErrorKind::data,
-       "{} is an adapter (PEFT, {}) of {}, not a complete model; adapters are not supported; merge both in Python: "
-       "AutoPeftModelForCausalLM.from_pretrained(\"{}\").merge_and_unload().save_pretrained(NEW)",
-       folder, kind, of, folder);
+       "{0} is an adapter (PEFT, {1}) of {2}, not a complete model; name the model, and the adapter beside it: "
+       "`trireme sample --model MODEL --adapter {0}`; `trireme export --model MODEL --adapter {0} --merge --output "
+       "NEW` makes one model of both",
+       folder, kind, of);
 }
 
 /// Fields that one family alone has in its config.json.
@@ -247,6 +311,13 @@ void refuse_other_folder(const std::string& folder) {
         std::ranges::find_if(names, [&](const std::string& name) { return name.ends_with(other.ending); });
     if (found == names.end()) continue;
     fail(ErrorKind::data, "{}/{}: {}, which is not supported; {}", folder, *found, other.what, other.to_do);
+  }
+  refuse_original_weights(folder, names);
+  refuse_other_name(folder, names);
+  refuse_models_below(folder, names);
+  for (const std::string& name : names) {  // onnx/model.onnx, pytorch_model_fsdp_0/__0_0.distcp
+    if (name == "onnx" || name.starts_with("pytorch_model_fsdp"))
+      refuse_other_folder((fs::path(folder) / name).string());
   }
 }
 

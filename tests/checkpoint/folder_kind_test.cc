@@ -146,8 +146,9 @@ TEST_F(FolderKind, AnAdapterIsNamedWithItsBaseModel) {
   write_text(path("m/adapter_model.safetensors"), "");
   EXPECT_ERROR(
       open_model(path("m")), ErrorKind::data,
-      "m is an adapter (PEFT, \"LORA\") of facebook/opt-125m, not a complete model; adapters are not supported");
-  EXPECT_ERROR(open_model(path("m")), ErrorKind::data, "merge_and_unload().save_pretrained(NEW)");
+      "m is an adapter (PEFT, \"LORA\") of facebook/opt-125m, not a complete model; name the model, and the adapter "
+      "beside it: `trireme sample --model MODEL --adapter " +
+          path("m") + "`");
 }
 
 TEST_F(FolderKind, BertsFirstConfigurationIsNamedWithWhatToType) {
@@ -158,6 +159,56 @@ TEST_F(FolderKind, BertsFirstConfigurationIsNamedWithWhatToType) {
   for (const char* field : {"model_type", "architectures"}) config.erase(field);
   write_config(config);
   EXPECT_EQ(embedding(path("m")), embedding(golden("bert-mlm")));
+}
+
+TEST_F(FolderKind, WeightsUnderANameOfTheirOwnAreNamed) {
+  for (const auto& [name, plain] : {std::pair{"pytorch_model.bf16.safetensors", "model.safetensors"},
+                                    {"weights.safetensors", "model.safetensors"},
+                                    {"best.pth", "pytorch_model.bin"},
+                                    {"last.ckpt", "pytorch_model.bin"}}) {
+    SCOPED_TRACE(name);
+    fs::remove_all(path("m"));
+    make("gpt2", name);
+    EXPECT_ERROR(open_model(path("m")), ErrorKind::data,
+                 fmt::format("if {1} holds them, run `cp {0}/{1} {0}/{2}`", path("m"), name, plain));
+    fs::copy_file(path("m/" + std::string(name)), path("m/model.safetensors"));
+    EXPECT_EQ(open_model(path("m")).path, path("m"));
+  }
+}
+
+TEST_F(FolderKind, ModelsInFoldersBelowAreNamed) {
+  for (const char* below : {"m/0_Transformer", "m/snapshots/abc123", "m/final"}) {
+    SCOPED_TRACE(below);
+    fs::remove_all(path("m"));
+    make("gpt2", "model.safetensors", "config.json", below);
+    EXPECT_ERROR(open_model(path("m")), ErrorKind::data,
+                 "m is not a model itself, but 1 folder in it is: " + path(below) + "; name that one");
+  }
+  make("gpt2", "model.safetensors", "config.json", "m/other");
+  EXPECT_ERROR(open_model(path("m")), ErrorKind::data, "2 folders in it are: ");
+  fs::create_directories(path("m/step-00000005"));  // a run beside its exports
+  EXPECT_ERROR(open_model(path("m")), ErrorKind::io, "has no checkpoint");
+}
+
+TEST_F(FolderKind, FormsOfMetaAndOfShardedTrainingAreNamed) {
+  fs::create_directories(path("m"));
+  write_text(path("m/params.json"), "{}");
+  for (const char* name : {"consolidated.00.pth", "consolidated.safetensors"}) {
+    write_text(path(std::string("m/") + name), "x");
+    EXPECT_ERROR(open_model(path("m")), ErrorKind::data, "weights in the form of Meta or Mistral");
+    fs::remove(path(std::string("m/") + name));
+  }
+  for (const char* name : {"pytorch_model_fsdp_0/__0_0.distcp", "__0_0.distcp"}) {
+    fs::remove_all(path("m"));
+    fs::create_directories(path(std::string("m/") + name).substr(0, path(std::string("m/") + name).rfind('/')));
+    write_text(path(std::string("m/") + name), "x");
+    EXPECT_ERROR(open_model(path("m")), ErrorKind::data, "a sharded checkpoint of PyTorch (FSDP)");
+  }
+  fs::remove_all(path("m"));
+  make("gpt2", "");
+  fs::create_directories(path("m/onnx"));
+  write_text(path("m/onnx/model.onnx"), "x");
+  EXPECT_ERROR(open_model(path("m")), ErrorKind::data, "an ONNX graph, which is not supported");
 }
 
 TEST_F(FolderKind, WeightsOfOtherProgramsAreNamedWithWhatToDo) {

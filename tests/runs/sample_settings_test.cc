@@ -218,6 +218,9 @@ TEST_F(SampleSettings, TextsEndAtTheTokensThatTheModelsFolderNames) {
   EXPECT_EQ(length(), first({id(4)}));
   set_generation({{"temperature", 0.5}});  // config.json's applies if the file lacks it
   EXPECT_EQ(length(), first({id(3), id(2)}));
+  set_generation({{"top_h", 0.4}, {"use_cache", true}, {"_from_model_config", true}, {"transformers_version", "5.0"}});
+  EXPECT_THAT(sample({"--prompt", "w0"}).output,
+              HasSubstr("settings of the model that are not supported and have no effect here: top_h 0.4\n"));
   set_generation({{"eos_token_id", "</s>"}});
   EXPECT_THAT(
       sample({"--prompt", "w0"}).output,

@@ -57,6 +57,50 @@ constexpr Other kOthers[] = {{"num_beams", 1},
                              {"dola_layers", 0},
                              {"watermarking_config", 0}};
 
+/// Settings that change no text of the kinds of sampling that exist here. Names that begin with _ are notes.
+constexpr std::string_view kHarmless[] = {"assistant_confidence_threshold",
+                                          "assistant_early_exit",
+                                          "assistant_lookbehind",
+                                          "cache_config",
+                                          "cache_implementation",
+                                          "chat_format",
+                                          "compile_config",
+                                          "decoder_start_token_id",
+                                          "disable_compile",
+                                          "early_stopping",
+                                          "is_assistant",
+                                          "is_encoder_decoder",
+                                          "length_penalty",
+                                          "low_memory",
+                                          "max_matching_ngram_size",
+                                          "max_window_size",
+                                          "num_assistant_tokens",
+                                          "num_assistant_tokens_schedule",
+                                          "num_return_sequences",
+                                          "output_attentions",
+                                          "output_hidden_states",
+                                          "output_logits",
+                                          "output_scores",
+                                          "prefill_chunk_size",
+                                          "prompt_lookup_num_tokens",
+                                          "remove_invalid_values",
+                                          "renormalize_logits",
+                                          "return_dict_in_generate",
+                                          "return_legacy_cache",
+                                          "target_lookbehind",
+                                          "token_healing",
+                                          "transformers_version",
+                                          "trust_remote_code",
+                                          "use_cache"};
+
+/// Whether a key of generation_config.json is not known here.
+bool is_unknown(const std::string& name) {
+  const auto is = [&](const auto& known) { return name == known; };
+  return !name.starts_with('_') && std::ranges::none_of(kTokenFields, is) && std::ranges::none_of(kKnown, is) &&
+         std::ranges::none_of(kHarmless, is) &&
+         std::ranges::none_of(kOthers, [&](const Other& other) { return name == other.name; });
+}
+
 bool is_neutral(const Json& value, double neutral) {
   if (value.is_number()) return value.get<double>() == neutral;
   return value.is_null() || (value.is_boolean() && !value.get<bool>()) || (!value.is_string() && value.empty());
@@ -226,6 +270,11 @@ GenerationSettings generation_settings(const std::string& files, std::string_vie
     const Json* value = fields.find(other.name);
     if (value && !is_neutral(*value, other.neutral))
       settings.without_effect.push_back(fmt::format("{} {}", other.name, dump_valid_json(*value).substr(0, 80)));
+  }
+  if (!own.is_object()) return settings;
+  for (const auto& [name, value] : own.items()) {  // newer ones, or a program's own
+    if (is_unknown(name) && !is_neutral(value, 0))
+      settings.without_effect.push_back(fmt::format("{} {}", name.substr(0, 80), dump_valid_json(value).substr(0, 80)));
   }
   return settings;
 }
