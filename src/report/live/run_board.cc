@@ -235,7 +235,7 @@ std::pair<int64_t, bool> RunBoard::position() const {
 
 template <class Render>
 std::string RunBoard::rendered(Render render) const {
-  HtmlReport report{.title = labels_.front().second, .log = {}, .more_facts = {}, .samples = {}};
+  HtmlReport report{.title = labels_.front().second, .log = {}, .more_facts = {}, .samples = {}, .before = {}};
   LiveState state{.restarts = restarts_, .ranks = {}};
   {
     const std::lock_guard lock(mutex_);
