@@ -208,7 +208,7 @@ TEST_F(Sample, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
 // window and norms of queries and keys.
 TEST_F(Sample, AModelOfChangingLayoutsWritesWhatOneProcessTaughtIt) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
-  using Flags = std::vector<std::string>;
+  using Options = std::vector<std::string>;
   write_text(path("gpt2.yaml"), "model: {heads: 2}\n");
   write_text(path("decoder.yaml"), R"(model:
   {heads: 4, key_heads: 2, norm: rms, norm_place: both, bias: false, gated: true, activation: silu, position: rotary,
@@ -226,7 +226,7 @@ log: {{peak_tflops: 1}}
 )",
                                            path("data")));
   for (const std::string model : {"gpt2", "decoder"}) {
-    const auto train = [&](const std::string& run_name, int ranks, const char* steps, Flags layout) {
+    const auto train = [&](const std::string& run_name, int ranks, const char* steps, Options layout) {
       layout.insert(layout.begin(), {"train", path("run.yaml"), path(model + ".yaml"), "--run.dir", path(run_name),
                                      "--run.steps", steps});
       const Outcome outcome = run(mpirun_command(ranks, layout));
@@ -237,8 +237,8 @@ log: {{peak_tflops: 1}}
     train(changes, 4, "20", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
     train(changes, 2, "40", {"--optim.shard", "parameters"});
     train(changes, 4, "60", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
-    for (const Flags& flags : {Flags{"--greedy"}, {"--temperature", "1", "--seed", "5", "--num-samples", "4"}}) {
-      Flags words = {"--prompt", "the", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "40"};
+    for (const Options& flags : {Options{"--greedy"}, {"--temperature", "1", "--seed", "5", "--num-samples", "4"}}) {
+      Options words = {"--prompt", "the", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "40"};
       words.insert(words.end(), flags.begin(), flags.end());
       auto want = lines(sample(words, one).output), got = lines(sample(words, changes).output);
       for (auto* records : {&want, &got})
