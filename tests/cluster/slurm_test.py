@@ -36,7 +36,8 @@ def output(job):
 
 
 def steps(run):
-    return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [record["step"] for record in records if "loss" in record]
 
 
 class Slurm(unittest.TestCase):
