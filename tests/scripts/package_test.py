@@ -77,7 +77,7 @@ class Package(unittest.TestCase):
         self.assertIn(b'whatis("Version: 1.2.3")', text["share/modulefiles/trireme/1.2.3.lua"])
 
     def test_typing_errors_are_reported(self):
-        self.assert_fails(2, "package: unknown argument --deb; there are --output DIR and --image", "--deb")
+        self.assert_fails(2, "package: unknown argument --deb; there are --output DIR, --cuda, --portable and --image", "--deb")
         self.assert_fails(1, "package: --output needs a value", "--output")
 
     def test_a_missing_tool_is_named_with_its_package(self):
