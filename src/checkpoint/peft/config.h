@@ -25,7 +25,7 @@ struct PeftConfig {
 };
 
 /// Whether a key of rank_pattern or alpha_pattern, a regular expression of the path's end, means the module. Throws
-/// Error::data, which names `where`, for a pattern that is none.
+/// Error::data, which names `where`, for an invalid pattern.
 bool matches_module(const std::string& pattern, std::string_view module, std::string_view where);
 
 /// Reads adapter_config.json of a folder. Throws Error::io if it is missing, naming folders below that have one, and

@@ -26,7 +26,7 @@ uint64_t bytes_of(const Reference& reference);
 
 /// Throws Error::io.
 void write_reference(const std::string& path, const Reference& reference);
-/// Nullopt: there is no such file. Throws Error::data naming it if it is damaged.
+/// Nullopt: the file does not exist. Throws Error::data naming it if it is damaged.
 std::optional<Reference> read_reference(const std::string& path);
 
 }  // namespace trireme
