@@ -48,7 +48,7 @@ class Tokenise : public ::testing::Test {
     files_.where = "model";
     files_.templates["default"] = {kTemplate, "template"};
     std::string text;
-    for (int n = 0; n < 100; ++n)
+    for (std::size_t n = 0; n < 100; ++n)
       text += fmt::format(R"({{"prompt": "{}", "completion": "answer {}"}})", std::string(1 + n % 7, 'q'), n) + "\n";
     write_text(path("data.jsonl"), text);
     source_.files = {path("data.jsonl")};
