@@ -1,11 +1,11 @@
 #include "comm/launcher.h"
 
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-
-#include "base/error.h"
+#include <thread>
 
 namespace trireme {
 namespace {
@@ -88,6 +88,11 @@ Launcher detect_launcher(const Environment& environment) {
 
 Launcher detect_launcher() {
   return detect_launcher([](const char* name) { return std::getenv(name); });
+}
+
+int exit_after_report(ErrorKind kind) {
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  return exit_code(kind);
 }
 
 }  // namespace trireme

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "base/error.h"
+
 namespace trireme {
 
 struct Launcher {
@@ -25,5 +27,9 @@ using Environment = std::function<const char*(const char*)>;
 Launcher detect_launcher(const Environment& environment);
 /// Of this process.
 Launcher detect_launcher();
+
+/// Ends a rank whose error rank 0 reports: returns the exit code of `kind` a second later. At the first rank that ends
+/// with an error a launcher ends the others, and Open MPI 5 then loses what they have just written.
+int exit_after_report(ErrorKind kind);
 
 }  // namespace trireme

@@ -1,8 +1,6 @@
 #include <fmt/core.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -109,9 +107,6 @@ constexpr Bench kBenches[] = {
     {{"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command}, true},
 };
 
-/// At the first rank that ends with an error the launcher ends the others: rank 0 has to be heard before that.
-constexpr auto kTimeToSay = std::chrono::seconds(1);
-
 /// Whether a launcher started this process as one of several. Throws Error::mismatch on rank 0, for all ranks.
 bool is_refused_rank(const Bench& bench) {
   const Launcher launcher = detect_launcher();
@@ -153,10 +148,7 @@ int run_bench(std::vector<std::string> arguments) {
   }
   for (const Bench& bench : kBenches) {
     if (arguments[0] != bench.command.name) continue;
-    if (is_refused_rank(bench)) {
-      std::this_thread::sleep_for(kTimeToSay);
-      return exit_code(ErrorKind::mismatch);
-    }
+    if (is_refused_rank(bench)) return exit_after_report(ErrorKind::mismatch);
     return bench.command.run({arguments.begin() + 1, arguments.end()});
   }
   fail(ErrorKind::usage, "unknown benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);

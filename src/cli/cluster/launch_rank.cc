@@ -92,7 +92,7 @@ int become_rank(LaunchRequest request, const std::string& file, const Launcher& 
     fail(ErrorKind::usage, "cannot run {}: {}", words[0], std::strerror(errno));
   } catch (const Error& e) {
     if (starter.rank <= 0) throw;
-    return exit_code(e.kind());  // rank 0 reports it
+    return exit_after_report(e.kind());
   }
 }
 
