@@ -59,7 +59,7 @@ TEST(NodeType, AGpuHasOneRank) {
 }
 
 TEST(NodeType, ComputesInF32WithTheRateOfF32) {
-  const NodeType& type = node_type("azure-hb176rs-v4");
+  const NodeType type = node_type("azure-hb176rs-v4");
   const MachineRates half = trireme_rates(type, 2, {.dtype = DType::bf16, .wire = DType::f32});
   const MachineRates full = trireme_rates(type, 2, {.dtype = DType::f32, .host_sums = true});
   EXPECT_DOUBLE_EQ(half.peak_flops, 13.5e12);
