@@ -5,7 +5,9 @@ answer is computed alone, and a copy of the start model is the reference.
 
     dpo_test.py TRIREME [--steps 20 --ranks 1,2 --tolerance 1e-5]
 
-A tiny random Llama and pairs that are made here. Needs torch, transformers and jinja2."""
+With adapters (LoRA) the reference is PEFT's model with its adapters off, as in TRL.
+
+A tiny random Llama and pairs that are made here. Needs torch, transformers, jinja2 and peft."""
 import argparse
 import copy
 import json
@@ -18,6 +20,7 @@ import tempfile
 
 try:
     import jinja2  # noqa: F401, transformers renders templates by it
+    import peft
     import torch
     import torch.nn.functional as F
     import transformers
@@ -27,6 +30,7 @@ except ImportError as missing:
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from glue_test import epoch_order  # noqa: E402
+from lora_test import export  # noqa: E402
 from sft_test import ROW, SEED, make_model  # noqa: E402
 
 BATCH = 4
@@ -69,10 +73,13 @@ def pair_loss(kind, beta, smoothing, chosen, rejected, chosen_ids, rejected_ids)
     return -F.logsigmoid(beta * (chosen / chosen_ids - rejected / rejected_ids))
 
 
-def theirs(folder, tokenizer, pairs, steps, rate, kind):
+def theirs(folder, tokenizer, pairs, steps, rate, kind, adapter=None):
+    """adapter: a folder with the adapters that are trained; else all weights are."""
     beta, smoothing = LOSSES[kind]
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    reference = copy.deepcopy(model).eval()
+    if adapter:
+        model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    reference = None if adapter else copy.deepcopy(model).eval()
 
     def encode(row, answer):
         prompt = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
@@ -84,9 +91,17 @@ def theirs(folder, tokenizer, pairs, steps, rate, kind):
         logits = of(ids[None]).logits[0, :-1]
         return -F.cross_entropy(logits, ids[1:], reduction="none")[prompt - 1:].sum()
 
+    def start_score(ids, prompt):
+        with torch.no_grad():
+            if reference is not None:
+                return score(reference, ids, prompt)
+            with model.disable_adapter():
+                return score(model, ids, prompt)
+
     encoded = [(encode(row, "chosen"), encode(row, "rejected")) for row in pairs]
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() > 1]
+    others = [p for p in trained if p.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}],
                                   lr=rate, betas=(0.9, 0.999), eps=1e-8)
     records, epoch, first = [], 0, 0
@@ -97,9 +112,7 @@ def theirs(folder, tokenizer, pairs, steps, rate, kind):
         for one in step:
             ratios, counts = [], []
             for ids, prompt in encoded[one]:
-                with torch.no_grad():
-                    start = score(reference, ids, prompt)
-                ratios.append(score(model, ids, prompt) - start)
+                ratios.append(score(model, ids, prompt) - start_score(ids, prompt))
                 counts.append(len(ids) - prompt)
             loss = pair_loss(kind, beta, smoothing, *ratios, *counts) / len(step)
             loss.backward()
@@ -115,7 +128,7 @@ def theirs(folder, tokenizer, pairs, steps, rate, kind):
     return records
 
 
-def ours(args, model, data, out, ranks, rate, kind):
+def ours(args, model, data, out, ranks, rate, kind, *more):
     shutil.rmtree(out, ignore_errors=True)
     beta, smoothing = LOSSES[kind]
     command = [] if ranks == 1 else ["mpirun", "-n", str(ranks), "--oversubscribe", "--allow-run-as-root"]
@@ -124,7 +137,7 @@ def ours(args, model, data, out, ranks, rate, kind):
                 "--loss", kind, "--beta", beta, "--label-smoothing", smoothing, "--loss-on", "all", "--run.steps", args.steps,
                 "--run.seed", SEED, "--validation-share", 0, "--learning-rate", rate, "--optim.schedule", "constant",
                 "--optim.warmup-steps", 0, "--optim.weight-decay", 0.01, "--log.every", 1, "--comm.wire", "f32",
-                "--log.peak-tflops", 1]
+                "--log.peak-tflops", 1, *more]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -146,18 +159,31 @@ def main():
         folder = pathlib.Path(name)
         tokenizer = make_model(folder / "model")
         pairs = make_pairs(folder / "data.jsonl")
+        ranks_of = [int(ranks) for ranks in args.ranks.split(",")]
+
+        def compare(name, ranks, want, got):
+            same = len(want) == len(got)
+            loss, margin, right = (max(abs(a[i] - b[i]) for a, b in zip(want, got)) if same else float("inf")
+                                   for i in range(3))
+            print(f"{name}, {ranks} ranks: loss {got[0][0]:.4f} to {got[-1][0]:.4f} in {len(got)} steps; differs from "
+                  f"TRL's formulas by at most {loss:.1e}, margins by {margin:.1e}, accuracies by {right:.2f}")
+            return loss > args.tolerance * max(1.0, want[0][0]) or margin > 10 * args.tolerance
+
         rate = 1e-3
         for kind in LOSSES:
             want = theirs(folder / "model", tokenizer, pairs, args.steps, rate, kind)
-            ranks_of = [int(ranks) for ranks in args.ranks.split(",")]
             for ranks in ranks_of if kind == "sigmoid" else ranks_of[-1:]:
                 got = ours(args, folder / "model", folder / "data.jsonl", folder / "run", ranks, rate, kind)
-                same = len(want) == len(got)
-                loss, margin, right = (max(abs(a[i] - b[i]) for a, b in zip(want, got)) if same else float("inf")
-                                       for i in range(3))
-                print(f"{kind}, {ranks} ranks: loss {got[0][0]:.4f} to {got[-1][0]:.4f} in {len(got)} steps; differs from "
-                      f"TRL's formulas by at most {loss:.1e}, margins by {margin:.1e}, accuracies by {right:.2f}")
-                failed |= loss > args.tolerance * max(1.0, want[0][0]) or margin > 10 * args.tolerance
+                failed |= compare(kind, ranks, want, got)
+        rate = 3e-3  # of adapters
+        for kind in ("sigmoid", "ipo"):
+            for ranks in ranks_of:
+                got = ours(args, folder / "model", folder / "data.jsonl", folder / "run", ranks, rate, kind, "--lora.rank", 4,
+                           "--lora.targets", "all-linear", "--checkpoint.also", 0, "--checkpoint.keep", 0)
+                start = folder / f"{kind}-{ranks}"
+                export(args.trireme, "--model", folder / "run/step-00000000", "--output", start)
+                want = theirs(folder / "model", tokenizer, pairs, args.steps, rate, kind, start)
+                failed |= compare(f"{kind} of adapters", ranks, want, got)
     sys.exit(failed)
 
 

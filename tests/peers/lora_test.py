@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Trains the same adapters on the same conversations in the same order here and in PEFT, and compares the loss of every
-step and the adapters at the end. Then PEFT loads what this program exported: its logits are those of the merged export.
+step and the adapters at the end. Then PEFT loads what this program exported: its logits are those of the merged export,
+and `trireme parity --adapter` finds its logits, loss and gradients of the adapter equal.
 
     lora_test.py TRIREME [--steps 20 --ranks 1,2 --tolerance 1e-4]
 
@@ -24,6 +25,8 @@ except ImportError as missing:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import make_parity_case  # noqa: E402
 import sft_test  # noqa: E402
 
 DECODER = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
@@ -61,10 +64,22 @@ CASES = {
 }
 
 
-def export(trireme, *words):
-    done = subprocess.run([str(w) for w in (trireme, "export", *words)], capture_output=True, text=True)
+def call(trireme, *words):
+    done = subprocess.run([str(w) for w in (trireme, *words)], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
+    return done.stdout
+
+
+def export(trireme, *words):
+    call(trireme, "export", *words)
+
+
+def parity(trireme, folder):
+    """The largest error of logits, loss and the adapter's gradients, relative to each tensor's largest value."""
+    make_parity_case.make_case(folder / "model", folder / "case", 3, 9, 0, folder / "end")
+    out = call(trireme, "parity", "--model", folder / "model", "--adapter", folder / "end", "--case", folder / "case")
+    return out.splitlines()[-1]
 
 
 def case(args, folder, name, make, flags):
@@ -97,6 +112,7 @@ def case(args, folder, name, make, flags):
         base = sft_test.load(folder / "model").eval()(ids).logits
     worst, moved = (logits - same).abs().max().item(), (logits - base).abs().max().item()
     print(f"{name}: logits of the adapter in peft and of the merged export differ by {worst:.1e} (from the base: {moved:.1e})")
+    print(f"{name}: {parity(args.trireme, folder)}")  # ends the test if they differ
     return failed or worst > 1e-4 or moved < 1e-2
 
 

@@ -75,8 +75,8 @@ class ChatFixture : public ::testing::Test {
   std::vector<float> weights(const std::string& name) const {
     const CheckpointFolder folder = open_checkpoint(path(name));
     const ParameterTable table(folder.facts.spec);
-    TrainingState state(table, DType::f32, true);
-    load_checkpoint(folder, table, state);
+    TrainingState state(table, DType::f32, false);
+    load_weights(folder, table, state);
     const auto values = state.weights().values<float>();
     return {values.begin(), values.end()};
   }

@@ -192,6 +192,62 @@ TEST_F(Dpo, ResumesOnAnotherLayout) {
   for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, 1e-4 * loss) << "step " << step;
 }
 
+/// All linears of the blocks, large steps.
+const std::vector<std::string> kAdapters = {"--lora-rank",     "4",    "--lora.targets", "all-linear",
+                                            "--optim.epsilon", "1e-3", "--beta",         "0.5",
+                                            "--lora.alpha",    "16"};
+
+TEST_F(Dpo, TrainsAdaptersBesideTheBaseModel) {
+  std::vector<std::string> flags = kAdapters;
+  flags.insert(flags.end(), {"--epochs", "6", "--learning-rate", "2e-2"});
+  const Outcome outcome = done("run", flags);
+  EXPECT_THAT(outcome.output, ContainsRegex("adapters +attention.qkv in 0-1: rank 4, scale 4; "));
+  EXPECT_THAT(outcome.output, ContainsRegex("computed the log-probabilities of 60 pairs by [^ ]*model in"));
+  const RunLog log = log_of("run");
+  EXPECT_NEAR(log.evaluations.front().validation_loss.value(), std::log(2), 1e-6) << "B is 0 at the start";
+  EXPECT_LT(log.evaluations.back().validation_loss.value(), 0.5);
+  EXPECT_GT(measure(log.steps.back().values, "rewards/margins"), 0.5);
+  // The reference is the model without adapters.
+  done("full", {"--run.steps", "1"});
+  const NamedValues of_full = log_of("full").evaluations.front().values, of_adapters = log.evaluations.front().values;
+  EXPECT_NEAR(measure(of_adapters, "logps/chosen"), measure(of_full, "logps/chosen"), 1e-4);
+  EXPECT_NEAR(measure(of_adapters, "logps/rejected"), measure(of_full, "logps/rejected"), 1e-4);
+
+  // An adapter is trained on: then the model with it is the reference.
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("adapter")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  const Outcome on = done("on", {"--adapter", path("adapter"), "--run.steps", "3", "--beta", "0.5"});
+  EXPECT_THAT(on.output, ContainsRegex("computed the log-probabilities of 60 pairs by [^ ]*model with the adapter "
+                                       "[^ ]*adapter in"));
+  const RunLog next = log_of("on");
+  EXPECT_NEAR(next.evaluations.front().validation_loss.value(), std::log(2), 1e-5);
+  EXPECT_NEAR(measure(next.evaluations.front().values, "logps/rejected"),
+              measure(log.evaluations.back().values, "logps/rejected"), 1e-3);
+  EXPECT_LT(measure(next.evaluations.front().values, "logps/rejected"), measure(of_full, "logps/rejected") - 0.5);
+}
+
+TEST_F(Dpo, TrainsAdaptersOnEveryLayoutAndResumesWithTheSameBits) {
+  const auto to = [&](const std::string& name, const char* steps, const std::vector<std::string>& more, int ranks = 1) {
+    std::vector<std::string> flags = kAdapters;
+    flags.insert(flags.end(), more.begin(), more.end());
+    flags.insert(flags.end(), {"--run.steps", steps, "--optim.schedule", "constant", "--optim.warmup-steps", "0"});
+    return done(name, flags, ranks);
+  };
+  to("one", "6", {});
+  to("stopped", "3", {});
+  const Outcome resumed = to("stopped", "6", {});
+  EXPECT_THAT(resumed.output, HasSubstr("RESUMING from "));
+  EXPECT_EQ(losses("stopped"), losses("one"));
+  EXPECT_EQ(weights("stopped"), weights("one"));
+  if (mpirun_path().empty()) return;
+  to("changes", "3", {"--optim.shard", "parameters"}, 2);
+  to("changes", "6", {"--mesh.tensor", "2", "--mesh.sequence"}, 2);
+  const auto want = losses("one"), got = losses("changes");
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_LT(want.at(6), 0.99 * want.at(1));
+  for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, 1e-4 * loss) << "step " << step;
+}
+
 TEST_F(Dpo, CountsBadPairsOrEndsAtTheFirst) {
   const auto fault = [&](const std::string& row, const std::string& message) {
     write_text(path("data.jsonl"), rows(8) + row + "\n");
@@ -249,9 +305,7 @@ TEST_F(Dpo, RefusesWhatItCannotDo) {
       2, "dpo.label-smoothing (flag --dpo.label-smoothing) is for the losses sigmoid and robust, but dpo.loss is hinge",
       {"--loss", "hinge", "--label-smoothing", "0.1"});
   expect_refused(2, "dpo.loss", {"--loss", "kto"});
-  expect_refused(
-      2, "lora.rank (flag --lora.rank) is set, but a training on preferences cannot train adapters yet; remove it",
-      {"--lora.rank", "8"});
+  expect_refused(2, "lora.alpha (flag --lora.alpha) has no effect without lora.rank", {"--lora.alpha", "8"});
   refused({"train", "--dpo.beta", "2"}, 2,
           "dpo.beta (flag --dpo.beta) is an option of `trireme dpo`, which trains on conversations");
   refused({"sft", "--model", "x", "--data", "y", "--dpo.beta", "2"}, 2,

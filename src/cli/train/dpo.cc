@@ -2,12 +2,8 @@
 
 #include "train/dpo/dpo.h"
 
-#include <fmt/core.h>
-
 #include "cli/command.h"
-#include "cli/train/recipe_command.h"
 #include "cli/train/tuning_flags.h"
-#include "config/document.h"
 
 namespace trireme {
 namespace {
@@ -27,6 +23,8 @@ constexpr TuningFlag kFlags[] = {
     {"--sequence", "batch.sequence", "N", "most ids of an answer with its prompt (1024, or the model's context)"},
     {"--batch", "batch.global", "N", "pairs per step over all ranks (8)"},
     {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (1e-6)"},
+    {"--lora-rank", "lora.rank", "N", "train adapters of this rank instead of the weights (docs/lora.md)"},
+    {"--adapter", "lora.adapter", "DIR", "train this LoRA adapter on; the model with it is the reference"},
     {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
     {"--skip-bad-rows", "chat.skip-bad-rows", "", "count rows without a usable pair instead of ending there"},
 };
@@ -65,18 +63,12 @@ const TuningCommand kDpoCommand{
     .usage = kUsage,
     .defaults = kDefaults,
     .flags = kFlags,
-    .default_flags = preference_tuning_defaults};
+    .default_flags = preference_tuning_defaults,
+    .recipe = preference_tuning};
 
 CommandShape dpo_shape() { return tuning_shape(kDpoCommand); }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
-int run_dpo(std::vector<std::string> arguments) {
-  if (asks_help(arguments)) {
-    fmt::print("{}{}", tuning_help(kDpoCommand), options_help());
-    return 0;
-  }
-  return run_recipe(arguments,
-                    [](const auto& words) { return preference_tuning(read_tuning_words(kDpoCommand, words).loaded); });
-}
+int run_dpo(std::vector<std::string> arguments) { return run_tuning(kDpoCommand, arguments); }
 
 }  // namespace trireme

@@ -2,12 +2,8 @@
 
 #include "train/sft/sft.h"
 
-#include <fmt/core.h>
-
 #include "cli/command.h"
-#include "cli/train/recipe_command.h"
 #include "cli/train/tuning_flags.h"
-#include "config/document.h"
 
 namespace trireme {
 namespace {
@@ -57,18 +53,12 @@ const TuningCommand kSftCommand{
     .usage = kUsage,
     .defaults = kDefaults,
     .flags = kFlags,
-    .default_flags = chat_tuning_defaults};
+    .default_flags = chat_tuning_defaults,
+    .recipe = chat_tuning};
 
 CommandShape sft_shape() { return tuning_shape(kSftCommand); }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
-int run_sft(std::vector<std::string> arguments) {
-  if (asks_help(arguments)) {
-    fmt::print("{}{}", tuning_help(kSftCommand), options_help());
-    return 0;
-  }
-  return run_recipe(arguments,
-                    [](const auto& words) { return chat_tuning(read_tuning_words(kSftCommand, words).loaded); });
-}
+int run_sft(std::vector<std::string> arguments) { return run_tuning(kSftCommand, arguments); }
 
 }  // namespace trireme

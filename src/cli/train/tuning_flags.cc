@@ -12,6 +12,8 @@
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/train/config_shape.h"
+#include "cli/train/recipe_command.h"
+#include "config/document.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "config/setting.h"
@@ -91,8 +93,7 @@ std::vector<std::string> native_words(const TuningCommand& command, std::vector<
   return native;
 }
 
-}  // namespace
-
+/// What --help prints before the native options.
 std::string tuning_help(const TuningCommand& command) {
   std::string text = command.usage;
   for (const std::span<const TuningFlag> flags : {command.flags, std::span<const TuningFlag>(kRepeated)}) {
@@ -100,6 +101,17 @@ std::string tuning_help(const TuningCommand& command) {
       text += fmt::format("  {:<30}{}\n", fmt::format("{} {}", one.flag, one.value), one.help);
   }
   return text + kMore + command.defaults;
+}
+
+}  // namespace
+
+int run_tuning(const TuningCommand& command, const std::vector<std::string>& arguments) {
+  if (asks_help(arguments)) {
+    fmt::print("{}{}", tuning_help(command), options_help());
+    return 0;
+  }
+  return run_recipe(arguments,
+                    [&](const auto& words) { return command.recipe(read_tuning_words(command, words).loaded); });
 }
 
 CommandShape tuning_shape(const TuningCommand& command) {

@@ -1,12 +1,14 @@
 #pragma once
 // The command line of tasks on conversations (`trireme sft`, `trireme dpo`): short flags are names of native options.
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/flags.h"
 #include "config/load.h"
+#include "train/start/recipe.h"
 
 namespace trireme {
 
@@ -21,6 +23,7 @@ struct TuningCommand {
   const char *usage, *defaults;  ///< text of --help before the flags, and of defaults that differ
   std::span<const TuningFlag> flags;
   std::vector<std::string> (*default_flags)();  ///< for load_config()
+  std::unique_ptr<Recipe> (*recipe)(LoadedConfig loaded);
 };
 
 struct TuningWords {
@@ -30,8 +33,8 @@ struct TuningWords {
 /// Throws Error::usage, Error::config.
 TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::string> words);
 
-/// What --help prints before the native options.
-std::string tuning_help(const TuningCommand& command);
+/// Prints the help, or trains. Returns the exit code.
+int run_tuning(const TuningCommand& command, const std::vector<std::string>& arguments);
 CommandShape tuning_shape(const TuningCommand& command);
 
 extern const TuningCommand kSftCommand, kDpoCommand;

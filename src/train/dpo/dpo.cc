@@ -62,6 +62,7 @@ class PreferenceTuning final : public ChatRecipe {
   void take_rows(const TrainingJob& job) override;
   void take_reference();
   std::string facts_of_pairs() const;
+  std::string start_model() const;
   std::optional<double> measure(Work& work, NamedValues& measures) override;
   std::vector<double> scores(Work& work, const chat::TrainingRows& pairs) const;
 
@@ -105,6 +106,12 @@ std::string PreferenceTuning::facts_of_pairs() const {
   return facts;
 }
 
+/// The reference, in messages. A new adapter changes nothing before its first step.
+std::string PreferenceTuning::start_model() const {
+  const std::string& adapter = config().lora.adapter;
+  return adapter.empty() ? setup_.init->path : fmt::format("{} with the adapter {}", setup_.init->path, adapter);
+}
+
 /// That of the run that is resumed; one of other pairs is not taken, as check_resume() names what differs.
 void PreferenceTuning::take_reference() {
   const std::string path = reference_path(config().run.dir);
@@ -145,13 +152,13 @@ void PreferenceTuning::begin(Work& work) {
     together(work.session.scalars(), [&] {
       const bool finite = std::ranges::all_of(reference_.train, [](double x) { return std::isfinite(x); });
       require(finite, ErrorKind::numeric, "{}: its log-probability of an answer is not finite; name another --model",
-              setup_.init->path);
+              start_model());
       if (work.run.claim && work.session.rank().rank() == 0)
         write_reference(reference_path(config().run.dir), reference_);
     });
     if (work.session.rank().rank() == 0)
       log::info("computed the log-probabilities of {} by {} in {:.1f} s",
-                count_rows(train_.size() + validation_.size()), setup_.init->path, seconds_since(start));
+                count_rows(train_.size() + validation_.size()), start_model(), seconds_since(start));
     setup_.data_files.push_back({reference_path(config().run.dir), bytes_of(reference_), hash_of(reference_)});
   }
   batches_.emplace(train_, setup_.batch, static_cast<uint64_t>(config().run.seed),

@@ -111,9 +111,6 @@ void require_conversations(const LoadedConfig& loaded, bool pairs) {
   for (const char* option : kWithoutEffect)
     require(!loaded.given(option), ErrorKind::config, "{} has no effect on a training on conversations; remove it",
             loaded.where(option));
-  require(!pairs || !loaded.config.lora.on(), ErrorKind::config,
-          "{} is set, but a training on preferences cannot train adapters yet; remove it",
-          loaded.where(loaded.config.lora.rank > 0 ? "lora.rank" : "lora.adapter"));
   const bool both = loaded.given("data.validation") && loaded.given("chat.validation-share") &&
                     loaded.config.chat.validation_share > 0;
   require(!both, ErrorKind::config, "{} and {} both say what is measured; remove one of them",
