@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes a case for `trireme parity` from a model of Hugging Face transformers.
 
-    make_parity_case.py --model DIR --output CASE.safetensors [--text-length 9 --sequences 3 --seed 0]
+    make_parity_case.py --model DIR --output CASE.safetensors [--adapter DIR --length 9 --sequences 3 --seed 0]
 
 The case holds random input_ids with right padding (attention_mask), labels that suit the model's head, and what the
 model gives for them in float64, dropout off: logits, loss and grad.<parameter name> for every parameter.
 `--random FAMILY` (see --help) makes a small random model first and saves it to --model.
-Needs torch, transformers and safetensors.
+`--adapter DIR`: with this adapter of PEFT; the gradients are those of what it trains, as grad.<name in its file>.
+Needs torch, transformers and safetensors, and peft for adapters.
 """
 
 import argparse
@@ -159,15 +160,30 @@ def load(folder, attention="eager"):
     return getattr(transformers, config.architectures[0]).from_pretrained(folder, attn_implementation=attention)
 
 
-def make_case(folder, output, sequences, length, seed):
+def adapted(model, adapter):
+    """The model with an adapter that is trained, in float64, and its trained parameters by their names in PEFT's file."""
+    import peft
+    model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).double().eval()
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    # "...q_proj.lora_A.default.weight", "...lm_head.modules_to_save.default.weight" without the wrappers' words
+    plain = {name.replace(".modules_to_save.default", "").replace(".default", ""): p for name, p in named.items()}
+    stored = peft.get_peft_model_state_dict(model)
+    assert plain.keys() == stored.keys(), sorted(plain.keys() ^ stored.keys())
+    return model, plain
+
+
+def make_case(folder, output, sequences, length, seed, adapter=None):
     """Writes the case and returns the model, in float64."""
     model = load(folder).double().eval()
     case = inputs_for(model, sequences, length, seed)
+    parameters = dict(model.named_parameters())
+    if adapter:
+        model, parameters = adapted(model, adapter)
     inputs = {key: value.double() if value.is_floating_point() else value for key, value in case.items()}
     result = model(**inputs)
     result.loss.backward()
     expected = {"logits": result.logits.detach(), "loss": result.loss.detach().reshape(1)}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         expected["grad." + name] = gradient
     save_file({key: value.contiguous() for key, value in {**case, **expected}.items()}, output)
@@ -180,13 +196,14 @@ def main():
     parser.add_argument("--output", required=True, help="case to write")
     parser.add_argument("--random", choices=sorted(random_models()), help="make this random model in --model first")
     parser.add_argument("--size", choices=SIZES, default="small", help="of the random model")
+    parser.add_argument("--adapter", help="folder of an adapter of PEFT")
     parser.add_argument("--sequences", type=int, default=3)
     parser.add_argument("--length", type=int, default=9)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.random:
         make_random(options.random, options.model, options.seed, options.size)
-    make_case(options.model, options.output, options.sequences, options.length, options.seed)
+    make_case(options.model, options.output, options.sequences, options.length, options.seed, options.adapter)
 
 
 if __name__ == "__main__":

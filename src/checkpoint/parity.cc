@@ -17,6 +17,9 @@
 #include "checkpoint/json_fields.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parity_case.h"
+#include "checkpoint/peft/adapter.h"
+#include "checkpoint/peft/export.h"
+#include "checkpoint/peft/targets.h"
 #include "model/mesh_layout.h"
 #include "model/mesh_stage.h"
 
@@ -57,19 +60,22 @@ struct Comparison {
 /// The model on the case: everything that can be compared.
 class Run {
  public:
-  Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads, Mesh* mesh)
+  Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads, Mesh* mesh,
+      const std::string& adapter)
       : config_(config_of(folder)),
         model_(open_model(folder)),
         family_(config_.is_null() ? family_for(model_.spec, kept_model_type(model_.generation))
                                   : find_family(json_field<std::string>(config_, "model_type", folder), folder)),
         padding_(config_.is_null() ? family_.padding
                                    : field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
-        spec_(with_rows_for(parity_spec(model_.spec, family_), mesh)),
+        lora_(of_adapter(adapter)),
+        spec_(with_rows_for(parity_spec(with_adapters_of(adapter), family_), mesh)),
         file_(case_path),
         case_(file_, spec_, family_, padding_),
         mesh_(mesh),
-        whole_(spec_),
-        table_(spec_, InitScheme::gpt2, mesh ? layout_of(spec_, mesh->shape(), mesh->world().rank()) : Layout()),
+        whole_(spec_, InitScheme::gpt2, {}, trained()),
+        table_(spec_, InitScheme::gpt2, mesh ? layout_of(spec_, mesh->shape(), mesh->world().rank()) : Layout(),
+               trained()),
         state_(table_, dtype, true, {}, ops.device()),
         stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads,
                mesh) {
@@ -78,6 +84,7 @@ class Run {
     } else {
       load_huggingface(folder, spec_, table_, state_);
     }
+    if (!adapter.empty()) PeftAdapter(adapter).load(family_, table_, state_);
     for (const SafetensorsEntry& entry : file_.entries()) has_gradients_ |= entry.name.starts_with(kGradient);
   }
 
@@ -88,7 +95,9 @@ class Run {
     const auto counted = static_cast<double>(case_.counted());
     const double loss = stage_.loss_and_backward(batch, static_cast<float>(1 / counted)) / counted;
     all.push_back({"loss", {loss}, expected("loss", 1)});
-    if (has_gradients_) {
+    if (has_gradients_ && !lora_.adapter.empty()) {
+      add_gradients_of_adapter(all);
+    } else if (has_gradients_) {
       for (const NamedRule& rule : numbered_rules(family_.names, spec_.layers)) add_gradient(rule, all);
     }
     require_all_compared(all);
@@ -104,6 +113,18 @@ class Run {
   static Json config_of(const std::string& folder) {
     const std::string path = folder + "/config.json";
     return std::filesystem::exists(path) ? read_model_config(folder) : Json();
+  }
+
+  static LoraOptions of_adapter(const std::string& folder) {
+    LoraOptions options;
+    options.adapter = folder;
+    return options;
+  }
+  Spec with_adapters_of(const std::string& adapter) {
+    return adapter.empty() ? model_.spec : with_adapters(model_.spec, lora_, family_.model_type);
+  }
+  Trained trained() const {
+    return lora_.adapter.empty() ? Trained() : Trained(trained_beside_adapters(spec_, lora_.modules_to_save), "");
   }
 
   std::vector<double> expected(const std::string& name, size_t count) const {
@@ -185,6 +206,18 @@ class Run {
     return values;
   }
 
+  void add_gradients_of_adapter(std::vector<Comparison>& all) {
+    const auto gradient_of = [&](const Parameter& parameter) {
+      std::vector<float> values = gradient(parameter);
+      values.resize(static_cast<size_t>(parameter.stored_shape.count()));
+      return values;
+    };
+    for (const PeftTensor& tensor : peft_tensors(whole_, gradient_of, family_.model_type)) {
+      const std::string name = std::string(kGradient) + tensor.entry.name;
+      all.push_back({name, {tensor.values.begin(), tensor.values.end()}, expected(name, tensor.values.size())});
+    }
+  }
+
   void add_gradient(const NamedRule& rule, std::vector<Comparison>& all) {
     const Parameter* parameter = whole_.look_up(rule.ours);
     if (!parameter) return;
@@ -237,14 +270,15 @@ class Run {
           std::any_of(all.begin(), all.end(), [&](const Comparison& c) { return c.name == entry.name; });
       if (entry.name.starts_with(kGradient) && !compared) rest.push_back(entry.name);
     }
-    require(rest.empty(), ErrorKind::data, "{}: the model has no such parameters: {}", file_.path(),
-            fmt::join(rest, ", "));
+    require(rest.empty(), ErrorKind::data, "{}: the {} has no such parameters: {}", file_.path(),
+            lora_.adapter.empty() ? "model" : "adapter", fmt::join(rest, ", "));
   }
 
   Json config_;
   ModelFolder model_;
   const Family& family_;
   int64_t padding_;
+  LoraOptions lora_;  ///< of the adapter
   Spec spec_;
   SafetensorsFile file_;
   ParityCase case_;
@@ -259,9 +293,9 @@ class Run {
 }  // namespace
 
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
-                                            Ops& ops, int threads, Mesh* mesh) {
+                                            Ops& ops, int threads, Mesh* mesh, const std::string& adapter) {
   require_no_file(folder);
-  const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads, mesh).run(ops);
+  const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads, mesh, adapter).run(ops);
   double scale = 0;
   for (const Comparison& c : all) {
     if (c.name.starts_with(kGradient)) scale = std::max(scale, largest(c.want));

@@ -25,8 +25,11 @@ struct ParityTensor {
 /// where attention_mask is 0 are not compared. Throws Error::data for a case that does not fit the model, naming the
 /// tensor; for labels that are counted where attention_mask is 0; for a classifier's rows that are padded on the left;
 /// for expected values that are not finite. mesh: whose tensor and pipeline ranks hold the model between them; then
-/// collective, and every rank gets the same. nullptr: this rank has all of it.
+/// collective, and every rank gets the same. nullptr: this rank has all of it. adapter: a folder of PEFT's, whose
+/// adapters the model has; then the case has the gradients of what the adapter trains, as grad.<name in
+/// adapter_model.safetensors>, and none of the base model. Throws Error::config and Error::data as PeftAdapter.
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
-                                            Ops& ops, int threads, Mesh* mesh = nullptr);
+                                            Ops& ops, int threads, Mesh* mesh = nullptr,
+                                            const std::string& adapter = {});
 
 }  // namespace trireme

@@ -155,6 +155,67 @@ TEST(Parity, OfARunIgnoresThePaddingOfTheVocabulary) {
   }
 }
 
+std::string peft_sample(const std::string& name, const std::string& part) {
+  return golden("peft") + "/" + name + "/" + part;
+}
+std::vector<ParityTensor> compare_adapter(const std::string& name, DType dtype = DType::f32, Mesh* mesh = nullptr) {
+  const auto ops = make_cpu_ops();
+  return compare_with_case(peft_sample(name, "base"), peft_sample(name, "case.safetensors"), dtype, *ops, 1, mesh,
+                           peft_sample(name, "adapter"));
+}
+
+/// Adapters of scripts/make_peft_samples.py, with cases by make_parity_case.py --adapter.
+class EveryAdapter : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Parity, EveryAdapter,
+                         ::testing::Values("llama", "llama_all_rslora", "phi3", "gpt_neox", "bert"),
+                         [](const auto& sample) { return std::string(sample.param); });
+
+TEST_P(EveryAdapter, GivesTheLogitsLossAndGradientsOfPeft) {
+  const std::string sample = GetParam();
+  const std::vector<ParityTensor> tensors = compare_adapter(sample);
+  for (const ParityTensor& tensor : tensors)
+    EXPECT_LT(tensor.error, tensor.name.starts_with("grad.") ? 1e-3 : 1e-4) << tensor.name;
+  const SafetensorsFile trained(peft_sample(sample, "adapter/adapter_model.safetensors"));
+  ASSERT_EQ(tensors.size(), 2 + trained.entries().size());
+  for (const SafetensorsEntry& entry : trained.entries())
+    EXPECT_TRUE(std::ranges::any_of(tensors, [&](const auto& t) { return t.name == "grad." + entry.name; }))
+        << entry.name;
+}
+
+TEST_P(EveryAdapter, GivesThemOnTensorAndPipelineRanks) {
+  const std::string sample = GetParam();
+  const bool saves = sample == "bert";  // a module that was trained in full needs one rank
+  const size_t all = compare_adapter(sample).size();
+  for (const MeshShape& shape : {MeshShape{1, 2, 2}, MeshShape{1, 2, 1}, MeshShape{1, 1, 2}}) {
+    if (saves && shape.tensor > 1) continue;
+    run_local(static_cast<int>(shape.tensor * shape.pipeline), [&](RankContext& rank) {
+      Mesh mesh(rank.world, shape);
+      const auto tensors = compare_adapter(sample, DType::f32, &mesh);
+      EXPECT_EQ(tensors.size(), all);
+      for (const ParityTensor& tensor : tensors)
+        EXPECT_LT(tensor.error, tensor.name.starts_with("grad.") ? 1e-3 : 1e-4)
+            << tensor.name << " on tensor " << shape.tensor << ", pipeline " << shape.pipeline;
+    });
+  }
+}
+
+TEST(Parity, OfAnAdapterNamesWhatDoesNotFit) {
+  const auto ops = make_cpu_ops();
+  const std::string base = peft_sample("llama", "base"), expected = peft_sample("llama", "case.safetensors");
+  EXPECT_ERROR(compare_with_case(base, expected, DType::f32, *ops, 1), ErrorKind::data,
+               "grad.model.embed_tokens.weight is missing");
+  EXPECT_ERROR(compare_with_case(peft_sample("gpt2", "base"), expected, DType::f32, *ops, 1, nullptr,
+                                 peft_sample("llama", "adapter")),
+               ErrorKind::data, "does not fit the model");
+  EXPECT_ERROR(compare_with_case(peft_sample("gpt2", "base"), expected, DType::f32, *ops, 1, nullptr,
+                                 peft_sample("gpt2", "adapter")),
+               ErrorKind::config, "was trained without its weight");
+  EXPECT_ERROR(compare_with_case(peft_sample("gpt_neox", "base"), expected, DType::f32, *ops, 1, nullptr,
+                                 peft_sample("gpt_neox", "adapter")),
+               ErrorKind::data,
+               "grad.base_model.model.gpt_neox.layers.0.attention.query_key_value.lora_A.weight is missing");
+}
+
 TEST(Parity, SeesAWrongWeight) {
   TemporaryFolder folder;
   fs::copy(golden("bert-mlm"), folder / "m");

@@ -15,20 +15,15 @@
 #include "base/json_text.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/peft/targets.h"
-#include "checkpoint/safetensors.h"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kPrefix = "base_model.model.";
 
-struct Tensor {
-  SafetensorsEntry entry;
-  std::vector<float> values;
-};
+using ValuesOf = std::function<std::vector<float>(const Parameter&)>;
 
-std::vector<float> read(const ParameterTable& table, const TrainingState& state, const std::string& name) {
-  const Parameter& parameter = table.find(name);
+std::vector<float> read(const TrainingState& state, const Parameter& parameter) {
   std::vector<float> values(static_cast<size_t>(parameter.stored_shape.count()));
   state.read_master(parameter, values);
   return values;
@@ -51,23 +46,22 @@ std::vector<std::pair<PublishedLinear, Adapter>> published(const Family& family,
 
 class Writer {
  public:
-  Writer(const ParameterTable& table, const TrainingState& state, std::string_view model_type)
+  Writer(const ParameterTable& table, std::string_view model_type)
       : table_(table),
-        state_(state),
         spec_(table.spec()),
         family_(adapter_family(spec_, model_type)),
         adapters_(published(family_, spec_)) {}
 
-  std::vector<Tensor> tensors() const {
-    std::vector<Tensor> tensors;
+  std::vector<PeftTensor> tensors(const ValuesOf& values_of) const {
+    std::vector<PeftTensor> tensors;
     std::map<std::string, int64_t> rows;  // of A that are taken, by linear
     for (const auto& [linear, adapter] : adapters_) {
-      const std::vector<float> all = read(table_, state_, adapter.a());
+      const std::vector<float> all = values_of(table_.find(adapter.a()));
       const int64_t in = table_.find(adapter.a()).global_shape[1], rank = adapter.rank;
       int64_t& row = rows[adapter.linear];
       std::vector<float> a(all.begin() + row * in, all.begin() + (row + rank) * in);
       row += rank;
-      std::vector<float> b = read(table_, state_, adapter.b());
+      std::vector<float> b = values_of(table_.find(adapter.b()));
       const int64_t out = std::ssize(b) / rank;
       if (adapter.part == AdapterPart::all) {
         const std::vector<float> ours = b;
@@ -82,13 +76,13 @@ class Writer {
       const Shape& shape = parameter.stored_shape;
       std::vector<int64_t> sizes;
       for (int d = 0; d < shape.dims(); ++d) sizes.push_back(shape[d]);
-      const std::vector<float> ours = read(table_, state_, rule.ours);
+      const std::vector<float> ours = values_of(parameter);
       std::vector<float> theirs(ours);
       export_values(rule.layout, groups_of(spec_), shape[0], shape.count() / shape[0], ours, theirs);
       tensors.push_back({{kPrefix + published_name(rule), "F32", their_shape(rule.layout, groups_of(spec_), sizes)},
                          std::move(theirs)});
     }
-    std::ranges::sort(tensors, {}, [](const Tensor& tensor) { return tensor.entry.name; });
+    std::ranges::sort(tensors, {}, [](const PeftTensor& tensor) { return tensor.entry.name; });
     return tensors;
   }
 
@@ -173,7 +167,6 @@ class Writer {
   }
 
   const ParameterTable& table_;
-  const TrainingState& state_;
   const Spec& spec_;
   const Family& family_;
   std::vector<std::pair<PublishedLinear, Adapter>> adapters_;
@@ -181,15 +174,20 @@ class Writer {
 
 }  // namespace
 
+std::vector<PeftTensor> peft_tensors(const ParameterTable& whole, const ValuesOf& values_of,
+                                     std::string_view model_type) {
+  return Writer(whole, model_type).tensors(values_of);
+}
+
 void export_adapter(const std::string& folder, const ParameterTable& table, const TrainingState& state,
                     const LoraOptions& options, const std::string& base, std::string_view model_type) {
-  const Writer writer(table, state, model_type);
-  const std::vector<Tensor> tensors = writer.tensors();
+  const Writer writer(table, model_type);
+  const std::vector<PeftTensor> tensors = writer.tensors([&](const Parameter& own) { return read(state, own); });
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
   std::vector<SafetensorsEntry> entries;
-  for (const Tensor& tensor : tensors) entries.push_back(tensor.entry);
+  for (const PeftTensor& tensor : tensors) entries.push_back(tensor.entry);
   SafetensorsWriter file(folder + "/adapter_model.safetensors", std::move(entries), {{"format", "pt"}});
   for (size_t i = 0; i < tensors.size(); ++i) file.write(i, std::as_bytes(std::span(tensors[i].values)));
   file.commit();
@@ -201,8 +199,8 @@ void merge_adapters(const ParameterTable& table, TrainingState& state) {
   std::map<std::string, int64_t> rows;  // of A that are taken, by linear
   for (const Adapter& adapter : adapters_of(spec)) {
     const Parameter& weight = table.find(adapter.linear + ".weight");
-    const std::vector<float> a = read(table, state, adapter.a()), b = read(table, state, adapter.b());
-    std::vector<float> sum = read(table, state, weight.name);
+    const std::vector<float> a = read(state, table.find(adapter.a())), b = read(state, table.find(adapter.b()));
+    std::vector<float> sum = read(state, weight);
     const int64_t in = weight.global_shape[1], first = rows[adapter.linear];
     rows[adapter.linear] += adapter.rank;
     const RowPattern outputs = outputs_of(spec, adapter.part);

@@ -43,7 +43,7 @@ int run_parity(std::vector<std::string> arguments) {
   Flags flags("trireme parity",
               "Compares logits, loss and every gradient of a model folder with those of another framework "
               "(scripts/make_parity_case.py makes a case). Dropout is off.");
-  std::string model, case_file;
+  std::string model, case_file, adapter;
   DType dtype = DType::f32;
   double tolerance = 1e-3;
   int64_t threads = 0;
@@ -52,6 +52,9 @@ int run_parity(std::vector<std::string> arguments) {
       .add("--case", case_file,
            "safetensors file with inputs and expected results: logits, loss, gradients (all or none)")
       .required();
+  flags.add("--adapter", adapter,
+            "folder of a LoRA adapter of PEFT for this model; the gradients are those of the adapter (a case of it: "
+            "make_parity_case.py --adapter)");
   flags.add("--tolerance", tolerance, "largest error of a tensor, relative to its largest value")
       .positive()
       .show_default();
@@ -69,7 +72,7 @@ int run_parity(std::vector<std::string> arguments) {
     const std::unique_ptr<Mesh> mesh = mesh_flags.mesh(process);
     const int own_threads = rank_threads(process, threads);
     const Backend backend = make_backend(device, process.size(), "--device");
-    const auto tensors = compare_with_case(model, case_file, dtype, *backend.ops, own_threads, mesh.get());
+    const auto tensors = compare_with_case(model, case_file, dtype, *backend.ops, own_threads, mesh.get(), adapter);
     judge(tensors, tolerance, case_file, process.rank() == 0);
     return 0;
   });
