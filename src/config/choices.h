@@ -106,7 +106,8 @@ enum class RateCourse : uint8_t {
   exponential,
   polynomial,
   cosine_with_restarts,
-  inverse_sqrt
+  inverse_sqrt,
+  stable_decay
 };
 template <>
 struct Names<RateCourse> {
@@ -116,7 +117,16 @@ struct Names<RateCourse> {
                                                {"exponential", RateCourse::exponential},
                                                {"polynomial", RateCourse::polynomial},
                                                {"cosine-with-restarts", RateCourse::cosine_with_restarts},
-                                               {"inverse-sqrt", RateCourse::inverse_sqrt}};
+                                               {"inverse-sqrt", RateCourse::inverse_sqrt},
+                                               {"stable-decay", RateCourse::stable_decay}};
+};
+
+/// How the rate of the schedule stable-decay falls.
+enum class DecayShape : uint8_t { cosine, linear, sqrt };
+template <>
+struct Names<DecayShape> {
+  static constexpr Named<DecayShape> kAll[] = {
+      {"cosine", DecayShape::cosine}, {"linear", DecayShape::linear}, {"sqrt", DecayShape::sqrt}};
 };
 
 /// Which program's formulas the schedule follows: optim/schedule.h has them.

@@ -316,7 +316,8 @@ struct OptimOptions {
          clip = 1.0;
   RateCourse schedule = RateCourse::cosine;
   ScheduleForm schedule_form = ScheduleForm::nanogpt;
-  int64_t warmup_steps = 0, decay_steps = 0;
+  int64_t warmup_steps = 0, decay_steps = 0, decay_length = 0;
+  DecayShape decay_shape = DecayShape::cosine;
   double warmup_fraction = 0, decay_power = 1, restarts = 1, timescale = 0;
   bool decay_all = false;
   ShardChoice shard = ShardChoice::none;
@@ -345,6 +346,13 @@ struct OptimOptions {
              "instead of warmup-steps: warm-up as a fraction of decay-steps, not rounded (0: use warmup-steps)", 0, 1);
     v.integer("decay-steps", decay_steps, "step at which the decay reaches min-learning-rate (0: run.steps)", 0,
               1LL << 40);
+    v.integer("decay-length", decay_length,
+              "schedule stable-decay: steps of the decay that ends at decay-steps; before it the rate stays at the "
+              "peak (0: a tenth of decay-steps)",
+              0, 1LL << 40);
+    v.choice("decay-shape", decay_shape,
+             "schedule stable-decay: how the rate falls: cosine; linear; sqrt: by the square root of the part that is "
+             "done, so fastest at its beginning");
     v.number("beta1", beta1, "AdamW first moment", 0, 0.999999);
     v.number("beta2", beta2, "AdamW second moment", 0, 0.9999999);
     v.number("epsilon", epsilon, "AdamW epsilon; with 0, zero moments would give 0 / 0", 1e-30, 1);

@@ -47,18 +47,20 @@ void check_schedule(const LoadedConfig& loaded) {
           "{} is exponential, which only NeoX has; set --optim.schedule-form neox", loaded.where("optim.schedule"));
   const bool of_transformers = optim.schedule == RateCourse::polynomial ||
                                optim.schedule == RateCourse::cosine_with_restarts ||
-                               optim.schedule == RateCourse::inverse_sqrt;
+                               optim.schedule == RateCourse::inverse_sqrt || optim.schedule == RateCourse::stable_decay;
   require(!of_transformers || optim.schedule_form == ScheduleForm::nanogpt, ErrorKind::config,
           "{} is a schedule that NeoX does not have; set --optim.schedule-form nanogpt",
           loaded.where("optim.schedule"));
   const OptimOptions usual;
-  const auto of_course = [&](const char* name, double OptimOptions::*value, RateCourse course) {
+  const auto of_course = [&](const char* name, auto OptimOptions::*value, RateCourse course) {
     require(optim.schedule == course || optim.*value == usual.*value, ErrorKind::config,
             "{} has an effect only with --optim.schedule {}; remove it", loaded.where(name), name_of(course));
   };
   of_course("optim.decay-power", &OptimOptions::decay_power, RateCourse::polynomial);
   of_course("optim.restarts", &OptimOptions::restarts, RateCourse::cosine_with_restarts);
   of_course("optim.timescale", &OptimOptions::timescale, RateCourse::inverse_sqrt);
+  of_course("optim.decay-length", &OptimOptions::decay_length, RateCourse::stable_decay);
+  of_course("optim.decay-shape", &OptimOptions::decay_shape, RateCourse::stable_decay);
   if (optim.schedule != RateCourse::cosine && optim.schedule != RateCourse::cosine_with_restarts) return;
   require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
           "{} is {}, which is above {} = {}, where the cosine starts; set --optim.min-learning-rate {} or lower",

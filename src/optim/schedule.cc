@@ -16,8 +16,25 @@ double inverse_sqrt_rate(const RateSchedule& schedule, double step) {
   return std::max(schedule.minimum, schedule.peak / std::sqrt((step + shift) / timescale));
 }
 
+double decayed_part(DecayShape shape, double done) {
+  if (shape == DecayShape::linear) return 1.0 - done;
+  return shape == DecayShape::sqrt ? 1.0 - std::sqrt(done) : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+}
+
+double stable_decay_rate(const RateSchedule& schedule, double step) {
+  const auto end = static_cast<double>(schedule.decay_steps);
+  const double length = schedule.decay_length > 0 ? static_cast<double>(schedule.decay_length) : std::ceil(end / 10);
+  const double start = std::max(schedule.warmup_steps, end - length), range = schedule.peak - schedule.minimum;
+  if (step < schedule.warmup_steps) return schedule.minimum + range * step / schedule.warmup_steps;
+  if (step < start) return schedule.peak;
+  if (step >= end) return schedule.minimum;
+  return schedule.minimum + range * decayed_part(schedule.decay_shape, (step - start) / (end - start));
+}
+
 double nanogpt_rate(const RateSchedule& schedule, double step) {
-  const auto& [course, peak, minimum, warmup, decay, from_zero, form, power, restarts, timescale] = schedule;
+  const auto& [course, peak, minimum, warmup, decay, from_zero, form, power, restarts, timescale, length, shape] =
+      schedule;
+  if (course == RateCourse::stable_decay && (from_zero || step >= warmup)) return stable_decay_rate(schedule, step);
   if (step < warmup) return from_zero ? peak * step / warmup : peak * (step + 1) / (warmup + 1);
   if (course == RateCourse::constant) return peak;
   if (course == RateCourse::inverse_sqrt) return inverse_sqrt_rate(schedule, step);

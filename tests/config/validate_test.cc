@@ -66,7 +66,7 @@ TEST(Validate, RefusesAnExponentialCourseOfNanogpts) {
                "optim.schedule (flag --optim.schedule) is exponential, which only NeoX has; set "
                "--optim.schedule-form neox");
   EXPECT_NO_THROW(flags({"--optim.schedule=exponential", "--optim.schedule-form=neox"}));
-  for (const char* course : {"polynomial", "cosine-with-restarts", "inverse-sqrt"}) {
+  for (const char* course : {"polynomial", "cosine-with-restarts", "inverse-sqrt", "stable-decay"}) {
     const std::string schedule = std::string("--optim.schedule=") + course;
     EXPECT_ERROR(flags({schedule, "--optim.schedule-form=neox"}), ErrorKind::config,
                  "is a schedule that NeoX does not have; set --optim.schedule-form nanogpt");
@@ -74,7 +74,9 @@ TEST(Validate, RefusesAnExponentialCourseOfNanogpts) {
   }
   const std::pair<const char*, const char*> of_one_course[] = {{"--optim.decay-power=2", "polynomial"},
                                                                {"--optim.restarts=3", "cosine-with-restarts"},
-                                                               {"--optim.timescale=7", "inverse-sqrt"}};
+                                                               {"--optim.timescale=7", "inverse-sqrt"},
+                                                               {"--optim.decay-length=7", "stable-decay"},
+                                                               {"--optim.decay-shape=linear", "stable-decay"}};
   for (const auto& [flag, course] : of_one_course) {
     EXPECT_ERROR(flags({flag}), ErrorKind::config,
                  std::string("has an effect only with --optim.schedule ") + course + "; remove it");

@@ -60,7 +60,8 @@ TEST(RateSchedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
 }
 
 // Rates of transformers' optimization.py (get_polynomial_decay_schedule_with_warmup and its siblings), computed by its
-// formulas in Python: peak 2e-5, by default 10 of 100 steps warm up.
+// formulas in Python, those of warmup_stable_decay by transformers 5.24 itself: peak 2e-5, by default 10 of 100 steps
+// warm up.
 TEST(TransformersSchedule, IsItsOwn) {
   const int64_t steps[] = {0, 5, 10, 11, 55, 99, 100, 101};
   struct Case {
@@ -82,7 +83,20 @@ TEST(TransformersSchedule, IsItsOwn) {
   RateSchedule inverse = of(RateCourse::inverse_sqrt), cold = inverse, slow = inverse;
   cold.warmup_steps = 0;
   slow.timescale = 50;
+  RateSchedule stable = of(RateCourse::stable_decay), straight = stable, root = stable, tenth = stable;
+  stable.minimum = straight.minimum = root.minimum = 2e-6;
+  stable.decay_length = straight.decay_length = root.decay_length = 50;
+  straight.decay_shape = DecayShape::linear;
+  root.decay_shape = DecayShape::sqrt;
   const Case cases[] = {
+      {"warmup_stable_decay by a cosine",
+       stable,
+       {2e-06, 1.1e-05, 2e-05, 2e-05, 1.9559508646656384e-05, 2.017759444145556e-06, 2e-06, 2e-06}},
+      {"... in a line", straight, {2e-06, 1.1e-05, 2e-05, 2e-05, 1.82e-05, 2.36e-06, 2e-06, 2e-06}},
+      {"... by a root",
+       root,
+       {2e-06, 1.1e-05, 2e-05, 2e-05, 1.4307900211696917e-05, 2.180909114099002e-06, 2e-06, 2e-06}},
+      {"... of a tenth", tenth, {0, 1e-05, 2e-05, 2e-05, 2e-05, 4.894348370484648e-07, 0, 0}},
       {"polynomial",
        polynomial,
        {0, 1e-05, 2e-05, 1.9778888888888892e-05, 1.0050000000000002e-05, 3.2111111111111034e-07, 1e-07, 1e-07}},

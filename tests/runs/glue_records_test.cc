@@ -1,6 +1,9 @@
 // The output of fine-tuning: its records, console and folder.
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <set>
 
 #include "tests/runs/glue_fixture.h"
 
@@ -201,6 +204,29 @@ TEST_F(GlueRecords, TheBestModelIsTheOneAtTheEnd) {
   words[2] = path("out");
   ASSERT_EQ(run(trireme_command(words)).code, 0);
   EXPECT_EQ(json("again/eval_results.json")["eval_loss"].get<double>(), best) << "what was written is that model";
+}
+
+TEST_F(GlueRecords, CheckpointsOfTheBestEvaluationsOnly) {
+  const Outcome outcome =
+      run_on(1, "out",
+             {"--do_train", "--num_train_epochs", "5", "--eval_strategy", "epoch", "--save_strategy", "best",
+              "--learning_rate", "2e-2", "--lr_scheduler_type", "constant"});
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  double best = INFINITY;
+  std::set<std::string> expected, found;
+  size_t evaluations = 0;
+  const Json state = json("out/trainer_state.json");
+  for (const Json& entry : state["log_history"]) {
+    ++evaluations;
+    if (entry["eval_loss"].get<double>() >= best) continue;
+    best = entry["eval_loss"].get<double>();
+    expected.insert(fmt::format("step-{:08}", entry["step"].get<int64_t>()));
+  }
+  for (const auto& entry : fs::directory_iterator(path("out"))) {
+    if (entry.path().filename().string().starts_with("step-")) found.insert(entry.path().filename());
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_LT(found.size(), evaluations) << "no evaluation was worse: the test shows nothing";
 }
 
 TEST_F(GlueRecords, TrainingEndsWhenEvaluationsDoNotGetBetter) {

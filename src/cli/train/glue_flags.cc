@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <list>
 #include <nlohmann/json.hpp>
 
@@ -70,7 +71,7 @@ bool truth(const std::string& name, const std::string& text) {
 }
 
 constexpr std::pair<const char*, Strategy> kStrategies[] = {
-    {"no", Strategy::no}, {"steps", Strategy::steps}, {"epoch", Strategy::epoch}};
+    {"no", Strategy::no}, {"steps", Strategy::steps}, {"epoch", Strategy::epoch}, {"best", Strategy::best}};
 
 /// transformers' schedules.
 struct Schedule {
@@ -84,8 +85,21 @@ constexpr Schedule kSchedules[] = {{"linear", RateCourse::linear},
                                    {"polynomial", RateCourse::polynomial},
                                    {"constant", RateCourse::constant, false},
                                    {"constant_with_warmup", RateCourse::constant},
-                                   {"inverse_sqrt", RateCourse::inverse_sqrt}};
+                                   {"inverse_sqrt", RateCourse::inverse_sqrt},
+                                   {"cosine_with_min_lr", RateCourse::cosine},
+                                   {"warmup_stable_decay", RateCourse::stable_decay}};
 constexpr double kPolynomialEnd = 1e-7;
+
+/// Of transformers' decay_type.
+DecayShape decay_shape(const Json& type) {
+  constexpr std::pair<const char*, DecayShape> kShapes[] = {
+      {"cosine", DecayShape::cosine}, {"linear", DecayShape::linear}, {"1-sqrt", DecayShape::sqrt}};
+  for (const auto& [name, shape] : kShapes) {
+    if (type == name) return shape;
+  }
+  fail(ErrorKind::usage, "--lr-scheduler-kwargs: \"decay_type\" is {}, expected cosine, linear or 1-sqrt",
+       dump_valid_json(type));
+}
 
 /// The flags of a run and their values.
 class GlueFlags {
@@ -157,7 +171,7 @@ void GlueFlags::add_strategy(const std::string& names, EventSchedule& rhythm, co
   std::vector<std::string> words;
   const char* now = "";
   for (const auto& [name, strategy] : kStrategies) {
-    words.emplace_back(name);
+    if (strategy != Strategy::best || &rhythm == &options_.saving) words.emplace_back(name);
     if (strategy == rhythm.strategy) now = name;
   }
   choices_.push_back({now, &rhythm.strategy});
@@ -233,7 +247,9 @@ void GlueFlags::add_training() {
   add_number("lr-scheduler-type", schedule_, "learning rate schedule").one_of(schedules);
   add_word(
       "lr-scheduler-kwargs", kwargs_,
-      "JSON object: num_cycles for cosine_with_restarts, power and lr_end for polynomial, timescale for inverse_sqrt");
+      "JSON object: num_cycles for cosine_with_restarts, power and lr_end for polynomial, timescale for inverse_sqrt, "
+      "min_lr or min_lr_rate for cosine_with_min_lr, num_decay_steps, decay_type (cosine, linear or 1-sqrt) and "
+      "min_lr_ratio for warmup_stable_decay");
   add_number("warmup-ratio", warmup_ratio_, "fraction of the steps for warm-up").not_negative();
   add_number("warmup-steps", warmup_steps_, "instead: steps of warm-up; below 1: their fraction").not_negative();
   add_number("label-smoothing-factor", o.label_smoothing,
@@ -255,7 +271,8 @@ void GlueFlags::add_rhythm() {
   add_number("eval-steps", o.evaluation.steps,
              "steps between evaluations; below 1: this fraction of all steps (0: --logging-steps)")
       .not_negative();
-  add_strategy("save-strategy", o.saving, "when to write a checkpoint");
+  add_strategy("save-strategy", o.saving,
+               "when to write a checkpoint; best: after each evaluation that is the best so far");
   add_number("save-steps", o.saving.steps, "steps between checkpoints; below 1: this fraction of all steps").positive();
   add_number("save-total-limit", config().checkpoint.keep,
              "number of newest checkpoints to keep, besides the best one (0: all)")
@@ -314,6 +331,8 @@ void GlueFlags::check(const GlueOptions& o) const {
   const bool evaluates = o.evaluation.strategy != Strategy::no && o.trains();
   require(!o.config().checkpoint.best || evaluates, ErrorKind::usage,
           "--load-best-model-at-end needs evaluations during training: add --eval-strategy epoch or steps");
+  require(o.saving.strategy != Strategy::best || evaluates, ErrorKind::usage,
+          "--save-strategy best needs evaluations during training: add --eval-strategy epoch or steps");
   require(o.patience == 0 || (o.config().checkpoint.best && evaluates), ErrorKind::usage,
           "--early-stopping-patience needs --load-best-model-at-end and --eval-strategy epoch or steps");
   require(o.patience_threshold == 0 || o.patience > 0, ErrorKind::usage,
@@ -367,19 +386,31 @@ void GlueFlags::take_schedule() const {
 
 /// Settings of the chosen schedule; those of other schedules are refused.
 void GlueFlags::take_kwargs() const {
-  if (kwargs_.empty() || lower_case(kwargs_) == "none") return;
-  const Json values = parse_json(kwargs_, "--lr-scheduler-kwargs");
+  OptimOptions& optim = config().optim;
+  Json values = Json::object();
+  if (!kwargs_.empty() && lower_case(kwargs_) != "none") values = parse_json(kwargs_, "--lr-scheduler-kwargs");
   require(values.is_object(), ErrorKind::usage, "--lr-scheduler-kwargs is {}, expected a JSON object", kwargs_);
+  double least_share = 0;  // of the peak
+  const auto steps = [&](double value) { optim.decay_length = static_cast<int64_t>(value); };
+  const auto into = [](double& target) { return [&target](double value) { target = value; }; };
   struct Known {
     const char *schedule, *name;
-    double* target;
     double least;
+    std::function<void(double)> take;
   };
-  const Known known[] = {{"cosine_with_restarts", "num_cycles", &config().optim.restarts, 1},
-                         {"polynomial", "power", &config().optim.decay_power, 0},
-                         {"polynomial", "lr_end", &config().optim.min_learning_rate, 0},
-                         {"inverse_sqrt", "timescale", &config().optim.timescale, 0}};
+  const Known known[] = {{"cosine_with_restarts", "num_cycles", 1, into(optim.restarts)},
+                         {"polynomial", "power", 0, into(optim.decay_power)},
+                         {"polynomial", "lr_end", 0, into(optim.min_learning_rate)},
+                         {"inverse_sqrt", "timescale", 0, into(optim.timescale)},
+                         {"cosine_with_min_lr", "min_lr", 0, into(optim.min_learning_rate)},
+                         {"cosine_with_min_lr", "min_lr_rate", 0, into(least_share)},
+                         {"warmup_stable_decay", "num_decay_steps", 1, steps},
+                         {"warmup_stable_decay", "min_lr_ratio", 0, into(least_share)}};
   for (const auto& [name, value] : values.items()) {
+    if (schedule_ == "warmup_stable_decay" && name == "decay_type") {
+      optim.decay_shape = decay_shape(value);
+      continue;
+    }
     const auto* found = std::ranges::find_if(
         known, [&, &word = name](const Known& k) { return schedule_ == k.schedule && word == k.name; });
     require(found != std::end(known), ErrorKind::usage, "--lr-scheduler-kwargs: the schedule {} has no \"{}\" here",
@@ -387,11 +418,20 @@ void GlueFlags::take_kwargs() const {
     require(value.is_number() && value.get<double>() >= found->least, ErrorKind::usage,
             "--lr-scheduler-kwargs: \"{}\" is {}, expected a number of at least {}", name, dump_valid_json(value),
             found->least);
-    *found->target = value.get<double>();
+    found->take(value.get<double>());
   }
-  require(schedule_ != "polynomial" || config().optim.min_learning_rate < config().optim.learning_rate,
-          ErrorKind::usage, "--lr-scheduler-kwargs: \"lr_end\" is {}, expected less than --learning-rate {}",
-          config().optim.min_learning_rate, config().optim.learning_rate);
+  if (least_share > 0) optim.min_learning_rate = least_share * optim.learning_rate;
+  require(
+      schedule_ != "cosine_with_min_lr" || values.contains("min_lr") != values.contains("min_lr_rate"),
+      ErrorKind::usage,
+      "--lr-scheduler-type cosine_with_min_lr needs its smallest rate: --lr-scheduler-kwargs '{{\"min_lr\": 1e-6}}' "
+      "or '{{\"min_lr_rate\": 0.1}}', one of both");
+  require(schedule_ != "warmup_stable_decay" || values.contains("num_decay_steps"), ErrorKind::usage,
+          "--lr-scheduler-type warmup_stable_decay needs the length of its decay: --lr-scheduler-kwargs "
+          "'{{\"num_decay_steps\": 100}}'");
+  require(optim.min_learning_rate == 0 || optim.min_learning_rate < optim.learning_rate, ErrorKind::usage,
+          "--lr-scheduler-kwargs: the smallest rate is {}, expected less than --learning-rate {}",
+          optim.min_learning_rate, optim.learning_rate);
 }
 
 /// As run_glue does: for the model and for a separately named tokenizer. "main" is the default of a name.

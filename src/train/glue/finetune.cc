@@ -212,7 +212,7 @@ void FineTuning::record(Work& work, double seconds) {
     else
       metrics.values.emplace_back(name.substr(5), *number);
   }
-  if (metrics.best && config().checkpoint.best) work.saver->mark_best();
+  if (metrics.best && (config().checkpoint.best || options_.saving.strategy == Strategy::best)) work.saver->mark_best();
   work.run.reporter->evaluation(metrics);
   if (work.session.rank().rank() == 0) write_text(history_path(), history_.text());
   if (history_.is_patience_over())

@@ -32,7 +32,8 @@ double metric_of(const NamedNumbers& numbers, const std::string& metric) {
 
 BestRule best_rule(const GlueOptions& options) {
   BestRule rule;
-  rule.follows_best = options.config().checkpoint.best || options.patience > 0 || !options.best_metric.empty();
+  rule.follows_best = options.config().checkpoint.best || options.saving.strategy == Strategy::best ||
+                      options.patience > 0 || !options.best_metric.empty();
   const std::string name = options.best_metric.empty() ? "loss" : options.best_metric;
   rule.metric = name.starts_with("eval_") ? name : "eval_" + name;
   rule.greater = options.greater_is_better.value_or(!name.ends_with("loss"));

@@ -13,7 +13,8 @@
 namespace trireme {
 
 /// When something happens during training.
-enum class Strategy : uint8_t { no, steps, epoch };
+/// best: a checkpoint for each evaluation that is the best so far.
+enum class Strategy : uint8_t { no, steps, epoch, best };
 struct EventSchedule {
   Strategy strategy = Strategy::steps;
   double steps = 500;  ///< between two events; below 1: a share of all steps

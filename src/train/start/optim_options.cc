@@ -19,7 +19,9 @@ RateSchedule schedule_of(const Config& config) {
           .form = o.schedule_form,
           .power = o.decay_power,
           .restarts = o.restarts,
-          .timescale = o.timescale};
+          .timescale = o.timescale,
+          .decay_length = o.decay_length,
+          .decay_shape = o.decay_shape};
 }
 
 std::optional<LossScaleOptions> loss_scale_options(const PrecisionOptions& precision) {

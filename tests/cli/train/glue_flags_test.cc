@@ -194,6 +194,43 @@ TEST(GlueFlags, StepsBelowOneAreSharesAndSchedulesTakeTheirNumbers) {
                ErrorKind::usage, "expected a number of at least 1");
 }
 
+TEST(GlueFlags, SchedulesWithASmallestRateNeedTheirNumbers) {
+  const auto optim = [](const std::string& type, const std::string& kwargs) {
+    return config_of(read({"--learning_rate", "1e-4", "--lr_scheduler_type", type, "--lr_scheduler_kwargs", kwargs}),
+                     100, 8)
+        .optim;
+  };
+  const OptimOptions cosine = optim("cosine_with_min_lr", R"({"min_lr": 2e-6})");
+  EXPECT_EQ(cosine.schedule, RateCourse::cosine);
+  EXPECT_EQ(cosine.min_learning_rate, 2e-6);
+  EXPECT_DOUBLE_EQ(optim("cosine_with_min_lr", R"({"min_lr_rate": 0.1})").min_learning_rate, 1e-5);
+  const OptimOptions stable =
+      optim("warmup_stable_decay", R"({"num_decay_steps": 30, "decay_type": "1-sqrt", "min_lr_ratio": 0.2})");
+  EXPECT_EQ(stable.schedule, RateCourse::stable_decay);
+  EXPECT_EQ(stable.decay_length, 30);
+  EXPECT_EQ(stable.decay_shape, DecayShape::sqrt);
+  EXPECT_DOUBLE_EQ(stable.min_learning_rate, 2e-5);
+  EXPECT_EQ(optim("warmup_stable_decay", R"({"num_decay_steps": 30})").decay_shape, DecayShape::cosine);
+  for (const char* kwargs : {"", R"({"min_lr": 1e-6, "min_lr_rate": 0.1})"})
+    EXPECT_ERROR(optim("cosine_with_min_lr", kwargs), ErrorKind::usage,
+                 R"(cosine_with_min_lr needs its smallest rate: --lr-scheduler-kwargs '{"min_lr": 1e-6}' or)");
+  EXPECT_ERROR(optim("warmup_stable_decay", ""), ErrorKind::usage, "needs the length of its decay");
+  EXPECT_ERROR(optim("warmup_stable_decay", R"({"num_decay_steps": 3, "decay_type": "step"})"), ErrorKind::usage,
+               R"("decay_type" is "step", expected cosine, linear or 1-sqrt)");
+  EXPECT_ERROR(optim("warmup_stable_decay", R"({"num_decay_steps": 3, "num_stable_steps": 9})"), ErrorKind::usage,
+               R"(the schedule warmup_stable_decay has no "num_stable_steps" here)");
+  EXPECT_ERROR(optim("cosine_with_min_lr", R"({"min_lr": 1})"), ErrorKind::usage,
+               "the smallest rate is 1, expected less than --learning-rate 0.0001");
+}
+
+TEST(GlueFlags, CheckpointsOfTheBestNeedEvaluations) {
+  EXPECT_ERROR(read({"--do_train", "--save_strategy", "best"}), ErrorKind::usage,
+               "--save-strategy best needs evaluations during training");
+  EXPECT_EQ(read({"--do_train", "--save_strategy", "best", "--eval_strategy", "epoch"}).saving.strategy,
+            Strategy::best);
+  EXPECT_ERROR(read({"--do_train", "--eval_strategy", "best"}), ErrorKind::usage, "best");
+}
+
 TEST(GlueFlags, ColumnsAreForTheUsersOwnFiles) {
   EXPECT_ERROR(read({"--text_columns", "a"}), ErrorKind::usage, "are for your own files");
   EXPECT_ERROR(read({"--csv_separator", "semicolon"}), ErrorKind::usage, "are for your own files");
