@@ -330,6 +330,20 @@ class Ops {
   /// fused multiply-add: the same bits everywhere. Source: Loshchilov & Hutter 2019, algorithm 2.
   void adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder);
 
+  // ---- magnitudes of outputs (DoRA) ----
+  /// squares = the sum of squares of each row of w + b a.  w: [out, in] A; b: [out, rank] A; a: [rank, in] A; squares:
+  /// [out] S. Source: Liu et al. 2024, eq. 5.
+  void low_rank_squares(Context&, ConstView w, ConstView b, ConstView a, View squares);
+  /// inverses = 1 / sqrt(squares); factors = magnitudes / sqrt(squares), or 1 where the magnitude is 0: an output
+  /// without one.  All [out] S.
+  void magnitude_factors(Context&, ConstView magnitudes, ConstView squares, View factors, View inverses);
+  /// y = x * factors + bias, column by column.  x, y: [rows, width] A; factors: [width] S; bias: [width] A or empty. y
+  /// may be x.
+  void scale_columns(Context&, ConstView x, ConstView factors, ConstView bias, View y);
+  /// products = sum over rows of dy * x; dx = dy * factors.  dy, x, dx: [rows, width] A; factors, products: [width] S.
+  /// dx may be x.
+  void scale_columns_backward(Context&, ConstView dy, ConstView x, ConstView factors, View dx, View products);
+
   // ---- exchange of gradients ----
   // They may run on a sending thread, concurrently with other operators, so they are not recorded. W: the type sent,
   // f32 or bf16.
@@ -414,6 +428,11 @@ class Ops {
   virtual void do_zero(Context&, View x) = 0;
   virtual void do_place_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y) = 0;
   virtual void do_take_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y, Write) = 0;
+  virtual void do_low_rank_squares(Context&, ConstView w, ConstView b, ConstView a, View squares) = 0;
+  virtual void do_magnitude_factors(Context&, ConstView magnitudes, ConstView squares, View factors, View inverses) = 0;
+  virtual void do_scale_columns(Context&, ConstView x, ConstView factors, ConstView bias, View y) = 0;
+  virtual void do_scale_columns_backward(Context&, ConstView dy, ConstView x, ConstView factors, View dx,
+                                         View products) = 0;
   virtual void do_squared_norms(Context&, ConstView x, View values) = 0;
   virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
   virtual void do_wire_cast(Context&, ConstView x, View y) = 0;

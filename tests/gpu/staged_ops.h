@@ -328,6 +328,27 @@ class StagedOps final : public Ops {
       ops_->take_rows(context, s.in(x), pattern, column, factor, s.out(y), write);
     });
   }
+  void do_low_rank_squares(Context& c, ConstView w, ConstView b, ConstView a, View squares) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->low_rank_squares(context, s.in(w), s.in(b), s.in(a), s.out(squares));
+    });
+  }
+  void do_magnitude_factors(Context& c, ConstView magnitudes, ConstView squares, View factors, View inverses) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->magnitude_factors(context, s.in(magnitudes), s.in(squares), s.out(factors), s.out(inverses));
+    });
+  }
+  void do_scale_columns(Context& c, ConstView x, ConstView factors, ConstView bias, View y) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->scale_columns(context, s.in(x), s.in(factors), s.in(bias), s.out(y));
+    });
+  }
+  void do_scale_columns_backward(Context& c, ConstView dy, ConstView x, ConstView factors, View dx,
+                                 View products) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->scale_columns_backward(context, s.in(dy), s.in(x), s.in(factors), s.out(dx), s.out(products));
+    });
+  }
   void do_squared_norms(Context& c, ConstView x, View values) override {
     run(c, [&](Stage& s, Context& context) { ops_->squared_norms(context, s.in(x), s.out(values)); });
   }

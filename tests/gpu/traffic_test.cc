@@ -126,6 +126,16 @@ TEST_P(Traffic, SumsOverRowsReadOnce) {
          [&] { ops_.bias_backward(context_, dy.view(), db.view(), Write::overwrite); });
 }
 
+TEST_P(Traffic, ScalingOfColumnsReadsOnceAndWritesOnce) {
+  const Tensor dy = tensor(1), x = tensor(2), factors = f32({kWidth});
+  Tensor y = tensor(3), products = f32({kWidth});
+  expect("scale_columns", {{x.view(), 1}, {y.view(), 1}},
+         [&] { ops_.scale_columns(context_, x.view(), factors.view(), {}, y.view()); });
+  expect("scale_columns_backward", {{dy.view(), 1}, {x.view(), 1}, {y.view(), 1}}, [&] {
+    ops_.scale_columns_backward(context_, dy.view(), x.view(), factors.view(), y.view(), products.view());
+  });
+}
+
 TEST_P(Traffic, LossesReadLogitsOnceAndWriteThemOnce) {
   Tensor logits = tensor(1), max = f32({kRows}), sum = f32({kRows}), target = f32({kRows});
   const Tensor targets(DType::i32, {kRows});

@@ -380,6 +380,23 @@ class ApartOps final : public Ops {
                     Write write) override {
     later(c, [=, this](Context& own) { host_->take_rows(own, in(x), pattern, column, factor, in(y), write); });
   }
+  void do_low_rank_squares(Context& c, ConstView w, ConstView b, ConstView a, View squares) override {
+    later(c, [=, this](Context& own) { host_->low_rank_squares(own, in(w), in(b), in(a), in(squares)); });
+  }
+  void do_magnitude_factors(Context& c, ConstView magnitudes, ConstView squares, View factors, View inverses) override {
+    later(c, [=, this](Context& own) {
+      host_->magnitude_factors(own, in(magnitudes), in(squares), in(factors), in(inverses));
+    });
+  }
+  void do_scale_columns(Context& c, ConstView x, ConstView factors, ConstView bias, View y) override {
+    later(c, [=, this](Context& own) { host_->scale_columns(own, in(x), in(factors), in(bias), in(y)); });
+  }
+  void do_scale_columns_backward(Context& c, ConstView dy, ConstView x, ConstView factors, View dx,
+                                 View products) override {
+    later(c, [=, this](Context& own) {
+      host_->scale_columns_backward(own, in(dy), in(x), in(factors), in(dx), in(products));
+    });
+  }
   void do_squared_norms(Context& c, ConstView x, View values) override {
     later(c, [=, this](Context& own) { host_->squared_norms(own, in(x), in(values)); });
   }

@@ -76,6 +76,11 @@ class CpuOps final : public Ops {
   void do_zero(Context&, View x) override;
   void do_place_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y) override;
   void do_take_rows(Context&, ConstView x, const RowPattern&, int64_t column, float factor, View y, Write) override;
+  void do_low_rank_squares(Context&, ConstView w, ConstView b, ConstView a, View squares) override;
+  void do_magnitude_factors(Context&, ConstView magnitudes, ConstView squares, View factors, View inverses) override;
+  void do_scale_columns(Context&, ConstView x, ConstView factors, ConstView bias, View y) override;
+  void do_scale_columns_backward(Context&, ConstView dy, ConstView x, ConstView factors, View dx,
+                                 View products) override;
   void do_squared_norms(Context&, ConstView x, View values) override;
   void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
   void do_wire_cast(Context&, ConstView x, View y) override;
