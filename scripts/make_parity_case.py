@@ -166,7 +166,8 @@ def adapted(model, adapter):
     model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).double().eval()
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     # "...q_proj.lora_A.default.weight", "...lm_head.modules_to_save.default.weight" without the wrappers' words
-    plain = {name.replace(".modules_to_save.default", "").replace(".default", ""): p for name, p in named.items()}
+    plain = {name.replace(".lora_magnitude_vector.default.weight", ".lora_magnitude_vector")
+             .replace(".modules_to_save.default", "").replace(".default", ""): p for name, p in named.items()}
     stored = peft.get_peft_model_state_dict(model)
     assert plain.keys() == stored.keys(), sorted(plain.keys() ^ stored.keys())
     return model, plain

@@ -281,7 +281,7 @@ struct TrainOptions {
 struct LoraOptions {
   int64_t rank = 0;
   double alpha = 16, dropout = 0;
-  bool rank_stabilized = false;
+  bool rank_stabilized = false, dora = false;
   std::string targets, rank_pattern, alpha_pattern, modules_to_save, adapter;
   bool on() const { return rank > 0 || !adapter.empty(); }
   bool operator==(const LoraOptions&) const = default;
@@ -298,6 +298,7 @@ struct LoraOptions {
            "q_proj,v_proj; a regular expression of whole paths; all-linear: every one of the blocks (empty: those that "
            "PEFT adapts in a model of this family, mostly queries and values)");
     v.flag("rslora", rank_stabilized, "multiply by alpha / sqrt(rank) instead (rank-stabilized LoRA)");
+    v.flag("dora", dora, "train the magnitude of every output beside its adapter (DoRA)");
     v.text("rank-pattern", rank_pattern,
            "ranks of some linears, like down_proj=4, layers.0.self_attn.q_proj=32: a name is a regular expression of "
            "the end of a path (empty: all have lora.rank)");

@@ -147,7 +147,7 @@ namespace {
 
 /// Options of adapters that have no effect, or that an existing adapter determines.
 void check_lora(const LoadedConfig& loaded) {
-  constexpr const char* kOfNewOnes[] = {"lora.alpha",        "lora.targets",       "lora.rslora",
+  constexpr const char* kOfNewOnes[] = {"lora.alpha",        "lora.targets",       "lora.rslora",         "lora.dora",
                                         "lora.rank-pattern", "lora.alpha-pattern", "lora.modules-to-save"};
   const LoraOptions& lora = loaded.config.lora;
   const bool starts = !lora.adapter.empty();

@@ -121,10 +121,12 @@ void read_one(const Spec& spec, Reader& reader, std::vector<Adapter>& adapters) 
   const auto rank = reader.number<int64_t>();
   reader.expect(", scale ");
   const auto scale = reader.number<float>();
+  const bool magnitude = reader.skip(", magnitudes");
   require(rank > 0 && scale > 0, ErrorKind::config,
           "model: an adapter has rank {} and scale {}, expected numbers above 0", rank, scale);
   require(has_part(spec, linear, part), ErrorKind::config, "model: {} has no part {}", linear, name_of(part));
-  for (const int64_t block : blocks) adapters.push_back({fmt::format("block.{}.{}", block, linear), part, rank, scale});
+  for (const int64_t block : blocks)
+    adapters.push_back({fmt::format("block.{}.{}", block, linear), part, rank, scale, magnitude});
 }
 
 }  // namespace
@@ -133,21 +135,26 @@ std::string Adapter::b() const {
   return part == AdapterPart::all ? linear + ".lora_B" : fmt::format("{}.lora_B.{}", linear, name_of(part));
 }
 
+std::string Adapter::magnitudes() const {
+  return part == AdapterPart::all ? linear + ".lora_magnitude"
+                                  : fmt::format("{}.lora_magnitude.{}", linear, name_of(part));
+}
+
 std::string adapters_text(std::vector<Adapter> adapters) {
   std::ranges::sort(adapters, {}, order_of);
-  std::vector<std::pair<std::tuple<std::string, int64_t, float>, std::vector<int64_t>>> groups;
+  std::vector<std::pair<std::tuple<std::string, int64_t, float, bool>, std::vector<int64_t>>> groups;
   for (const Adapter& adapter : adapters) {
     std::string name(short_name(adapter.linear));
     if (adapter.part != AdapterPart::all) name += fmt::format(".{}", name_of(adapter.part));
-    const std::tuple key(std::move(name), adapter.rank, adapter.scale);
+    const std::tuple key(std::move(name), adapter.rank, adapter.scale, adapter.magnitude);
     auto group = std::ranges::find(groups, key, [](const auto& g) { return g.first; });
     if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
     group->second.push_back(block_of(adapter.linear));
   }
   std::vector<std::string> parts;
   for (const auto& [key, blocks] : groups)
-    parts.push_back(fmt::format("{} in {}: rank {}, scale {}", std::get<0>(key), ranges_of(blocks), std::get<1>(key),
-                                std::get<2>(key)));
+    parts.push_back(fmt::format("{} in {}: rank {}, scale {}{}", std::get<0>(key), ranges_of(blocks), std::get<1>(key),
+                                std::get<2>(key), std::get<3>(key) ? ", magnitudes" : ""));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
@@ -196,7 +203,10 @@ RowPattern outputs_of(const Spec& spec, AdapterPart part) {
 AdapterSizes adapter_sizes(const Spec& spec, int tensor_size) {
   AdapterSizes sizes;
   std::map<std::string, int64_t> ranks;
-  for (const Adapter& adapter : adapters_of(spec)) ranks[adapter.linear] += adapter.rank;
+  for (const Adapter& adapter : adapters_of(spec)) {
+    ranks[adapter.linear] += adapter.rank;
+    sizes.magnitudes |= adapter.magnitude;
+  }
   for (const auto& [linear, rank] : ranks) {
     const std::string_view name = short_name(linear);
     const bool by_rows = name == "attention.qkv" || name == "mlp.in";

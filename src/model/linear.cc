@@ -16,8 +16,10 @@ Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bi
 
 void Linear::forward_part(const Pass& pass, ConstView x, View y) const {
   const bool adds_bias = !cut_columns_ || pass.tensor->rank() == 0;  // once in the sum
-  pass.ops.linear(pass.context, x, weight_.value, adds_bias ? bias_.value : ConstView(), y);
+  const ConstView bias = adds_bias ? bias_.value : ConstView();
+  pass.ops.linear(pass.context, x, weight_.value, adapter_.has_magnitudes() ? ConstView() : bias, y);
   adapter_.forward(pass, x, y);
+  if (adapter_.has_magnitudes()) adapter_.scale(pass, weight_.value, bias, y);
 }
 
 void Linear::forward(const Pass& pass, ConstView x, View y) const {
@@ -34,8 +36,12 @@ void Linear::forward(const Pass& pass, ConstView x, Activation f, View pre, View
   pass.ops.activation(pass.context, pre, f, y);
 }
 
-void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient bias) const {
-  if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
+ConstView Linear::before_magnitudes(const Pass& pass, ConstView dy, ConstView x) const {
+  return adapter_.has_magnitudes() ? adapter_.scale_backward(pass, weight_.value, dy, x) : dy;
+}
+
+void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView dz, ConstView x, BiasGradient bias) const {
+  if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dz, x, weight_.gradient, pass.write);
   if (bias == BiasGradient::missing && bias_.trained())
     pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
 }
@@ -51,27 +57,34 @@ void Linear::backward_input(const Pass& pass, ConstView dy, ConstView x, View dx
 /// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.
 void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
   ConstView all_x = x;
-  const bool gathers = pass.sequence_parallel() && (weight_.trained() || adapter_.trained());
+  const bool gathers =
+      pass.sequence_parallel() && (weight_.trained() || adapter_.trained() || adapter_.has_magnitudes());
   if (gathers) {
     const View all = pass.tensor->gathered(pass.batch.rows(), x.shape()[1]);
     pass.tensor->start_gather(pass.context, x, all);
     all_x = all;
   }
-  pass.ops.linear_backward_input(pass.context, dy, weight_.value, pass.contribution_to(dx));
-  if (gathers) pass.tensor->finish();
+  const bool waits = gathers && adapter_.has_magnitudes();  // they need the inputs first
+  if (waits) pass.tensor->finish();
+  const ArenaScope scope(*pass.context.scratch);
+  const ConstView dz = before_magnitudes(pass, dy, all_x);
+  pass.ops.linear_backward_input(pass.context, dz, weight_.value, pass.contribution_to(dx));
+  if (gathers && !waits) pass.tensor->finish();
   {
-    const ArenaScope scope(*pass.context.scratch);
-    adapter_.add_input_gradient(pass, adapter_.backward(pass, dy, all_x), pass.contribution_to(dx));
+    const ArenaScope of_adapter(*pass.context.scratch);
+    adapter_.add_input_gradient(pass, adapter_.backward(pass, dz, all_x), pass.contribution_to(dx));
   }
   pass.start_sum(dx);
-  backward_weights(pass, dy, all_x, bias);
+  backward_weights(pass, dy, dz, all_x, bias);
   pass.tensor->finish();
 }
 
 void Linear::backward_part(const Pass& pass, ConstView dy, ConstView x, View dx) const {
-  if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
+  const ArenaScope scope(*pass.context.scratch);
+  const ConstView dz = before_magnitudes(pass, dy, x);
+  if (weight_.trained()) pass.ops.linear_backward_weight(pass.context, dz, x, weight_.gradient, pass.write);
   if (bias_.trained()) pass.ops.bias_backward(pass.context, pass.own(dy), bias_.gradient, pass.write);
-  backward_input(pass, dy, x, dx);
+  backward_input(pass, dz, x, dx);
 }
 
 void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
@@ -92,8 +105,10 @@ void Linear::backward(const Pass& pass, ConstView dy, ConstView pre, Activation 
 
 void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient bias) const {
   if (cut_rows_) return backward_summed(pass, dy, x, dx, bias);
-  backward_weights(pass, dy, x, bias);
-  backward_input(pass, dy, x, dx);
+  const ArenaScope scope(*pass.context.scratch);
+  const ConstView dz = before_magnitudes(pass, dy, x);
+  backward_weights(pass, dy, dz, x, bias);
+  backward_input(pass, dz, x, dx);
 }
 
 Norm::Norm(const ParameterViews& views, const std::string& name, const Spec& spec)

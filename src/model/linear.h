@@ -5,7 +5,7 @@
 // (mesh.sequence), the side that is not cut has this rank's rows, the cut one all of them; a layer that is not cut
 // works on this rank's rows, so its gradients are complete once they are summed over the tensor ranks
 // (model/sequence_parallel.h). A frozen parameter has no gradient, and backward computes none. A linear of a block may
-// have low-rank adapters, whose outputs are added to its own.
+// have low-rank adapters, whose outputs are added to its own; the sums may have magnitudes, and then the bias follows.
 
 #include "model/layer_parameter.h"
 #include "model/linear_adapter.h"
@@ -32,7 +32,10 @@ class Linear {
  private:
   enum class BiasGradient : uint8_t { written, missing };
   void backward(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient) const;
-  void backward_weights(const Pass& pass, ConstView dy, ConstView x, BiasGradient) const;
+  /// The gradient of the outputs before their magnitudes; dy itself where they have none.
+  ConstView before_magnitudes(const Pass& pass, ConstView dy, ConstView x) const;
+  /// dz: before_magnitudes().
+  void backward_weights(const Pass& pass, ConstView dy, ConstView dz, ConstView x, BiasGradient) const;
   void backward_input(const Pass& pass, ConstView dy, ConstView x, View dx) const;
   void backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx, BiasGradient) const;
 

@@ -22,8 +22,10 @@ LinearAdapter::LinearAdapter(const ParameterViews& views, const std::string& lin
   const Spec& spec = views.table->spec();
   int64_t column = 0;
   for (const Adapter& adapter : adapters_of(spec, linear)) {
-    parts_.push_back(
-        {LayerParameter(views, adapter.b()), outputs_of(spec, adapter.part), column, adapter.rank, adapter.scale});
+    parts_.push_back({LayerParameter(views, adapter.b()),
+                      adapter.magnitude ? LayerParameter(views, adapter.magnitudes()) : LayerParameter(),
+                      outputs_of(spec, adapter.part), column, adapter.rank, adapter.scale});
+    has_magnitudes_ |= adapter.magnitude;
     column += adapter.rank;
   }
   if (parts_.empty()) return;
@@ -37,7 +39,8 @@ LinearAdapter::LinearAdapter(const ParameterViews& views, const std::string& lin
 }
 
 bool LinearAdapter::trained() const {
-  return a_.trained() || std::ranges::any_of(parts_, [](const Part& part) { return part.b.trained(); });
+  return a_.trained() ||
+         std::ranges::any_of(parts_, [](const Part& part) { return part.b.trained() || part.magnitudes.trained(); });
 }
 
 Dropout LinearAdapter::dropout(const Pass& pass) const { return pass.dropout_at(rate_, layer_, site_); }
@@ -114,11 +117,65 @@ void LinearAdapter::add_input_gradient(const Pass& pass, ConstView inner, View d
   pass.ops.dropout_add(pass.context, through, dx, {}, dx);
 }
 
+LinearAdapter::Factors LinearAdapter::factors(const Pass& pass, ConstView weight) const {
+  Arena& scratch = *pass.context.scratch;
+  const int64_t outputs = weight.shape()[0];
+  const DType type = stat_type(weight.dtype());
+  const Factors made{scratch.take(type, {outputs}), scratch.take(type, {outputs})};
+  const ArenaScope scope(scratch);
+  const View magnitudes = scratch.take(type, {outputs}), squares = scratch.take(type, {outputs});
+  pass.ops.zero(pass.context, magnitudes);
+  for (const Part& part : parts_) {
+    if (part.magnitudes.value.empty()) continue;
+    const int64_t count = part.magnitudes.value.count();
+    const ArenaScope of_part(scratch);
+    const View values = scratch.take(type, {count});
+    pass.ops.cast(pass.context, part.magnitudes.value, values);
+    pass.ops.place_rows(pass.context, values.reshape({count, 1}), part.outputs, 0, 1, magnitudes.reshape({outputs, 1}));
+  }
+  pass.ops.low_rank_squares(pass.context, weight, placed(pass, outputs), a_.value, squares);
+  if (pass.tensor && cut_inputs_) pass.tensor->sum_statistics(pass.context, squares);
+  pass.ops.magnitude_factors(pass.context, magnitudes, squares, made.factors, made.inverses);
+  return made;
+}
+
+void LinearAdapter::scale(const Pass& pass, ConstView weight, ConstView bias, View y) const {
+  const ArenaScope scope(*pass.context.scratch);
+  pass.ops.scale_columns(pass.context, y, factors(pass, weight).factors, bias, y);
+}
+
+View LinearAdapter::scale_backward(const Pass& pass, ConstView weight, ConstView dy, ConstView x) const {
+  Arena& scratch = *pass.context.scratch;
+  const int64_t outputs = weight.shape()[0];
+  const View dz = scratch.take(dy.dtype(), dy.shape());
+  const ArenaScope scope(scratch);
+  const Factors made = factors(pass, weight);
+  const View products = scratch.take(made.factors.dtype(), {outputs});
+  pass.ops.linear(pass.context, x, weight, {}, dz);
+  forward(pass, x, dz);
+  pass.ops.scale_columns_backward(pass.context, dy, dz, made.factors, dz, products);
+  if (std::ranges::none_of(parts_, [](const Part& part) { return part.magnitudes.trained(); })) return dz;
+  if (pass.tensor && cut_inputs_) pass.tensor->sum_statistics(pass.context, products);
+  const View row = products.reshape({1, outputs});
+  pass.ops.scale_columns(pass.context, row, made.inverses, {}, row);
+  for (const Part& part : parts_) {
+    if (!part.magnitudes.trained()) continue;
+    const View gradient = part.magnitudes.gradient;
+    pass.ops.take_rows(pass.context, products.reshape({outputs, 1}), part.outputs, 0, 1,
+                       gradient.reshape({gradient.count(), 1}), pass.write);
+  }
+  return dz;
+}
+
 size_t adapter_scratch_bytes(const Spec& spec, int tensor_size, DType dtype, int64_t rows, bool training) {
   const AdapterSizes sizes = adapter_sizes(spec, tensor_size);
   if (sizes.rank == 0) return 0;
   Arena measure;
   const auto take = [&](DType type, int64_t n, int64_t width) { (void)measure.take(type, {n, width}); };
+  if (sizes.magnitudes) {
+    if (training) take(dtype, rows, sizes.outputs);                        // scale_backward()'s result
+    for (int i = 0; i < 6; ++i) take(stat_type(dtype), 1, sizes.outputs);  // of factors() and scale_backward()
+  }
   take(dtype, rows, sizes.rank);
   take(dtype, rows, sizes.rank);
   take(dtype, sizes.outputs, sizes.rank);

@@ -18,6 +18,8 @@ class LinearAdapter {
   bool empty() const { return parts_.empty(); }
   /// A gradient of it needs the inputs.
   bool trained() const;
+  /// Outputs have magnitudes.
+  bool has_magnitudes() const { return has_magnitudes_; }
 
   // x: [all rows, this rank's inputs]; y, dy: [all rows, this rank's outputs].
 
@@ -29,9 +31,17 @@ class LinearAdapter {
   /// dx += the gradient through A and dropout.
   void add_input_gradient(const Pass& pass, ConstView inner, View dx) const;
 
+  // With magnitudes; weight: the linear's. They sum over tensor ranks what is cut.
+
+  /// y = y * magnitude / |row of weight + scale B A| + bias, of each output that has a magnitude.  bias: may be empty.
+  void scale(const Pass& pass, ConstView weight, ConstView bias, View y) const;
+  /// The gradient of scale()'s y before it, from dy: scratch memory. Magnitudes' gradients, for which the outputs are
+  /// computed again.
+  View scale_backward(const Pass& pass, ConstView weight, ConstView dy, ConstView x) const;
+
  private:
   struct Part {
-    LayerParameter b;
+    LayerParameter b, magnitudes;
     RowPattern outputs;
     int64_t column, rank;
     float scale;
@@ -42,12 +52,16 @@ class LinearAdapter {
   /// scale B of all parts at their outputs, [outputs, rank].
   View placed(const Pass& pass, int64_t outputs) const;
   void backward_parts(const Pass& pass, ConstView dy, ConstView inner) const;
+  struct Factors {
+    View factors, inverses;  ///< magnitude / length and 1 / length of each output, [outputs] S
+  };
+  Factors factors(const Pass& pass, ConstView weight) const;
 
   LayerParameter a_;
   std::vector<Part> parts_;
   float rate_ = 0;
   uint32_t layer_ = 0, site_ = 0;
-  bool cut_inputs_ = false;
+  bool cut_inputs_ = false, has_magnitudes_ = false;
 };
 
 /// Scratch of the largest call for that many rows, besides its operators'.

@@ -110,11 +110,15 @@ class Builder {
     add_adapters(name, out, in, cut);
   }
 
-  /// A as PyTorch initialises a linear, B 0, so that the model is the base model.
+  /// A as PyTorch initialises a linear, B 0, so that the model is the base model where it has no magnitudes.
   void add_adapters(const std::string& linear, int64_t out, int64_t in, Cut cut) {
     int64_t rank = 0;
     for (const Adapter& adapter : adapters_of(spec_, linear)) {
       const int64_t outputs = outputs_of(spec_, adapter.part).share(out);
+      if (adapter.magnitude) {
+        add(adapter.magnitudes(), {outputs}, Init::ones, 0, cut == Cut::rows ? cut : Cut::none);
+        parameters_.back().layer_sums = cut == Cut::columns;
+      }
       add(adapter.b(), {outputs, adapter.rank}, Init::zeros, 0, cut == Cut::rows ? cut : Cut::none);
       parameters_.back().layer_sums = cut == Cut::columns;
       rank += adapter.rank;

@@ -77,12 +77,14 @@ size_t slots_of_parts_bytes(const Spec& spec, const Layout& layout, DType dtype,
 }  // namespace
 
 TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops) {
+  const AdapterSizes adapters = adapter_sizes(spec, 1);
+  const int64_t of_query_keys = spec.query_keys == QueryKeys::projection ? 2 * shape.rows
+                                : spec.query_keys == QueryKeys::head     ? 2 * spec.head_dim()
+                                                                         : 0;
   return {.dtype = dtype,
-          .elements = shape.rows * std::max({spec.width, spec.token_width(), adapter_sizes(spec, 1).rank}),
+          .elements = shape.rows * std::max({spec.width, spec.token_width(), adapters.rank}),
           .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows, ops.head_block()) : 0,
-          .statistics = spec.query_keys == QueryKeys::projection ? 2 * shape.rows
-                        : spec.query_keys == QueryKeys::head     ? 2 * spec.head_dim()
-                                                                 : 0,
+          .statistics = std::max(of_query_keys, adapters.magnitudes ? adapters.outputs : 0),
           .sequence_rows = shape.sequence_parallel ? shape.rows : 0,
           .width = std::max(spec.width, spec.token_width())};
 }

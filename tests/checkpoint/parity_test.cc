@@ -167,7 +167,8 @@ std::vector<ParityTensor> compare_adapter(const std::string& name, DType dtype =
 /// Adapters of scripts/make_peft_samples.py, with cases by make_parity_case.py --adapter.
 class EveryAdapter : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Parity, EveryAdapter,
-                         ::testing::Values("llama", "llama_all_rslora", "phi3", "gpt_neox", "bert"),
+                         ::testing::Values("llama", "llama_all_rslora", "llama_dora", "gpt2_dora", "phi3", "gpt_neox",
+                                           "bert"),
                          [](const auto& sample) { return std::string(sample.param); });
 
 TEST_P(EveryAdapter, GivesTheLogitsLossAndGradientsOfPeft) {

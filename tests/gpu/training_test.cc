@@ -96,6 +96,26 @@ TEST(GpuAdapterTraining, GivesTheLossesOfTheCpu) {
   }
 }
 
+/// The same with magnitudes, without dropout.
+TEST(GpuAdapterTraining, GivesTheLossesOfTheCpuWithMagnitudes) {
+  Spec spec = llama();
+  spec.layers = 2;
+  spec.adapters =
+      "attention.qkv.query in 0-1: rank 4, scale 2, magnitudes; mlp.in.gate in 1: rank 4, scale 0.5, magnitudes; "
+      "mlp.out in 0-1: rank 8, scale 2, magnitudes";
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Layouts layouts{.mesh = {.data = 1}, .dtype = dtype, .only = "*.lora_A,*.lora_B,*.lora_magnitude", .global = 4};
+    const Outcome want = train(spec, layouts);
+    layouts.make_ops = make_gpu_ops;
+    const Outcome got = train(spec, layouts);
+    const double tolerance = dtype == DType::f32 ? 2e-5 : 2e-2;
+    ASSERT_EQ(got.losses.size(), want.losses.size());
+    for (size_t i = 0; i < want.losses.size(); ++i)
+      EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i + 1;
+    EXPECT_LT(want.losses.back(), want.losses.front()) << "it learns";
+  }
+}
+
 /// Rows that conversations share, of which the head computes those that count.
 TEST(GpuChatTraining, GivesTheLossesOfTheCpu) {
   for (const NormKind norm : {NormKind::layer, NormKind::rms}) {

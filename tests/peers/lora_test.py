@@ -60,6 +60,9 @@ CASES = {
                                            "k_proj=9", "--lora.modules-to-save", "lm_head"]),
     "gpt2": (gpt2, ["--lora.rank", 4, "--lora.targets", "c_attn,c_proj"]),
     "phi3": (phi3, ["--lora.rank", 4, "--lora.targets", "qkv_proj,gate_up_proj,down_proj"]),
+    "llama, DoRA": (llama, ["--lora.rank", 4, "--lora.alpha", 8, "--lora.targets", "all-linear", "--lora.dora", "true"]),
+    "gpt2, DoRA": (gpt2, ["--lora.rank", 4, "--lora.targets", "c_attn,c_proj,c_fc", "--lora.dora", "true"]),
+    "gpt_neox, DoRA of some": (neox, ["--lora.rank", 4, "--lora.targets", "query_key_value,dense", "--lora.dora", "true"]),
     "gpt_neox": (neox, ["--lora.rank", 4, "--lora.targets", "query_key_value,dense_h_to_4h"]),
 }
 

@@ -148,6 +148,40 @@ TEST_F(LoraTraining, ItsExportsAndItsAdapterGiveTheLossOfTheRun) {
   refuses({"--model", path("base"), "--merge"}, "has no adapters");
 }
 
+TEST_F(LoraTraining, TrainsMagnitudesOnEveryLayout) {
+  done("base", {});
+  const Flags flags = with(
+      {"--model.init", path("base"), "--optim.decay-steps", "12", "--optim.epsilon", "1e-3", "--lora.dora", "true"},
+      kAll);
+  const Outcome one = done("one", with(flags, {"--run.steps", "12"}));
+  EXPECT_THAT(one.output, HasSubstr("attention.qkv in 0-1: rank 4, scale 2, magnitudes; "));
+  const double start = loss_of("base"), first = losses("one").at(1);
+  done("plain", with({"--model.init", path("base"), "--run.steps", "1"}, kAll));
+  EXPECT_NEAR(first, losses("plain").at(1), 1e-5) << "it begins as the base model";
+  done("stopped", with(flags, {"--run.steps", "5"}));
+  done("stopped", with(flags, {"--run.steps", "12"}));
+  EXPECT_EQ(weights_by_name("stopped"), weights_by_name("one"));
+  const auto exports = [&](const Flags& words) {
+    const Outcome exported = run(trireme_command(with({"export"}, words)));
+    EXPECT_EQ(exported.code, 0) << exported.output;
+  };
+  exports({"--model", path("one"), "--output", path("adapter")});
+  exports({"--model", path("one"), "--merge", "--output", path("merged")});
+  EXPECT_EQ(read_json(path("adapter/adapter_config.json"), 1 << 20).at("use_dora"), true);
+  const double merged = loss_of("merged");
+  EXPECT_LT(merged, start);
+  EXPECT_NEAR(loss_of("base", {"--lora.adapter", path("adapter")}), merged, 2e-4);
+  expect_refused(with({"--model.init", path("base"), "--run.steps", "13"}, kAll), "lora.dora", "one");
+  if (mpirun_path().empty()) return;
+  const auto want = losses("one");
+  const auto expect_same = [&](const std::string& name, int ranks, const Flags& layout) {
+    done(name, with(with(flags, {"--run.steps", "12"}), layout), ranks);
+    for (const auto& [step, loss] : losses(name)) EXPECT_NEAR(loss, want.at(step), 1e-5 * loss) << name << " " << step;
+  };
+  expect_same("tensor", 2, {"--mesh.tensor", "2", "--mesh.sequence", "true"});
+  expect_same("shared", 2, {"--optim.shard", "parameters"});
+}
+
 TEST_F(LoraTraining, ConfigShowCountsWhatIsTrained) {
   const Outcome shown =
       run(trireme_command(with({"config", "show", path("config.yaml"), "--model.vocabulary", "31"}, kAll)));
@@ -171,7 +205,9 @@ TEST_F(LoraTraining, RefusesWhatHasNoEffectOrFitsNothing) {
   expect_refused({"--lora.rank", "4", "--lora.targets", "q_proj"},
                  "lora.targets: \"q_proj\" matches no linear of this model (gpt2); the nearest name is \"c_proj\"");
   expect_refused({"--lora.rank", "4", "--lora.modules-to-save", "lm_head"}, "\"lm_head\" is tied: embedding and head");
-  expect_refused({"--lora.dora", "true"}, "DoRA is merged and sampled, but not trained yet");
+  expect_refused({"--lora.dora", "true"}, "lora.dora (flag --lora.dora) has no effect without lora.rank");
+  expect_refused({"--lora.rank", "4", "--lora.dora", "true", "--lora.dropout", "0.1"},
+                 "lora.dropout is 0.1, but adapters with magnitudes (DoRA) have no dropout here; set lora.dropout 0");
   if (mpirun_path().empty()) return;
   const Outcome cut =
       run(mpirun_command(2, train("refused", with({"--lora.dropout", "0.1", "--mesh.tensor", "2"}, kAll))));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "model/adapters.h"
 #include "optim/parameter_hash.h"
 #include "tests/support/expect_error.h"
 #include "tests/train/mesh_training.h"
@@ -129,10 +130,16 @@ Spec with_adapters(Spec spec) {
                         "rank 5, scale 1; mlp.out in 0-3: rank 4, scale 2";
   return spec;
 }
-constexpr const char* kAdapters = "*.lora_A,*.lora_B";
+/// The same adapters with magnitudes.
+Spec with_magnitudes(Spec spec) {
+  std::vector<Adapter> adapters = adapters_of(with_adapters(spec));
+  for (Adapter& adapter : adapters) adapter.magnitude = true;
+  spec.adapters = adapters_text(adapters);
+  return spec;
+}
+constexpr const char *kAdapters = "*.lora_A,*.lora_B", *kMagnitudes = "*.lora_A,*.lora_B,*.lora_magnitude";
 
-TEST_P(MeshTraining, AdaptersTrainAlikeInEveryLayout) {
-  const Spec spec = with_adapters(GetParam().spec());
+void expect_alike_in_every_layout(const Spec& spec, const char* trained) {
   Layouts layouts[] = {
       {{.data = 2, .tensor = 1, .pipeline = 1}},
       {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::full},
@@ -145,20 +152,28 @@ TEST_P(MeshTraining, AdaptersTrainAlikeInEveryLayout) {
   layouts[6].sequence_parallel = true;
   for (Layouts& layout : layouts) {
     SCOPED_TRACE(name_of(layout.mesh));
-    layout.only = kAdapters;
+    layout.only = trained;
     layout.global = 4;
     layout.steps = 4;
     const Outcome got = train(spec, layout);
     const Layouts alone{.mesh = {.data = 1, .tensor = 1, .pipeline = 1},
                         .recompute = layout.recompute,
                         .dropout = layout.dropout,
-                        .only = kAdapters,
+                        .only = trained,
                         .global = layout.global,
                         .steps = layout.steps};
     const Outcome one = train(spec, alone);
     expect_near(got, one, spec);
     EXPECT_NE(one.losses.front(), one.losses.back());
   }
+}
+
+TEST_P(MeshTraining, AdaptersTrainAlikeInEveryLayout) {
+  expect_alike_in_every_layout(with_adapters(GetParam().spec()), kAdapters);
+}
+
+TEST_P(MeshTraining, AdaptersWithMagnitudesTrainAlikeInEveryLayout) {
+  expect_alike_in_every_layout(with_magnitudes(GetParam().spec()), kMagnitudes);
 }
 
 TEST_P(MeshTraining, WhatIsSharedChangesNoBitOfAdapters) {

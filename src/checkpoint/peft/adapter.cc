@@ -152,10 +152,6 @@ class PeftAdapter::Merge {
     for (const auto& [name, changes] : changes_)
       for (const Change& change : changes) {
         if (!change.module) continue;
-        require(!change.module->magnitude, ErrorKind::config,
-                "{}: {} is an adapter of DoRA, which can be merged but not trained; merge it (trireme export --adapter "
-                "{} --merge) and train a new adapter",
-                adapter_.folder_, change.path, adapter_.folder_);
         const bool can = name.starts_with("block.") && !change.module->embedding && name.ends_with(".weight");
         require(
             can, ErrorKind::config,
@@ -163,7 +159,8 @@ class PeftAdapter::Merge {
             "export --adapter {} --merge) and train a new adapter",
             adapter_.folder_, change.path, adapter_.folder_);
         adapters.push_back({linear_of(name), part_of(change.rule->layout), change.module->a->shape[0],
-                            static_cast<float>(adapter_.config_.scale_of(change.path))});
+                            static_cast<float>(adapter_.config_.scale_of(change.path)),
+                            change.module->magnitude != nullptr});
       }
     return adapters;
   }
@@ -203,12 +200,16 @@ class PeftAdapter::Merge {
       assert(change != changes.end());
       std::ranges::copy(change->module->a->read(), a.begin() + row * in);
       row += adapter.rank;
-      const std::vector<float> theirs = change->module->b->read();
-      std::vector<float> ours(theirs);
-      if (adapter.part == AdapterPart::all)
-        import_values(by_rows(change->rule->layout), groups_of(spec_), std::ssize(ours) / adapter.rank, adapter.rank,
-                      theirs, ours);
-      write_whole(adapter.b(), ours);
+      const auto write_outputs = [&](const std::string& parameter, const SourceTensor& tensor, int64_t columns) {
+        const std::vector<float> theirs = tensor.read();
+        std::vector<float> ours(theirs);
+        if (adapter.part == AdapterPart::all)
+          import_values(by_rows(change->rule->layout), groups_of(spec_), std::ssize(ours) / columns, columns, theirs,
+                        ours);
+        write_whole(parameter, ours);
+      };
+      write_outputs(adapter.b(), *change->module->b, adapter.rank);
+      if (adapter.magnitude) write_outputs(adapter.magnitudes(), *change->module->magnitude, 1);
     }
     write_whole(of_a.name, a);
   }

@@ -29,8 +29,8 @@ class PeftAdapter {
   /// tied matrix, and for DoRA and replaced parameters where no rank holds all of them.
   void merge(const ModelFolder& base, const ParameterTable& table, TrainingState& state) const;
 
-  /// The adapters as those of a model, for training them on. Throws Error::data as merge(), Error::config for adapters
-  /// of DoRA and of modules that cannot have one here.
+  /// The adapters as those of a model, for training them on. Throws Error::data as merge(), Error::config for those of
+  /// modules that cannot have one here.
   std::vector<Adapter> adapters(const Spec& base, const Family& family) const;
   /// Paths of modules that were trained in full.
   std::vector<std::string> modules_to_save() const;

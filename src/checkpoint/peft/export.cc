@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/peft/magnitudes.h"
 #include "checkpoint/peft/targets.h"
 
 namespace trireme {
@@ -61,13 +62,18 @@ class Writer {
       int64_t& row = rows[adapter.linear];
       std::vector<float> a(all.begin() + row * in, all.begin() + (row + rank) * in);
       row += rank;
-      std::vector<float> b = values_of(table_.find(adapter.b()));
+      const auto of_outputs = [&, &linear = linear, &adapter = adapter](const std::string& name, int64_t columns) {
+        std::vector<float> ours = values_of(table_.find(name));
+        if (adapter.part != AdapterPart::all) return ours;
+        std::vector<float> theirs(ours.size());
+        export_values(by_rows(linear.layout), groups_of(spec_), std::ssize(ours) / columns, columns, ours, theirs);
+        return theirs;
+      };
+      std::vector<float> b = of_outputs(adapter.b(), rank);
       const int64_t out = std::ssize(b) / rank;
-      if (adapter.part == AdapterPart::all) {
-        const std::vector<float> ours = b;
-        export_values(by_rows(linear.layout), groups_of(spec_), out, rank, ours, b);
-      }
       const std::string path = kPrefix + linear.path;
+      if (adapter.magnitude)
+        tensors.push_back({{path + ".lora_magnitude_vector", "F32", {out}}, of_outputs(adapter.magnitudes(), 1)});
       tensors.push_back({{path + ".lora_A.weight", "F32", {rank, in}}, std::move(a)});
       tensors.push_back({{path + ".lora_B.weight", "F32", {out, rank}}, std::move(b)});
     }
@@ -119,7 +125,7 @@ class Writer {
             {"lora_alpha", usual.second},
             {"lora_dropout", shortest_double(spec_.adapter_dropout)},
             {"use_rslora", options.rank_stabilized},
-            {"use_dora", false},
+            {"use_dora", adapter_sizes(spec_, 1).magnitudes},
             {"bias", "none"},
             {"lora_bias", false},
             {"fan_in_fan_out", turned},
@@ -204,16 +210,21 @@ void merge_adapters(const ParameterTable& table, TrainingState& state) {
     const int64_t in = weight.global_shape[1], first = rows[adapter.linear];
     rows[adapter.linear] += adapter.rank;
     const RowPattern outputs = outputs_of(spec, adapter.part);
+    const std::vector<float> magnitudes =
+        adapter.magnitude ? read(state, table.find(adapter.magnitudes())) : std::vector<float>();
 #pragma omp parallel for schedule(static)
     for (int64_t out = 0; out < std::ssize(b) / adapter.rank; ++out) {
+      const std::span<float> row(&sum[static_cast<size_t>(outputs.place(out) * in)], static_cast<size_t>(in));
       for (int64_t i = 0; i < in; ++i) {
         double product = 0;
         for (int64_t k = 0; k < adapter.rank; ++k)
           product += static_cast<double>(b[static_cast<size_t>(out * adapter.rank + k)]) *
                      static_cast<double>(a[static_cast<size_t>((first + k) * in + i)]);
-        sum[static_cast<size_t>(outputs.place(out) * in + i)] +=
-            static_cast<float>(static_cast<double>(adapter.scale) * product);
+        row[static_cast<size_t>(i)] += static_cast<float>(static_cast<double>(adapter.scale) * product);
       }
+      if (magnitudes.empty()) continue;
+      const double factor = static_cast<double>(magnitudes[static_cast<size_t>(out)]) / length_of(row);
+      for (float& value : row) value = static_cast<float>(factor * static_cast<double>(value));
     }
     state.write_master(weight, sum);
   }

@@ -29,7 +29,8 @@ std::vector<PeftTensor> peft_tensors(const ParameterTable& whole,
 void export_adapter(const std::string& folder, const ParameterTable& table, const TrainingState& state,
                     const LoraOptions& options, const std::string& base, std::string_view model_type);
 
-/// Adds the adapters of a whole model to its weights, in f32: weight += scale B A.
+/// Adds the adapters of a whole model to its weights, in f32: weight += scale B A; then rows with a magnitude get it as
+/// their length.
 void merge_adapters(const ParameterTable& table, TrainingState& state);
 
 }  // namespace trireme

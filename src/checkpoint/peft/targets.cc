@@ -223,8 +223,8 @@ Spec with_adapters(Spec spec, LoraOptions& options, std::string_view model_type)
     check_pattern("lora.rank-pattern", config.rank_pattern, linears);
     check_pattern("lora.alpha-pattern", config.alpha_pattern, linears);
     for (const PublishedLinear& linear : linears)
-      adapters.push_back(
-          {linear.linear, linear.part, config.rank_of(linear.path), static_cast<float>(config.scale_of(linear.path))});
+      adapters.push_back({linear.linear, linear.part, config.rank_of(linear.path),
+                          static_cast<float>(config.scale_of(linear.path)), options.dora});
   }
   spec.adapters = adapters_text(std::move(adapters));
   spec.adapter_dropout = static_cast<float>(options.dropout);
@@ -234,6 +234,7 @@ Spec with_adapters(Spec spec, LoraOptions& options, std::string_view model_type)
 
 std::string trained_beside_adapters(const Spec& spec, const std::string& modules_to_save) {
   std::vector<std::string> patterns{"*.lora_A", "*.lora_B"};
+  if (adapter_sizes(spec, 1).magnitudes) patterns.emplace_back("*.lora_magnitude");
   if (modules_to_save.empty()) return fmt::format("{}", fmt::join(patterns, ","));
   const Family& family = adapter_family(spec, {});
   const ParameterTable whole(base_of(spec));

@@ -97,6 +97,9 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
               "set lora.dropout 0, leave this linear out of lora.targets, or use mesh.tensor 1",
               plan.spec.adapter_dropout, plan.mesh.tensor, adapter.linear);
   }
+  require(plan.spec.adapter_dropout == 0 || !adapter_sizes(plan.spec, 1).magnitudes, ErrorKind::config,
+          "lora.dropout is {}, but adapters with magnitudes (DoRA) have no dropout here; set lora.dropout 0",
+          plan.spec.adapter_dropout);
   plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank), plan.trained);
   plan.shape = with_trained(shape_of(plan, config, rank.rank), plan.spec, plan.trained);
   plan.exchange_cores = rank.exchange_cores;

@@ -115,6 +115,7 @@ void compare_adapters(const Setup& setup, const LoraOptions& then, Differences& 
   compare("lora.rank", then.rank, now.rank);
   compare("lora.alpha", then.alpha, now.alpha);
   compare("lora.rslora", then.rank_stabilized, now.rank_stabilized);
+  compare("lora.dora", then.dora, now.dora);
   compare("lora.targets", then.targets, now.targets);
   compare("lora.rank-pattern", then.rank_pattern, now.rank_pattern);
   compare("lora.alpha-pattern", then.alpha_pattern, now.alpha_pattern);

@@ -12,6 +12,7 @@
 #include "base/stop.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
+#include "checkpoint/peft/magnitudes.h"
 #include "checkpoint/peft/targets.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
@@ -190,7 +191,15 @@ void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingStat
   if (setup.spec.adapters.empty()) return;
   initialize_adapters(state, table, static_cast<uint64_t>(setup.config().run.seed));
   const std::string& adapter = setup.config().lora.adapter;
-  if (adapter.empty()) return;
+  if (adapter.empty()) {
+    initialize_magnitudes(table, setup.init_scheme, state, [&](const ParameterTable& block, TrainingState& weights) {
+      if (setup.init)
+        load_model(*setup.init, base_of(setup.spec), block, weights);
+      else
+        initialize(weights, block, static_cast<uint64_t>(setup.config().run.seed));
+    });
+    return;
+  }
   PeftAdapter(adapter).load(adapter_family(setup.spec, kept_model_type(setup.generation)), table, state);
   log::info("starting from the adapter {}", adapter);
 }

@@ -35,7 +35,8 @@ BatchShape resolve_batch(Setup& setup, int rank);
 /// Error::data, Error::io with the numbers and the fix.
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank);
 
-/// The first values of a new run's adapters: random ones, or lora.adapter's. Throws as PeftAdapter.
+/// The first values of a new run's adapters: random ones beside the magnitudes of the base model's rows, or
+/// lora.adapter's. Throws as PeftAdapter and load_model().
 void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingState& state);
 
 /// Collective. Throws CommonError (mismatch) if ranks read different data.

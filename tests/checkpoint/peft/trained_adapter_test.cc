@@ -10,6 +10,7 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/export.h"
+#include "checkpoint/peft/magnitudes.h"
 #include "checkpoint/peft/targets.h"
 #include "checkpoint/safetensors.h"
 #include "tests/support/expect_error.h"
@@ -54,7 +55,9 @@ struct Adapted {
 };
 
 class PeftTrained : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Samples, PeftTrained, testing::Values("llama", "llama_all_rslora", "phi3", "gpt_neox", "bert"),
+INSTANTIATE_TEST_SUITE_P(Samples, PeftTrained,
+                         testing::Values("llama", "llama_all_rslora", "llama_dora", "gpt2_dora", "phi3", "gpt_neox",
+                                         "bert"),
                          [](const auto& sample) { return std::string(sample.param); });
 
 TEST_P(PeftTrained, MergesToWhatMergingTheFolderGives) {
@@ -97,8 +100,12 @@ TEST_P(PeftTrained, IsWrittenWithTheBytesThatWereRead) {
   EXPECT_EQ(config.at("base_model_name_or_path"), "example/base");
 }
 
-TEST(PeftTrained, TensorRanksTakeTheirPart) {
-  const std::string folder = golden("llama_all_rslora");
+class PeftParts : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Samples, PeftParts, testing::Values("llama_all_rslora", "llama_dora"),
+                         [](const auto& sample) { return std::string(sample.param); });
+
+TEST_P(PeftParts, TensorRanksTakeTheirPart) {
+  const std::string folder = golden(GetParam());
   const Adapted whole(folder);
   for (const int rank : {0, 1}) {
     const Adapted part(folder, {.part = {}, .tensor_rank = rank, .tensor_size = 2});
@@ -114,12 +121,66 @@ TEST(PeftTrained, TensorRanksTakeTheirPart) {
 }
 
 TEST(PeftTrained, RefusesWhatCanOnlyBeMerged) {
-  EXPECT_ERROR(Adapted(golden("llama_dora")), ErrorKind::config,
-               "is an adapter of DoRA, which can be merged but not trained; merge it (trireme export --adapter");
   EXPECT_ERROR(Adapted(golden("llama_embedding")), ErrorKind::config,
                "it adapts model.embed_tokens, but only the linears of blocks can have adapters that are trained");
   EXPECT_ERROR(Adapted(golden("gpt2")), ErrorKind::config,
                "was trained without its weight (\"bias\" in adapter_config.json), which this program cannot train");
+}
+
+/// New magnitudes are the lengths of the base model's rows: merged, the new adapter is the base model.
+TEST(PeftTrained, NewMagnitudesLeaveTheBaseAsItIs) {
+  for (const char* sample : {"llama", "gpt2_dora", "phi3"}) {
+    SCOPED_TRACE(sample);
+    const ModelFolder base = open_model(golden(sample) + "/base");
+    LoraOptions options;
+    options.rank = 2;
+    options.targets = "all-linear";
+    options.dora = true;
+    const Spec spec = with_adapters(base.spec, options, kept_model_type(base.generation));
+    EXPECT_NE(spec.adapters.find(", magnitudes"), std::string::npos);
+    const auto filled = [&](const ParameterTable& table, TrainingState& state) {
+      load_model(base, spec, table, state);
+      initialize_adapters(state, table, 3);
+      initialize_magnitudes(table, InitScheme::gpt2, state, [&](const ParameterTable& block, TrainingState& weights) {
+        load_model(base, base.spec, block, weights);
+      });
+    };
+    const ParameterTable table(spec);
+    TrainingState state(table, DType::f32, false), merged(table, DType::f32, false);
+    filled(table, state);
+    filled(table, merged);
+    merge_adapters(table, merged);
+    const auto values_of = [](const ParameterTable& of, const TrainingState& from, const std::string& name) {
+      std::vector<float> values(static_cast<size_t>(of.find(name).stored_shape.count()));
+      from.read_master(of.find(name), values);
+      return values;
+    };
+    size_t magnitudes = 0;
+    for (const Parameter& parameter : table.all()) {
+      const std::vector<float> want = values_of(table, state, parameter.name),
+                               got = values_of(table, merged, parameter.name);
+      magnitudes += parameter.name.find(".lora_magnitude") != std::string::npos;
+      for (size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 1e-6 * std::max(1.0f, std::abs(want[i]))) << parameter.name;
+    }
+    EXPECT_EQ(magnitudes, adapters_of(spec).size());
+    // Tensor ranks have their part of the same numbers.
+    for (const int rank : {0, 1}) {
+      const ParameterTable part(spec, InitScheme::gpt2, {.part = {}, .tensor_rank = rank, .tensor_size = 2});
+      TrainingState own(part, DType::f32, false);
+      filled(part, own);
+      for (const Parameter& parameter : part.all()) {
+        const std::vector<float> all = values_of(table, state, parameter.name),
+                                 got = values_of(part, own, parameter.name);
+        for_each_run(parameter.stored(), table.find(parameter.name).stored(), parameter.stored(),
+                     [&](int64_t from, int64_t to, int64_t count) {
+                       for (int64_t i = 0; i < count; ++i)
+                         ASSERT_EQ(got[static_cast<size_t>(to + i)], all[static_cast<size_t>(from + i)])
+                             << parameter.name;
+                     });
+      }
+    }
+  }
 }
 
 TEST(PeftTrained, RefusesAnAdapterOfAnotherBase) {
