@@ -61,6 +61,7 @@ TEST(ConfigYaml, LoadsToTheSameValues) {
   loaded.config.optim.min_learning_rate = 0.01;
   loaded.config.optim.schedule_form = ScheduleForm::nanogpt;  // the last course is one of transformers'
   loaded.config.optim.decay_power = loaded.config.optim.restarts = 1;
+  loaded.config.optim.timescale = 0;
   loaded.config.run.overwrite = false;
   loaded.config.batch.sequence = 0;
   loaded.config.batch.per_rank = 0;
