@@ -90,6 +90,7 @@ std::optional<std::string> take_value(const std::string& flag, std::vector<std::
   std::string value = apart ? words[at + 1] : words[at].substr(flag.size() + 1);
   erase(words, at, apart ? 2 : 1);
   require(find_flag(flag, words) == words.size(), ErrorKind::usage, "{} is given twice", flag);
+  require(!value.empty(), ErrorKind::usage, "{}: the value is empty; is a shell variable not set?", flag);
   return value;
 }
 

@@ -139,6 +139,8 @@ TEST_F(PlanCommand, RefusesWordsThatItCannotUse) {
   EXPECT_ERROR(printed({"--node"}), ErrorKind::usage, "--node needs a value");
   EXPECT_ERROR(printed({"--node", type, "--node", type}), ErrorKind::usage, "--node is given twice");
   EXPECT_ERROR(printed({"--node", type, "--nodes", "0"}), ErrorKind::usage, "--nodes is 0, expected 1 to 65536");
+  EXPECT_ERROR(printed({"--node", type, "--nodes="}), ErrorKind::usage,
+               "--nodes: the value is empty; is a shell variable not set?");
   EXPECT_ERROR(printed({"--node", type, "--nodes", "many"}), ErrorKind::usage, "--nodes is many, expected 1 to 65536");
   EXPECT_ERROR(printed({"--node", type, "--nodes", "65536", "--ranks-per-node", "2"}), ErrorKind::usage,
                "65536 x 2 are 131072 ranks, expected at most 65536");
