@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "comm/heartbeat.h"
 #include "tests/support/expect_error.h"
 
@@ -123,6 +125,9 @@ TEST_F(ProgressThreadTest, AnOperationBeginsAfterItsEvent) {
 TEST_F(ProgressThreadTest, ProgressMovesTheHeartbeat) {
   const uint64_t before = heartbeat.state().moves;
   post(lane, "a", a).wait();
+  // The thread may be stopped between the end of the operation and its note of it.
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (heartbeat.state().moves == before && Clock::now() < end) std::this_thread::yield();
   EXPECT_GT(heartbeat.state().moves, before);
 }
 
