@@ -573,7 +573,7 @@ struct RunOptions {
   OnDifference on_difference = OnDifference::heal;
   OnSpike on_spike = OnSpike::warn;
   DeviceChoice device = DeviceChoice::automatic;
-  bool overwrite = false, take_over = false;
+  bool tune = false, cudnn = false, overwrite = false, take_over = false;
   template <class V>
   void visit(V& v) {
     v.text("dir", dir, "run folder: checkpoints, logs, status");
@@ -581,6 +581,12 @@ struct RunOptions {
     v.choice("device", device,
              "what a job of one rank computes on: auto: a GPU if this build and this machine have one, else the CPU; "
              "cpu; cuda: a GPU, or an error that says why none can be used");
+    v.flag("tune", tune,
+           "on a GPU: time the methods of each matrix product at its first call and keep the fastest in "
+           "RUN/products.jsonl; a resumed run takes the same, also without this option");
+    v.flag("cudnn", cudnn,
+           "on a GPU: attention by cuDNN where it is deterministic and computes the same: sequences of equal length, "
+           "no dropout, bf16 or f16; else, or without libcudnn, by this program's kernels");
     v.integer("seed", seed, "seed of initial weights, sample order and dropout", 0, (1LL << 62));
     v.integer("hash-every", hash_every,
               "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);

@@ -89,7 +89,7 @@ struct Product {
 /// A row-major matrix is a column-major one transposed, so y^T = op(b)^T op(a)^T is asked for.
 class CublasLt final : public MatrixProducts {
  public:
-  explicit CublasLt(const std::string& choices) : library_(load_library()) {
+  CublasLt(const std::string& choices, bool times) : library_(load_library()), times_(times) {
     check_blas(library_.create(&handle_), "cublasLtCreate");
     if (choices.empty()) return;
     int device = 0;
@@ -124,7 +124,7 @@ class CublasLt final : public MatrixProducts {
   }
 
  private:
-  /// p.suggested[0] = the choice of the file, or what is fastest now.
+  /// p.suggested[0] = the choice of the file, or, where products are timed, what is fastest now.
   template <class Run>
   void choose(Product& p, const ProductKey& key, gpu::Stream stream, size_t bytes, const Run& run) {
     if (!choices_) return;
@@ -132,6 +132,7 @@ class CublasLt final : public MatrixProducts {
       std::memcpy(&p.suggested[0], known, sizeof *known);
       return;
     }
+    if (!times_) return;
     void* to = nullptr;  // y itself may hold what is added to
     check_cuda(cudaMalloc(&to, bytes), "cudaMalloc");
     float best = std::numeric_limits<float>::infinity();
@@ -203,7 +204,7 @@ class CublasLt final : public MatrixProducts {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(y));
     std::array<cublasLtMatmulHeuristicResult_t, 8> suggestions{};
     int found = 0;
-    const cublasStatus_t answer = library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, choices_ ? 8 : 1,
+    const cublasStatus_t answer = library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, times_ ? 8 : 1,
                                                   suggestions.data(), &found);
     require(answer == CUBLAS_STATUS_SUCCESS && found > 0, ErrorKind::io,
             "cuBLASLt has no method for {}{} times {}{} (status {}, version {})", a.shape().to_string(),
@@ -219,6 +220,7 @@ class CublasLt final : public MatrixProducts {
   }
 
   Library library_;
+  bool times_ = false;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::optional<ProductChoices> choices_;
@@ -228,8 +230,8 @@ class CublasLt final : public MatrixProducts {
 
 }  // namespace
 
-std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choices) {
-  return std::make_unique<CublasLt>(choices);
+std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choices, bool times) {
+  return std::make_unique<CublasLt>(choices, times);
 }
 
 }  // namespace trireme

@@ -4,7 +4,11 @@
 // run to run and from card to card but for matrix products, whose order the library chooses by card.
 
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
 
+#include "cuda/attention_library.h"
 #include "cuda/matrix_products.h"
 #include "ops/ops.h"
 
@@ -13,7 +17,10 @@ namespace trireme {
 class CudaOps final : public Ops {
  public:
   /// device: where tensors are.
-  CudaOps(Device& device, std::unique_ptr<MatrixProducts> products) : device_(device), products_(std::move(products)) {}
+  /// attention: computes what reason_for_own_kernels() leaves to it; nullptr: nothing.
+  CudaOps(Device& device, std::unique_ptr<MatrixProducts> products,
+          std::unique_ptr<AttentionLibrary> attention = nullptr)
+      : device_(device), products_(std::move(products)), attention_(std::move(attention)) {}
   std::string_view name() const override { return "cuda"; }
   Device& device() const override { return device_; }
   size_t scratch_bytes(const CallSizes& sizes) const override;
@@ -91,8 +98,19 @@ class CudaOps final : public Ops {
   void do_pack_rows(Context&, View x, ConstView map) override;
   void do_unpack_rows(Context&, View x, ConstView map) override;
 
+  /// The call of attention's library, with its workspace, if that computes this attention. Its choice is said once.
+  struct LibraryCall {
+    AttentionCall call;
+    View workspace;
+  };
+  std::optional<LibraryCall> library_call(Context&, ConstView qkv, const AttentionShape&, const Dropout&,
+                                          bool backward);
+  size_t library_scratch_bytes(const CallSizes& sizes) const;
+
   Device& device_;
   std::unique_ptr<MatrixProducts> products_;
+  std::unique_ptr<AttentionLibrary> attention_;
+  std::set<std::string> said_;  ///< of attention's choices
 };
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // What the program finds in libtrireme_cuda.so by name.
 
+#include "cuda/attention_cudnn.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/device.h"
@@ -12,9 +13,10 @@ extern const char trireme_gpu_interface[];
 const char trireme_gpu_interface[] = TRIREME_GPU_INTERFACE;
 
 /// kMakeGpuBackend
-void trireme_make_gpu_backend(trireme::Backend& backend) {
+void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions& options) {
   auto device = trireme::make_cuda_device();
-  auto ops = std::make_unique<trireme::CudaOps>(*device, trireme::make_cublaslt_products());
+  auto ops = std::make_unique<trireme::CudaOps>(*device, trireme::make_cublaslt_products(options.products, options.tune),
+                                                options.cudnn ? trireme::make_cudnn_attention() : nullptr);
   backend = {.device = nullptr,
              .ops = std::move(ops),
              .hardware = device->description(),

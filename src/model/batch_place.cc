@@ -38,6 +38,15 @@ ConstView BatchPlace::copy(ConstView from, View to) {
   return own;
 }
 
+int64_t equal_length(ConstView offsets) {
+  if (offsets.rows() < 2) return 0;
+  const int32_t* ends = offsets.as<int32_t>();
+  const int32_t length = ends[1] - ends[0];
+  for (int64_t i = 1; i + 1 < offsets.rows(); ++i)
+    if (ends[i + 1] - ends[i] != length) return 0;
+  return length;
+}
+
 Batch BatchPlace::put(const Batch& batch) {
   if (device_.is_host()) return batch;
   return {.tokens = copy(batch.tokens, tokens_),
@@ -51,6 +60,7 @@ Batch BatchPlace::put(const Batch& batch) {
           .first_positions = copy(batch.first_positions, first_positions_),
           .counted = copy(batch.counted, counted_),
           .counted_targets = copy(batch.counted_targets, counted_targets_),
+          .equal_length = equal_length(batch.offsets),
           .smoothing = batch.smoothing,
           .sequence_loss = batch.sequence_loss};
 }

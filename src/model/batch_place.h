@@ -12,11 +12,15 @@ namespace trireme {
 /// dropout: positions are counted on, too. batch: on the host.
 void check_batch(const Spec& spec, const Batch& batch, bool dropout);
 
+/// The rows of every sequence, if they are as many in each; else 0. offsets: [sequences + 1] i32, on the host.
+int64_t equal_length(ConstView offsets);
+
 /// One batch at a time: on the host the given one, elsewhere a copy, whose memory is made at once.
 class BatchPlace {
  public:
   BatchPlace(Device& device, int64_t rows);
-  /// The given batch, which is on the host and may change as soon as this returned where it is copied.
+  /// The given batch, which is on the host and may change as soon as this returned where it is copied; a copy says
+  /// whether its sequences are equally long.
   Batch put(const Batch& batch);
   /// [n] i32, n <= rows: the additional positions of a batch of generated tokens.
   ConstView put_counts(ConstView counts);

@@ -61,16 +61,16 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
 }
 
 AttentionShape Block::attention_shape(const Pass& pass) const {
-  const float usual = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim()));
   return {.kv_heads = static_cast<int>(kv_heads_),
           .group = static_cast<int>(spec_.group()),
           .head_dim = static_cast<int>(spec_.head_dim()),
           .causal = spec_.mask == Mask::causal,
-          .scale = spec_.attention_scale > 0 ? spec_.attention_scale : usual,
+          .scale = spec_.score_scale(),
           .offsets = pass.batch.offsets,
           .first_head = static_cast<int>(first_head_),
           .window = spec_.has_window(index_) ? spec_.window : 0,
-          .soft_cap = spec_.attention_cap};
+          .soft_cap = spec_.attention_cap,
+          .equal_length = pass.batch.equal_length};
 }
 
 Dropout Block::attention_dropout(const Pass& pass) const {

@@ -140,6 +140,10 @@ void validate_head(const Spec& spec) {
 
 }  // namespace
 
+float Spec::score_scale() const {
+  return attention_scale > 0 ? attention_scale : 1.0f / std::sqrt(static_cast<float>(head_dim()));
+}
+
 bool Spec::has_dropout() const {
   return std::max({embedding_dropout, attention_dropout, residual_dropout, head_dropout, adapter_dropout}) > 0;
 }

@@ -12,6 +12,12 @@
 namespace trireme {
 namespace {
 
+/// The rows of each sequence where all are as long as the context, as in pre-training.
+int64_t equal_rows(const Spec& spec, const ModelShape& shape) {
+  const bool dropped = shape.training && spec.attention_dropout > 0;
+  return shape.rows % spec.context == 0 && !dropped ? spec.context : 0;
+}
+
 /// Scratch for the largest call of a step. The head's matrix is the largest, the vocabulary the widest row, but it
 /// takes few rows at a time, and a decoder's gradient is never written with Write::add: its chunks meet in the
 /// workspace.
@@ -33,8 +39,10 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
                      .group = static_cast<int>(spec.group()),
                      .head_dim = static_cast<int>(spec.head_dim()),
                      .causal = spec.mask == Mask::causal,
-                     .scale = 1,
-                     .offsets = {}};
+                     .scale = spec.score_scale(),
+                     .offsets = {},
+                     .soft_cap = spec.attention_cap,
+                     .equal_length = equal_rows(spec, shape)};
   sizes.threads = threads;
   const size_t blocks = ops.scratch_bytes(sizes) + of_adapters;
   if (!layout.part.head || !spec.has_decoder()) return blocks;
@@ -43,6 +51,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   sizes.width = layout.share(spec.vocabulary_rows);
   sizes.weight_count = sizes.inputs * sizes.width;
   sizes.added_count = 0;
+  sizes.attention = {};
   return std::max(blocks, ops.scratch_bytes(sizes));
 }
 

@@ -20,7 +20,7 @@ Backend make_backend() {
           .multiplies_bf16 = gemm_has_bf16()};
 }
 
-Backend make_backend(DeviceChoice choice, int ranks, std::string_view option) {
+Backend make_backend(DeviceChoice choice, int ranks, std::string_view option, const GpuOptions& gpu) {
   if (choice == DeviceChoice::cpu) return make_backend();
   const std::string library = gpu_library_path();
   if (ranks > 1) {
@@ -34,11 +34,11 @@ Backend make_backend(DeviceChoice choice, int ranks, std::string_view option) {
             "{} is cuda, but this build has no libtrireme_cuda.so beside the program; scripts/build release-cuda makes "
             "one, where nvcc is (docs/gpu.md)",
             option);
-    return open_gpu_backend(library);
+    return open_gpu_backend(library, gpu);
   }
   if (library.empty()) return make_backend();
   try {
-    return open_gpu_backend(library);
+    return open_gpu_backend(library, gpu);
   } catch (const Error& e) {
     log::info("computing on the CPU: {}", e.what());
     return make_backend();

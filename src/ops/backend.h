@@ -22,10 +22,18 @@ struct Backend {
 /// lacks.
 Backend make_backend();
 
+/// What the operators of a GPU are free to choose.
+struct GpuOptions {
+  std::string products;  ///< file of the matrix products' methods that were timed; it may be missing; empty: none
+  bool tune = false;     ///< products that the file lacks are timed and added to it; else they take the usual method
+  bool cudnn = false;    ///< attention by cuDNN where it is deterministic and computes the same
+};
+
 /// The operators of the choice, for a job of `ranks`. automatic: those of a GPU if libtrireme_cuda.so is there and can
 /// use one; the log says why not if only the library is there. Throws Error::usage, naming the `option`, if a GPU was
 /// asked for and none can be used, with what to do.
-Backend make_backend(DeviceChoice choice, int ranks = 1, std::string_view option = "run.device");
+Backend make_backend(DeviceChoice choice, int ranks = 1, std::string_view option = "run.device",
+                     const GpuOptions& gpu = {});
 
 /// Lines for --version: the libraries and the hardware that backends of this build use.
 std::string backend_versions();

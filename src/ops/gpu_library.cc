@@ -32,14 +32,14 @@ std::string gpu_library_path() {
   return {};
 }
 
-Backend open_gpu_backend(const std::string& library) {
+Backend open_gpu_backend(const std::string& library, const GpuOptions& options) {
   // Never closed: kernels and handles live as long as the process.
   void* opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) fail(ErrorKind::usage, "the GPU library cannot be opened: {}", dlerror());
   require(find<const char>(opened, library, kGpuInterface) == std::string_view(TRIREME_GPU_INTERFACE), ErrorKind::usage,
           "{} is of another build than this program; build both together: scripts/build release-cuda", library);
   Backend backend;
-  find<MakeGpuBackend>(opened, library, kMakeGpuBackend)(backend);
+  find<MakeGpuBackend>(opened, library, kMakeGpuBackend)(backend, options);
   return backend;
 }
 

@@ -12,12 +12,12 @@ namespace trireme {
 std::string gpu_library_path();
 
 /// The library's function kMakeGpuBackend: the first GPU and its operators. Throws Error::usage if no GPU can be used.
-using MakeGpuBackend = void(Backend&);
+using MakeGpuBackend = void(Backend&, const GpuOptions&);
 inline constexpr const char* kMakeGpuBackend = "trireme_make_gpu_backend";
 /// The library's text kGpuInterface: a hash of the headers that it shares with the program.
 inline constexpr const char* kGpuInterface = "trireme_gpu_interface";
 
 /// Throws Error::usage, naming the library, if it cannot be opened, is of another build or finds no GPU.
-Backend open_gpu_backend(const std::string& library);
+Backend open_gpu_backend(const std::string& library, const GpuOptions& options = {});
 
 }  // namespace trireme

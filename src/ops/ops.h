@@ -74,6 +74,7 @@ struct AttentionShape {
   int first_head = 0;  ///< where heads are split over ranks: the model's number of the first query head, for dropout
   int64_t window = 0;  ///< causal: a query sees the `window` last keys, its own among them; 0: all before it
   float soft_cap = 0;  ///< above 0: scores s after scaling become soft_cap tanh(s / soft_cap); 0: they stay
+  int64_t equal_length = 0;  ///< the rows of every sequence; 0: they differ, or the host does not know
   int heads() const { return kv_heads * group; }  ///< query heads
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "cuda/attention_cudnn.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/device.h"
@@ -22,7 +23,7 @@ namespace {
 
 class Speed {
  public:
-  Speed() : memory_(size_t{24} << 30, *device_), scratch_(size_t{512} << 20, *device_) {
+  Speed() : memory_(size_t{24} << 30, *device_), scratch_(size_t{4} << 30, *device_) {
     context_.stream = &device_->stream();
     context_.scratch = &scratch_;
     for (size_t i = 0; i < normal_.size(); ++i) normal_[i] = static_cast<float>(normal_at(1, i));
@@ -75,12 +76,14 @@ class Speed {
   }
   void reset() { memory_.release(0); }
   CudaOps& ops() { return ops_; }
+  CudaOps& ops_with_cudnn() { return ops_with_cudnn_; }
   CudaDevice& device() { return *device_; }
   Context& context() { return context_; }
 
  private:
   std::unique_ptr<CudaDevice> device_ = make_cuda_device();
   CudaOps ops_{*device_, make_cublaslt_products()};
+  CudaOps ops_with_cudnn_{*device_, make_cublaslt_products(), make_cudnn_attention()};
   Arena memory_, scratch_;
   Context context_;
   std::vector<float> normal_ = std::vector<float>(1 << 20);
@@ -222,14 +225,24 @@ void attention(Speed& s, int sequences, int length, int heads, int head_dim, boo
     positions.push_back(static_cast<int32_t>(i % length));
     samples.push_back(i / length);
   }
-  const AttentionShape shape{heads, 1, head_dim, causal, 1 / std::sqrt(static_cast<float>(head_dim)), s.of(offsets)};
+  const AttentionShape shape{.kv_heads = heads,
+                             .head_dim = head_dim,
+                             .causal = causal,
+                             .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
+                             .offsets = s.of(offsets),
+                             .equal_length = length};
   const Dropout dropout{rate, 99, s.of(samples), s.of(positions)};
   const double work = 4.0 * sequences * heads * length * static_cast<double>(length) * head_dim * (causal ? 0.5 : 1);
   const std::string name = fmt::format("{} x {}, {} heads of {}{}{} {}", sequences, length, heads, head_dim,
                                        causal ? ", causal" : "", rate > 0 ? ", dropout" : "", name_of(a));
-  s.time("attention " + name, 0, work, [&] { s.ops().attention(s.context(), qkv, shape, dropout, out, lse); });
-  s.time("  backward", 0, 2.5 * work,
-         [&] { s.ops().attention_backward(s.context(), dout, qkv, out, lse, shape, dropout, dqkv); });
+  for (CudaOps* ops : {&s.ops(), &s.ops_with_cudnn()}) {
+    if (ops != &s.ops() && rate > 0) continue;
+    const std::string which = ops == &s.ops() ? "" : ", cuDNN";
+    s.time("attention " + name + which, 0, work,
+           [&] { ops->attention(s.context(), qkv, shape, dropout, out, lse); });
+    s.time("  backward" + which, 0, 2.5 * work,
+           [&] { ops->attention_backward(s.context(), dout, qkv, out, lse, shape, dropout, dqkv); });
+  }
   s.reset();
 }
 
@@ -269,7 +282,7 @@ void run() {
   attention(s, 8, 2048, 16, 96, true, 0);
   attention(s, 4, 2048, 8, 256, true, 0);
   const TemporaryFolder folder;
-  CudaOps timed(s.device(), make_cublaslt_products(folder / "products.jsonl"));
+  CudaOps timed(s.device(), make_cublaslt_products(folder / "products.jsonl", true));
   linear(s, timed, 65536, 768, 2304);
   linear(s, timed, 65536, 768, 768);
   linear(s, timed, 65536, 768, 3072);

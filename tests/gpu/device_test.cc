@@ -50,7 +50,7 @@ TEST(CudaDevice, CopiesInOrderOrIsNamedAsAbsent) {
 /// x w^T of ones, with the products that are timed and kept in the file.
 std::vector<float> product(CudaDevice& device, const std::string& choices) {
   constexpr int64_t kSize = 64;
-  const auto products = make_cublaslt_products(choices);
+  const auto products = make_cublaslt_products(choices, true);
   DeviceStream& stream = device.stream();
   const std::vector<float> ones(kSize * kSize, 1);
   std::vector<float> back(ones.size());

@@ -1,8 +1,9 @@
 // The operator suites of tests/ops on the kernels of src/cuda, run by the executor. A case's thread count is the seed
-// of the order of warps.
+// of the order of warps; with the second, plain loops stand in the place of cuDNN.
 
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.h"
+#include "tests/gpu/plain_attention.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/ops/op_test.h"
 
@@ -10,7 +11,8 @@ namespace trireme::test {
 
 std::unique_ptr<Ops> make_tested_ops(int variant) {
   gpu::host::set_seed(static_cast<uint64_t>(variant));
-  return std::make_unique<CudaOps>(host_device(), make_plain_products());
+  return std::make_unique<CudaOps>(host_device(), make_plain_products(),
+                                   variant == 2 ? make_plain_attention() : nullptr);
 }
 
 std::vector<Case> tested_cases() {

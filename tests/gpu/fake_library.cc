@@ -12,7 +12,7 @@ extern "C" {
 extern const char trireme_gpu_interface[];
 const char trireme_gpu_interface[] = FAKE_INTERFACE;
 
-void trireme_make_gpu_backend(trireme::Backend& backend) {
+void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions&) {
   backend.ops = trireme::make_cpu_ops();
   backend.hardware = "a GPU";
 }

@@ -1,8 +1,10 @@
 #include "tests/gpu/plain_products.h"
 
+#include <optional>
 #include <vector>
 
 #include "cuda/launch.h"
+#include "cuda/product_choices.h"
 
 namespace trireme {
 namespace {
@@ -27,11 +29,18 @@ std::vector<double> operand(ConstView x, bool transposed) {
 
 class PlainProducts final : public MatrixProducts {
  public:
+  PlainProducts(const std::string& choices, bool times) : times_(times) {
+    if (!choices.empty()) choices_.emplace(choices, "executor", 1);
+  }
   void multiply(gpu::Stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, float beta,
                 View y) override {
     const auto m = static_cast<size_t>(a.shape()[a_transposed ? 1 : 0]);
     const auto k = static_cast<size_t>(a.shape()[a_transposed ? 0 : 1]);
     const auto n = static_cast<size_t>(b.shape()[b_transposed ? 0 : 1]);
+    if (choices_ && times_) {
+      const ProductKey key{a.shape()[0], a.shape()[1], b.shape()[0], b.shape()[1], a_transposed, b_transposed};
+      if (!choices_->find(key)) choices_->add(key, {1});
+    }
     const auto left = operand(a, a_transposed), right = operand(b, b_transposed);
     std::vector<double> sums(n);
     for (size_t i = 0; i < m; ++i) {
@@ -53,11 +62,17 @@ class PlainProducts final : public MatrixProducts {
       }
     }
   }
+
+ private:
+  std::optional<ProductChoices> choices_;
+  bool times_;
 };
 
 }  // namespace
 
-std::unique_ptr<MatrixProducts> make_plain_products() { return std::make_unique<PlainProducts>(); }
+std::unique_ptr<MatrixProducts> make_plain_products(const std::string& choices, bool times) {
+  return std::make_unique<PlainProducts>(choices, times);
+}
 
 gpu::Stream gpu_stream(DeviceStream&) { return nullptr; }
 

@@ -74,6 +74,44 @@ TEST_F(GpuProgram, RunsMoveBetweenCpuAndGpu) {
   expect_losses("moved", "cpu", 2e-5);
 }
 
+TEST_F(GpuProgram, KeepsWhatWasTimedAndTakesItAgain) {
+  done(gpu_(few("plain", {"--run.steps", "2"})));
+  EXPECT_FALSE(std::filesystem::exists(path("plain/products.jsonl")));
+  done(gpu_(few("run", {"--run.steps", "2", "--run.tune"})));
+  const std::string kept = read_text(path("run/products.jsonl"));
+  EXPECT_THAT(kept, testing::StartsWith(R"({"gpu":"executor","library":1,"product":[)"));
+  done(gpu_(few("run", {"--run.steps", "3", "--run.tune"})));
+  EXPECT_EQ(read_text(path("run/products.jsonl")), kept) << "nothing is timed twice";
+  write_text(path("run/products.jsonl"), kept + "{}\n");
+  const Outcome outcome = gpu_(few("run", {"--run.steps", "4"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.output, HasSubstr("products.jsonl: line ")) << "read without the option, too";
+}
+
+TEST_F(GpuProgram, LeavesAttentionToCudnnWhereItIsAsked) {
+  const auto words = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--model.context", "128", "--model.width", "64", "--model.heads", "2", "--batch.global",
+                             "2", "--run.steps", "2", "--precision.dtype", "bf16", "--evaluation.every", "0"});
+    return few(name, more);
+  };
+  done(run(trireme_command(words("cpu", {}))));
+  EXPECT_THAT(done(gpu_(words("cudnn", {"--run.cudnn"}))).output, HasSubstr("attention  by plain loops"));
+  EXPECT_THAT(done(gpu_(words("own", {}))).output, Not(HasSubstr("attention  by")));
+  expect_losses("cudnn", "cpu", 2e-2);
+  EXPECT_THAT(done(gpu_(few("short", {"--run.cudnn", "--precision.dtype", "bf16"}))).output,
+              HasSubstr("attention  by this program's kernels: the sequences' length"));
+}
+
+TEST_F(GpuProgram, OptionsOfGpusNeedOne) {
+  for (const char* option : {"tune", "cudnn"}) {
+    const Outcome outcome = gpu_(few("run", {fmt::format("--run.{}", option), "--run.device", "cpu"}));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(fmt::format("run.{} is set, which needs a GPU, and this run computes on the "
+                                                      "CPU; leave it out",
+                                                      option)));
+  }
+}
+
 TEST_F(GpuProgram, F16LowersTheLossScaleUntilGradientsFit) {
   const std::vector<std::string> f16{"--precision.dtype",
                                      "f16",

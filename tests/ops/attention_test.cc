@@ -36,6 +36,8 @@ struct Attention {
              .causal = causal,
              .scale = 1.0f / std::sqrt(static_cast<float>(head_dim)),
              .offsets = {}};
+    if (!lengths.empty() && std::ranges::count(lengths, lengths[0]) == std::ssize(lengths))
+      shape.equal_length = lengths[0];
     dropout = {rate, dropout_key(1, 2, 3, 4), {}, {}};
   }
   Attention wide() const {
@@ -112,6 +114,13 @@ TEST_P(AttentionOp, EqualsTheReferenceOverTilesOfKeysAndBlocksOfQueries) {
   for (bool causal : {true, false}) {
     expect_equals_reference(Attention(dtype(), {201}, 1, 64, causal));
     expect_equals_reference(Attention(dtype(), {64, 128, 96, 65, 3, 0, 2}, 3, 16, causal));
+  }
+}
+
+TEST_P(AttentionOp, EqualsTheReferenceForEqualLengths) {
+  for (bool causal : {true, false}) {
+    for (int head_dim : {32, 80, 128}) expect_equals_reference(Attention(dtype(), {128, 128}, 2, head_dim, causal));
+    expect_equals_reference(Attention(dtype(), {192}, 3, 64, causal));
   }
 }
 

@@ -291,6 +291,9 @@ size_t attention_scratch_bytes(int64_t rows, const AttentionShape& shape) {
 
 void CudaOps::do_attention(Context& context, ConstView qkv, const AttentionShape& shape, const Dropout& dropout,
                            View out, View lse) {
+  const ArenaScope scope(*context.scratch);
+  if (const auto library = library_call(context, qkv, shape, dropout, false))
+    return attention_->forward(gpu_stream(*context.stream), library->call, qkv, out, lse, library->workspace);
   with_element(qkv.dtype(), [&](auto element) {
     using T = decltype(element);
     AttentionArguments<T> a = arguments_of<T>(qkv, shape, dropout);
@@ -306,6 +309,9 @@ void CudaOps::do_attention(Context& context, ConstView qkv, const AttentionShape
 void CudaOps::do_attention_backward(Context& context, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
                                     const AttentionShape& shape, const Dropout& dropout, View dqkv) {
   const ArenaScope scope(*context.scratch);
+  if (const auto library = library_call(context, qkv, shape, dropout, true))
+    return attention_->backward(gpu_stream(*context.stream), library->call, dout, qkv, out, lse, dqkv,
+                                library->workspace);
   const View delta = context.scratch->take(DType::f32, {shape.heads(), qkv.rows()});
   with_element(qkv.dtype(), [&](auto element) {
     using T = decltype(element);

@@ -61,7 +61,7 @@ size_t CudaOps::scratch_bytes(const CallSizes& s) const {
   return std::max({embedding_scratch_bytes(s.rows, s.width), column_sums_scratch_bytes(s.rows, s.width),
                    norm_scratch_bytes(s.rows, s.width),
                    scratch_size(DType::f32, 128 * 1024),  // gains of queries and keys: ColumnChunks of any width
-                   attention_scratch_bytes(s.rows, s.attention)});
+                   attention_scratch_bytes(s.rows, s.attention), library_scratch_bytes(s)});
 }
 
 void CudaOps::do_linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json.h"
 #include "base/json_text.h"
@@ -52,7 +53,14 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
 
 /// What this rank computes with.
 Backend choose_backend(const Config& config, const Process& process) {
-  Backend backend = make_backend(config.run.device, process.size());
+  // A run that resumes without run.tune keeps the methods, and with them the order of its sums.
+  const GpuOptions gpu{
+      .products = config.run.dir + "/products.jsonl", .tune = config.run.tune, .cudnn = config.run.cudnn};
+  Backend backend = make_backend(config.run.device, process.size(), "run.device", gpu);
+  for (const auto& [asked, name] : {std::pair{config.run.tune, "run.tune"}, std::pair{config.run.cudnn, "run.cudnn"}})
+    require(backend.device || !asked, ErrorKind::config,
+            "{} is set, which needs a GPU, and this run computes on the CPU{}; leave it out", name,
+            process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "");
   require(!backend.device || config.log.profile == 0, ErrorKind::config,
           "log.profile is {}, but steps on a GPU cannot be profiled yet; set it to 0, or run.device to cpu",
           config.log.profile);
