@@ -52,9 +52,8 @@ struct GraphTensors {
   std::vector<int64_t> lse_shape() const { return {call.heads, call.sequences, call.length, 1}; }
   std::vector<int64_t> in_lse() const { return {call.sequences * call.length, call.length, 1, 1}; }
   Tensor input(Part part, const std::vector<int64_t>& strides) const {
-    return graph.tensor(
-        fe::graph::Tensor_attributes().set_uid(part).set_dim(shape()).set_stride(strides).set_data_type(
-            type_of(call.dtype)));
+    return graph.tensor(fe::graph::Tensor_attributes().set_uid(part).set_dim(shape()).set_stride(strides).set_data_type(
+        type_of(call.dtype)));
   }
   void output(const Tensor& tensor, Part part, const std::vector<int64_t>& strides) const {
     tensor->set_output(true).set_uid(part).set_dim(shape()).set_stride(strides).set_data_type(type_of(call.dtype));
@@ -75,8 +74,11 @@ std::shared_ptr<fe::graph::Graph> describe(const AttentionCall& call, int capabi
     options.set_attn_scale(call.scale).set_causal_mask(call.causal);
     const auto [out, lse] = graph->sdpa(q, k, v, options);
     t.output(out, kOut, t.in_out());
-    lse->set_output(true).set_uid(kLse).set_dim(t.lse_shape()).set_stride(t.in_lse()).set_data_type(
-        fe::DataType_t::FLOAT);
+    lse->set_output(true)
+        .set_uid(kLse)
+        .set_dim(t.lse_shape())
+        .set_stride(t.in_lse())
+        .set_data_type(fe::DataType_t::FLOAT);
     return graph;
   }
   const Tensor out = t.input(kOut, t.in_out()), dout = t.input(kDout, t.in_out());

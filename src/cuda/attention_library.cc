@@ -23,8 +23,8 @@ AttentionCall attention_call(DType dtype, int64_t rows, const AttentionShape& sh
 }
 
 std::string_view reason_for_own_kernels(int capability, DType dtype, const AttentionShape& shape, float dropout_rate) {
-  constexpr int kCapabilities[] = {80, 86, 90};  // for which every graph is built by scripts/check_gpu_kernels
-  constexpr int kTile = 64;                           // rows: cuDNN pads other lengths, which is another graph
+  constexpr int kCapabilities[] = {80, 86, 90};  // for which every graph was built: tests/gpu/cudnn_graphs.cc
+  constexpr int kTile = 64;                      // rows: cuDNN pads other lengths, which is another graph
   if (std::ranges::find(kCapabilities, capability) == std::end(kCapabilities)) return "this GPU";
   if (dtype != DType::bf16 && dtype != DType::f16) return "f32";
   if (dropout_rate > 0) return "dropout";

@@ -204,8 +204,8 @@ class CublasLt final : public MatrixProducts {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(y));
     std::array<cublasLtMatmulHeuristicResult_t, 8> suggestions{};
     int found = 0;
-    const cublasStatus_t answer = library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, times_ ? 8 : 1,
-                                                  suggestions.data(), &found);
+    const cublasStatus_t answer =
+        library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, times_ ? 8 : 1, suggestions.data(), &found);
     require(answer == CUBLAS_STATUS_SUCCESS && found > 0, ErrorKind::io,
             "cuBLASLt has no method for {}{} times {}{} (status {}, version {})", a.shape().to_string(),
             a_transposed ? " transposed" : "", b.shape().to_string(), b_transposed ? " transposed" : "",

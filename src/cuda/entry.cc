@@ -15,8 +15,9 @@ const char trireme_gpu_interface[] = TRIREME_GPU_INTERFACE;
 /// kMakeGpuBackend
 void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions& options) {
   auto device = trireme::make_cuda_device();
-  auto ops = std::make_unique<trireme::CudaOps>(*device, trireme::make_cublaslt_products(options.products, options.tune),
-                                                options.cudnn ? trireme::make_cudnn_attention() : nullptr);
+  auto ops =
+      std::make_unique<trireme::CudaOps>(*device, trireme::make_cublaslt_products(options.products, options.tune),
+                                         options.cudnn ? trireme::make_cudnn_attention() : nullptr);
   backend = {.device = nullptr,
              .ops = std::move(ops),
              .hardware = device->description(),

@@ -22,7 +22,7 @@ struct Batch {
   /// all rows have some.
   ConstView counted, counted_targets;
   int64_t equal_length = 0;  ///< the rows of every sequence; 0: they differ, or nobody counted
-  double smoothing = 0;  ///< classifier: the share of each target that is spread over all classes
+  double smoothing = 0;      ///< classifier: the share of each target that is spread over all classes
   /// Decoder: the loss, on the host, instead of the sum of the cross-entropies; needs ModelShape::scored_sequences.
   const SequenceLoss* sequence_loss = nullptr;
   int64_t rows() const { return tokens.rows(); }

@@ -105,7 +105,7 @@ struct Spec {
 
   int64_t head_dim() const { return head_size > 0 ? head_size : width / heads; }
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
-  float score_scale() const;                                ///< of attention: attention_scale, or head_dim^-1/2
+  float score_scale() const;                            ///< of attention: attention_scale, or head_dim^-1/2
   int64_t group() const { return heads / kv_heads(); }  ///< query heads per key head
   int64_t attention_width() const { return heads * head_dim(); }
   int64_t qkv_width() const { return kv_heads() * (group() + 2) * head_dim(); }

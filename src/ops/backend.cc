@@ -40,6 +40,7 @@ Backend make_backend(DeviceChoice choice, int ranks, std::string_view option, co
   try {
     return open_gpu_backend(library, gpu);
   } catch (const Error& e) {
+    if (e.kind() == ErrorKind::data) throw;  // a file of this run is malformed: no reason to compute elsewhere
     log::info("computing on the CPU: {}", e.what());
     return make_backend();
   }

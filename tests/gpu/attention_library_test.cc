@@ -31,7 +31,8 @@ TEST(AttentionLibrary, TakesWhatItComputesAlikeAndDeterministically) {
   };
   EXPECT_EQ(with(&AttentionShape::causal, false), "");
   EXPECT_EQ(with(&AttentionShape::equal_length, 0), "sequences of different lengths");
-  for (const int length : {8, 64, 1000}) EXPECT_EQ(with(&AttentionShape::equal_length, length), "the sequences' length");
+  for (const int length : {8, 64, 1000})
+    EXPECT_EQ(with(&AttentionShape::equal_length, length), "the sequences' length");
   EXPECT_EQ(with(&AttentionShape::group, 4), "groups of query heads");
   EXPECT_EQ(with(&AttentionShape::window, 1023), "a window");
   EXPECT_EQ(with(&AttentionShape::window, 1024), "");
@@ -57,7 +58,7 @@ void run(CudaOps& ops, AttentionShape shape, size_t scratch_bytes, size_t* peak)
   const std::vector<int32_t> offsets{0, 128, 256};
   shape.offsets = view(offsets);
   std::vector<bf16_t> qkv(static_cast<size_t>(rows * 2 * 3 * 32)), dqkv = qkv, out(static_cast<size_t>(rows * 2 * 32)),
-                      dout = out;
+                                                                   dout = out;
   std::vector<float> lse(static_cast<size_t>(rows * 2));
   Arena scratch(scratch_bytes);
   Context context{.scratch = &scratch};

@@ -1,4 +1,4 @@
-// Every attention that is left to cuDNN, built as far as that goes without a GPU: scripts/check_gpu_kernels runs it.
+// Every attention that is left to cuDNN, built as far as that goes without a GPU.
 // A graph that stops only at the missing driver is one that cuDNN has a deterministic engine for.
 
 #include <fmt/format.h>
@@ -58,8 +58,8 @@ int check_all() {
               const bool good = answer.empty() || answer.find("libcuda") != std::string::npos;
               ++(good ? built : failed);
               if (!good)
-                fmt::print("{} {} head size {} length {} {} {}: {}\n", card.capability, name_of(dtype), head_dim, length,
-                           causal ? "causal" : "all", backward ? "backward" : "forward", answer);
+                fmt::print("{} {} head size {} length {} {} {}: {}\n", card.capability, name_of(dtype), head_dim,
+                           length, causal ? "causal" : "all", backward ? "backward" : "forward", answer);
             }
   fmt::print("{} graphs of cuDNN built up to the missing driver, {} refused\n", built, failed);
   return failed > 0 ? 1 : 0;

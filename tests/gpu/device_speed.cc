@@ -238,8 +238,7 @@ void attention(Speed& s, int sequences, int length, int heads, int head_dim, boo
   for (CudaOps* ops : {&s.ops(), &s.ops_with_cudnn()}) {
     if (ops != &s.ops() && rate > 0) continue;
     const std::string which = ops == &s.ops() ? "" : ", cuDNN";
-    s.time("attention " + name + which, 0, work,
-           [&] { ops->attention(s.context(), qkv, shape, dropout, out, lse); });
+    s.time("attention " + name + which, 0, work, [&] { ops->attention(s.context(), qkv, shape, dropout, out, lse); });
     s.time("  backward" + which, 0, 2.5 * work,
            [&] { ops->attention_backward(s.context(), dout, qkv, out, lse, shape, dropout, dqkv); });
   }

@@ -58,7 +58,8 @@ class PlainAttention final : public AttentionLibrary {
     const Rows rows(call);
     use(call, workspace);
     Wide from(dout), all(qkv), of(out), sums(lse), to(dqkv);
-    reference_->attention_backward(context_, from.view(), all.view(), of.view(), sums.view(), rows.shape, {}, to.view());
+    reference_->attention_backward(context_, from.view(), all.view(), of.view(), sums.view(), rows.shape, {},
+                                   to.view());
     to.narrow_to(dqkv);
   }
 
@@ -77,8 +78,8 @@ class PlainAttention final : public AttentionLibrary {
   };
   void use(const AttentionCall& call, View workspace) {
     const size_t bytes = *workspace_bytes(call);
-    require(workspace.bytes() >= bytes, ErrorKind::shape, "the workspace has {} bytes, {} are needed", workspace.bytes(),
-            bytes);
+    require(workspace.bytes() >= bytes, ErrorKind::shape, "the workspace has {} bytes, {} are needed",
+            workspace.bytes(), bytes);
     if (bytes > 0) std::memset(workspace.data(), 0xFF, bytes);
   }
 

@@ -12,6 +12,7 @@ namespace trireme {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -100,6 +101,23 @@ TEST_F(GpuProgram, LeavesAttentionToCudnnWhereItIsAsked) {
   expect_losses("cudnn", "cpu", 2e-2);
   EXPECT_THAT(done(gpu_(few("short", {"--run.cudnn", "--precision.dtype", "bf16"}))).output,
               HasSubstr("attention  by this program's kernels: the sequences' length"));
+}
+
+TEST_F(GpuProgram, EvaluatingDoesNotTime) {
+  const Outcome outcome = gpu_(few("run", {"--evaluation.only", "--run.tune"}));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("with evaluation.only nothing is trained; leave it out"));
+}
+
+TEST_F(GpuProgram, TheLibraryForGpusFindsAllItsSymbolsInTheProgram) {
+  const std::string program = trireme_path();
+  if (!std::filesystem::exists(program.substr(0, program.rfind('/') + 1) + "libtrireme_cuda.so"))
+    GTEST_SKIP() << "this build has no libtrireme_cuda.so";
+  const Outcome outcome = run(trireme_command(few("run", {"--run.device", "cuda", "--run.steps", "1"})));
+  EXPECT_THAT(outcome.output, Not(AnyOf(HasSubstr("cannot be opened"), HasSubstr("undefined symbol"))));
+  if (outcome.code != 0) {
+    EXPECT_THAT(outcome.output, AnyOf(HasSubstr("GPU 0 cannot be used"), HasSubstr("cuBLASLt was not found")));
+  }
 }
 
 TEST_F(GpuProgram, OptionsOfGpusNeedOne) {

@@ -235,6 +235,10 @@ TEST_F(Checks, Attention) {
   wrong.causal = false;
   expect_shape_error("attention: window is 3, expected 0 if queries also attend to later keys", [&] { call(wrong); });
   wrong = shape;
+  wrong.equal_length = 3;
+  expect_shape_error("attention: equal_length is 3, expected 0 or what 1 sequences of 4 rows have each",
+                     [&] { call(wrong); });
+  wrong = shape;
   wrong.soft_cap = -2;
   expect_shape_error("attention: soft cap is -2, expected a finite number above 0, or 0 for none",
                      [&] { call(wrong); });

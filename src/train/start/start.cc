@@ -57,6 +57,9 @@ Backend choose_backend(const Config& config, const Process& process) {
   const GpuOptions gpu{
       .products = config.run.dir + "/products.jsonl", .tune = config.run.tune, .cudnn = config.run.cudnn};
   Backend backend = make_backend(config.run.device, process.size(), "run.device", gpu);
+  require(!config.run.tune || !config.evaluation.only, ErrorKind::config,
+          "run.tune times products of training and keeps them in the run folder, and with evaluation.only nothing is "
+          "trained; leave it out");
   for (const auto& [asked, name] : {std::pair{config.run.tune, "run.tune"}, std::pair{config.run.cudnn, "run.cudnn"}})
     require(backend.device || !asked, ErrorKind::config,
             "{} is set, which needs a GPU, and this run computes on the CPU{}; leave it out", name,
