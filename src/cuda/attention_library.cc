@@ -51,7 +51,7 @@ std::optional<CudaOps::LibraryCall> CudaOps::library_call(Context& context, Cons
     } else if (scratch.used() + scratch_size(DType::u8, static_cast<int64_t>(*bytes)) > scratch.capacity()) {
       reason = "no memory was planned for these lengths";
     } else {
-      taken.emplace(call, *bytes > 0 ? scratch.take(DType::u8, {static_cast<int64_t>(*bytes)}) : View());
+      taken = LibraryCall{call, *bytes > 0 ? scratch.take(DType::u8, {static_cast<int64_t>(*bytes)}) : View()};
     }
   }
   const std::string text =

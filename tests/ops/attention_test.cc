@@ -76,9 +76,10 @@ Attention capped(Attention a, float soft_cap) {
 
 /// Outputs are averages of values of size 2. With bf16 operands, scores are exact sums in f32, and probabilities and dS
 /// are rounded to bf16 (2^-9) where the CPU multiplies bf16. Gradients also see that `out` was saved in bf16: dO . out
-/// is off by about 0.03, which meets keys of size 2. f16 rounds eight times finer.
+/// is off by about 0.03, which meets keys of size 2. f16 rounds eight times finer. In f32 the error of a score of 40,
+/// 5e-6, is one of its exponential.
 Tolerance output_tolerance(DType dtype) {
-  return dtype == DType::f32   ? Tolerance{1e-5, 1e-5}
+  return dtype == DType::f32   ? Tolerance{1e-5, 2e-5}
          : dtype == DType::f16 ? Tolerance{0x1.2p-11, 0.001}
                                : Tolerance{0x1.2p-8, 0.008};
 }
