@@ -89,7 +89,7 @@ TEST_F(Ranks, EndWithTheMemoryOfTheLargestBesideItsPlan) {
 TEST_F(Ranks, EndWithTheTimeOfAStepBesideItsPlan) {
   // Longer than the two seconds from which on steps are judged, on a fast machine, too.
   const std::vector<std::string> flags = {"--model.width",      "256",  "--model.context", "64",
-                                          "--model.vocabulary", "2000", "--run.steps",     "60"};
+                                          "--model.vocabulary", "2000", "--run.steps",     "200"};
   const Outcome outcome = run_ranks(2, "long", flags);
   const std::regex line(
       "step: ([0-9.]+) s planned with the rates of this machine \\(products [0-9.]+ s[^)]*\\), ([0-9.]+) s measured "
