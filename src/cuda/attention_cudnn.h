@@ -11,7 +11,7 @@ namespace trireme {
 std::unique_ptr<AttentionLibrary> make_cudnn_attention();
 
 /// For checks without a GPU: builds the call's graph for a GPU of this description (JSON of cuDNN's device properties)
-/// as far as that goes. "" if it is complete, else what cuDNN says. Throws Error::usage if there is no cuDNN.
+/// as far as that goes. "" if it is complete, else what cuDNN says. Throws Error::usage if cuDNN is not found.
 std::string build_without_gpu(const AttentionCall&, int capability, const std::string& properties);
 
 }  // namespace trireme

@@ -418,6 +418,8 @@ void GlueFlags::take_kwargs() const {
     require(value.is_number() && value.get<double>() >= found->least, ErrorKind::usage,
             "--lr-scheduler-kwargs: \"{}\" is {}, expected a number of at least {}", name, dump_valid_json(value),
             found->least);
+    require(name != "num_decay_steps" || value.is_number_integer(), ErrorKind::usage,
+            "--lr-scheduler-kwargs: \"{}\" is {}, expected a whole number of steps", name, dump_valid_json(value));
     found->take(value.get<double>());
   }
   if (least_share > 0) optim.min_learning_rate = least_share * optim.learning_rate;

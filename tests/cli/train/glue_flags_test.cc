@@ -215,6 +215,8 @@ TEST(GlueFlags, SchedulesWithASmallestRateNeedTheirNumbers) {
     EXPECT_ERROR(optim("cosine_with_min_lr", kwargs), ErrorKind::usage,
                  R"(cosine_with_min_lr needs its smallest rate: --lr-scheduler-kwargs '{"min_lr": 1e-6}' or)");
   EXPECT_ERROR(optim("warmup_stable_decay", ""), ErrorKind::usage, "needs the length of its decay");
+  EXPECT_ERROR(optim("warmup_stable_decay", R"({"num_decay_steps": 2.5})"), ErrorKind::usage,
+               R"("num_decay_steps" is 2.5, expected a whole number of steps)");
   EXPECT_ERROR(optim("warmup_stable_decay", R"({"num_decay_steps": 3, "decay_type": "step"})"), ErrorKind::usage,
                R"("decay_type" is "step", expected cosine, linear or 1-sqrt)");
   EXPECT_ERROR(optim("warmup_stable_decay", R"({"num_decay_steps": 3, "num_stable_steps": 9})"), ErrorKind::usage,
