@@ -7,6 +7,7 @@ export DEBIAN_FRONTEND=noninteractive PATH=/usr/local/sbin:/usr/local/bin:/usr/s
 . /etc/trireme/node.env
 etc=/etc/trireme
 say() { echo "trireme-node: $*"; }
+warn() { echo "trireme-node: warning: $*"; } # `trireme cluster` shows it
 fail() { echo "trireme-node: $*" >&2; exit 1; }
 is_head() { [ "$TRIREME_NODE" = "$TRIREME_HEAD" ]; }
 
@@ -276,9 +277,8 @@ set_fabric() {
 set_gpus() {
   [ "${TRIREME_GPUS-}" = yes ] && grep -qxs 0x10de /sys/bus/pci/devices/*/vendor || return 0
   nvidia-smi -L >/dev/null 2>&1 || fail "this machine has GPUs, but NVIDIA's driver does not answer (nvidia-smi -L); name an image with the driver in node.image"
-  nvidia-smi -pm 1 >/dev/null || say "cannot turn on the GPUs' persistence mode"
-  ldconfig -p | grep -q libnccl.so.2 || say "the image has no NCCL"
-  [ -x /usr/local/cuda/bin/nvcc ] || say "the image has no CUDA compiler: a program built here has no library for GPUs"
+  nvidia-smi -pm 1 >/dev/null || warn "cannot turn on the GPUs' persistence mode"
+  ldconfig -p | grep -q libnccl.so.2 || warn "the image has no NCCL"
 }
 
 boot() {
@@ -332,7 +332,9 @@ build_program() {
     [ -n "$script" ] || fail "$1 has no sources of Trireme: scripts/package is missing"
     packages dpkg-dev
     cuda=
-    [ ! -x /usr/local/cuda/bin/nvcc ] || cuda=--cuda
+    if [ -x /usr/local/cuda/bin/nvcc ]; then cuda=--cuda
+    elif [ "${TRIREME_GPUS-}" = yes ]; then fail "the cluster has GPUs, but this image has no CUDA compiler (/usr/local/cuda/bin/nvcc), so a program built here could not use them; name an image with it in node.image, or a package of \`scripts/package --cuda\` in software.package"
+    fi
     (cd "$(dirname "$script")/.." && scripts/bootstrap && PATH=$PATH:/usr/local/cuda/bin scripts/package --output "$built.new" $cuda) >"$log" 2>&1 ||
       fail "cannot build Trireme here, the full log is $log: $(tail -n 2 "$log" | tr '\n' ' ')"
     rm -rf "$work" && mv "$built.new" "$built"
@@ -357,6 +359,14 @@ install_program() {
     *) fail "$1 is neither a .deb nor a .tar.gz" ;;
   esac
   trireme --version >/dev/null || fail "trireme does not start here"
+  check_gpu_library
+}
+
+# A program without it computes on the processors of a machine with GPUs.
+check_gpu_library() {
+  [ "${TRIREME_GPUS-}" = yes ] && grep -qxs 0x10de /sys/bus/pci/devices/*/vendor || return 0
+  library=$(dirname "$(readlink -f "$(command -v trireme)")")/libtrireme_cuda.so
+  [ -e "$library" ] || warn "this machine has GPUs, but there is no $library: trireme computes on its processors; \`scripts/package --cuda\` makes packages with it"
 }
 
 has_accounting() { [ "${TRIREME_ACCOUNTING-}" = yes ] && is_head; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <sstream>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -22,6 +23,15 @@ std::string writes(const std::string& path, const std::string& text, const char*
   return fmt::format(
       "mkdir -p {0}\ncat >{1}.new <<'TRIREME_END_OF_FILE'\n{2}TRIREME_END_OF_FILE\nchmod {3} {1}.new\nmv {1}.new {1}\n",
       std::filesystem::path(path).parent_path().string(), path, text, mode);
+}
+
+/// Logs what the node's script warns of.
+void pass_on_warnings(const Node& node, const std::string& said) {
+  constexpr std::string_view kWarning = "trireme-node: warning: ";
+  std::istringstream lines(said);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kWarning)) log::warning("{}: {}", node.name, line.substr(kWarning.size()));
+  }
 }
 
 /// Runs `work` on all nodes, or on all except the head; nodes that fail are removed from the cluster.
@@ -152,8 +162,9 @@ Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shar
     remote.run(node, "! command -v cloud-init >/dev/null || cloud-init status --wait >/dev/null");
     const std::string files = writes("/etc/trireme/node.env", node_environment(whole, &node, shared, end), "644") +
                               writes(kNode, node_setup_script(), "755");
-    remote.require_as_root(node, "sh -s",
-                           "set -eu\numask 022\n" + files + kNode + " boot " + package_kind(whole) + "\n");
+    const std::string said = remote.require_as_root(
+        node, "sh -s", "set -eu\numask 022\n" + files + kNode + " boot " + package_kind(whole) + "\n");
+    pass_on_warnings(node, said);
   });
   std::string trusted;
   stages.on_head("the nodes' key",
@@ -163,7 +174,8 @@ Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shar
                 [&](const Node& node) { remote.require_as_root(node, fmt::format("{} trust", kNode), trusted); });
   const std::string package = bring_package(cluster, remote, stages);
   stages.on_all("Trireme and the node checks", [&](const Node& node) {
-    remote.require_as_root(node, fmt::format("{0} install {1} && {0} set-health", kNode, shell_quote(package)));
+    pass_on_warnings(node, remote.require_as_root(
+                               node, fmt::format("{0} install {1} && {0} set-health", kNode, shell_quote(package))));
   });
   if (cluster.options.cluster.scheduler == SchedulerChoice::slurm) set_up_slurm(cluster, remote, stages);
   remote.require_as_root(cluster.nodes.front(), fmt::format("{} hostfile", kNode), hostfile(cluster));

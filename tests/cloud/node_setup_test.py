@@ -13,6 +13,7 @@ put() { while read -r line; do echo "$1: $line"; done; }
 packages() { for name in "$@"; do echo "package $name"; done; }
 uname() { echo "$KERNEL"; }
 say() { echo "say $*"; }
+warn() { echo "warn $*"; }
 fail() { echo "fail $*"; exit 1; }
 ldconfig() { [ -z "${LIBRARIES-}" ] || echo "$LIBRARIES"; }
 """
@@ -62,7 +63,50 @@ class NodeSetup(unittest.TestCase):
             made = self.lines("set_gpus", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path, LIBRARIES="libnccl.so.2 => /usr/lib/libnccl.so.2")
             self.assertEqual([line for line in made if "NCCL" in line or line.startswith("fail")], [])
             self.assertEqual((folder / "calls").read_text(), "-L\n-pm 1\n")
-            self.assertIn("say the image has no NCCL", self.lines("set_gpus", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path))
+            self.assertIn("warn the image has no NCCL", self.lines("set_gpus", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path))
+
+    def test_a_machine_with_gpus_without_the_programs_library_is_told_of(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name).resolve()
+            (folder / "pci/one").mkdir(parents=True)
+            (folder / "pci/one/vendor").write_text("0x10de\n")
+            for place in ("bin", "opt"):
+                (folder / place).mkdir()
+            (folder / "opt/trireme").write_text("#!/bin/sh\n")
+            (folder / "opt/trireme").chmod(0o755)
+            (folder / "bin/trireme").symlink_to(folder / "opt/trireme")
+            path = f"{folder}/bin:/usr/bin:/bin"
+            self.assertEqual(self.lines("check_gpu_library", pci=folder / "pci", PATH=path), [])
+            self.assertEqual(self.lines("check_gpu_library", TRIREME_GPUS="yes", PATH=path), [])
+            self.assertEqual(self.lines("check_gpu_library", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path),
+                             [f"warn this machine has GPUs, but there is no {folder}/opt/libtrireme_cuda.so: trireme computes on its processors; `scripts/package --cuda` makes packages with it"])
+            (folder / "opt/libtrireme_cuda.so").write_text("")
+            self.assertEqual(self.lines("check_gpu_library", TRIREME_GPUS="yes", pci=folder / "pci", PATH=path), [])
+
+    def test_sources_on_machines_with_gpus_are_not_built_without_cuda(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "trireme/scripts").mkdir(parents=True)
+            script = folder / "trireme/scripts/package"
+            script.write_text('#!/bin/sh\nmkdir -p "$2" && echo "$*" >"$2/trireme.deb"\n')
+            (folder / "trireme/scripts/bootstrap").write_text("#!/bin/sh\n")
+            for one in (script, folder / "trireme/scripts/bootstrap"):
+                one.chmod(0o755)
+            subprocess.run(["tar", "-czf", folder / "source.tar.gz", "-C", folder, "trireme"], check=True)
+            text = function("build_program").replace("/var/lib/", f"{folder}/lib-").replace("/var/log/", f"{folder}/log-")
+
+            def build(nvcc, gpus):
+                done = subprocess.run(["sh", "-euc", STAND_INS + text.replace("/usr/local/cuda/bin/nvcc", nvcc, 1) + f"build_program {folder}/source.tar.gz"],
+                                      env={"PATH": "/usr/bin:/bin", "TRIREME_STORAGE_PATH": f"{folder}/{len(nvcc)}{gpus}", "TRIREME_GPUS": gpus}, text=True, capture_output=True, timeout=60, check=False)
+                self.assertEqual(done.stderr, "")
+                return done.returncode, done.stdout.splitlines()[1:]  # after the package of dpkg-dev
+            self.assertEqual(build("/nowhere/nvcc", "yes"), (1, [
+                "fail the cluster has GPUs, but this image has no CUDA compiler (/usr/local/cuda/bin/nvcc), so a program built here could not use them; name an image with it in node.image, "
+                "or a package of `scripts/package --cuda` in software.package"]))
+            for nvcc, gpus, flag in (("/nowhere/nvcc", "", False), ("/bin/sh", "", True), ("/bin/sh", "yes", True)):
+                code, lines = build(nvcc, gpus)
+                self.assertEqual((code, len(lines)), (0, 1), lines)
+                self.assertEqual("--cuda" in pathlib.Path(lines[0]).read_text(), flag)
 
 
 if __name__ == "__main__":
