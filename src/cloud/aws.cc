@@ -230,7 +230,7 @@ void check_addresses(const Cluster& cluster, std::vector<std::string>& problems)
     needed += is_public && uses_fast_network(cluster.options) && network_cards(type) > 1 ? 1 : 0;
   }
   if (needed == 0) return;
-  if (cluster.options.network.public_addresses == PublicAddresses::head) ++needed;  // the NAT gateway's
+  if (needs_nat_gateway(cluster)) ++needed;  // the NAT gateway's
   const CommandEnd end = run_command(
       aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", "L-0263D0A3"}));
   const Json answer = end.ok ? parse_json(end.out, "answer of aws service-quotas get-service-quota") : Json();

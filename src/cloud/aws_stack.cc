@@ -144,7 +144,7 @@ std::string network(const Cluster& cluster) {
       "Firewall.GroupId}}\n",
       range, tags, ssh,
       cluster.pin("zone").empty() ? "" : fmt::format("      AvailabilityZone: {}\n", cluster.pin("zone")),
-      cluster.options.network.public_addresses == PublicAddresses::head ? nat_routes(cluster) : kRouteOut);
+      needs_nat_gateway(cluster) ? nat_routes(cluster) : kRouteOut);
 }
 
 std::string storage(const Cluster& cluster) {

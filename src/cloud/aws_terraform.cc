@@ -150,7 +150,7 @@ std::string network(const Cluster& cluster) {
   joined.set("subnet_id", "aws_subnet.nodes.id").set("route_table_id", "aws_route_table.nodes.id");
   std::string text = terraform_tags(cluster) + "\n" + zone(cluster) + "\n";
   for (const Hcl& block : {vpc, closed, gateway, table, subnet, joined}) text += block.str() + "\n";
-  if (options.network.public_addresses == PublicAddresses::head) {
+  if (needs_nat_gateway(cluster)) {
     text += way_out(cluster);
   } else {
     Hcl out("resource", {"aws_route", "out"});

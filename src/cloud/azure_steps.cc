@@ -192,7 +192,7 @@ std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& fo
                      "GROUP_ID"});
   }
   add_network(cluster, steps);
-  if (cluster.options.network.public_addresses == PublicAddresses::head) add_way_out(cluster, steps);
+  if (needs_nat_gateway(cluster)) add_way_out(cluster, steps);
   if (cluster.options.storage.kind == StorageChoice::provider) add_storage(cluster, steps);
   add_placement(cluster, steps);
   for (const Node& node : cluster.nodes) {

@@ -56,7 +56,10 @@ std::string way_out(const Cluster& cluster) {
   Hcl own("resource", {"azurerm_nat_gateway_public_ip_association", "cluster"});
   own.set("nat_gateway_id", "azurerm_nat_gateway.cluster.id").set("public_ip_address_id", "azurerm_public_ip.nat.id");
   Hcl joined("resource", {"azurerm_subnet_nat_gateway_association", "nodes"});
-  joined.set("subnet_id", "azurerm_subnet.nodes.id").set("nat_gateway_id", "azurerm_nat_gateway.cluster.id");
+  joined.comment("Machines wait for this, and this for the gateway's address: without it they reach nothing.")
+      .set("subnet_id", "azurerm_subnet.nodes.id")
+      .set("nat_gateway_id", "azurerm_nat_gateway.cluster.id")
+      .set("depends_on", "[azurerm_nat_gateway_public_ip_association.cluster]");
   return "\n# Machines without a public address get packages and models through it.\n" + address.str() + "\n" +
          gateway.str() + "\n" + own.str() + "\n" + joined.str();
 }
@@ -209,8 +212,7 @@ std::string nodes(const Cluster& cluster) {
       .set("ignore_changes", "[custom_data, source_image_reference]");
   machine.block(cycle);
   std::vector<std::string> before = {"azurerm_subnet_network_security_group_association.nodes"};
-  if (options.network.public_addresses == PublicAddresses::head)
-    before.emplace_back("azurerm_subnet_nat_gateway_association.nodes");
+  if (needs_nat_gateway(cluster)) before.emplace_back("azurerm_subnet_nat_gateway_association.nodes");
   if (options.storage.kind == StorageChoice::provider) before.emplace_back("azurerm_storage_share.shared");
   machine.set("depends_on", hcl_list(before));
   text += machine.str();
@@ -283,8 +285,7 @@ std::vector<PlanFile> azure_terraform(const Cluster& cluster) {
   const bool shares = options.storage.kind == StorageChoice::provider;
   std::vector<std::string> endpoints;
   if (shares) endpoints.emplace_back("Microsoft.Storage");
-  std::string network =
-      azure_network_terraform(cluster, options.network.public_addresses == PublicAddresses::head, endpoints);
+  std::string network = azure_network_terraform(cluster, needs_nat_gateway(cluster), endpoints);
   if (shares) network += storage(cluster);
   const auto provider = provider_of(ProviderChoice::azure);
   const std::string document = cloud_init(cluster, nullptr, provider->shared_folder(cluster), provider->end(cluster));

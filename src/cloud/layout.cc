@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <sstream>
@@ -125,6 +126,11 @@ Cluster lay_out(const ClusterOptions& options) {
 
 bool has_public_address(const ClusterOptions& options, const Node& node) {
   return options.network.public_addresses == PublicAddresses::all || node.is_head();
+}
+
+bool needs_nat_gateway(const Cluster& cluster) {
+  return std::ranges::any_of(cluster.nodes,
+                             [&](const Node& node) { return !has_public_address(cluster.options, node); });
 }
 
 std::string first_address(const ClusterOptions& options) {

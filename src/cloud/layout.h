@@ -52,6 +52,9 @@ Cluster lay_out(const ClusterOptions& options);
 /// Whether a machine of azure or aws has a public address; the others are reached through the head.
 bool has_public_address(const ClusterOptions& options, const Node& node);
 
+/// Whether the cluster needs a NAT gateway: any of its machines has no public address. A head alone needs none.
+bool needs_nat_gateway(const Cluster& cluster);
+
 /// The private address of node 1 of azure and aws.
 std::string first_address(const ClusterOptions& options);
 

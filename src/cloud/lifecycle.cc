@@ -135,10 +135,11 @@ void require_same_addresses(const Opened& opened) {
   if (opened.provider->keeps_machines()) return;
   const auto pinned = opened.state.pins.find(kAddresses);
   const std::string before = pinned == opened.state.pins.end() ? "all" : pinned->second;
-  require(before == addresses_asked(opened.options), ErrorKind::config,
-          "network.public-addresses is {}, but was {} when the cluster was created; set it back, or delete the cluster "
-          "first",
-          addresses_asked(opened.options), before);
+  require(
+      before == addresses_asked(opened.options), ErrorKind::config,
+      "network.public-addresses is {0}, but was {1} when the cluster was created; set it to {1} in the cluster's file, "
+      "or delete the cluster first",
+      addresses_asked(opened.options), before);
 }
 
 /// Brings the machines from the current to the requested state.

@@ -82,6 +82,21 @@ bool is_of_made_machines(const std::string& option) {
   return false;
 }
 
+/// Why an option of this provider is not used, for a warning; empty: it is used.
+std::string why_unused(const ClusterOptions& options, const std::string& option) {
+  const bool cyclecloud = options.cluster.scheduler == SchedulerChoice::cyclecloud;
+  const auto is_one_of = [&](std::initializer_list<const char*> names) {
+    return std::ranges::count(names, option) > 0;
+  };
+  if (options.cluster.provider == ProviderChoice::azure && option == "network.zone") return "provider is azure";
+  if (!cyclecloud && option == "azure.cyclecloud-slurm") return "cluster.scheduler is not cyclecloud";
+  // Its server makes the network, the shared disk and the machines in its own ways.
+  return cyclecloud && is_one_of({"network.public-addresses", "network.fast", "storage.kind", "storage.path",
+                                  "node.wait-minutes", "software.source"})
+             ? "cluster.scheduler is cyclecloud"
+             : "";
+}
+
 std::string yaml_value(const Value& value) {
   const auto* text = std::get_if<std::string>(&value);
   return text ? dump_json(Json(*text)) : to_text(value);
@@ -111,8 +126,16 @@ ClusterOptions parse_options(const std::string& text, const std::string& path) {
   for (const Setting& found : settings) {
     const std::string name = canonical(found.key), group = name.substr(0, name.find('.'));
     const ProviderChoice provider = options.cluster.provider;
-    if (is_for(group, provider) && (provider != ProviderChoice::hosts || !is_of_made_machines(name))) continue;
-    log::warning("{}: {} has no effect: provider is {}", found.origin.text(), name, name_of(provider));
+    std::string why = why_unused(options, name);
+    if (!is_for(group, provider) || (provider == ProviderChoice::hosts && is_of_made_machines(name))) {
+      why = fmt::format("provider is {}", name_of(provider));
+    } else if (!why.empty()) {
+      // `init` writes every option of the provider: its default asks for nothing.
+      const auto option = std::ranges::find(declared.options, name, &Option::name);
+      const Value value = std::visit([](const auto& field) { return read(field); }, declared.fields[option->index]);
+      if (value == option->default_value) continue;
+    }
+    if (!why.empty()) log::warning("{}: {} has no effect: {}", found.origin.text(), name, why);
   }
   return options;
 }

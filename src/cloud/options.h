@@ -99,7 +99,7 @@ struct NodeGroup {
 struct NetworkGroup {
   std::string region, zone, range = "10.60.0.0/24";
   FastNetwork fast = FastNetwork::automatic;
-  PublicAddresses public_addresses = PublicAddresses::all;
+  PublicAddresses public_addresses = PublicAddresses::head;
   template <class V>
   void visit(V& v) {
     v.text("region", region, "location of the machines, by the provider's name (needed for azure and aws)");
@@ -111,8 +111,8 @@ struct NetworkGroup {
              "node types lists it; on: refuse sizes without it");
     v.choice("public-addresses", public_addresses,
              "which machines of azure and aws have a public address; head: the others are reached through the head, "
-             "and reach the internet through a NAT gateway, which the provider charges for; cannot change while the "
-             "cluster exists");
+             "and reach the internet through a NAT gateway, which the provider charges for; all: no gateway; cannot "
+             "change while the cluster exists");
   }
 };
 

@@ -6,15 +6,18 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <regex>
 #include <set>
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cloud/layout.h"
 #include "cloud/node_types.h"
 #include "cluster/hostlist.h"
+#include "cluster/subprocess.h"
 
 namespace trireme::cloud {
 namespace {
@@ -68,7 +71,8 @@ void check_network(const ClusterOptions& options, const std::string& path) {
           "{}: network.range is \"{}\", expected a network such as 10.60.0.0/24, /16 to /28", path,
           options.network.range);
   constexpr uint32_t kSharedRange = 100u << 24 | 64u << 16;  // 100.64.0.0/10; the NAT gateway uses a part of it
-  require(options.network.public_addresses == PublicAddresses::all || range.first >> 22 != kSharedRange >> 22,
+  require(options.cluster.provider != ProviderChoice::aws || options.network.public_addresses == PublicAddresses::all ||
+              range.first >> 22 != kSharedRange >> 22,
           ErrorKind::config,
           "{}: network.range {} overlaps 100.64.0.0/10, which network.public-addresses head needs for the NAT gateway; "
           "choose another range, such as 10.60.0.0/24",
@@ -89,6 +93,12 @@ void check_network(const ClusterOptions& options, const std::string& path) {
     require(from.bits >= 8, ErrorKind::config,
             "{}: access.from has {}, which allows connections from the whole internet; name the addresses that log in",
             path, source);
+    require(std::ranges::count(sources, source) == 1, ErrorKind::config, "{}: access.from has {} twice", path, source);
+    require(from.bits < range.bits || from.first < range.first || from.first >= range.first + range.size(),
+            ErrorKind::config,
+            "{}: access.from has {}, which is a part of network.range {}, the cluster itself; name the addresses that "
+            "log in, or choose another range",
+            path, source, options.network.range);
   }
 }
 
@@ -125,6 +135,20 @@ void check_hosts(const ClusterOptions& options, const std::string& path) {
           "{}: storage.kind is provider, but provider hosts has no storage; expected nfs or existing", path);
   require(options.cluster.lifetime_hours == 0, ErrorKind::config,
           "{}: cluster.lifetime-hours is only for azure and aws; remove it for provider hosts", path);
+}
+
+/// Whether a package has the library for GPUs (`scripts/package --cuda`). Empty: no program here lists its files.
+std::optional<bool> has_gpu_library(const std::string& package) {
+  using Words = std::vector<std::string>;
+  const ProcessResult listed =
+      run_process({.arguments = package.ends_with(".deb") ? Words{"dpkg-deb", "--contents", package}
+                                                          : Words{"tar", "-tzf", package},
+                   .timeout = std::chrono::minutes(2),
+                   .input = "",
+                   .variables = {},
+                   .user = ""});
+  if (listed.exit_code != 0 || listed.timed_out) return {};
+  return listed.out.find("/libtrireme_cuda.so") != std::string::npos;
 }
 
 }  // namespace
@@ -164,6 +188,11 @@ void require_software(const ClusterOptions& options) {
   std::error_code ignored;
   require(std::filesystem::is_regular_file(expand_home(package), ignored), ErrorKind::config,
           "software.package: the file {} does not exist; create it with scripts/package", package);
+  if (!has_gpus(options) || has_gpu_library(expand_home(package)).value_or(true)) return;
+  log::warning(
+      "software.package: {} has no libtrireme_cuda.so, so the program would compute on the processors of machines with "
+      "GPUs; make it with `scripts/package --cuda`",
+      package);
 }
 
 void require_software_for_new(const ClusterOptions& options) {
@@ -182,6 +211,10 @@ void validate(const ClusterOptions& options, const std::string& path) {
   require(!cyclecloud || options.cluster.provider == ProviderChoice::azure, ErrorKind::config,
           "{}: cluster.scheduler is cyclecloud, which needs provider azure; provider is {}", path,
           name_of(options.cluster.provider));
+  require(!cyclecloud || options.cluster.lifetime_hours == 0, ErrorKind::config,
+          "{}: cluster.lifetime-hours is {}, but CycleCloud decides when its machines end; remove the option, and end "
+          "the cluster on the server's page or with `cyclecloud terminate_cluster`",
+          path, options.cluster.lifetime_hours);
   require(
       !options.cluster.accounting || options.cluster.scheduler == SchedulerChoice::slurm, ErrorKind::config,
       "{}: cluster.accounting is true, but cluster.scheduler is {}; only Slurm keeps accounts: set cluster.scheduler "

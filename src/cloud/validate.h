@@ -12,7 +12,8 @@ namespace trireme::cloud {
 void validate(const ClusterOptions& options, const std::string& path);
 
 /// Throws Error::config if software.package or software.source cannot be copied to a node. An existing cluster does not
-/// need them, so validate() does not check them.
+/// need them, so validate() does not check them. A package without the library for GPUs on machines that have some is a
+/// warning.
 void require_software(const ClusterOptions& options);
 
 /// Throws Error::config if new machines would have no Trireme: with the provider's image and no package or sources.

@@ -4,6 +4,7 @@ and delete leaves nothing of the cluster and everything of others.
 aws_failures_test.py TRIREME WORK-FOLDER"""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -60,9 +61,13 @@ class Account:
         return stack and sorted(stack["resources"])
 
 
-def whole(*nodes):
+WAY_OUT = ["RangeOfNat", "SubnetOfNat", "RoutesOfNat", "RouteOutOfNat", "RoutesOfSubnetOfNat", "AddressOfNat", "Nat", "RouteToCaller1"]
+
+
+def whole(*nodes, addresses="head"):
     return sorted(["Network", "Gateway", "GatewayOfNetwork", "Routes", "RouteOut", "Subnet", "RoutesOfSubnet", "Firewall", "FromEachOther", "ToEachOther", "Placement", "Storage",
-                   "StorageTarget"] + [f"Node{node}{part}" for node in nodes for part in ("", "Launch")])
+                   "StorageTarget"] + [f"Node{node}{part}" for node in nodes for part in ("", "Launch")] +
+                  (WAY_OUT if addresses == "head" and len(nodes) > 1 else []))
 
 
 class Failures(unittest.TestCase):
@@ -179,24 +184,28 @@ class Failures(unittest.TestCase):
         self.assertIn("2 of 2 nodes are up", self.done(account, "add", "--yes").stdout)
         self.assert_gone(account)
 
-    def test_only_the_head_has_a_public_address(self):
-        account = Account("behind")
-        file = account.folder / "cluster.yaml"
-        file.write_text(file.read_text().replace("region: us-east-1", "region: us-east-1, public-addresses: head"))
-        way_out = ["RangeOfNat", "SubnetOfNat", "RoutesOfNat", "RouteOutOfNat", "RoutesOfSubnetOfNat", "AddressOfNat", "Nat", "RouteToCaller1"]
-        self.done(account, "create", "--yes")
-        self.assertEqual(account.resources(), sorted(whole(1, 2) + way_out))
-        log = (account.folder / "ssh.log").read_text()
-        self.assertIn("10.60.0.5 through 203.0.113.11\n", log)
-        self.assertNotIn("203.0.113.12", log)
-        self.assertRegex(self.done(account, "status").stdout, r"sea-2 +10\.60\.0\.5 +running +node \| Healthy")
-        self.done(account, "add", "--yes")
-        self.assertEqual(account.resources(), sorted(whole(1, 2, 3) + way_out))
-        file.write_text(file.read_text().replace("addresses: head", "addresses: all"))
-        refused = account.run("create", "--yes")
-        self.assertEqual(refused.returncode, 2, refused.both)
-        self.assertIn("network.public-addresses is all, but was head when the cluster was created", refused.stderr)
-        self.assert_gone(account)
+    def test_only_the_head_or_every_machine_has_a_public_address(self):
+        for asked, addresses in (("", "head"), ("head", "head"), ("all", "all")):
+            account = Account("behind")
+            file = account.folder / "cluster.yaml"
+            text = file.read_text()
+            write = lambda wanted: file.write_text(text.replace("region: us-east-1", f"region: us-east-1, public-addresses: {wanted}") if wanted else text)
+            write(asked)
+            self.done(account, "create", "--yes")
+            self.assertEqual(account.resources(), whole(1, 2, addresses=addresses))
+            log = (account.folder / "ssh.log").read_text()
+            login = {"head": "10.60.0.5", "all": "203.0.113.12"}[addresses]
+            self.assertEqual("10.60.0.5 through 203.0.113.11\n" in log, addresses == "head")
+            self.assertEqual("203.0.113.12" in log, addresses == "all")
+            self.assertRegex(self.done(account, "status").stdout, rf"sea-2 +{re.escape(login)} +running +node \| Healthy")
+            self.done(account, "add", "--yes")
+            self.assertEqual(account.resources(), whole(1, 2, 3, addresses=addresses))
+            other = {"head": "all", "all": "head"}[addresses]
+            write(other if other == "all" else "")
+            refused = account.run("create", "--yes")
+            self.assertEqual(refused.returncode, 2, refused.both)
+            self.assertIn(f"network.public-addresses is {other}, but was {addresses} when the cluster was created; set it to {addresses} in the cluster's file", refused.stderr)
+            self.assert_gone(account)
 
     def test_a_cluster_that_has_ended_by_itself(self):
         account = Account("over")
@@ -290,11 +299,15 @@ class Failures(unittest.TestCase):
         self.assertIn("nothing was created: network.zone us-east-1f does not have c7i.16xlarge; choose one of us-east-1b", done.stderr)
 
     def test_machines_with_two_network_cards_need_addresses(self):
-        account = Account("cards", nodes=6)
-        account.write(nodes=6, more=f"node: {{type: hpc7a.96xlarge, image: {UBUNTU}}}")
-        done = account.run("create", "--yes", AWS_QUOTA="5")
-        self.assertEqual(done.returncode, 2, done.both)
-        self.assertIn("quota of us-east-1: 6 elastic addresses are needed, because machines with several network cards get no other public address, but 5 are allowed", done.stderr)
+        for addresses, quota, needed in (("all", 5, 6), ("head", 1, 2)):  # the head's and the gateway's
+            account = Account("cards", nodes=6)
+            account.write(nodes=6, more=f"node: {{type: hpc7a.96xlarge, image: {UBUNTU}}}")
+            file = account.folder / "cluster.yaml"
+            file.write_text(file.read_text().replace("region: us-east-1", f"region: us-east-1, public-addresses: {addresses}"))
+            done = account.run("create", "--yes", AWS_QUOTA=str(quota))
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn(f"quota of us-east-1: {needed} elastic addresses are needed, because machines with several network cards get no other public address, but {quota} are allowed",
+                          done.stderr)
 
     def test_a_key_that_is_refused_is_named_and_not_waited_for_long(self):
         account = Account("refused")
@@ -349,6 +362,32 @@ class Failures(unittest.TestCase):
         refused = account.run("plan", "--output", "small")
         self.assertEqual(refused.returncode, 2, refused.both)
         self.assertIn("node.disk-gb is 64, but the image with NVIDIA's driver fills most of that; set it to at least 128", refused.stderr)
+
+    def test_a_package_without_the_library_for_gpus_is_told_of(self):
+        account = Account("gpu-package", theirs=False)
+        inside = account.folder / "in"
+        (inside / "DEBIAN").mkdir(parents=True)
+        (inside / "DEBIAN/control").write_text("Package: trireme\nVersion: 1\nArchitecture: all\nMaintainer: x <x@y>\nDescription: x\n")
+        (inside / "usr/bin").mkdir(parents=True)
+        for library in (False, True):
+            if library:
+                (inside / "usr/bin/libtrireme_cuda.so").write_text("")
+            deb, tar = account.folder / f"t {library}.deb", account.folder / f"t{library}.tar.gz"
+            subprocess.run(["dpkg-deb", "--root-owner-group", "--build", inside, deb], check=True, capture_output=True)
+            subprocess.run(["tar", "-czf", tar, "-C", inside, "usr"], check=True)
+            for package in (deb, tar):
+                for kind, has_gpus in (("p5.48xlarge", True), ("c7i.16xlarge", False)):
+                    account.write(more=f"node: {{type: {kind}, disk-gb: 256}}\nsoftware: {{package: '{package}'}}")
+                    shutil.rmtree(account.folder / "plan", ignore_errors=True)
+                    done = self.done(account, "plan", "--output", "plan")
+                    told = f"software.package: {package} has no libtrireme_cuda.so, so the program would compute on the processors of machines with GPUs; make it with `scripts/package --cuda`"
+                    self.assertEqual(told in done.stderr, has_gpus and not library, done.both)
+
+    def test_what_a_node_warns_of_is_shown(self):
+        account = Account("warns")
+        done = self.done(account, "create", "--yes", SSH_WARNS="10.60.0.5")
+        self.assertIn("sea-2: this machine has GPUs, but", done.stderr)
+        self.assertNotIn("sea-1: this machine has GPUs", done.stderr)
 
     def test_machines_that_terraform_created_are_set_up_and_left_to_it(self):
         account = Account("terraform")

@@ -1,5 +1,6 @@
 """`trireme cluster` with aws itself and a server of moto's, which makes a stack's resources in its memory: create, a create that
-fails on the way, two stacks side by side, nodes that come and go, delete. Runs in .venv-clouds (`scripts/bootstrap --clouds`).
+fails on the way, two stacks side by side, nodes that come and go, delete. Every machine has a public address: moto makes no second
+range of a network, in which the NAT gateway would be. Runs in .venv-clouds (`scripts/bootstrap --clouds`).
 
 aws_test.py TRIREME WORK-FOLDER"""
 import os
@@ -67,7 +68,7 @@ class Aws(unittest.TestCase):
     def write(self, name, nodes=2, key=KEY, more=""):
         (self.folder / "key.pub").write_text(key)
         (self.folder / "cluster.yaml").write_text(
-            f"cluster: {{name: {name}, provider: aws, nodes: {nodes}}}\nnetwork: {{region: us-east-1}}\nnode: {{wait-minutes: 0.01, image: ami-12c6146b}}\n"
+            f"cluster: {{name: {name}, provider: aws, nodes: {nodes}}}\nnetwork: {{region: us-east-1, public-addresses: all}}\nnode: {{wait-minutes: 0.01, image: ami-12c6146b}}\n"
             f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\nstorage: {{kind: provider}}\n{more}")
 
     def run_cluster(self, *words, **variables):
@@ -144,7 +145,7 @@ class Aws(unittest.TestCase):
     def test_what_can_be_checked_is_checked_first(self):
         self.write("sea", more="")
         for variables, message in (({"AWS_QUOTA": "100"}, "quota of us-east-1: 128 hardware threads are needed, but 100 are allowed"),
-                                   ({"AWS_FAIL_ON": "get-caller-identity", "AWS_FAIL_MODE": "before"}, "aws is not logged in: Could not connect to the endpoint URL; `aws configure`")):
+                                   ({"AWS_FAIL_ON": "get-caller-identity", "AWS_FAIL_MODE": "before"}, "aws is not logged in: Could not connect to the endpoint URL; run `aws configure` or `aws sso login`")):
             done = self.run_cluster("create", "--yes", **variables)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.stderr)

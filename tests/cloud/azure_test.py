@@ -42,12 +42,13 @@ def tearDownModule():
 class Account:
     """A subscription of its own, and a cluster's file."""
 
-    def __init__(self, name, *lines, nodes=2, groups=()):
+    def __init__(self, name, *lines, nodes=2, groups=(), addresses=""):
         self.folder = WORK / name
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         (self.folder / "key.pub").write_text(KEY)
         self.file = self.folder / "cluster.yaml"
+        self.addresses = f", public-addresses: {addresses}" if addresses else ""
         self.write(*lines, nodes=nodes)
         self.state_file = self.folder / "azure.json"
         self.environment = environment(AZ_STATE=str(self.state_file), SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="", SSH_CHANGED="",
@@ -56,7 +57,7 @@ class Account:
             self.az("group", "create", "--name", group, "--location", "eastus", "--tags", "owner=them")
 
     def write(self, *lines, nodes=2):
-        self.file.write_text(f"cluster: {{name: sea, provider: azure, nodes: {nodes}}}\nnetwork: {{region: eastus}}\nnode: {{wait-minutes: 0.01, image: 'Canonical:ubuntu-24_04-lts:server:latest'}}\n"
+        self.file.write_text(f"cluster: {{name: sea, provider: azure, nodes: {nodes}}}\nnetwork: {{region: eastus{self.addresses}}}\nnode: {{wait-minutes: 0.01, image: 'Canonical:ubuntu-24_04-lts:server:latest'}}\n"
                              f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\n" + "".join(f"{line}\n" for line in lines))
 
     def az(self, *words):
@@ -78,7 +79,8 @@ class Account:
         return self.state()["calls"] if self.state_file.exists() else 0
 
 
-WHOLE = sorted(["sea-nsg", "sea-vnet", "sea-near", "sea-1", "sea-1-ip", "sea-1-nic", "sea-1-os", "sea-2", "sea-2-ip", "sea-2-nic", "sea-2-os"])
+EVERYWHERE = sorted(["sea-nsg", "sea-vnet", "sea-near", "sea-1", "sea-1-ip", "sea-1-nic", "sea-1-os", "sea-2", "sea-2-ip", "sea-2-nic", "sea-2-os"])  # public-addresses: all
+WHOLE = sorted([name for name in EVERYWHERE if name != "sea-2-ip"] + ["sea-nat", "sea-nat-ip"])
 
 
 class Azure(unittest.TestCase):
@@ -101,7 +103,7 @@ class Azure(unittest.TestCase):
         self.assert_whole(account)
         shown = account.run("status")
         self.assertEqual(shown.returncode, 0, shown.both)
-        self.assertRegex(shown.stdout, r"sea-2 +203\.0\.113\.12 +VM running +node \| Healthy")
+        self.assertRegex(shown.stdout, r"sea-2 +10\.60\.0\.5 +VM running +node \| Healthy")
         self.assertGreater(account.calls(), calls)
         gone = account.run("delete", "--yes")
         self.assertEqual(gone.returncode, 0, gone.both)
@@ -251,7 +253,7 @@ class Azure(unittest.TestCase):
 
     def test_a_machine_that_never_comes_up_is_named(self):
         account = Account("lost", nodes=3)
-        done = account.run("create", "--yes", SSH_DEAD="203.0.113.12")
+        done = account.run("create", "--yes", SSH_DEAD="10.60.0.5")
         self.assertEqual(done.returncode, 1, done.both)
         self.assertIn("sea-2 is not part of the cluster: sea-2: it does not answer", done.stderr)
         self.assertIn("2 of 3 nodes are up", done.stdout)
@@ -315,7 +317,7 @@ class Azure(unittest.TestCase):
         # Another machine at the same address: its own keys, from Azure, replace the old ones.
         after = dict(line.split(" ", 1) for line in known.read_text().splitlines())
         self.assertEqual(after["203.0.113.11"], before["203.0.113.11"])
-        self.assertNotEqual(after["203.0.113.12"].split()[1], before["203.0.113.12"].split()[1])
+        self.assertNotEqual(after["10.60.0.5"].split()[1], before["10.60.0.5"].split()[1])
 
     def images(self, account):
         return {one["name"]: one["image"] for one in account.state()["resources"] if "image" in one}
@@ -345,21 +347,20 @@ class Azure(unittest.TestCase):
         account = Account("trust")
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         known = dict(line.split(" ", 1) for line in (account.folder / "cluster.state/known_hosts").read_text().splitlines())
-        keys = [" ".join(known[f"203.0.113.{10 + node}"].split()[:2]) for node in (1, 2)]
+        logins = ("203.0.113.11", "10.60.0.5")
+        keys = [" ".join(known[login].split()[:2]) for login in logins]
         self.assertNotEqual(*keys)
-        for node in (1, 2):
-            given = (account.folder / f"ssh.log.203.0.113.{10 + node}").read_text().splitlines()
+        for login in logins:
+            given = (account.folder / f"ssh.log.{login}").read_text().splitlines()
             self.assertEqual(given, ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadsOwnKey trireme", f"sea-1,10.60.0.4 {keys[0]}", f"sea-2,10.60.0.5 {keys[1]}"])
 
     def test_only_the_head_has_a_public_address(self):
-        behind = sorted([name for name in WHOLE if name != "sea-2-ip"] + ["sea-nat", "sea-nat-ip"])
-        for lines, groups in (((), ()), (("azure: {resource-group: theirs}",), ("theirs",))):
-            account = Account("behind", *lines, groups=groups)
-            account.file.write_text(account.file.read_text().replace("region: eastus", "region: eastus, public-addresses: head"))
+        for lines, groups, addresses in (((), (), ""), (("azure: {resource-group: theirs}",), ("theirs",), "head")):
+            account = Account("behind", *lines, groups=groups, addresses=addresses)
             for _ in range(2):
                 done = account.run("create", "--yes")
                 self.assertEqual(done.returncode, 0, done.both)
-                self.assert_whole(account, behind)
+                self.assert_whole(account)
             log = (account.folder / "ssh.log").read_text()
             self.assertIn("10.60.0.5 through 203.0.113.11\n", log)
             self.assertNotIn("203.0.113.12", log)
@@ -370,14 +371,58 @@ class Azure(unittest.TestCase):
             self.assertEqual(configured.count("ProxyJump"), 1)
             # The head's key is as fixed as the others'.
             self.assertEqual(account.run("status", SSH_CHANGED="10.60.0.5").returncode, 1)
-            account.file.write_text(account.file.read_text().replace("addresses: head", "addresses: all"))
+            account.addresses = ", public-addresses: all"
+            account.write(*lines)
             refused = account.run("create", "--yes")
             self.assertEqual(refused.returncode, 2, refused.both)
-            self.assertIn("network.public-addresses is all, but was head when the cluster was created; set it back, or delete the cluster first", refused.stderr)
-            self.assert_whole(account, behind)
+            self.assertIn("network.public-addresses is all, but was head when the cluster was created; set it to head in the cluster's file, or delete the cluster first", refused.stderr)
+            self.assert_whole(account)
             gone = account.run("delete", "--yes")
             self.assertEqual(gone.returncode, 0, gone.both)
             self.assertEqual((account.resources(), list(account.state()["groups"])), ([], list(groups)))
+
+    def test_every_machine_may_have_a_public_address(self):
+        account = Account("everywhere", addresses="all")
+        for _ in range(2):
+            done = account.run("create", "--yes")
+            self.assertEqual(done.returncode, 0, done.both)
+            self.assert_whole(account, EVERYWHERE)
+        log = (account.folder / "ssh.log").read_text()
+        self.assertIn("203.0.113.12 ", log)
+        self.assertNotIn("through", log)
+        self.assertRegex(account.run("status").stdout, r"sea-2 +203\.0\.113\.12 +VM running +node \| Healthy")
+        configured = account.run("hosts", "--ssh-config").stdout
+        self.assertIn("Host sea-2\n  HostName 203.0.113.12\n", configured)
+        self.assertNotIn("ProxyJump", configured)
+        # One of before there was a choice, too.
+        file = account.folder / "cluster.state/state.json"
+        state = json.loads(file.read_text())
+        account.addresses = ""
+        account.write()
+        for pins in (state["pins"], {name: value for name, value in state["pins"].items() if name != "public-addresses"}):
+            file.write_text(json.dumps(state | {"pins": pins}))
+            refused = account.run("add", "--yes")
+            self.assertEqual(refused.returncode, 2, refused.both)
+            self.assertIn("network.public-addresses is head, but was all when the cluster was created; set it to all in the cluster's file, or delete the cluster first", refused.stderr)
+            self.assertRegex(account.run("status").stdout, r"sea-2 +203\.0\.113\.12 +VM running +node \| Healthy")
+        file.write_text(json.dumps(state))
+        account.addresses = ", public-addresses: all"
+        account.write()
+        self.assertEqual(account.run("add", "--yes").returncode, 0)
+        self.assert_whole(account, sorted(EVERYWHERE + ["sea-3", "sea-3-ip", "sea-3-nic", "sea-3-os"]))
+        self.assertEqual(account.run("delete", "--yes").returncode, 0)
+        self.assertEqual(account.resources(), [])
+
+    def test_a_head_alone_has_no_nat_gateway_until_a_node_is_added(self):
+        account = Account("alone", nodes=1)
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        self.assert_whole(account, [name for name in EVERYWHERE if not name.startswith("sea-2")])
+        added = account.run("add", "--yes")
+        self.assertEqual(added.returncode, 0, added.both)
+        self.assertIn("2 of 2 nodes are up", added.stdout)
+        self.assert_whole(account)
+        self.assertEqual(account.run("delete", "--yes").returncode, 0)
+        self.assertEqual(account.resources(), [])
 
     def test_answers_that_are_not_what_az_answers_are_told(self):
         for told, message in (("vm list-usage=Name  CurrentValue  Limit", "the quota: `az vm list-usage ... --output json` did not return JSON but \"Name  CurrentValue  Limit "),
@@ -399,7 +444,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(len(pinned.splitlines()), 2)
         # Another machine answers at the worker's address: the pinned key remains for every command.
         for words, code in ((["status"], 1), (["create", "--yes"], 1), (["add", "--yes"], 1)):
-            done = account.run(*words, SSH_CHANGED="203.0.113.12")
+            done = account.run(*words, SSH_CHANGED="10.60.0.5")
             self.assertEqual(done.returncode, code, done.both)
             self.assertRegex(done.both, "sea-2.*: its host key differs from the one in known_hosts; it was pinned in .*cluster.state/known_hosts when the machine was created: find out why it changed")
             self.assertEqual(known.read_text().splitlines()[:2], pinned.splitlines())
@@ -409,7 +454,7 @@ class Azure(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.both)
         self.assertIn("cannot reach the head: sea-1: its host key differs from the one in known_hosts", done.stderr)
         # One that is not pinned any more is not learned from the machine either.
-        known.write_text(pinned.replace("203.0.113.11 ", "203.0.113.99 ").replace("203.0.113.12 ", "203.0.113.98 "))
+        known.write_text(pinned.replace("203.0.113.11 ", "203.0.113.99 ").replace("10.60.0.5 ", "10.60.0.98 "))
         shown = account.run("status")
         self.assertEqual(shown.returncode, 1, shown.both)
         self.assertIn("its host key is unknown", shown.stdout)
@@ -422,12 +467,12 @@ class Azure(unittest.TestCase):
         done = account.run("add", "--nodes", "1", "--yes")
         self.assertEqual(done.returncode, 0, done.both)
         self.assertIn("3 of 3 nodes are up", done.stdout)
-        self.assert_whole(account, sorted(WHOLE + ["sea-3", "sea-3-ip", "sea-3-nic", "sea-3-os"]))
+        self.assert_whole(account, sorted(WHOLE + ["sea-3", "sea-3-nic", "sea-3-os"]))
         done = account.run("remove", "sea-2", "--yes")
         self.assertEqual(done.returncode, 0, done.both)
         self.assertEqual(account.run("hosts").stdout, "sea-1\nsea-3\n")
         self.assertEqual([name for name in account.resources() if name.startswith("sea-2")], [])
-        self.assertIn("Host sea-3\n  HostName 203.0.113.13\n  User trireme\n  StrictHostKeyChecking yes\n", account.run("hosts", "--ssh-config").stdout)
+        self.assertIn("Host sea-3\n  HostName 10.60.0.6\n  User trireme\n  StrictHostKeyChecking yes\n  ProxyJump sea-1\n", account.run("hosts", "--ssh-config").stdout)
         for words, message in ((["remove", "sea-1", "--yes"], "sea-1 is the head, which has the shared folder"),
                                (["remove", "sea-9", "--yes"], "the cluster has no node sea-9; it has sea-1 to sea-3"),
                                (["ssh", "sea-9"], "the cluster has no node sea-9")):

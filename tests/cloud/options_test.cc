@@ -69,8 +69,15 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
        "expected caller or networks such as"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {user: root}\n", "access.user is root"},
       {"cluster: {provider: azure, nodes: 30}\nnetwork: {region: e, range: 10.0.0.0/28}\n", "has room for 10 machines"},
-      {"cluster: {provider: aws}\nnetwork: {region: e, range: 100.100.0.0/24, public-addresses: head}\n",
-       "network.range 100.100.0.0/24 overlaps 100.64.0.0/10"},
+      {"cluster: {provider: aws}\nnetwork: {region: e, range: 100.100.0.0/24}\n",
+       "network.range 100.100.0.0/24 overlaps 100.64.0.0/10, which network.public-addresses head needs"},
+      {"cluster: {provider: aws}\nnetwork: {region: e}\naccess: {from: '192.0.2.1/32, 198.51.100.7/32,192.0.2.1/32'}\n",
+       "c.yaml: access.from has 192.0.2.1/32 twice"},
+      {"cluster: {provider: aws}\nnetwork: {region: e}\naccess: {from: 10.60.0.128/25}\n",
+       "access.from has 10.60.0.128/25, which is a part of network.range 10.60.0.0/24, the cluster itself"},
+      {"cluster: {provider: azure, scheduler: cyclecloud, lifetime-hours: 8}\nnetwork: {region: e}\n",
+       "cluster.lifetime-hours is 8, but CycleCloud decides when its machines end; remove the option, and end the "
+       "cluster on the server's page or with `cyclecloud terminate_cluster`"},
       {"cluster: {provider: azure}\nnetwork: {region: e, fast: on}\n", "Standard_D32s_v5 has no InfiniBand"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\nnode: {type: Standard_HB120rs_v3, spot: true}\n",
        "does not allow spot machines"},
@@ -90,6 +97,32 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
        "cluster.lifetime-hours is only for azure and aws"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(message_of(text), HasSubstr(message)) << text;
+}
+
+TEST(ClusterOptions, NetworksThatAreNoObstacleAreAllowed) {
+  const std::string azure = "cluster: {provider: azure}\nnetwork: {region: e, range: 100.100.0.0/24}\n";
+  EXPECT_EQ(message_of(azure), "no error") << "Azure's gateway needs no range";
+  const std::string aws = "cluster: {provider: aws}\nnetwork: {region: e";
+  EXPECT_EQ(message_of(aws + ", range: 100.100.0.0/24, public-addresses: all}\n"), "no error");
+  EXPECT_EQ(message_of(aws + "}\naccess: {from: '10.60.0.0/16, 10.60.1.0/32'}\n"), "no error") << "wider, and beside";
+}
+
+TEST(ClusterOptions, WhatHasNoEffectIsSaidUnlessItIsTheDefault) {
+  const auto said = [](const std::string& text) {
+    testing::internal::CaptureStderr();
+    parse_options(text, "c.yaml");
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string cyclecloud =
+      "cluster: {provider: azure, scheduler: cyclecloud}\nsoftware: {package: a.deb}\nnetwork: {region: e";
+  EXPECT_THAT(said(cyclecloud + ", public-addresses: all}\n"),
+              HasSubstr("c.yaml:3: network.public-addresses has no effect: cluster.scheduler is cyclecloud"));
+  EXPECT_THAT(said(kAzure + "azure: {cyclecloud-slurm: 3.0.0}\n"),
+              HasSubstr("c.yaml:4: azure.cyclecloud-slurm has no effect: cluster.scheduler is not cyclecloud"));
+  EXPECT_THAT(said("cluster: {provider: azure}\nnetwork: {region: e, zone: '1'}\n"),
+              HasSubstr("c.yaml:2: network.zone has no effect: provider is azure"));
+  EXPECT_THAT(said(kHosts + "node: {spot: true}\n"), HasSubstr("c.yaml:3: node.spot has no effect: provider is hosts"));
+  EXPECT_EQ(said(cyclecloud + ", public-addresses: head, zone: ''}\nstorage: {kind: nfs}\n"), "");
 }
 
 TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {

@@ -57,7 +57,8 @@ TEST_F(Plan, AzureWithPlainNetwork) {
 
 TEST_F(Plan, AzureWithInfiniBandStorageAndAnEnd) {
   const auto files = plan(
-      "cluster: {provider: azure, name: sea, nodes: 2, lifetime-hours: 8}\nnetwork: {region: eastus}\n"
+      "cluster: {provider: azure, name: sea, nodes: 2, lifetime-hours: 8}\n"
+      "network: {region: eastus, public-addresses: all}\n"
       "node: {type: Standard_HB120rs_v3}\nstorage: {kind: provider, gb: 256}\n");
   expect_golden("azure-infiniband.sh", files.at("commands.sh"));
   const std::string& document = files.at("cloud-init/node.yaml");
@@ -68,7 +69,8 @@ TEST_F(Plan, AzureWithInfiniBandStorageAndAnEnd) {
 
 TEST_F(Plan, AwsWithElasticFabricAdapter) {
   auto files = plan(
-      "cluster: {provider: aws, name: sea, nodes: 2, lifetime-hours: 8}\nnetwork: {region: us-east-1}\n"
+      "cluster: {provider: aws, name: sea, nodes: 2, lifetime-hours: 8}\n"
+      "network: {region: us-east-1, public-addresses: all}\n"
       "node: {type: hpc7a.96xlarge, head-type: c7i.large, spot: true}\nstorage: {kind: provider}\n");
   // Two versions of zlib may pack differently.
   const std::regex data("UserData: [A-Za-z0-9+/=]{1000,}");
@@ -76,11 +78,10 @@ TEST_F(Plan, AwsWithElasticFabricAdapter) {
   EXPECT_LT(files.at("stack.yaml").size(), 51200U) << "what CloudFormation takes without a bucket";
 }
 
-TEST_F(Plan, OnlyTheHeadMayHaveAPublicAddress) {
-  const std::string azure = plan(
-                                "cluster: {provider: azure, name: sea, nodes: 3}\n"
-                                "network: {region: eastus, public-addresses: head}\n")
-                                .at("commands.sh");
+TEST_F(Plan, OnlyTheHeadHasAPublicAddressUnlessAllShall) {
+  const std::string azure_file = "cluster: {provider: azure, name: sea, nodes: 3}\nnetwork: {region: eastus";
+  const std::string azure = plan(azure_file + "}\n").at("commands.sh");
+  EXPECT_EQ(azure, plan(azure_file + ", public-addresses: head}\n").at("commands.sh"));
   EXPECT_THAT(azure, HasSubstr("az network public-ip create --resource-group trireme-sea --name sea-1-ip "));
   EXPECT_THAT(azure, HasSubstr("--private-ip-address 10.60.0.4 --public-ip-address sea-1-ip --accelerated-networking"));
   EXPECT_THAT(azure, HasSubstr("--private-ip-address 10.60.0.5 --accelerated-networking"));
@@ -92,11 +93,11 @@ TEST_F(Plan, OnlyTheHeadMayHaveAPublicAddress) {
   EXPECT_LT(gateway, joined);
   EXPECT_LT(joined, azure.find("az vm create")) << "machines install packages at their first start";
 
-  const std::string aws =
-      plan(
-          "cluster: {provider: aws, name: sea, nodes: 3}\nnode: {type: hpc7a.96xlarge, head-type: c7i.large}\n"
-          "network: {region: us-east-2, public-addresses: head}\n")
-          .at("stack.yaml");
+  const std::string aws_file =
+      "cluster: {provider: aws, name: sea, nodes: 3}\nnode: {type: hpc7a.96xlarge, head-type: c7i.large}\n"
+      "network: {region: us-east-2";
+  const std::string aws = plan(aws_file + "}\n").at("stack.yaml");
+  EXPECT_EQ(aws, plan(aws_file + ", public-addresses: head}\n").at("stack.yaml"));
   EXPECT_THAT(aws, HasSubstr("AssociatePublicIpAddress: true\n            DeleteOnTermination: true\n"
                              "            PrivateIpAddress: 10.60.0.4\n"));
   EXPECT_THAT(aws,
@@ -107,6 +108,22 @@ TEST_F(Plan, OnlyTheHeadMayHaveAPublicAddress) {
   EXPECT_THAT(aws, HasSubstr("{RouteTableId: !Ref Routes, DestinationCidrBlock: 198.51.100.7/32, GatewayId: !Ref "
                              "Gateway}"))
       << "answers of the head's ssh go out where its address is";
+
+  const std::string all_of_azure = plan(azure_file + ", public-addresses: all}\n").at("commands.sh");
+  EXPECT_THAT(all_of_azure, HasSubstr("--name sea-3-ip "));
+  EXPECT_THAT(all_of_azure, Not(HasSubstr("az network nat")));
+  const std::string all_of_aws = plan(aws_file + ", public-addresses: all}\n").at("stack.yaml");
+  EXPECT_THAT(all_of_aws, HasSubstr("Node3AddressOfCard"));
+  EXPECT_THAT(all_of_aws, Not(HasSubstr("AWS::EC2::NatGateway")));
+}
+
+TEST_F(Plan, AHeadAloneHasNoNatGateway) {
+  EXPECT_THAT(plan("cluster: {provider: azure, nodes: 1}\nnetwork: {region: eastus}\n").at("commands.sh"),
+              Not(HasSubstr("az network nat")));
+  const std::string stack = plan("cluster: {provider: aws, nodes: 1}\nnetwork: {region: us-east-2}\n").at("stack.yaml");
+  EXPECT_THAT(stack, Not(HasSubstr("NatGateway")));
+  EXPECT_THAT(stack,
+              HasSubstr("{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}"));
 }
 
 TEST_F(Plan, AStackOfTheMostMachinesStaysSmallEnoughForEc2) {

@@ -128,18 +128,21 @@ class Terraform : public testing::Test {
 
 constexpr const char* kInfiniBand =
     "cluster: {provider: azure, name: sea, nodes: 2, lifetime-hours: 8, tags: owner=you}\n"
-    "network: {region: eastus, public-addresses: head}\n"
+    "network: {region: eastus}\n"
     "node: {type: Standard_HB120rs_v3, head-type: Standard_D2s_v5}\nstorage: {kind: provider, gb: 256}\n";
 constexpr const char* kAdapters =
     "cluster: {provider: aws, name: sea, nodes: 2, lifetime-hours: 8}\n"
-    "network: {region: us-east-2}\nnode: {type: hpc7a.96xlarge, head-type: c7i.large, spot: true}\n"
+    "network: {region: us-east-2, public-addresses: all}\n"
+    "node: {type: hpc7a.96xlarge, head-type: c7i.large, spot: true}\n"
     "storage: {kind: provider}\n";
 constexpr const char* kAwsHead =
     "cluster: {provider: aws, name: sea, nodes: 2}\n"
-    "network: {region: us-east-2, zone: us-east-2b, public-addresses: head}\n"
+    "network: {region: us-east-2, zone: us-east-2b}\n"
     "node: {type: hpc7a.96xlarge, image: ami-0123456789abcdef0}\n";
 constexpr const char* kCycleCloud =
     "cluster: {provider: azure, name: sea, nodes: 4, scheduler: cyclecloud}\nnetwork: {region: eastus}\n";
+constexpr const char* kAzureAll =
+    "cluster: {provider: azure, name: sea, nodes: 2}\nnetwork: {region: eastus, public-addresses: all}\n";
 constexpr const char* kShared =
     "cluster: {provider: azure, name: sea}\nnetwork: {region: eastus}\nnode: {spot: true, image: "
     "'/subscriptions/1/images/mine'}\nazure: {resource-group: theirs}\n";
@@ -162,7 +165,7 @@ TEST_F(Terraform, WhatIsUsedIsDeclaredAndWhatIsDeclaredIsUsed) {
       local("\nlocals \\{\n((?:  .*\n|\n)*)\\}"), name("\n  (\\w+) +="),
       reference(R"((?:^|[^\w.])((?:data\.)?(?:azurerm|aws)_\w+\.\w+|var\.\w+|local\.\w+))"), text("\"[^\"$\n]*\"");
   for (const std::string& options : {std::string(kInfiniBand), std::string(kAdapters), std::string(kAwsHead),
-                                     kCycleCloud + package(), std::string(kShared)}) {
+                                     kCycleCloud + package(), std::string(kShared), std::string(kAzureAll)}) {
     const std::string all = "\n" + joined(plan(options));
     std::set<std::string> declared, used;
     for (std::sregex_iterator at(all.begin(), all.end(), declaration), end; at != end; ++at) {
@@ -245,6 +248,19 @@ TEST_F(Terraform, TheDocumentOfACycleCloudServerKeepsWhatIsNotTerraforms) {
                                   "$${file(/etc/passwd)}%%{x}$(reboot)`id`'\n"));
   EXPECT_THAT(document, HasSubstr(indented(template_text(cyclecloud_server_script()), 6)));
   EXPECT_THAT(document, Not(ContainsRegex("TRIREME_[A-Z]*PASSWORD")));
+}
+
+TEST_F(Terraform, MachinesBehindTheHeadWaitForTheirWayOut) {
+  const std::string azure = joined(plan(kInfiniBand)), aws = joined(plan(kAwsHead));
+  EXPECT_THAT(azure, HasSubstr("depends_on     = [azurerm_nat_gateway_public_ip_association.cluster]"));
+  EXPECT_THAT(azure, ContainsRegex("depends_on += .*azurerm_subnet_nat_gateway_association.nodes"));
+  EXPECT_THAT(aws, ContainsRegex("depends_on += \\[aws_route.out, "));
+  EXPECT_THAT(aws, HasSubstr("nat_gateway_id         = aws_nat_gateway.cluster.id"));
+  for (const std::string& all : {joined(plan(kAzureAll)), joined(plan(kAdapters)),
+                                 joined(plan("cluster: {provider: aws, nodes: 1}\nnetwork: {region: us-east-2}\n")),
+                                 joined(plan("cluster: {provider: azure, nodes: 1}\nnetwork: {region: eastus}\n"))}) {
+    EXPECT_THAT(all, Not(HasSubstr("nat_gateway")));
+  }
 }
 
 TEST_F(Terraform, EveryNetworkCardOfASizeGetsAnAdapter) {

@@ -15,6 +15,15 @@ az network nsg rule create --resource-group trireme-sea --name ssh --nsg-name se
 # the network
 az network vnet create --resource-group trireme-sea --name sea-vnet --location eastus --address-prefixes 10.60.0.0/24 --subnet-name nodes --subnet-prefixes 10.60.0.0/24 --network-security-group sea-nsg --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
 
+# address of the NAT gateway
+az network public-ip create --resource-group trireme-sea --name sea-nat-ip --location eastus --sku Standard --allocation-method Static --version IPv4 --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
+
+# the NAT gateway
+az network nat gateway create --resource-group trireme-sea --name sea-nat --location eastus --public-ip-addresses sea-nat-ip --idle-timeout 10 --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
+
+# the nodes' route to the internet through it
+az network vnet subnet update --resource-group trireme-sea --name nodes --vnet-name sea-vnet --nat-gateway sea-nat
+
 # machines near each other
 az ppg create --resource-group trireme-sea --name sea-near --location eastus --type Standard --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
 
@@ -27,11 +36,8 @@ az network nic create --resource-group trireme-sea --name sea-1-nic --location e
 # machine sea-1
 az vm create --resource-group trireme-sea --name sea-1 --location eastus --size Standard_D32s_v5 --image Canonical:ubuntu-24_04-lts:server:latest --nics sea-1-nic --admin-username trireme --authentication-type ssh --ssh-key-values key.pub --custom-data cloud-init/node.yaml --os-disk-name sea-1-os --os-disk-size-gb 64 --os-disk-delete-option Delete --nic-delete-option Delete --ppg sea-near --no-wait --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
 
-# address of sea-2
-az network public-ip create --resource-group trireme-sea --name sea-2-ip --location eastus --sku Standard --allocation-method Static --version IPv4 --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
-
 # network card of sea-2
-az network nic create --resource-group trireme-sea --name sea-2-nic --location eastus --vnet-name sea-vnet --subnet nodes --private-ip-address 10.60.0.5 --public-ip-address sea-2-ip --accelerated-networking true --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
+az network nic create --resource-group trireme-sea --name sea-2-nic --location eastus --vnet-name sea-vnet --subnet nodes --private-ip-address 10.60.0.5 --accelerated-networking true --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you
 
 # machine sea-2
 az vm create --resource-group trireme-sea --name sea-2 --location eastus --size Standard_D32s_v5 --image Canonical:ubuntu-24_04-lts:server:latest --nics sea-2-nic --admin-username trireme --authentication-type ssh --ssh-key-values key.pub --custom-data cloud-init/node.yaml --os-disk-name sea-2-os --os-disk-size-gb 64 --os-disk-delete-option Delete --nic-delete-option Delete --ppg sea-near --no-wait --tags trireme-cluster=sea trireme-run=8f3f307572b9 owner=you

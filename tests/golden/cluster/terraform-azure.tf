@@ -84,8 +84,10 @@ resource "azurerm_nat_gateway_public_ip_association" "cluster" {
 }
 
 resource "azurerm_subnet_nat_gateway_association" "nodes" {
+  # Machines wait for this, and this for the gateway's address: without it they reach nothing.
   subnet_id      = azurerm_subnet.nodes.id
   nat_gateway_id = azurerm_nat_gateway.cluster.id
+  depends_on     = [azurerm_nat_gateway_public_ip_association.cluster]
 }
 
 # Storage that only the nodes can reach.
