@@ -13,18 +13,23 @@ constexpr int kLeft = 64, kRight = 16, kTop = 40, kBottom = 44;  // room for tic
 constexpr size_t kMostPoints = 800;                              // about one per pixel
 constexpr size_t kMostDots = 100;                                // more would be a band
 
+/// Larger ones are not drawn, as infinite ones: differences and sums of drawn values stay finite.
+bool can_be_drawn(double value) { return std::abs(value) < 1e300; }
+
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   void add(double value) {
-    if (!std::isfinite(value)) return;
+    if (!can_be_drawn(value)) return;
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  /// Never empty: a single value gets a margin.
+  /// Never empty: a single value gets a margin, and so do values that differ in their last digits only, among which
+  /// there would be no ticks.
   void widen() {
     if (low > high) low = 0, high = 1;
-    if (low == high) {
-      const double room = low == 0 ? 1 : std::abs(low) * 0.1;
+    const double size = std::max(std::abs(low), std::abs(high));
+    if (high - low <= 1e-9 * size || size == 0) {
+      const double room = size == 0 ? 1 : size * 0.1;
       low -= room, high += room;
     }
   }
@@ -98,7 +103,7 @@ void draw_series(std::string& svg, const Series& series, size_t index, const Fra
   std::string path, dots;
   bool pen_down = false;
   for (const auto& [x, y] : thinned(series.points)) {
-    if (!std::isfinite(y)) {
+    if (!can_be_drawn(x) || !can_be_drawn(y)) {
       pen_down = false;
       continue;
     }
@@ -149,7 +154,10 @@ std::vector<double> round_ticks(double low, double high, int count) {
     if (factor * power >= rough * 0.999) step = factor * power;
   }
   std::vector<double> ticks;  // + 0.0: turns -0 into 0
-  for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) ticks.push_back(i * step + 0.0);
+  for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) {
+    if (i + 1 == i) break;  // the step is below the last digit of the values
+    ticks.push_back(i * step + 0.0);
+  }
   return ticks;
 }
 

@@ -100,6 +100,25 @@ TEST(SvgChart, DrawsASinglePointAndAnEmptySeries) {
   EXPECT_THAT(svg_chart({"loss", "step", "", {{"a", {}, true}}, {}, false}, 400, 200), Not(HasSubstr("nan")));
 }
 
+TEST(SvgChart, DrawsValuesThatDifferInTheirLastDigitOnly) {
+  for (const double value : {0.6931471805599453, -3e18, 1e-300, 0.0}) {
+    const double next = std::nextafter(value, 1e30);
+    const std::string svg =
+        svg_chart({"loss", "step", "", {{"a", {{0, value}, {1, next}}, true}}, {}, false}, 400, 200);
+    EXPECT_LT(svg.size(), 5000U) << value;
+    EXPECT_THAT(svg, Not(HasSubstr("nan"))) << value;
+  }
+  EXPECT_LE(round_ticks(1, std::nextafter(1, 2), 6).size(), 1U);
+}
+
+TEST(SvgChart, LeavesOutValuesThatAreTooLargeToDraw) {
+  const std::string svg = svg_chart(
+      {"loss", "step", "", {{"a", {{0, 1}, {1, 1.7e308}, {2, -1.7e308}, {3, 2}}, false}}, {}, false}, 400, 200);
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, Not(HasSubstr("inf")));
+  EXPECT_THAT(svg, HasSubstr("class=\"line series-0\""));
+}
+
 TEST(RoundTicks, AreOneTwoOrFiveTimesAPowerOfTenApart) {
   EXPECT_THAT(round_ticks(0, 10, 5), ElementsAre(0, 2, 4, 6, 8, 10));
   EXPECT_THAT(round_ticks(0.3, 1.1, 5), ElementsAre(testing::DoubleEq(0.4), testing::DoubleEq(0.6),
