@@ -162,15 +162,14 @@ std::string measure_charts(const RunLog& log) {
   return out;
 }
 
-/// Empty for logs of the first releases, which lack it.
-std::string memory_chart(const RunLog& log) {
+/// Empty without such values: in logs of the first releases, and of a GPU on the CPU.
+std::string memory_chart(const RunLog& log, const char* title, uint64_t Metrics::*bytes) {
   Series series{"memory", {}, false};
   for (const Metrics& m : log.steps) {
-    if (m.memory_bytes > 0)
-      series.points.emplace_back(static_cast<double>(m.step), static_cast<double>(m.memory_bytes) / 1e9);
+    if (m.*bytes > 0) series.points.emplace_back(static_cast<double>(m.step), static_cast<double>(m.*bytes) / 1e9);
   }
   if (series.points.empty()) return {};
-  const Chart chart{"Memory of rank 0", "step", "GB", {series}, {}, true};
+  const Chart chart{title, "step", "GB", {series}, {}, true};
   return fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
 }
 
@@ -188,7 +187,8 @@ std::string charts(const RunLog& log) {
   small("Learning rate", "", &Metrics::learning_rate, 1, true);
   small("Gradient norm", "before clipping", &Metrics::gradient_norm, 1, true);
   small("Waiting for communication", "% of the step", &Metrics::exposed_share, 100, true);
-  out += memory_chart(log);
+  out += memory_chart(log, "Memory of rank 0", &Metrics::memory_bytes);
+  out += memory_chart(log, "Memory in use of the GPU", &Metrics::gpu_memory_bytes);
   return out + "</div>\n";
 }
 

@@ -57,6 +57,10 @@ class JsonlSink : public Sink {
     for (const auto& [name, value] : m.values) record["metrics"][name] = value;
     if (m.loss_scale) record["loss_scale"] = *m.loss_scale;
     if (m.memory_bytes > 0) record["memory_bytes"] = m.memory_bytes;
+    if (m.gpu_memory_size > 0) {
+      record["gpu_memory_bytes"] = m.gpu_memory_bytes;
+      record["gpu_memory_size"] = m.gpu_memory_size;
+    }
     end(record);
   }
   void evaluation(const EvaluationMetrics& m) override {

@@ -38,6 +38,8 @@ struct Metrics {
   int64_t skipped = 0;                    ///< steps skipped since step 0: not finite, or a spike
   std::optional<double> perplexity = {};  ///< exp(loss), if the loss is per token
   uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: unknown)
+  uint64_t gpu_memory_bytes = 0;          ///< memory in use of rank 0's GPU, by all its programs
+  uint64_t gpu_memory_size = 0;           ///< all of it, in bytes (0: computes on the CPU)
   double samples_per_second = 0;          ///< as tokens_per_second
   double flops_per_second = 0;            ///< likewise, the model's arithmetic, all ranks together
   double flops_per_device = 0;            ///< the same for one rank

@@ -90,6 +90,8 @@ Metrics read_step(const Json& record) {
   m.values = read_measures(record);
   // Missing in logs of the first releases.
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
+  m.gpu_memory_bytes = record.value("gpu_memory_bytes", uint64_t{0});
+  m.gpu_memory_size = record.value("gpu_memory_size", uint64_t{0});
   if (record.contains("ups")) m.updates_per_second = number(record, "ups");
   if (record.contains("samples_per_second")) m.samples_per_second = number(record, "samples_per_second");
   if (record.contains("flops_per_second")) m.flops_per_second = number(record, "flops_per_second");

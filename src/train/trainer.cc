@@ -112,6 +112,9 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.flops_per_second = meter.fill(metrics, cost.tokens, cost.samples) * cost.flops;
   metrics.flops_per_device = metrics.flops_per_second / rank().size();
   metrics.mfu = peak_.share(metrics.flops_per_second);
+  const DeviceMemory gpu = work_.session.ops().device().memory();  // zeros of the host
+  metrics.gpu_memory_bytes = gpu.total - gpu.free;
+  metrics.gpu_memory_size = gpu.total;
   work_.run.reporter->step(metrics);
   straggler_.warn(scalars(), rank().host, meter.busy_per_step(), meter.steps());
   contention_.warn(scalars(), rank().host);

@@ -61,7 +61,11 @@ TEST_F(GpuProgram, TrainsWithTheLossesOfTheCpu) {
   for (const char* type : {"f32", "bf16"}) {
     const std::string on_cpu = fmt::format("cpu-{}", type), on_gpu = fmt::format("gpu-{}", type);
     done(run(trireme_command(few(on_cpu, {"--precision.dtype", type, "--evaluation.every", "4"}))));
-    const Outcome outcome = done(gpu_(few(on_gpu, {"--precision.dtype", type, "--evaluation.every", "4"})));
+    const Outcome outcome = done(gpu_(
+        few(on_gpu, {"--precision.dtype", type, "--evaluation.every", "4", "--log.metrics-file", path("gpu.prom")})));
+    EXPECT_THAT(read_text(path("gpu.prom")),
+                AllOf(HasSubstr(",gpu=\"the executor\""), HasSubstr("trireme_gpu_memory_used_bytes{"),
+                      HasSubstr("trireme_gpu_memory_size_bytes{")));
     EXPECT_THAT(outcome.output, AllOf(HasSubstr("the executor"), HasSubstr("validation loss"))) << "auto takes it";
     expect_losses(on_gpu, on_cpu, std::string(type) == "f32" ? 2e-5 : 2e-2);
   }

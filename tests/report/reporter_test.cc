@@ -29,6 +29,8 @@ Metrics metrics_of(int64_t step, double loss) {
   m.samples = static_cast<uint64_t>(step) * 8;
   m.perplexity = std::exp(loss);
   m.memory_bytes = 123456789;
+  m.gpu_memory_bytes = 5'000'000'000;
+  m.gpu_memory_size = 80'000'000'000;
   m.loss_scale = 2048;
   return m;
 }
@@ -72,6 +74,8 @@ TEST(Reporter, WhatItLogsIsReadBack) {
   EXPECT_EQ(log.steps[0].samples, 80u);
   EXPECT_DOUBLE_EQ(*log.steps[0].perplexity, std::exp(5.5));
   EXPECT_EQ(log.steps[0].memory_bytes, 123456789u);
+  EXPECT_EQ(log.steps[0].gpu_memory_bytes, 5'000'000'000u);
+  EXPECT_EQ(log.steps[0].gpu_memory_size, 80'000'000'000u);
   EXPECT_EQ(log.steps[0].loss_scale, 2048);
   EXPECT_TRUE(std::isnan(log.steps[1].loss));
   ASSERT_EQ(log.evaluations.size(), 1u);

@@ -73,6 +73,14 @@ TEST_F(LiveMetricsOfRuns, AFinishedRunIsShown) {
   ASSERT_TRUE(page);
   EXPECT_THAT(page->body, HasSubstr("<p>Ended at step 20 of 20</p>"));
   EXPECT_THAT(client.Get("/metrics")->body, HasSubstr("trireme_step_total{run=\"run\"} 20\n"));
+  // A file that is gone, or not a log, leaves what was shown.
+  for (const char* text : {"", "no log\n"}) {
+    std::filesystem::remove(path("run/metrics.jsonl"));
+    if (*text != 0) write_text(path("run/metrics.jsonl"), text);
+    EXPECT_TRUE(
+        program.wait_for([&](const std::string& out) { return out.find("still shows what it had") != out.npos; }));
+    EXPECT_THAT(client.Get("/")->body, HasSubstr("<p>Ended at step 20 of 20</p>"));
+  }
   kill(program.pid(), SIGINT);
   EXPECT_EQ(program.finish().code, 0);
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/listen_address.h"
+#include "base/log.h"
 #include "base/stop.h"
 #include "report/live/metrics_server.h"
 
@@ -54,11 +55,18 @@ int serve_page(const std::string& run, const std::string& address, const std::st
   const MetricsServer server(*place, token.empty() ? std::string() : read_token(token, "--token"), board);
   fmt::print("{} at {}; Ctrl-C ends this command\n", run, server.url());
   if (std::fflush(stdout) != 0) return 0;  // the reader is closed
+  bool readable = true;
   for (int turn = 1; !ends; ++turn) {
     std::this_thread::sleep_for(kTurn);
     if (turn % kTurnsPerLook != 0 || FileState::of(file) == shown) continue;
     shown = FileState::of(file);
-    board->set_earlier(read_run_log(file.string()));
+    try {  // a file that is being replaced, or is gone, leaves what was shown
+      board->set_earlier(read_run_log(file.string()));
+      readable = true;
+    } catch (const Error& e) {
+      if (readable) log::warning("{}; the page still shows what it had", e.what());
+      readable = false;
+    }
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -92,6 +93,9 @@ bool equal_secrets(std::string_view a, std::string_view b) {
 std::string read_token(const std::string& path, const std::string& option) {
   std::string token = read_text(path, 1 << 16);
   token = token.substr(0, token.find_first_of("\r\n"));
+  // Blanks around it do not arrive: Prometheus sends its file's text without them, and HTTP drops them.
+  token = token.substr(std::min(token.find_first_not_of(" \t"), token.size()));
+  token.erase(token.find_last_not_of(" \t") + 1);
   require(!token.empty(), ErrorKind::config, "{}: the first line of {} is empty, expected the token", option, path);
   return token;
 }

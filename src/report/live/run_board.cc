@@ -81,6 +81,10 @@ void add_step(Families& out, const Metrics& m) {
   }
   if (m.memory_bytes > 0)
     out.gauge("resident_memory_bytes", "bytes", "Resident memory of rank 0.", static_cast<double>(m.memory_bytes));
+  if (m.gpu_memory_size == 0) return;
+  out.gauge("gpu_memory_used_bytes", "bytes", "Memory in use of rank 0's GPU, by all its programs.",
+            static_cast<double>(m.gpu_memory_bytes));
+  out.gauge("gpu_memory_size_bytes", "bytes", "Memory of rank 0's GPU.", static_cast<double>(m.gpu_memory_size));
 }
 
 void add_evaluation(Families& out, const EvaluationMetrics& e) {
@@ -191,10 +195,13 @@ std::vector<MetricFamily> RunBoard::families() const {
   MetricFamily& run = out.add("run", Kind::info, "", "The run's model, data and layout, as its log shows them.");
   MetricSample facts{1};
   for (const auto& [name, value] : history_.log().facts) {
-    const std::string label = label_name(name);
+    const auto has = [](const MetricLabels& labels, const std::string& label) {
+      return std::ranges::find(labels, label, &MetricLabels::value_type::first) != labels.end();
+    };
+    std::string label = label_name(name);
+    if (has(labels_, label)) label = "fact_" + label;
     // Of two facts of one name the first: a sample has each label once.
-    if (std::ranges::find(facts.labels, label, &MetricLabels::value_type::first) == facts.labels.end())
-      facts.labels.emplace_back(label, value);
+    if (!has(facts.labels, label)) facts.labels.emplace_back(label, value);
   }
   run.samples.push_back(std::move(facts));
   out.gauge("running", "", "1 while the run trains, 0 after its end.", trains ? 1 : 0);

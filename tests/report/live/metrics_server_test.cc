@@ -119,6 +119,11 @@ TEST(MetricsServer, TheTokenIsTheFirstLineOfItsFile) {
   const TemporaryFolder folder;
   write_text(folder / "token", "abc def\r\nsecond\n");
   EXPECT_EQ(read_token(folder / "token", "log.metrics-token"), "abc def");
+  write_text(folder / "blanks", " \tabc def \t\n");
+  EXPECT_EQ(read_token(folder / "blanks", "log.metrics-token"), "abc def") << "as Prometheus reads and sends it";
+  write_text(folder / "only-blanks", " \n");
+  EXPECT_ERROR(read_token(folder / "only-blanks", "log.metrics-token"), ErrorKind::config,
+               "log.metrics-token: the first line of " + folder / "only-blanks" + " is empty, expected the token");
   write_text(folder / "empty", "\nabc\n");
   EXPECT_ERROR(read_token(folder / "empty", "log.metrics-token"), ErrorKind::config,
                "log.metrics-token: the first line of " + folder / "empty" + " is empty, expected the token");

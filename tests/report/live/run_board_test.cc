@@ -50,6 +50,24 @@ TEST(RunBoard, ShowsWhatTheRecordsSay) {
   EXPECT_THAT(shown(board), HasSubstr("trireme_running{run=\"small\",slurm_job=\"4711\"} 0\n"));
 }
 
+TEST(RunBoard, FactsDoNotRepeatTheLabelsOfEverySample) {
+  RunBoard board("small", "4711", 1, 0);
+  board.start({.first_step = 0, .steps = 100, .facts = {{"run", "x"}, {"slurm job", "y"}, {"fact run", "z"}}});
+  EXPECT_THAT(shown(board),
+              HasSubstr("trireme_run_info{run=\"small\",slurm_job=\"4711\",fact_run=\"x\",fact_slurm_job=\"y\"} 1\n"));
+}
+
+TEST(RunBoard, ShowsTheMemoryOfAGpu) {
+  RunBoard board("small", "", 1, 0);
+  board.start({.first_step = 0, .steps = 100, .facts = {{"gpu", "a card"}}});
+  board.step({.step = 1});
+  EXPECT_THAT(shown(board), Not(HasSubstr("trireme_gpu_")));
+  board.step({.step = 2, .gpu_memory_bytes = 3'000'000'000, .gpu_memory_size = 80'000'000'000});
+  EXPECT_THAT(shown(board), HasSubstr("trireme_gpu_memory_used_bytes{run=\"small\"} 3000000000\n"));
+  EXPECT_THAT(shown(board), HasSubstr("trireme_gpu_memory_size_bytes{run=\"small\"} 80000000000\n"));
+  EXPECT_THAT(board.page(), HasSubstr("Memory in use of the GPU, GB"));
+}
+
 TEST(RunBoard, ShowsEveryRankAndForgetsThemWhenTold) {
   RunBoard board("r", "", 2, 0);
   board.watch([] {
