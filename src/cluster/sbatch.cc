@@ -54,6 +54,11 @@ void check(const BatchJob& job) {
           "--container and --cpu-bind need srun; remove them or use --starter srun");
   require(!job.container.empty() || job.container_mounts.empty(), ErrorKind::usage,
           "--container-mounts needs --container; add the image, or remove it");
+  require(job.container.empty() || !job.container_mounts.empty() || job.folder.find_first_of(":,") == std::string::npos,
+          ErrorKind::usage,
+          "the current folder {} has ':' or ',', which separate mounts of a container; start in another one, or name "
+          "the mounts by --container-mounts",
+          job.folder);
   for (const std::string& line : job.lines) {
     require(line.starts_with("-") && line.find_first_of("\n\r") == std::string::npos, ErrorKind::usage,
             "--sbatch \"{}\": expected an option of sbatch in one line, such as --comment=text", line);

@@ -111,6 +111,12 @@ TEST(BatchScript, AContainerSeesTheCurrentFolderUnlessOtherMountsAreGiven) {
   job.container = "/shared/trireme.sqsh";
   EXPECT_THAT(batch_script(job), HasSubstr("--container-image=/shared/trireme.sqsh '--container-mounts=/home/a "
                                            "user:/home/a user' '--container-workdir=/home/a user' trireme train"));
+  job.folder = "/home/a:b";
+  EXPECT_THAT(reason(job),
+              HasSubstr("the current folder /home/a:b has ':' or ',', which separate mounts of a container; "
+                        "start in another one, or name the mounts by --container-mounts"));
+  job.container_mounts = "/home:/home";
+  EXPECT_THAT(batch_script(job), HasSubstr("--container-mounts=/home:/home --container-workdir=/home/a:b"));
   job.container = "";
   job.container_mounts = "/a:/a";
   EXPECT_THAT(reason(job), HasSubstr("--container-mounts needs --container; add the image"));

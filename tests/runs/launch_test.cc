@@ -109,5 +109,33 @@ TEST(Launch, AProgramThatCannotBeStartedIsNotTriedAgain) {
   }
 }
 
+TEST(Launch, ABlankContainerIsRefused) {
+  const Outcome outcome = run(trireme_command({"launch", "--container", "  ", "--", "train", "x.yaml"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("--container is blank, expected words such as \"apptainer exec IMAGE\""));
+}
+
+class SlurmScript : public TrainingFixture {
+ protected:
+  Outcome script(const std::string& container) const {
+    std::vector<std::string> words = {"slurm", "--container", container, "--container-mounts", "/a:/a", "--"};
+    for (const std::string& word : train("run")) words.push_back(word);
+    return run(trireme_command(words));
+  }
+};
+
+TEST_F(SlurmScript, AFileInTheCurrentFolderIsNotTakenForAnImageOfARegistry) {
+  const std::string name = "image-" + std::to_string(getpid()) + ".sqsh";
+  EXPECT_THAT(script(name).output, HasSubstr(" --container-image=" + name + " "));
+  write_text(name, "");
+  const Outcome found = script(name);
+  std::filesystem::remove(name);
+  EXPECT_THAT(found.output, HasSubstr(" --container-image=./" + name + " "));
+  const Outcome missing = script("/nowhere/x.sqsh");
+  EXPECT_EQ(missing.code, 0);
+  EXPECT_THAT(missing.output, HasSubstr("--container: the file /nowhere/x.sqsh does not exist on this host; it must be "
+                                        "there on the job's nodes"));
+}
+
 }  // namespace
 }  // namespace trireme

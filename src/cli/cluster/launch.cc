@@ -124,6 +124,8 @@ int run_launch(std::vector<std::string> arguments) {
   require(request.container.find_first_of("'\"\\$") == std::string::npos, ErrorKind::usage,
           "--container {}: quotes, \\ and $ have no meaning there; write words that are separated by blanks",
           request.container);
+  require(request.container.empty() || request.container.find_first_not_of(" \t\n") != std::string::npos,
+          ErrorKind::usage, "--container is blank, expected words such as \"apptainer exec IMAGE\"");
   require_sinfo(app, request.hosts);
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
           "launch: the command is missing; add `-- train config.yaml` after the options");

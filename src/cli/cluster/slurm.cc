@@ -56,6 +56,16 @@ void check_limits(const BatchJob& job, const std::string& script) {
   log::warning("Slurm could not start the job now (sbatch --test-only: {}); submitting it anyway", said);
 }
 
+/// pyxis takes only what begins with '/' or '.' for a file, and anything else for an image of a registry.
+std::string image_of_pyxis(const std::string& name) {
+  const bool path = name.starts_with('/') || name.starts_with('.');
+  std::error_code unknown;
+  const bool exists = !name.empty() && std::filesystem::is_regular_file(name, unknown);
+  if (path && !exists)
+    log::warning("--container: the file {} does not exist on this host; it must be there on the job's nodes", name);
+  return !path && exists ? "./" + name : name;
+}
+
 /// Slurm does not create the folder of a job's output: without it, the job fails before its first line.
 void make_output_folders(const BatchJob& job) {
   for (const std::string& folder : output_folders(job)) {
@@ -128,6 +138,7 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add_switch("--submit", submits, "submit it with sbatch and print the job id");
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
   job.requeue = !no_requeue;
+  job.container = image_of_pyxis(job.container);
   if (!job.command.empty()) job.run_folder = check_command(job.command);
   const std::string script = batch_script(job);
   if (submits) {
