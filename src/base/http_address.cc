@@ -1,12 +1,30 @@
 #include "base/http_address.h"
 
+#include <charconv>
+
 namespace trireme {
+namespace {
+
+/// "node1", "node1:5000", "[::1]:5000": a host and, after a colon, a port of 1 to 65535.
+bool is_host_and_port(std::string_view text) {
+  const size_t bracket = text.starts_with('[') ? text.find(']') : 0, colon = text.find(':', bracket);
+  if (bracket == std::string_view::npos) return false;
+  const std::string_view host = text.substr(0, colon);
+  if (host.empty() || host == "[]" || (bracket > 0 && host.size() != bracket + 1)) return false;
+  if (colon == std::string_view::npos) return true;
+  int port = 0;
+  const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, port);
+  return error == std::errc() && rest == end && port > 0 && port <= 65535;
+}
+
+}  // namespace
 
 std::optional<HttpAddress> parse_http_address(std::string_view text) {
   const size_t scheme = text.starts_with("http://") ? 7 : text.starts_with("https://") ? 8 : 0;
   if (scheme == 0 || text.find_first_of(" \t\r\n?#@") != std::string_view::npos) return {};
   const size_t slash = text.find('/', scheme);
-  if (text.size() == scheme || slash == scheme) return {};
+  if (!is_host_and_port(text.substr(scheme, slash == std::string_view::npos ? slash : slash - scheme))) return {};
   std::string_view path = slash == std::string_view::npos ? std::string_view() : text.substr(slash);
   while (path.ends_with('/')) path.remove_suffix(1);
   return HttpAddress{std::string(text.substr(0, slash)), std::string(path)};

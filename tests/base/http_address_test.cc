@@ -17,8 +17,9 @@ TEST(HttpAddress, IsAnOriginAndAPath) {
 }
 
 TEST(HttpAddress, RefusesOtherTexts) {
-  for (const char* text :
-       {"", "node1:5000", "http://", "http:///a", "ftp://a", "http://a b", "http://me:x@a", "http://a?b", "http://a#b"})
+  for (const char* text : {"", "node1:5000", "http://", "http:///a", "ftp://a", "http://a b", "http://me:x@a",
+                           "http://a?b", "http://a#b", "http://a:99999", "http://a:0", "http://a:", "http://a:80x",
+                           "http://:80", "http://a:b:80", "http://[::1", "http://[]", "http://[::1]x"})
     EXPECT_FALSE(parse_http_address(text)) << text;
 }
 
