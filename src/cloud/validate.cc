@@ -103,6 +103,14 @@ void check_network(const ClusterOptions& options, const std::string& path) {
 }
 
 void check_types(const ClusterOptions& options, const std::string& path) {
+  const bool azure = options.cluster.provider == ProviderChoice::azure;
+  for (const auto& [option, type] :
+       {std::pair{"node.type", options.node.type}, {"node.head-type", options.node.head_type}}) {
+    require(
+        type.empty() || matches(type, azure ? "(Standard|Basic)_[A-Z][A-Za-z0-9_-]*" : "[a-z][a-z0-9-]*\\.[a-z0-9-]+"),
+        ErrorKind::config, "{}: {} is {}, which is not the name of a size of {}, such as {}", path, option, type,
+        name_of(options.cluster.provider), azure ? "Standard_D32s_v5" : "c7i.16xlarge");
+  }
   require(!options.node.spot || options.cluster.provider != ProviderChoice::azure || !uses_fast_network(options),
           ErrorKind::config,
           "{}: node.spot with InfiniBand: Azure needs an availability set for InfiniBand, which does not allow spot "
@@ -139,14 +147,11 @@ void check_hosts(const ClusterOptions& options, const std::string& path) {
 
 /// Whether a package has the library for GPUs (`scripts/package --cuda`). Empty: no program here lists its files.
 std::optional<bool> has_gpu_library(const std::string& package) {
-  using Words = std::vector<std::string>;
-  const ProcessResult listed =
-      run_process({.arguments = package.ends_with(".deb") ? Words{"dpkg-deb", "--contents", package}
-                                                          : Words{"tar", "-tzf", package},
-                   .timeout = std::chrono::minutes(2),
-                   .input = "",
-                   .variables = {},
-                   .user = ""});
+  ProcessRequest list;
+  list.arguments = {"tar", "-tzf", package};
+  if (package.ends_with(".deb")) list.arguments = {"dpkg-deb", "--contents", package};
+  list.timeout = std::chrono::minutes(2);
+  const ProcessResult listed = run_process(list);
   if (listed.exit_code != 0 || listed.timed_out) return {};
   return listed.out.find("/libtrireme_cuda.so") != std::string::npos;
 }

@@ -79,6 +79,11 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
        "cluster.lifetime-hours is 8, but CycleCloud decides when its machines end; remove the option, and end the "
        "cluster on the server's page or with `cyclecloud terminate_cluster`"},
       {"cluster: {provider: azure}\nnetwork: {region: e, fast: on}\n", "Standard_D32s_v5 has no InfiniBand"},
+      {"cluster: {provider: azure}\nnetwork: {region: e}\nnode: {type: c7i.large}\n",
+       "c.yaml: node.type is c7i.large, which is not the name of a size of azure, such as Standard_D32s_v5"},
+      {"cluster: {provider: aws}\nnetwork: {region: e}\nnode: {head-type: Standard_D2s_v5}\n",
+       "c.yaml: node.head-type is Standard_D2s_v5, which is not the name of a size of aws, such as c7i.16xlarge"},
+      {"cluster: {provider: aws}\nnetwork: {region: e}\nnode: {type: large}\n", "node.type is large, which is not"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\nnode: {type: Standard_HB120rs_v3, spot: true}\n",
        "does not allow spot machines"},
       {"cluster: {provider: aws, scheduler: cyclecloud}\nnetwork: {region: e}\n", "which needs provider azure"},
