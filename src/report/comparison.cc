@@ -203,17 +203,14 @@ std::string table(const std::vector<ComparedRun>& runs, const std::vector<Row>& 
 }
 
 std::string best_loss(const RunLog& log) {
-  const EvaluationMetrics* best = nullptr;
-  for (const EvaluationMetrics& m : log.evaluations) {
-    if (m.validation_loss && (!best || *m.validation_loss < *best->validation_loss)) best = &m;
-  }
-  return best ? fmt::format("{:.4f} at step {}", *best->validation_loss, best->step) : "";
+  const EvaluationMetrics* best = best_evaluation(log);
+  return best ? fmt::format("{} at step {}", fixed_number(*best->validation_loss, 4), best->step) : "";
 }
 
 std::string last_measure(const RunLog& log, const std::string& name) {
   if (log.evaluations.empty()) return "";
   const std::optional<double> value = value_of(log.evaluations.back(), name);
-  return value ? fmt::format("{:.4f}", *value) : "";
+  return value ? fixed_number(*value, 4) : "";
 }
 
 std::string results(const std::vector<ComparedRun>& runs) {
@@ -232,7 +229,7 @@ std::string results(const std::vector<ComparedRun>& runs) {
   });
   add("ended as", [](const RunLog& log) { return log.attempts.empty() ? "" : log.attempts.back().state; });
   add("training loss at the last step",
-      [&](const RunLog& log) { return log.steps.empty() ? "" : fmt::format("{:.4f}", last(log).loss); });
+      [&](const RunLog& log) { return log.steps.empty() ? "" : fixed_number(last(log).loss, 4); });
   add("best validation loss", best_loss);
   for (const std::string& name : measures_of(runs))
     add(name + " at the last evaluation", [&](const RunLog& log) { return last_measure(log, name); });

@@ -79,28 +79,24 @@ std::string tiles(const RunLog& log) {
     const Metrics& last = log.steps.back();
     const int64_t done = log.attempts.empty() ? last.step : std::max(last.step, log.attempts.back().last_step);
     out += tile(fmt::format("{} / {}", done, log.total_steps), "steps");
-    out += tile(fmt::format("{:.4f}", last.loss), "training loss at the last step");
+    out += tile(fixed_number(last.loss, 4), "training loss at the last step");
   }
-  const EvaluationMetrics* best = nullptr;
-  for (const EvaluationMetrics& m : log.evaluations) {
-    if (m.validation_loss && (!best || *m.validation_loss < *best->validation_loss)) best = &m;
-  }
-  if (best) {
+  if (const EvaluationMetrics* best = best_evaluation(log)) {
     const std::string perplexity = log.unit == LossUnit::token
-                                       ? fmt::format(": perplexity {:.2f}", std::exp(*best->validation_loss))
+                                       ? ": perplexity " + fixed_number(std::exp(*best->validation_loss), 2)
                                        : ", " + std::string(name_of(log.unit));
-    out += tile(fmt::format("{:.4f}", *best->validation_loss),
+    out += tile(fixed_number(*best->validation_loss, 4),
                 fmt::format("best validation loss, at step {}{}", best->step, perplexity));
   }
   if (!log.evaluations.empty()) {
     for (const auto& [name, value] : log.evaluations.back().values)
-      out += tile(fmt::format("{:.4f}", value),
+      out += tile(fixed_number(value, 4),
                   escape_html(fmt::format("{}, at step {}", title_of(name), log.evaluations.back().step)));
   }
   if (!log.tests.empty()) {
     const TestMetrics& test = log.tests.back();
-    out += tile(fmt::format("{:.4f}", test.loss),
-                fmt::format("test loss, at step {}: perplexity {:.2f}", test.step, std::exp(test.loss)));
+    out += tile(fixed_number(test.loss, 4),
+                fmt::format("test loss, at step {}: perplexity {}", test.step, fixed_number(std::exp(test.loss), 2)));
   }
   if (!log.steps.empty()) {
     out += tile(fmt::format("{:.0f}", median_speed(log.steps)), "tokens/s, median");
@@ -212,11 +208,11 @@ std::string evaluations_table(const RunLog& log) {
   out += "</tr>\n";
   for (const EvaluationMetrics& m : log.evaluations) {
     out += fmt::format("<tr><td>{}{}</td>", m.step, m.best ? " (best so far)" : "");
-    if (last.epoch) out += fmt::format("<td>{}</td>", m.epoch ? fmt::format("{:.2f}", *m.epoch) : "");
-    out += fmt::format("<td>{}</td>", m.validation_loss ? fmt::format("{:.4f}", *m.validation_loss) : "");
+    if (last.epoch) out += fmt::format("<td>{}</td>", m.epoch ? fixed_number(*m.epoch, 2) : "");
+    out += fmt::format("<td>{}</td>", m.validation_loss ? fixed_number(*m.validation_loss, 4) : "");
     for (const auto& named : last.values) {
       const auto at = std::ranges::find(m.values, named.first, &std::pair<std::string, double>::first);
-      out += fmt::format("<td>{}</td>", at == m.values.end() ? "" : fmt::format("{:.4f}", at->second));
+      out += fmt::format("<td>{}</td>", at == m.values.end() ? "" : fixed_number(at->second, 4));
     }
     out += "</tr>\n";
   }

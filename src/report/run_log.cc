@@ -182,6 +182,15 @@ double seconds_run(const RunLog& log) {
   return seconds;
 }
 
+const EvaluationMetrics* best_evaluation(const RunLog& log) {
+  const EvaluationMetrics* best = nullptr;
+  for (const EvaluationMetrics& m : log.evaluations) {
+    if (!m.validation_loss || std::isnan(*m.validation_loss)) continue;
+    if (best == nullptr || *m.validation_loss < *best->validation_loss) best = &m;
+  }
+  return best;
+}
+
 RunLog read_run_log(const std::string& path) {
   RunLog log;
   size_t records = 0;

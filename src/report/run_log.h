@@ -35,6 +35,9 @@ double median_speed(const std::vector<Metrics>& steps);
 /// Seconds from the first to the last record, of all attempts together.
 double seconds_run(const RunLog& log);
 
+/// That of the lowest validation loss, the first of equal ones; nullptr: none has a loss that is a number.
+const EvaluationMetrics* best_evaluation(const RunLog& log);
+
 /// Reads the file and its older ones. Drops records of steps that a later attempt repeated. Throws Error::io if it
 /// cannot be read, Error::data if it has no records.
 RunLog read_run_log(const std::string& path);

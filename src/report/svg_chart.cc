@@ -170,6 +170,11 @@ std::string short_number(double value) {
   return fmt::format("{:.4g}", value);
 }
 
+std::string fixed_number(double value, int digits) {
+  constexpr double kLong = 1e12;
+  return std::abs(value) < kLong ? fmt::format("{:.{}f}", value, digits) : fmt::format("{:.4g}", value);
+}
+
 std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {

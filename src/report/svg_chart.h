@@ -30,6 +30,8 @@ std::string svg_chart(const Chart& chart, int width, int height);
 std::vector<double> round_ticks(double low, double high, int count);
 /// 0.0003, 0.25, 12.5, 1,500, 2.5M: as short as a tick label can be.
 std::string short_number(double value);
+/// With so many digits after the point; a value too long for that in the form 1.234e+30.
+std::string fixed_number(double value, int digits);
 /// &, <, > and quotes as entities.
 std::string escape_html(std::string_view text);
 

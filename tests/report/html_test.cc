@@ -134,5 +134,27 @@ TEST(ShortNumber, FitsATickLabel) {
   EXPECT_EQ(short_number(2.5e6), "2.5M");
 }
 
+TEST(FixedNumber, StaysShort) {
+  EXPECT_EQ(fixed_number(5.69385, 4), "5.6939");
+  EXPECT_EQ(fixed_number(-1e308, 4), "-1e+308");
+  EXPECT_EQ(fixed_number(std::exp(500), 2), "1.404e+217");
+  EXPECT_EQ(fixed_number(NAN, 4), "nan");
+}
+
+TEST(Html, ALossThatIsNotFiniteIsNotTheBest) {
+  HtmlReport report;
+  report.title = "run";
+  for (const auto& [step, loss] : {std::pair{1, NAN}, {2, 5.5F}, {3, NAN}, {4, 6.5F}}) {
+    EvaluationMetrics m;
+    m.step = step;
+    m.validation_loss = loss;
+    report.log.evaluations.push_back(m);
+  }
+  EXPECT_EQ(best_evaluation(report.log)->step, 2);
+  EXPECT_THAT(render_html(report), HasSubstr("best validation loss, at step 2: perplexity 244.69"));
+  report.log.evaluations.resize(1);
+  EXPECT_EQ(best_evaluation(report.log), nullptr);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -37,7 +37,9 @@ MetricLabels labels_of(std::string run, std::string job) {
 std::string label_name(std::string_view name) {
   std::string label;
   for (const char c : name) label += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return label.empty() || std::isdigit(static_cast<unsigned char>(label[0])) != 0 ? "fact_" + label : label;
+  // Names that begin with two underscores are Prometheus' own.
+  const bool plain = !label.empty() && std::isalpha(static_cast<unsigned char>(label[0])) != 0;
+  return plain ? label : "fact_" + label;
 }
 
 class Families {

@@ -52,9 +52,12 @@ TEST(RunBoard, ShowsWhatTheRecordsSay) {
 
 TEST(RunBoard, FactsDoNotRepeatTheLabelsOfEverySample) {
   RunBoard board("small", "4711", 1, 0);
-  board.start({.first_step = 0, .steps = 100, .facts = {{"run", "x"}, {"slurm job", "y"}, {"fact run", "z"}}});
-  EXPECT_THAT(shown(board),
-              HasSubstr("trireme_run_info{run=\"small\",slurm_job=\"4711\",fact_run=\"x\",fact_slurm_job=\"y\"} 1\n"));
+  board.start(
+      {.first_step = 0, .steps = 100, .facts = {{"run", "x"}, {"slurm job", "y"}, {"fact run", "z"}, {"<<a", "b"}}});
+  EXPECT_THAT(
+      shown(board),
+      HasSubstr(
+          "trireme_run_info{run=\"small\",slurm_job=\"4711\",fact_run=\"x\",fact_slurm_job=\"y\",fact___a=\"b\"} 1\n"));
 }
 
 TEST(RunBoard, ShowsTheMemoryOfAGpu) {
