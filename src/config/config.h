@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/learnt.h"
+#include "base/loss_on.h"
 #include "config/choices.h"
 #include "tensor/activation.h"
 #include "tensor/device.h"
@@ -191,7 +191,7 @@ struct DataOptions {
 };
 
 struct ChatOptions {
-  chat::Learnt loss_on = chat::Learnt::assistant;
+  chat::LossOn loss_on = chat::LossOn::assistant;
   std::string chat_template, template_options, columns, roles, date, cache_dir;
   bool skip_bad_rows = false, packing = true;
   double validation_share = 0.05, epochs = 3;

@@ -30,7 +30,7 @@ class WrongInput : public FaultFixture {
     std::ofstream(path(name), std::ios::binary) << text;
     return path(name);
   }
-  /// A byte-level tokenizer learnt from numbers.
+  /// A byte-level tokenizer trained on numbers.
   std::string make_tokenizer() const {
     std::string text;
     for (int i = 0; i < 5000; ++i) text += std::to_string(i) + "\n";

@@ -127,7 +127,7 @@ TEST_F(FlippedBit, OfTwoRanksBothAreNamed) {
   EXPECT_THAT(outcome.output, HasSubstr("no majority agrees among rank 0 on "));
 }
 
-/// Tokens that follow a rule except for a stretch of noise, learnt two windows at a time: those of the stretch are
+/// Tokens that follow a rule except for a stretch of noise, trained on two windows at a time: those of the stretch are
 /// spikes.
 class Spike : public FaultFixture {
  protected:

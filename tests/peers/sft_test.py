@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fine-tunes the same model on the same conversations in the same order here and in transformers, and compares the loss
-of every step. There, apply_chat_template says what is learnt, each conversation is computed alone, and the loss is the
+of every step. There, apply_chat_template says what counts in the loss, each conversation is computed alone, and the loss is the
 sum over what counts in a step divided by its number.
 
     sft_test.py TRIREME [--steps 40 --ranks 1,2 --tolerance 1e-3]

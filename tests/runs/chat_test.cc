@@ -49,7 +49,7 @@ class TokenizerChat : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(TokenizerChat, ShowsTextIdsAndWhatIsLearnt) {
+TEST_F(TokenizerChat, ShowsTextIdsAndWhatCounts) {
   const Outcome outcome = chat({path("data.jsonl")});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.output,

@@ -392,8 +392,8 @@ TEST_F(GptNeox, LlamaAndMistralFilesTrainAndAreExportedAsTheirFamilies) {
   }
 }
 
-// Nothing is learnt at so low a rate, and a tenth of a deviation above the mean counts as a spike: many steps are
-// skipped.
+// The model hardly changes at so low a rate, and a tenth of a deviation above the mean counts as a spike: many steps
+// are skipped.
 TEST_F(GptNeox, ASkippedStepDoesNotAdvanceTheRate) {
   const Outcome outcome =
       done(here(1, kTrain + std::string("--run.on-spike skip --run.spike-score 0.1 --run.steps 120 "

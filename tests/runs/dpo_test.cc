@@ -280,16 +280,15 @@ TEST_F(Dpo, SaysWhatIsCutAndLeftOut) {
   EXPECT_THAT(outcome.output, HasSubstr("training: 1 answer of 18 cut to batch.sequence = 48"));
   EXPECT_THAT(
       outcome.output,
-      HasSubstr("training: 1 pair left out: nothing is learnt of the first 48 ids of an answer with its prompt"));
+      HasSubstr("training: 1 pair left out: none of the first 48 ids of an answer with its prompt counts in the loss"));
   EXPECT_THAT(outcome.output, HasSubstr("training: 1 pair left out: the answers are the same in their first 48 ids"));
   EXPECT_THAT(outcome.output, HasSubstr("7 pairs with "));
   write_text(path("data.jsonl"),
              fmt::format(R"({{"prompt": "{}", "chosen": "cat", "rejected": "dog"}})", std::string(60, 'x')));
-  expect_refused(
-      1,
-      "data.jsonl: no pair is left to train on: nothing is learnt of an answer in 1 pair, and the answers are "
-      "the same in 0 pairs; raise batch.sequence (now 48)",
-      {"--validation-share", "0"});
+  expect_refused(1,
+                 "data.jsonl: no pair is left to train on: no id of an answer counts in 1 pair, and the answers are "
+                 "the same in 0 pairs; raise batch.sequence (now 48)",
+                 {"--validation-share", "0"});
 }
 
 TEST_F(Dpo, RefusesWhatItCannotDo) {

@@ -225,7 +225,8 @@ TEST_F(Sft, SaysWhatIsCutAndLeftOut) {
   write_text(path("data.jsonl"), text);
   const Outcome outcome = done("run", {"--run.steps", "1", "--validation-share", "0"});
   EXPECT_THAT(outcome.output, HasSubstr("training: 1 conversation of 8 cut to batch.sequence = 48"));
-  EXPECT_THAT(outcome.output, HasSubstr("training: 1 conversation left out: nothing is learnt of the first 48 ids"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("training: 1 conversation left out: none of the first 48 ids counts in the loss"));
   EXPECT_THAT(outcome.output, HasSubstr("no validation"));
   EXPECT_THAT(log_of("run").evaluations, testing::IsEmpty());
 }

@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kLearnt = "*";
+constexpr const char* kCounted = "*";
 
 /// A file, or those of a data set of the hub.
 std::vector<std::string> conversation_files(const std::string& given) {
@@ -50,12 +50,12 @@ std::string shown(const std::string& text) {
 }
 
 void print_text(const std::string& heading, const chat::ChatTokens& tokens, const Tokenizer& tokenizer) {
-  const auto learnt = std::ranges::count(tokens.mask, 1);
-  fmt::print("{}: {}, {} trained on\n{}\n", heading, count_text(tokens.ids.size(), "id"), learnt,
+  const auto counted = std::ranges::count(tokens.mask, 1);
+  fmt::print("{}: {}, {} trained on\n{}\n", heading, count_text(tokens.ids.size(), "id"), counted,
              printable(tokens.text));
-  fmt::print("ids ({} trained on)\n", kLearnt);
+  fmt::print("ids ({} trained on)\n", kCounted);
   for (size_t i = 0; i < tokens.ids.size(); ++i) {
-    fmt::print("{:>6} {:>7} {} \"{}\"\n", i, tokens.ids[i], tokens.mask[i] != 0 ? kLearnt : " ",
+    fmt::print("{:>6} {:>7} {} \"{}\"\n", i, tokens.ids[i], tokens.mask[i] != 0 ? kCounted : " ",
                shown(tokenizer.decode(std::span(&tokens.ids[i], 1))));
   }
 }
@@ -100,7 +100,7 @@ void add_tokenizer_chat(Flags& command, TokenizerChatFlags& flags) {
       .required();
   add_chat_template_flags(command, flags.format);
   add_conversation_flags(command, flags.rows);
-  command.choice("--loss-on", flags.learnt, "whose words are trained on").show_default();
+  command.choice("--loss-on", flags.loss_on, "whose words are trained on").show_default();
   command.add("--first", flags.first, "first row to show").positive().show_default();
   command.add("--rows", flags.most, "number of rows to show; 0 shows all").show_default();
   command.add_switch("--jsonl", flags.jsonl, "one JSON object per conversation: row, text, ids, mask");
@@ -118,7 +118,7 @@ void run_tokenizer_chat(const TokenizerChatFlags& flags) {
         const char* const part = conversations.size() < 2 ? nullptr : i == 0 ? "chosen" : "rejected";
         chat::Conversation conversation = conversations[i];
         add_keywords(conversation, flags.format);
-        const chat::ChatTokens tokens = formats.of(conversation).tokens(conversation, *tokenizer, flags.learnt);
+        const chat::ChatTokens tokens = formats.of(conversation).tokens(conversation, *tokenizer, flags.loss_on);
         if (flags.jsonl) {
           print_json(file, row, part, tokens);
         } else {

@@ -14,7 +14,7 @@ struct TokenizerChatFlags {
   TokenizerFlags load;
   ChatTemplateFlags format;
   ConversationFlags rows;
-  chat::Learnt learnt = chat::Learnt::assistant;
+  chat::LossOn loss_on = chat::LossOn::assistant;
   uint64_t first = 1, most = 1;
   bool jsonl = false;
 };

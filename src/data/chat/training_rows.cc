@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kShareStream = 5;  // differs from the streams of data/sampler.h, of epochs and of masks
 
 int64_t counted_in(std::span<const int32_t> codes) {
-  return codes.empty() ? 0 : std::count_if(codes.begin() + 1, codes.end(), is_learnt);
+  return codes.empty() ? 0 : std::count_if(codes.begin() + 1, codes.end(), is_counted);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ double TrainingRows::padding() const {
   return 1 - static_cast<double>(ids()) / (static_cast<double>(rows.size()) * static_cast<double>(most));
 }
 
-TrainingRows make_rows(LearntIds conversations, size_t most, bool packs) {
+TrainingRows make_rows(CodedIds conversations, size_t most, bool packs) {
   assert(most >= 2);
   TrainingRows made;
   made.conversations = std::move(conversations);
@@ -36,7 +36,7 @@ TrainingRows make_rows(LearntIds conversations, size_t most, bool packs) {
   std::vector<size_t> used, lengths;
   for (size_t i = 0; i < made.conversations.size(); ++i) {
     if (counted_in(made.kept(i)) == 0) {
-      ++made.unlearnt;
+      ++made.uncounted;
       continue;
     }
     const size_t length = made.conversations.at(i).size();
@@ -64,7 +64,7 @@ TrainingRows make_rows(LearntIds conversations, size_t most, bool packs) {
   return made;
 }
 
-TrainingRows make_pairs(LearntIds conversations, size_t most) {
+TrainingRows make_pairs(CodedIds conversations, size_t most) {
   assert(most >= 2 && conversations.size() % 2 == 0);
   TrainingRows made;
   made.conversations = std::move(conversations);
@@ -73,7 +73,7 @@ TrainingRows make_pairs(LearntIds conversations, size_t most) {
     const std::span<const int32_t> chosen = made.kept(i), rejected = made.kept(i + 1);
     const int64_t counted = counted_in(chosen), counted_rejected = counted_in(rejected);
     if (counted == 0 || counted_rejected == 0) {
-      ++made.unlearnt;
+      ++made.uncounted;
     } else if (std::ranges::equal(chosen, rejected)) {
       ++made.equal;
     } else {
@@ -86,7 +86,7 @@ TrainingRows make_pairs(LearntIds conversations, size_t most) {
   return made;
 }
 
-LearntIds take_share(LearntIds& all, double share, uint64_t seed, size_t each) {
+CodedIds take_share(CodedIds& all, double share, uint64_t seed, size_t each) {
   const size_t count = all.size() / each;
   if (share <= 0 || count < 2) return {};
   const auto wanted = static_cast<size_t>(std::llround(share * static_cast<double>(count)));
@@ -99,7 +99,7 @@ LearntIds take_share(LearntIds& all, double share, uint64_t seed, size_t each) {
     std::swap(order[i], order[i + random.below(count - i)]);
     chosen[order[i]] = 1;
   }
-  LearntIds rest, out;
+  CodedIds rest, out;
   for (size_t i = 0; i < all.size(); ++i) (chosen[i / each] != 0 ? out : rest).add(all.at(i));
   all = std::move(rest);
   return out;

@@ -1,5 +1,5 @@
 #pragma once
-// Conversations as rows of a training: their ids, which of them are learnt, and which conversations share a row.
+// Conversations as rows of a training: their ids, which of them count in the loss, and which conversations share a row.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace trireme::chat {
 
-/// Conversations as codes: an id, or its complement (~id, which is negative) where it is learnt.
-struct LearntIds {
+/// Conversations as codes: an id, or its complement (~id, which is negative) where it counts in the loss.
+struct CodedIds {
   std::vector<int32_t> codes;
   std::vector<uint64_t> offsets{0};  ///< where each conversation begins, and the end
 
@@ -23,16 +23,16 @@ struct LearntIds {
     offsets.push_back(codes.size());
   }
 };
-constexpr bool is_learnt(int32_t code) { return code < 0; }
-constexpr int32_t id_of(int32_t code) { return is_learnt(code) ? ~code : code; }
+constexpr bool is_counted(int32_t code) { return code < 0; }
+constexpr int32_t id_of(int32_t code) { return is_counted(code) ? ~code : code; }
 
 struct TrainingRows {
-  LearntIds conversations;
+  CodedIds conversations;
   size_t most = 0;                        ///< ids of a row
   std::vector<std::vector<size_t>> rows;  ///< numbers of the conversations in each row
   std::vector<int64_t> lengths, counted;  ///< of each row: ids, and predictions that count in the loss, at least 1
   size_t cut = 0;                         ///< conversations that lost their end, because they are longer than a row
-  size_t unlearnt = 0;                    ///< conversations (pairs) in no row: nothing is learnt of what is left
+  size_t uncounted = 0;                   ///< conversations (pairs) in no row: no id of what is left counts in the loss
   size_t equal = 0;                       ///< pairs in no row: what is left of their answers is the same
 
   size_t size() const { return rows.size(); }
@@ -49,15 +49,15 @@ struct TrainingRows {
 /// Rows of at most `most` ids (at least 2): with `packs` several conversations in a row by best fit decreasing
 /// (packing.h), else one in each, in their order. Of a conversation id i + 1 is predicted at id i, so its first id is
 /// never counted.
-TrainingRows make_rows(LearntIds conversations, size_t most, bool packs);
+TrainingRows make_rows(CodedIds conversations, size_t most, bool packs);
 
 /// Rows of pairs: the conversations 2 i and 2 i + 1 are two answers to one prompt, and share row i, of at most 2 x most
-/// ids. Pairs of which nothing is learnt of an answer in its first `most` ids are in no row, and those whose answers do
+/// ids. Pairs of which no id of an answer counts in its first `most` ids are in no row, and those whose answers do
 /// not differ there.
-TrainingRows make_pairs(LearntIds conversations, size_t most);
+TrainingRows make_pairs(CodedIds conversations, size_t most);
 
 /// Takes the share of the conversations that a seed chooses out of `all`: rounded, at least 1 and at most all but one;
 /// share 0: none. Both keep their order. each: conversations that stay together, in which `all` is counted.
-LearntIds take_share(LearntIds& all, double share, uint64_t seed, size_t each = 1);
+CodedIds take_share(CodedIds& all, double share, uint64_t seed, size_t each = 1);
 
 }  // namespace trireme::chat

@@ -90,7 +90,7 @@ std::vector<TokenId> ChatFormat::prompt_ids(const Conversation& conversation, co
 }
 
 std::vector<Span> ChatFormat::spans_by_prefix(const Conversation& conversation, const std::string& whole,
-                                              Learnt learnt) const {
+                                              LossOn loss_on) const {
   const Json& messages = conversation.messages;
   std::vector<Span> spans;
   for (size_t i = messages.size(); i-- > conversation.prompt;) {
@@ -104,22 +104,22 @@ std::vector<Span> ChatFormat::spans_by_prefix(const Conversation& conversation, 
         "says (--chat-template FILE), or --loss-on last, or --loss-on all",
         template_.where(), i + 1);
     spans.push_back({before.size(), with.size()});
-    if (learnt == Learnt::last) break;
+    if (loss_on == LossOn::last) break;
   }
   std::ranges::reverse(spans);
   return spans;
 }
 
-std::vector<Span> ChatFormat::learnt_spans(const Conversation& conversation, const Rendered& whole,
-                                           Learnt learnt) const {
-  if (learnt == Learnt::all && conversation.prompt == 0) return {{0, whole.text.size()}};
-  if (learnt == Learnt::all) {
+std::vector<Span> ChatFormat::counted_spans(const Conversation& conversation, const Rendered& whole,
+                                            LossOn loss_on) const {
+  if (loss_on == LossOn::all && conversation.prompt == 0) return {{0, whole.text.size()}};
+  if (loss_on == LossOn::all) {
     const std::string before = render(conversation, conversation.prompt, true).text;
     require(whole.text.starts_with(before), ErrorKind::data,
             "{}: the text of the prompt is not the beginning of the conversation's text", template_.where());
     return {{before.size(), whole.text.size()}};
   }
-  if (!template_.marks_generation()) return spans_by_prefix(conversation, whole.text, learnt);
+  if (!template_.marks_generation()) return spans_by_prefix(conversation, whole.text, loss_on);
   std::vector<Span> spans = whole.generated;
   std::erase_if(spans, [](const Span& span) { return span.begin == span.end; });
   if (conversation.prompt > 0) {
@@ -128,24 +128,24 @@ std::vector<Span> ChatFormat::learnt_spans(const Conversation& conversation, con
                       conversation.messages.begin() + static_cast<ptrdiff_t>(conversation.prompt), is_assistant);
     spans.erase(spans.begin(), spans.begin() + std::min(earlier, std::ssize(spans)));
   }
-  if (learnt == Learnt::last && spans.size() > 1) spans.erase(spans.begin(), spans.end() - 1);
+  if (loss_on == LossOn::last && spans.size() > 1) spans.erase(spans.begin(), spans.end() - 1);
   return spans;
 }
 
-ChatTokens ChatFormat::tokens(const Conversation& conversation, const Tokenizer& tokenizer, Learnt learnt) const {
+ChatTokens ChatFormat::tokens(const Conversation& conversation, const Tokenizer& tokenizer, LossOn loss_on) const {
   Rendered whole = render(conversation, conversation.messages.size(), false);
   ChatTokens made;
-  made.learnt = learnt_spans(conversation, whole, learnt);
-  require(!made.learnt.empty() || !template_.marks_generation(), ErrorKind::data,
+  made.counted = counted_spans(conversation, whole, loss_on);
+  require(!made.counted.empty() || !template_.marks_generation(), ErrorKind::data,
           "{}: nothing in the conversation's text is marked by {{% generation %}}", template_.where());
-  require(!made.learnt.empty(), ErrorKind::data, "{}: the conversation has no turn of the assistant",
+  require(!made.counted.empty(), ErrorKind::data, "{}: the conversation has no turn of the assistant",
           template_.where());
   made.text = std::move(whole.text);
   tokenizer.encode_chat(made.text, made.ids);
-  const bool of_all = learnt == Learnt::all && conversation.prompt == 0;  // wherever ids are in the text
+  const bool of_all = loss_on == LossOn::all && conversation.prompt == 0;  // wherever ids are in the text
   made.mask = of_all ? std::vector<uint8_t>(made.ids.size(), 1)
-                     : mask_of(places_of_ids(tokenizer, made.text, made.ids), made.learnt);
-  if (learnt != Learnt::all) leave_out_space_after_end(tokenizer, made.ids, made.mask);
+                     : mask_of(places_of_ids(tokenizer, made.text, made.ids), made.counted);
+  if (loss_on != LossOn::all) leave_out_space_after_end(tokenizer, made.ids, made.mask);
   return made;
 }
 

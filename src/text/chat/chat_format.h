@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/learnt.h"
+#include "base/loss_on.h"
 #include "text/chat/chat_files.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
@@ -20,9 +20,9 @@ struct Conversation;
 
 struct ChatTokens {
   std::string text;
-  std::vector<Span> learnt;  ///< of the text
+  std::vector<Span> counted;  ///< of the text
   std::vector<TokenId> ids;
-  std::vector<uint8_t> mask;  ///< 1: the id is learnt, [ids]
+  std::vector<uint8_t> mask;  ///< 1: the id counts in the loss, [ids]
 };
 
 /// Messages as templates get them: members without a value dropped, a model's reasoning under each of its usual names
@@ -40,15 +40,16 @@ class ChatFormat {
   Rendered render(const Conversation& conversation, size_t messages, bool prompts) const;
   /// The ids after which a model answers.
   std::vector<TokenId> prompt_ids(const Conversation& conversation, const Tokenizer& tokenizer) const;
-  /// Throws Error::data if nothing is learnt, if the template raises, or if it does not show where the assistant's
-  /// turns are: it has no {% generation %} and the text of the first messages is not a prefix of the text of all.
-  ChatTokens tokens(const Conversation& conversation, const Tokenizer& tokenizer, Learnt learnt) const;
+  /// Throws Error::data if no id counts in the loss, if the template raises, or if it does not show where the
+  /// assistant's turns are: it has no {% generation %} and the text of the first messages is not a prefix of the text
+  /// of all.
+  ChatTokens tokens(const Conversation& conversation, const Tokenizer& tokenizer, LossOn loss_on) const;
 
   void set_time(const std::tm& now) { now_ = now; }
 
  private:
-  std::vector<Span> learnt_spans(const Conversation& conversation, const Rendered& whole, Learnt learnt) const;
-  std::vector<Span> spans_by_prefix(const Conversation& conversation, const std::string& whole, Learnt learnt) const;
+  std::vector<Span> counted_spans(const Conversation& conversation, const Rendered& whole, LossOn loss_on) const;
+  std::vector<Span> spans_by_prefix(const Conversation& conversation, const std::string& whole, LossOn loss_on) const;
 
   ChatTemplate template_;
   std::map<std::string, std::string> tokens_;

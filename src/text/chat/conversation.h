@@ -12,7 +12,7 @@ struct Conversation {
   Json messages = Json::array();
   Json tools = nullptr;            ///< a list of JSON schemas; null: none
   Json keywords = Json::object();  ///< further variables of the template
-  size_t prompt = 0;               ///< the first messages, of which nothing is learnt
+  size_t prompt = 0;               ///< the first messages, of which nothing counts in the loss
 };
 
 }  // namespace trireme::chat

@@ -54,7 +54,7 @@ class PreferenceTuning final : public ChatRecipe {
     const PairOptions& dpo = config().dpo;
     return {dpo.loss, dpo.beta, dpo.label_smoothing};
   }
-  chat::TrainingRows rows_of(chat::LearntIds ids) const override {
+  chat::TrainingRows rows_of(chat::CodedIds ids) const override {
     return make_pairs(std::move(ids), static_cast<size_t>(setup_.batch.sequence));
   }
   StepSize size_of_step() const override { return size_of_step(2 * setup_.batch.sequence); }

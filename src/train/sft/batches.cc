@@ -6,7 +6,7 @@ namespace trireme {
 
 void ChatPacker::add(std::span<const int32_t> codes, int64_t sample) {
   for (size_t i = 0; i < codes.size(); ++i) {
-    const bool counts = i + 1 < codes.size() && chat::is_learnt(codes[i + 1]);
+    const bool counts = i + 1 < codes.size() && chat::is_counted(codes[i + 1]);
     if (counts) {
       counted_.push_back(static_cast<int32_t>(tokens_.size()));
       counted_targets_.push_back(chat::id_of(codes[i + 1]));

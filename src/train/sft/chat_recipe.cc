@@ -99,7 +99,7 @@ std::tm day(const std::string& date) {
   return made;
 }
 
-/// Refuses what conversations cannot be learnt with.
+/// Refuses what conversations cannot be trained on with.
 void require_conversations(const LoadedConfig& loaded, bool pairs) {
   const std::string& init = loaded.config.model.init;
   require(!init.empty() && init != "scratch", ErrorKind::usage,
@@ -240,7 +240,7 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
                             .skips = chat.skip_bad_rows,
                             .template_name = chat.chat_template,
                             .template_options = chat.template_options,
-                            .learnt = chat.loss_on,
+                            .loss_on = chat.loss_on,
                             .date = day(chat.date),
                             .cache = ""};
   if (!config().evaluation.only)
@@ -265,12 +265,12 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
     log::warning("{}: {} skipped of {}; for example {}", given, made.skipped, count_text(made.rows, "row"),
                  made.first_skipped);
   if (made.rejected > 0)
-    log::info("{}: {} are pairs; only the chosen answers are learnt", given, count_text(made.rejected, "row"));
+    log::info("{}: {} are pairs; only the chosen answers are trained on", given, count_text(made.rejected, "row"));
   return made;
 }
 
 DataFileFact ChatRecipe::fact_of(const std::string& path, const chat::TrainingRows& rows) const {
-  const chat::LearntIds& all = rows.conversations;
+  const chat::CodedIds& all = rows.conversations;
   const uint64_t codes = xxh3(std::as_bytes(std::span(all.codes))),
                  offsets = xxh3(std::as_bytes(std::span(all.offsets)));
   const uint64_t layout = config().chat.packing ? 0 : 1;
@@ -295,9 +295,9 @@ void ChatRecipe::warn_of(const chat::TrainingRows& rows, const char* name) const
   if (rows.cut > 0)
     warn(fmt::format("{}: {} of {} cut to batch.sequence = {}", name,
                      count_text(rows.cut, pairs_ ? "answer" : "conversation"), rows.conversations.size(), rows.most));
-  if (rows.unlearnt > 0)
-    warn(fmt::format("{}: {} left out: nothing is learnt of the first {}{}", name, count_rows(rows.unlearnt), ids,
-                     pairs_ ? " of an answer with its prompt" : ""));
+  if (rows.uncounted > 0)
+    warn(fmt::format("{}: {} left out: none of the first {}{} counts in the loss", name, count_rows(rows.uncounted),
+                     ids, pairs_ ? " of an answer with its prompt" : ""));
   if (rows.equal > 0)
     warn(fmt::format("{}: {} left out: the answers are the same in their first {}", name, count_rows(rows.equal), ids));
 }
@@ -308,7 +308,7 @@ void ChatRecipe::read_data(const TrainingJob& job) {
   const bool has_file = !data.validation.empty();
   TokenisedConversations all = tokenise_files(data.train, "--data", job);
   read_ = data.train;
-  chat::LearntIds measured;
+  chat::CodedIds measured;
   if (has_file)
     measured = tokenise_files(data.validation, "--validation", job).ids;
   else
@@ -319,13 +319,12 @@ void ChatRecipe::read_data(const TrainingJob& job) {
     warn_of(train_, "training");
     warn_of(validation_, "validation");
     require(!train_.rows.empty() || pairs_, ErrorKind::data,
-            "{}: nothing is learnt of the first {} of any conversation; raise batch.sequence", data.train,
+            "{}: none of the first {} of any conversation counts in the loss; raise batch.sequence", data.train,
             count_text(train_.most, "id"));
-    require(
-        !train_.rows.empty(), ErrorKind::data,
-        "{}: no pair is left to train on: nothing is learnt of an answer in {}, and the answers are the same in {}; "
-        "raise batch.sequence (now {})",
-        data.train, count_rows(train_.unlearnt), count_rows(train_.equal), train_.most);
+    require(!train_.rows.empty(), ErrorKind::data,
+            "{}: no pair is left to train on: no id of an answer counts in {}, and the answers are the same in {}; "
+            "raise batch.sequence (now {})",
+            data.train, count_rows(train_.uncounted), count_rows(train_.equal), train_.most);
     setup_.data_files.push_back(fact_of(data.train, train_));
     if (!validation_.rows.empty())
       setup_.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_));
@@ -357,7 +356,7 @@ RunFacts ChatRecipe::chat_facts(const Work& work, const PeakRate& peak, RunFacts
   const auto sequence = std::llround(row_length() / (pairs_ ? 2 : 1));
   RunFacts facts = plan_facts(setup_, work.session.rank(), *backend_, peak, sequence);
   const auto describe = [&](const chat::TrainingRows& rows) {
-    const size_t used = pairs_ ? rows.size() : rows.conversations.size() - rows.unlearnt;
+    const size_t used = pairs_ ? rows.size() : rows.conversations.size() - rows.uncounted;
     return fmt::format("{} with {} ids, {} counted", count_rows(used), rows.ids(), rows.counted_ids());
   };
   own.insert(own.begin(), {"data", fmt::format("{}: {}{}", read_, describe(train_),

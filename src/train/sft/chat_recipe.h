@@ -18,7 +18,7 @@ namespace trireme {
 class ChatRecipe : public Recipe {
  public:
   /// pairs: every row of the files is a pair of answers. Throws Error::usage and Error::config for what conversations
-  /// cannot be learnt with, before the run folder is touched.
+  /// cannot be trained on with, before the run folder is touched.
   ChatRecipe(LoadedConfig loaded, bool pairs);
 
   const Config& config() const override { return setup_.config(); }
@@ -48,7 +48,7 @@ class ChatRecipe : public Recipe {
  protected:
   /// The largest step of setup_.batch, as far as it is known before the files are read.
   virtual StepSize size_of_step() const { return step_size(setup_.batch); }
-  virtual chat::TrainingRows rows_of(chat::LearntIds ids) const = 0;
+  virtual chat::TrainingRows rows_of(chat::CodedIds ids) const = 0;
   /// The rows are there, but neither the steps nor whether the run fits the snapshot that it resumes. Not collective.
   virtual void take_rows(const TrainingJob&) {}
   /// Collective: the loss over validation_, and the task's measures. Nullopt: a stop was requested.

@@ -35,7 +35,7 @@ class ChatTuning final : public ChatRecipe {
   }
 
  private:
-  chat::TrainingRows rows_of(chat::LearntIds ids) const override {
+  chat::TrainingRows rows_of(chat::CodedIds ids) const override {
     return make_rows(std::move(ids), static_cast<size_t>(setup_.batch.sequence), config().chat.packing);
   }
   std::optional<double> measure(Work& work, NamedValues&) override {

@@ -93,7 +93,7 @@ class Reader {
 class Encoder {
  public:
   Encoder(const ConversationSource& source, const chat::ChatFiles& files, const Tokenizer& tokenizer)
-      : tokenizer_(tokenizer), learnt_(source.learnt) {
+      : tokenizer_(tokenizer), loss_on_(source.loss_on) {
     for (const bool tools : {false, true}) {
       const chat::TemplateSource opened = chat::open_template(files, source.template_name, tools);
       facts_ += fmt::format("template {} {}\n", opened.text.size(), opened.text);
@@ -113,7 +113,7 @@ class Encoder {
   std::vector<int32_t> codes(chat::Conversation& conversation) const {
     conversation.keywords.update(keywords_);
     const chat::ChatTokens tokens =
-        formats_[conversation.tools.is_array() ? 1 : 0].tokens(conversation, tokenizer_, learnt_);
+        formats_[conversation.tools.is_array() ? 1 : 0].tokens(conversation, tokenizer_, loss_on_);
     std::vector<int32_t> codes(tokens.ids.size());
     for (size_t i = 0; i < codes.size(); ++i) {
       const auto id = static_cast<int32_t>(tokens.ids[i]);
@@ -124,7 +124,7 @@ class Encoder {
 
  private:
   const Tokenizer& tokenizer_;
-  chat::Learnt learnt_;
+  chat::LossOn loss_on_;
   std::vector<chat::ChatFormat> formats_;  ///< for conversations without and with tools
   Json keywords_ = Json::object();
   std::string facts_;
@@ -346,7 +346,7 @@ std::string facts_of_files(const ConversationSource& source) {
 /// What else the ids depend on.
 std::string facts_of_format(const ConversationSource& source, const chat::ChatFiles& files, const Encoder& encoder,
                             const Tokenizer& tokenizer) {
-  std::string facts = fmt::format("{} {} {}{}\n", name_of(source.learnt), source.skips, source.template_options,
+  std::string facts = fmt::format("{} {} {}{}\n", name_of(source.loss_on), source.skips, source.template_options,
                                   source.columns.pairs ? " pairs" : "");
   if (encoder.facts().find("strftime_now") != std::string::npos)
     facts += fmt::format("{}-{}-{}\n", source.date.tm_year, source.date.tm_mon, source.date.tm_mday);

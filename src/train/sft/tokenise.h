@@ -22,16 +22,16 @@ struct ConversationSource {
   bool skips = false;                 ///< bad rows are skipped and counted; else the first one is an error
   std::string template_name;          ///< open_template()
   std::string template_options;       ///< JSON object of variables; empty: none
-  chat::Learnt learnt = chat::Learnt::assistant;
+  chat::LossOn loss_on = chat::LossOn::assistant;
   std::tm date = {};  ///< what the template sees
   std::string cache;  ///< folder for the result; empty: none
 };
 
 struct TokenisedConversations {
-  chat::LearntIds ids;    ///< in the order of the rows; of pairs the chosen one, then the rejected one
+  chat::CodedIds ids;     ///< in the order of the rows; of pairs the chosen one, then the rejected one
   uint64_t rows = 0;      ///< of the files
   uint64_t skipped = 0;   ///< bad rows
-  uint64_t rejected = 0;  ///< answers of pairs that are not preferred, which are not learnt
+  uint64_t rejected = 0;  ///< answers of pairs that are not preferred, which are not trained on
   std::string first_skipped;
   std::string from_cache;  ///< the file that they come from; empty: tokenised now
 };

@@ -55,7 +55,7 @@ Conversation two_turns() {
   return made;
 }
 
-std::string learnt_text(const Tokenizer& tokenizer, const ChatTokens& tokens) {
+std::string counted_text(const Tokenizer& tokenizer, const ChatTokens& tokens) {
   std::vector<TokenId> ids;
   for (size_t i = 0; i < tokens.ids.size(); ++i) {
     if (tokens.mask[i] != 0) ids.push_back(tokens.ids[i]);
@@ -67,17 +67,17 @@ TEST(ChatFormat, LearnsTurnsOfTheAssistantWithTheTokenThatEndsThem) {
   const auto tokenizer = byte_tokenizer();
   for (const char* source : {kChatml, kMarked}) {
     SCOPED_TRACE(source);
-    const ChatTokens tokens = format_of(source).tokens(two_turns(), *tokenizer, Learnt::assistant);
+    const ChatTokens tokens = format_of(source).tokens(two_turns(), *tokenizer, LossOn::assistant);
     EXPECT_EQ(
         tokens.text,
         "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nthe cat?<|im_end|>\n<|im_start|>assistant\nsat"
         "<|im_end|>\n<|im_start|>user\nthe dog 😀?<|im_end|>\n<|im_start|>assistant\nsat in the log é<|im_end|>\n");
     EXPECT_EQ(tokenizer->decode(tokens.ids), tokens.text);  // no <s>, which the tokenizer begins other texts with
     EXPECT_EQ(tokens.mask.size(), tokens.ids.size());
-    EXPECT_EQ(learnt_text(*tokenizer, tokens), "sat<|im_end|>sat in the log é<|im_end|>");
-    EXPECT_EQ(learnt_text(*tokenizer, format_of(source).tokens(two_turns(), *tokenizer, Learnt::last)),
+    EXPECT_EQ(counted_text(*tokenizer, tokens), "sat<|im_end|>sat in the log é<|im_end|>");
+    EXPECT_EQ(counted_text(*tokenizer, format_of(source).tokens(two_turns(), *tokenizer, LossOn::last)),
               "sat in the log é<|im_end|>");
-    EXPECT_EQ(learnt_text(*tokenizer, format_of(source).tokens(two_turns(), *tokenizer, Learnt::all)), tokens.text);
+    EXPECT_EQ(counted_text(*tokenizer, format_of(source).tokens(two_turns(), *tokenizer, LossOn::all)), tokens.text);
   }
 }
 
@@ -86,11 +86,11 @@ TEST(ChatFormat, LearnsNothingOfThePrompt) {
   Conversation conversation = two_turns();
   conversation.prompt = 4;
   for (const char* source : {kChatml, kMarked}) {
-    const ChatTokens tokens = format_of(source).tokens(conversation, *tokenizer, Learnt::assistant);
-    EXPECT_EQ(learnt_text(*tokenizer, tokens), "sat in the log é<|im_end|>");
+    const ChatTokens tokens = format_of(source).tokens(conversation, *tokenizer, LossOn::assistant);
+    EXPECT_EQ(counted_text(*tokenizer, tokens), "sat in the log é<|im_end|>");
   }
-  const ChatTokens all = format_of(kChatml).tokens(conversation, *tokenizer, Learnt::all);
-  EXPECT_EQ(learnt_text(*tokenizer, all), "sat in the log é<|im_end|>\n");
+  const ChatTokens all = format_of(kChatml).tokens(conversation, *tokenizer, LossOn::all);
+  EXPECT_EQ(counted_text(*tokenizer, all), "sat in the log é<|im_end|>\n");
 }
 
 TEST(ChatFormat, RefusesATemplateThatRewritesEarlierTurns) {
@@ -99,11 +99,11 @@ TEST(ChatFormat, RefusesATemplateThatRewritesEarlierTurns) {
   conversation.messages[2]["reasoning"] = "why";
   conversation.messages[4]["thinking"] = "because";
   EXPECT_ERROR(
-      format_of(kRewriting).tokens(conversation, *tokenizer, Learnt::assistant), ErrorKind::data,
+      format_of(kRewriting).tokens(conversation, *tokenizer, LossOn::assistant), ErrorKind::data,
       "t.jinja: message 3 cannot be found in the conversation's text: the template writes earlier turns in "
       "another way than the last one, and does not mark them; use a template with {% generation %} around what "
       "the assistant says (--chat-template FILE), or --loss-on last, or --loss-on all");
-  EXPECT_EQ(learnt_text(*tokenizer, format_of(kRewriting).tokens(conversation, *tokenizer, Learnt::last)),
+  EXPECT_EQ(counted_text(*tokenizer, format_of(kRewriting).tokens(conversation, *tokenizer, LossOn::last)),
             "because|sat in the log é");
 }
 
@@ -111,9 +111,9 @@ TEST(ChatFormat, RefusesWhatHasNoTurnOfTheAssistant) {
   const auto tokenizer = byte_tokenizer();
   Conversation conversation;
   conversation.messages = {said("user", "x")};
-  EXPECT_ERROR(format_of(kChatml).tokens(conversation, *tokenizer, Learnt::assistant), ErrorKind::data,
+  EXPECT_ERROR(format_of(kChatml).tokens(conversation, *tokenizer, LossOn::assistant), ErrorKind::data,
                "t.jinja: the conversation has no turn of the assistant");
-  EXPECT_ERROR(format_of(kMarked).tokens(conversation, *tokenizer, Learnt::assistant), ErrorKind::data,
+  EXPECT_ERROR(format_of(kMarked).tokens(conversation, *tokenizer, LossOn::assistant), ErrorKind::data,
                "t.jinja: nothing in the conversation's text is marked by {% generation %}");
 }
 
@@ -129,9 +129,9 @@ TEST(ChatFormat, RefusesATokenizerThatChangesTheText) {
   EXPECT_ERROR(places_of_ids(*tokenizer, "cat", {1, 2, 2, 2}), ErrorKind::data, "the tokenizer changes the");
   Conversation conversation;
   conversation.messages = {said("user", "Cat"), said("assistant", "cat")};
-  EXPECT_ERROR(format_of(kChatml).tokens(conversation, *tokenizer, Learnt::assistant), ErrorKind::data,
+  EXPECT_ERROR(format_of(kChatml).tokens(conversation, *tokenizer, LossOn::assistant), ErrorKind::data,
                "the tokenizer changes the");
-  const ChatTokens all = format_of(kChatml).tokens(conversation, *tokenizer, Learnt::all);
+  const ChatTokens all = format_of(kChatml).tokens(conversation, *tokenizer, LossOn::all);
   EXPECT_EQ(all.mask, std::vector<uint8_t>(all.ids.size(), 1));
 }
 

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 
 TEST(PairBatches, HaveAPairsAnswersBehindEachOtherWithTheirCountedRows) {
-  chat::LearntIds two;
+  chat::CodedIds two;
   two.add(std::vector<int32_t>{1, 2, ~3, ~4});
   two.add(std::vector<int32_t>{1, 2, ~5});
   const chat::TrainingRows rows = chat::make_pairs(two, 8);
@@ -84,7 +84,7 @@ TEST(PreferenceLoss, IsTheMeanOverPairsOfThePureFunctionOfTheirScores) {
       for (size_t i = 0; i < 34; i += 2) {
         const auto answer = [&](size_t one) {
           int64_t ids = 0;
-          for (const int32_t code : rows.kept(one).subspan(1)) ids += chat::is_learnt(code) ? 1 : 0;
+          for (const int32_t code : rows.kept(one).subspan(1)) ids += chat::is_counted(code) ? 1 : 0;
           return AnswerScore{scores[one], reference[one], ids};
         };
         const PairScore score = pair_loss(answer(i), answer(i + 1), form);
@@ -105,7 +105,7 @@ TEST(PreferenceLoss, LearnsAndIsTheSameForEveryLayoutOfRanks) {
   for (const PairLoss kind : {PairLoss::sigmoid, PairLoss::ipo}) {
     const PairLossForm form{kind, 0.3, 0};
     const Outcome want = train({.pairs = form});
-    EXPECT_LT(want.evaluation, 0.9 * train({.pairs = form}, false).evaluation) << "nothing was learnt";
+    EXPECT_LT(want.evaluation, 0.9 * train({.pairs = form}, false).evaluation) << "the loss did not fall";
     ASSERT_EQ(want.measures.size(), 12U);
     const struct {
       const char* name;

@@ -22,7 +22,7 @@ std::vector<T> values(ConstView view) {
 }
 
 TEST(ChatPacker, KeepsConversationsOfARowApart) {
-  chat::LearntIds two;
+  chat::CodedIds two;
   two.add(std::vector<int32_t>{1, ~2, 3, ~4});
   two.add(std::vector<int32_t>{~5, ~6});
   const chat::TrainingRows rows = chat::make_rows(two, 8, true);
@@ -80,10 +80,10 @@ TEST(ChatBatches, ShuffleEveryEpochAnewAndNumberItsConversationsAnew) {
   EXPECT_EQ(std::ranges::min(samples), std::ssize(rows.conversations.offsets) - 1);
 }
 
-/// The mean loss over what is learnt of all conversations, each alone, from the logits in float64.
+/// The mean loss over what counts in the loss of all conversations, each alone, from the logits in float64.
 double independent_loss(Position position) {
   const Spec spec = spec_of(position);
-  const chat::LearntIds all = conversations();
+  const chat::CodedIds all = conversations();
   double sum = 0, counted = 0;
   run_local(1, [&](RankContext& rank) {
     const Backend backend = make_backend();
@@ -127,7 +127,7 @@ double independent_loss(Position position) {
   return sum / counted;
 }
 
-TEST(ChatLoss, IsTheMeanOverAllThatIsLearntOfEachConversationAlone) {
+TEST(ChatLoss, IsTheMeanOverAllThatCountsOfEachConversationAlone) {
   for (const Position position : {Position::learned, Position::rotary}) {
     const double want = independent_loss(position);
     for (const bool packs : {true, false}) {
@@ -171,7 +171,7 @@ TEST(ChatLoss, IsThatOfAHeadThatComputesAllRows) {
 TEST(ChatLoss, IsTheSameForEveryLayoutOfRanks) {
   for (const bool dropout : {false, true}) {
     const Outcome want = train({.dropout = dropout});
-    EXPECT_LT(want.evaluation, train({.dropout = dropout}, false).evaluation) << "nothing was learnt";
+    EXPECT_LT(want.evaluation, train({.dropout = dropout}, false).evaluation) << "the loss did not fall";
     const struct {
       const char* name;
       Layouts layouts;

@@ -27,9 +27,9 @@ namespace trireme::chat_training {
 constexpr int64_t kRow = 12;
 constexpr int kVocabulary = 13;
 
-/// Conversations of 2 to 11 ids, some of which are learnt.
-inline chat::LearntIds conversations(uint64_t count = 17) {
-  chat::LearntIds all;
+/// Conversations of 2 to 11 ids, some of which count in the loss.
+inline chat::CodedIds conversations(uint64_t count = 17) {
+  chat::CodedIds all;
   for (uint64_t n = 0; n < count; ++n) {
     RandomStream random(mix_key(3, n));
     std::vector<int32_t> codes(2 + random.below(10));
@@ -37,7 +37,7 @@ inline chat::LearntIds conversations(uint64_t count = 17) {
       code = static_cast<int32_t>(random.below(kVocabulary));
       if (random.below(2) == 0) code = ~code;
     }
-    if (!chat::is_learnt(codes.back())) codes.back() = ~codes.back();
+    if (!chat::is_counted(codes.back())) codes.back() = ~codes.back();
     all.add(codes);
   }
   return all;

@@ -199,9 +199,9 @@ TEST_F(Tokenise, KeepsTheIdsByWhatTheyDependOn) {
   EXPECT_EQ(kept.ids.offsets, made.ids.offsets);
   EXPECT_EQ(kept.rows, made.rows);
 
-  source_.learnt = chat::Learnt::all;
+  source_.loss_on = chat::LossOn::all;
   EXPECT_EQ(run(1).from_cache, "");
-  source_.learnt = chat::Learnt::assistant;
+  source_.loss_on = chat::LossOn::assistant;
   files_.templates["default"].text = std::string("{# another #}") + kTemplate;
   EXPECT_EQ(run(1).from_cache, "");
   source_.template_options = R"({"x": 1})";

@@ -6,7 +6,7 @@
 namespace trireme::chat {
 
 /// Whose words of a conversation count in the loss.
-enum class Learnt : uint8_t {
+enum class LossOn : uint8_t {
   all,        ///< everybody's
   assistant,  ///< every turn of the assistant, with the token that ends it
   last        ///< the last turn of the assistant
@@ -17,9 +17,9 @@ enum class Learnt : uint8_t {
 namespace trireme {
 
 template <>
-struct Names<chat::Learnt> {
-  static constexpr Named<chat::Learnt> kAll[] = {
-      {"all", chat::Learnt::all}, {"assistant", chat::Learnt::assistant}, {"last", chat::Learnt::last}};
+struct Names<chat::LossOn> {
+  static constexpr Named<chat::LossOn> kAll[] = {
+      {"all", chat::LossOn::all}, {"assistant", chat::LossOn::assistant}, {"last", chat::LossOn::last}};
 };
 
 }  // namespace trireme
