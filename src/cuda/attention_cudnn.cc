@@ -107,10 +107,8 @@ fe::error_t choose_engines(fe::graph::Graph& graph) {
 void open_cudnn() {
   static std::once_flag once;
   std::call_once(once, [] {
-    constexpr const char* kRuntime[] = {"libcudart.so.13", "libcudart.so.12"};
-    constexpr const char* kCudnn[] = {"libcudnn.so.9"};
-    open_library({"the CUDA runtime", kRuntime, "nvidia-cuda-runtime"});
-    fe::cudnn_dlhandle = open_library({"cuDNN", kCudnn, "nvidia-cudnn-cu13"});
+    open_library(cuda_runtime_for(CUDART_VERSION));
+    fe::cudnn_dlhandle = open_library(cudnn_for(CUDART_VERSION));
   });
 }
 

@@ -53,8 +53,7 @@ void find_symbol(void* library, const char* name, F& function) {
 }
 
 Library load_library() {
-  constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
-  void* file = open_library({"cuBLASLt", kFiles, "nvidia-cublas"});
+  void* file = open_library(cublaslt_for(CUDART_VERSION));
   Library l;
   find_symbol(file, "cublasLtCreate", l.create);
   find_symbol(file, "cublasLtGetVersion", l.version);
@@ -83,12 +82,15 @@ uint32_t alignment_of(ConstView x) {
 struct Product {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, y = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
   std::vector<cublasLtMatmulAlgo_t> suggested;  ///< [0] is used
 };
 
 /// A row-major matrix is a column-major one transposed, so y^T = op(b)^T op(a)^T is asked for.
 class CublasLt final : public MatrixProducts {
  public:
+  /// For describe() alone: without a GPU.
+  CublasLt() : library_(load_library()) {}
   CublasLt(const std::string& choices, bool times) : library_(load_library()), times_(times) {
     check_blas(library_.create(&handle_), "cublasLtCreate");
     if (choices.empty()) return;
@@ -108,7 +110,7 @@ class CublasLt final : public MatrixProducts {
         alignment_of(y), beta != 0};
     auto at = products_.find(key);
     const bool is_new = at == products_.end();
-    if (is_new) at = products_.emplace(key, make(a, a_transposed, b, b_transposed, bias, y)).first;
+    if (is_new) at = products_.emplace(key, suggest(a, a_transposed, b, b_transposed, bias, y)).first;
     Product& p = at->second;
     if (!bias.empty()) {
       const void* address = bias.data();
@@ -121,6 +123,32 @@ class CublasLt final : public MatrixProducts {
     };
     if (is_new) choose(p, key, stream, y.bytes(), run);
     check_blas(run(p.suggested[0], y.data()), "cublasLtMatmul");
+  }
+
+  /// The descriptors of a product, without a method that computes it.
+  Product describe(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
+    Product p;
+    check_blas(library_.make_product(&p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    set(p.product, CUBLASLT_MATMUL_DESC_TRANSA, b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(p.product, CUBLASLT_MATMUL_DESC_TRANSB, a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (!bias.empty()) {
+      set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias));
+    }
+    p.a = layout(a), p.b = layout(b), p.y = layout(y);
+    check_blas(library_.make_preference(&p.preference), "cublasLtMatmulPreferenceCreate");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+      check_blas(library_.set_preference(p.preference, what, &value, sizeof value),
+                 "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    // Where k is split, parts are added in f32: in the result's type, 16 bits lose the small sums.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(b));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(a));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(y));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(y));
+    return p;
   }
 
  private:
@@ -179,33 +207,12 @@ class CublasLt final : public MatrixProducts {
         "cublasLtMatrixLayoutCreate");
     return made;
   }
-  Product make(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
-    Product p;
-    check_blas(library_.make_product(&p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    set(p.product, CUBLASLT_MATMUL_DESC_TRANSA, b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(p.product, CUBLASLT_MATMUL_DESC_TRANSB, a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (!bias.empty()) {
-      set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias));
-    }
-    p.a = layout(a), p.b = layout(b), p.y = layout(y);
-    cublasLtMatmulPreference_t preference = nullptr;
-    check_blas(library_.make_preference(&preference), "cublasLtMatmulPreferenceCreate");
-    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      check_blas(library_.set_preference(preference, what, &value, sizeof value),
-                 "cublasLtMatmulPreferenceSetAttribute");
-    };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // Where k is split, parts are added in f32: in the result's type, 16 bits lose the small sums.
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(b));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(a));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(y));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(y));
+  Product suggest(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
+    Product p = describe(a, a_transposed, b, b_transposed, bias, y);
     std::array<cublasLtMatmulHeuristicResult_t, 8> suggestions{};
     int found = 0;
-    const cublasStatus_t answer =
-        library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, preference, times_ ? 8 : 1, suggestions.data(), &found);
+    const cublasStatus_t answer = library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, p.preference, times_ ? 8 : 1,
+                                                  suggestions.data(), &found);
     require(answer == CUBLAS_STATUS_SUCCESS && found > 0, ErrorKind::io,
             "cuBLASLt has no method for {}{} times {}{} (status {}, version {})", a.shape().to_string(),
             a_transposed ? " transposed" : "", b.shape().to_string(), b_transposed ? " transposed" : "",
@@ -229,6 +236,10 @@ class CublasLt final : public MatrixProducts {
 };
 
 }  // namespace
+
+void describe_product(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
+  CublasLt().describe(a, a_transposed, b, b_transposed, bias, y);
+}
 
 std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choices, bool times) {
   return std::make_unique<CublasLt>(choices, times);

@@ -12,4 +12,8 @@ namespace trireme {
 /// for.
 std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choices = {}, bool times = false);
 
+/// Makes cuBLASLt's descriptors of a product as MatrixProducts::multiply() does, without a GPU. Throws Error::io naming
+/// what the library refused; Error::usage as make_cublaslt_products().
+void describe_product(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y);
+
 }  // namespace trireme

@@ -10,6 +10,30 @@
 #include "base/error.h"
 
 namespace trireme {
+namespace {
+
+constexpr bool is_13(int runtime) { return runtime >= 13000; }
+
+}  // namespace
+
+LibraryName cublaslt_for(int runtime) {
+  static constexpr const char* kNewest[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+  static constexpr const char* kOldest[] = {"libcublasLt.so.12", "libcublasLt.so.13"};
+  if (is_13(runtime)) return {"cuBLASLt", kNewest, "nvidia-cublas"};
+  return {"cuBLASLt", kOldest, "nvidia-cublas-cu12"};
+}
+
+LibraryName cuda_runtime_for(int runtime) {
+  static constexpr const char* kNewest[] = {"libcudart.so.13", "libcudart.so.12"};
+  static constexpr const char* kOldest[] = {"libcudart.so.12", "libcudart.so.13"};
+  if (is_13(runtime)) return {"the CUDA runtime", kNewest, "nvidia-cuda-runtime"};
+  return {"the CUDA runtime", kOldest, "nvidia-cuda-runtime-cu12"};
+}
+
+LibraryName cudnn_for(int runtime) {
+  static constexpr const char* kFiles[] = {"libcudnn.so.9"};
+  return {"cuDNN", kFiles, is_13(runtime) ? "nvidia-cudnn-cu13" : "nvidia-cudnn-cu12"};
+}
 
 void* open_library(const LibraryName& library) {
   std::vector<std::string> places;

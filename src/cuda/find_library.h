@@ -11,6 +11,12 @@ struct LibraryName {
   const char* package;                 ///< of PyPI
 };
 
+/// Of a runtime's version (CUDART_VERSION): the files of its own toolkit first, since a driver that is new enough for
+/// it may be too old for libraries of a newer one.
+LibraryName cublaslt_for(int runtime);
+LibraryName cuda_runtime_for(int runtime);
+LibraryName cudnn_for(int runtime);
+
 /// Opens the first that is there of each file's places: where the loader looks, $CUDA_HOME/lib64,
 /// /usr/local/cuda/lib64. All of its symbols are resolved. Throws Error::usage with the places and the command that
 /// gets the library.

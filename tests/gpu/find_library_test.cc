@@ -25,6 +25,20 @@ TEST(FindLibrary, AMissingOneIsNamedWithItsPlacesAndTheCommandThatGetsIt) {
   unsetenv("CUDA_HOME");
 }
 
+TEST(FindLibrary, ThoseOfTheRuntimesOwnToolkitComeFirst) {
+  const auto text = [](const LibraryName& library) {
+    std::string files = library.package;
+    for (const char* file : library.files) files += std::string(" ") + file;
+    return files;
+  };
+  EXPECT_EQ(text(cublaslt_for(12040)), "nvidia-cublas-cu12 libcublasLt.so.12 libcublasLt.so.13");
+  EXPECT_EQ(text(cublaslt_for(13000)), "nvidia-cublas libcublasLt.so.13 libcublasLt.so.12");
+  EXPECT_EQ(text(cuda_runtime_for(12090)), "nvidia-cuda-runtime-cu12 libcudart.so.12 libcudart.so.13");
+  EXPECT_EQ(text(cuda_runtime_for(13010)), "nvidia-cuda-runtime libcudart.so.13 libcudart.so.12");
+  EXPECT_EQ(text(cudnn_for(12040)), "nvidia-cudnn-cu12 libcudnn.so.9");
+  EXPECT_EQ(text(cudnn_for(13000)), "nvidia-cudnn-cu13 libcudnn.so.9");
+}
+
 TEST(FindLibrary, TheToolkitOfCudaHomeIsOneOfThePlaces) {
   Dl_info of_libc{};
   ASSERT_NE(dladdr(reinterpret_cast<void*>(&std::getenv), &of_libc), 0);
