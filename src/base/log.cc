@@ -18,7 +18,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log_form.h"
-#include "base/log_wording.h"
 #include "base/printable.h"
 
 namespace trireme::log {
@@ -29,7 +28,6 @@ struct State {
   Identity identity;
   std::mutex mutex;  // messages and the status line take turns
   std::function<void(std::string_view)> listener, error_listener;
-  std::function<std::string(std::string_view)> wording;
   std::string status;
   LineForm form = LineForm::plain;
   const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -124,8 +122,7 @@ void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_
   const std::lock_guard lock(state().mutex);
   if (!state().logger->should_log(level)) return;
   const bool above_status = !state().status.empty();
-  const std::string said =
-      printable(state().wording ? state().wording(message) : std::string(message), kMostMessageBytes);
+  const std::string said = printable(message, kMostMessageBytes);
   const std::string line = fmt::format("{}{}{}", prefix, word, said);
   if (above_status) write_to_terminal(kEraseLine);
   if (state().error_listener && level == spdlog::level::err) state().error_listener(line);
@@ -192,11 +189,6 @@ void set_status(std::string_view line) {
   if (shown.empty() && state().status.empty()) return;
   state().status = shown;
   write_to_terminal(fmt::format("{}{}", kEraseLine, shown));
-}
-
-void set_wording(std::function<std::string(std::string_view)> wording) {
-  const std::lock_guard lock(state().mutex);
-  state().wording = std::move(wording);
 }
 
 void set_listener(std::function<void(std::string_view)> listener) {

@@ -11,11 +11,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/log_wording.h"
 #include "base/team_wait.h"
 #include "cli/command.h"
 #include "cli/version.h"
-#include "cli/wording.h"
 #include "comm/rank_record.h"
 
 namespace {
@@ -53,8 +51,6 @@ int run(const std::vector<std::string>& arguments, char** argv) {
   for (const Command& command : commands()) {
     if (arguments[0] != command.name) continue;
     if (command.computes) wait_briefly(argv);
-    const std::string name = command.name;
-    log::set_wording([name](std::string_view message) { return in_words_of(name, message); });
     const int code = command.run({arguments.begin() + 1, arguments.end()});
     if (command.prints_result) require_printed();
     return code;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/option_name.h"
 #include "config/dialect.h"
 #include "config/foreign_options.h"
 #include "config/python_reader.h"
@@ -283,7 +284,8 @@ bool given(const OptionOrigins& origins, std::string_view option) {
 
 std::string where(const OptionOrigins& origins, std::string_view option) {
   const auto found = origins.find(std::string(option));
-  return fmt::format("{} ({})", option, found == origins.end() ? "default" : found->second.text());
+  if (found == origins.end()) return fmt::format("{} (default)", option_name(option));
+  return fmt::format("{} ({})", option, found->second.text());
 }
 
 ConfigWords split_words(std::vector<std::string> words) {

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "comm/agreement.h"
@@ -224,15 +225,15 @@ std::string Saver::newest() const {
 }
 
 void Saver::finish(const RunCounters& progress) {
-  constexpr const char* kAdvice =
-      "lower optim.learning-rate, or resume from an earlier snapshot with --checkpoint.resume";
+  const std::string advice = fmt::format("lower {}, or resume from an earlier snapshot with {}",
+                                         option_name("optim.learning-rate"), option_name("--checkpoint.resume"));
   if (watch_.in_streak() && published_ == progress.step)
     throw CommonError(ErrorKind::numeric,
-                      fmt::format("the weights of {} give no finite validation loss; {}", newest(), kAdvice));
+                      fmt::format("the weights of {} give no finite validation loss; {}", newest(), advice));
   if (watch_.in_streak())
     throw CommonError(ErrorKind::numeric, fmt::format("the run ends at step {} during a streak of {} skipped steps, so "
                                                       "its weights were not saved; the newest snapshot is {}; {}",
-                                                      progress.step, progress.consecutive_skips, newest(), kAdvice));
+                                                      progress.step, progress.consecutive_skips, newest(), advice));
   if (std::exchange(unpruned_, false)) writer_.prune(plan_.config().checkpoint.keep);
   if (scalars_.rank() == 0) log_best(progress);
 }

@@ -8,6 +8,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "comm/agreement.h"
 #include "train/guard/healing.h"
 #include "train/guard/spikes.h"
@@ -144,8 +145,8 @@ bool Trainer::roll_back() {
   if (++rolled_back_ > kMostRollBacks) {
     throw CommonError(ErrorKind::numeric,
                       fmt::format("the loss spiked again after rolling back to step {} {} times; lower "
-                                  "optim.learning-rate or resume from an earlier snapshot",
-                                  step, kMostRollBacks));
+                                  "{} or resume from an earlier snapshot",
+                                  step, kMostRollBacks, option_name("optim.learning-rate")));
   }
   work_.run.reporter->finish("rolled-back", progress().step);
   const uint64_t samples = progress().samples;
@@ -266,8 +267,8 @@ bool Trainer::train() {
   work_.saver->forget_best();  // the starting weights are not the run's best result
   if (progress().step == 0 && task_.saves_first()) save();
   if (progress().step > 0 && done())
-    log::info("no steps left to train: {} done, run.steps is {}; raise it to train longer",
-              count_text(progress().step, "step"), config().run.steps);
+    log::info("no steps left to train: {} done, {} is {}; raise it to train longer",
+              count_text(progress().step, "step"), option_name("run.steps"), config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
   while (!done() && !stopped && !task_.is_finished()) stopped = advance();

@@ -277,7 +277,7 @@ TEST_F(Dpo, SaysWhatIsCutAndLeftOut) {
   text += fmt::format(R"({{"prompt": "cat", "chosen": "x{0} cat", "rejected": "x{0} dog"}})", word) + "\n";
   write_text(path("data.jsonl"), text);
   const Outcome outcome = done("run", {"--run.steps", "1", "--validation-share", "0"});
-  EXPECT_THAT(outcome.output, HasSubstr("training: 1 answer of 18 cut to batch.sequence = 48"));
+  EXPECT_THAT(outcome.output, HasSubstr("training: 1 answer of 18 cut to --sequence = 48"));
   EXPECT_THAT(
       outcome.output,
       HasSubstr("training: 1 pair left out: none of the first 48 ids of an answer with its prompt counts in the loss"));
@@ -287,7 +287,7 @@ TEST_F(Dpo, SaysWhatIsCutAndLeftOut) {
              fmt::format(R"({{"prompt": "{}", "chosen": "cat", "rejected": "dog"}})", std::string(60, 'x')));
   expect_refused(1,
                  "data.jsonl: no pair is left to train on: no id of an answer counts in 1 pair, and the answers are "
-                 "the same in 0 pairs; raise batch.sequence (now 48)",
+                 "the same in 0 pairs; raise --sequence (now 48)",
                  {"--validation-share", "0"});
 }
 

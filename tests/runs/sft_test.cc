@@ -224,7 +224,7 @@ TEST_F(Sft, SaysWhatIsCutAndLeftOut) {
   text += "\n" + fmt::format(R"({{"prompt": "{}", "completion": "cat"}})", std::string(60, 'x')) + "\n";
   write_text(path("data.jsonl"), text);
   const Outcome outcome = done("run", {"--run.steps", "1", "--validation-share", "0"});
-  EXPECT_THAT(outcome.output, HasSubstr("training: 1 conversation of 8 cut to batch.sequence = 48"));
+  EXPECT_THAT(outcome.output, HasSubstr("training: 1 conversation of 8 cut to --sequence = 48"));
   EXPECT_THAT(outcome.output,
               HasSubstr("training: 1 conversation left out: none of the first 48 ids counts in the loss"));
   EXPECT_THAT(outcome.output, HasSubstr("no validation"));
@@ -274,7 +274,7 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
                  {"--template-option", "n=1", "--template-option", "n=2"});
   expect_refused(2, "chat.template-options is [1], expected a JSON object", {"--chat.template-options", "[1]"});
   expect_refused(2, "chat.date is \"soon\", expected a date like 2026-11-26", {"--chat.date", "soon"});
-  expect_refused(2, "batch.sequence is 1, but a row has at least 2 ids; raise it", {"--sequence", "1"});
+  expect_refused(2, "--sequence is 1, but a row has at least 2 ids; raise it", {"--sequence", "1"});
   expect_refused(2, "there is nothing to measure", {"--evaluation.only", "--validation-share", "0"});
   expect_refused(1, " has no chat template \"nosuch\"; it has default", {"--chat-template", "nosuch"});
   refused({"train", "--chat.epochs", "2"}, 2,

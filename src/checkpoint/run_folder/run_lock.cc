@@ -20,6 +20,7 @@
 #include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/opened_file.h"
+#include "base/option_name.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
@@ -144,10 +145,14 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
     const LockState state = take_lock(fd, path_);
     const auto last = read_owner(fd, path_);
     if (!may_take(state, owner, last)) {
+      const std::string of_a_run = fmt::format(
+          "wait for it or stop it, use another {}, or set --run.take-over if it is certain that it is no longer "
+          "running",
+          option_name("--run.dir"));
       require(take_over, ErrorKind::locked, "run folder {} belongs to {}{}; {}", run_dir, describe(last),
               state == LockState::taken ? ", which is running"
                                         : "; it cannot be determined from here whether it is still running",
-              advice);
+              advice.empty() ? of_a_run : advice);
       log::warning("taking over run folder {} from {}", run_dir, describe(last));
     }
     if (state == LockState::taken) {

@@ -23,14 +23,10 @@ LockOwner this_owner();
 
 class RunLock {
  public:
-  static constexpr std::string_view kAdvice =
-      "wait for it or stop it, use another --run.dir, or set --run.take-over if it is certain that it is no longer "
-      "running";
-
   /// Creates the run folder if needed and takes its lock: when no process on this host holds it, the last owner
   /// released it, or `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming
-  /// the holder, and giving `advice`; Error::io.
-  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice = kAdvice);
+  /// the holder, and giving `advice` (empty: what a run can do); Error::io.
+  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice = {});
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/checkpoint.h"
 
@@ -53,8 +54,8 @@ void explain(const std::string& run_dir, std::optional<int64_t> latest, const st
   } else {
     log::warning(
         "{0}/latest names {1}, but {2} is complete and newer, so it is used; to resume from the older one, set "
-        "--checkpoint.resume {0}/{1}",
-        run_dir, step_name(*latest), newest);
+        "{3} {0}/{1}",
+        run_dir, step_name(*latest), newest, option_name("--checkpoint.resume"));
   }
 }
 
@@ -77,12 +78,12 @@ std::optional<int64_t> newest_step(const std::string& run_dir) {
   const std::vector<int64_t> left = list_steps(run_dir);
   require(left.empty(), ErrorKind::data,
           "the steps of {0} were set aside when the run returned to an older step, and no snapshot was saved since "
-          "then; name the step to resume from: --checkpoint.resume {0}/{1}",
-          run_dir, left.empty() ? std::string() : step_name(left.back()));
+          "then; name the step to resume from: {2} {0}/{1}",
+          run_dir, left.empty() ? std::string() : step_name(left.back()), option_name("--checkpoint.resume"));
   require(!latest, ErrorKind::data,
           "{0}/latest names {1}, but {0} has no complete checkpoint: its step folders are missing; restore them to "
-          "resume the run, or start a new run with --checkpoint.resume none (`trireme glue`: --overwrite-output-dir)",
-          run_dir, step_name(latest.value_or(0)));
+          "resume the run, or start a new run with {2}",
+          run_dir, step_name(latest.value_or(0)), option_name("--checkpoint.resume none"));
   return {};
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "base/text.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/publication.h"
@@ -86,8 +87,8 @@ void SharedCopies::drop_what_goes_at_once() {
       ++i;
       continue;
     }
-    log::info("skipping the copy of the snapshot of step {} to {}: newer ones are waiting, and checkpoint.keep is {}",
-              waiting_[i].step(), options_.run_dir, options_.keep);
+    log::info("skipping the copy of the snapshot of step {} to {}: newer ones are waiting, and {} is {}",
+              waiting_[i].step(), options_.run_dir, option_name("checkpoint.keep"), options_.keep);
     old.push_back(waiting_[i].folder);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 constexpr TuningFlag kFlags[] = {
-    {"--model", "model.init", "MODEL", "what learns, and the reference: a folder, a name of the hub, or a run"},
+    {"--model", "model.init", "MODEL", "the model to train, also the reference: a folder, a name of the hub, or a run"},
     {"--data", "data.train", "DATA", "pairs of answers: a file, or a data set of the hub"},
     {"--validation", "data.validation", "DATA", "pairs for validation, which are not trained on"},
     {"--validation-share", "chat.validation-share", "X", "without --validation: this share of the pairs (0.05)"},

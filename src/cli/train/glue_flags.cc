@@ -13,12 +13,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/option_name.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
 #include "cli/train/config_shape.h"
-#include "cli/wording.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "data/glue/task.h"
@@ -470,6 +470,34 @@ std::vector<std::string> from_file(const std::string& path) {
   return words;
 }
 
+/// run_glue's names of native options, which messages use.
+constexpr OptionName kNames[] = {
+    {"checkpoint.resume none --run.overwrite", "--overwrite-output-dir"},
+    {"checkpoint.resume none", "--overwrite-output-dir"},
+    {"checkpoint.resume", "--resume-from-checkpoint"},
+    {"checkpoint.every", "--save-steps"},
+    {"checkpoint.keep", "--save-total-limit"},
+    {"run.overwrite", "--overwrite-output-dir"},
+    {"run.dir", "--output-dir"},
+    {"run.steps", "--max-steps"},
+    {"run.seed", "--seed"},
+    {"model.init", "--model-name-or-path"},
+    {"data.dir", "--data-dir"},
+    {"data.tokenizer", "--tokenizer-name"},
+    {"batch.micro", "--per-device-train-batch-size"},
+    {"batch.accumulation", "--gradient-accumulation-steps"},
+    {"batch.sequence", "--max-seq-length"},
+    {"evaluation.every", "--eval-steps"},
+    {"log.every", "--logging-steps"},
+    {"optim.learning-rate", "--learning-rate"},
+    {"optim.weight-decay", "--weight-decay"},
+    {"optim.warmup-steps", "--warmup-steps"},
+    {"optim.clip", "--max-grad-norm"},
+    {"optim.beta1", "--adam-beta1"},
+    {"optim.beta2", "--adam-beta2"},
+    {"precision.dtype bf16", "--bf16"},
+};
+
 /// Removes the native options (--group.option) from the words.
 std::vector<std::string> take_native(std::vector<std::string>& words) {
   std::vector<std::string> native, rest;
@@ -481,10 +509,10 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
     }
     std::string plain = name.substr(2);
     std::ranges::replace(plain, '_', '-');
-    const std::string own = in_words_of("glue", plain);
+    const auto* const own = std::ranges::find(kNames, plain, &OptionName::native);
     require(stays_native(plain), ErrorKind::usage,
             "\"{}\" cannot be given to glue: run_glue's arguments determine it; {}", name,
-            own == plain ? "`trireme glue --help` lists them" : "use " + own);
+            own == std::end(kNames) ? "`trireme glue --help` lists them" : fmt::format("use {}", own->own));
     native.push_back(words[i]);
     if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
   }
@@ -493,6 +521,8 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::span<const OptionName> glue_option_names() { return kNames; }
 
 std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
   if (!asks_help(arguments)) return std::nullopt;

@@ -2,9 +2,11 @@
 // run_glue's arguments and their meaning here.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/option_name.h"
 #include "train/glue/options.h"
 
 namespace trireme {
@@ -13,6 +15,9 @@ namespace trireme {
 /// native options like --comm.wire. Every argument is mapped, accepted without effect (a log line says so), or refused
 /// if it would change results. Throws Error::usage, Error::config, Error::io.
 GlueOptions read_glue_flags(std::vector<std::string> arguments);
+
+/// run_glue's names of native options, for set_option_names().
+std::span<const OptionName> glue_option_names();
 
 /// The exit code after --help was requested.
 std::optional<int> print_glue_help(const std::vector<std::string>& arguments);

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 constexpr TuningFlag kFlags[] = {
-    {"--model", "model.init", "MODEL", "what learns: a folder, a name of the Hugging Face hub, or a run"},
+    {"--model", "model.init", "MODEL", "the model to train: a folder, a name of the Hugging Face hub, or a run"},
     {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub"},
     {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on"},
     {"--validation-share", "chat.validation-share", "X",

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/option_name.h"
 #include "cli/command.h"
 #include "cli/train/config_shape.h"
 #include "cli/train/recipe_command.h"
@@ -110,6 +111,12 @@ int run_tuning(const TuningCommand& command, const std::vector<std::string>& arg
     fmt::print("{}{}", tuning_help(command), options_help());
     return 0;
   }
+  static const std::vector<OptionName> names = [&] {
+    std::vector<OptionName> all;
+    for (const TuningFlag& one : command.flags) all.push_back({one.option, one.flag});
+    return all;
+  }();
+  set_option_names(names);
   return run_recipe(arguments,
                     [&](const auto& words) { return command.recipe(read_tuning_words(command, words).loaded); });
 }

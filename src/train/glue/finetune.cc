@@ -35,7 +35,7 @@ class FineTuning final : public Recipe {
   explicit FineTuning(GlueOptions given) : options_(std::move(given)), history_(best_rule(options_)) {}
 
   const Config& config() const override { return options_.config(); }
-  StartWords words() const override;
+  std::string proof() const override;
   void look(Scalars& scalars) override;
   ResumePlace find_start(const TrainingJob& job) override;
   hub::Named needs(bool is_new) const override;
@@ -304,12 +304,10 @@ bool FineTuning::classify(Work& work) {
   return false;
 }
 
-StartWords FineTuning::words() const {
+std::string FineTuning::proof() const {
   const GlueOptions& o = options_;
-  return {.proof = fmt::format("{} {} {} {} {} {}", o.rows.task, o.config().data.dir, o.config().data.train,
-                               o.config().batch.micro, o.epochs, o.max_steps),
-          .folder_option = "--output-dir",
-          .other_snapshot = "name an earlier one with --resume-from-checkpoint"};
+  return fmt::format("{} {} {} {} {} {}", o.rows.task, o.config().data.dir, o.config().data.train,
+                     o.config().batch.micro, o.epochs, o.max_steps);
 }
 
 /// Rank 0 looks and broadcasts the result.

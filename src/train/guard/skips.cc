@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "comm/agreement.h"
 
 namespace trireme {
@@ -79,12 +80,13 @@ void SkipWatch::overflow(RunCounters& progress) const {
   }
   throw CommonError(
       ErrorKind::numeric,
-      fmt::format("step {}: gradients overflowed in f16 {}; lower optim.learning-rate, resume from an "
-                  "earlier snapshot, or train with precision.dtype bf16",
+      fmt::format("step {}: gradients overflowed in f16 {}; lower {}, resume from an earlier snapshot, or train with "
+                  "{}",
                   progress.step,
                   verdict == Overflow::at_minimum ? fmt::format("at the smallest loss scale, {}", scale.scale)
                                                   : fmt::format("in {} in a row, the last at loss scale {}",
-                                                                count_text(scale.in_a_row, "step"), used)));
+                                                                count_text(scale.in_a_row, "step"), used),
+                  option_name("optim.learning-rate"), option_name("precision.dtype bf16")));
 }
 
 void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
@@ -93,9 +95,9 @@ void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
   throw CommonError(
       ErrorKind::numeric,
       fmt::format("loss or gradients were not finite{} {} in a row, up to step {} (samples {} to {}{}); lower "
-                  "optim.learning-rate or resume from an earlier snapshot",
+                  "{} or resume from an earlier snapshot",
                   spikes ? ", or the loss a spike," : "", count_text(in_a_row, "step"), skips_.back().step,
-                  skips_.front().first_sample, skips_.back().last_sample, where));
+                  skips_.front().first_sample, skips_.back().last_sample, where, option_name("optim.learning-rate")));
 }
 
 }  // namespace trireme

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface/generation_settings.h"
@@ -197,8 +198,8 @@ RunPlan& ChatRecipe::open(const ResumePlace& place, const TrainingJob& job) {
   if (config().chat.packing && !given("batch.micro") && !given("batch.accumulation"))
     setup_.loaded.config.batch.micro = 1;  // a full row occupies all cores
   setup_.batch = resolve_batch(setup_, job.rank.rank());
-  require(setup_.batch.sequence >= 2, ErrorKind::config, "batch.sequence is {}, but a row has at least 2 ids; raise it",
-          setup_.batch.sequence);
+  require(setup_.batch.sequence >= 2, ErrorKind::config, "{} is {}, but a row has at least 2 ids; raise it",
+          option_name("batch.sequence"), setup_.batch.sequence);
   StepSize size = size_of_step();
   size.uneven = true;
   plan_rank(setup_, config(), size, job.planned());
@@ -293,8 +294,8 @@ void ChatRecipe::warn_of(const chat::TrainingRows& rows, const char* name) const
   const auto warn = [](const std::string& text) { log::write_once(log::Level::warning, text); };
   const std::string ids = count_text(rows.most, "id");
   if (rows.cut > 0)
-    warn(fmt::format("{}: {} of {} cut to batch.sequence = {}", name,
-                     count_text(rows.cut, pairs_ ? "answer" : "conversation"), rows.conversations.size(), rows.most));
+    warn(fmt::format("{}: {} of {} cut to {} = {}", name, count_text(rows.cut, pairs_ ? "answer" : "conversation"),
+                     rows.conversations.size(), option_name("batch.sequence"), rows.most));
   if (rows.uncounted > 0)
     warn(fmt::format("{}: {} left out: none of the first {}{} counts in the loss", name, count_rows(rows.uncounted),
                      ids, pairs_ ? " of an answer with its prompt" : ""));
@@ -319,12 +320,13 @@ void ChatRecipe::read_data(const TrainingJob& job) {
     warn_of(train_, "training");
     warn_of(validation_, "validation");
     require(!train_.rows.empty() || pairs_, ErrorKind::data,
-            "{}: none of the first {} of any conversation counts in the loss; raise batch.sequence", data.train,
-            count_text(train_.most, "id"));
+            "{}: none of the first {} of any conversation counts in the loss; raise {}", data.train,
+            count_text(train_.most, "id"), option_name("batch.sequence"));
     require(!train_.rows.empty(), ErrorKind::data,
             "{}: no pair is left to train on: no id of an answer counts in {}, and the answers are the same in {}; "
-            "raise batch.sequence (now {})",
-            data.train, count_rows(train_.uncounted), count_rows(train_.equal), train_.most);
+            "raise {} (now {})",
+            data.train, count_rows(train_.uncounted), count_rows(train_.equal), option_name("batch.sequence"),
+            train_.most);
     setup_.data_files.push_back(fact_of(data.train, train_));
     if (!validation_.rows.empty())
       setup_.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_));

@@ -4,6 +4,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/option_name.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "model/mesh_layout.h"
 #include "model/train_flops.h"
@@ -60,21 +61,21 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
     const DeviceMemory now = device.memory();
     require(now.total == 0 || memory.on_device() <= now.free, ErrorKind::config,
             "this run needs {} on the GPU ({} {}, activations {}, scratch {}), but {} of its {} are free; lower "
-            "batch.micro (now {}) or batch.sequence, choose a smaller model, or end what else runs there",
+            "{} (now {}) or {}, choose a smaller model, or end what else runs there",
             gigabytes(memory.on_device()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
-            gigabytes(memory.scratch), gigabytes(now.free), gigabytes(now.total),
-            count_text(plan.step.micro_sequences, "row"));
+            gigabytes(memory.scratch), gigabytes(now.free), gigabytes(now.total), option_name("batch.micro"),
+            count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
     return;
   }
   const uint64_t available = available_memory(rank.local_size());
   require(memory.total() <= available, ErrorKind::config,
           "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), but each of the "
-          "{} on {} can use only {}; lower batch.micro (now {}) or batch.sequence, choose a smaller model, or use "
+          "{} on {} can use only {}; lower {} (now {}) or {}, choose a smaller model, or use "
           "fewer ranks per host",
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
           gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
-          count_text(rank.local_size(), "rank"), rank.host, gigabytes(available),
-          count_text(plan.step.micro_sequences, "row"));
+          count_text(rank.local_size(), "rank"), rank.host, gigabytes(available), option_name("batch.micro"),
+          count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
 }
 
 RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend& backend, const PeakRate& peak,

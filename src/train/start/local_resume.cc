@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "checkpoint/snapshot/shared_copies.h"
@@ -224,11 +225,12 @@ class BothSides {
               "{} holds {}, but neither these nor any on the local disks can be used; the warnings above say why",
               run_dir(), count_text(shared, "checkpoint")));
     if (note_.step < 0) return;
-    throw CommonError(ErrorKind::data,
-                      fmt::format("the snapshots of {} are on local disks, in {} (newest: step {}), but none is "
-                                  "complete on the hosts of this start: start on the hosts that have them, or start "
-                                  "from scratch with --checkpoint.resume none --run.overwrite",
-                                  run_dir(), note_.folder, note_.step));
+    throw CommonError(
+        ErrorKind::data,
+        fmt::format("the snapshots of {} are on local disks, in {} (newest: step {}), but none is "
+                    "complete on the hosts of this start: start on the hosts that have them, or start "
+                    "from scratch with {}",
+                    run_dir(), note_.folder, note_.step, option_name("--checkpoint.resume none --run.overwrite")));
   }
 
   const Config& config_;

@@ -26,21 +26,14 @@ struct TrainingJob {
   PlannedRank planned() const { return trireme::planned(rank, cores.exchange_cores); }
 };
 
-/// What a recipe changes in the checks and messages of a start.
-struct StartWords {
-  std::string proof;                        ///< must be equal on all ranks, beside the configuration
-  const char* folder_option = "--run.dir";  ///< the option that names the run folder
-  /// The advice if training cannot start from a snapshot.
-  const char* other_snapshot = "name an earlier one with --checkpoint.resume (`trireme checkpoint list` shows them)";
-};
-
 /// A task and what comes before and after its loop, in the order in which train/start/start.cc calls it. Functions that
 /// take the job or a Scalars are collective; in the others a single rank may throw.
 class Recipe : public Task {
  public:
   /// The configuration before the ranks have connected.
   virtual const Config& config() const = 0;
-  virtual StartWords words() const { return {}; }
+  /// What must be equal on all ranks, beside the configuration.
+  virtual std::string proof() const { return {}; }
   /// Looks at the run folder before this job locks it. Does not change files of another run.
   virtual void look(Scalars&) {}
   /// Checks the options before anything is opened.

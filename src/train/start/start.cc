@@ -1,4 +1,5 @@
 #include "train/start/start.h"
+#include "base/option_name.h"
 #include "train/start/step_plan.h"
 
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ namespace {
 /// The mesh of the job's ranks.
 MeshShape prove_ranks(const Recipe& recipe, const Process& process, Scalars& scalars, std::string_view version) {
   const Config& config = recipe.config();
-  prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + recipe.words().proof, version);
+  prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + recipe.proof(), version);
   MeshShape mesh;
   together(scalars, [&] {
     mesh = mesh_of(config.mesh, process.size(), process.launcher().name);
@@ -48,7 +49,7 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
   together(scalars, [&] {
     if (!config.evaluation.only) claim.emplace(config.run, config.comm.interface, process, peers);
   });
-  if (claim) prove_shared_folder(config.run.dir, recipe.words().folder_option, scalars, process.host());
+  if (claim) prove_shared_folder(config.run.dir, option_name("--run.dir"), scalars, process.host());
 }
 
 /// What this rank computes with.
@@ -96,7 +97,9 @@ void load(Recipe& recipe, Run& run, const TrainingJob& job) {
     if (!run.plan.resume) return recipe.make_weights(run);
     load_checkpoint(*run.plan.resume, run.table, run.state);
     require_finite(run.state, run.table, run.plan.resume->path,
-                   fmt::format("training cannot resume from it; {}", recipe.words().other_snapshot));
+                   fmt::format("training cannot resume from it; name an earlier one with {} (`trireme checkpoint list` "
+                               "shows them)",
+                               option_name("--checkpoint.resume")));
     run.resume(run.plan.resume->facts.progress);
     job.rank.heartbeat->set_step(run.progress.step);
   });
