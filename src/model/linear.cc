@@ -17,8 +17,7 @@ Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bi
 void Linear::forward_part(const Pass& pass, ConstView x, View y) const {
   const bool adds_bias = !cut_columns_ || pass.tensor->rank() == 0;  // once in the sum
   const ConstView bias = adds_bias ? bias_.value : ConstView();
-  pass.ops.linear(pass.context, x, weight_.value, adapter_.has_magnitudes() ? ConstView() : bias, y);
-  adapter_.forward(pass, x, y);
+  adapter_.forward(pass, x, weight_.value, adapter_.has_magnitudes() ? ConstView() : bias, y);
   if (adapter_.has_magnitudes()) adapter_.scale(pass, weight_.value, bias, y);
 }
 
@@ -50,8 +49,7 @@ void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView dz, Cons
 void Linear::backward_input(const Pass& pass, ConstView dy, ConstView x, View dx) const {
   const ArenaScope scope(*pass.context.scratch);
   const ConstView inner = adapter_.backward(pass, dy, x);
-  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
-  adapter_.add_input_gradient(pass, inner, dx);
+  adapter_.input_gradient(pass, dy, weight_.value, inner, dx);
 }
 
 /// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.

@@ -61,15 +61,13 @@ View LinearAdapter::placed(const Pass& pass, int64_t outputs) const {
   return b;
 }
 
-void LinearAdapter::forward(const Pass& pass, ConstView x, View y) const {
-  if (empty()) return;
+void LinearAdapter::forward(const Pass& pass, ConstView x, ConstView weight, ConstView bias, View y) const {
+  if (empty()) return pass.ops.linear(pass.context, x, weight, bias, y);
   Arena& scratch = *pass.context.scratch;
   const ArenaScope scope(scratch);
   const View inner = scratch.take(x.dtype(), {x.rows(), rank()});
   pass.ops.linear(pass.context, dropped(pass, x), a_.value, {}, inner);
-  const View sum = scratch.take(x.dtype(), y.shape());
-  pass.ops.linear(pass.context, inner, placed(pass, y.shape()[1]), {}, sum);
-  pass.ops.dropout_add(pass.context, sum, y, {}, y);
+  pass.ops.linear_low_rank(pass.context, x, weight, bias, inner, placed(pass, y.shape()[1]), y);
 }
 
 void LinearAdapter::backward_parts(const Pass& pass, ConstView dy, ConstView inner) const {
@@ -105,6 +103,13 @@ View LinearAdapter::backward(const Pass& pass, ConstView dy, ConstView x) const 
   }
   pass.ops.linear_backward_weight(pass.context, sum, inputs, a_.gradient, pass.write);
   return inner_gradient;
+}
+
+void LinearAdapter::input_gradient(const Pass& pass, ConstView dy, ConstView weight, ConstView inner, View dx) const {
+  if (!empty() && dropout(pass).rate == 0)
+    return pass.ops.linear_low_rank_backward_input(pass.context, dy, weight, inner, a_.value, dx);
+  pass.ops.linear_backward_input(pass.context, dy, weight, dx);
+  add_input_gradient(pass, inner, dx);
 }
 
 void LinearAdapter::add_input_gradient(const Pass& pass, ConstView inner, View dx) const {
@@ -151,8 +156,7 @@ View LinearAdapter::scale_backward(const Pass& pass, ConstView weight, ConstView
   const ArenaScope scope(scratch);
   const Factors made = factors(pass, weight);
   const View products = scratch.take(made.factors.dtype(), {outputs});
-  pass.ops.linear(pass.context, x, weight, {}, dz);
-  forward(pass, x, dz);
+  forward(pass, x, weight, {}, dz);
   pass.ops.scale_columns_backward(pass.context, dy, dz, made.factors, dz, products);
   if (std::ranges::none_of(parts_, [](const Part& part) { return part.magnitudes.trained(); })) return dz;
   if (pass.tensor && cut_inputs_) pass.tensor->sum_statistics(pass.context, products);

@@ -23,11 +23,13 @@ class LinearAdapter {
 
   // x: [all rows, this rank's inputs]; y, dy: [all rows, this rank's outputs].
 
-  /// y += scale B A dropout(x)
-  void forward(const Pass& pass, ConstView x, View y) const;
+  /// y = x weight^T + bias + scale B A dropout(x), weight and bias being the linear's.  bias: may be empty.
+  void forward(const Pass& pass, ConstView x, ConstView weight, ConstView bias, View y) const;
   /// Weight gradients from dy and the forward's x. Returns the gradient of A's outputs, [rows, rank], this rank's part
-  /// where outputs are cut: scratch memory, for add_input_gradient().
+  /// where outputs are cut: scratch memory, for input_gradient() or add_input_gradient().
   View backward(const Pass& pass, ConstView dy, ConstView x) const;
+  /// dx = dy weight + the gradient through A and dropout.
+  void input_gradient(const Pass& pass, ConstView dy, ConstView weight, ConstView inner, View dx) const;
   /// dx += the gradient through A and dropout.
   void add_input_gradient(const Pass& pass, ConstView inner, View dx) const;
 

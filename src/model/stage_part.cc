@@ -32,6 +32,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   sizes.dtype = dtype;
   sizes.rows = shape.rows;
   sizes.width = std::max(widest_block, adapters.rank);
+  sizes.rank = adapters.rank;
   const int64_t narrow = std::max({spec.width, spec.token_width(), adapters.rank});
   sizes.weight_count = narrow * sizes.width;
   sizes.added_count = shape.training && shape.accumulates ? narrow * sizes.width : 0;
@@ -50,6 +51,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   sizes.inputs = std::max(spec.width, spec.token_width());
   sizes.width = layout.share(spec.vocabulary_rows);
   sizes.weight_count = sizes.inputs * sizes.width;
+  sizes.rank = 0;
   sizes.added_count = 0;
   sizes.attention = {};
   return std::max(blocks, ops.scratch_bytes(sizes));

@@ -126,6 +126,7 @@ struct CallSizes {
   int64_t width = 0;           ///< most inputs or outputs of a linear
   int64_t inputs = 0;          ///< most inputs of one; 0: width
   int64_t weight_count = 0;    ///< elements of the largest [out, in] matrix
+  int64_t rank = 0;            ///< most columns of `inner` of linear_low_rank() and its backward
   int64_t added_count = 0;     ///< elements of the largest gradient that is written with Write::add
   AttentionShape attention{};  ///< offsets are not read
   int threads = 1;
@@ -163,6 +164,11 @@ class Ops {
   void linear_backward_input(Context&, ConstView dy, ConstView w, View dx);
   /// dw =/+= dy^T x.  dy: [rows, out] A; x: [rows, in] A; dw: [out, in] S.
   void linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write);
+  /// y = x w^T + bias + inner b^T: a linear with the outputs of a low-rank one, in one pass where a backend can.
+  /// Arguments as in linear(); inner: [rows, rank] A; b: [out, rank] A.
+  void linear_low_rank(Context&, ConstView x, ConstView w, ConstView bias, ConstView inner, ConstView b, View y);
+  /// dx = dy w + inner a.  Arguments as in linear_backward_input(); inner: [rows, rank] A; a: [rank, in] A.
+  void linear_low_rank_backward_input(Context&, ConstView dy, ConstView w, ConstView inner, ConstView a, View dx);
   /// db =/+= sum_rows(dy).  dy: [rows, out] A; db: [out] S.
   void bias_backward(Context&, ConstView dy, View db, Write);
 
@@ -363,7 +369,11 @@ class Ops {
   void unpack_rows(Context&, View x, ConstView map);
 
  protected:
-  // For operators that a backend may fuse: calls both in turn.
+  // For operators that a backend may fuse: calls both in turn. Those of linear_low_rank() take a result's scratch.
+  virtual void do_linear_low_rank(Context&, ConstView x, ConstView w, ConstView bias, ConstView inner, ConstView b,
+                                  View y);
+  virtual void do_linear_low_rank_backward_input(Context&, ConstView dy, ConstView w, ConstView inner, ConstView a,
+                                                 View dx);
   virtual void do_linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets,
                                        int64_t first_class, int64_t classes, View logits, View max, View sum,
                                        View target);

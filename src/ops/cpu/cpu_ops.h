@@ -25,6 +25,10 @@ class CpuOps final : public Ops {
   void do_linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets,
                                int64_t first_class, int64_t classes, View logits, View max, View sum,
                                View target) override;
+  void do_linear_low_rank(Context&, ConstView x, ConstView w, ConstView bias, ConstView inner, ConstView b,
+                          View y) override;
+  void do_linear_low_rank_backward_input(Context&, ConstView dy, ConstView w, ConstView inner, ConstView a,
+                                         View dx) override;
   void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre, View y) override;
   void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) override;
   void do_linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write) override;

@@ -248,6 +248,23 @@ void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, C
   state_->stream.wait();
 }
 
+bool Gemm::takes_both(GemmKind kind, ConstView a, ConstView b, ConstView also_a, ConstView also_b) {
+  const GemmShape shape = shape_of(kind, a, b);
+  return best_layout(shape) == GemmLayout::panels && has_panels(shape_of(kind, also_a, also_b));
+}
+
+void Gemm::multiply_both(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, ConstView also_a,
+                         ConstView also_b, View c) {
+  multiply_panels(context, {.shape = shape_of(kind, a, b),
+                            .a = a,
+                            .b = b,
+                            .bias = bias,
+                            .c = c,
+                            .strides = {},
+                            .also_a = also_a,
+                            .also_b = also_b});
+}
+
 double Gemm::measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c) {
   if (layout == GemmLayout::panels) {
     const auto start = Clock::now();

@@ -30,6 +30,12 @@ class Gemm {
   void multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c,
                 bool accumulate = false, GemmStrides strides = {});
 
+  /// Whether multiply_both() computes such products: those that panels are best for.
+  static bool takes_both(GemmKind kind, ConstView a, ConstView b, ConstView also_a, ConstView also_b);
+  /// c = a b + bias + also_a also_b, two products of one kind, forward or input: one pass over c.
+  void multiply_both(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, ConstView also_a,
+                     ConstView also_b, View c);
+
   /// Seconds of one product with the given layout, for benchmarks. Time to pack is not counted.
   double measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c);
 

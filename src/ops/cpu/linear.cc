@@ -126,7 +126,7 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
   if (best_layout({GemmKind::weight, sizes.rows, inputs, outputs, dtype}) == GemmLayout::packed)
     gradient = Gemm::packed_bytes(sizes.rows, inputs, dtype);
   if (may_take_panels(sizes.rows))
-    products = gradient = panel_scratch_bytes(sizes.rows, inputs, sizes.width, dtype, sizes.threads);
+    products = gradient = panel_scratch_bytes(sizes.rows, inputs, sizes.width, dtype, sizes.threads, sizes.rank);
   gradient += floats(sizes.added_count);
   if (widens) {  // inputs and outputs of some rows, the weight, the bias
     const int64_t across = inputs + outputs;
@@ -183,6 +183,22 @@ void CpuOps::do_linear_softmax_stats(Context& context, ConstView x, ConstView w,
       add_softmax_stats(context, rows_of(logits, rows), rows_of(targets, rows), first_class, counted,
                         rows_of(max, rows), rows_of(sum, rows), rows_of(target, rows));
   });
+}
+
+void CpuOps::do_linear_low_rank(Context& context, ConstView x, ConstView w, ConstView bias, ConstView inner,
+                                ConstView b, View y) {
+  if (y.count() == 0 || w.rows() > kWideBlock || needs_widening(x) ||
+      !Gemm::takes_both(GemmKind::forward, x, w, inner, b))
+    return Ops::do_linear_low_rank(context, x, w, bias, inner, b, y);
+  gemm_->multiply_both(context, GemmKind::forward, x, w, bias, inner, b, y);
+}
+
+void CpuOps::do_linear_low_rank_backward_input(Context& context, ConstView dy, ConstView w, ConstView inner,
+                                               ConstView a, View dx) {
+  if (dx.count() == 0 || w.rows() > kWideBlock || needs_widening(dy) ||
+      !Gemm::takes_both(GemmKind::input, dy, w, inner, a))
+    return Ops::do_linear_low_rank_backward_input(context, dy, w, inner, a, dx);
+  gemm_->multiply_both(context, GemmKind::input, dy, w, {}, inner, a, dx);
 }
 
 void CpuOps::do_linear_activation(Context& context, ConstView x, ConstView w, ConstView bias, Activation f, View pre,

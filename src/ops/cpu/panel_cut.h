@@ -19,8 +19,8 @@ constexpr int64_t kStripEnd = 64;                    ///< bytes after each
 constexpr int64_t kSharedBytes = int64_t{16} << 20;  ///< of panels that are packed at a time there
 
 struct PanelCut {
-  /// c: type of the result.
-  PanelCut(const GemmShape& shape, DType c, int threads) {
+  /// c: type of the result. also_k: of a second product, or 0.
+  PanelCut(const GemmShape& shape, DType c, int threads, int64_t also_k = 0) {
     const GemmSizes s = sizes_of(shape);
     const auto size = static_cast<int64_t>(size_of(shape.dtype));
     const bool weight = shape.kind == GemmKind::weight;
@@ -36,7 +36,8 @@ struct PanelCut {
       shared_bytes = panels_at_once * chunk * kPanelColumns * size;
       own_bytes = std::min(kBlockStrips, strips_each) * (kStripRows * chunk * size + kStripEnd);
     } else {
-      own_bytes = chunk * (kPanelColumns + kStripRows) * size;
+      also = (also_k + kUnit - 1) / kUnit * kUnit;
+      own_bytes = (chunk + also) * (kPanelColumns + kStripRows) * size;
       if (c != DType::f32 && chunk < s.k) own_bytes += strips_each * kStripRows * kPanelColumns * 4;
     }
     own_bytes = (own_bytes + 127) / 128 * 128;  // no two threads write one line, or the pair that a core fetches
@@ -55,6 +56,7 @@ struct PanelCut {
   int64_t strips = 0, panels = 0;                        ///< of c
   int64_t across = 1, strips_each = 0, panels_each = 0;  ///< threads side by side; the maximum per thread
   int64_t chunk = 0;                                     ///< elements of k at a time
+  int64_t also = 0;                                      ///< room for k of a second product, all of it at a time
   int64_t own_bytes = 0, shared_bytes = 0;               ///< scratch of each thread and of all
   int64_t panels_at_once = 0;                            ///< those whose b is packed together; else all
 

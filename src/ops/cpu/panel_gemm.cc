@@ -87,11 +87,20 @@ struct Sums {
   int64_t stride;
 };
 
-/// c.out [kTileRows, kVectors vectors] = c.before + a strip of a times columns of a panel b [steps, kPanel]. next: the
-/// following strip.
+/// What a tile adds of a second product: rows of its a in place, and its panel.
+template <class E>
+struct Also {
+  const E* strip = nullptr;
+  int64_t row = 0, steps = 0;  ///< elements between rows; 0 steps: there is none
+  const E* b = nullptr;
+  Also from(int64_t column) const { return {strip, row, steps, b + column * kStep<E>}; }
+};
+
+/// c.out [kTileRows, kVectors vectors] = c.before + a strip of a times columns of a panel b [steps, kPanel] + `also`.
+/// next: the following strip.
 template <int kVectors, class E, class Out>
 HWY_NOINLINE void panel_tile(int64_t steps, const Strips<E>& a, const E* strip, const E* next, const E* HWY_RESTRICT b,
-                             const Sums<Out>& c) {
+                             const Also<E>& also, const Sums<Out>& c) {
   constexpr int64_t kGroup = Strips<E>::kGroup;
   VecF32 sums[kTileRows][kVectors];
 #pragma GCC unroll 8
@@ -107,6 +116,7 @@ HWY_NOINLINE void panel_tile(int64_t steps, const Strips<E>& a, const E* strip, 
       for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c.before + group * c.before_stride + v * kLanes);
     add_steps(sums, std::min(kGroup, steps - k), strip + k * a.step, a.row, a.step, b + k * kPanel * kStep<E>, kPanel);
   }
+  if (also.steps > 0) add_steps(sums, also.steps, also.strip, also.row, kStep<E>, also.b, kPanel);
 #pragma GCC unroll 8
   for (int m = 0; m < kTileRows; ++m)
 #pragma GCC unroll 8
@@ -117,27 +127,37 @@ HWY_NOINLINE void panel_tile(int64_t steps, const Strips<E>& a, const E* strip, 
     }
 }
 
-/// The complete panel.
+/// The first columns of a panel: a multiple of kLanes.
 template <class E, class Out>
-HWY_INLINE void panel_tiles(int64_t steps, const Strips<E>& a, const E* strip, const E* next, const E* b,
-                            const Sums<Out>& c) {
+HWY_INLINE void panel_tiles(int64_t columns, int64_t steps, const Strips<E>& a, const E* strip, const E* next,
+                            const E* b, const Also<E>& also, const Sums<Out>& c) {
   constexpr int64_t kAtOnce = kTileVectors * kLanes;
   static_assert(kPanel % kAtOnce == 0);
-  if constexpr (kPanel == kAtOnce) return panel_tile<kTileVectors>(steps, a, strip, next, b, c);
-  for (int64_t i = 0; i < kPanel; i += kAtOnce)
-    panel_tile<kTileVectors>(
-        steps, a, strip, next, b + i * kStep<E>,
-        Sums<Out>{c.before != nullptr ? c.before + i : nullptr, c.before_stride, c.out + i, c.stride});
+  for (int64_t i = 0; i < columns;) {
+    const Sums<Out> part{c.before != nullptr ? c.before + i : nullptr, c.before_stride, c.out + i, c.stride};
+    const int64_t left = columns - i;
+    if (left >= kAtOnce) {
+      panel_tile<kTileVectors>(steps, a, strip, next, b + i * kStep<E>, also.from(i), part);
+      i += kAtOnce;
+    } else if (left >= 2 * kLanes) {
+      panel_tile<2>(steps, a, strip, next, b + i * kStep<E>, also.from(i), part);
+      i += 2 * kLanes;
+    } else {
+      panel_tile<1>(steps, a, strip, next, b + i * kStep<E>, also.from(i), part);
+      i += kLanes;
+    }
+  }
 }
 
 /// The part of a tile that is inside c, through a complete tile.
 template <class E, class Out>
-HWY_NOINLINE void edge_tiles(int64_t steps, const Strips<E>& a, const E* strip, const E* b, const Sums<Out>& c,
-                             int64_t rows, int64_t columns) {
+HWY_NOINLINE void edge_tiles(int64_t steps, const Strips<E>& a, const E* strip, const E* b, const Also<E>& also,
+                             const Sums<Out>& c, int64_t rows, int64_t columns) {
   HWY_ALIGN float before[kTileRows * kPanel] = {}, end[kTileRows * kPanel];
   if (c.before != nullptr)
     for (int64_t m = 0; m < rows; ++m) std::copy_n(c.before + m * c.before_stride, columns, before + m * kPanel);
-  panel_tiles(steps, a, strip, strip, b, Sums<float>{before, kPanel, end, kPanel});
+  const int64_t whole = (columns + kLanes - 1) / kLanes * kLanes;
+  panel_tiles(whole, steps, a, strip, strip, b, also, Sums<float>{before, kPanel, end, kPanel});
   for (int64_t m = 0; m < rows; ++m)
     for_each_vector(columns, [&](int64_t i, auto lanes) HWY_ATTR {
       store(hn::Load(TagF32(), end + m * kPanel + i), c.out + m * c.stride + i, lanes);
@@ -164,11 +184,14 @@ HWY_INLINE void multiply_rows(const PanelProduct& p, const PanelCut& cut, Range 
   const int64_t a_stride = p.strides.a > 0 ? p.strides.a : k, c_stride = p.strides.c > 0 ? p.strides.c : n;
   const int64_t count = strips.end - strips.begin;
   E* panel = static_cast<E*>(scratch);
-  E* last_rows = panel + cut.chunk * kPanel;
+  E* also_panel = panel + cut.chunk * kPanel;
+  E* last_rows = also_panel + cut.also * kPanel;
+  E* also_last_rows = last_rows + kTileRows * cut.chunk;
   // Sums of chunks, where c cannot hold them.
   float* const sums = std::is_same_v<Out, float> || cut.chunk >= k
                           ? nullptr
-                          : reinterpret_cast<float*>(last_rows + kTileRows * cut.chunk);
+                          : reinterpret_cast<float*>(also_last_rows + kTileRows * cut.also);
+  const int64_t also_k = p.also_a.empty() ? 0 : p.also_a.shape()[1];
   HWY_ALIGN float bias[kPanel];
   const auto source_of = [&](int64_t j, int64_t k0) HWY_ATTR {
     const int64_t columns = std::min(kPanel, n - j * kPanel), steps = std::min(cut.chunk, k - k0);
@@ -191,19 +214,30 @@ HWY_INLINE void multiply_rows(const PanelProduct& p, const PanelCut& cut, Range 
         transpose_rows(Rows<const E>{p.b.as<E>() + column * k + k0, k}, columns, elements, panel);
       else
         copy_steps(Rows<const E>{p.b.as<E>() + k0 * n + column, n}, elements, columns, panel, kPanel);
+      const bool adds = also_k > 0 && last;
+      if (adds && forward)
+        transpose_rows(Rows<const E>{p.also_b.as<E>() + column * also_k, also_k}, columns, also_k, also_panel);
+      else if (adds)
+        copy_steps(Rows<const E>{p.also_b.as<E>() + column, n}, also_k, columns, also_panel, kPanel);
       Source next = !last ? source_of(j, k0 + elements) : j + 1 < panels.end ? source_of(j + 1, 0) : Source{};
       const Strips<E> rows = Strips<E>::in_place(p.a.as<E>() + k0, a_stride);
       const auto tiles = [&](int64_t s, auto c) HWY_ATTR {
         const int64_t valid = std::min<int64_t>(kTileRows, m - s * kTileRows);
         next.ask();
+        Also<E> also;
+        if (adds) also = {p.also_a.as<E>() + s * kTileRows * also_k, also_k, also_k / kStep<E>, also_panel};
         if (valid < kTileRows) {
           copy_last_rows(Rows<const E>{rows.at(s), a_stride}, valid, elements, last_rows);
-          edge_tiles(steps, Strips<E>::in_place(last_rows, elements), last_rows, panel, c, valid, columns);
-        } else if (columns < kPanel) {
-          edge_tiles(steps, rows, rows.at(s), panel, c, valid, columns);
+          if (adds) {
+            copy_last_rows(Rows<const E>{also.strip, also_k}, valid, also_k, also_last_rows);
+            also.strip = also_last_rows;
+          }
+          edge_tiles(steps, Strips<E>::in_place(last_rows, elements), last_rows, panel, also, c, valid, columns);
+        } else if (columns % kLanes != 0) {
+          edge_tiles(steps, rows, rows.at(s), panel, also, c, valid, columns);
         } else {
           const bool more = s + 1 < strips.end && (s + 2) * kTileRows <= m;
-          panel_tiles(steps, rows, rows.at(s), rows.at(more ? s + 1 : strips.begin), panel, c);
+          panel_tiles(columns, steps, rows, rows.at(s), rows.at(more ? s + 1 : strips.begin), panel, also, c);
         }
       };
       for (int64_t s = strips.begin; s < strips.end; ++s) {
@@ -305,10 +339,10 @@ HWY_INLINE void multiply_columns(const PanelProduct& p, const PanelCut& cut, int
         const Sums<float> sums{adds ? c : nullptr, c_stride, c, c_stride};
         const E* strip = a.at(s - first);
         next.ask();
-        if (valid == kTileRows && columns == kPanel)
-          panel_tiles(steps, a, strip, s + 1 < end ? a.at(s + 1 - first) : block, b, sums);
+        if (valid == kTileRows && columns % kLanes == 0)
+          panel_tiles(columns, steps, a, strip, s + 1 < end ? a.at(s + 1 - first) : block, b, Also<E>{}, sums);
         else
-          edge_tiles(steps, a, strip, b, sums, valid, columns);
+          edge_tiles(steps, a, strip, b, Also<E>{}, sums, valid, columns);
       }
     }
   }
@@ -395,18 +429,18 @@ bool has_panels(const GemmShape& shape) {
 
 void multiply_panels(Context& context, const PanelProduct& p) {
   const ArenaScope scope(*context.scratch);
-  const PanelCut cut(p.shape, p.c.dtype(), context.threads);
+  const PanelCut cut(p.shape, p.c.dtype(), context.threads, p.also_a.empty() ? 0 : p.also_a.shape()[1]);
   if (p.shape.kind == GemmKind::weight)
     multiply_weight(context, p, cut);
   else
     multiply_forward_or_input(context, p, cut);
 }
 
-size_t panel_scratch_bytes(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int threads) {
+size_t panel_scratch_bytes(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int threads, int64_t also) {
   const auto size = static_cast<int64_t>(size_of(dtype));
   const int64_t longest = std::max(inputs, outputs), most = kPanelBytes / kPanelColumns / size;
   const auto whole = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; };
-  int64_t own = std::min(most, whole(longest, 32)) * (kPanelColumns + kStripRows) * size;
+  int64_t own = (std::min(most, whole(longest, 32)) + whole(also, 32)) * (kPanelColumns + kStripRows) * size;
   if (dtype != DType::f32 && longest > most) own += whole(rows, kStripRows) * kPanelColumns * 4;
   const int64_t chunk = std::min(kChunkBytes, whole(rows, 32) * size);
   const int64_t strips = std::min(kBlockStrips, (longest + kStripRows - 1) / kStripRows);

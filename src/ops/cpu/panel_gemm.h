@@ -9,13 +9,15 @@
 
 namespace trireme {
 
-/// c = a b + bias, or c += a b. a and c may be columns of wider matrices, as given by `strides`; b is contiguous.
+/// c = a b + bias, or c += a b. a and c may be columns of wider matrices, as given by `strides`; b is contiguous. With
+/// `also`, c has a second product of the same kind: also_a also_b.
 struct PanelProduct {
   GemmShape shape;
   ConstView a, b, bias;  ///< bias: GemmKind::forward only, or empty
   View c;                ///< f32, or bf16 of bf16 operands; f32 for `accumulate` and GemmKind::weight
   GemmStrides strides;
   bool accumulate = false;
+  ConstView also_a = {}, also_b = {};  ///< both or none, contiguous; not of GemmKind::weight
 };
 
 /// Whether multiply_panels() computes products of this shape on this CPU: f32 everywhere; bf16 where pairs are
@@ -26,7 +28,7 @@ bool has_panels(const GemmShape& shape);
 /// alone: the same bits for any threads, strides and other rows. No size is 0.
 void multiply_panels(Context& context, const PanelProduct& product);
 
-/// Scratch of the three products of layers within these sizes, at most.
-size_t panel_scratch_bytes(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int threads);
+/// Scratch of the three products of layers within these sizes, at most. also: k of a second product in them.
+size_t panel_scratch_bytes(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int threads, int64_t also = 0);
 
 }  // namespace trireme
