@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <exception>
 #include <vector>
 
 #include "base/error.h"
 #include "cuda/cublaslt.h"
+#include "tests/gpu/without_gpu.h"
 
 namespace trireme {
 namespace {
@@ -49,11 +48,4 @@ int check_all() {
 }  // namespace
 }  // namespace trireme
 
-int main() {
-  try {
-    return trireme::check_all();
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
-  }
-}
+int main() { return trireme::check_without_gpu(trireme::check_all); }

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <exception>
 #include <string>
 
 #include "cuda/attention_cudnn.h"
+#include "tests/gpu/without_gpu.h"
 
 namespace trireme {
 namespace {
@@ -68,11 +68,4 @@ int check_all() {
 }  // namespace
 }  // namespace trireme
 
-int main() {
-  try {
-    return trireme::check_all();
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
-  }
-}
+int main() { return trireme::check_without_gpu(trireme::check_all); }

@@ -91,7 +91,7 @@ struct Sums {
 template <class E>
 struct Also {
   const E* strip = nullptr;
-  int64_t row = 0, steps = 0;  ///< elements between rows; 0 steps: there is none
+  int64_t row = 0, steps = 0;  ///< elements between rows; 0 steps: no second product
   const E* b = nullptr;
   Also from(int64_t column) const { return {strip, row, steps, b + column * kStep<E>}; }
 };
