@@ -128,7 +128,7 @@ float read_cap(const Json& config, const char* key, double otherwise, std::strin
 void read_scales(const Json& config, const DecoderValues& values, Spec& spec, std::string_view where) {
   if (values.scales_embedding) spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
   if (values.scales_by_scalar) {
-    const auto scalar = field_or<double>(config, "query_pre_attn_scalar", 256, where);
+    const auto scalar = static_cast<double>(rate_or(config, "query_pre_attn_scalar", 256, where));
     require(scalar > 0, ErrorKind::data, "{}: \"query_pre_attn_scalar\" is {}; it must be above 0", where, scalar);
     const bool usual = scalar == static_cast<double>(spec.head_dim());
     spec.attention_scale = usual ? 0 : static_cast<float>(1 / std::sqrt(scalar));
@@ -195,9 +195,23 @@ void write_scales(const Spec& spec, const DecoderValues& values, Json& config) {
   config["logits_scaling"] = shortest_double(1 / spec.logits_scale);
 }
 
+/// transformers takes null for a value only where it has a meaning of its own.
+void require_no_nulls(const Json& config, const DecoderValues& values, std::string_view where) {
+  std::vector<const char*> keys = {"rms_norm_eps", "tie_word_embeddings", "rope_theta", values.activation_key};
+  if (values.attention_bias == AttentionBias::key) keys.push_back("attention_bias");
+  if (values.mlp_bias) keys.push_back("mlp_bias");
+  if (values.interval_key) keys.push_back("sliding_window_pattern");
+  if (values.window_theta > 0) keys.push_back("rope_local_base_freq");
+  if (values.scales_by_scalar) keys.push_back("query_pre_attn_scalar");
+  for (const char* key : keys)
+    require(!config.contains(key) || has(config, key), ErrorKind::data,
+            "{}: \"{}\" is null, expected a value; without the key it is the one of the family", where, key);
+}
+
 }  // namespace
 
 Spec read_decoder_config(const Json& config, const DecoderValues& values, std::string_view where) {
+  require_no_nulls(config, values, where);
   Spec spec;
   read_sizes(config, kSizes, spec, where);
   spec.norm = NormKind::rms;
@@ -206,6 +220,8 @@ Spec read_decoder_config(const Json& config, const DecoderValues& values, std::s
   spec.norm_offset = values.norm_offset;
   spec.query_keys = values.query_keys;
   spec.norm_epsilon = rate_or(config, "rms_norm_eps", values.epsilon, where);
+  require(spec.norm_epsilon > 0, ErrorKind::data, "{}: \"rms_norm_eps\" is {}; it must be above 0", where,
+          spec.norm_epsilon);
   spec.activation = read_activation(config, values.activation_key, values.activation, where);
   if (values.old_gelu && spec.activation == Activation::gelu_erf) spec.activation = Activation::gelu_tanh;
   require_switch(config, "use_bidirectional_attention", false, where);

@@ -156,6 +156,19 @@ Json scaling_json(const RotaryScaling& scaling) {
   return rope;
 }
 
+/// What transformers passes over in families whose kinds of layers have positions of their own.
+void require_kinds_of_layers(const Json& rope, const Json& scaling, bool nested, std::string_view where) {
+  for (const auto& [key, value] : rope.items())
+    require(key == kFull || key == kWindow, ErrorKind::data,
+            "{}: \"rope_parameters\" has \"{}\", but only its objects \"{}\" and \"{}\" count in this family", where,
+            key, kFull, kWindow);
+  const auto type = field_or<std::string>(scaling, "type", "default", where);
+  require(nested || type == "default" || scaling.contains("rope_type"), ErrorKind::data,
+          "{}: \"type\" of \"rope_scaling\" is \"{}\", which transformers does not read in this family; name it "
+          "\"rope_type\"",
+          where, type);
+}
+
 }  // namespace
 
 void read_positions(const Json& config, const DecoderValues& values, Spec& spec, std::string_view where) {
@@ -165,6 +178,7 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
   require(!nested || values.positions_by_layer, ErrorKind::data,
           "{}: \"rope_parameters\" has an object per kind of layer, but the layers of this family are all alike",
           where);
+  if (values.positions_by_layer) require_kinds_of_layers(rope, scaling, nested, where);
   const Json windowed = nested ? object_or_empty(rope, kWindow, where) : Json::object();
   if (nested) rope = object_or_empty(rope, kFull, where);
   for (const auto& [key, value] : rope.items())
@@ -195,6 +209,13 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
           "{}: positions of layers with a window are scaled (\"rope_type\"), but only \"default\" is supported there",
           where);
   const bool own = values.window_theta > 0;
+  if (!own && !windowed.contains("rope_theta")) {
+    const auto theta = field_or<double>(config, "rope_theta", values.theta, where);
+    require(theta == values.theta, ErrorKind::data,
+            "{}: \"rope_theta\" is {}, which transformers 5 takes for the layers without a window only and 4 for all; "
+            "say both in \"rope_parameters\"",
+            where, theta);
+  }
   const float base = theta_of(windowed, config, own ? "rope_local_base_freq" : "rope_theta",
                               own ? values.window_theta : values.theta, where);
   const bool alike = base == spec.rotary_base && spec.rotary.kind == RotaryKind::none;

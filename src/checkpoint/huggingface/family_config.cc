@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -22,7 +23,11 @@ template double field_or(const Json&, const char*, double, std::string_view);
 template std::string field_or(const Json&, const char*, std::string, std::string_view);
 
 float rate_or(const Json& config, const char* name, double otherwise, std::string_view where) {
-  return static_cast<float>(field_or<double>(config, name, otherwise, where));
+  const auto value = field_or<double>(config, name, otherwise, where);
+  const auto rate = static_cast<float>(value);
+  require(std::isfinite(rate), ErrorKind::data, "{}: \"{}\" is {}, more than a number of 32 bits can be", where, name,
+          value);
+  return rate;
 }
 
 int64_t size_field(const Json& config, const char* name, std::string_view where) {

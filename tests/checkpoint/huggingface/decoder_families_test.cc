@@ -84,6 +84,11 @@ TEST(DecoderFamilies, PositionsOfLayersWithAWindowAreTheirOwn) {
   EXPECT_EQ(read("gemma3_text", Json::object()).window_rotary_base, 1e4f);
   EXPECT_EQ(read("olmo3", Json::object()).attention_layers, "WWWF");
   EXPECT_EQ(read("olmo3", Json::object()).window_rotary_base, 0);
+  EXPECT_EQ(read("olmo3", {{"rope_theta", 5e5}}).window_rotary_base, 0);
+  EXPECT_EQ(read("olmo3", {{"rope_theta", 9.0}, {"sliding_window", nullptr}}).rotary_base, 9) << "no layer has one";
+  EXPECT_EQ(read("olmo3", {{"rope_theta", 9.0}, {"rope_parameters", {{"sliding_attention", {{"rope_theta", 9.0}}}}}})
+                .rotary_base,
+            9);
 }
 
 TEST(DecoderFamilies, AbsentKeysMeanWhatTheirClassesMean) {
@@ -199,6 +204,35 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
   expect_refused("gemma3_text",
                  {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}},
                  "M: positions of layers with a window are scaled");
+  expect_refused("gemma3_text", {{"rope_parameters", {{"rope_theta", 9.0}}}},
+                 "M: \"rope_parameters\" has \"rope_theta\", but only its objects \"full_attention\" and "
+                 "\"sliding_attention\" count in this family");
+  expect_refused("olmo3", {{"rope_parameters", {{"full_attention", {{"rope_theta", 9.0}}}, {"truncate", false}}}},
+                 "M: \"rope_parameters\" has \"truncate\", but only its objects");
+  expect_refused(
+      "olmo3", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}},
+      "M: \"type\" of \"rope_scaling\" is \"linear\", which transformers does not read in this family; name it "
+      "\"rope_type\"");
+  expect_refused(
+      "olmo3", {{"rope_theta", 9.0}},
+      "M: \"rope_theta\" is 9, which transformers 5 takes for the layers without a window only and 4 for all; "
+      "say both in \"rope_parameters\"");
+  for (const auto& [type, key] : {std::pair{"llama", "rms_norm_eps"},
+                                  {"llama", "hidden_act"},
+                                  {"llama", "rope_theta"},
+                                  {"llama", "mlp_bias"},
+                                  {"llama", "attention_bias"},
+                                  {"gemma", "tie_word_embeddings"},
+                                  {"gemma2", "query_pre_attn_scalar"},
+                                  {"gemma3_text", "sliding_window_pattern"},
+                                  {"gemma3_text", "rope_local_base_freq"}})
+    expect_refused(type, {{key, nullptr}}, fmt::format("M: \"{}\" is null, expected a value", key).c_str());
+  EXPECT_EQ(read("gemma", {{"hidden_activation", nullptr}}).activation, Activation::gelu_tanh) << "Gemma 2's key";
+  expect_refused("llama", {{"rms_norm_eps", 1e300}},
+                 "M: \"rms_norm_eps\" is 1e+300, more than a number of 32 bits can be");
+  expect_refused("llama", {{"rope_theta", 1e300}}, "M: \"rope_theta\" is 1e+300, more than a number");
+  expect_refused("gemma2", {{"query_pre_attn_scalar", 1e300}}, "M: \"query_pre_attn_scalar\" is 1e+300, more than");
+  expect_refused("llama", {{"rms_norm_eps", -1e-5}}, "M: \"rms_norm_eps\" is -1e-05; it must be above 0");
   expect_refused("smollm3", {{"no_rope_layers", {1, 0}}}, "M: \"no_rope_layers\" has 2 entries, expected 4");
   expect_refused("granite", {{"logits_scaling", 0.0}}, "M: \"logits_scaling\" is 0; it must be above 0");
   expect_refused("granite", {{"attention_multiplier", 0.0}}, "M: \"attention_multiplier\" is 0; it must be above 0");
