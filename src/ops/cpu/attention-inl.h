@@ -34,6 +34,14 @@ struct Seen {
   int64_t begin, end;
 };
 
+/// First keys of a tile that no query from `query` on sees: a whole number of vectors, and of what products of operands
+/// E take at once.
+template <class E>
+HWY_INLINE int64_t unseen_keys(const AttentionShape& s, int64_t query, int64_t first_key) {
+  const int64_t whole = std::max({int64_t{kLanes}, Products<E>::kColumns, Products<E>::kSteps});
+  return std::max<int64_t>(0, first_seen(s, query) - first_key) / whole * whole;
+}
+
 HWY_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 /// Element where the transposed tile of the keys from first_key (a multiple of kKeys) begins.

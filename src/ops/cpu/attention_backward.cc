@@ -54,10 +54,11 @@ requires is_bf16<E> HWY_INLINE void store_step(VecF32 v, E* to, int64_t row, int
   hn::StoreU(row % 2 == 0 ? bits : hn::Or(hn::LoadU(d, pairs), hn::ShiftLeft<16>(bits)), d, pairs);
 }
 
-/// From a query's scores and dP: M P and dS, zeros where it sees no key. row: in its block.
+/// From a query's scores and dP: M P and dS, zeros where it sees no key. row: in its block; skip: columns that no query
+/// of its strip sees, whose scores, dP and rows of dS are not made.
 template <class T, class E>
 HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, const Scores& score, int64_t row,
-                             Seen seen, int64_t query, int64_t first_key) {
+                             Seen seen, int64_t skip, int64_t query, int64_t first_key) {
   const TagF32 d;
   const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]);
   const VecF32 factor = hn::Set(d, score.factor), one = hn::Set(d, 1.0f);
@@ -66,9 +67,13 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
   float* scores = t.scores + row % t.kRows * kKeys;
   const float* dps = t.dp + row % t.kRows * kKeys;
   const int64_t columns = seen.end > 0 ? whole_vectors(seen.end) : 0;
-  if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
-  if (capped) score.apply_cap(scores, columns);
-  for (int64_t j = 0; j < columns; j += kLanes) {
+  if (dropout.on() && skip < columns) dropout.factors(query, first_key + skip, columns - skip, t.factors + skip);
+  if (capped) score.apply_cap(scores + skip, columns - skip);
+  for (int64_t j = 0; j < skip; j += kLanes) {
+    store_step(hn::Zero(d), t.p_t, row, j);
+    store_step(hn::Zero(d), t.ds_t, row, j);
+  }
+  for (int64_t j = skip; j < columns; j += kLanes) {
     VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
     if (j + kLanes > seen.end) p = hn::IfThenElseZero(first_lanes(seen.end - j), p);
     if (j < seen.begin) p = hn::IfThenZeroElse(first_lanes(seen.begin - j), p);
@@ -87,7 +92,7 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
     store_step(ds, t.ds_t, row, j);
     if (!std::is_same_v<E, float>) store(ds, t.ds + row * kKeys + j, AllLanes{});
   }
-  for (int64_t j = columns; j < kKeys; j += kLanes) {
+  for (int64_t j = std::max(skip, columns); j < kKeys; j += kLanes) {
     store_step(hn::Zero(d), t.p_t, row, j);
     store_step(hn::Zero(d), t.ds_t, row, j);
     if (!std::is_same_v<E, float>) store(hn::Zero(d), t.ds + row * kKeys + j, AllLanes{});
@@ -99,9 +104,13 @@ template <class E>
 HWY_INLINE void add_to_keys(const AttentionBackward& call, Products<E>& products, const BackwardTile<E>& t,
                             int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
   const int64_t dim = padded_head_dim(call.shape.head_dim);
-  // The first queries of the block do not see the keys from j on.
+  // The first queries of the block do not see the keys from j on, those from seen_until(j) on not the keys up to j.
   const auto unseen = [&](int64_t j) {
     return call.shape.causal ? std::clamp<int64_t>(first_key + j - first_query, 0, queries) & -Products<E>::kSteps : 0;
+  };
+  const auto seen_until = [&](int64_t j) {
+    const int64_t window = call.shape.window;
+    return window > 0 ? std::clamp<int64_t>(first_key + j + window - first_query, 0, queries) : queries;
   };
   if constexpr (Products<E>::kInTiles) {
     const int64_t all = whole_steps<E>(queries), pairs = (queries + 1) / 2;
@@ -109,20 +118,23 @@ HWY_INLINE void add_to_keys(const AttentionBackward& call, Products<E>& products
     std::fill(t.ds_t + 2 * pairs * kKeys, t.ds_t + all * kKeys, E{});
     constexpr int64_t kAtOnce = 2 * Products<E>::kColumns;
     for (int64_t j = 0; j < keys; j += kAtOnce) {
-      const int64_t columns = std::min(kAtOnce, whole_columns<E>(keys - j)), skip = unseen(j);
+      const int64_t columns = std::min(kAtOnce, whole_columns<E>(keys - j)), skip = unseen(j),
+                    count = whole_steps<E>(seen_until(j + columns - 1)) - skip;
+      if (count <= 0) continue;
       const E *p = t.p_t + skip * kKeys + 2 * j, *ds = t.ds_t + skip * kKeys + 2 * j;
       for (int64_t c = 0; c < dim; c += t.kRows) {
         const int64_t rows = std::min(t.kRows, dim - c), at = c * t.length_steps + first_query + skip;
-        products.multiply(rows, columns, all - skip, t.dout_steps + at, t.length_steps, p, kKeys,
-                          t.dvalues + c * kKeys + j, kKeys, true);
-        products.multiply(rows, columns, all - skip, t.query_steps + at, t.length_steps, ds, kKeys,
-                          t.dkeys + c * kKeys + j, kKeys, true);
+        products.multiply(rows, columns, count, t.dout_steps + at, t.length_steps, p, kKeys, t.dvalues + c * kKeys + j,
+                          kKeys, true);
+        products.multiply(rows, columns, count, t.query_steps + at, t.length_steps, ds, kKeys, t.dkeys + c * kKeys + j,
+                          kKeys, true);
       }
     }
   } else {
     for (int64_t j = 0; j < keys; j += t.kRows) {
       const int64_t rows = std::min(t.kRows, keys - j), skip = unseen(j), from = first_query + skip,
-                    count = queries - skip;
+                    count = seen_until(j + rows - 1) - skip;
+      if (count <= 0) continue;
       multiply<Side::transposed>(rows, dim, count, t.p_t + skip * kKeys + j * kStep<E>, kKeys,
                                  t.dout_steps + from * dim, dim, t.dvalues + j * dim, dim, true);
       multiply<Side::transposed>(rows, dim, count, t.ds_t + skip * kKeys + j * kStep<E>, kKeys,
@@ -143,15 +155,18 @@ HWY_INLINE void gradient_tile(const AttentionBackward& call, Products<E>& produc
   for (int64_t r = 0; r < queries; r += t.kRows) {
     const int64_t rows = std::min(t.kRows, queries - r), query = first_query + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys, columns = whole_columns<E>(seen);
-    products.multiply(rows, columns, k, t.query + query * steps, steps, t.keys_t, kKeys, t.scores, kKeys, false);
-    products.multiply(rows, columns, k, t.dout + query * steps, steps, t.values_t, kKeys, t.dp, kKeys, false);
+    const int64_t skip = unseen_keys<E>(call.shape, query, first_key);
+    products.multiply(rows, columns - skip, k, t.query + query * steps, steps, t.keys_t + skip * kStep<E>, kKeys,
+                      t.scores + skip, kKeys, false);
+    products.multiply(rows, columns - skip, k, t.dout + query * steps, steps, t.values_t + skip * kStep<E>, kKeys,
+                      t.dp + skip, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
       gradient_row<T>(
           t, dropout, score, r + i,
           {first_seen(call.shape, query + i) - first_key, causal ? std::min(seen, query + i + 1 - first_key) : seen},
-          query + i, first_key);
-    products.multiply(rows, dim, whole_steps<E>(seen), t.ds + r * kKeys, kKeys, t.key_steps, dim,
-                      t.dquery + query * dim, dim, true);
+          skip, query + i, first_key);
+    products.multiply(rows, dim, whole_steps<E>(seen) - skip, t.ds + r * kKeys + skip, kKeys, t.key_steps + skip * dim,
+                      dim, t.dquery + query * dim, dim, true);
   }
   add_to_keys(call, products, t, first_query, queries, first_key, keys);
 }

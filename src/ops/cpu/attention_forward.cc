@@ -35,22 +35,23 @@ struct ForwardTile {
 template <class E>
 constexpr float kSlack = is_bf16<E> ? 0 : 8;
 
-/// weights = 2^(factor * scores - maximum), dropped where asked; the query's sum and output follow. The maximum, that
-/// of the strip's first tile or of a later one that exceeds it by more than kSlack, is kept times the positive factor.
+/// weights = 2^(factor * scores - maximum) of the columns from `skip` on, dropped where asked; the query's sum and
+/// output follow. The maximum, that of the strip's first tile or of a later one that exceeds it by more than kSlack, is
+/// kept times the positive factor.
 template <class T, class E>
 HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout, int64_t row, float scale,
-                            float* scores, E* weights, Seen seen, int64_t columns, int64_t query, int64_t first_key,
-                            bool first_tile, int64_t dim) {
+                            float* scores, E* weights, Seen seen, int64_t skip, int64_t columns, int64_t query,
+                            int64_t first_key, bool first_tile, int64_t dim) {
   const TagF32 d;
   const VecF32 factor = hn::Set(d, scale);
   if (seen.begin >= seen.end) {  // others of its strip see keys of this tile
-    std::fill_n(weights, columns, E{});
+    std::fill(weights + skip, weights + columns, E{});
     if (!first_tile) return;
     t.maximum[row] = -HUGE_VALF;  // any score exceeds it
     return hn::StoreU(hn::Zero(d), d, t.sum + row * 16);
   }
   VecF32 most = hn::Set(d, -HUGE_VALF);
-  for (int64_t j = 0; j < columns; j += kLanes) {
+  for (int64_t j = skip; j < columns; j += kLanes) {
     VecF32 s = hn::LoadU(d, scores + j);
     if (j + kLanes > seen.end) {
       s = hn::IfThenElse(first_lanes(seen.end - j), s, hn::Set(d, -HUGE_VALF));
@@ -78,8 +79,8 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
     }
   }
   const VecF32 top = hn::Set(d, t.maximum[row]);
-  if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
-  for (int64_t j = 0; j < columns; j += kLanes) {
+  if (dropout.on()) dropout.factors(query, first_key + skip, columns - skip, t.factors + skip);
+  for (int64_t j = skip; j < columns; j += kLanes) {
     VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, top));
     sum = hn::Add(sum, p);
     if (dropout.on()) p = hn::Mul(p, hn::LoadU(d, t.factors + j));
@@ -110,21 +111,23 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
     if (first_tile)
       for (int64_t i = 0; i < rows; ++i) foresee_write(out, query + i, head_dim);
     const int64_t columns = whole_columns<E>(seen), weights = whole_steps<E>(seen);
-    products.multiply(rows, columns, whole_steps<E>(head_dim), t.query + r * steps, steps,
-                      t.keys + key_tile<E>(first_key, head_dim), kKeys, t.scores, kKeys, false);
+    const int64_t skip = unseen_keys<E>(call.shape, query, first_key);
+    products.multiply(rows, columns - skip, whole_steps<E>(head_dim), t.query + r * steps, steps,
+                      t.keys + key_tile<E>(first_key, head_dim) + skip * kStep<E>, kKeys, t.scores + skip, kKeys,
+                      false);
     for (int64_t i = 0; i < rows; ++i) {
       if (first_tile) next.foresee(block.member, query + i);
       const Seen keys_seen{first_seen(call.shape, query + i) - first_key,
                            causal ? std::min(seen, query + i + 1 - first_key) : seen};
-      if (score.capped()) score.apply_cap(t.scores + i * kKeys, columns);
-      softmax_row<T>(t, dropout, r + i, score.factor, t.scores + i * kKeys, t.weights + i * kKeys, keys_seen, columns,
-                     query + i, first_key, first_tile, dim);
+      if (score.capped()) score.apply_cap(t.scores + i * kKeys + skip, columns - skip);
+      softmax_row<T>(t, dropout, r + i, score.factor, t.scores + i * kKeys, t.weights + i * kKeys, keys_seen, skip,
+                     columns, query + i, first_key, first_tile, dim);
     }
     if (columns < weights)
       for (int64_t i = 0; i < rows; ++i)
         std::fill(t.weights + i * kKeys + columns, t.weights + i * kKeys + weights, E{});
-    products.multiply(rows, dim, weights, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
-                      !first_tile);
+    products.multiply(rows, dim, weights - skip, t.weights + skip, kKeys, t.values + (first_key + skip) * dim, dim,
+                      t.out + r * dim, dim, !first_tile);
   }
 }
 
