@@ -59,11 +59,14 @@ PeerProcess::Result PeerProcess::measure() {
   std::fflush(to_);
   const std::string line = read_line();
   Result result;
-  unsigned long long tokens = 0, peak_rss = 0;
-  const int fields = std::sscanf(line.c_str(), "%lf %llu %llu %lf", &result.seconds, &tokens, &peak_rss, &result.loss);
+  unsigned long long tokens = 0, peak_rss = 0, counted = 0, computed = 0;
+  const int fields = std::sscanf(line.c_str(), "%lf %llu %llu %lf %llu %llu", &result.seconds, &tokens, &peak_rss,
+                                 &result.loss, &counted, &computed);
   require(fields >= 2, ErrorKind::io, "{} answered \"{}\", expected seconds and tokens", name_, line);
   result.tokens = tokens;
   result.peak_rss = peak_rss;
+  result.counted = counted;
+  result.computed = computed;
   return result;
 }
 

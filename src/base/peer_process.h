@@ -1,6 +1,6 @@
 #pragma once
 // Another program that measures the same work on request: one line in, one line out with seconds, tokens and, if it
-// reports them, its peak memory in bytes and its loss.
+// reports them, its peak memory in bytes, its loss, and how many tokens count in the loss and are computed.
 
 #include <cstdint>
 #include <cstdio>
@@ -21,6 +21,7 @@ class PeerProcess {
     double seconds = 0;
     uint64_t tokens = 0, peak_rss = 0;
     double loss = 0;
+    uint64_t counted = 0, computed = 0;  ///< of the tokens; and with padding
   };
   /// Throws Error::io if the program ends or gives another answer.
   Result measure();

@@ -99,6 +99,7 @@ struct Bench {
 constexpr Bench kBenches[] = {
     {{"step", "a whole training step of a model preset", bench_step_command}, false},
     {{"glue", "fine-tuning steps on real rows", bench_glue_command}, false},
+    {{"sft", "fine-tuning steps on conversations, of weights or adapters", bench_sft_command}, true},
     {{"ops", "every operator of a layer", bench_ops_command}, true},
     {{"node", "rates of this node for planning: products, memory, disk", bench_node_command}, true},
     {{"generate", "generation of one sequence, relative to the memory bandwidth", bench_generate_command}, true},

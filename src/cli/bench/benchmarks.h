@@ -8,6 +8,7 @@ namespace trireme {
 
 int bench_comm_command(std::vector<std::string> arguments);
 int bench_glue_command(std::vector<std::string> arguments);
+int bench_sft_command(std::vector<std::string> arguments);
 int bench_node_command(std::vector<std::string> arguments);
 /// Compares the planner's step times with measured runs.
 int bench_plan_command(std::vector<std::string> arguments);
