@@ -2,7 +2,6 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 
 #include "base/error.h"
 #include "cuda/check.h"
-#include "cuda/find_library.h"
+#include "cuda/cublaslt_library.h"
 #include "cuda/product_choices.h"
 
 namespace trireme {
@@ -26,46 +25,6 @@ namespace {
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
 
 constexpr size_t kWorkspace = size_t{32} << 20;  // what the library's guide recommends from Hopper on
-
-/// The functions in use, from the library that was found.
-struct Library {
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtGetVersion) version = nullptr;
-  decltype(&cublasLtMatmulDescCreate) make_product = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) set_product = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) make_layout = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) make_preference = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) choose = nullptr;
-  decltype(&cublasLtMatmul) multiply = nullptr;
-};
-
-void check_blas(cublasStatus_t answer, const char* call) {
-  if (answer != CUBLAS_STATUS_SUCCESS) fail(ErrorKind::io, "{} failed with status {}", call, static_cast<int>(answer));
-}
-
-template <class F>
-void find_symbol(void* library, const char* name, F& function) {
-  void* symbol = dlsym(library, name);
-  require(symbol != nullptr, ErrorKind::usage, "the cuBLASLt that was found has no {}; version 12 or 13 is needed",
-          name);
-  function = reinterpret_cast<F>(symbol);
-}
-
-Library load_library() {
-  void* file = open_library(cublaslt_for(CUDART_VERSION));
-  Library l;
-  find_symbol(file, "cublasLtCreate", l.create);
-  find_symbol(file, "cublasLtGetVersion", l.version);
-  find_symbol(file, "cublasLtMatmulDescCreate", l.make_product);
-  find_symbol(file, "cublasLtMatmulDescSetAttribute", l.set_product);
-  find_symbol(file, "cublasLtMatrixLayoutCreate", l.make_layout);
-  find_symbol(file, "cublasLtMatmulPreferenceCreate", l.make_preference);
-  find_symbol(file, "cublasLtMatmulPreferenceSetAttribute", l.set_preference);
-  find_symbol(file, "cublasLtMatmulAlgoGetHeuristic", l.choose);
-  find_symbol(file, "cublasLtMatmul", l.multiply);
-  return l;
-}
 
 cudaDataType_t type_of(ConstView x) {
   return x.dtype() == DType::bf16 ? CUDA_R_16BF : x.dtype() == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
@@ -86,56 +45,60 @@ struct Product {
   std::vector<cublasLtMatmulAlgo_t> suggested;  ///< [0] is used
 };
 
+/// y = op(a) op(b) + bias; with before_gelu, which gets that, y = gelu(before_gelu).
+struct Call {
+  ConstView a, b, bias;
+  View before_gelu;
+  bool a_transposed, b_transposed;
+};
+
 /// A row-major matrix is a column-major one transposed, so y^T = op(b)^T op(a)^T is asked for.
 class CublasLt final : public MatrixProducts {
  public:
   /// For describe() alone: without a GPU.
-  CublasLt() : library_(load_library()) {}
-  CublasLt(const std::string& choices, bool times) : library_(load_library()), times_(times) {
+  CublasLt() : library_(load_cublaslt()) {}
+  CublasLt(const std::string& choices, bool times) : library_(load_cublaslt()), times_(times) {
     check_blas(library_.create(&handle_), "cublasLtCreate");
-    if (choices.empty()) return;
     int device = 0;
     cudaDeviceProp properties{};
     check_cuda(cudaGetDevice(&device), "cudaGetDevice");
     check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    choices_.emplace(choices, properties.name, static_cast<int64_t>(library_.version()));
+    has_fast_gelu_ = properties.major >= 9;  // below, it is a slower kernel and a pass
+    if (!choices.empty()) choices_.emplace(choices, properties.name, static_cast<int64_t>(library_.version()));
   }
 
   void multiply(gpu::Stream stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias,
                 float beta, View y) override {
-    const std::lock_guard lock(mutex_);
-    const ProductKey key{
-        a.shape()[0],    a.shape()[1], b.shape()[0], b.shape()[1],  a_transposed,
-        b_transposed,    type_of(a),   type_of(y),   !bias.empty(), int64_t{alignment_of(a)} << 32 | alignment_of(b),
-        alignment_of(y), beta != 0};
-    auto at = products_.find(key);
-    const bool is_new = at == products_.end();
-    if (is_new) at = products_.emplace(key, suggest(a, a_transposed, b, b_transposed, bias, y)).first;
-    Product& p = at->second;
-    if (!bias.empty()) {
-      const void* address = bias.data();
-      set(p.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address);
-    }
-    const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, void* to) {
-      const float alpha = 1;
-      return library_.multiply(handle_, p.product, &alpha, b.data(), p.b, a.data(), p.a, &beta, to, p.y, to, p.y,
-                               &algorithm, workspace(stream), kWorkspace, stream);
-    };
-    if (is_new) choose(p, key, stream, y.bytes(), run);
-    check_blas(run(p.suggested[0], y.data()), "cublasLtMatmul");
+    const Call call{a, b, bias, {}, a_transposed, b_transposed};
+    require(compute(stream, call, beta, y), ErrorKind::io, "cuBLASLt {} has no method for {}{} times {}{}",
+            library_.version(), a.shape().to_string(), a_transposed ? " transposed" : "", b.shape().to_string(),
+            b_transposed ? " transposed" : "");
+  }
+
+  bool multiply_gelu(gpu::Stream stream, ConstView x, ConstView w, ConstView bias, View pre, View y) override {
+    return has_fast_gelu_ && alignment_of(pre) >= 16 && compute(stream, {x, w, bias, pre, false, true}, 0, y);
   }
 
   /// The descriptors of a product, without a method that computes it.
-  Product describe(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
+  Product describe(const Call& c, ConstView y) {
     Product p;
     check_blas(library_.make_product(&p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    set(p.product, CUBLASLT_MATMUL_DESC_TRANSA, b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(p.product, CUBLASLT_MATMUL_DESC_TRANSB, a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (!bias.empty()) {
-      set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias));
+    set(p.product, CUBLASLT_MATMUL_DESC_TRANSA, c.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(p.product, CUBLASLT_MATMUL_DESC_TRANSB, c.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    const bool gelu = !c.before_gelu.empty();
+    if (!c.bias.empty() || gelu) {
+      set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE,
+          !gelu            ? CUBLASLT_EPILOGUE_BIAS
+          : c.bias.empty() ? CUBLASLT_EPILOGUE_GELU_AUX
+                           : CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
     }
-    p.a = layout(a), p.b = layout(b), p.y = layout(y);
+    if (!c.bias.empty()) set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(c.bias));
+    if (gelu) {
+      set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(c.before_gelu));
+      set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, y.shape()[1]);
+    }
+    set_pointers(p, c);
+    p.a = layout(c.a), p.b = layout(c.b), p.y = layout(y);
     check_blas(library_.make_preference(&p.preference), "cublasLtMatmulPreferenceCreate");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
       check_blas(library_.set_preference(p.preference, what, &value, sizeof value),
@@ -144,14 +107,50 @@ class CublasLt final : public MatrixProducts {
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
     // Where k is split, parts are added in f32: in the result's type, 16 bits lose the small sums.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(b));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(a));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(c.b));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(c.a));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(y));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(y));
     return p;
   }
 
  private:
+  /// Whether the library has a method.
+  bool compute(gpu::Stream stream, const Call& c, float beta, View y) {
+    const std::lock_guard lock(mutex_);
+    const ProductKey key{c.a.shape()[0],
+                         c.a.shape()[1],
+                         c.b.shape()[0],
+                         c.b.shape()[1],
+                         c.a_transposed,
+                         c.b_transposed,
+                         type_of(c.a),
+                         type_of(y),
+                         (c.bias.empty() ? 0 : 1) + (c.before_gelu.empty() ? 0 : 2),
+                         int64_t{alignment_of(c.a)} << 32 | alignment_of(c.b),
+                         alignment_of(y),
+                         beta != 0};
+    auto at = products_.find(key);
+    const bool is_new = at == products_.end();
+    if (is_new) at = products_.emplace(key, suggest(c, y)).first;
+    Product& p = at->second;
+    if (p.suggested.empty()) return false;
+    set_pointers(p, c);
+    const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, void* to) {
+      const float alpha = 1;
+      return library_.multiply(handle_, p.product, &alpha, c.b.data(), p.b, c.a.data(), p.a, &beta, to, p.y, to, p.y,
+                               &algorithm, workspace(stream), kWorkspace, stream);
+    };
+    if (is_new) choose(p, key, stream, y.bytes(), run);
+    check_blas(run(p.suggested[0], y.data()), "cublasLtMatmul");
+    return true;
+  }
+  void set_pointers(const Product& p, const Call& c) {
+    const void* bias = c.bias.data();
+    void* before_gelu = c.before_gelu.data();
+    if (bias) set(p.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (before_gelu) set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, before_gelu);
+  }
   /// p.suggested[0] = the choice of the file, or, where products are timed, what is fastest now.
   template <class Run>
   void choose(Product& p, const ProductKey& key, gpu::Stream stream, size_t bytes, const Run& run) {
@@ -207,16 +206,14 @@ class CublasLt final : public MatrixProducts {
         "cublasLtMatrixLayoutCreate");
     return made;
   }
-  Product suggest(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
-    Product p = describe(a, a_transposed, b, b_transposed, bias, y);
+  /// Without suggestions where the library has no method.
+  Product suggest(const Call& c, ConstView y) {
+    Product p = describe(c, y);
     std::array<cublasLtMatmulHeuristicResult_t, 8> suggestions{};
     int found = 0;
     const cublasStatus_t answer = library_.choose(handle_, p.product, p.b, p.a, p.y, p.y, p.preference, times_ ? 8 : 1,
                                                   suggestions.data(), &found);
-    require(answer == CUBLAS_STATUS_SUCCESS && found > 0, ErrorKind::io,
-            "cuBLASLt has no method for {}{} times {}{} (status {}, version {})", a.shape().to_string(),
-            a_transposed ? " transposed" : "", b.shape().to_string(), b_transposed ? " transposed" : "",
-            static_cast<int>(answer), library_.version());
+    if (answer != CUBLAS_STATUS_NOT_SUPPORTED) check_blas(answer, "cublasLtMatmulAlgoGetHeuristic");
     for (int i = 0; i < found; ++i) p.suggested.push_back(suggestions[static_cast<size_t>(i)].algo);
     return p;
   }
@@ -226,8 +223,8 @@ class CublasLt final : public MatrixProducts {
     return memory;
   }
 
-  Library library_;
-  bool times_ = false;
+  CublasLtLibrary library_;
+  bool times_ = false, has_fast_gelu_ = false;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::optional<ProductChoices> choices_;
@@ -237,8 +234,9 @@ class CublasLt final : public MatrixProducts {
 
 }  // namespace
 
-void describe_product(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y) {
-  CublasLt().describe(a, a_transposed, b, b_transposed, bias, y);
+void describe_product(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, View before_gelu,
+                      ConstView y) {
+  CublasLt().describe({a, b, bias, before_gelu, a_transposed, b_transposed}, y);
 }
 
 std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choices, bool times) {

@@ -14,6 +14,8 @@ std::unique_ptr<MatrixProducts> make_cublaslt_products(const std::string& choice
 
 /// Makes cuBLASLt's descriptors of a product as MatrixProducts::multiply() does, without a GPU. Throws Error::io naming
 /// what the library refused; Error::usage as make_cublaslt_products().
-void describe_product(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, ConstView y);
+/// before_gelu: as pre of multiply_gelu(), or empty.
+void describe_product(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, View before_gelu,
+                      ConstView y);
 
 }  // namespace trireme

@@ -15,6 +15,11 @@ class MatrixProducts {
   /// type or empty. beta: 0 or 1; with 1, the complete sum is added once. Throws Error::io naming the library's answer.
   virtual void multiply(gpu::Stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias,
                         float beta, View y) = 0;
+
+  /// pre = x w^T + bias, y = gelu_tanh(the sum before it is rounded to pre), in one product.  x: [m, k], w: [n, k],
+  /// bias: [n] or empty, pre, y: [m, n], all of one type; n a multiple of 8. Returns false, and nothing is done, where
+  /// the library has no fast method for it. Throws as multiply().
+  virtual bool multiply_gelu(gpu::Stream, ConstView x, ConstView w, ConstView bias, View pre, View y) = 0;
 };
 
 }  // namespace trireme

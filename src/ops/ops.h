@@ -154,7 +154,7 @@ class Ops {
   /// y = x w^T + bias.  x: [rows, in] A; w: [out, in] A; bias: [out] A or empty; y: [rows, out] A.
   void linear(Context&, ConstView x, ConstView w, ConstView bias, View y);
   /// pre = x w^T + bias; y = f(pre).  Fusion of linear and activation; pre is kept for activation_backward. pre, y:
-  /// [rows, out] A.
+  /// [rows, out] A. A backend may take f of the sum before it is rounded to pre.
   void linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation f, View pre, View y);
   /// logits = x w^T + bias and softmax_stats() of them, without reading them again where a backend can.  Arguments as
   /// there and in linear().

@@ -25,22 +25,26 @@ int check_all() {
     for (const DType result : {dtype, DType::f32})
       for (const bool a_transposed : {false, true})
         for (const bool b_transposed : {false, true})
-          for (const bool biased : {false, true}) {
-            std::vector<std::byte> of_a, of_b, of_y, of_bias;
-            const View a = matrix(of_a, dtype, a_transposed ? kK : kM, a_transposed ? kM : kK);
-            const View b = matrix(of_b, dtype, b_transposed ? kN : kK, b_transposed ? kK : kN);
-            const View y = matrix(of_y, result, kM, kN);
-            const View bias = biased ? matrix(of_bias, dtype, 1, kN) : View{};
-            try {
-              describe_product(a, a_transposed, b, b_transposed, bias, y);
-              ++made;
-            } catch (const Error& e) {
-              if (e.kind() == ErrorKind::usage) throw;
-              ++failed;
-              fmt::print("{} to {}, {}{}{}: {}\n", name_of(dtype), name_of(result), a_transposed ? "a transposed " : "",
-                         b_transposed ? "b transposed " : "", biased ? "bias" : "", e.what());
+          for (const bool biased : {false, true})
+            for (const bool gelu : {false, true}) {
+              if (gelu && (a_transposed || !b_transposed || result != dtype)) continue;
+              std::vector<std::byte> of_a, of_b, of_y, of_bias, of_pre;
+              const View a = matrix(of_a, dtype, a_transposed ? kK : kM, a_transposed ? kM : kK);
+              const View b = matrix(of_b, dtype, b_transposed ? kN : kK, b_transposed ? kK : kN);
+              const View y = matrix(of_y, result, kM, kN);
+              const View bias = biased ? matrix(of_bias, dtype, 1, kN) : View{};
+              try {
+                describe_product(a, a_transposed, b, b_transposed, bias, gelu ? matrix(of_pre, result, kM, kN) : View{},
+                                 y);
+                ++made;
+              } catch (const Error& e) {
+                if (e.kind() == ErrorKind::usage) throw;
+                ++failed;
+                fmt::print("{} to {}, {}{}{}{}: {}\n", name_of(dtype), name_of(result),
+                           a_transposed ? "a transposed " : "", b_transposed ? "b transposed " : "",
+                           biased ? "bias " : "", gelu ? "gelu" : "", e.what());
+              }
             }
-          }
   fmt::print("descriptors of {} products made by cuBLASLt, {} refused\n", made, failed);
   return failed > 0 ? 1 : 0;
 }

@@ -1,5 +1,6 @@
 #include "tests/gpu/plain_products.h"
 
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,16 @@
 
 namespace trireme {
 namespace {
+
+void store(View y, int64_t at, float value) {
+  if (y.dtype() == DType::bf16) {
+    y.as<bf16_t>()[at] = to_bf16(value);
+  } else if (y.dtype() == DType::f16) {
+    y.as<f16_t>()[at] = to_f16(value);
+  } else {
+    y.as<float>()[at] = value;
+  }
+}
 
 float value(ConstView x, int64_t at) {
   if (x.dtype() == DType::bf16) return to_float(x.as<bf16_t>()[at]);
@@ -34,6 +45,21 @@ class PlainProducts final : public MatrixProducts {
   }
   void multiply(gpu::Stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, float beta,
                 View y) override {
+    compute(a, a_transposed, b, b_transposed, bias,
+            [&](int64_t at, float sum) { store(y, at, beta != 0 ? sum + value(y, at) : sum); });
+  }
+  bool multiply_gelu(gpu::Stream, ConstView x, ConstView w, ConstView bias, View pre, View y) override {
+    compute(x, false, w, true, bias, [&](int64_t at, float sum) {
+      store(pre, at, sum);
+      store(y, at, 0.5f * sum * (1 + std::tanh(0.7978845608f * (sum + 0.044715f * sum * sum * sum))));
+    });
+    return true;
+  }
+
+ private:
+  /// finish(place in the result, sum with the bias) for all places.
+  template <class Finish>
+  void compute(ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, const Finish& finish) {
     const auto m = static_cast<size_t>(a.shape()[a_transposed ? 1 : 0]);
     const auto k = static_cast<size_t>(a.shape()[a_transposed ? 0 : 1]);
     const auto n = static_cast<size_t>(b.shape()[b_transposed ? 0 : 1]);
@@ -48,22 +74,12 @@ class PlainProducts final : public MatrixProducts {
       for (size_t l = 0; l < k; ++l)
         for (size_t j = 0; j < n; ++j) sums[j] += left[i * k + l] * right[l * n + j];
       for (size_t j = 0; j < n; ++j) {
-        auto sum = static_cast<float>(sums[j]);
-        const auto at = static_cast<int64_t>(i * n + j);
-        if (!bias.empty()) sum += value(bias, static_cast<int64_t>(j));
-        if (beta != 0) sum += value(y, at);
-        if (y.dtype() == DType::bf16) {
-          y.as<bf16_t>()[at] = to_bf16(sum);
-        } else if (y.dtype() == DType::f16) {
-          y.as<f16_t>()[at] = to_f16(sum);
-        } else {
-          y.as<float>()[at] = sum;
-        }
+        const auto sum = static_cast<float>(sums[j]);
+        finish(static_cast<int64_t>(i * n + j), bias.empty() ? sum : sum + value(bias, static_cast<int64_t>(j)));
       }
     }
   }
 
- private:
   std::optional<ProductChoices> choices_;
   bool times_;
 };

@@ -87,7 +87,20 @@ TEST_P(LinearOp, WithActivationEqualsBothSteps) {
                                 fused.y.view());
     cpu->ops->linear(cpu->context, steps.x.view(), steps.w.view(), steps.bias.view(), steps.pre.view());
     cpu->ops->activation(cpu->context, steps.pre.view(), f, steps.y.view());
-    EXPECT_TRUE(fused.pre == steps.pre && fused.y == steps.y);
+    if (cpu->ops->name() != "cuda" || dtype() != DType::bf16 || f != Activation::gelu_tanh) {
+      EXPECT_TRUE(fused.pre == steps.pre && fused.y == steps.y);
+      continue;
+    }
+    // There one product may do both, with f of the sum before it is rounded to pre, or after.
+    Linear want = fused.wide();
+    want.y = fused.y.wide();
+    reference->ops->linear_activation(reference->context, want.x.view(), want.w.view(), want.bias.view(), f,
+                                      want.pre.view(), want.y.view());
+    Tolerance once = products(1, 3), twice = once;
+    twice.relative *= 2;
+    twice.absolute += once.relative;
+    expect_close(fused.pre, want.pre, once, "pre");
+    expect_close(fused.y, want.y, twice, "y");
   }
 }
 
