@@ -130,7 +130,7 @@ TRIREME_DEVICE uint32_t kept_keys(const AttentionArguments<T>& a, uint32_t key_p
   const Words words = attention_words(a, key_position, query.position, query.sample, head);
   uint32_t kept = 0;
   TRIREME_UNROLL
-  for (int k = 0; k < 4; ++k) kept |= static_cast<uint32_t>(words.w[k] >= a.dropout.threshold ? 1 : 0) << k;
+  for (int k = 0; k < 4; ++k) kept |= static_cast<uint32_t>(words.w[k] >= a.dropout.threshold) << k;
   return kept;
 }
 
