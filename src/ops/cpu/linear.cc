@@ -49,12 +49,16 @@ void sum_columns_any(ConstView dy, float* sums, Range rows) {
 template <class T>
 void few_rows(ConstView x, ConstView w, ConstView bias, View y, Range columns) {
   const int64_t in = w.shape()[1], out = w.shape()[0];
+  // One row of weights is soon read, and with the sum at its end a CPU runs ahead of too few loads. The rows that
+  // follow are the next ones in memory.
+  constexpr int64_t kAhead = 4096 / static_cast<int64_t>(sizeof(T));
   for (int64_t column = columns.begin; column < columns.end; ++column) {
     const T* weights = w.as<T>() + column * in;
     const float shift = bias.empty() ? 0.0f : as_float(bias.as<T>()[column]);
     for (int64_t row = 0; row < x.rows(); ++row) {
       const float* values = x.as<float>() + row * in;
       const float sum = sum_over(in, [&](int64_t i, auto lanes) HWY_ATTR {
+        hwy::Prefetch(weights + i + kAhead);
         return hn::Mul(load(values + i, lanes), load(weights + i, lanes));
       });
       y.as<T>()[row * out + column] = from_float<T>(sum + shift);
