@@ -143,6 +143,9 @@ TEST_F(Dpo, NeedsTheReferenceThatItsRunStartedWith) {
          "checkpoint.allow-other-data (flag --checkpoint.allow-other-data) is set, but " + reference +
              " has the log-probabilities of the pairs that the run started with");
   write_text(path("data.jsonl"), rows(60));
+  resume({"--beta", "0.3"}, 2, "dpo.beta  0.1                0.3  impossible: another loss");
+  resume({"--label-smoothing", "0.2"}, 2, "dpo.label-smoothing  0                  0.2  impossible: another loss");
+  resume({"--loss", "ipo"}, 2, "dpo.loss  sigmoid            ipo  impossible: another loss");
   resume({}, 0, "RESUMING from ");
 }
 

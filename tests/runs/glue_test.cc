@@ -144,6 +144,15 @@ TEST_F(Glue, ResumesFromACheckpointToTheSameBits) {
   const Outcome other = run_on(1, "parts", with({"--max_steps", "40", "--seed", "7"}));
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.output, HasSubstr("was trained with --seed 42, now it is 7; use the same seed, or name another"));
+  const Outcome smooth = run_on(1, "parts", with({"--max_steps", "40", "--label_smoothing_factor", "0.1"}));
+  EXPECT_EQ(smooth.code, 2);
+  EXPECT_THAT(smooth.output, HasSubstr("was trained with --label-smoothing-factor 0, now it is 0.1; use the same "
+                                       "factor, or name another --output-dir"));
+  ASSERT_EQ(run_on(1, "smooth", with({"--max_steps", "4", "--label_smoothing_factor", "0.25"})).code, 0);
+  ASSERT_EQ(run_on(1, "smooth", with({"--max_steps", "8", "--label_smoothing_factor", "0.25"})).code, 0);
+  const Outcome plain = run_on(1, "smooth", with({"--max_steps", "12"}));
+  EXPECT_EQ(plain.code, 2);
+  EXPECT_THAT(plain.output, HasSubstr("was trained with --label-smoothing-factor 0.25, now it is 0; use the same"));
   const Outcome fewer = run_on(1, "parts", with({"--max_steps", "40", "--max_train_samples", "64"}));
   EXPECT_EQ(fewer.code, 2);
   EXPECT_THAT(fewer.output, ::testing::ContainsRegex("was trained on other rows: [0-9]+ ids of .*train.tsv \\(XXH3 "

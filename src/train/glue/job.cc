@@ -24,6 +24,22 @@ int64_t longest(const std::vector<NamedRows>& sets) {
   return most;
 }
 
+/// What the labels of a training are beside its rows, recorded with them in snapshots.
+constexpr std::string_view kSmoothed = "label smoothing factor ";
+
+DataFileFact smoothing_fact(double factor) {
+  const std::string text = fmt::format("{}{}", kSmoothed, factor);
+  return {text, 0, hex64(xxh3(std::as_bytes(std::span(text))))};
+}
+
+/// "0" where none is recorded.
+std::string smoothing_of(const std::vector<DataFileFact>& facts) {
+  for (const DataFileFact& fact : facts) {
+    if (fact.path.starts_with(kSmoothed)) return fact.path.substr(kSmoothed.size());
+  }
+  return "0";
+}
+
 /// Refuses a checkpoint of another training.
 void check_same_training(const RunPlan& plan, int ranks) {
   const CheckpointFacts& facts = plan.resume->facts;
@@ -42,6 +58,10 @@ void check_same_training(const RunPlan& plan, int ranks) {
           "--max-train-samples, --max-seq-length and tokenizer, {}",
           plan.resume->path, before.bytes / sizeof(int32_t), before.path, before.hash, now.bytes / sizeof(int32_t),
           now.path, now.hash, kElse);
+  const std::string smoothed = smoothing_of(facts.data_files), smooths = smoothing_of(plan.data_files);
+  require(smoothed == smooths, ErrorKind::config,
+          "{} was trained with --label-smoothing-factor {}, now it is {}; use the same factor, {}", plan.resume->path,
+          smoothed, smooths, kElse);
   require(then.run.seed == plan.config().run.seed, ErrorKind::config,
           "{} was trained with --seed {}, now it is {}; use the same seed, {}", plan.resume->path, then.run.seed,
           plan.config().run.seed, kElse);
@@ -109,6 +129,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.generation = job.model.generation;
   if (options.trains()) {
     job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
+    if (options.label_smoothing > 0) job.data_files.push_back(smoothing_fact(options.label_smoothing));
     job.epochs = {job.train[0].rows.rows(),
                   global_batch(options.config().batch, job.resume, static_cast<int>(mesh.data))};
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);

@@ -32,6 +32,7 @@ struct Difference {
   std::string what, then, now;
   const char* allow;  ///< the flag that accepts it; nullptr: the run cannot be resumed
   bool allowed = false;
+  const char* never = "another model";  ///< without a flag: why not
 };
 
 using Differences = std::vector<Difference>;
@@ -210,6 +211,19 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
         {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});
 }
 
+/// What is learned from pairs.
+void compare_pairs(const Setup& setup, const Config& then, Differences& out) {
+  const PairOptions &before = then.dpo, &now = setup.config().dpo;
+  const auto compare = [&](const char* option, const auto& was, const auto& is) {
+    if (was != is)
+      out.push_back({option_of(setup.loaded, option), fmt::format("{}", was), fmt::format("{}", is), nullptr, false,
+                     "another loss"});
+  };
+  compare("dpo.loss", name_of(before.loss), name_of(now.loss));
+  compare("dpo.beta", before.beta, now.beta);
+  compare("dpo.label-smoothing", before.label_smoothing, now.label_smoothing);
+}
+
 std::string table(const Differences& differences) {
   std::vector<std::string> lines;
   size_t what = 0, then = std::string_view("in the checkpoint").size(), now = std::string_view("now").size();
@@ -221,7 +235,7 @@ std::string table(const Differences& differences) {
   lines.push_back(
       fmt::format("  {:<{}}  {:<{}}  {:<{}}  to resume anyway", "", what, "in the checkpoint", then, "now", now));
   for (const Difference& d : differences) {
-    const std::string fix = d.allow ? fmt::format("--{}", d.allow) : "impossible: another model";
+    const std::string fix = d.allow ? fmt::format("--{}", d.allow) : fmt::format("impossible: {}", d.never);
     lines.push_back(fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", d.what, what, d.then, then, d.now, now, fix));
   }
   return fmt::format("{}", fmt::join(lines, "\n"));
@@ -295,6 +309,7 @@ void check_resume(const Setup& setup) {
   compare_tokenizers(setup, differences);
   compare_batches(setup, then, differences);
   compare_data(setup, then, differences);
+  compare_pairs(setup, then, differences);
   for (const Difference& d : differences) {
     if (d.allowed)
       log::write_once(log::Level::warning,
