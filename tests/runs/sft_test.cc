@@ -90,6 +90,14 @@ TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   const Outcome again = done("next", {"--adapter", path("adapter"), "--run.steps", "2"});
   EXPECT_THAT(again.output, HasSubstr("starting from the adapter " + path("adapter")));
   EXPECT_LT(losses("next").at(1), losses("run").at(1) - 0.4);
+  // With magnitudes, which sampling merges.
+  done("dora", {"--epochs", "4", "--lora-rank", "8", "--lora.targets", "all-linear", "--learning-rate", "2e-2",
+                "--lora.dora", "true"});
+  const Outcome exported =
+      run(trireme_command({"export", "--model", path("dora"), "--merge", "--output", path("dora-merged")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(answer("dora", {}), answer("dora-merged", {}));
+  EXPECT_NE(answer("dora", {}), answer("model", {}));
 }
 
 TEST_F(Sft, ResumesWithTheSameBits) {

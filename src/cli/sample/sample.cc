@@ -18,6 +18,8 @@
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft/adapter.h"
+#include "checkpoint/peft/export.h"
+#include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "cli/command.h"
 #include "cli/sample/options.h"
@@ -38,6 +40,23 @@ Spec with_rows_for(Spec spec, const Mesh* mesh) {
   const int64_t ranks = mesh ? mesh->shape().tensor : 1;
   spec.vocabulary_rows = (spec.vocabulary_rows + ranks - 1) / ranks * ranks;
   return spec;
+}
+
+/// Whether adapters are merged before a model is sampled: the lengths of rows that magnitudes (DoRA) need would be
+/// computed anew for every token. Ranks that hold a part each do not merge.
+bool merges(const ModelFolder& folder, const Mesh* mesh) { return !mesh && adapter_sizes(folder.spec, 1).magnitudes; }
+
+void load_merged(const ModelFolder& folder, const ParameterTable& table, TrainingState& state) {
+  const ParameterTable whole(folder.spec);
+  TrainingState all(whole, DType::f32, false);
+  load_model(folder, folder.spec, whole, all);
+  merge_adapters(whole, all);
+  std::vector<float> values;
+  for (const Parameter& parameter : table.all()) {
+    values.resize(static_cast<size_t>(parameter.stored_shape.count()));
+    all.read_master(whole.find(parameter.name), values);
+    state.write_master(parameter, values);
+  }
 }
 
 OptimizerOptions shared() {
@@ -74,7 +93,7 @@ struct Sampler {
 
   Sampler(ModelFolder opened, const SampleOptions& options, int threads, Mesh* mesh, Printer& to)
       : folder(std::move(opened)),
-        spec(with_rows_for(folder.spec, mesh)),
+        spec(with_rows_for(merges(folder, mesh) ? base_of(folder.spec) : folder.spec, mesh)),
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
         backend(make_backend(options.device, mesh ? mesh->world().size() : 1, "--device")),
         state(table, options.dtype, false, kept_weights(table, mesh), backend.ops->device()),
@@ -87,7 +106,10 @@ struct Sampler {
         dtype(options.dtype),
         generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh, shared_weights.get()),
         printer(to) {
-    load_model(folder, spec, table, state);
+    if (merges(folder, mesh))
+      load_merged(folder, table, state);
+    else
+      load_model(folder, spec, table, state);
     if (!options.adapter.empty()) PeftAdapter(options.adapter).merge(folder, table, state);
     if (!options.force)
       require_finite(state, table, folder.path, "its output would be meaningless; --force samples it anyway");
