@@ -112,6 +112,10 @@ PeftAdapter::PeftAdapter(const std::string& folder)
   require(!tensors_.empty(), ErrorKind::data, "{}: the adapter has no tensors", folder);
   for (const auto& [path, module] : modules_) {
     require(module.a && module.b, ErrorKind::data, "{}: {} has no lora_{}", folder, path, module.a ? "B" : "A");
+    require(config_.targets(path), ErrorKind::data,
+            "{}: \"target_modules\" is {}, which has no {}, but the adapter has tensors of it; the two files belong to "
+            "different adapters",
+            config_.where, fmt::join(config_.target_modules, ", "), path);
     require(!config_.dora || module.magnitude || module.embedding, ErrorKind::data,
             "{}: {} has no lora_magnitude_vector, but \"use_dora\" is true", folder, path);
   }
@@ -158,9 +162,12 @@ class PeftAdapter::Merge {
             "{}: it adapts {}, but only the linears of blocks can have adapters that are trained; merge it (trireme "
             "export --adapter {} --merge) and train a new adapter",
             adapter_.folder_, change.path, adapter_.folder_);
+        const double scale = adapter_.config_.scale_of(change.path);
+        require(scale > 0, ErrorKind::config,
+                "{}: \"lora_alpha\" gives {} the scale {:g}, expected one above 0 for an adapter that is trained",
+                adapter_.config_.where, change.path, scale);
         adapters.push_back({linear_of(name), part_of(change.rule->layout), change.module->a->shape[0],
-                            static_cast<float>(adapter_.config_.scale_of(change.path)),
-                            change.module->magnitude != nullptr});
+                            static_cast<float>(scale), change.module->magnitude != nullptr});
       }
     return adapters;
   }

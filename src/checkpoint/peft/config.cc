@@ -28,7 +28,7 @@ const std::set<std::string_view>& known() {
       // read
       "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern",
       "base_model_name_or_path", "init_lora_weights", "bias", "lora_bias",
-      // which modules: the tensors say it
+      // which modules: the tensors say it, and a list has to agree
       "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "fan_in_fan_out",
       "ensure_weight_tying",
       // only of training and bookkeeping
@@ -76,6 +76,23 @@ std::string adapters_below(const std::string& folder) {
   return names.empty() ? "" : fmt::format("; folders with one: {}", fmt::join(names, ", "));
 }
 
+/// What single precision multiplies by.
+void check_alpha(double alpha, const std::string& what, const std::string& where) {
+  require(std::abs(alpha) <= 1e30, ErrorKind::data, "{}: {} is {}, expected a number up to 1e30", where, what, alpha);
+}
+
+/// The list of names; empty for a pattern and for none.
+std::vector<std::string> read_targets(const Json& json, const std::string& where) {
+  std::vector<std::string> names;
+  const auto found = json.find("target_modules");
+  if (found == json.end() || found->is_null() || found->is_string()) return names;
+  const bool good = found->is_array() && std::ranges::all_of(*found, [](const Json& name) { return name.is_string(); });
+  require(good, ErrorKind::data, "{}: \"target_modules\" is {}, expected a list of names or a pattern", where,
+          dump_valid_json(*found).substr(0, 80));
+  for (const Json& name : *found) names.push_back(name.get<std::string>());
+  return names;
+}
+
 template <class T>
 T of_module(const std::map<std::string, T>& pattern, std::string_view module, T otherwise, const std::string& where) {
   for (const auto& [key, value] : pattern)
@@ -89,6 +106,12 @@ bool matches_module(const std::string& pattern, std::string_view module, std::st
   const Regex regex(fmt::format(R"(\A(.*\.)?({})\z)", pattern), where);
   Regex::Match match{};
   return Regex::Search(regex, module).next(0, match);
+}
+
+bool PeftConfig::targets(std::string_view module) const {
+  return target_modules.empty() || std::ranges::any_of(target_modules, [&](const std::string& name) {
+           return module == name || module.ends_with("." + name);
+         });
 }
 
 int64_t PeftConfig::rank_of(std::string_view module) const { return of_module(rank_pattern, module, rank, where); }
@@ -125,8 +148,14 @@ PeftConfig read_peft_config(const std::string& folder) {
   config.alpha_pattern = read_pattern<double>(json, "alpha_pattern", config.where);
   if (const auto base = json.find("base_model_name_or_path"); base != json.end() && base->is_string())
     config.base = base->get<std::string>();
-  require(config.rank > 0 && std::ranges::all_of(config.rank_pattern, [](const auto& r) { return r.second > 0; }),
-          ErrorKind::data, "{}: \"r\" is {}, expected a positive number", config.where, config.rank);
+  require(config.rank > 0, ErrorKind::data, "{}: \"r\" is {}, expected a positive number", config.where, config.rank);
+  for (const auto& [module, rank] : config.rank_pattern)
+    require(rank > 0, ErrorKind::data, "{}: \"rank_pattern\" of {} is {}, expected a positive number", config.where,
+            module, rank);
+  check_alpha(config.alpha, "\"lora_alpha\"", config.where);
+  for (const auto& [module, alpha] : config.alpha_pattern)
+    check_alpha(alpha, "\"alpha_pattern\" of " + module, config.where);
+  config.target_modules = read_targets(json, config.where);
   return config;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -16,9 +17,12 @@ struct PeftConfig {
   bool dora = false;                            ///< rows of the sum get a length of their own
   std::map<std::string, int64_t> rank_pattern;  ///< by regular expression of the end of a module's path
   std::map<std::string, double> alpha_pattern;
-  std::string base;   ///< name or path of the base model; empty: not recorded
-  std::string where;  ///< the file, for errors
+  std::vector<std::string> target_modules;  ///< empty: a pattern, or not recorded
+  std::string base;                         ///< name or path of the base model; empty: not recorded
+  std::string where;                        ///< the file, for errors
 
+  /// Whether target_modules has the module, by its path or the end of it, or lists none.
+  bool targets(std::string_view module) const;
   int64_t rank_of(std::string_view module) const;
   /// What B A is multiplied by.
   double scale_of(std::string_view module) const;

@@ -120,6 +120,7 @@ struct ChangedAdapter {
       writer.write(i, std::as_bytes(std::span(values)));
     }
     writer.commit();
+    set("target_modules", ".*");
   }
 };
 
@@ -138,6 +139,15 @@ TEST(PeftAdapter, SaysWhatItDoesNotSupportByName) {
   refused("lora_bias", true, "\"lora_bias\" is true, which this program does not support");
   refused("init_lora_weights", "pissa", "\"init_lora_weights\" is \"pissa\", whose adapters belong to changed base");
   refused("r", 0, "\"r\" is 0, expected a positive number");
+  refused("rank_pattern", {{"q_proj", 0}}, "\"rank_pattern\" of q_proj is 0, expected a positive number");
+  refused("lora_alpha", 1e300, "\"lora_alpha\" is 1e+300, expected a number up to 1e30");
+  refused("alpha_pattern", {{"q_proj", -1e40}}, "\"alpha_pattern\" of q_proj is -1e+40, expected a number up to 1e30");
+  refused("target_modules", 5, "\"target_modules\" is 5, expected a list of names or a pattern");
+  refused("target_modules", Json::array({"q_proj", 1}), "\"target_modules\" is [\"q_proj\",1], expected a list");
+  refused(
+      "target_modules", Json::array({"foo", "proj"}),
+      "\"target_modules\" is foo, proj, which has no model.layers.0.self_attn.q_proj, but the adapter has tensors of "
+      "it; the two files belong to different adapters");
   refused("use_dora", true, "has no lora_magnitude_vector, but \"use_dora\" is true");
   EXPECT_ERROR(
       PeftAdapter{sample("llama")}, ErrorKind::io,

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/export.h"
@@ -181,6 +182,19 @@ TEST(PeftTrained, NewMagnitudesLeaveTheBaseAsItIs) {
       }
     }
   }
+}
+
+TEST(PeftTrained, AScaleThatIsNotAboveZeroIsNamed) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(golden("llama/adapter"), folder / "adapter", std::filesystem::copy_options::recursive);
+  Json config = read_json(folder / "adapter/adapter_config.json", 1 << 20);
+  config["lora_alpha"] = -8;
+  write_text(folder / "adapter/adapter_config.json", dump_json(config));
+  LoraOptions options = Adapted::of_adapter(folder / "adapter");
+  const ModelFolder base = open_model(golden("llama/base"));
+  EXPECT_ERROR(with_adapters(base.spec, options, "llama"), ErrorKind::config,
+               "adapter_config.json: \"lora_alpha\" gives model.layers.0.self_attn.q_proj the scale -2, expected one "
+               "above 0 for an adapter that is trained");
 }
 
 TEST(PeftTrained, RefusesAnAdapterOfAnotherBase) {
