@@ -306,8 +306,7 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--fsdp-transformer-layer-cls-to-wrap", no_effect, ""},
     {"glue", "--restore-callback-states-from-checkpoint", no_effect, ""},
     // flags that would change numbers or outputs, and the values that would not
-    {"glue", "--fp16", elsewhere, "--bf16, or f32, which is the default", "false"},
-    {"glue", "--fp16-full-eval", elsewhere, "--bf16, or f32, which is the default", "false"},
+    {"glue", "--fp16-full-eval", elsewhere, "--fp16, which also evaluates in f16", "false"},
     {"glue", "--bf16-full-eval", elsewhere, "--bf16, which also evaluates in bf16", "false"},
     {"glue", "--neftune-noise-alpha", elsewhere, "no noise", "|none"},
     {"glue", "--adafactor", elsewhere, "AdamW", "false"},

@@ -222,6 +222,16 @@ TEST_F(GpuGlue, FineTunesWithTheLossesOfTheCpu) {
   expect_same_losses("gpu", "cpu", 1e-4);
   EXPECT_NEAR(json("gpu/eval_results.json")["eval_loss"].get<double>(),
               json("cpu/eval_results.json")["eval_loss"].get<double>(), 1e-4);
+  std::vector<std::string> half = flags;
+  half.insert(half.end(), {"--fp16", "--precision.loss-scale", "1024"});
+  done(gpu_(glue("half", half)));
+  expect_same_losses("half", "cpu", 5e-3);
+  EXPECT_EQ(read_run_log(path("half/metrics.jsonl")).steps.back().loss_scale, 1024);
+}
+
+TEST_F(GpuProgram, VersionNamesTheGpu) {
+  EXPECT_THAT(done(gpu_({"--version"})).output,
+              AllOf(HasSubstr("backends  cpu, reference, cuda\n"), HasSubstr("GPU       the executor\n")));
 }
 
 }  // namespace

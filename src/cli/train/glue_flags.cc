@@ -33,33 +33,21 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that the user may set; run_glue's arguments determine the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"log.peak-tflops",
-                                           "model.dropout",
-                                           "model.recompute",
-                                           "run.device",
-                                           "run.hang-timeout",
-                                           "run.start-timeout",
-                                           "run.hash-every",
-                                           "run.max-skips",
-                                           "run.take-over",
-                                           "run.on-difference",
-                                           "log.jsonl",
-                                           "log.tensorboard",
-                                           "log.seconds",
-                                           "log.mlflow",
-                                           "log.mlflow-experiment",
-                                           "log.time",
-                                           "log.json",
-                                           "mesh.data",
-                                           "mesh.tensor",
-                                           "mesh.sequence",
-                                           "optim.shard",
-                                           "optim.shard-group",
-                                           "checkpoint.on-error",
-                                           "checkpoint.local",
-                                           "checkpoint.copy-mb-per-second"};
+  constexpr std::string_view kOptions[] = {"log.peak-tflops",   "model.dropout",
+                                           "model.recompute",   "run.device",
+                                           "run.hang-timeout",  "run.start-timeout",
+                                           "run.hash-every",    "run.max-skips",
+                                           "run.take-over",     "precision.max-overflows",
+                                           "run.on-difference", "log.jsonl",
+                                           "log.tensorboard",   "log.seconds",
+                                           "log.mlflow",        "log.mlflow-experiment",
+                                           "log.time",          "log.json",
+                                           "mesh.data",         "mesh.tensor",
+                                           "mesh.sequence",     "optim.shard",
+                                           "optim.shard-group", "checkpoint.on-error",
+                                           "checkpoint.local",  "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") || name.starts_with("train.") ||
-         std::ranges::find(kOptions, name) != std::end(kOptions);
+         name.starts_with("precision.loss-scale") || std::ranges::find(kOptions, name) != std::end(kOptions);
 }
 
 bool truth(const std::string& name, const std::string& text) {
@@ -146,7 +134,7 @@ class GlueFlags {
   std::list<Choice> choices_;
   std::string resume_, revision_, separator_, kwargs_, greater_, schedule_ = kSchedules[0].name;
   double warmup_ratio_ = 0, warmup_steps_ = 0;
-  bool train_ = false, bf16_ = false, use_cpu_ = false;
+  bool train_ = false, bf16_ = false, fp16_ = false, use_cpu_ = false;
 
   TokenizerFlags tokenizer_;
 };
@@ -258,6 +246,9 @@ void GlueFlags::add_training() {
       .not_negative();
   add_number("seed", config().run.seed, "seed of the rows' order, dropout and a new head").not_negative();
   add_switch("bf16", bf16_, "weights and activations in bf16, with f32 master weights");
+  add_switch(
+      "fp16", fp16_,
+      "on GPUs: weights and activations in f16, with f32 master weights and a loss scale (--precision.loss-scale)");
   add_switch("use-cpu", use_cpu_, "compute on the CPU where there is a GPU, too, as --run.device cpu does");
 }
 
@@ -367,7 +358,8 @@ void GlueFlags::take_switches() const {
   for (const Choice& choice : choices_)
     *choice.target = std::ranges::find(kStrategies, choice.text, [](const auto& s) { return s.first; })->second;
   config().evaluation.only = !train_;
-  config().precision.dtype = bf16_ ? DType::bf16 : DType::f32;
+  require(!bf16_ || !fp16_, ErrorKind::usage, "--bf16 and --fp16 are given; leave one out");
+  config().precision.dtype = bf16_ ? DType::bf16 : fp16_ ? DType::f16 : DType::f32;
   config().run.device = use_cpu_ ? DeviceChoice::cpu : DeviceChoice::automatic;
 }
 
@@ -548,6 +540,8 @@ GlueOptions read_glue_flags(std::vector<std::string> arguments) {
     set(options.loaded.config, option, get(given.config, option));
   }
   options.loaded.origins = std::move(given.origins);
+  if (options.config().precision.dtype == DType::f16)
+    options.loaded.origins["precision.dtype"] = {.source = "--fp16", .layer = kFlagLayer};
   require_runnable(options.loaded);
   return options;
 }

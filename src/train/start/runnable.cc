@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/option_name.h"
 #include "ops/gpu_library.h"
 #include "optim/optimizer.h"
 
@@ -54,8 +55,8 @@ void require_runnable(const LoadedConfig& loaded) {
         loaded.where("run.on-difference"), loaded.where("optim.shard")));
   const bool on_cpus = config.run.device == DeviceChoice::cpu || gpu_library_path().empty();
   if (config.precision.dtype == DType::f16 && on_cpus)
-    reasons.push_back(fmt::format("{} is f16, which is unsupported for training on CPUs; set --precision.dtype bf16",
-                                  loaded.where("precision.dtype")));
+    reasons.push_back(fmt::format("{} is f16, which is unsupported for training on CPUs; set {}",
+                                  loaded.where("precision.dtype"), option_name("--precision.dtype bf16")));
   if (const std::string& local = config.checkpoint.local; !local.empty() && local.front() != '/')
     reasons.push_back(
         fmt::format("{} is {}: expected the absolute path of a folder on a local disk of every host, like /scratch",

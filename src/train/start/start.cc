@@ -69,9 +69,9 @@ Backend choose_backend(const Config& config, const Process& process) {
           "log.profile is {}, but steps on a GPU cannot be profiled yet; set it to 0, or run.device to cpu",
           config.log.profile);
   require(backend.device || config.precision.dtype != DType::f16, ErrorKind::config,
-          "precision.dtype is f16, which is unsupported for training on CPUs, and this run computes on the CPU{}; set "
-          "precision.dtype to bf16",
-          process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "");
+          "training in f16 is unsupported on CPUs, and this run computes on the CPU{}; set {}",
+          process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "",
+          option_name("--precision.dtype bf16"));
   return backend;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/option_name.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -137,7 +138,7 @@ TEST(GlueFlags, TheCpuIsTakenWhereItIsAskedFor) {
 
 TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {
   const std::pair<Words, const char*> refused[] = {
-      {{"--fp16"}, "--fp16 True is not supported; instead: --bf16, or f32, which is the default"},
+      {{"--fp16_full_eval"}, "--fp16-full-eval True is not supported; instead: --fp16, which also evaluates in f16"},
       {{"--dataloader_drop_last", "True"}, "instead: every row of every epoch is used"},
       {{"--group_by_length"}, "instead: rows are packed without padding"},
       {{"--optim", "adafactor"}, "--optim adafactor is not supported; instead: AdamW"},
@@ -268,10 +269,16 @@ TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_NE(help.find("--bf16 [True|False]=False"), std::string::npos) << help;
   EXPECT_EQ(help.find("TEXT=True"), std::string::npos);
-  EXPECT_NE(help.find("--fp16                     --bf16, or f32"), std::string::npos)
+  EXPECT_NE(help.find("--fp16-full-eval           --fp16, which also"), std::string::npos)
       << "what is refused, and instead";
   EXPECT_EQ(read({"--bf16"}).config().precision.dtype, DType::bf16);
   EXPECT_EQ(read({"--bf16", "False"}).config().precision.dtype, DType::f32);
+  EXPECT_EQ(read({"--fp16", "False"}).config().precision.dtype, DType::f32);
+  EXPECT_ERROR(read({"--fp16", "--bf16"}), ErrorKind::usage, "--bf16 and --fp16 are given; leave one out");
+  set_option_names(glue_option_names());
+  EXPECT_ERROR(read({"--fp16", "--use_cpu"}), ErrorKind::config,
+               "precision.dtype (--fp16) is f16, which is unsupported for training on CPUs; set --bf16");
+  set_option_names({});
 }
 
 TEST(GlueFlags, AcceptsOlderSpellingsAndOptionsOfTheTokenizer) {
