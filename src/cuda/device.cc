@@ -28,6 +28,12 @@ class CudaPoint final : public Event::State {
     check_cuda(state, "cudaEventQuery");
     return true;
   }
+  double seconds_since(const State& earlier) const override {
+    float ms = 0;
+    check_cuda(cudaEventElapsedTime(&ms, dynamic_cast<const CudaPoint&>(earlier).event_, event_),
+               "cudaEventElapsedTime");
+    return static_cast<double>(ms) / 1e3;
+  }
 
  private:
   cudaEvent_t event_;
@@ -46,14 +52,8 @@ class CudaStream final : public DeviceStream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
-  Event record() override {
-    use();
-    cudaEvent_t event = nullptr;
-    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    auto point = std::make_shared<CudaPoint>(event, device_);
-    check_cuda(cudaEventRecord(event, stream_), "cudaEventRecord");
-    return Event(std::move(point));
-  }
+  Event record() override { return record(cudaEventDisableTiming); }
+  Event record_time() override { return record(cudaEventDefault); }
   void copy(ConstView from, View to) override {
     if (from.bytes() == 0) return;
     use();
@@ -68,6 +68,15 @@ class CudaStream final : public DeviceStream {
   }
 
  private:
+  Event record(unsigned flags) {
+    use();
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+    auto point = std::make_shared<CudaPoint>(event, device_);
+    check_cuda(cudaEventRecord(event, stream_), "cudaEventRecord");
+    return Event(std::move(point));
+  }
+
   int device_;
   cudaStream_t stream_ = nullptr;
 };

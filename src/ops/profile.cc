@@ -19,8 +19,9 @@ double bytes_of(std::initializer_list<ConstView> views) {
 /// Query-key pairs of all heads.
 double pairs(const AttentionShape& s) {
   double sum = 0;
-  const int32_t* offset = s.offsets.as<int32_t>();
-  for (int64_t i = 0; i + 1 < s.offsets.rows(); ++i) {
+  const HostValues<int32_t> values(s.offsets);
+  const std::span<const int32_t> offset = values.get();
+  for (size_t i = 0; i + 1 < offset.size(); ++i) {
     const double n = offset[i + 1] - offset[i], window = s.window > 0 ? std::min(n, count(s.window)) : n;
     sum += s.causal ? window * (window + 1) / 2 + (n - window) * window : n * n;
   }
@@ -31,7 +32,7 @@ double pairs(const AttentionShape& s) {
 
 OpTimer::OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_list<ConstView> moved)
     : recorder_(recorder && recorder->recording() ? recorder : nullptr) {
-  if (recorder_) call_ = {std::string(op), recorder_->now(), 0, 0, bytes_of(moved)};
+  if (recorder_) call_ = {.op = std::string(op), .start = recorder_->mark(), .end = {}, .bytes = bytes_of(moved)};
 }
 
 OpTimer::OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_list<ConstView> moved,
@@ -45,12 +46,14 @@ OpTimer::OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_lis
 OpTimer::OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_list<ConstView> moved,
                  const AttentionShape& shape, int products)
     : OpTimer(recorder, op, moved) {
-  if (recorder_) call_.flops = 2.0 * products * pairs(shape) * shape.head_dim;
+  if (!recorder_) return;
+  call_.flops = 2.0 * products * pairs(shape) * shape.head_dim;
+  call_.start = recorder_->mark();  // reading a device's offsets took time
 }
 
 OpTimer::~OpTimer() {
   if (!recorder_) return;
-  call_.seconds = recorder_->now() - call_.start;
+  call_.end = recorder_->mark();
   recorder_->add(std::move(call_));
 }
 

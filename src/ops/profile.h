@@ -1,6 +1,6 @@
 #pragma once
-// Recorder of operator calls: the time, FLOPs or bytes of each. The public, checked functions report to it
-// (Ops::report_to); costs nothing without a recorder.
+// Recorder of operator calls: the time on the device, FLOPs or bytes of each. The public, checked functions report to
+// it (Ops::report_to); costs nothing without a recorder.
 
 #include <initializer_list>
 #include <string>
@@ -13,8 +13,7 @@ namespace trireme {
 /// One call of an operator.
 struct OpCall {
   std::string op;    ///< with its sizes if they distinguish calls: "linear 768->3072"
-  double start = 0;  ///< seconds since the recorder was made
-  double seconds = 0;
+  Event start, end;  ///< with their times
   double flops = 0;  ///< of products and attention; else 0
   double bytes = 0;  ///< of all tensors of the call, each counted once
 };
@@ -23,7 +22,8 @@ class OpRecorder {
  public:
   virtual ~OpRecorder() = default;
   virtual bool recording() const = 0;
-  virtual double now() const = 0;  ///< seconds since it was made
+  /// Where the work of the calls is now, with its time (DeviceStream::record_time()).
+  virtual Event mark() = 0;
   virtual void add(OpCall call) = 0;
 };
 

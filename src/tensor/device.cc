@@ -8,16 +8,27 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/time.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
+struct HostPoint final : Event::State {
+  void wait() override {}
+  bool reached() override { return true; }
+  double seconds_since(const State& earlier) const override {
+    return std::chrono::duration<double>(time - dynamic_cast<const HostPoint&>(earlier).time).count();
+  }
+  Clock::time_point time = Clock::now();
+};
+
 /// Work runs when it is issued.
 class HostStream final : public DeviceStream {
  public:
   Event record() override { return {}; }
+  Event record_time() override { return Event(std::make_shared<HostPoint>()); }
   void copy(ConstView from, View to) override { std::memcpy(to.data(), from.data(), from.bytes()); }
 };
 
@@ -57,6 +68,10 @@ class Host final : public Device {
 };
 
 }  // namespace
+
+double Event::State::seconds_since(const State&) const {
+  fail(ErrorKind::shape, "an event that was not recorded with its time has none");
+}
 
 Device& host_device() {
   static Host device;

@@ -60,6 +60,8 @@ class Event {
     virtual ~State() = default;
     virtual void wait() = 0;
     virtual bool reached() = 0;
+    /// earlier: of the same device. Both were recorded by record_time() and have been reached.
+    virtual double seconds_since(const State& earlier) const;
   };
   Event() = default;
   bool reached() const { return !state_ || state_->reached(); }
@@ -68,6 +70,8 @@ class Event {
   void wait() const {
     if (state_) state_->wait();
   }
+  /// On the device's clock. Both were recorded by record_time() of one device and have been reached.
+  double seconds_since(const Event& earlier) const { return state_->seconds_since(*earlier.state_); }
 
  private:
   std::shared_ptr<State> state_;
@@ -78,6 +82,8 @@ class DeviceStream {
  public:
   virtual ~DeviceStream() = default;
   virtual Event record() = 0;
+  /// The same with the time at which it is reached.
+  virtual Event record_time() = 0;
   /// to = from, the same number of bytes, in order with the stream's work. Either may be on the host: a source there
   /// may change after the return, a destination there holds the values after the return.
   virtual void copy(ConstView from, View to) = 0;

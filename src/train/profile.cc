@@ -20,9 +20,10 @@ struct Sum {
   double seconds = 0, flops = 0, bytes = 0;
 };
 
-std::vector<Sum> sums_of(const std::vector<OpCall>& calls) {
+template <class Calls>
+std::vector<Sum> sums_of(const Calls& calls) {
   std::map<std::string, Sum> by_name;
-  for (const OpCall& call : calls) {
+  for (const auto& call : calls) {
     Sum& sum = by_name[call.op];
     sum.op = call.op;
     ++sum.calls;
@@ -44,15 +45,28 @@ Json event(const std::string& name, double start, double seconds, int rank, int 
 
 void StepProfile::begin_step() {
   recording_ = warm_ && left_ > 0;
-  if (recording_) steps_.push_back({now(), 0, 0});
+  if (!recording_) return;
+  stream_.finish();
+  step_start_ = mark();
+  steps_.push_back({seconds_since(start_), 0, 0});
 }
 
 bool StepProfile::end_step(double exposed) {
   warm_ = true;
   if (!recording_) return false;
   recording_ = false;
-  steps_.back().seconds = now() - steps_.back().start;
-  steps_.back().exposed = exposed;
+  const Event end = mark();
+  end.wait();
+  Step& step = steps_.back();
+  step.seconds = end.seconds_since(step_start_);
+  step.exposed = exposed;
+  for (OpCall& call : calls_)
+    timed_.push_back({.op = std::move(call.op),
+                      .start = step.start + call.start.seconds_since(step_start_),
+                      .seconds = call.end.seconds_since(call.start),
+                      .flops = call.flops,
+                      .bytes = call.bytes});
+  calls_.clear();
   return --left_ == 0;
 }
 
@@ -70,7 +84,7 @@ std::string StepProfile::table(const ProfileCeilings& ceilings) const {
                         rate);
     known += seconds;
   };
-  for (const Sum& sum : sums_of(calls_)) {
+  for (const Sum& sum : sums_of(timed_)) {
     const bool product = sum.flops > 0;
     const double rate = (product ? sum.flops : sum.bytes) / std::max(sum.seconds, 1e-12);
     line(sum.op, fmt::format("{:g}", static_cast<double>(sum.calls) / n), sum.seconds,
@@ -86,21 +100,24 @@ std::string StepProfile::table(const ProfileCeilings& ceilings) const {
 void StepProfile::write_trace(const std::string& path, int rank) const {
   Json events = Json::array();
   for (const Step& step : steps_) events.push_back(event("step", step.start, step.seconds, rank, 0));
-  for (const OpCall& call : calls_) events.push_back(event(call.op, call.start, call.seconds, rank, 1));
+  for (const TimedCall& call : timed_) events.push_back(event(call.op, call.start, call.seconds, rank, 1));
   write_text(path, dump_valid_json(Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}) + "\n");
 }
 
 double measure_copy_rate(Ops& ops, int threads) {
   constexpr int64_t kElements = int64_t{16} << 20;  // 64 MB each for source and target, larger than the caches
-  Arena arena(2 * kElements * sizeof(float) + 1024), scratch(1024);
-  Context context{threads, &scratch};
+  Device& device = ops.device();
+  Arena arena(2 * kElements * sizeof(float) + 1024, device), scratch(1024, device);
+  Context context{threads, &scratch, &device.stream()};
   const View x = arena.take(DType::f32, {kElements}), y = arena.take(DType::f32, {kElements});
   ops.zero(context, x);
+  device.stream().finish();
   double best = 0;
   const auto begin = Clock::now();
   for (int i = 0; i < 3 || seconds_since(begin) < 0.2; ++i) {
     const auto start = Clock::now();
     ops.cast(context, x, y);
+    device.stream().finish();
     best = std::max(best, static_cast<double>(x.bytes() + y.bytes()) / seconds_since(start));
   }
   return best;

@@ -18,8 +18,9 @@ struct ProfileCeilings {
 
 class StepProfile final : public OpRecorder {
  public:
-  /// Records `steps` steps, beginning with the second step of this start: the first one warms up.
-  explicit StepProfile(int64_t steps) : left_(steps) {}
+  /// Records `steps` steps, beginning with the second step of this start: the first one warms up. stream: of the
+  /// operators.
+  StepProfile(int64_t steps, DeviceStream& stream) : stream_(stream), left_(steps) {}
 
   void begin_step();
   /// True once, after the last step to record: then table() and write_trace() have all of them.
@@ -32,17 +33,25 @@ class StepProfile final : public OpRecorder {
   void write_trace(const std::string& path, int rank) const;
 
   bool recording() const override { return recording_; }
-  double now() const override { return seconds_since(start_); }
+  Event mark() override { return stream_.record_time(); }
   void add(OpCall call) override { calls_.push_back(std::move(call)); }
 
  private:
   struct Step {
-    double start = 0, seconds = 0, exposed = 0;
+    double start = 0, seconds = 0, exposed = 0;  ///< start: seconds since this object was made
   };
+  struct TimedCall {
+    std::string op;
+    double start = 0, seconds = 0, flops = 0, bytes = 0;
+  };
+
+  DeviceStream& stream_;
   Clock::time_point start_ = Clock::now();
   int64_t left_;
   bool warm_ = false, recording_ = false;
-  std::vector<OpCall> calls_;
+  Event step_start_;
+  std::vector<OpCall> calls_;  ///< of the step that is recorded
+  std::vector<TimedCall> timed_;
   std::vector<Step> steps_;
 };
 

@@ -26,7 +26,7 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
       stop_reason_(std::move(stop_reason)),
       step_(work.session, task.batches(), static_cast<uint64_t>(work.run.config().run.seed),
             work.run.config().optim.loss_mean),
-      profile_(config().log.profile),
+      profile_(config().log.profile, work.session.ops().device().stream()),
       peak_(config().log.peak_tflops * 1e12, work.session.ops(), rank().threads, rank().local_size(),
             work.run.plan.dtype, scalars()),
       contention_(rank().threads),

@@ -229,6 +229,27 @@ TEST_F(GpuGlue, FineTunesWithTheLossesOfTheCpu) {
   EXPECT_EQ(read_run_log(path("half/metrics.jsonl")).steps.back().loss_scale, 1024);
 }
 
+TEST_F(GpuProgram, ProfilesStepsByTheDevicesClock) {
+  const Outcome outcome = done(gpu_(few("run", {"--log.profile", "2", "--evaluation.every", "0"})));
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("time of 2 steps of rank 0"), HasSubstr("linear_activation 32->128"),
+                                    HasSubstr("a step takes ")));
+  double known = 0, steps = 0;
+  const Json trace = read_json(path("run/trace.json"));
+  for (const Json& event : trace["traceEvents"]) {
+    const double begin = event["ts"], seconds = event["dur"];
+    EXPECT_GE(seconds, 0);
+    (event["tid"] == 0 ? steps : known) += seconds;
+    if (event["tid"] == 0) continue;
+    const bool inside = std::ranges::any_of(trace["traceEvents"], [&](const Json& step) {
+      const double first = step["ts"], length = step["dur"];
+      return step["tid"] == 0 && begin >= first - 1 && begin + seconds <= first + length + 1;
+    });
+    EXPECT_TRUE(inside) << event.dump();
+  }
+  EXPECT_GT(known, 0.5 * steps) << "the operators' work, not its issue";
+  EXPECT_LE(known, steps);
+}
+
 TEST_F(GpuProgram, VersionNamesTheGpu) {
   EXPECT_THAT(done(gpu_({"--version"})).output,
               AllOf(HasSubstr("backends  cpu, reference, cuda\n"), HasSubstr("GPU       the executor\n")));

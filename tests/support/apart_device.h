@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "comm/communicator.h"
 #include "ops/ops.h"
 
@@ -49,6 +50,12 @@ class ApartStream final : public DeviceStream {
     const std::lock_guard lock(mutex_);
     return Event(std::make_shared<Point>(*this, issued_));
   }
+  Event record_time() override {
+    const auto time = std::make_shared<Clock::time_point>();
+    issue([time] { *time = Clock::now(); });
+    const std::lock_guard lock(mutex_);
+    return Event(std::make_shared<Point>(*this, issued_, time));
+  }
 
   void copy(ConstView from, View to) override {
     if (!to.device()) {  // after all issued work
@@ -65,14 +72,19 @@ class ApartStream final : public DeviceStream {
 
  private:
   struct Point final : Event::State {
-    Point(ApartStream& of, uint64_t at) : stream(of), work(at) {}
+    Point(ApartStream& of, uint64_t at, std::shared_ptr<Clock::time_point> reached_at = nullptr)
+        : stream(of), work(at), time(std::move(reached_at)) {}
     void wait() override { stream.wait_for(work); }
     bool reached() override {
       const std::lock_guard lock(stream.mutex_);
       return stream.done_ >= work;
     }
+    double seconds_since(const State& earlier) const override {
+      return std::chrono::duration<double>(*time - *dynamic_cast<const Point&>(earlier).time).count();
+    }
     ApartStream& stream;
     uint64_t work;
+    std::shared_ptr<Clock::time_point> time;  ///< of record_time()
   };
 
   void wait_for(uint64_t work) {

@@ -65,9 +65,6 @@ Backend choose_backend(const Config& config, const Process& process) {
     require(backend.device || !asked, ErrorKind::config,
             "{} is set, which needs a GPU, and this run computes on the CPU{}; leave it out", name,
             process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "");
-  require(!backend.device || config.log.profile == 0, ErrorKind::config,
-          "log.profile is {}, but steps on a GPU cannot be profiled yet; set it to 0, or run.device to cpu",
-          config.log.profile);
   require(backend.device || config.precision.dtype != DType::f16, ErrorKind::config,
           "training in f16 is unsupported on CPUs, and this run computes on the CPU{}; set {}",
           process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "",
