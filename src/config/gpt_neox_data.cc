@@ -144,6 +144,12 @@ class DataTranslator : private NeoxPart {
                                    "folder: --run.dir {}-trireme",
                                    save));
     }
+    if (is("finetune")) {
+      if (view_.given("load") || view_.native("model.init")) return finetune();
+      out_.notes.push_back(
+          fmt::format("{}: finetune has no effect without load: the run starts from scratch, as in NeoX",
+                      view_.origin("finetune").text()));
+    }
     if (view_.native("checkpoint.resume")) return;
     const Setting* own = view_.native("run.dir");
     if (view_.given("iteration") && view_.integer("iteration") > 0) return resume_iteration(own ? own->text : save);
@@ -158,6 +164,33 @@ class DataTranslator : private NeoxPart {
     set("checkpoint.resume", found == Found::ours ? load : "none", "load");
   }
 
+  /// Starts a new run with the weights of `load`. A run that was stopped resumes from its own snapshots; NeoX would
+  /// start from the weights of `load` again.
+  void finetune() {
+    constexpr const char* kKey = "finetune";
+    const std::string &save = view_.text("save"), &load = view_.text("load");
+    if (!view_.native("checkpoint.resume")) set("checkpoint.resume", "auto", kKey);
+    if (view_.native("model.init")) return;
+    const Setting* own = view_.native("run.dir");
+    std::error_code unreadable;
+    if (load == (own ? own->text : save) || fs::equivalent(load, own ? own->text : save, unreadable))
+      return object(kKey, fmt::format("load is {}, the folder of this run; set load to the folder of the weights, or "
+                                      "finetune to false",
+                                      load));
+    const int64_t step = view_.given("iteration") ? view_.integer("iteration") : 0;
+    const std::string folder = step > 0 ? folder_of_step(load, step) : load;
+    // Never a name of the hub.
+    set("model.init", folder.starts_with('/') || folder.starts_with('.') ? folder : "./" + folder, kKey);
+  }
+
+  /// A snapshot of this program, or a checkpoint of NeoX.
+  static std::string folder_of_step(const std::string& load, int64_t step) {
+    std::error_code unreadable;
+    const std::string ours = fmt::format("{}/step-{:08}", load, step);
+    const bool is_ours = fs::exists(ours, unreadable) || look_into(load) == Found::ours;
+    return is_ours ? ours : fmt::format("{}/global_step{}", load, step);
+  }
+
   /// Resumes from that step of `load`, not from its `latest`. A run that began there and saved elsewhere has newer
   /// snapshots.
   void resume_iteration(const std::string& save) {
@@ -166,9 +199,7 @@ class DataTranslator : private NeoxPart {
     if (!view_.given("load") || load.empty())
       return object("iteration", "load is missing, the folder of that step; add --load FOLDER");
     std::error_code unreadable;
-    const std::string ours = fmt::format("{}/step-{:08}", load, step);
-    const bool is_ours = fs::exists(ours, unreadable) || look_into(load) == Found::ours;
-    const std::string of_load = is_ours ? ours : fmt::format("{}/global_step{}", load, step);
+    const std::string of_load = folder_of_step(load, step);
     const bool elsewhere = !fs::equivalent(save, load, unreadable) && save != load;
     if (!elsewhere || look_into(save) != Found::ours) return set("checkpoint.resume", of_load, "iteration");
     set("checkpoint.resume", "auto", "iteration");

@@ -333,7 +333,7 @@ const DialectKey kKeys[] = {
     {"num_workers", int64_t{2}, no_effect, "", "samples are read from mapped files"},
     {"eod_mask_loss", false, mapped, "",
      "data.mask-end-of-text; refused unless optim.loss-mean is given (micro-batches as in NeoX)"},
-    {"finetune", false, mapped, "", "false; true is refused"},
+    {"finetune", false, mapped, "", "true: model.init is the folder of load: its weights, in a new run"},
     {"char_level_ppl", false, mapped, "", "false; true is refused"},
     {"reset_position_ids", false, mapped, "", "false; true is refused"},
     {"reset_attention_mask", false, mapped, "", "false; true is refused"},

@@ -73,9 +73,6 @@ const GptNeoxLimit kLimits[] = {
      "the schedule always comes from the configuration; remove it and set the required values"},
     {"fp16.type", "fp16|bfloat16", "expected fp16 or bfloat16"},
     {"data_types.grad_accum_dtype", "fp32", "gradients are summed in f32; set fp32"},
-    {"finetune", "false",
-     "set it to false, set load to the folder of save, and start from the weights of the previous load with "
-     "--model.init FOLDER"},
     {"char_level_ppl", "false", "only the perplexity of tokens is supported; remove it"},
     {"dataset_impl", "gpt2", "samples are windows of one stream of tokens; other datasets are not supported"},
     {"pack_impl", "packed", "samples are windows of one stream of tokens; set packed"},

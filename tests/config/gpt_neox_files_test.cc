@@ -150,7 +150,8 @@ TEST(GptNeoxFiles, Llama2IsRefusedOnlyForItsRun) {
       ADD_FAILURE() << "no error";
     } catch (const Error& e) {
       EXPECT_THAT(e.what(), Not(AnyOf(HasSubstr("rmsnorm"), HasSubstr("swiglu"), HasSubstr("mlp_multiple_of"))));
-      EXPECT_THAT(e.what(), HasSubstr(files.size() > 1 ? "finetune is true" : "train_iters is not given"));
+      EXPECT_THAT(e.what(), HasSubstr(files.size() > 1 ? "finetune is true: load is checkpoints, the folder of this run"
+                                                       : "train_iters is not given"));
     }
   }
 }

@@ -243,7 +243,7 @@ const NeoxKey kNeoxKeys[] = {
     {"no_save_rng", "false", "true", no_effect, ""},
     {"no_load_optim", "false", "true", refused, ""},
     {"no_load_rng", "false", "true", no_effect, ""},
-    {"finetune", "false", "true", refused, ""},
+    {"finetune", "false", "true", mapped, "load: weights\nsave: out"},
     {"batch_size", "null", "3", no_effect, ""},
     {"train_iters", "null", "7", mapped, ""},
     {"train_epochs", "null", "2", refused, ""},

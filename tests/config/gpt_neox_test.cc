@@ -90,6 +90,25 @@ TEST_F(GptNeox, IsRecognisedAndTranslated) {
   EXPECT_EQ(config.log.every, 100);
 }
 
+TEST_F(GptNeox, FinetuneTakesTheWeightsOfLoad) {
+  const Config tuned = load_with("{finetune: true, load: weights, save: out}").config;
+  EXPECT_EQ(tuned.model.init, "./weights") << "not a name of the hub";
+  EXPECT_EQ(tuned.run.dir, "out");
+  EXPECT_EQ(tuned.checkpoint.resume, "auto") << "a stopped run has snapshots of its own";
+  EXPECT_EQ(load_with("{finetune: true, load: /weights, save: out, iteration: 7}").config.model.init,
+            "/weights/global_step7");
+  EXPECT_EQ(
+      load_with("{finetune: true, load: out, save: out}", {"--model.init=own", "--run.dir=new"}).config.model.init,
+      "own");
+  EXPECT_ERROR(load_with("{finetune: true, load: out, save: out}"), ErrorKind::config,
+               "finetune is true: load is out, the folder of this run; set load to the folder of the weights, or "
+               "finetune to false");
+  const LoadedConfig scratch = load_with("finetune: true");
+  EXPECT_EQ(scratch.config.model.init, "");
+  EXPECT_EQ(scratch.config.checkpoint.resume, "none");
+  EXPECT_THAT(scratch.notes, testing::Contains(HasSubstr("finetune has no effect without load")));
+}
+
 TEST_F(GptNeox, KeysWithoutEffectAreOneLineAndTheirReasonsAreDetails) {
   const LoadedConfig loaded = load();
   EXPECT_THAT(loaded.notes, testing::ElementsAre("2 keys of gpt-neox have no effect here (--verbose shows why): "

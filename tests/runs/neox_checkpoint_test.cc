@@ -252,19 +252,20 @@ TEST_F(NeoxRun, IsAModelToStartFromWithItsWeightsOnly) {
   }
 }
 
-TEST_F(NeoxRun, TheReplacementOfFinetuneStartsFromTheWeightsAndResumesItsOwnSnapshots) {
+TEST_F(NeoxRun, FinetuneStartsFromTheWeightsAndResumesItsOwnSnapshots) {
   std::string text = read_text(path("neox.yml"));
   text.replace(text.find("\"load\": \"ckpt\""), 14, "\"load\": \"ckpt\", \"finetune\": true");
   write_text(path("tune.yml"), text);
-  const Outcome refused = here("train tune.yml --data.dir .");
-  EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("finetune is true: set it to false, set load to the folder of save, and start "
-                                        "from the weights of the previous load with --model.init FOLDER"));
-  text.replace(text.find("\"load\": \"ckpt\", \"finetune\": true"), 32, "\"load\": \"out\"");
-  write_text(path("tune.yml"), text);
-  const std::string tune = "train tune.yml --data.dir . --launch.threads 1 --model.init ckpt --run.steps ";
-  EXPECT_THAT(done(tune + "1").output, HasSubstr("starting from the weights of ckpt/global_step5"));
+  const std::string tune = "train tune.yml --data.dir . --launch.threads 1 --run.steps ";
+  const Outcome first = done(tune + "1");
+  EXPECT_THAT(first.output, HasSubstr("starting from the weights of ./ckpt/global_step5"));
+  EXPECT_THAT(first.output, Not(HasSubstr("RESUMING")));
   EXPECT_THAT(done(tune + "2").output, HasSubstr("RESUMING from out/step-00000001: 1 step and 6 samples are done"));
+  EXPECT_THAT(done(tune + "1 --run.dir earlier --iteration 5").output,
+              HasSubstr("starting from the weights of ./ckpt/global_step5"));
+  const Outcome missing = here(tune + "1 --run.dir other --load nowhere");
+  EXPECT_EQ(missing.code, 1) << missing.output;
+  EXPECT_THAT(missing.output, HasSubstr("./nowhere is not a model folder"));
 }
 
 TEST_F(NeoxRun, BadFilesEndItBeforeAnythingIsLoaded) {
