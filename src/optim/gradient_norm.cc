@@ -48,23 +48,16 @@ GradientNorm::GradientNorm(const ParameterTable& table, const Ownership& ownersh
     for (const Part& part : parts) chunks += part.chunks();
     most = std::max(most, chunks);
   }
-  values_.resize(static_cast<size_t>(most));
+  values_per_rank_ = static_cast<size_t>(most);
 }
 
-std::span<const double> GradientNorm::values_of(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops,
-                                                Context& context) {
-  const View values(std::span<double>(values_), {static_cast<int64_t>(values_.size())});
-  if (written_.count() < values.count()) {
-    arena_ = Arena(values.bytes(), ops.device());
-    written_ = arena_.take(DType::f64, values.shape());
-  }
+void GradientNorm::write_values(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops,
+                                Context& context, View values) const {
   int64_t next = 0;
   for (const Part& part : parts_[static_cast<size_t>(rank)]) {
-    ops.squared_norms(context, summed(part.begin, part.count), written_.rows_slice(next, part.chunks()));
+    ops.squared_norms(context, summed(part.begin, part.count), values.rows_slice(next, part.chunks()));
     next += part.chunks();
   }
-  if (next > 0) context.stream->copy(written_.rows_slice(0, next), values.rows_slice(0, next));
-  return values_;
 }
 
 std::vector<double> GradientNorm::squares(const std::function<std::span<const double>(int)>& of_rank) const {

@@ -18,13 +18,12 @@ class GradientNorm {
   /// ownership: of the table's flat elements.
   GradientNorm(const ParameterTable& table, const Ownership& ownership);
 
-  /// Values of rank `rank`, in table order; the same number on every rank, the last ones may be unused. Valid until the
-  /// next call. summed(first, count): the gradient of elements that the rank owns.
-  std::span<const double> values_of(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops,
-                                    Context& context);
-  /// Number of values of this rank; if others have more, all must send that number.
-  size_t values_per_rank() const { return values_.size(); }
-  void pad_to(size_t values_per_rank) { values_.resize(values_per_rank); }
+  /// values = those of rank `rank`, in table order; elements after them stay as they are. summed(first, count): the
+  /// gradient of elements that the rank owns. values: [values_per_rank()] f64, of the operators' device.
+  void write_values(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops, Context& context,
+                    View values) const;
+  /// The largest number of values of a rank: all ranks send this number.
+  size_t values_per_rank() const { return values_per_rank_; }
   /// Of each parameter in table order, f64; 0 of a frozen one. of_rank(r): rank r's values.
   std::vector<double> squares(const std::function<std::span<const double>(int)>& of_rank) const;
 
@@ -36,9 +35,7 @@ class GradientNorm {
   };
   std::vector<std::vector<Part>> parts_;         ///< by owner
   std::vector<std::vector<size_t>> parameters_;  ///< owners of each parameter's chunks
-  std::vector<double> values_;
-  Arena arena_;  ///< for the values that operators write; allocated at first use
-  View written_;
+  size_t values_per_rank_ = 0;
 };
 
 /// The squared norm of a gradient spread over a mesh: every value counts once. Parameters that all tensor ranks hold

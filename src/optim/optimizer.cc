@@ -107,7 +107,7 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
         return reduction;
       }()) {
   assert((tied_pair != nullptr) == is_tied_across(table));
-  norm_.pad_to(mesh_norm_.values_per_rank());
+  assert(norm_.values_per_rank() <= mesh_norm_.values_per_rank());
   if (tied_pair) other_stage_.emplace(*tied_pair, ops);
   assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).owned.empty());
   assert(!(tied_pair && state.shares_gradients()));
@@ -168,11 +168,11 @@ void Optimizer::add_tied_sum(Context& context) {
            slice(state_.gradients(), matrix.offset, matrix.count()));
 }
 
-std::span<const double> Optimizer::finish_exchange(Context& context) {
+void Optimizer::finish_exchange(Context& context, View norms) {
   finish_reduction();
   add_tied_sum(context);
   const auto summed = [&](int64_t first, int64_t count) { return state_.summed_gradient(first, count); };
-  return norm_.values_of(rank_, summed, ops_, context);
+  norm_.write_values(rank_, summed, ops_, context, norms);
 }
 
 double Optimizer::squared_norm(std::span<const double> values) const { return mesh_norm_.squared(values); }

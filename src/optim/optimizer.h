@@ -76,10 +76,12 @@ class Optimizer final : public GradientSink {
   void begin(ParameterRange range) override;
   /// Ranges come in ascending order and cover [0, gradient_count).
   void ready(ParameterRange range) override;
-  /// Waits for the sums and adds the tied matrix's second one. Returns this rank's values of the squared norm of the
-  /// complete gradient: of the chunks that it owns, in table order, the same number on every rank (the last ones may be
-  /// unused). Valid until the next step. Throws Error::comm, Error::peer.
-  std::span<const double> finish_exchange(Context& context);
+  /// Waits for the sums and adds the tied matrix's second one. norms = this rank's values of the squared norm of the
+  /// complete gradient: of the chunks that it owns, in table order; the elements of a rank that owns fewer stay as they
+  /// are after them. norms: [norm_values()] f64, of the operators' device. Throws Error::comm, Error::peer.
+  void finish_exchange(Context& context, View norms);
+  /// Values of the squared norm of every rank.
+  int64_t norm_values() const { return static_cast<int64_t>(mesh_norm_.values_per_rank()); }
   /// The squared norm (f64, per parameter in table order) from the values of all ranks of the mesh, in rank order.
   double squared_norm(std::span<const double> values) const;
   /// AdamW over all parameters, or over those that this rank owns, whose weights are then sent to every data rank; t =

@@ -67,7 +67,7 @@ void TrainStep::backward(const PipelineAction& action, const StepStart& start, f
   // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
   if (rows == 0) return part_of(action).backward_without_rows(gradients);
   gradients.scale = static_cast<float>(scale / mean_of(m));
-  gradients.loss = losses_.rows_slice(m, 1);
+  gradients.loss = results_.rows_slice(m, 1);
   const int64_t own = session_.own_rows(rows);
   const ConstView dy = links.receive_input(action, own);
   part_of(action).backward(slot_of(action), gradients, dy, links.output_buffer(action, own));
@@ -77,11 +77,6 @@ void TrainStep::backward(const PipelineAction& action, const StepStart& start, f
 void TrainStep::run_micro_batches(const StepStart& start, float scale) {
   StageLinks& links = session_.links();
   const int64_t count = batches_.micro_batches();
-  if (losses_.count() < count) {
-    memory_ = Arena(static_cast<size_t>(count) * sizeof(double), session_.ops().device());
-    losses_ = memory_.take(DType::f64, {count});
-  }
-  session_.ops().zero(session_.stage().context(), losses_);
   ProgressLog progress("this step");
   const auto rows = [&](int64_t m) { return session_.own_rows(batches_.rows(start.consumed, m)); };
   const auto act = [&](const PipelineAction& action) {
@@ -92,13 +87,22 @@ void TrainStep::run_micro_batches(const StepStart& start, float scale) {
   run_in_order(links, pipeline_order(links.stage(), links.stages(), links.chunks(), count), rows, act);
 }
 
+/// Zeros for what a step computes. They are one array, which the host reads at once.
+void TrainStep::make_results() {
+  const int64_t count = batches_.micro_batches() + session_.optimizer().norm_values();
+  if (memory_.capacity() < static_cast<size_t>(count) * sizeof(double))
+    memory_ = Arena(static_cast<size_t>(count) * sizeof(double), session_.ops().device());
+  memory_.release(0);
+  results_ = memory_.take(DType::f64, {count});
+  session_.ops().zero(session_.stage().context(), results_);
+}
+
 /// Sum of the losses of this rank's micro-batches, or of their means; 0 if another rank counts them.
-double TrainStep::read_loss() const {
+double TrainStep::sum_of(std::span<const double> losses) const {
   if (!session_.counts_loss()) return 0;
-  const HostValues<double> losses(losses_.rows_slice(0, batches_.micro_batches()));
   double sum = 0;
   int64_t m = 0;
-  for (const double loss : losses.get()) sum += loss / mean_of(m++);
+  for (const double loss : losses) sum += loss / mean_of(m++);
   return sum;
 }
 
@@ -169,10 +173,15 @@ double TrainStep::count(uint64_t consumed) {
 StepResult TrainStep::run(const StepStart& start) {
   batch_hash_ = 0;
   const double counted = count(start.consumed);
+  make_results();
   run_micro_batches(start, static_cast<float>(start.loss_scale / counted));
   Context& context = session_.stage().context();
-  const std::span<const double> norms = session_.optimizer().finish_exchange(context);
-  const StepResult result = agree(read_loss(), norms, counted, start);
+  const int64_t losses = batches_.micro_batches();
+  session_.optimizer().finish_exchange(context, results_.rows_slice(losses, results_.rows() - losses));
+  const HostValues<double> results(results_);  // the one wait of a step
+  const auto first_norm = static_cast<size_t>(losses);
+  const StepResult result =
+      agree(sum_of(results.get().first(first_norm)), results.get().subspan(first_norm), counted, start);
   if (!result.skipped)
     session_.optimizer().update(context, start.learning_rate, start.update, result.norm, start.loss_scale);
   return result;

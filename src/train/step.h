@@ -48,7 +48,8 @@ class TrainStep {
   double count(uint64_t consumed);
   double mean_of(int64_t micro_batch) const;
   void run_micro_batches(const StepStart& start, float scale);
-  double read_loss() const;
+  void make_results();
+  double sum_of(std::span<const double> losses) const;
   void forward(const PipelineAction& action, const StepStart& start);
   void backward(const PipelineAction& action, const StepStart& start, float scale);
   StagePart& part_of(const PipelineAction& action);
@@ -62,7 +63,7 @@ class TrainStep {
   uint64_t seed_;
   LossMean mean_;
   Arena memory_;
-  View losses_;                  ///< [micro-batches] f64, of this step
+  View results_;  ///< f64, of the operators' device: this step's losses by micro-batch, then values of the norm
   std::vector<double> counted_;  ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
   uint64_t batch_hash_ = 0;      ///< hash of the step's tokens and targets
 };

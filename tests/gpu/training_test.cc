@@ -72,6 +72,26 @@ INSTANTIATE_TEST_SUITE_P(Families, GpuTraining, testing::ValuesIn(cases()), [](c
          (parameter.param.dropout ? "_dropout" : "");
 });
 
+/// A GPU whose host looks at it more often, or which allocates, computes less of the time.
+TEST(GpuSteps, AllocateNothingAndTheHostWaitsOnce) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(trireme::name_of(dtype));
+    Layouts layouts{.mesh = {.data = 1}, .dropout = true, .dtype = dtype, .micro = 2, .global = 4, .clip = 0.1};
+    layouts.make_ops = make_gpu_ops;
+    if (dtype == DType::f16) layouts.loss_scale = 1024;
+    Spec spec = gpt2();
+    spec.layers = 2;
+    const Outcome want = train(spec, layouts);
+    layouts.apart = true;
+    const Outcome got = train(spec, layouts);
+    expect_same_bits(got, want);
+    EXPECT_GT(*std::ranges::min_element(got.norms), layouts.clip) << "every step clips";
+    ASSERT_GT(got.counts.size(), 2U);
+    for (size_t i = 1; i < got.counts.size(); ++i)
+      EXPECT_EQ(got.counts[i], (DeviceCounts{.allocations = 0, .host_waits = 1})) << "step " << i + 1;
+  }
+}
+
 /// Adapters of queries, values, gates and of whole linears, beside frozen weights.
 TEST(GpuAdapterTraining, GivesTheLossesOfTheCpu) {
   Spec spec = llama();

@@ -45,7 +45,7 @@ TEST(GradientNorm, OfOwnersHasTheBitsOfOneRank) {
   for (const int ranks : {1, 2, 3, 5}) {
     for (const int64_t bucket : {100'000, 100'000'000}) {
       const Ownership ownership(borders, ranks, bucket, 70'000);
-      GradientNorm norm(table, ownership);
+      const GradientNorm norm(table, ownership);
       Context context;
       std::vector<double> values;
       for (int r = 0; r < ranks; ++r) {
@@ -53,10 +53,11 @@ TEST(GradientNorm, OfOwnersHasTheBitsOfOneRank) {
         std::vector<float> own(gradients.size(), 1e9f);
         for (const auto& [begin, end] : ownership.owned_by(r))
           std::copy(gradients.begin() + begin, gradients.begin() + end, own.begin() + begin);
-        const auto of_rank = norm.values_of(
+        std::vector<double> of_rank(norm.values_per_rank());
+        norm.write_values(
             r,
             [&](int64_t first, int64_t count) { return View(std::span(own), flat.shape()).rows_slice(first, count); },
-            *backend.ops, context);
+            *backend.ops, context, View(std::span(of_rank), {std::ssize(of_rank)}));
         values.insert(values.end(), of_rank.begin(), of_rank.end());
       }
       const MeshNorm all(table, {.data = ranks}, [&](const ParameterTable&) { return ownership; });

@@ -15,6 +15,7 @@
 #include "optim/reducer.h"
 #include "tests/support/exchange.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/norm_values.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/vector_view.h"
 
@@ -129,7 +130,7 @@ std::vector<float> train(const ParameterTable& table, Communicator& group, Commu
     give(state.gradients().values<float>(), static_cast<unsigned>(step));
     optimizer.begin_exchange();
     for (const ParameterRange& range : table.ready_ranges()) optimizer.ready(range);
-    const auto values = Scalars(verdicts).gather(optimizer.finish_exchange(context));
+    const auto values = Scalars(verdicts).gather(finish_exchange(optimizer, context));
     optimizer.update(context, 1e-2, step + 1, std::sqrt(optimizer.squared_norm(values)));
   }
   const auto weights = state.weights().values<float>();

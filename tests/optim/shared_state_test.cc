@@ -13,6 +13,7 @@
 #include "optim/optimizer.h"
 #include "optim/shared_weights.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/norm_values.h"
 #include "tests/support/tiny_model.h"
 
 namespace trireme {
@@ -142,7 +143,7 @@ TEST_P(SharedState, GradientsLeaveForTheirOwnersAndOnlyThoseOfTwoLayersAreThere)
       }
     }
     Context context{.threads = 1, .stream = &host_device().stream()};
-    (void)optimizer.finish_exchange(context);
+    (void)finish_exchange(optimizer, context);
     EXPECT_LE(resident(state.gradients()), page_ends(kept)) << "all have left";
     const ParameterRange matrix = table.tied_matrix().trained;
     for (const auto& [begin, end] : kept.owned) {

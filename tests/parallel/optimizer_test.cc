@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/proof.h"
 #include "optim/parameter_hash.h"
+#include "tests/support/norm_values.h"
 #include "tests/support/parallel.h"
 #include "tests/support/tiny_model.h"
 
@@ -50,7 +51,7 @@ class Trainer {
         begin = end;
       }
     }
-    const auto values = Scalars(*verdicts_).gather(optimizer_.finish_exchange(context_));
+    const auto values = Scalars(*verdicts_).gather(finish_exchange(optimizer_, context_));
     const double norm = std::sqrt(optimizer_.squared_norm(values));
     optimizer_.update(context_, 1e-3, t, norm);
     return norm;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -21,11 +22,23 @@
 
 namespace trireme {
 
+/// What a device was asked for so far.
+struct DeviceCounts {
+  int64_t allocations = 0;
+  int64_t host_waits = 0;  ///< for its work
+  DeviceCounts operator-(const DeviceCounts& earlier) const {
+    return {allocations - earlier.allocations, host_waits - earlier.host_waits};
+  }
+  bool operator==(const DeviceCounts&) const = default;
+};
+
 /// Runs issued work in order, each item a moment after it was issued.
 class ApartStream final : public DeviceStream {
  public:
   using Translate = std::function<View(ConstView)>;
-  explicit ApartStream(Translate inside) : inside_(std::move(inside)), thread_([this] { run(); }) {}
+  /// host_waits: counts every call that waits for work.
+  ApartStream(Translate inside, std::atomic<int64_t>& host_waits)
+      : inside_(std::move(inside)), host_waits_(host_waits), thread_([this] { run(); }) {}
   ~ApartStream() override {
     {
       const std::lock_guard lock(mutex_);
@@ -88,6 +101,7 @@ class ApartStream final : public DeviceStream {
   };
 
   void wait_for(uint64_t work) {
+    ++host_waits_;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= work; });
     if (error_) std::rethrow_exception(error_);
@@ -116,6 +130,7 @@ class ApartStream final : public DeviceStream {
   }
 
   Translate inside_;
+  std::atomic<int64_t>& host_waits_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> works_;
@@ -148,6 +163,7 @@ class ApartDevice final : public Device {
     if (used_ + bytes > kBytes) fail(ErrorKind::io, "the device is full");
     std::byte* memory = outside_ + used_;
     used_ += bytes;
+    ++allocations_;
     return memory;
   }
   void free(std::byte* memory, size_t bytes) override {  // and never allocates it again
@@ -158,8 +174,9 @@ class ApartDevice final : public Device {
   DeviceMemory memory() const override { return {.free = kBytes - used_, .total = kBytes}; }
   DeviceStream& stream() override { return *stream_; }
   std::unique_ptr<DeviceStream> make_stream() override {
-    return std::make_unique<ApartStream>([this](ConstView x) { return inside(x); });
+    return std::make_unique<ApartStream>([this](ConstView x) { return inside(x); }, host_waits_);
   }
+  DeviceCounts counts() const { return {allocations_, host_waits_}; }
 
   /// The address of a tensor for the device's work. Throws Error::shape for a tensor on another device.
   View inside(ConstView x) {
@@ -183,6 +200,7 @@ class ApartDevice final : public Device {
   std::byte *outside_ = nullptr, *inside_ = nullptr;
   std::mutex mutex_;
   size_t used_ = 0;
+  std::atomic<int64_t> allocations_ = 0, host_waits_ = 0;
   std::unique_ptr<DeviceStream> stream_;
 };
 

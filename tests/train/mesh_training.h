@@ -110,16 +110,20 @@ struct Layouts {
   ShardGroup group = ShardGroup::all;
   int64_t global = kGlobal, steps = kSteps;
   double loss_scale = 1;
+  double clip = OptimizerOptions().clip;
   std::unique_ptr<Ops> (*make_ops)() = make_cpu_ops;  ///< of the host's memory
 };
 
 /// What a rank computes on.
 struct Place {
-  Place(const Layouts& layouts, const RankContext& of_thread) : ops(layouts.make_ops()), rank(of_thread) {
-    if (!layouts.apart) return;
+  Place(const Layouts& layouts, const RankContext& of_thread) : rank(of_thread) {
+    if (!layouts.apart) {
+      ops = layouts.make_ops();
+      return;
+    }
     device.emplace();
     world.emplace(*device, of_thread.world);
-    ops = std::make_unique<ApartOps>(*device, make_cpu_ops());
+    ops = std::make_unique<ApartOps>(*device, layouts.make_ops(), layouts.dtype == DType::f16);
   }
   std::unique_ptr<Ops> ops;
   std::optional<ApartDevice> device;
@@ -147,6 +151,7 @@ struct Outcome {
   std::vector<double> losses, norms;
   double evaluation = 0;
   std::vector<float> weights;
+  std::vector<DeviceCounts> counts;  ///< of every step, where training is apart
 };
 
 /// kSteps steps from the same start.
@@ -171,6 +176,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
     options.hosts = HostMap(layouts.hosts);
     options.shard_group = layouts.group;
     options.bucket_bytes = 4000;
+    options.clip = layouts.clip;
     TrainingState state(table, layouts.dtype, true,
                         kept_states(table, options, static_cast<int>(mesh.data), place.data), computer.ops->device());
     EXPECT_EQ(state.is_sharded(), layouts.shard != ShardChoice::none && mesh.data > 1);
@@ -199,7 +205,10 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
     SampleBatches batches(windows, shape);
     TrainStep step(session, batches, 7);
     std::vector<double> losses, norms;
+    std::vector<DeviceCounts> counts;
+    const auto counted = [&] { return computer.device ? computer.device->counts() : DeviceCounts(); };
     for (int64_t i = 0; i < layouts.steps; ++i) {
+      const DeviceCounts before = counted();
       const StepResult result = step.run({.step = i,
                                           .consumed = static_cast<uint64_t>(i * layouts.global),
                                           .update = i + 1,
@@ -208,6 +217,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
                                           .loss_scale = layouts.loss_scale});
       losses.push_back(result.loss);
       norms.push_back(result.norm);
+      counts.push_back(counted() - before);
     }
     const double evaluation = evaluate(session, windows, shape, 1).value();
     check_parameters(session.mesh(), session.scalars(), "host", state, table, layouts.steps, false);
@@ -222,7 +232,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
       }
     }
     const std::lock_guard lock(mutex);
-    if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}};
+    if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}, counts};
     EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
     EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
     EXPECT_EQ(outcome.evaluation, evaluation);

@@ -24,6 +24,7 @@
 #include "optim/parameter_hash.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/cut_states.h"
+#include "tests/support/norm_values.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 
@@ -78,6 +79,7 @@ OptimizerOptions options_of(const Kept& kept) {
   options.wire = DType::f32;
   options.bucket_bytes = 400;
   options.shard = kept.shard;
+  options.mesh = kept.mesh;
   options.hosts = HostMap(kept.hosts);
   options.shard_group = kept.hosts.empty() ? ShardGroup::all : ShardGroup::host;
   return options;
@@ -207,7 +209,7 @@ void load_and_update(const Source& source, const Kept& kept, DType dtype) {
       for (int update = 1; update <= 2; ++update) {
         optimizer.begin_exchange();
         write_gradients(optimizer, table, state, rank.rank(), update);
-        (void)optimizer.finish_exchange(context);
+        (void)finish_exchange(optimizer, context);
         optimizer.update(context, kRate, source.updates + update, 1);
       }
       expect_near_master(after, table, state);
