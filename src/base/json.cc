@@ -23,6 +23,18 @@ std::string place(std::string_view text, size_t offset) {
   return fmt::format("line {}, column {}", line, column);
 }
 
+/// "unexpected end of input" from the library's "[json.exception.parse_error.101] parse error at line 1, column 2:
+/// syntax error while parsing value - unexpected end of input; last read: '{'".
+std::string reason_of(const std::string& message) {
+  if (message.find("ill-formed UTF-8") != std::string::npos) return "a byte that is not UTF-8";
+  const std::string_view before = " - ", after = "; last read: ";
+  const size_t begin = message.find(before), end = message.find(after);
+  if (begin != std::string::npos && begin < end)
+    return message.substr(begin + before.size(), end == std::string::npos ? end : end - begin - before.size());
+  const size_t colon = message.rfind(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
 /// Builds the document from the parser's events. The library's own builder compares every key with those before it,
 /// which takes minutes for an object of 100,000.
 class Builder final : public nlohmann::json_sax<Json> {
@@ -50,10 +62,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    const std::string reason = e.what();
-    const size_t colon = reason.rfind(": ");
-    fail(ErrorKind::data, "{}: not valid JSON at {}: {}", where_, place(text_, position),
-         colon == std::string::npos ? reason : reason.substr(colon + 2));
+    fail(ErrorKind::data, "{}: not valid JSON at {}: {}", where_, place(text_, position), reason_of(e.what()));
   }
 
  private:

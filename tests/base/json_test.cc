@@ -33,11 +33,15 @@ TEST(Json, RefusesTheSameKeyTwiceInOneObject) {
 TEST(Json, SaysWhereTheTextIsWrong) {
   EXPECT_ERROR(parse_json("{\n  \"a\": 1,\n  \"b\" 2\n}", "file.json"), ErrorKind::data,
                "file.json: not valid JSON at line 3, column 7");
-  EXPECT_ERROR(parse_json("", "t"), ErrorKind::data, "not valid JSON at line 1, column 1");
+  EXPECT_ERROR(parse_json("", "t"), ErrorKind::data,
+               "not valid JSON at line 1, column 1: unexpected end of input; expected");
   EXPECT_ERROR(parse_json("{} {}", "t"), ErrorKind::data, "not valid JSON");
   EXPECT_ERROR(parse_json("[NaN]", "t"), ErrorKind::data, "not valid JSON");
   EXPECT_ERROR(parse_json("{\"a\":1,}", "t"), ErrorKind::data, "not valid JSON");
-  EXPECT_ERROR(parse_json("\"\xFF\"", "t"), ErrorKind::data, "not valid JSON");
+  EXPECT_ERROR(parse_json("\"\xFF\"", "t"), ErrorKind::data,
+               "t: not valid JSON at line 1, column 2: a byte that is not UTF-8");
+  EXPECT_ERROR(parse_json("{\"a\": x}", "t"), ErrorKind::data,
+               "t: not valid JSON at line 1, column 7: invalid literal");
   EXPECT_ERROR(parse_json("1e999", "t"), ErrorKind::data, "not valid JSON");
 }
 

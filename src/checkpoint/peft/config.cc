@@ -140,6 +140,9 @@ PeftConfig read_peft_config(const std::string& folder) {
           "{}: \"lora_bias\" is true, which this program does not support; merge the adapter with PEFT's "
           "merge_and_unload() and use the merged model",
           config.where);
+  const double dropout = field_or<double>(json, "lora_dropout", 0, config.where);
+  require(dropout >= 0 && dropout < 1, ErrorKind::data,
+          "{}: \"lora_dropout\" is {}, expected a number from 0 to below 1", config.where, dropout);
   config.rank = field_or<int64_t>(json, "r", 8, config.where);
   config.alpha = field_or<double>(json, "lora_alpha", 8, config.where);
   config.rank_stabilized = field_or<bool>(json, "use_rslora", false, config.where);

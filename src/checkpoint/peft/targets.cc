@@ -101,10 +101,14 @@ std::vector<PublishedLinear> chosen(const LoraOptions& options, const Family& fa
   if (targets == "all-linear") return all;
   std::vector<PublishedLinear> chosen;
   if (is_regex(targets)) {
-    const Regex regex(fmt::format(R"(\A(?:{})\z)", targets), "lora.targets");
-    for (const PublishedLinear& linear : all) {
-      Regex::Match match{};
-      if (Regex::Search(regex, linear.path).next(0, match)) chosen.push_back(linear);
+    try {
+      const Regex regex(fmt::format(R"(\A(?:{})\z)", targets), "lora.targets");
+      for (const PublishedLinear& linear : all) {
+        Regex::Match match{};
+        if (Regex::Search(regex, linear.path).next(0, match)) chosen.push_back(linear);
+      }
+    } catch (const Error& error) {
+      fail(ErrorKind::config, "{}", error.what());
     }
     if (chosen.empty()) refuse_target(targets, family, spec, all);
     return chosen;

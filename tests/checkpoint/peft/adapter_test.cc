@@ -139,6 +139,7 @@ TEST(PeftAdapter, SaysWhatItDoesNotSupportByName) {
   refused("lora_bias", true, "\"lora_bias\" is true, which this program does not support");
   refused("init_lora_weights", "pissa", "\"init_lora_weights\" is \"pissa\", whose adapters belong to changed base");
   refused("r", 0, "\"r\" is 0, expected a positive number");
+  refused("lora_dropout", 1.5, "\"lora_dropout\" is 1.5, expected a number from 0 to below 1");
   refused("rank_pattern", {{"q_proj", 0}}, "\"rank_pattern\" of q_proj is 0, expected a positive number");
   refused("lora_alpha", 1e300, "\"lora_alpha\" is 1e+300, expected a number up to 1e30");
   refused("alpha_pattern", {{"q_proj", -1e40}}, "\"alpha_pattern\" of q_proj is -1e+40, expected a number up to 1e30");

@@ -265,6 +265,7 @@ TEST(LoraTargets, ThatMatchNothingAreRefused) {
   EXPECT_ERROR(adapters("llama", lora("c_attn"), "llama"), ErrorKind::config, "\"c_attn\" matches no linear");
   EXPECT_ERROR(adapters("gpt2", lora("q_proj|x_proj"), "gpt2"), ErrorKind::config,
                "\"q_proj|x_proj\" matches no linear");
+  EXPECT_ERROR(adapters("llama", lora("(q_proj|x_proj"), "llama"), ErrorKind::config, "lora.targets: ");
   EXPECT_ERROR(adapters("llama", lora("q_proj,lm_head"), "llama"), ErrorKind::config,
                "lora.targets: \"lm_head\" is lm_head, but only the linears of blocks can have adapters here");
   EXPECT_ERROR(adapters("llama", lora("embed_tokens"), "llama"), ErrorKind::config,
