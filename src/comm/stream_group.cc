@@ -14,6 +14,10 @@ struct Both final : Event::State {
     b.wait();
   }
   bool reached() override { return a.reached() && b.reached(); }
+  void hold(DeviceStream& stream) override {
+    a.hold(stream);
+    b.hold(stream);
+  }
   Event a, b;
 };
 

@@ -28,6 +28,9 @@ class CudaPoint final : public Event::State {
     check_cuda(state, "cudaEventQuery");
     return true;
   }
+  void hold(DeviceStream& stream) override {
+    check_cuda(cudaStreamWaitEvent(gpu_stream(stream), event_, 0), "cudaStreamWaitEvent");
+  }
   double seconds_since(const State& earlier) const override {
     float ms = 0;
     check_cuda(cudaEventElapsedTime(&ms, dynamic_cast<const CudaPoint&>(earlier).event_, event_),

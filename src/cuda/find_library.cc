@@ -35,6 +35,11 @@ LibraryName cudnn_for(int runtime) {
   return {"cuDNN", kFiles, is_13(runtime) ? "nvidia-cudnn-cu13" : "nvidia-cudnn-cu12"};
 }
 
+LibraryName nccl_for(int runtime) {
+  static constexpr const char* kFiles[] = {"libnccl.so.2"};
+  return {"NCCL", kFiles, is_13(runtime) ? "nvidia-nccl-cu13" : "nvidia-nccl-cu12"};
+}
+
 void* open_library(const LibraryName& library) {
   std::vector<std::string> places;
   for (const std::string file : library.files) {

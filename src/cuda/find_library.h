@@ -16,6 +16,7 @@ struct LibraryName {
 LibraryName cublaslt_for(int runtime);
 LibraryName cuda_runtime_for(int runtime);
 LibraryName cudnn_for(int runtime);
+LibraryName nccl_for(int runtime);
 
 /// Opens the first that is there of each file's places: where the loader looks, $CUDA_HOME/lib64,
 /// /usr/local/cuda/lib64. All of its symbols are resolved. Throws Error::usage with the places and the command that

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/heartbeat.h"
+#include "exchange/device_group.h"
 
 namespace trireme {
 namespace {
@@ -359,6 +360,7 @@ class MessageGroup final : public StreamGroup {
 }  // namespace
 
 std::unique_ptr<StreamGroup> make_stream_group(Communicator& axis, Ops& ops, GroupOptions options) {
+  if (ops.device().network()) return make_device_group(axis, ops, options);
   return std::make_unique<MessageGroup>(axis, ops, std::move(options));
 }
 

@@ -37,12 +37,16 @@ struct GroupOptions {
   /// Ranks of the axis with the same color form a group, in the order of keys; default: all, as on the axis.
   int color = 0;
   std::optional<int> key{};
+  /// The only ranks that receive() and send() are called with, and no sums and gathers; neither: any. A device needs to
+  /// know: it connects pairs.
+  std::optional<int> from{}, to{};
 };
 
-/// Collective over the axis, whose communicator stays with the caller: the group uses a separate one. Borrows ops.
+/// Collective over the axis, whose communicator stays with the caller: the group uses a separate one. Borrows ops. Of a
+/// device with a network, a group that uses that (device_group.h).
 std::unique_ptr<StreamGroup> make_stream_group(Communicator& axis, Ops& ops, GroupOptions options);
 
-/// Memory that it allocates.
+/// Memory that it allocates; on a device whose ranks do not share memory at most that.
 size_t group_bytes(int ranks, const GroupOptions& options);
 
 /// n elements in equal pieces, which differ by at most one element.

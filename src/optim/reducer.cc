@@ -49,6 +49,7 @@ class Reducer::Groups {
         ops_(ops),
         ownership_(ownership),
         options_(std::move(options)),
+        issued_at_once_(ops.device().network() != nullptr),
         dense_(dense_stripes(ownership, options_.rows)),
         events_(dense_.size()),
         maps_(map_bytes(options_.rows), ops.device()),
@@ -67,12 +68,19 @@ class Reducer::Groups {
     }
     if (options_.rows.count > 0) all_ranks_ = make_stream_group(group, ops, {.thread = thread_});
     for (const Stripe& stripe : dense_) turns_.push_back(turns_of(stripe));
+    if (!issued_at_once_ || options_.rows.count == 0) return;
+    const std::vector<int64_t> all(static_cast<size_t>(map_.count()), -1);
+    for (const Stripe& stripe : ownership_.packed(options_.rows, all)) row_turns_.push_back(turns_of(stripe));
   }
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 
   /// False: it has failed, or is in the middle of a step.
-  bool end() { return thread_->end(); }
+  bool end() {
+    bool done = thread_->end();
+    for (const Stage& stage : stages_) done = stage.group->end() && done;
+    return done;
+  }
 
   void begin() {
     assert(!busy_);
@@ -96,12 +104,13 @@ class Reducer::Groups {
     const auto start = Clock::now();
     const Waiting waiting(heartbeat_, kWhat, static_cast<uint64_t>(size()) * size_of(options_.wire));
     post_until(size(), {});
-    if (options_.rows.count > 0) {
+    if (options_.rows.count > 0 && !issued_at_once_) {
       rows_posted_.wait();
     } else {
       ended_ = run_after_all([this](DeviceStream&) { end_time_ = Clock::now(); });
     }
     ended_.wait();
+    if (issued_at_once_) end_time_ = Clock::now();
     times_.exposed_seconds = seconds_since(start);
     times_.total_seconds = std::chrono::duration<double>(end_time_ - start_time_).count();
     times_.wire_bytes = bytes_sent() - bytes_before_;
@@ -196,9 +205,14 @@ class Reducer::Groups {
     options_.summed(context, range);
   }
 
-  /// Packs and exchanges the rows that any rank has touched, after all stripes. If the sums stay with their owners,
+  /// Packs and exchanges the rows that any rank has touched, after all stripes; where calls are issued at once, all
+  /// rows, because nobody waits for the maps: zeros add zeros. If the sums stay with their owners,
   /// other ranks' elements of them are undefined.
   void post_rows(const Event& after) {
+    if (issued_at_once_) {
+      for (const Turns& turns : row_turns_) exchange(turns, after);
+      return;
+    }
     const int64_t words = map_.count();
     const View maps(std::span<int64_t>(all_maps_), {words * ranks_});
     const auto mark = [this, own = maps.rows_slice(rank_ * words, words)](DeviceStream& stream) {
@@ -241,9 +255,11 @@ class Reducer::Groups {
   Ops& ops_;
   const Ownership& ownership_;
   ReducerOptions options_;
+  const bool issued_at_once_;  ///< to streams of a device (exchange/device_group.h), not to the thread
   std::vector<Stripe> dense_;
-  std::vector<Turns> turns_;   ///< of dense_, as the next one
-  std::vector<Event> events_;  ///< of this step's sums
+  std::vector<Turns> row_turns_;  ///< of all rows, if issued at once
+  std::vector<Turns> turns_;      ///< of dense_, as the next one
+  std::vector<Event> events_;     ///< of this step's sums
   Arena maps_;
   View map_;                       ///< where operators read it
   std::vector<int64_t> all_maps_;  ///< of all ranks; then the first one marks what any rank has touched

@@ -32,6 +32,7 @@ struct DeviceMemory {
 };
 
 class DeviceStream;
+class DeviceNetwork;
 
 class Device {
  public:
@@ -50,6 +51,8 @@ class Device {
   virtual DeviceStream& stream() = 0;
   /// Another stream, for a thread with concurrent work.
   virtual std::unique_ptr<DeviceStream> make_stream() = 0;
+  /// What connects it with devices of other processes (tensor/device_network.h); nullptr: nothing does.
+  virtual DeviceNetwork* network() { return nullptr; }
 };
 
 /// A point in a stream's work. One of the host, and one that was not recorded, has always been reached.
@@ -60,6 +63,8 @@ class Event {
     virtual ~State() = default;
     virtual void wait() = 0;
     virtual bool reached() = 0;
+    /// What is issued to the stream from now on runs after it. The host waits unless the device can.
+    virtual void hold(DeviceStream&) { wait(); }
     /// earlier: of the same device. Both were recorded by record_time() and have been reached.
     virtual double seconds_since(const State& earlier) const;
   };
@@ -69,6 +74,10 @@ class Event {
   /// Returns once all work before it has run. Throws the error of that work.
   void wait() const {
     if (state_) state_->wait();
+  }
+  /// DeviceStream::wait()
+  void hold(DeviceStream& stream) const {
+    if (state_) state_->hold(stream);
   }
   /// On the device's clock. Both were recorded by record_time() of one device and have been reached.
   double seconds_since(const Event& earlier) const { return state_->seconds_since(*earlier.state_); }
@@ -87,6 +96,8 @@ class DeviceStream {
   /// to = from, the same number of bytes, in order with the stream's work. Either may be on the host: a source there
   /// may change after the return, a destination there holds the values after the return.
   virtual void copy(ConstView from, View to) = 0;
+  /// Work issued from now on runs after the event: the host goes on if the event is of the same device.
+  void wait(const Event& event) { event.hold(*this); }
   /// Returns once all work so far has run.
   void finish() { record().wait(); }
 };

@@ -66,12 +66,16 @@ StageLinks::StageLinks(Communicator& pipeline, Ops& ops, int64_t chunks, DType d
   }
   if (stages_ == 1) return;
   const auto thread = std::make_shared<ProgressThread>(pipeline.heartbeat(), std::move(cpus), kPace);
-  for (auto& group : groups_) group = make_stream_group(pipeline, ops, {.thread = thread});
+  for (const PipelinePass pass : kPasses)
+    groups_[static_cast<size_t>(pass)] =
+        make_stream_group(pipeline, ops, {.thread = thread, .from = in(pass).peer, .to = out(pass).peer});
 }
 
 StageLinks::~StageLinks() {
   // After a failure MPI may still write into buffers that it was given: they stay until the process ends.
-  if (stages_ > 1 && !groups_[0]->end()) static_cast<void>(new Arena(std::move(arena_)));
+  bool done = true;
+  for (const auto& group : groups_) done = (!group || group->end()) && done;
+  if (!done) static_cast<void>(new Arena(std::move(arena_)));
 }
 
 std::optional<int64_t> StageLinks::neighbour_part(const PipelineAction& action, bool before) const {

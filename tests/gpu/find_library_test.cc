@@ -37,6 +37,8 @@ TEST(FindLibrary, ThoseOfTheRuntimesOwnToolkitComeFirst) {
   EXPECT_EQ(text(cuda_runtime_for(13010)), "nvidia-cuda-runtime libcudart.so.13 libcudart.so.12");
   EXPECT_EQ(text(cudnn_for(12040)), "nvidia-cudnn-cu12 libcudnn.so.9");
   EXPECT_EQ(text(cudnn_for(13000)), "nvidia-cudnn-cu13 libcudnn.so.9");
+  EXPECT_EQ(text(nccl_for(12040)), "nvidia-nccl-cu12 libnccl.so.2");
+  EXPECT_EQ(text(nccl_for(13000)), "nvidia-nccl-cu13 libnccl.so.2");
 }
 
 TEST(FindLibrary, TheToolkitOfCudaHomeIsOneOfThePlaces) {

@@ -19,6 +19,7 @@
 #include "base/time.h"
 #include "comm/communicator.h"
 #include "ops/ops.h"
+#include "tensor/device_network.h"
 
 namespace trireme {
 
@@ -91,6 +92,9 @@ class ApartStream final : public DeviceStream {
     bool reached() override {
       const std::lock_guard lock(stream.mutex_);
       return stream.done_ >= work;
+    }
+    void hold(DeviceStream& later) override {
+      static_cast<ApartStream&>(later).issue([&of = stream, at = work] { of.wait_for(at); });
     }
     double seconds_since(const State& earlier) const override {
       return std::chrono::duration<double>(*time - *dynamic_cast<const Point&>(earlier).time).count();
@@ -178,6 +182,9 @@ class ApartDevice final : public Device {
   }
   DeviceCounts counts() const { return {allocations_, host_waits_}; }
 
+  DeviceNetwork* network() override { return network_.get(); }
+  void set_network(std::unique_ptr<DeviceNetwork> network) { network_ = std::move(network); }
+
   /// The address of a tensor for the device's work. Throws Error::shape for a tensor on another device.
   View inside(ConstView x) {
     if (x.data() == nullptr) return {nullptr, x.dtype(), x.shape()};
@@ -202,6 +209,7 @@ class ApartDevice final : public Device {
   size_t used_ = 0;
   std::atomic<int64_t> allocations_ = 0, host_waits_ = 0;
   std::unique_ptr<DeviceStream> stream_;
+  std::unique_ptr<DeviceNetwork> network_;
 };
 
 /// The operators of the host on the device's memory.

@@ -15,6 +15,7 @@
 #include "tests/support/apart_device.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/socket_network.h"
 #include "tests/support/tiny_model.h"
 #include "train/guard/healing.h"
 #include "train/step.h"
@@ -105,6 +106,7 @@ struct Layouts {
   bool sequence_parallel = false;
   const char *freeze = "", *only = "";  ///< patterns of parameters
   bool apart = false;                   ///< on a device that the program does not reach
+  bool connected = false;               ///< the same, and a library connects the devices: messages are the host's only
   int64_t micro = 0;                    ///< samples of a micro-batch; 0: one
   std::vector<int> hosts{};             ///< of the data ranks: hierarchical reduction
   ShardGroup group = ShardGroup::all;
@@ -117,12 +119,15 @@ struct Layouts {
 /// What a rank computes on.
 struct Place {
   Place(const Layouts& layouts, const RankContext& of_thread) : rank(of_thread) {
-    if (!layouts.apart) {
+    if (!layouts.apart && !layouts.connected) {
       ops = layouts.make_ops();
       return;
     }
     device.emplace();
-    world.emplace(*device, of_thread.world);
+    if (layouts.connected)
+      device->set_network(std::make_unique<SocketNetwork>(*device));
+    else
+      world.emplace(*device, of_thread.world);
     ops = std::make_unique<ApartOps>(*device, layouts.make_ops(), layouts.dtype == DType::f16);
   }
   std::unique_ptr<Ops> ops;

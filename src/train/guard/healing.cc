@@ -14,12 +14,20 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;  // elements sent at once
 
+/// Of a device through the host, which messages can reach.
 void copy_from(int source, View flat, Communicator& replicas) {
-  if (flat.device()) flat.device()->stream().finish();
+  std::vector<std::byte> values;
   for (int64_t at = 0; at < flat.count(); at += kPiece) {
     const View piece = flat.rows_slice(at, std::min(kPiece, flat.count() - at));
     const Waiting waiting(replicas.heartbeat(), "a good rank's parameters", piece.bytes());
-    replicas.broadcast(piece, source).wait("a good rank's parameters");
+    View on_host = piece;
+    if (piece.device()) {
+      values.resize(piece.bytes());
+      on_host = View(values.data(), piece.dtype(), piece.shape());
+      piece.device()->stream().copy(piece, on_host);
+    }
+    replicas.broadcast(on_host, source).wait("a good rank's parameters");
+    if (piece.device()) piece.device()->stream().copy(on_host, piece);
   }
 }
 

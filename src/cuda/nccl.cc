@@ -1,0 +1,172 @@
+#include "cuda/nccl.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "cuda/stream.h"
+#include "tensor/device.h"
+
+namespace trireme {
+namespace {
+
+using nccl::Library;
+using nccl::Result;
+
+constexpr std::chrono::microseconds kLook{100};
+constexpr std::chrono::seconds kAbort{2}, kEnd{10};
+
+/// A communicator until it is destroyed or aborted, which takes it away from all other calls.
+class NcclCommunicator {
+ public:
+  NcclCommunicator(Device& device, const Library& library) : device_(device), library_(library) {}
+  ~NcclCommunicator() {
+    if (comm_ == nullptr) return;
+    use();
+    library_.finalize(comm_);
+    const auto start = Clock::now();
+    while (state() == nccl::kInProgress && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
+    if (state() == nccl::kSuccess)
+      library_.destroy(comm_);
+    else
+      abort();
+  }
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  const Library& library() const { return library_; }
+  ncclComm* get() const { return comm_; }
+  ncclComm** place() { return &comm_; }
+  /// The GPU becomes the calling thread's.
+  void use() const { gpu_stream(device_.stream()); }
+  Result state() const {
+    Result result = nccl::kSuccess;
+    const Result answer = library_.state(comm_, &result);
+    return answer == nccl::kSuccess ? result : answer;
+  }
+
+  /// Throws Error::comm unless `answer` is success or in progress.
+  void check(Result answer, const char* call) const {
+    if (answer == nccl::kSuccess || answer == nccl::kInProgress) return;
+    const char* words = library_.last_error(comm_);
+    fail(ErrorKind::comm, "{} failed between GPUs: {}{}{}", call, library_.error_text(answer),
+         words && *words ? ": " : "", words ? words : "");
+  }
+
+  /// Waits, if the call goes on in the background.
+  void finish(Result answer, const char* call, std::chrono::duration<double> limit) const {
+    const auto start = Clock::now();
+    while (answer == nccl::kInProgress) {
+      require(Clock::now() - start < limit, ErrorKind::comm,
+              "{} was not done after {:.3g} s: the other ranks of the group do not answer", call, limit.count());
+      std::this_thread::sleep_for(kLook);
+      answer = state();
+    }
+    check(answer, call);
+  }
+
+  /// NCCL may wait in it for what it can no longer get: another thread calls it.
+  void abort() noexcept {
+    ncclComm* comm = std::exchange(comm_, nullptr);
+    if (comm == nullptr) return;
+    struct Ending {
+      std::mutex mutex;
+      std::condition_variable changed;
+      bool done = false;
+    };
+    const auto ending = std::make_shared<Ending>();
+    std::thread([ending, comm, call = library_.abort, &device = device_] {
+      gpu_stream(device.stream());
+      call(comm);
+      const std::lock_guard lock(ending->mutex);
+      ending->done = true;
+      ending->changed.notify_all();
+    }).detach();
+    std::unique_lock lock(ending->mutex);
+    ending->changed.wait_for(lock, kAbort, [&] { return ending->done; });
+  }
+
+ private:
+  Device& device_;
+  const Library& library_;
+  ncclComm* comm_ = nullptr;
+};
+
+class NcclLinks final : public DeviceLinks {
+ public:
+  NcclLinks(Device& device, const Library& library, std::chrono::duration<double> limit, const DeviceNetwork::Id& id,
+            int rank, int size)
+      : limit_(limit), comm_(device, library) {
+    nccl::Config config;
+    comm_.use();
+    try {
+      const Result answer = library.connect(comm_.place(), size, nccl::UniqueId{id}, rank, &config);
+      comm_.finish(answer, "ncclCommInitRankConfig", limit_);
+    } catch (...) {
+      comm_.abort();
+      throw;
+    }
+  }
+
+  void exchange(DeviceStream& stream, std::span<const Part> parts) override {
+    const Library& library = comm_.library();
+    const gpu::Stream on = gpu_stream(stream);
+    comm_.check(library.begin_group(), "ncclGroupStart");
+    for (const Part& part : parts) {
+      if (part.out.count() > 0)
+        comm_.check(library.issue_send(part.out.data(), part.out.bytes(), nccl::kBytes, part.peer, comm_.get(), on),
+                    "ncclSend");
+      if (part.in.count() > 0)
+        comm_.check(library.issue_receive(part.in.data(), part.in.bytes(), nccl::kBytes, part.peer, comm_.get(), on),
+                    "ncclRecv");
+    }
+    // What follows in the stream may only be issued when the messages have been.
+    comm_.finish(library.end_group(), "ncclGroupEnd", limit_);
+  }
+
+  void check() override {
+    require(comm_.get() != nullptr, ErrorKind::comm, "the connection between GPUs has been given up");
+    comm_.check(comm_.state(), "a message");
+  }
+  void abort() noexcept override { comm_.abort(); }
+
+ private:
+  const std::chrono::duration<double> limit_;
+  NcclCommunicator comm_;
+};
+
+class NcclNetwork final : public DeviceNetwork {
+ public:
+  NcclNetwork(Device& device, const Library& library, std::chrono::duration<double> limit)
+      : device_(device), library_(library), limit_(limit) {}
+  std::string name() const override { return fmt::format("NCCL {}", nccl::version_text(library_.number)); }
+  Id make_id() override {
+    nccl::UniqueId id{};
+    const Result answer = library_.make_id(&id);
+    require(answer == nccl::kSuccess, ErrorKind::comm, "ncclGetUniqueId failed: {}: {}", library_.error_text(answer),
+            library_.last_error(nullptr));
+    return id.bytes;
+  }
+  std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) override {
+    return std::make_unique<NcclLinks>(device_, library_, limit_, id, rank, size);
+  }
+
+ private:
+  Device& device_;
+  const Library library_;
+  const std::chrono::duration<double> limit_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceNetwork> make_nccl_network(Device& device, const nccl::Library& library,
+                                                 std::chrono::duration<double> limit) {
+  return std::make_unique<NcclNetwork>(device, library, limit);
+}
+
+}  // namespace trireme

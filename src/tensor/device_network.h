@@ -1,0 +1,50 @@
+#pragma once
+// The seam to the library that moves tensors between the devices of several processes, in the order of streams: NCCL on
+// GPUs (cuda/nccl.cc), sockets in tests. A process calls it from one thread, but for abort().
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tensor/view.h"
+
+namespace trireme {
+
+class DeviceStream;
+
+/// The ranks of a group, connected.
+class DeviceLinks {
+ public:
+  virtual ~DeviceLinks() = default;
+  /// What one rank sends to a peer and gets from it. Either may be empty.
+  struct Part {
+    int peer = 0;
+    ConstView out{};
+    View in{};
+  };
+  /// Issues to the stream: all parts begin together, so none waits for another one of the call. Between two ranks the
+  /// n-th message that one sends is the n-th that the other one gets; both have the same type and size. Calls of one
+  /// object use one stream. Throws Error::comm with the library's answer.
+  virtual void exchange(DeviceStream& stream, std::span<const Part> parts) = 0;
+  /// Throws Error::comm with the library's words if what was issued has failed.
+  virtual void check() = 0;
+  /// Ends what was issued, done or not, after which its tensors are undefined and only the destructor may be called.
+  /// From any thread.
+  virtual void abort() noexcept = 0;
+};
+
+class DeviceNetwork {
+ public:
+  virtual ~DeviceNetwork() = default;
+  /// Names a group to be: one rank makes it, all get it.
+  using Id = std::array<std::byte, 128>;
+  virtual std::string name() const = 0;  ///< "NCCL 2.28.9"
+  virtual Id make_id() = 0;
+  /// Collective over the ranks of the group. Throws Error::comm with the library's answer, or if the others have not
+  /// called it after two minutes.
+  virtual std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) = 0;
+};
+
+}  // namespace trireme

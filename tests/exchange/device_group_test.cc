@@ -1,0 +1,241 @@
+// Stream groups of devices that a library connects, ranks as threads, each with a device of its own.
+
+#include "exchange/device_group.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/support/exchange.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/socket_network.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kCount = 1003;
+const std::vector<ElementRange> kPieces{{700, 1003}, {0, 0}, {0, 700}};  // of three ranks, one without elements
+
+/// A rank's device and its operators.
+struct Computer {
+  explicit Computer(NetworkFaults faults = {}) {
+    auto made = std::make_unique<SocketNetwork>(device, faults);
+    network = made.get();
+    device.set_network(std::move(made));
+  }
+  /// A tensor with these values.
+  template <class T>
+  View tensor(std::vector<T> values) {
+    const View x = memory.take(DTypeOf<T>::value, {static_cast<int64_t>(values.size())});
+    device.stream().copy(View(std::span(values), x.shape()), x);
+    device.stream().finish();
+    return x;
+  }
+  ApartDevice device;
+  SocketNetwork* network = nullptr;
+  ApartOps ops{device, make_cpu_ops()};
+  Arena memory{1 << 20, device};
+};
+
+std::vector<float> floats(View x) {
+  if (x.dtype() == DType::f32) {
+    const HostValues<float> values(x);
+    return {values.get().begin(), values.get().end()};
+  }
+  std::vector<float> all;
+  const HostValues<bf16_t> values(x);
+  for (const bf16_t value : values.get()) all.push_back(to_float(value));
+  return all;
+}
+
+/// The definition of the sum of three ranks.
+std::vector<float> expected_sum(DType wire) {
+  std::vector<float> sum(kCount, 0);
+  for (int r = 0; r < 3; ++r) {
+    const std::vector<float> x = gradients_of(r, kCount, 5);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = r == 0 ? rounded(x[i], wire) : sum[i] + rounded(x[i], wire);
+  }
+  for (float& value : sum) value = rounded(value, wire);
+  return sum;
+}
+
+GroupOptions chunked(DType wire, Exchange exchange) {
+  return {.chunks = GroupOptions::Chunks{{3, wire, exchange, false}, 64}};
+}
+
+TEST(DeviceGroup, SumsOfTheirOwnTypeHaveTheDefinitionsBits) {
+  run_local(3, [](RankContext& rank) {
+    Computer computer;
+    const auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::bf16, 700}, {DType::f32, 700}}});
+    const std::vector<float> own = gradients_of(rank.rank(), kCount, 5);
+    std::vector<bf16_t> rounded_own;
+    for (const float value : own) rounded_own.push_back(to_bf16(value));
+    const View x = computer.tensor(own), y = computer.tensor(rounded_own), whole = computer.tensor(own);
+    const ElementRange& piece = kPieces[static_cast<size_t>(rank.rank())];
+    const View at_owner = computer.tensor(std::vector<float>(static_cast<size_t>(piece.count())));
+    group->sum(x, kPieces, {DType::f32}, {});
+    group->sum(y, kPieces, {DType::bf16}, {});
+    group->wait(group->scatter_sum(whole, kPieces, at_owner, {DType::f32}, {}), "the test", 0);
+    EXPECT_TRUE(same_bits(floats(x), expected_sum(DType::f32)));
+    EXPECT_TRUE(same_bits(floats(y), expected_sum(DType::bf16)));
+    const std::vector<float> all = expected_sum(DType::f32);
+    const auto first = static_cast<size_t>(piece.begin), count = static_cast<size_t>(piece.count());
+    if (count > 0) {
+      EXPECT_TRUE(same_bits(floats(at_owner), std::span(all).subspan(first, count)));
+    }
+    EXPECT_EQ(floats(whole), own) << "a sum at the owners changes nothing else";
+    EXPECT_TRUE(group->end());
+  });
+}
+
+TEST(DeviceGroup, RoundedSumsHaveTheBitsOfTheHosts) {
+  for (const DType wire : {DType::bf16, DType::f32}) {
+    run_local(3, [&](RankContext& rank) {
+      Computer computer;
+      const auto all = make_stream_group(rank.world, computer.ops, chunked(wire, Exchange::reduce_and_share));
+      const auto owners = make_stream_group(rank.world, computer.ops, chunked(wire, Exchange::reduce));
+      const auto share = make_stream_group(rank.world, computer.ops, chunked(wire, Exchange::share));
+      const auto host = make_stream_group(rank.world, *test_ops(), chunked(wire, Exchange::reduce_and_share));
+      std::vector<float> values = gradients_of(rank.rank(), kCount, 5);
+      const View x = computer.tensor(values), y = computer.tensor(values);
+      const ElementRange& own = kPieces[static_cast<size_t>(rank.rank())];
+      all->sum(x, kPieces, {wire}, {});
+      all->wait(all->run([](DeviceStream&) {}, {}), "the test", 0);
+      EXPECT_TRUE(same_bits(floats(x), expected_sum(wire)));
+      const Event summed = owners->scatter_sum(y, kPieces, y.rows_slice(own.begin, own.count()), {wire}, {});
+      share->wait(share->gather(y, kPieces, wire, summed), "the test", 0);
+      EXPECT_TRUE(same_bits(floats(y), expected_sum(wire))) << "the two halves give the whole";
+      const View on_host(std::span<float>(values), {kCount});
+      host->wait(host->sum(on_host, kPieces, {wire}, {}), "the test", 0);
+      EXPECT_TRUE(same_bits(floats(x), values));
+      EXPECT_EQ(all->bytes_sent(), host->bytes_sent());
+    });
+  }
+}
+
+TEST(DeviceGroup, ManySumsAreIssuedBeforeTheFirstIsDone) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer;
+    const auto group =
+        make_stream_group(rank.world, computer.ops, {.chunks = GroupOptions::Chunks{{2, DType::bf16}, 1 << 10}});
+    const View x = computer.tensor(std::vector<float>(kCount, 1.0F));
+    const Event after = computer.device.stream().record();
+    Event last;
+    for (int i = 0; i < 7; ++i) last = group->sum(x, equal_pieces(kCount, 2), {DType::bf16}, after);
+    group->wait(last, "the test", 0);
+    EXPECT_EQ(floats(x), std::vector<float>(kCount, 128.0F));
+  });
+}
+
+TEST(DeviceGroup, GathersPiecesOfAnyType) {
+  run_local(3, [](RankContext& rank) {
+    Computer computer;
+    const auto group = make_stream_group(rank.world, computer.ops, {});
+    std::vector<int64_t> values(kCount, -1), expected(kCount);
+    std::iota(expected.begin(), expected.end(), 0);
+    const ElementRange& own = kPieces[static_cast<size_t>(rank.rank())];
+    std::iota(values.begin() + own.begin, values.begin() + own.end, own.begin);
+    const View x = computer.tensor(values);
+    group->wait(group->gather(x, kPieces, DType::i64, {}), "the test", 0);
+    const HostValues<int64_t> got(x);
+    EXPECT_TRUE(std::ranges::equal(got.get(), expected));
+    EXPECT_EQ(group->bytes_sent(), static_cast<uint64_t>(own.count() * 2 * 8));
+  });
+}
+
+TEST(DeviceGroup, MessagesOfARingTravelBothWaysAtOnce) {
+  run_local(3, [](RankContext& rank) {
+    Computer computer;
+    const int before = (rank.rank() + 2) % 3, behind = (rank.rank() + 1) % 3;
+    const auto down = make_stream_group(rank.world, computer.ops, {.from = before, .to = behind});
+    const auto up = make_stream_group(rank.world, computer.ops, {.from = behind, .to = before});
+    std::vector<View> arrivals;
+    Event received, sent;
+    // A rank waits for messages that its peers send only after they have got one.
+    for (int i = 0; i < 4; ++i)
+      received = down->receive(arrivals.emplace_back(computer.tensor<float>({0})), before, {});
+    for (int i = 0; i < 4; ++i)
+      sent = down->send(computer.tensor<float>({static_cast<float>(10 * rank.rank() + i)}), behind, {});
+    const View back = computer.tensor<float>({0});
+    const Event arrived = up->receive(back, behind, received);
+    up->send(arrivals[3], before, received);
+    up->wait(arrived, "the test", 0);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(floats(arrivals[static_cast<size_t>(i)])[0], static_cast<float>(10 * before + i));
+    EXPECT_EQ(floats(back)[0], static_cast<float>(10 * rank.rank() + 3)) << "its own, which went there and back";
+    EXPECT_TRUE(down->end() && up->end());
+  });
+}
+
+/// After a failure: what was issued is given up before the device ends.
+void give_up(StreamGroup& group, const Event& last, Computer& computer) {
+  EXPECT_FALSE(group.end());
+  computer.device.stream().wait(last);
+  computer.device.stream().finish();
+}
+
+TEST(DeviceGroup, AFailureOfTheLibraryEndsTheWaitAndTheGroup) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer(rank.rank() == 1 ? NetworkFaults{.fails_at = 1} : NetworkFaults{.hangs_at = 1});
+    auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
+    const View x = computer.tensor<float>({1, 2, 3});
+    const Event sum = group->sum(x, equal_pieces(3, 2), {DType::f32}, {});
+    if (rank.rank() == 1) {
+      EXPECT_ERROR(group->wait(sum, "the test", 0), ErrorKind::comm, "an error that the test asked for");
+    } else {
+      EXPECT_FALSE(sum.reached());
+      const auto start = Clock::now();
+      EXPECT_FALSE(group->end()) << "a call that is never done";
+      EXPECT_LT(seconds_since(start), 10);
+    }
+    give_up(*group, sum, computer);
+  });
+}
+
+TEST(DeviceGroup, ALostRankFailsTheCallsOfTheOthers) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer;
+    auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
+    if (rank.rank() == 1) return;
+    const View x = computer.tensor<float>({1, 2, 3});
+    Event sum;
+    const auto wait = [&] {
+      sum = group->sum(x, equal_pieces(3, 2), {DType::f32}, {});
+      group->wait(sum, "the test", 0);
+    };
+    EXPECT_ERROR(wait(), ErrorKind::comm, "remote process exited");
+    give_up(*group, sum, computer);
+  });
+}
+
+TEST(DeviceGroup, TheTwinFindsWhatNcclForbids) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer;
+    auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 4}, {DType::bf16, 4}}});
+    const View x = computer.tensor<float>({1, 2, 3, 4});
+    if (rank.rank() == 0) {
+      std::jthread([&] {
+        EXPECT_ERROR(group->gather(x, equal_pieces(4, 2), DType::f32, {}), ErrorKind::comm, "a second thread");
+      });
+    }
+    const int64_t n = rank.rank() == 0 ? 4 : 2;  // the ranks do not agree
+    const Event sum = group->sum(x.rows_slice(0, n), equal_pieces(n, 2), {DType::f32}, {});
+    EXPECT_ERROR(group->wait(sum, "the test", 0), ErrorKind::comm, rank.rank() == 0 ? "bytes" : "");
+    give_up(*group, sum, computer);
+  });
+}
+
+TEST(DeviceGroup, NeedsNoMoreMemoryThanThePlanHas) {
+  for (const Exchange exchange : {Exchange::reduce, Exchange::reduce_and_share, Exchange::share}) {
+    const GroupOptions options = chunked(DType::bf16, exchange);
+    EXPECT_LE(device_group_bytes(3, options), group_bytes(3, options));
+  }
+  EXPECT_EQ(device_group_bytes(3, {.sums = {{DType::f32, 16}}}), 64 + 3u * 16 * 4) << "64 for the first messages";
+}
+
+}  // namespace
+}  // namespace trireme

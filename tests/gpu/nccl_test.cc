@@ -1,0 +1,123 @@
+// What NCCL is asked, by a library that writes it down, and what the real one answers without a GPU.
+
+#include "cuda/nccl.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "base/host.h"
+#include "cuda/find_library.h"
+#include "tensor/device.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
+
+namespace trireme {
+namespace {
+
+using testing::StartsWith;
+
+class Nccl : public testing::Test {
+ protected:
+  Nccl() {
+    const std::string tests = program_path().substr(0, program_path().rfind('/') + 1);
+    opened_ = dlopen((tests + "libfake_nccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(opened_, nullptr) << dlerror();
+    calls().clear();
+  }
+  ~Nccl() override { dlclose(opened_); }
+  template <class T>
+  T& of(const char* name) {
+    return *static_cast<T*>(dlsym(opened_, name));
+  }
+  std::string& calls() { return of<std::string>("fake_calls"); }
+  std::unique_ptr<DeviceNetwork> network(std::chrono::duration<double> limit = std::chrono::seconds(10)) {
+    return make_nccl_network(host_device(), nccl::load(opened_), limit);
+  }
+  std::vector<float> x_ = std::vector<float>(6);
+  View view(int64_t first, int64_t n) { return View(std::span(x_), {6}).rows_slice(first, n); }
+  void* opened_;
+};
+
+TEST_F(Nccl, AGroupsMessagesAreOneCall) {
+  const auto network = this->network();
+  EXPECT_EQ(network->name(), "NCCL 2.28.9");
+  of<int>("fake_polls") = 3;  // it does not block: all calls go on in the background
+  const auto links = network->connect(network->make_id(), 1, 3);
+  EXPECT_EQ(calls(), "connect 3 1 id 7 blocking 0\n");
+  calls().clear();
+  of<int>("fake_polls") = 2;
+  links->exchange(host_device().stream(), std::array{DeviceLinks::Part{.peer = 2, .out = view(0, 2), .in = view(2, 1)},
+                                                     DeviceLinks::Part{.peer = 0, .in = view(3, 3)}});
+  EXPECT_EQ(calls(), "begin\nsend 8 of type 0 to 2\nreceive 4 from 2\nreceive 12 from 0\nend\n");
+  EXPECT_EQ(of<int>("fake_polls"), 0) << "what follows in the stream waits until the messages are issued";
+  links->check();
+}
+
+TEST_F(Nccl, AGroupEndsItsCommunicator) {
+  const auto network = this->network();
+  network->connect({}, 0, 2);
+  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0\nfinalize\ndestroy\n");
+  calls().clear();
+  const auto links = network->connect({}, 0, 2);
+  links->abort();
+  links->abort();
+  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0\nabort\n") << "once";
+  EXPECT_ERROR(links->check(), ErrorKind::comm, "the connection between GPUs has been given up");
+}
+
+TEST_F(Nccl, AnErrorIsNamedWithTheLibrarysWords) {
+  const auto network = this->network();
+  const auto links = network->connect({}, 0, 2);
+  of<nccl::Result>("fake_state") = static_cast<nccl::Result>(6);
+  of<std::string>("fake_last_error") = "socket closed by node2";
+  EXPECT_ERROR(links->check(), ErrorKind::comm,
+               "a message failed between GPUs: remote process exited: socket closed by node2");
+  links->abort();
+  of<nccl::Result>("fake_state") = nccl::kSuccess;
+  of<std::string>("fake_last_error").clear();
+}
+
+TEST_F(Nccl, RanksThatDoNotComeEndTheWait) {
+  of<int>("fake_polls") = 1 << 30;
+  EXPECT_ERROR(network(std::chrono::milliseconds(20))->connect({}, 0, 2), ErrorKind::comm,
+               "ncclCommInitRankConfig was not done after 0.02 s: the other ranks of the group do not answer");
+  EXPECT_THAT(calls(), testing::EndsWith("abort\n"));
+  of<int>("fake_polls") = 0;
+}
+
+TEST_F(Nccl, OldAndForeignLibrariesAreRefused) {
+  of<int>("fake_version") = 21705;
+  EXPECT_ERROR(nccl::load(opened_), ErrorKind::usage, "NCCL 2.17.5 was found; version 2.18.0 or newer is needed");
+  of<int>("fake_version") = 22809;
+  void* self = dlopen(nullptr, RTLD_NOW);
+  EXPECT_ERROR(nccl::load(self), ErrorKind::usage,
+               "the NCCL that was found has no ncclGetVersion; version 2.18.0 or newer is needed");
+}
+
+/// Where scripts/bootstrap --cuda puts it, or where a job would find it; nullptr: nowhere.
+void* real_nccl() {
+  std::error_code none;
+  for (const auto& version : std::filesystem::directory_iterator(source_dir() + "/.venv-cuda/lib", none)) {
+    const std::string path = version.path().string() + "/site-packages/nvidia/nccl/lib/libnccl.so.2";
+    if (void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return opened;
+  }
+  try {
+    return open_library(nccl_for(13000));
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+TEST(RealNccl, HasAllFunctionsAndMakesIds) {
+  void* opened = real_nccl();
+  if (opened == nullptr) GTEST_SKIP() << "libnccl.so.2 is missing; scripts/bootstrap --cuda brings it";
+  const auto network = make_nccl_network(host_device(), nccl::load(opened));
+  EXPECT_THAT(network->name(), StartsWith("NCCL 2."));
+  const DeviceNetwork::Id one = network->make_id(), other = network->make_id();
+  EXPECT_TRUE(one != DeviceNetwork::Id{} && one != other);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,239 @@
+#pragma once
+// The library that connects devices (tensor/device_network.h), made of Unix sockets, for ranks that are threads or
+// processes on one host. It runs a call on the stream's thread, and demands what NCCL demands: calls of one thread,
+// messages of equal type and size on both sides, one stream for each group. It can hang, fail and lose a peer.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "tests/support/apart_device.h"
+
+namespace trireme {
+
+/// By the number of a call of exchange() in its process, from 0; -1: never.
+struct NetworkFaults {
+  int64_t hangs_at = -1;  ///< that call is never done
+  int64_t fails_at = -1;  ///< after that call, check() throws
+};
+
+class SocketLinks final : public DeviceLinks {
+ public:
+  struct Shared {  ///< by the groups of a rank
+    Shared(ApartDevice& of, NetworkFaults wanted) : device(of), faults(wanted) {}
+    ApartDevice& device;
+    NetworkFaults faults;
+    std::thread::id thread{};  ///< that calls
+    int64_t calls = 0;
+    std::atomic<int64_t> messages = 0;  ///< that have arrived
+
+    void demand_thread() {
+      if (thread == std::thread::id{}) thread = std::this_thread::get_id();
+      demand(thread == std::this_thread::get_id(), "a second thread calls the library of messages");
+    }
+    static void demand(bool holds, const std::string& what) {
+      if (!holds) fail(ErrorKind::comm, "the twin of NCCL: {}", what);
+    }
+  };
+
+  SocketLinks(std::shared_ptr<Shared> shared, const std::string& name, int rank, int size)
+      : shared_(std::move(shared)), rank_(rank), peers_(static_cast<size_t>(size)) {
+    connect_all(name, size);
+  }
+  ~SocketLinks() override {
+    SocketLinks::abort();
+    while (running_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    for (const Peer& peer : peers_)
+      if (peer.socket >= 0) close(peer.socket);
+  }
+  SocketLinks(const SocketLinks&) = delete;
+  SocketLinks& operator=(const SocketLinks&) = delete;
+
+  void exchange(DeviceStream& stream, std::span<const Part> parts) override {
+    shared_->demand_thread();
+    if (stream_ == nullptr) stream_ = &stream;
+    Shared::demand(stream_ == &stream, "a second stream uses a group");
+    Shared::demand(!parts.empty(), "a call without messages");
+    for (const Part& part : parts) {
+      Shared::demand(part.peer >= 0 && part.peer < static_cast<int>(peers_.size()) && part.peer != rank_,
+                     "a peer that is not in the group");
+      for (const ConstView& x : {part.out, ConstView(part.in)})
+        Shared::demand(x.count() == 0 || x.device() == &shared_->device, "a tensor of another device");
+    }
+    const int64_t call = shared_->calls++;
+    if (call == shared_->faults.fails_at) failed("an error that the test asked for");
+    const bool hangs = call == shared_->faults.hangs_at;
+    ++running_;
+    static_cast<ApartStream&>(stream).issue([this, hangs, all = std::vector<Part>(parts.begin(), parts.end())] {
+      while (hangs && !aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      run(all);
+      --running_;
+    });
+  }
+
+  void check() override {
+    if (!has_failed_) return;
+    const std::lock_guard lock(mutex_);
+    fail(ErrorKind::comm, "the twin of NCCL: {}", failure_);
+  }
+  void abort() noexcept override { aborted_ = true; }
+
+ private:
+  struct Header {
+    int64_t bytes, dtype, number;
+  };
+  struct Peer {
+    int socket = -1;
+    int64_t sent = 0, received = 0;
+  };
+  /// One direction with one peer.
+  struct Transfer {
+    Peer* peer = nullptr;
+    bool out = false;
+    Header header{}, arrived{};
+    std::byte* data = nullptr;
+    size_t done = 0;  ///< bytes, those of the header included
+    size_t total() const { return sizeof(Header) + static_cast<size_t>(header.bytes); }
+  };
+
+  static sockaddr_un address(const std::string& name, int rank, socklen_t& length) {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    const std::string path = name + "-" + std::to_string(rank);  // of the abstract names: begins with a zero byte
+    std::memcpy(to.sun_path + 1, path.data(), path.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+    return to;
+  }
+
+  /// Every rank waits for those after it and calls those before it.
+  void connect_all(const std::string& name, int size) {
+    const auto start = Clock::now();
+    socklen_t length = 0;
+    const sockaddr_un own = address(name, rank_, length);
+    const int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    Shared::demand(bind(server, reinterpret_cast<const sockaddr*>(&own), length) == 0 && listen(server, 64) == 0,
+                   "two ranks of a group have the same number");
+    const auto wait_for = [&](const auto& done) {
+      while (!done()) {
+        Shared::demand(seconds_since(start) < 120, "the other ranks of a group did not connect");
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    };
+    for (int peer = 0; peer < rank_; ++peer) {
+      const int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      const sockaddr_un theirs = address(name, peer, length);
+      wait_for([&] { return connect(to, reinterpret_cast<const sockaddr*>(&theirs), length) == 0; });
+      Shared::demand(write(to, &rank_, sizeof rank_) == sizeof rank_, "a rank of a group was lost at its start");
+      peers_[static_cast<size_t>(peer)].socket = to;
+    }
+    for (int peer = rank_ + 1; peer < size; ++peer) {
+      int from = -1, number = 0;
+      wait_for([&] { return (from = accept4(server, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; });
+      Shared::demand(read(from, &number, sizeof number) == sizeof number, "a rank of a group was lost at its start");
+      peers_[static_cast<size_t>(number)].socket = from;
+    }
+    close(server);
+    for (const Peer& peer : peers_)
+      if (peer.socket >= 0) fcntl(peer.socket, F_SETFL, O_NONBLOCK);
+  }
+
+  void failed(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!has_failed_) failure_ = why;
+    has_failed_ = true;
+  }
+
+  /// On the stream's thread. After a failure it returns when the group is aborted, as a kernel of NCCL does.
+  void run(const std::vector<Part>& parts) {
+    std::vector<Transfer> transfers;
+    for (const Part& part : parts) {
+      Peer& peer = peers_[static_cast<size_t>(part.peer)];
+      if (part.out.count() > 0) add(transfers, peer, true, part.out);
+      if (part.in.count() > 0) add(transfers, peer, false, part.in);
+    }
+    while (!aborted_) {
+      bool done = true, moved = false;
+      for (Transfer& transfer : transfers) {
+        if (has_failed_) break;
+        moved = advance(transfer) || moved;
+        done = done && transfer.done == transfer.total();
+      }
+      if (done && !has_failed_) return;
+      if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  void add(std::vector<Transfer>& transfers, Peer& peer, bool out, ConstView x) {
+    int64_t& number = out ? peer.sent : peer.received;
+    const Header header{static_cast<int64_t>(x.bytes()), static_cast<int64_t>(x.dtype()), number++};
+    transfers.push_back({&peer, out, header, {}, static_cast<std::byte*>(shared_->device.inside(x).data())});
+  }
+
+  bool advance(Transfer& t) {
+    const auto move = [&](std::byte* at, size_t bytes) -> size_t {
+      const ssize_t n = t.out ? ::send(t.peer->socket, at, bytes, MSG_NOSIGNAL) : ::recv(t.peer->socket, at, bytes, 0);
+      if (n > 0) return static_cast<size_t>(n);
+      if (n == 0 || (errno != EAGAIN && errno != EINTR)) failed("remote process exited or there was a network error");
+      return 0;
+    };
+    const size_t before = t.done;
+    if (t.done < sizeof(Header)) {
+      auto* header = reinterpret_cast<std::byte*>(t.out ? &t.header : &t.arrived);
+      t.done += move(header + t.done, sizeof(Header) - t.done);
+      if (!t.out && t.done == sizeof(Header) && std::memcmp(&t.header, &t.arrived, sizeof(Header)) != 0)
+        failed("a message of " + std::to_string(t.arrived.bytes) + " bytes arrived where one of " +
+               std::to_string(t.header.bytes) + " was expected");
+    }
+    if (has_failed_ || t.done < sizeof(Header)) return t.done > before;
+    if (const size_t left = t.total() - t.done; left > 0) t.done += move(t.data + (t.done - sizeof(Header)), left);
+    if (!t.out && t.done == t.total()) ++shared_->messages;
+    return t.done > before;
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  const int rank_;
+  std::vector<Peer> peers_;  ///< of the stream's thread once all are connected
+  DeviceStream* stream_ = nullptr;
+  std::mutex mutex_;
+  std::string failure_;
+  std::atomic<bool> has_failed_ = false, aborted_ = false;
+  std::atomic<int> running_ = 0;
+};
+
+class SocketNetwork final : public DeviceNetwork {
+ public:
+  explicit SocketNetwork(ApartDevice& device, NetworkFaults faults = {})
+      : shared_(std::make_shared<SocketLinks::Shared>(device, faults)) {}
+  std::string name() const override { return "sockets"; }
+  Id make_id() override {
+    shared_->demand_thread();
+    Id id{};
+    std::random_device random;
+    for (size_t i = 0; i < 16; ++i) id[i] = static_cast<std::byte>(random());
+    return id;
+  }
+  std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) override {
+    shared_->demand_thread();
+    std::string name = "trireme-";
+    for (size_t i = 0; i < 16; ++i) name += "0123456789abcdef"[static_cast<unsigned>(id[i]) % 16];
+    return std::make_unique<SocketLinks>(shared_, name, rank, size);
+  }
+  /// Calls of exchange() so far, and messages that have arrived.
+  int64_t calls() const { return shared_->calls; }
+  int64_t messages() const { return shared_->messages; }
+
+ private:
+  std::shared_ptr<SocketLinks::Shared> shared_;
+};
+
+}  // namespace trireme
