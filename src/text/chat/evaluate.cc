@@ -74,6 +74,7 @@ Value Interpreter::evaluate_operation(const Expression& expression) {
     default: {  // a test
       const Arguments arguments = arguments_of(expression);
       line_ = expression.line;
+      if (expression.test == nullptr) fault("{}", expression.text);
       return Value::boolean(expression.test->holds(machine_, value, arguments));
     }
   }
@@ -191,6 +192,7 @@ Value Interpreter::apply_filter(const Expression& expression, const Value* block
   }
   const Arguments arguments = arguments_of(expression);
   line_ = expression.line;
+  if (expression.filter == nullptr) fault("{}", expression.text);
   return expression.filter->apply(machine_, input, arguments);
 }
 

@@ -130,6 +130,7 @@ ExpressionPtr ExpressionParser::parse_expression() {
 
 ExpressionPtr ExpressionParser::parse_conditional() {
   const Level level(*this);
+  const size_t before = unknown_.size();
   ExpressionPtr value = parse_or();
   while (current().is_name("if")) {
     ExpressionPtr made = make(Kind::conditional, take().line);
@@ -137,6 +138,7 @@ ExpressionPtr ExpressionParser::parse_conditional() {
     made->operands.push_back(std::move(value));
     made->operands.push_back(skip_name("else") ? parse_conditional() : nullptr);
     value = finish(std::move(made));
+    unknown_.resize(before);
   }
   return value;
 }
@@ -401,14 +403,22 @@ ExpressionPtr ExpressionParser::parse_call(ExpressionPtr value) {
   return finish(std::move(made));
 }
 
+void ExpressionParser::note_unknown(Expression& made, std::string_view what, const std::string& name, bool known) {
+  made.text =
+      known ? fmt::format("the {} \"{}\" is not supported", what, name) : fmt::format("unknown {} \"{}\"", what, name);
+  if (!optional_) unknown_.push_back({made.line, made.text});
+}
+
+void ExpressionParser::refuse_unknown() const {
+  if (!unknown_.empty()) fail(unknown_.front().line, unknown_.front().message);
+}
+
 ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr input) {
   while (skip_sign("|")) {
     ExpressionPtr made = make(Kind::filter, current().line);
     const std::string name = expect_name();
     made->filter = find_filter(name);
-    if (made->filter == nullptr)
-      fail(made->line, is_known_filter(name) ? fmt::format("the filter \"{}\" is not supported", name)
-                                             : fmt::format("unknown filter \"{}\"", name));
+    if (made->filter == nullptr) note_unknown(*made, "filter", name, is_known_filter(name));
     made->operands.push_back(std::move(input));
     if (current().is_sign("(")) parse_arguments(*made);
     input = finish(std::move(made));
@@ -422,9 +432,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr value) {
   ExpressionPtr made = make(Kind::test, line);
   const std::string name = expect_name();
   made->test = find_test(name);
-  if (made->test == nullptr)
-    fail(line, is_known_test(name) ? fmt::format("the test \"{}\" is not supported", name)
-                                   : fmt::format("unknown test \"{}\"", name));
+  if (made->test == nullptr) note_unknown(*made, "test", name, is_known_test(name));
   made->operands.push_back(std::move(value));
   const Token& token = current();
   const bool argument =

@@ -34,6 +34,12 @@ class ExpressionParser {
   [[noreturn]] static void fail(uint32_t line, std::string message) { throw SyntaxFault{line, std::move(message)}; }
   [[noreturn]] void unexpected(std::string_view expected) const;
 
+  /// A filter or test that is unknown within {% if %} or `a if b else c` is an error only where it is applied, as in
+  /// Jinja; elsewhere the template is refused. Loops, macros and captured blocks begin anew.
+  bool optional_ = false;
+  /// Throws for the first such one outside.
+  void refuse_unknown() const;
+
   /// Counts the levels of what is being parsed.
   class Level {
    public:
@@ -76,7 +82,9 @@ class ExpressionParser {
   ExpressionPtr parse_call(ExpressionPtr value);
   ExpressionPtr parse_test(ExpressionPtr value);
   void parse_arguments(Expression& call);
+  void note_unknown(Expression& made, std::string_view what, const std::string& name, bool known);
 
+  std::vector<SyntaxFault> unknown_;
   std::vector<Token> tokens_;
   size_t place_ = 0;
   uint32_t level_ = 0;

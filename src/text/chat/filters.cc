@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "text/chat/builtins.h"
+#include "text/chat/operators.h"
 #include "text/chat/python_text.h"
 #include "text/unicode.h"
 
@@ -111,6 +112,87 @@ Value join(Machine& machine, const Value& input, const Arguments& arguments) {
 Value list(Machine& machine, const Value& input, const Arguments& arguments) {
   const Bound bound("list", arguments, {});
   return make_sequence(items_of(input, machine.budget), machine.budget);
+}
+
+/// What filters with these two parameters compare of an item: one of its attributes, texts without their case.
+Apply compared_part(Machine& machine, const Bound& bound, size_t case_sensitive, size_t attribute) {
+  return
+      [&machine, with_case = bound.truth_of(case_sensitive, false), part = bound.find(attribute)](const Value& item) {
+        Value value = part != nullptr && !part->is(Kind::none) ? deep_attribute(machine, item, *part) : item;
+        return !with_case && value.is(Kind::text) ? made_text(machine, lower(value.text()), value.safe()) : value;
+      };
+}
+
+Value unique(Machine& machine, const Value& input, const Arguments& arguments) {
+  const Bound bound("unique", arguments, {"case_sensitive", "attribute"});
+  const Apply part = compared_part(machine, bound, 0, 1);
+  std::vector<std::pair<Value, Value>> seen;
+  std::vector<Value> values;
+  for (Value& item : items_of(input, machine.budget)) {
+    const size_t before = seen.size();
+    set_entry(seen, part(item), Value::none(), machine.budget);
+    if (seen.size() > before) values.push_back(std::move(item));
+  }
+  return make_sequence(std::move(values), machine.budget, Flavor::once);
+}
+
+/// The first of the items that none comes before (sign -1: after).
+Value extreme(Machine& machine, const Value& input, const Bound& bound, int sign) {
+  const Apply part = compared_part(machine, bound, 0, 1);
+  std::vector<Value> values = items_of(input, machine.budget);
+  if (values.empty()) return Value::undefined("No aggregated item, sequence was empty.");
+  size_t best = 0;
+  Value best_part = part(values[0]);
+  for (size_t i = 1; i < values.size(); ++i) {
+    Value other = part(values[i]);
+    if (order(other, best_part, machine.budget) * sign >= 0) continue;
+    best = i;
+    best_part = std::move(other);
+  }
+  return std::move(values[best]);
+}
+Value smallest(Machine& machine, const Value& input, const Arguments& arguments) {
+  return extreme(machine, input, Bound("min", arguments, {"case_sensitive", "attribute"}), 1);
+}
+Value largest(Machine& machine, const Value& input, const Arguments& arguments) {
+  return extreme(machine, input, Bound("max", arguments, {"case_sensitive", "attribute"}), -1);
+}
+
+Value sum(Machine& machine, const Value& input, const Arguments& arguments) {
+  const Bound bound("sum", arguments, {"attribute", "start"});
+  const Value* const attribute = bound.find(0);
+  Value total = bound.find(1) == nullptr ? Value::integer(0) : *bound.find(1);
+  if (total.is(Kind::text)) fault("sum() does not add strings; use the filter \"join\"");
+  const bool part = attribute != nullptr && !attribute->is(Kind::none);
+  for (const Value& item : items_of(input, machine.budget))
+    total = calculate(machine, Operator::add, total, part ? deep_attribute(machine, item, *attribute) : item);
+  return total;
+}
+
+Value indent(Machine& machine, const Value& input, const Arguments& arguments) {
+  const Bound bound("indent", arguments, {"width", "first", "blank"});
+  if (input.is(Kind::undefined)) fail_undefined(input);
+  if (!input.is(Kind::text)) fault("the filter indent needs a string, found {}", type_name(input));
+  std::string step;
+  if (const Value* const width = bound.find(0); width != nullptr && width->is(Kind::text)) {
+    step = width->text();
+  } else {
+    constexpr int64_t kMost = 4096;
+    const int64_t spaces = bound.integer(0, 4);
+    if (spaces > kMost) fault("the filter indent supports at most {} spaces", kMost);
+    step.assign(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
+  }
+  const std::string text = input.text() + '\n';
+  const std::vector<std::string_view> lines = split_lines(text);
+  machine.budget.make_text(text.size() + lines.size() * step.size());
+  const bool blank = bound.truth_of(2, false);
+  std::string out = bound.truth_of(1, false) ? step : "";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) out += '\n';
+    if (i > 0 && (blank || !lines[i].empty())) out += step;
+    out += lines[i];
+  }
+  return Value::text(std::move(out), input.safe());
 }
 
 /// Sorts by what `key` gives, texts without their case unless asked.
@@ -302,6 +384,7 @@ Value map(Machine& machine, const Value& input, const Arguments& arguments) {
     if (filter == nullptr) fault("unknown filter \"{}\"", name);
     apply = [&machine, &rest, filter](const Value& item) { return filter->apply(machine, item, rest); };
   }
+  if (!truth(input)) return make_sequence({}, machine.budget, Flavor::once);  // None, too, as in Jinja
   std::vector<Value> values = items_of(input, machine.budget);
   for (Value& value : values) value = apply(value);
   return make_sequence(std::move(values), machine.budget, Flavor::once);
@@ -316,6 +399,7 @@ Value choose(Machine& machine, const Value& input, const Arguments& arguments, b
   if (named && test == nullptr) fault("unknown test \"{}\"", arguments.given[skipped].text());
   const Arguments rest = rest_of(arguments, skipped + 1);
   std::vector<Value> chosen;
+  if (!truth(input)) return make_sequence({}, machine.budget, Flavor::once);  // None, too, as in Jinja
   for (const Value& item : items_of(input, machine.budget)) {
     const Value tested = by_attribute ? deep_attribute(machine, item, arguments.given[0]) : item;
     if ((test == nullptr ? truth(tested) : test->holds(machine, tested, rest)) == wanted) chosen.push_back(item);
@@ -344,6 +428,7 @@ constexpr Filter kFilters[] = {{"abs", absolute},
                                {"dictsort", dictsort},
                                {"first", first},
                                {"float", to_number},
+                               {"indent", indent},
                                {"int", to_integer},
                                {"items", items},
                                {"join", join},
@@ -352,6 +437,8 @@ constexpr Filter kFilters[] = {{"abs", absolute},
                                {"list", list},
                                {"lower", changed<lower>},
                                {"map", map},
+                               {"max", largest},
+                               {"min", smallest},
                                {"reject", reject},
                                {"rejectattr", rejectattr},
                                {"replace", replace_in},
@@ -361,9 +448,11 @@ constexpr Filter kFilters[] = {{"abs", absolute},
                                {"selectattr", selectattr},
                                {"sort", sort},
                                {"string", string},
+                               {"sum", sum},
                                {"title", changed<title_words>},
                                {"tojson", to_json},
                                {"trim", trim},
+                               {"unique", unique},
                                {"upper", changed<upper>}};
 
 }  // namespace
@@ -374,10 +463,10 @@ const Filter* find_filter(std::string_view name) {
 }
 
 bool is_known_filter(std::string_view name) {
-  static constexpr std::string_view kOthers[] = {
-      "attr",   "batch",    "center", "e",         "escape", "filesizeformat", "forceescape", "format",    "groupby",
-      "indent", "max",      "min",    "pprint",    "random", "round",          "slice",       "striptags", "sum",
-      "title",  "truncate", "unique", "urlencode", "urlize", "wordcount",      "wordwrap",    "xmlattr"};
+  static constexpr std::string_view kOthers[] = {"attr",           "batch",       "center",    "e",         "escape",
+                                                 "filesizeformat", "forceescape", "format",    "groupby",   "pprint",
+                                                 "random",         "round",       "slice",     "striptags", "truncate",
+                                                 "urlencode",      "urlize",      "wordcount", "wordwrap",  "xmlattr"};
   return find_filter(name) != nullptr || std::ranges::find(kOthers, name) != std::end(kOthers);
 }
 

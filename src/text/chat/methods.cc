@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include "text/chat/builtins.h"
 #include "text/chat/python_text.h"
@@ -95,6 +96,52 @@ Value removed(Machine& machine, const Value& self, const Arguments& arguments) {
   return made_text(machine, text, self.safe());
 }
 
+/// str.format() with fields as {}, {0} and {name}.
+Value formatted(Machine& machine, const Value& self, const Arguments& arguments) {
+  if (self.safe()) fault("format of a string marked as safe is not supported");
+  const std::string_view text = self.text();
+  machine.budget.visit(text.size());
+  std::string out;
+  size_t automatic = 0;
+  bool numbered = false;
+  const auto value_of = [&](std::string_view field) -> const Value& {
+    if (field.find_first_of("!:.[") != field.npos)
+      fault("format: the field \"{{{}}}\" is not supported; supported are {{}}, {{0}} and {{name}}", field);
+    const bool number = field.find_first_not_of("0123456789") == field.npos;
+    if (!number) {
+      for (const auto& [name, value] : arguments.named)
+        if (name == field) return value;
+      fault("format: no argument is named \"{}\"", field);
+    }
+    if (field.empty() ? numbered : automatic > 0) fault("format: some fields are numbered and others are not");
+    numbered = numbered || !field.empty();
+    size_t at = automatic;
+    if (field.empty()) {
+      ++automatic;
+    } else {
+      const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), at);
+      if (error != std::errc()) at = arguments.given.size();
+    }
+    if (at >= arguments.given.size()) fault("format: the field \"{{{}}}\" has no argument", field);
+    return arguments.given[at];
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool brace = text[i] == '{' || text[i] == '}';
+    if (!brace) {
+      out += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == text[i]) {
+      out += text[i++];
+    } else {
+      const size_t end = text[i] == '{' ? text.find('}', i) : text.npos;
+      if (end == text.npos) fault("format: a single \"{}\" in the string", text[i]);
+      out += to_text(value_of(text.substr(i + 1, end - i - 1)), machine.budget);
+      i = end;
+    }
+    if (out.size() > machine.budget.limits().output) break;  // refused below
+  }
+  return made_text(machine, out, false);
+}
+
 Value joined(Machine& machine, const Value& self, const Arguments& arguments) {
   const Bound bound("join", arguments, {"iterable"});
   std::string out;
@@ -189,6 +236,7 @@ constexpr MethodEntry kMethods[] = {{Kind::text, "capitalize", changed<capitaliz
                                     {Kind::text, "count", counted},
                                     {Kind::text, "endswith", touches<true>},
                                     {Kind::text, "find", found},
+                                    {Kind::text, "format", formatted},
                                     {Kind::text, "isdigit", all_are<is_digit>},
                                     {Kind::text, "isspace", all_are<is_space>},
                                     {Kind::text, "join", joined},
@@ -215,23 +263,23 @@ constexpr MethodEntry kMethods[] = {{Kind::text, "capitalize", changed<capitaliz
 
 /// Attributes that Python's type has besides those above. Jinja would give them, so they cannot be undefined here.
 constexpr std::pair<Kind, std::string_view> kUnsupported[] = {
-    {Kind::text, "casefold"},   {Kind::text, "center"},       {Kind::text, "encode"},
-    {Kind::text, "expandtabs"}, {Kind::text, "format"},       {Kind::text, "format_map"},
-    {Kind::text, "index"},      {Kind::text, "isalnum"},      {Kind::text, "isalpha"},
-    {Kind::text, "isascii"},    {Kind::text, "isdecimal"},    {Kind::text, "isidentifier"},
-    {Kind::text, "islower"},    {Kind::text, "isnumeric"},    {Kind::text, "isprintable"},
-    {Kind::text, "istitle"},    {Kind::text, "isupper"},      {Kind::text, "ljust"},
-    {Kind::text, "maketrans"},  {Kind::text, "partition"},    {Kind::text, "rfind"},
-    {Kind::text, "rindex"},     {Kind::text, "rjust"},        {Kind::text, "rpartition"},
-    {Kind::text, "swapcase"},   {Kind::text, "translate"},    {Kind::text, "zfill"},
-    {Kind::mapping, "clear"},   {Kind::mapping, "copy"},      {Kind::mapping, "fromkeys"},
-    {Kind::mapping, "pop"},     {Kind::mapping, "popitem"},   {Kind::mapping, "setdefault"},
-    {Kind::mapping, "update"},  {Kind::sequence, "append"},   {Kind::sequence, "clear"},
-    {Kind::sequence, "copy"},   {Kind::sequence, "extend"},   {Kind::sequence, "insert"},
-    {Kind::sequence, "pop"},    {Kind::sequence, "remove"},   {Kind::sequence, "reverse"},
-    {Kind::sequence, "sort"},   {Kind::loop, "changed"},      {Kind::integer, "real"},
-    {Kind::integer, "imag"},    {Kind::number, "is_integer"}, {Kind::macro, "name"},
-    {Kind::macro, "arguments"}, {Kind::macro, "caller"}};
+    {Kind::text, "casefold"},     {Kind::text, "center"},        {Kind::text, "encode"},
+    {Kind::text, "expandtabs"},   {Kind::text, "format_map"},    {Kind::text, "index"},
+    {Kind::text, "isalnum"},      {Kind::text, "isalpha"},       {Kind::text, "isascii"},
+    {Kind::text, "isdecimal"},    {Kind::text, "isidentifier"},  {Kind::text, "islower"},
+    {Kind::text, "isnumeric"},    {Kind::text, "isprintable"},   {Kind::text, "istitle"},
+    {Kind::text, "isupper"},      {Kind::text, "ljust"},         {Kind::text, "maketrans"},
+    {Kind::text, "partition"},    {Kind::text, "rfind"},         {Kind::text, "rindex"},
+    {Kind::text, "rjust"},        {Kind::text, "rpartition"},    {Kind::text, "swapcase"},
+    {Kind::text, "translate"},    {Kind::text, "zfill"},         {Kind::mapping, "clear"},
+    {Kind::mapping, "copy"},      {Kind::mapping, "fromkeys"},   {Kind::mapping, "pop"},
+    {Kind::mapping, "popitem"},   {Kind::mapping, "setdefault"}, {Kind::mapping, "update"},
+    {Kind::sequence, "append"},   {Kind::sequence, "clear"},     {Kind::sequence, "copy"},
+    {Kind::sequence, "extend"},   {Kind::sequence, "insert"},    {Kind::sequence, "pop"},
+    {Kind::sequence, "remove"},   {Kind::sequence, "reverse"},   {Kind::sequence, "sort"},
+    {Kind::loop, "changed"},      {Kind::integer, "real"},       {Kind::integer, "imag"},
+    {Kind::number, "is_integer"}, {Kind::macro, "name"},         {Kind::macro, "arguments"},
+    {Kind::macro, "caller"}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "text/chat/expression_parser.h"
 
@@ -15,6 +16,7 @@ class Parser : ExpressionParser {
   ParsedTemplate run() {
     ParsedTemplate parsed;
     parsed.body = parse_body({}, 1, "");
+    refuse_unknown();
     parsed.names = take_names();
     parsed.marks_generation = marks_generation_;
     return parsed;
@@ -28,6 +30,19 @@ class Parser : ExpressionParser {
     bool loop = false;      ///< break and continue have a target
     bool captured = false;  ///< its text is kept in a value
     bool generation = false;
+  };
+
+  /// Whether unknown filters are errors only where they are applied, until the end of its scope.
+  class Unknown {
+   public:
+    Unknown(Parser& parser, bool optional) : parser_(parser), outside_(std::exchange(parser.optional_, optional)) {}
+    Unknown(const Unknown&) = delete;
+    Unknown& operator=(const Unknown&) = delete;
+    ~Unknown() { parser_.optional_ = outside_; }
+
+   private:
+    Parser& parser_;
+    bool outside_;
   };
 
   /// Statements up to one of the tags `ends`, which is current then; up to the template's end without any.
@@ -86,6 +101,7 @@ class Parser : ExpressionParser {
 
   Statement parse_if(uint32_t line) {
     Statement made{Kind::branches, line};
+    const Unknown unknown(*this, true);
     while (true) {
       Statement branch{Kind::branch, current().line};
       branch.condition = parse_tuple(false);
@@ -108,6 +124,7 @@ class Parser : ExpressionParser {
     made.targets.push_back(parse_target(false));
     if (!skip_name("in")) unexpected("\"in\"");
     made.value = parse_tuple(false);
+    const Unknown unknown(*this, false);
     if (skip_name("if")) made.condition = parse_expression();
     if (current().is_name("recursive")) fail(line, "recursive loops are not supported");
     end_tag();
@@ -130,6 +147,7 @@ class Parser : ExpressionParser {
       made.value = parse_tuple();
       return made;
     }
+    const Unknown unknown(*this, false);
     made.value = parse_filters(nullptr);
     made.block = true;
     end_tag();
@@ -152,6 +170,7 @@ class Parser : ExpressionParser {
     Statement made{Kind::macro, line};
     made.text = expect_name();
     made.name = number_of(made.text);
+    const Unknown unknown(*this, false);
     expect_sign("(");
     while (!current().is_sign(")")) {
       if (!made.parameters.empty()) expect_sign(",");
@@ -178,6 +197,7 @@ class Parser : ExpressionParser {
     marks_generation_ = true;
     end_tag();
     Statement made{Kind::generation, line};
+    const Unknown unknown(*this, false);
     const Place outside = place_;
     place_ = {.generation = true};
     made.body = parse_body({"endgeneration"}, line, "{% generation %}");

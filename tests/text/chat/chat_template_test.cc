@@ -68,7 +68,7 @@ TEST(ChatTemplate, MakesTheTextsOfJinja2) {
 }
 
 TEST(ChatTemplate, NamesLineAndConstructThatItDoesNotSupport) {
-  EXPECT_EQ(error_of("a\n{{ x | indent(2) }}"), "t.jinja line 2: the filter \"indent\" is not supported");
+  EXPECT_EQ(error_of("a\n{{ x | batch(2) }}"), "t.jinja line 2: the filter \"batch\" is not supported");
   EXPECT_EQ(error_of("{{ x | nofilter }}"), "t.jinja line 1: unknown filter \"nofilter\"");
   EXPECT_EQ(error_of("{% if x is sameas 1 %}{% endif %}"), "t.jinja line 1: the test \"sameas\" is not supported");
   EXPECT_EQ(error_of("\n\n{% include 'x' %}"), "t.jinja line 3: the tag \"include\" is not supported");

@@ -284,6 +284,70 @@ nothing|int
 -5|abs
 -2.5|abs
 'x'|abs
+['b', 'a', 'B', 'b', 1, 1.0, true, '1']|unique|list
+['b', 'a', 'B', 'b']|unique(true)|list
+['b', 'a', 'B', 'b']|unique(case_sensitive=true)|join
+[{'a': {'b': 1}}, {'a': {'b': 2}}, {'a': {'b': 1}}]|unique(attribute='a.b')|list
+[[1], [1]]|unique|list
+none|unique|list
+'abca'|unique|join('-')
+[]|unique|list
+[3, 1, 2]|min
+[3, 1, 2]|max
+['b', 'A', 'a', 'B']|min
+['b', 'A', 'a', 'B']|max
+['b', 'A', 'a', 'B']|min(true)
+[{'n': 2, 'k': 'x'}, {'n': 1, 'k': 'y'}]|min(attribute='n')
+[{'n': 2, 'k': 'x'}, {'n': 1, 'k': 'y'}]|max(attribute='n')
+[]|max
+[]|max is defined
+[1, 'a']|max
+none|min
+[1, 2.5, true]|sum
+[]|sum
+[]|sum(start=5)
+[{'n': 2}, {'n': 1}]|sum(attribute='n')
+[{'n': 2}, {'n': 1}]|sum('n', 10)
+['a', 'b']|sum
+['a', 'b']|sum(start='')
+[[1], [2]]|sum(start=[])
+none|sum
+'a\nb\n\nc'|indent
+'a\nb\n\nc'|indent(2, true)
+'a\nb\n\nc'|indent(2, blank=true)
+'a\nb\n\nc\n'|indent(width='> ', first=true, blank=true)
+''|indent(3, true)
+'a\r\nb'|indent(-1)
+'a'|indent(2.5)
+1|indent
+none|indent
+missing|indent
+none|selectattr('a', 'equalto', 1)|list
+none|rejectattr('a')|list
+none|select|list
+0|reject('odd')|list
+none|map('upper')|list
+none|map(attribute='a')|list
+missing|map(attribute='a')|list
+5|map('upper')|list
+5|select|list
+1 if yes else (2|no_filter)
+(1|no_filter) if no else 2
+(1|no_filter) if yes else 2
+2 if no is no_test else 1
+1 if yes else (2 is no_test)
+[1|no_filter, 1 if yes else 2]
+'a{}b{}'.format(1, 'x')
+'{1}{0}'.format('a', none)
+'{x} {y} {{z}} }}'.format(x=1.5, y=[1, 'a'])
+'{0}{}'.format(1, 2)
+'{}{0}'.format(1, 2)
+'{}'.format()
+'{x}'.format(1)
+'{'.format(1)
+'}'.format(1)
+'{}'.format(missing)
+'{00}'.format(3)
 dict|dictsort
 dict|dictsort(true)
 dict.a|dictsort
@@ -541,6 +605,19 @@ people[0].tags.x + 1
 REFUSED = ["{{ 1e400|tojson }}", "{{ range(3) }}", "{{ self }}", "{{ 1_000 }}", "{{ 0x10 }}", "x{#"]
 
 TEMPLATES = [
+    # Unknown filters and tests.
+    "{% if no %}{{ 1|no_filter }}{% endif %}x", "{% if yes %}{{ 1|no_filter }}{% endif %}x",
+    "{% if yes %}x{% else %}{{ 1 is no_test }}{% endif %}", "{% if no and 1|no_filter %}{% else %}x{% endif %}",
+    "{% if no %}{% for i in list %}{{ i|no_filter }}{% endfor %}{% endif %}x",
+    "{% if no %}{% for i in list|no_filter %}{{ i }}{% endfor %}{% endif %}x",
+    "{% if no %}{% for i in list if i is no_test %}{{ i }}{% endfor %}{% endif %}x",
+    "{% for i in list %}{% if no %}{{ i|no_filter }}{% endif %}{{ i }}{% endfor %}",
+    "{% if no %}{% set x = 1|no_filter %}{% endif %}x", "{% if no %}{% set x %}{{ 1|no_filter }}{% endset %}{% endif %}x",
+    "{% if no %}{% set x|no_filter %}a{% endset %}{% endif %}x",
+    "{% if no %}{% macro m(a) %}{{ a|no_filter }}{% endmacro %}{% endif %}x",
+    "{% if no %}{% macro m(a=1|no_filter) %}{% endmacro %}{% endif %}x",
+    "{% if no %}{% generation %}{{ 1|no_filter }}{% endgeneration %}{% endif %}x",
+    "{% if no %}x{% endif %}{{ 1|no_filter }}",
     # White space.
     "a\n", "a\n\n", "a\r\nb\rc", "", "\n",
     "{% if yes %}\nx\n{% endif %}\ny",
