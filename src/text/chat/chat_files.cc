@@ -108,16 +108,16 @@ ChatFiles read_chat_files(const std::string& folder) {
 }
 
 const TemplateSource& find_template(const ChatFiles& files, const std::string& name, bool tools) {
-  require(
-      !files.templates.empty(), ErrorKind::data,
-      "{} has no chat template: neither chat_template.jinja nor \"chat_template\" in tokenizer_config.json; give one "
-      "with --chat-template FILE",
-      files.where);
+  const std::string wanted = name.empty() ? "" : fmt::format(", and there is no file \"{}\"", name);
+  require(!files.templates.empty(), ErrorKind::io,
+          "{} has no chat template: neither chat_template.jinja nor \"chat_template\" in tokenizer_config.json{}; give "
+          "one with --chat-template FILE",
+          files.where, wanted);
   auto found = files.templates.find(name.empty() ? "default" : name);
   if (name.empty() && tools && files.templates.contains("tool_use")) found = files.templates.find("tool_use");
   std::vector<std::string> names;
   for (const auto& [known, source] : files.templates) names.push_back(known);
-  require(found != files.templates.end(), ErrorKind::data,
+  require(found != files.templates.end(), ErrorKind::io,
           "{} has no chat template \"{}\"; it has {}; select one with --chat-template NAME", files.where,
           name.empty() ? "default" : name, fmt::join(names, ", "));
   return found->second;

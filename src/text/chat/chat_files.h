@@ -26,7 +26,7 @@ ChatFiles chat_files_of(const std::map<std::string, std::string>& texts, const s
 ChatFiles read_chat_files(const std::string& folder);
 
 /// The template that `name` means: empty: "default", or "tool_use" where there are tools and it exists. Throws
-/// Error::data naming those that exist.
+/// Error::io naming those that exist.
 const TemplateSource& find_template(const ChatFiles& files, const std::string& name, bool tools);
 
 /// A file of that path, else find_template(). Throws Error::io, Error::data.

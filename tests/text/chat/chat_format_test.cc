@@ -170,14 +170,16 @@ TEST(ChatFiles, FindsTemplatesAndTokensWhereModelsKeepThem) {
   EXPECT_EQ(find_template(files, "", true).text, "tools");
   EXPECT_EQ(find_template(files, "rag", true).text, "r");
   EXPECT_EQ(find_template(files, "rag", true).where, folder.path() + "/tokenizer_config.json chat_template \"rag\"");
-  EXPECT_ERROR(find_template(files, "x", false), ErrorKind::data,
+  EXPECT_ERROR(find_template(files, "x", false), ErrorKind::io,
                folder.path() +
                    " has no chat template \"x\"; it has default, rag, tool_use; select one with "
                    "--chat-template NAME");
   EXPECT_ERROR(
-      find_template(ChatFiles{"m"}, "", false), ErrorKind::data,
+      find_template(ChatFiles{"m"}, "", false), ErrorKind::io,
       "m has no chat template: neither chat_template.jinja nor \"chat_template\" in tokenizer_config.json; give "
       "one with --chat-template FILE");
+  EXPECT_ERROR(find_template(ChatFiles{"m"}, "chatml", false), ErrorKind::io,
+               "in tokenizer_config.json, and there is no file \"chatml\"; give one with --chat-template FILE");
   EXPECT_ERROR(chat_files_of({{"tokenizer_config.json", R"({"chat_template": 5})"}}, "m"), ErrorKind::data,
                "m/tokenizer_config.json: \"chat_template\" is neither a string nor a list of templates");
   EXPECT_ERROR(
