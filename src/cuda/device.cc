@@ -59,10 +59,13 @@ class CudaStream final : public DeviceStream {
   Event record_time() override { return record(cudaEventDefault); }
   void copy(ConstView from, View to) override {
     if (from.bytes() == 0) return;
-    use();
-    // Of pageable memory, the runtime has taken its own copy when it returns.
-    check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+    copy_later(from, to);  // of pageable memory, the runtime has taken its own copy when it returns
     if (!to.device()) check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+  void copy_later(ConstView from, View to) override {
+    if (from.bytes() == 0) return;
+    use();
+    check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
   }
   /// Of calls that follow in this thread.
   gpu::Stream use() {
@@ -131,6 +134,25 @@ class OneCudaDevice final : public CudaDevice {
   void free(std::byte* memory, size_t) override {
     stream_.use();
     check_cuda(cudaFree(memory), "cudaFree");
+  }
+  std::byte* allocate_pinned(size_t bytes) override {
+    stream_.use();
+    void* memory = nullptr;
+    const cudaError_t answer = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+    if (answer == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // it is reported once
+      fail(
+          ErrorKind::io,
+          "the system does not lend GPU {} {} MiB of its memory; free memory of the node, or raise the limit of locked "
+          "memory (ulimit -l)",
+          index_, (bytes >> 20) + 1);
+    }
+    check_cuda(answer, "cudaHostAlloc");
+    return static_cast<std::byte*>(memory);
+  }
+  void free_pinned(std::byte* memory, size_t) override {
+    stream_.use();
+    check_cuda(cudaFreeHost(memory), "cudaFreeHost");
   }
   /// Memory of a GPU is not given back in parts.
   void release(std::byte*, size_t) override {}

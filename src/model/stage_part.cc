@@ -114,6 +114,7 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
                                int threads, TensorGroup* tensor)
     : ops_(ops),
       tensor_(tensor),
+      feed_(ops.device(), shape.rows),
       arena_(workspace_bytes(spec, layout.of(spec), dtype, shape, ops), ops.device()),
       scratch_(scratch_bytes(spec, layout.of(spec), dtype, shape, ops, threads), ops.device()),
       context_{threads, &scratch_, &ops.device().stream()},
@@ -140,7 +141,7 @@ StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterView
       weights_(weights ? *weights : always_there_),
       arena_(slots_bytes(spec, layout.of(spec), dtype, shape, workspace.ops()), workspace.ops().device()) {
   for (SlotMemory& memory : take_slots(spec_, layout.of(spec), dtype, shape, workspace_.memory(), arena_))
-    slots_.push_back({std::move(memory), {workspace_.ops().device(), shape.rows}, {}, {}});
+    slots_.push_back({std::move(memory), {workspace_.ops().device(), workspace_.feed(), shape.rows}, {}, {}, 0});
   if (part_.embedding) embedding_.emplace(spec_, views);
   blocks_.reserve(static_cast<size_t>(part_.layers()));
   for (int64_t i = part_.first_layer; i < part_.last_layer; ++i)
@@ -227,10 +228,16 @@ void StagePart::for_each_layer(Embed embed, RunBlock run_block) {
   }
 }
 
-void StagePart::forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out) {
+uint64_t StagePart::put(int64_t slot, const Batch& batch, bool dropout) {
   Slot& own = slots_[static_cast<size_t>(slot)];
-  check_batch(spec_, batch, step.dropout);
+  check_batch(spec_, batch, dropout);
   own.batch = own.place.put(batch);
+  return own.waiting = ++puts_;
+}
+
+void StagePart::forward(int64_t slot, const Step& step, ConstView in, View out) {
+  Slot& own = slots_[static_cast<size_t>(slot)];
+  own.waiting = 0;
   own.step = step;
   run(own, nullptr, in, out);
 }
@@ -243,6 +250,7 @@ void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& ca
     check_cache(batch.offsets, cache.past, cache.layers[i].shape()[2], window);
   }
   own.batch = own.place.put(batch);
+  own.waiting = 0;
   own.step = {};
   last_rows_.assign(batch.offsets.values<int32_t>().begin() + 1, batch.offsets.values<int32_t>().end());
   KeyValueCache there = cache;

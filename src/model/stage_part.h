@@ -40,10 +40,12 @@ class StageWorkspace {
   Ops& ops() { return ops_; }
   TensorGroup* tensor() { return tensor_; }
   const WorkspaceMemory& memory() const { return memory_; }
+  BatchFeed& feed() { return feed_; }
 
  private:
   Ops& ops_;
   TensorGroup* tensor_;
+  BatchFeed feed_;
   Arena arena_, scratch_;
   Context context_;
   WorkspaceMemory memory_;
@@ -73,11 +75,21 @@ class StagePart {
 
   // rows: this rank's of the batch's, where tensor ranks share the rows between layers.
 
-  /// Runs embedding and blocks; the slot keeps the inputs of backward(), including the views of the batch, which is on
-  /// the host. Throws as check_batch(). in: [rows, width],
-  /// the output of the previous part; empty if this one has the embedding. out: [rows, width], the input of the next
-  /// part; empty if this one has the head.
-  void forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out);
+  /// Brings a batch, which is on the host, to the device for the slot's next forward(), beside what is computed there:
+  /// that of the slot's last batch must have been issued. Elsewhere than on the host the given one may change then.
+  /// Throws as check_batch(). Returns a number for holds().
+  uint64_t put(int64_t slot, const Batch& batch, bool dropout);
+  /// Whether the slot's batch is that of the put() that returned `number`, for which no forward() has run.
+  bool holds(int64_t slot, uint64_t number) const { return slots_[static_cast<size_t>(slot)].waiting == number; }
+  /// Runs embedding and blocks on the batch of put(); the slot keeps the inputs of backward(), including the views of
+  /// the batch. in: [rows, width], the output of the previous part; empty if this one has the embedding. out: [rows,
+  /// width], the input of the next part; empty if this one has the head.
+  void forward(int64_t slot, const Step& step, ConstView in, View out);
+  /// Both.
+  void forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out) {
+    put(slot, batch, step.dropout);
+    forward(slot, step, in, out);
+  }
   /// Gradients of the slot's micro-batch; needs a training shape. dy: [rows, width], gradient of forward()'s out; empty
   /// where this part has the head. dx: [rows, width], gradient of forward()'s in;
   /// empty where this part has the embedding. dx may be dy. The slot is free afterwards.
@@ -111,6 +123,7 @@ class StagePart {
     BatchPlace place;
     Batch batch;
     Step step;
+    uint64_t waiting;  ///< number of the put() whose batch waits for its forward(); 0: none
   };
   Pass pass_of(const Slot& slot, View loss = {}, Write write = Write::overwrite) const;
   Rows rows_of(const Slot& slot) const;
@@ -136,6 +149,7 @@ class StagePart {
   WeightSource& weights_;
   Arena arena_;
   std::vector<Slot> slots_;
+  uint64_t puts_ = 0;
   std::vector<int32_t> last_rows_;  ///< of decode()'s sequences: after each one's last row
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;

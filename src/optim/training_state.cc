@@ -202,7 +202,7 @@ void fill(TrainingState& state, const Parameter& parameter, uint64_t seed) {
 }  // namespace
 
 TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept, Device& device)
-    : kept_(std::move(kept)), trains_(moments) {
+    : kept_(std::move(kept)), trains_(moments), reader_(std::make_unique<PieceReader>(device)) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32, bf16 or f16", name_of(dtype));
   assert(!kept_.owned.empty() || !(kept_.gradients || kept_.weights));
@@ -241,23 +241,32 @@ void TrainingState::read_master(const Parameter& parameter, std::span<float> out
 
 void TrainingState::read_weights(int64_t first, std::span<float> out) const {
   const auto n = static_cast<int64_t>(out.size());
+  // Of a run that begins at element `begin`: f32 values, to their places.
+  const auto read_f32 = [&](int64_t begin, ConstView values) {
+    reader_->read(values, {}, [&](int64_t at, ConstView piece, ConstView) {
+      std::ranges::copy(piece.values<float>(), out.begin() + (begin - first) + at);
+    });
+  };
   switch (weights_.dtype()) {
     case DType::bf16:
       return for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        join(HostValues<bf16_t>(weights_.rows_slice(begin, count)).get(),
-             HostValues<int16_t>(remainder_.rows_slice(place, count)).get(), out.data() + (begin - first));
+        const auto take = [&](int64_t at, ConstView high, ConstView low) {
+          join(high.values<bf16_t>(), low.values<int16_t>(), out.data() + (begin - first) + at);
+        };
+        reader_->read(weights_.rows_slice(begin, count), remainder_.rows_slice(place, count), take);
       });
     case DType::f16:
       return for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        std::ranges::copy(HostValues<float>(remainder_.rows_slice(place, count)).get(), out.begin() + (begin - first));
+        read_f32(begin, remainder_.rows_slice(place, count));
       });
     case DType::f64:
-      std::ranges::transform(HostValues<double>(weights_.rows_slice(first, n)).get(), out.begin(),
-                             [](double x) { return static_cast<float>(x); });
-      return;
+      return reader_->read(weights_.rows_slice(first, n), {}, [&](int64_t at, ConstView piece, ConstView) {
+        std::ranges::transform(piece.values<double>(), out.begin() + at,
+                               [](double x) { return static_cast<float>(x); });
+      });
     default:
       const auto read = [&](int64_t begin, int64_t count, int64_t) {
-        std::ranges::copy(HostValues<float>(weights_.rows_slice(begin, count)).get(), out.begin() + (begin - first));
+        read_f32(begin, weights_.rows_slice(begin, count));
       };
       shares_weights() ? for_owned(first, first + n, read) : read(first, n, first);
   }
@@ -276,7 +285,9 @@ View TrainingState::owned_remainder(int64_t count, int64_t place) {
 
 void TrainingState::read_moment(Moment which, int64_t first, std::span<float> out) const {
   for_owned(first, first + static_cast<int64_t>(out.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    std::ranges::copy(HostValues<float>(moment(which).rows_slice(place, count)).get(), out.begin() + (begin - first));
+    reader_->read(moment(which).rows_slice(place, count), {}, [&](int64_t at, ConstView piece, ConstView) {
+      std::ranges::copy(piece.values<float>(), out.begin() + (begin - first) + at);
+    });
   });
 }
 

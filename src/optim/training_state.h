@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "model/parameter_table.h"
 #include "tensor/arena.h"
+#include "tensor/pinned.h"
 
 namespace trireme {
 
@@ -120,6 +122,7 @@ class TrainingState {
   std::vector<int64_t> places_;  ///< of the owned ranges
   Arena arena_, passing_;
   View weights_, remainder_, gradients_, sums_, moment1_, moment2_;
+  std::unique_ptr<PieceReader> reader_;
 };
 
 /// Fills every parameter by its Init: values are pure functions of (seed, parameter name, element of the complete

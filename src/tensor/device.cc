@@ -30,6 +30,7 @@ class HostStream final : public DeviceStream {
   Event record() override { return {}; }
   Event record_time() override { return Event(std::make_shared<HostPoint>()); }
   void copy(ConstView from, View to) override { std::memcpy(to.data(), from.data(), from.bytes()); }
+  void copy_later(ConstView from, View to) override { copy(from, to); }
 };
 
 class Host final : public Device {
@@ -68,6 +69,9 @@ class Host final : public Device {
 };
 
 }  // namespace
+
+std::byte* Device::allocate_pinned(size_t bytes) { return host_device().allocate(bytes); }
+void Device::free_pinned(std::byte* memory, size_t bytes) { host_device().free(memory, bytes); }
 
 double Event::State::seconds_since(const State&) const {
   fail(ErrorKind::shape, "an event that was not recorded with its time has none");

@@ -37,17 +37,39 @@ StagePart& TrainStep::part_of(const PipelineAction& action) {
 
 void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
-  const Batch& batch = batches_.fill(start.consumed, m);
-  if (rows == 0) return part_of(action).forward_without_rows();
-  if (shares_batch() && action.chunk == 0) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
-  if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = loss_terms(batch);
+  StagePart& part = part_of(action);
+  const bool there =
+      m == 0 && next_.number > 0 && next_.consumed == start.consumed && part.holds(slot_of(action), next_.number);
+  Held own = next_;
+  if (!there) {
+    const Batch& batch = batches_.fill(start.consumed, m);
+    if (rows == 0) return part.forward_without_rows();
+    own = put(action, batch, start.consumed);
+  }
+  if (shares_batch() && action.chunk == 0) batch_hash_ = own.hash + 31 * batch_hash_;
+  if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = own.terms;
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
-  const int64_t own = session_.own_rows(rows);
-  const ConstView in = links.receive_input(action, own);
-  part_of(action).forward(slot_of(action), batch, numbers, in, links.output_buffer(action, own));
-  links.send_output(action, own);
+  const int64_t own_rows = session_.own_rows(rows);
+  const ConstView in = links.receive_input(action, own_rows);
+  part.forward(slot_of(action), numbers, in, links.output_buffer(action, own_rows));
+  links.send_output(action, own_rows);
+}
+
+TrainStep::Held TrainStep::put(const PipelineAction& action, const Batch& batch, uint64_t consumed) {
+  return {.consumed = consumed,
+          .number = part_of(action).put(slot_of(action), batch, session_.stage().spec().has_dropout()),
+          .hash = shares_batch() && action.chunk == 0 ? hash_of(batch) : 0,
+          .terms = mean_ == LossMean::micro_batches ? loss_terms(batch) : 0};
+}
+
+/// While the device computes what was issued. Chunks of a pipeline each take the batch when its turn comes.
+void TrainStep::put_next(uint64_t consumed) {
+  next_ = {};
+  if (session_.links().chunks() > 1) return;
+  const Batch& batch = batches_.fill(consumed, 0);
+  if (batch.rows() > 0) next_ = put({PipelinePass::forward, 0, 0}, batch, consumed);
 }
 
 double TrainStep::mean_of(int64_t micro_batch) const {
@@ -90,11 +112,27 @@ void TrainStep::run_micro_batches(const StepStart& start, float scale) {
 /// Zeros for what a step computes. They are one array, which the host reads at once.
 void TrainStep::make_results() {
   const int64_t count = batches_.micro_batches() + session_.optimizer().norm_values();
-  if (memory_.capacity() < static_cast<size_t>(count) * sizeof(double))
-    memory_ = Arena(static_cast<size_t>(count) * sizeof(double), session_.ops().device());
+  const size_t bytes = static_cast<size_t>(count) * sizeof(double);
+  Device& device = session_.ops().device();
+  if (memory_.capacity() < bytes) {
+    memory_ = Arena(bytes, device);
+    if (!device.is_host()) read_ = std::make_unique<PinnedMemory>(bytes, device);
+  }
   memory_.release(0);
   results_ = memory_.take(DType::f64, {count});
   session_.ops().zero(session_.stage().context(), results_);
+}
+
+/// The one time of a step that the host waits for the device, which meanwhile gets the next batch.
+std::span<const double> TrainStep::read_results(const StepStart& start) {
+  if (!results_.device()) return results_.values<double>();
+  DeviceStream& stream = *session_.stage().context().stream;
+  const View read(read_->data(), results_.dtype(), results_.shape());
+  stream.copy_later(results_, read);
+  const Event there = stream.record();
+  if (start.next) put_next(*start.next);
+  there.wait();
+  return read.values<double>();
 }
 
 /// Sum of the losses of this rank's micro-batches, or of their means; 0 if another rank counts them.
@@ -178,10 +216,9 @@ StepResult TrainStep::run(const StepStart& start) {
   Context& context = session_.stage().context();
   const int64_t losses = batches_.micro_batches();
   session_.optimizer().finish_exchange(context, results_.rows_slice(losses, results_.rows() - losses));
-  const HostValues<double> results(results_);  // the one wait of a step
+  const std::span<const double> results = read_results(start);
   const auto first_norm = static_cast<size_t>(losses);
-  const StepResult result =
-      agree(sum_of(results.get().first(first_norm)), results.get().subspan(first_norm), counted, start);
+  const StepResult result = agree(sum_of(results.first(first_norm)), results.subspan(first_norm), counted, start);
   if (!result.skipped)
     session_.optimizer().update(context, start.learning_rate, start.update, result.norm, start.loss_scale);
   return result;

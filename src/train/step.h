@@ -2,6 +2,8 @@
 // One optimizer step: micro-batches, exchange, verdict, update. Every rank gets the same verdict and so decides the
 // same.
 
+#include <memory>
+#include <optional>
 #include <span>
 
 #include "config/choices.h"
@@ -21,6 +23,8 @@ struct StepStart {
   double loss_scale = 1;  ///< the backward pass is that of the loss times this (optim/loss_scale.h)
   bool saved = true;      ///< this rank has written its part of the pending snapshot
   bool copied = true;     ///< and copied its part of one on local disks
+  /// Samples consumed when the next step begins, if there is one: its first batch goes to a device during this one.
+  std::optional<uint64_t> next{};
 };
 
 /// The common result of all ranks.
@@ -45,10 +49,19 @@ class TrainStep {
   StepResult run(const StepStart& start);
 
  private:
+  /// What is known of a batch that the stage holds.
+  struct Held {
+    uint64_t consumed = 0, number = 0;  ///< number: of StagePart::put(); 0: none
+    uint64_t hash = 0;                  ///< with shares_batch()
+    double terms = 0;                   ///< loss_terms(), with LossMean::micro_batches
+  };
   double count(uint64_t consumed);
   double mean_of(int64_t micro_batch) const;
   void run_micro_batches(const StepStart& start, float scale);
   void make_results();
+  std::span<const double> read_results(const StepStart& start);
+  Held put(const PipelineAction& action, const Batch& batch, uint64_t consumed);
+  void put_next(uint64_t consumed);
   double sum_of(std::span<const double> losses) const;
   void forward(const PipelineAction& action, const StepStart& start);
   void backward(const PipelineAction& action, const StepStart& start, float scale);
@@ -64,8 +77,10 @@ class TrainStep {
   LossMean mean_;
   Arena memory_;
   View results_;  ///< f64, of the operators' device: this step's losses by micro-batch, then values of the norm
-  std::vector<double> counted_;  ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
-  uint64_t batch_hash_ = 0;      ///< hash of the step's tokens and targets
+  std::unique_ptr<PinnedMemory> read_;  ///< results_ on the host, where they are on another device
+  Held next_;                           ///< the first one of the next step
+  std::vector<double> counted_;         ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
+  uint64_t batch_hash_ = 0;             ///< hash of the step's tokens and targets
 };
 
 /// Collective. Mean loss over the batches of `steps` steps of `samples` samples each, which have the same number of

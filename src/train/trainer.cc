@@ -46,6 +46,8 @@ StepResult Trainer::step(double rate) {
   const double waited = rank().heartbeat->waited_seconds();
   const double limit = spike_limit(progress().losses, config().run.spike_score);
   const bool only_warns = config().run.on_spike == OnSpike::warn;
+  const auto next = progress().samples + static_cast<uint64_t>(task_.step_samples(progress().samples));
+  const bool last = progress().step + 1 >= config().run.steps;
   profile_.begin_step();
   const StepResult result = step_.run({.step = progress().step,
                                        .consumed = progress().samples,
@@ -54,7 +56,8 @@ StepResult Trainer::step(double rate) {
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
                                        .loss_scale = progress().loss_scale ? progress().loss_scale->scale : 1,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
-                                       .copied = work_.saver->copy_idle()});
+                                       .copied = work_.saver->copy_idle(),
+                                       .next = last ? std::nullopt : std::optional(next)});
   // A single rank waits for no other, but the scheduler may have used its processor within a call.
   const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
   const double taken = seconds_since(start);

@@ -7,13 +7,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -25,21 +27,19 @@ namespace trireme {
 
 /// What a device was asked for so far.
 struct DeviceCounts {
-  int64_t allocations = 0;
-  int64_t host_waits = 0;  ///< for its work
-  DeviceCounts operator-(const DeviceCounts& earlier) const {
-    return {allocations - earlier.allocations, host_waits - earlier.host_waits};
-  }
-  bool operator==(const DeviceCounts&) const = default;
+  int64_t allocations = 0;      ///< of its memory, and of pinned memory
+  int64_t host_waits = 0;       ///< for its work
+  int64_t batches_before = 0;   ///< copies from pinned memory before the last of these waits
+  int64_t batches_after = 0;    ///< and after it
+  int64_t pageable_copies = 0;  ///< from memory that is not pinned
 };
+
+class ApartDevice;
 
 /// Runs issued work in order, each item a moment after it was issued.
 class ApartStream final : public DeviceStream {
  public:
-  using Translate = std::function<View(ConstView)>;
-  /// host_waits: counts every call that waits for work.
-  ApartStream(Translate inside, std::atomic<int64_t>& host_waits)
-      : inside_(std::move(inside)), host_waits_(host_waits), thread_([this] { run(); }) {}
+  explicit ApartStream(ApartDevice& device) : device_(device), thread_([this] { run(); }) {}
   ~ApartStream() override {
     {
       const std::lock_guard lock(mutex_);
@@ -62,54 +62,51 @@ class ApartStream final : public DeviceStream {
 
   Event record() override {
     const std::lock_guard lock(mutex_);
-    return Event(std::make_shared<Point>(*this, issued_));
+    return Event(std::make_shared<Point>(device_, done_, issued_));
   }
   Event record_time() override {
     const auto time = std::make_shared<Clock::time_point>();
     issue([time] { *time = Clock::now(); });
     const std::lock_guard lock(mutex_);
-    return Event(std::make_shared<Point>(*this, issued_, time));
+    return Event(std::make_shared<Point>(device_, done_, issued_, time));
   }
-
-  void copy(ConstView from, View to) override {
-    if (!to.device()) {  // after all issued work
-      issue([this, from, to] { std::memcpy(to.data(), inside_(from).data(), from.bytes()); });
-      return finish();
-    }
-    if (from.device())
-      return issue([this, from, to] { std::memcpy(inside_(to).data(), inside_(from).data(), from.bytes()); });
-    const auto* first = static_cast<const std::byte*>(from.data());
-    issue([this, bytes = std::vector<std::byte>(first, first + from.bytes()), to] {
-      std::memcpy(inside_(to).data(), bytes.data(), bytes.size());
-    });
-  }
+  void copy(ConstView from, View to) override;
+  void copy_later(ConstView from, View to) override;
 
  private:
+  /// What a stream has done, which events outlive.
+  struct Done {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t works = 0;
+    std::exception_ptr error;
+
+    void wait_for(uint64_t work) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return works >= work; });
+      if (error) std::rethrow_exception(error);
+    }
+  };
   struct Point final : Event::State {
-    Point(ApartStream& of, uint64_t at, std::shared_ptr<Clock::time_point> reached_at = nullptr)
-        : stream(of), work(at), time(std::move(reached_at)) {}
-    void wait() override { stream.wait_for(work); }
+    Point(ApartDevice& of, std::shared_ptr<Done> of_stream, uint64_t at,
+          std::shared_ptr<Clock::time_point> reached_at = nullptr)
+        : device(of), done(std::move(of_stream)), work(at), time(std::move(reached_at)) {}
+    void wait() override;
     bool reached() override {
-      const std::lock_guard lock(stream.mutex_);
-      return stream.done_ >= work;
+      const std::lock_guard lock(done->mutex);
+      return done->works >= work;
     }
     void hold(DeviceStream& later) override {
-      static_cast<ApartStream&>(later).issue([&of = stream, at = work] { of.wait_for(at); });
+      static_cast<ApartStream&>(later).issue([of = done, at = work] { of->wait_for(at); });
     }
     double seconds_since(const State& earlier) const override {
       return std::chrono::duration<double>(*time - *dynamic_cast<const Point&>(earlier).time).count();
     }
-    ApartStream& stream;
+    ApartDevice& device;
+    std::shared_ptr<Done> done;
     uint64_t work;
     std::shared_ptr<Clock::time_point> time;  ///< of record_time()
   };
-
-  void wait_for(uint64_t work) {
-    ++host_waits_;
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= work; });
-    if (error_) std::rethrow_exception(error_);
-  }
 
   void run() {
     std::unique_lock lock(mutex_);
@@ -126,21 +123,23 @@ class ApartStream final : public DeviceStream {
       } catch (...) {
         error = std::current_exception();
       }
+      {
+        const std::lock_guard done_lock(done_->mutex);
+        if (error && !done_->error) done_->error = error;
+        ++done_->works;
+      }
+      done_->changed.notify_all();
       lock.lock();
-      if (error && !error_) error_ = error;
-      ++done_;
-      changed_.notify_all();
     }
   }
 
-  Translate inside_;
-  std::atomic<int64_t>& host_waits_;
+  ApartDevice& device_;
+  std::shared_ptr<Done> done_ = std::make_shared<Done>();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> works_;
-  uint64_t issued_ = 0, done_ = 0;
+  uint64_t issued_ = 0;
   bool ends_ = false;
-  std::exception_ptr error_;
   std::thread thread_;  // last: it uses all of the above
 };
 
@@ -167,7 +166,7 @@ class ApartDevice final : public Device {
     if (used_ + bytes > kBytes) fail(ErrorKind::io, "the device is full");
     std::byte* memory = outside_ + used_;
     used_ += bytes;
-    ++allocations_;
+    ++counts_.allocations;
     return memory;
   }
   void free(std::byte* memory, size_t bytes) override {  // and never allocates it again
@@ -177,10 +176,18 @@ class ApartDevice final : public Device {
   void release(std::byte* memory, size_t bytes) override { std::memset(inside_ + (memory - outside_), 0xff, bytes); }
   DeviceMemory memory() const override { return {.free = kBytes - used_, .total = kBytes}; }
   DeviceStream& stream() override { return *stream_; }
-  std::unique_ptr<DeviceStream> make_stream() override {
-    return std::make_unique<ApartStream>([this](ConstView x) { return inside(x); }, host_waits_);
+  std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<ApartStream>(*this); }
+  /// Filled with NaN.
+  std::byte* allocate_pinned(size_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    ++counts_.allocations;
+    const auto& memory = pinned_.emplace_back(bytes, std::byte{0xff});
+    return const_cast<std::byte*>(memory.data());
   }
-  DeviceCounts counts() const { return {allocations_, host_waits_}; }
+  void free_pinned(std::byte* memory, size_t) override {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(pinned_, [&](const std::vector<std::byte>& one) { return one.data() == memory; });
+  }
 
   DeviceNetwork* network() override { return network_.get(); }
   void set_network(std::unique_ptr<DeviceNetwork> network) { network_ = std::move(network); }
@@ -192,6 +199,34 @@ class ApartDevice final : public Device {
     if (x.device() != this || address < outside_ || address + x.bytes() > outside_ + kBytes)
       fail(ErrorKind::shape, "a tensor {} of another device", x.shape().to_string());
     return {inside_ + (address - outside_), x.dtype(), x.shape()};
+  }
+  /// The same for a copy that runs later. Throws Error::shape for memory of the host that is not pinned.
+  View inside_or_pinned(ConstView x) {
+    if (x.device()) return inside(x);
+    const std::lock_guard lock(mutex_);
+    const auto* address = static_cast<const std::byte*>(x.data());
+    for (std::vector<std::byte>& one : pinned_)
+      if (address >= one.data() && address + x.bytes() <= one.data() + one.size())
+        return {one.data() + (address - one.data()), x.dtype(), x.shape()};
+    fail(ErrorKind::shape, "a copy that runs later needs pinned memory on the host");
+  }
+
+  DeviceCounts counts() {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+  void reset_counts() {
+    const std::lock_guard lock(mutex_);
+    counts_ = {};
+  }
+  void count_wait() {
+    const std::lock_guard lock(mutex_);
+    ++counts_.host_waits;
+    counts_.batches_before += std::exchange(counts_.batches_after, 0);
+  }
+  void count_copy_from_host(bool pinned) {
+    const std::lock_guard lock(mutex_);
+    ++(pinned ? counts_.batches_after : counts_.pageable_copies);
   }
 
  private:
@@ -207,10 +242,36 @@ class ApartDevice final : public Device {
   std::byte *outside_ = nullptr, *inside_ = nullptr;
   std::mutex mutex_;
   size_t used_ = 0;
-  std::atomic<int64_t> allocations_ = 0, host_waits_ = 0;
+  std::list<std::vector<std::byte>> pinned_;
+  DeviceCounts counts_;
   std::unique_ptr<DeviceStream> stream_;
   std::unique_ptr<DeviceNetwork> network_;
 };
+
+inline void ApartStream::copy(ConstView from, View to) {
+  if (!to.device()) {  // after all issued work
+    issue([this, from, to] { std::memcpy(to.data(), device_.inside(from).data(), from.bytes()); });
+    return finish();
+  }
+  if (from.device()) return copy_later(from, to);
+  device_.count_copy_from_host(false);
+  const auto* first = static_cast<const std::byte*>(from.data());
+  issue([this, bytes = std::vector<std::byte>(first, first + from.bytes()), to] {
+    std::memcpy(device_.inside(to).data(), bytes.data(), bytes.size());
+  });
+}
+
+inline void ApartStream::copy_later(ConstView from, View to) {
+  if (!from.device()) device_.count_copy_from_host(true);
+  issue([source = device_.inside_or_pinned(from), target = device_.inside_or_pinned(to)] {
+    std::memcpy(target.data(), source.data(), source.bytes());
+  });
+}
+
+inline void ApartStream::Point::wait() {
+  device.count_wait();
+  done->wait_for(work);
+}
 
 /// The operators of the host on the device's memory.
 class ApartOps final : public Ops {

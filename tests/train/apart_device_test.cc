@@ -7,6 +7,7 @@
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "optim/parameter_hash.h"
+#include "tensor/pinned.h"
 #include "tests/support/apart_device.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
@@ -45,6 +46,73 @@ TEST(ApartDevice, RunsWhatIsIssuedLaterAndInOrder) {
   added.wait();
   EXPECT_TRUE(added.reached());
   EXPECT_EQ(HostValues<float>(y).get()[2], 300.0f);
+}
+
+TEST(ApartDevice, AStreamWaitsForAnotherWhileTheHostGoesOn) {
+  ApartDevice device;
+  ApartOps ops(device, make_cpu_ops());
+  const auto other = device.make_stream();
+  Context context{.stream = &device.stream()};
+  Arena memory(1000, device);
+  const View x = memory.take(DType::f32, {2}), y = memory.take(DType::f32, {2});
+  std::vector<float> values{1, 2};
+  device.stream().copy(View(std::span(values), {2}), x);
+  for (int i = 0; i < 100; ++i) ops.add(context, x, y);
+  device.reset_counts();
+  const Event added = device.stream().record();
+  other->wait(added);
+  const PinnedMemory read(y.bytes(), device);
+  other->copy_later(y, View(read.data(), DType::f32, {2}));
+  EXPECT_EQ(device.counts().host_waits, 0);
+  EXPECT_FALSE(added.reached());
+  other->finish();
+  EXPECT_EQ(View(read.data(), DType::f32, {2}).values<float>()[1], 200.0f);
+}
+
+TEST(ApartDevice, CopiesThatRunLaterNeedPinnedMemory) {
+  ApartDevice device;
+  Arena memory(1000, device);
+  const View x = memory.take(DType::f32, {3});
+  std::vector<float> values{1, 2, 3};
+  const View pageable{std::span(values), {3}};
+  const char* const message = "a copy that runs later needs pinned memory on the host";
+  EXPECT_ERROR(device.stream().copy_later(pageable, x), ErrorKind::shape, message);
+  EXPECT_ERROR(device.stream().copy_later(x, pageable), ErrorKind::shape, message);
+  const PinnedMemory pinned(8, device);
+  EXPECT_ERROR(device.stream().copy_later(x, View(pinned.data(), DType::f32, {3})), ErrorKind::shape, message);
+}
+
+/// More pieces than buffers, and a last one that is shorter.
+TEST(ApartDevice, ReadsLongTensorsInPieces) {
+  ApartDevice device;
+  constexpr int64_t kCount = 4'200'000;
+  Arena memory(kCount * 8, device);
+  const View x = memory.take(DType::f32, {kCount}), y = memory.take(DType::i16, {kCount});
+  std::vector<float> values(kCount);
+  std::vector<int16_t> others(kCount);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i), others[i] = static_cast<int16_t>(i);
+  device.stream().copy(View(std::span(values), x.shape()), x);
+  device.stream().copy(View(std::span(others), y.shape()), y);
+  PieceReader reader(device);
+  for (const bool both : {false, true}) {
+    std::vector<float> got(kCount);
+    int64_t next = 0, pieces = 0;
+    reader.read(x, both ? y : View(), [&](int64_t first, ConstView of_x, ConstView of_y) {
+      EXPECT_EQ(first, next);
+      EXPECT_EQ(of_y.empty(), !both);
+      std::ranges::copy(of_x.values<float>(), got.begin() + first);
+      if (both) {
+        EXPECT_TRUE(std::ranges::equal(
+            of_y.values<int16_t>(),
+            std::span(others).subspan(static_cast<size_t>(first), static_cast<size_t>(of_y.count()))));
+      }
+      next += of_x.count();
+      ++pieces;
+    });
+    EXPECT_EQ(next, kCount);
+    EXPECT_GT(pieces, 3);
+    EXPECT_EQ(got, values);
+  }
 }
 
 /// A state of the tiny model on the device and its twin on the host.

@@ -211,18 +211,21 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
     TrainStep step(session, batches, 7);
     std::vector<double> losses, norms;
     std::vector<DeviceCounts> counts;
-    const auto counted = [&] { return computer.device ? computer.device->counts() : DeviceCounts(); };
+    const auto next = [&](int64_t i) {
+      return i + 1 < layouts.steps ? std::optional(static_cast<uint64_t>((i + 1) * layouts.global)) : std::nullopt;
+    };
     for (int64_t i = 0; i < layouts.steps; ++i) {
-      const DeviceCounts before = counted();
+      if (computer.device) computer.device->reset_counts();
       const StepResult result = step.run({.step = i,
                                           .consumed = static_cast<uint64_t>(i * layouts.global),
                                           .update = i + 1,
                                           .learning_rate = 1e-2,
                                           .most_loss = std::numeric_limits<double>::infinity(),
-                                          .loss_scale = layouts.loss_scale});
+                                          .loss_scale = layouts.loss_scale,
+                                          .next = next(i)});
       losses.push_back(result.loss);
       norms.push_back(result.norm);
-      counts.push_back(counted() - before);
+      if (computer.device) counts.push_back(computer.device->counts());
     }
     const double evaluation = evaluate(session, windows, shape, 1).value();
     check_parameters(session.mesh(), session.scalars(), "host", state, table, layouts.steps, false);
