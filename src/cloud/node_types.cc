@@ -171,11 +171,10 @@ std::string describe_cost(const ClusterOptions& options, int64_t nodes) {
   for (const std::string& type : {type_of_head(options), type_of_nodes(options)}) {
     const Accelerators has = accelerators_of(options.cluster.provider, type);
     if (has == Accelerators::none || unused.find(type) != std::string::npos) continue;
-    unused +=
-        has == Accelerators::nvidia
-            ? fmt::format("\n{} has GPUs: a job of one rank trains on one of them, the others are not used yet", type)
-            : fmt::format("\n{} has accelerators that are not used: trireme trains on processors and NVIDIA GPUs",
-                          type);
+    unused += has == Accelerators::nvidia
+                  ? fmt::format("\n{} has GPUs: a job trains on one of them per rank", type)
+                  : fmt::format("\n{} has accelerators that are not used: trireme trains on processors and NVIDIA GPUs",
+                                type);
   }
   return describe_price(options, nodes) + unused;
 }

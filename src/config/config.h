@@ -477,9 +477,10 @@ struct RunOptions {
   void visit(V& v) {
     v.text("dir", dir, "run folder: checkpoints, logs, status");
     v.integer("steps", steps, "optimizer steps", 0, 1LL << 40);
-    v.choice("device", device,
-             "what a job of one rank computes on: auto: a GPU if this build and this machine have one, else the CPU; "
-             "cpu; cuda: a GPU, or an error that says why none can be used");
+    v.choice(
+        "device", device,
+        "what ranks compute on: auto: a GPU each if this build and all hosts have them, else CPUs; cpu; cuda: GPUs, "
+        "or an error that says why none can be used");
     v.flag("tune", tune,
            "on a GPU: time the methods of each matrix product at its first call and keep the fastest in "
            "RUN/products.jsonl; a resumed run takes the same, also without this option");

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include <mutex>
+#include <array>
 
 #include "base/error.h"
 #include "cuda/check.h"
@@ -115,6 +115,11 @@ class OneCudaDevice final : public CudaDevice {
     return fmt::format("{}, compute capability {}.{}, driver {}, runtime {}", properties.name, properties.major,
                        properties.minor, version_text(driver), version_text(runtime));
   }
+  std::string bus_id() const override {
+    std::array<char, 32> text{};
+    check_cuda(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), index_), "cudaDeviceGetPCIBusId");
+    return text.data();
+  }
   std::byte* allocate(size_t bytes) override {
     stream_.use();
     void* memory = nullptr;
@@ -171,6 +176,11 @@ class OneCudaDevice final : public CudaDevice {
 };
 
 }  // namespace
+
+int visible_gpus() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
 
 std::unique_ptr<CudaDevice> make_cuda_device(int index) {
   int count = 0, driver = 0, runtime = 0;

@@ -1,9 +1,14 @@
 // What the program finds in libtrireme_cuda.so by name.
 
+#include <cuda_runtime_api.h>
+
 #include "cuda/attention_cudnn.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/device.h"
+#include "cuda/find_library.h"
+#include "cuda/nccl.h"
+#include "cuda/place.h"
 #include "gpu_interface.h"
 #include "ops/gpu_library.h"
 
@@ -14,13 +19,20 @@ const char trireme_gpu_interface[] = TRIREME_GPU_INTERFACE;
 
 /// kMakeGpuBackend
 void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions& options) {
-  auto device = trireme::make_cuda_device();
+  auto device = trireme::make_cuda_device(trireme::gpu_of_rank(options.local_rank, trireme::visible_gpus()));
+  std::string hardware = device->description();
+  if (options.ranks > 1) {
+    device->set_network(trireme::make_nccl_network(
+        *device, trireme::nccl::load(trireme::open_library(trireme::nccl_for(CUDART_VERSION)))));
+    hardware += ", connected by " + device->network()->name();
+  }
   auto ops =
       std::make_unique<trireme::CudaOps>(*device, trireme::make_cublaslt_products(options.products, options.tune),
                                          options.cudnn ? trireme::make_cudnn_attention() : nullptr);
   backend = {.device = nullptr,
              .ops = std::move(ops),
-             .hardware = device->description(),
+             .hardware = std::move(hardware),
+             .gpu = device->bus_id(),
              .kernels = "cuda",
              .has_bf16 = true,
              .multiplies_bf16 = true};

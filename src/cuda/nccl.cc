@@ -50,11 +50,13 @@ class NcclCommunicator {
     return answer == nccl::kSuccess ? result : answer;
   }
 
-  /// Throws Error::comm unless `answer` is success or in progress.
+  /// Throws Error::peer for an answer that means that the network or another rank is lost, Error::comm for any other
+  /// one but success and in progress.
   void check(Result answer, const char* call) const {
     if (answer == nccl::kSuccess || answer == nccl::kInProgress) return;
     const char* words = library_.last_error(comm_);
-    fail(ErrorKind::comm, "{} failed between GPUs: {}{}{}", call, library_.error_text(answer),
+    const bool lost = answer == nccl::kSystemError || answer == nccl::kRemoteError;
+    fail(lost ? ErrorKind::peer : ErrorKind::comm, "{} failed between GPUs: {}{}{}", call, library_.error_text(answer),
          words && *words ? ": " : "", words ? words : "");
   }
 
@@ -62,7 +64,7 @@ class NcclCommunicator {
   void finish(Result answer, const char* call, std::chrono::duration<double> limit) const {
     const auto start = Clock::now();
     while (answer == nccl::kInProgress) {
-      require(Clock::now() - start < limit, ErrorKind::comm,
+      require(Clock::now() - start < limit, ErrorKind::peer,
               "{} was not done after {:.3g} s: the other ranks of the group do not answer", call, limit.count());
       std::this_thread::sleep_for(kLook);
       answer = state();

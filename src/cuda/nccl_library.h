@@ -12,7 +12,7 @@ struct CUstream_st;
 
 namespace trireme::nccl {
 
-enum Result : int { kSuccess = 0, kInProgress = 7 };
+enum Result : int { kSuccess = 0, kSystemError = 2, kRemoteError = 6, kInProgress = 7 };
 constexpr int kBytes = 0;  ///< ncclInt8: messages are bytes
 
 struct UniqueId {

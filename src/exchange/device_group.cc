@@ -150,14 +150,19 @@ class DeviceGroup final : public StreamGroup {
 
   bool end() override {
     if (ended_) return *ended_;
-    const auto start = Clock::now();
     const auto done = [&] { return std::ranges::all_of(last_, [](const Event& e) { return e.reached(); }); };
-    while (!connections_->failed() && !done() && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
+    const auto wait = [&](const auto& otherwise) {
+      const auto start = Clock::now();
+      while (!otherwise() && !done() && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
+    };
+    wait([&] { return connections_->failed(); });
     ended_ = !connections_->failed() && done();
-    if (*ended_)
+    if (*ended_) {
       connections_->forget();
-    else
+    } else {
       connections_->abort();
+      wait([] { return false; });  // what follows in the streams runs, too
+    }
     return *ended_;
   }
 

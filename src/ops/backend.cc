@@ -20,15 +20,9 @@ Backend make_backend() {
           .multiplies_bf16 = gemm_has_bf16()};
 }
 
-Backend make_backend(DeviceChoice choice, int ranks, std::string_view option, const GpuOptions& gpu) {
+Backend make_backend(DeviceChoice choice, std::string_view option, const GpuOptions& gpu) {
   if (choice == DeviceChoice::cpu) return make_backend();
   const std::string library = gpu_library_path();
-  if (ranks > 1) {
-    require(choice != DeviceChoice::cuda, ErrorKind::config,
-            "{} is cuda, but the job has {} ranks: so far only a job of one rank can use a GPU", option, ranks);
-    if (!library.empty()) log::info("computing on CPUs: so far only a job of one rank can use a GPU");
-    return make_backend();
-  }
   if (choice == DeviceChoice::cuda) {
     require(!library.empty(), ErrorKind::usage,
             "{} is cuda, but this build has no libtrireme_cuda.so beside the program; scripts/build release-cuda makes "
@@ -44,6 +38,15 @@ Backend make_backend(DeviceChoice choice, int ranks, std::string_view option, co
     log::info("computing on the CPU: {}", e.what());
     return make_backend();
   }
+}
+
+Backend make_backend_of_one(DeviceChoice choice, int ranks, std::string_view option) {
+  if (ranks == 1) return make_backend(choice, option);
+  require(choice != DeviceChoice::cuda, ErrorKind::config,
+          "{} is cuda, but the job has {} ranks: only training uses the GPUs of several ranks", option, ranks);
+  if (choice == DeviceChoice::automatic && !gpu_library_path().empty())
+    log::info("computing on CPUs: only training uses the GPUs of several ranks");
+  return make_backend();
 }
 
 std::string backend_versions() {

@@ -13,6 +13,7 @@ struct Backend {
   std::unique_ptr<Device> device;  ///< nullptr: the host
   std::unique_ptr<Ops> ops;
   std::string hardware;          ///< "AMD EPYC 9654"; "NVIDIA H100 80GB HBM3, compute capability 9.0, ..."
+  std::string gpu{};             ///< its place in the host: two ranks of a host must not have the same one; empty: none
   std::string kernels;           ///< the instruction set in use: "avx512bf16"; "cuda"
   bool has_bf16 = false;         ///< it has instructions for bf16
   bool multiplies_bf16 = false;  ///< bf16 products are made by them; else their operands are widened to f32
@@ -27,13 +28,17 @@ struct GpuOptions {
   std::string products;  ///< file of the matrix products' methods that were timed; it may be missing; empty: none
   bool tune = false;     ///< products that the file lacks are timed and added to it; else they take the usual method
   bool cudnn = false;    ///< attention by cuDNN where it is deterministic and computes the same
+  int ranks = 1;         ///< of the job: several need the library that connects their GPUs
+  int local_rank = 0;    ///< the rank's place among those of its host, which have a GPU each
 };
 
-/// The operators of the choice, for a job of `ranks`. automatic: those of a GPU if libtrireme_cuda.so is there and can
-/// use one; the log says why not if only the library is there. Throws Error::usage, naming the `option`, if a GPU was
-/// asked for and none can be used, with what to do.
-Backend make_backend(DeviceChoice choice, int ranks = 1, std::string_view option = "run.device",
-                     const GpuOptions& gpu = {});
+/// The operators of the choice. automatic: those of a GPU if libtrireme_cuda.so is there and can use one; the log says
+/// why not if only the library is there. Throws Error::usage, naming the `option`, if a GPU was asked for and none can
+/// be used, with what to do.
+Backend make_backend(DeviceChoice choice, std::string_view option = "run.device", const GpuOptions& gpu = {});
+
+/// The same for work whose ranks share no GPUs: several compute on CPUs. Throws Error::config if GPUs were asked for.
+Backend make_backend_of_one(DeviceChoice choice, int ranks, std::string_view option);
 
 /// Lines for --version: the libraries and the hardware that backends of this build use.
 std::string backend_versions();

@@ -286,7 +286,7 @@ MachineRates rates_of(const NodeType& node, int64_t ranks) {
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats) {
   require(
       node.gpus == 0 || ranks == 1, ErrorKind::config,
-      "a job on GPUs has one rank so far, but {} are planned for a node of type {}; plan one node with one rank, or "
+      "so far only one GPU can be planned, but {} are planned for a node of type {}; plan one node with one rank, or "
       "a type without GPUs",
       count_text(ranks, "rank"), node.name);
   MachineRates rates = rates_of(node, std::max<int64_t>(node.gpus, ranks));

@@ -48,7 +48,7 @@ struct RunFormats {
   DType dtype = DType::bf16, wire = DType::bf16;
   bool host_sums = false;  ///< gradients are summed inside each node before they leave it (comm.reduce hosts)
 };
-/// The same as Trireme computes with these numbers. A job on GPUs has one rank. Throws Error::config as rates_of().
+/// The same as Trireme computes with these numbers. Of GPUs one rank. Throws Error::config as rates_of().
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);
 
 }  // namespace trireme

@@ -26,9 +26,10 @@ class DeviceLinks {
   };
   /// Issues to the stream: all parts begin together, so none waits for another one of the call. Between two ranks the
   /// n-th message that one sends is the n-th that the other one gets; both have the same type and size. Calls of one
-  /// object use one stream. Throws Error::comm with the library's answer.
+  /// object use one stream. Throws as check().
   virtual void exchange(DeviceStream& stream, std::span<const Part> parts) = 0;
-  /// Throws Error::comm with the library's words if what was issued has failed.
+  /// Throws with the library's words if what was issued has failed: Error::peer if a rank or the network is lost,
+  /// Error::comm otherwise.
   virtual void check() = 0;
   /// Ends what was issued, done or not, after which its tensors are undefined and only the destructor may be called.
   /// From any thread.
@@ -42,8 +43,8 @@ class DeviceNetwork {
   using Id = std::array<std::byte, 128>;
   virtual std::string name() const = 0;  ///< "NCCL 2.28.9"
   virtual Id make_id() = 0;
-  /// Collective over the ranks of the group. Throws Error::comm with the library's answer, or if the others have not
-  /// called it after two minutes.
+  /// Collective over the ranks of the group. Throws as check(), and Error::peer if the others have not called it after
+  /// two minutes.
   virtual std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) = 0;
 };
 

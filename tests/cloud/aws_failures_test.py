@@ -344,7 +344,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(list(account.state()["stacks"]), ["theirs"])
 
     def test_sizes_with_gpus_get_their_image_and_a_line(self):
-        gpus, other = "has GPUs: a job of one rank trains on one of them, the others are not used yet", "has accelerators that are not used: trireme trains on processors and NVIDIA GPUs"
+        gpus, other = "has GPUs: a job trains on one of them per rank", "has accelerators that are not used: trireme trains on processors and NVIDIA GPUs"
         images = {"aws": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "azure": "microsoft-dsvm:ubuntu-hpc:2404:latest"}
         for provider, kind, told in (("aws", "p4d.24xlarge", gpus), ("aws", "g5.xlarge", gpus), ("aws", "g4ad.xlarge", other), ("aws", "trn1.32xlarge", other), ("aws", "c7i.16xlarge", ""),
                                      ("azure", "Standard_ND96isr_H100_v5", gpus), ("azure", "Standard_ND96isr_MI300X_v5", other), ("azure", "Standard_D32s_v5", "")):

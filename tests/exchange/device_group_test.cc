@@ -207,7 +207,7 @@ TEST(DeviceGroup, ALostRankFailsTheCallsOfTheOthers) {
       sum = group->sum(x, equal_pieces(3, 2), {DType::f32}, {});
       group->wait(sum, "the test", 0);
     };
-    EXPECT_ERROR(wait(), ErrorKind::comm, "remote process exited");
+    EXPECT_ERROR(wait(), ErrorKind::peer, "remote process exited");
     give_up(*group, sum, computer);
   });
 }
@@ -224,7 +224,9 @@ TEST(DeviceGroup, TheTwinFindsWhatNcclForbids) {
     }
     const int64_t n = rank.rank() == 0 ? 4 : 2;  // the ranks do not agree
     const Event sum = group->sum(x.rows_slice(0, n), equal_pieces(n, 2), {DType::f32}, {});
-    EXPECT_ERROR(group->wait(sum, "the test", 0), ErrorKind::comm, rank.rank() == 0 ? "bytes" : "");
+    if (rank.rank() == 0) {
+      EXPECT_ERROR(group->wait(sum, "the test", 0), ErrorKind::comm, "bytes");
+    }
     give_up(*group, sum, computer);
   });
 }

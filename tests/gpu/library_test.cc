@@ -36,6 +36,12 @@ TEST(GpuLibrary, ThatIsMissingOrSomethingElseIsNamed) {
                "libm.so.6 has no trireme_gpu_interface: it is not the GPU library of this program");
 }
 
+TEST(GpuLibrary, SamplingUsesThatOfOneRank) {
+  EXPECT_ERROR(make_backend_of_one(DeviceChoice::cuda, 2, "--device"), ErrorKind::config,
+               "--device is cuda, but the job has 2 ranks: only training uses the GPUs of several ranks");
+  EXPECT_EQ(make_backend_of_one(DeviceChoice::automatic, 2, "--device").device, nullptr);
+}
+
 TEST(GpuLibrary, IsLookedForBesideTheProgram) {
   EXPECT_EQ(gpu_library_path(), "") << "nothing builds it into the folder of this test";
   EXPECT_ERROR(make_backend(DeviceChoice::cuda), ErrorKind::usage,

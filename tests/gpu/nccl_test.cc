@@ -9,6 +9,7 @@
 
 #include "base/host.h"
 #include "cuda/find_library.h"
+#include "cuda/place.h"
 #include "tensor/device.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
@@ -72,8 +73,10 @@ TEST_F(Nccl, AnErrorIsNamedWithTheLibrarysWords) {
   const auto links = network->connect({}, 0, 2);
   of<nccl::Result>("fake_state") = static_cast<nccl::Result>(6);
   of<std::string>("fake_last_error") = "socket closed by node2";
-  EXPECT_ERROR(links->check(), ErrorKind::comm,
+  EXPECT_ERROR(links->check(), ErrorKind::peer,
                "a message failed between GPUs: remote process exited: socket closed by node2");
+  of<nccl::Result>("fake_state") = static_cast<nccl::Result>(3);
+  EXPECT_ERROR(links->check(), ErrorKind::comm, "a message failed between GPUs: some error: socket");
   links->abort();
   of<nccl::Result>("fake_state") = nccl::kSuccess;
   of<std::string>("fake_last_error").clear();
@@ -81,7 +84,7 @@ TEST_F(Nccl, AnErrorIsNamedWithTheLibrarysWords) {
 
 TEST_F(Nccl, RanksThatDoNotComeEndTheWait) {
   of<int>("fake_polls") = 1 << 30;
-  EXPECT_ERROR(network(std::chrono::milliseconds(20))->connect({}, 0, 2), ErrorKind::comm,
+  EXPECT_ERROR(network(std::chrono::milliseconds(20))->connect({}, 0, 2), ErrorKind::peer,
                "ncclCommInitRankConfig was not done after 0.02 s: the other ranks of the group do not answer");
   EXPECT_THAT(calls(), testing::EndsWith("abort\n"));
   of<int>("fake_polls") = 0;
@@ -94,6 +97,15 @@ TEST_F(Nccl, OldAndForeignLibrariesAreRefused) {
   void* self = dlopen(nullptr, RTLD_NOW);
   EXPECT_ERROR(nccl::load(self), ErrorKind::usage,
                "the NCCL that was found has no ncclGetVersion; version 2.18.0 or newer is needed");
+}
+
+TEST(GpuOfRank, IsItsOwn) {
+  EXPECT_EQ(gpu_of_rank(0, 0), 0) << "that there is none, the device says";
+  EXPECT_EQ(gpu_of_rank(3, 1), 0) << "a launcher hides the others";
+  EXPECT_EQ(gpu_of_rank(3, 4), 3);
+  EXPECT_ERROR(gpu_of_rank(2, 2), ErrorKind::usage,
+               "this host has more ranks than GPUs: CUDA shows 2; start one rank per GPU (CUDA_VISIBLE_DEVICES may "
+               "hide some)");
 }
 
 /// Where scripts/bootstrap --cuda puts it, or where a job would find it; nullptr: nowhere.

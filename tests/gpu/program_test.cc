@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/host.h"
+#include "tests/gpu/gpu_program.h"
 #include "tests/runs/glue_fixture.h"
 #include "tests/runs/training_fixture.h"
 
@@ -15,47 +15,6 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// A copy of the program beside which the library lies.
-class ProgramOnGpu {
- public:
-  ProgramOnGpu() {
-    namespace fs = std::filesystem;
-    const std::string tests = program_path().substr(0, program_path().rfind('/') + 1);
-    fs::copy_file(trireme_path(), program_);
-    fs::copy_file(tests + "libexecutor_gpu.so", folder_ / "libtrireme_cuda.so");
-  }
-  Outcome operator()(std::vector<std::string> words) const {
-    words.insert(words.begin(), program_);
-    return run(words);
-  }
-
- private:
-  TemporaryFolder folder_;
-  std::string program_ = folder_ / "trireme";
-};
-
-Outcome done(Outcome outcome) {
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-  return outcome;
-}
-
-class GpuProgram : public TrainingFixture {
- protected:
-  /// Few steps, without a measurement of the peak rate, which takes minutes on the executor.
-  std::vector<std::string> few(const std::string& name, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(),
-                {"--batch.global", "4", "--run.steps", "8", "--model.context", "8", "--log.peak-tflops", "1"});
-    return train(name, more);
-  }
-  void expect_losses(const std::string& name, const std::string& other, double tolerance) const {
-    const auto got = losses(name), want = losses(other);
-    ASSERT_EQ(got.size(), want.size());
-    ASSERT_FALSE(want.empty());
-    for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, tolerance * loss) << name << " step " << step;
-  }
-  ProgramOnGpu gpu_;
-};
 
 TEST_F(GpuProgram, TrainsWithTheLossesOfTheCpu) {
   for (const char* type : {"f32", "bf16"}) {

@@ -70,7 +70,7 @@ TEST(NodeType, ComputesInF32WithTheRateOfF32) {
   EXPECT_TRUE(half.every_rank_sends);
   EXPECT_FALSE(full.every_rank_sends);
   EXPECT_ERROR(trireme_rates(node_type("dgx-a100"), 8, {}), ErrorKind::config,
-               "a job on GPUs has one rank so far, but 8 ranks are planned for a node of type dgx-a100");
+               "so far only one GPU can be planned, but 8 ranks are planned for a node of type dgx-a100");
 }
 
 }  // namespace

@@ -296,6 +296,12 @@ class ApartOps final : public Ops {
   /// has_f16: the operators take f16, too.
   ApartOps(ApartDevice& device, std::unique_ptr<Ops> host, bool has_f16 = false)
       : device_(device), host_(std::move(host)), has_f16_(has_f16) {}
+  ~ApartOps() override {  // after a failure work may be left that uses it
+    try {
+      device_.stream().finish();
+    } catch (...) {
+    }
+  }
   std::string_view name() const override { return "apart"; }
   Device& device() const override { return device_; }
   size_t scratch_bytes(const CallSizes& sizes) const override { return host_->scratch_bytes(sizes); }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -25,6 +26,7 @@ namespace trireme {
 struct NetworkFaults {
   int64_t hangs_at = -1;  ///< that call is never done
   int64_t fails_at = -1;  ///< after that call, check() throws
+  int64_t dies_at = -1;   ///< the process ends in that call
 };
 
 class SocketLinks final : public DeviceLinks {
@@ -71,6 +73,7 @@ class SocketLinks final : public DeviceLinks {
         Shared::demand(x.count() == 0 || x.device() == &shared_->device, "a tensor of another device");
     }
     const int64_t call = shared_->calls++;
+    if (call == shared_->faults.dies_at) kill(getpid(), SIGKILL);
     if (call == shared_->faults.fails_at) failed("an error that the test asked for");
     const bool hangs = call == shared_->faults.hangs_at;
     ++running_;
@@ -84,7 +87,7 @@ class SocketLinks final : public DeviceLinks {
   void check() override {
     if (!has_failed_) return;
     const std::lock_guard lock(mutex_);
-    fail(ErrorKind::comm, "the twin of NCCL: {}", failure_);
+    fail(lost_ ? ErrorKind::peer : ErrorKind::comm, "the twin of NCCL: {}", failure_);
   }
   void abort() noexcept override { aborted_ = true; }
 
@@ -147,9 +150,9 @@ class SocketLinks final : public DeviceLinks {
       if (peer.socket >= 0) fcntl(peer.socket, F_SETFL, O_NONBLOCK);
   }
 
-  void failed(const std::string& why) {
+  void failed(const std::string& why, bool lost = false) {
     const std::lock_guard lock(mutex_);
-    if (!has_failed_) failure_ = why;
+    if (!has_failed_) failure_ = why, lost_ = lost;
     has_failed_ = true;
   }
 
@@ -183,7 +186,8 @@ class SocketLinks final : public DeviceLinks {
     const auto move = [&](std::byte* at, size_t bytes) -> size_t {
       const ssize_t n = t.out ? ::send(t.peer->socket, at, bytes, MSG_NOSIGNAL) : ::recv(t.peer->socket, at, bytes, 0);
       if (n > 0) return static_cast<size_t>(n);
-      if (n == 0 || (errno != EAGAIN && errno != EINTR)) failed("remote process exited or there was a network error");
+      if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        failed("remote process exited or there was a network error", true);
       return 0;
     };
     const size_t before = t.done;
@@ -206,6 +210,7 @@ class SocketLinks final : public DeviceLinks {
   DeviceStream* stream_ = nullptr;
   std::mutex mutex_;
   std::string failure_;
+  bool lost_ = false;
   std::atomic<bool> has_failed_ = false, aborted_ = false;
   std::atomic<int> running_ = 0;
 };

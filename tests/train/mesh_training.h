@@ -130,8 +130,8 @@ struct Place {
       world.emplace(*device, of_thread.world);
     ops = std::make_unique<ApartOps>(*device, layouts.make_ops(), layouts.dtype == DType::f16);
   }
-  std::unique_ptr<Ops> ops;
   std::optional<ApartDevice> device;
+  std::unique_ptr<Ops> ops;
   std::optional<ApartCommunicator> world;
   const RankContext& rank;
   RankContext context() {

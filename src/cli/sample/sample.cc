@@ -95,7 +95,7 @@ struct Sampler {
       : folder(std::move(opened)),
         spec(with_rows_for(merges(folder, mesh) ? base_of(folder.spec) : folder.spec, mesh)),
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
-        backend(make_backend(options.device, mesh ? mesh->world().size() : 1, "--device")),
+        backend(make_backend_of_one(options.device, mesh ? mesh->world().size() : 1, "--device")),
         state(table, options.dtype, false, kept_weights(table, mesh), backend.ops->device()),
         shared_weights(state.shares_weights()
                            ? std::make_unique<SharedWeights>(state, mesh->data(),

@@ -71,7 +71,7 @@ int run_parity(std::vector<std::string> arguments) {
   return process.run([&] {
     const std::unique_ptr<Mesh> mesh = mesh_flags.mesh(process);
     const int own_threads = rank_threads(process, threads);
-    const Backend backend = make_backend(device, process.size(), "--device");
+    const Backend backend = make_backend_of_one(device, process.size(), "--device");
     const auto tensors = compare_with_case(model, case_file, dtype, *backend.ops, own_threads, mesh.get(), adapter);
     judge(tensors, tolerance, case_file, process.rank() == 0);
     return 0;

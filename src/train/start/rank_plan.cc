@@ -123,7 +123,9 @@ void plan_memory(RankPlan& plan, const Ops& ops) {
       stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
                                            plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
   if (!plan.trains) return;
-  memory.exchange += exchange_bytes(table, *plan.optimizer, static_cast<int>(plan.mesh.data));
+  OptimizerOptions exchange = *plan.optimizer;
+  exchange.one_host = exchange.one_host && ops.device().is_host();  // GPUs do not share memory
+  memory.exchange += exchange_bytes(table, exchange, static_cast<int>(plan.mesh.data));
   std::vector<Layout> layouts;
   for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
     layouts.push_back(layout_of(plan.spec, plan.mesh, r));

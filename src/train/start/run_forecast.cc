@@ -179,7 +179,7 @@ std::string layout_yaml(const StepLayout& layout) {
 RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   require(
       on.type.gpus == 0 || on.ranks() == 1, ErrorKind::config,
-      "a job on GPUs has one rank so far, but {} x {} ranks are planned for nodes of type {}; plan one node with one "
+      "so far only one GPU can be planned, but {} x {} ranks are planned for nodes of type {}; plan one node with one "
       "rank, or a type without GPUs",
       on.nodes, on.per_node, on.type.name);
   resolve_for_ranks(loaded, static_cast<int>(on.ranks()));

@@ -17,6 +17,7 @@
 #include "config/document.h"
 #include "train/guard/peer_watch.h"
 #include "train/memory_watch.h"
+#include "train/start/computer.h"
 #include "train/start/cores.h"
 #include "train/start/facts.h"
 #include "train/start/fetch_named.h"
@@ -50,26 +51,6 @@ void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Pr
     if (!config.evaluation.only) claim.emplace(config.run, config.comm.interface, process, peers);
   });
   if (claim) prove_shared_folder(config.run.dir, option_name("--run.dir"), scalars, process.host());
-}
-
-/// What this rank computes with.
-Backend choose_backend(const Config& config, const Process& process) {
-  // A run that resumes without run.tune keeps the methods, and with them the order of its sums.
-  const GpuOptions gpu{
-      .products = config.run.dir + "/products.jsonl", .tune = config.run.tune, .cudnn = config.run.cudnn};
-  Backend backend = make_backend(config.run.device, process.size(), "run.device", gpu);
-  require(!config.run.tune || !config.evaluation.only, ErrorKind::config,
-          "run.tune times products of training and keeps them in the run folder, and with evaluation.only nothing is "
-          "trained; leave it out");
-  for (const auto& [asked, name] : {std::pair{config.run.tune, "run.tune"}, std::pair{config.run.cudnn, "run.cudnn"}})
-    require(backend.device || !asked, ErrorKind::config,
-            "{} is set, which needs a GPU, and this run computes on the CPU{}; leave it out", name,
-            process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "");
-  require(backend.device || config.precision.dtype != DType::f16, ErrorKind::config,
-          "training in f16 is unsupported on CPUs, and this run computes on the CPU{}; set {}",
-          process.size() > 1 ? ": so far only a job of one rank can use a GPU" : "",
-          option_name("--precision.dtype bf16"));
-  return backend;
 }
 
 /// Everything that is decided before anything large is allocated.
@@ -142,7 +123,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
   const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
   return run_to_end(claim, process, peers, [&] {
     claim_folder(claim, recipe, process, peers, scalars);
-    const Backend backend = choose_backend(recipe.config(), process);
+    const Backend backend = choose_backend(recipe.config(), mesh, rank, scalars);
     const auto reason = [&] {
       const std::optional<StopRequest> wish = asked();
       return wish ? wish->why : stop::reason();

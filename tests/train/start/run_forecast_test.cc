@@ -91,7 +91,7 @@ TEST(RunForecast, RefusesLayoutsThatNobodyCanHave) {
                "the network bandwidth of a node is 0, expected a positive number");
   PlannedNodes gpus{node_type("dgx-a100"), 2, 1};
   EXPECT_ERROR(forecast_run(configured({}), gpus), ErrorKind::config,
-               "a job on GPUs has one rank so far, but 2 x 1 ranks are planned for nodes of type dgx-a100");
+               "so far only one GPU can be planned, but 2 x 1 ranks are planned for nodes of type dgx-a100");
   gpus.nodes = 1;
   const RunForecast one = forecast_run(configured({}), gpus);
   EXPECT_EQ(one.memory_limit(), 0.95 * 80e9);

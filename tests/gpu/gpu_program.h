@@ -1,0 +1,61 @@
+#pragma once
+// The program as a user runs it on a GPU, which is the executor (executor_library.cc).
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/host.h"
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+
+/// A copy of the program beside which the library lies.
+class ProgramOnGpu {
+ public:
+  ProgramOnGpu() {
+    namespace fs = std::filesystem;
+    const std::string tests = program_path().substr(0, program_path().rfind('/') + 1);
+    fs::copy_file(trireme_path(), program_);
+    fs::copy_file(tests + "libexecutor_gpu.so", folder_ / "libtrireme_cuda.so");
+  }
+  Outcome operator()(std::vector<std::string> words) const {
+    words.insert(words.begin(), program_);
+    return run(words);
+  }
+  /// mpirun starts `ranks` of it.
+  Outcome on_ranks(int ranks, std::vector<std::string> words) const {
+    words.insert(words.begin(), {mpirun_path(), "-n", std::to_string(ranks), program_});
+    return run(words);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::string program_ = folder_ / "trireme";
+};
+
+inline Outcome done(Outcome outcome) {
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  return outcome;
+}
+
+class GpuProgram : public TrainingFixture {
+ protected:
+  /// Few steps, without a measurement of the peak rate, which takes minutes on the executor.
+  std::vector<std::string> few(const std::string& name, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(),
+                {"--batch.global", "4", "--run.steps", "8", "--model.context", "8", "--log.peak-tflops", "1"});
+    return train(name, more);
+  }
+  void expect_losses(const std::string& name, const std::string& other, double tolerance) const {
+    const auto got = losses(name), want = losses(other);
+    ASSERT_EQ(got.size(), want.size());
+    ASSERT_FALSE(want.empty());
+    for (const auto& [step, loss] : want) EXPECT_NEAR(got.at(step), loss, tolerance * loss) << name << " step " << step;
+  }
+  ProgramOnGpu gpu_;
+};
+
+}  // namespace trireme
