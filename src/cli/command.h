@@ -48,6 +48,7 @@ int run_node_agent(std::vector<std::string> arguments);
 int run_agent(std::vector<std::string> arguments);
 int run_parity(std::vector<std::string> arguments);
 int run_fetch(std::vector<std::string> arguments);
+int run_device(std::vector<std::string> arguments);
 int run_cluster(std::vector<std::string> arguments);
 int run_glue(std::vector<std::string> arguments);
 int run_sft(std::vector<std::string> arguments);

@@ -34,6 +34,8 @@ constexpr Command kCommands[] = {
     {"slurm", "write or submit a Slurm batch script for a command", run_slurm, true},
     {"hosts", "read, convert and filter host lists", run_hosts, true},
     {"health", "check this node, or the nodes of a hostfile, with an NHC configuration file", run_health},
+    {"device", "show the GPUs of this node, or of the nodes of a hostfile, and what keeps them from use", run_device,
+     true},
     {"cluster", "create, show, change and delete a cluster of machines", run_cluster},
     {"completion", "print the completion of commands and flags for bash, zsh or fish", run_completion, true},
     {"manual", "print the manual page of a command", run_manual, true},

@@ -25,15 +25,9 @@ std::string program_text() { return fmt::format("trireme {} (commit {})", TRIREM
 
 namespace {
 
-/// The GPU that run.device auto takes, or why there is none.
 std::string gpu_text() {
-  const std::string library = gpu_library_path();
-  if (library.empty()) return "none: this build has no libtrireme_cuda.so (docs/gpu.md)";
-  try {
-    return open_gpu_backend(library).hardware;
-  } catch (const Error& e) {
-    return fmt::format("none: {}", e.what());
-  }
+  const UsableGpu gpu = usable_gpu();
+  return gpu.hardware.empty() ? "none: " + gpu.why_none : gpu.hardware;
 }
 
 }  // namespace

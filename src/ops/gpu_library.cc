@@ -43,4 +43,14 @@ Backend open_gpu_backend(const std::string& library, const GpuOptions& options) 
   return backend;
 }
 
+UsableGpu usable_gpu() {
+  const std::string library = gpu_library_path();
+  if (library.empty()) return {"", "this build has no libtrireme_cuda.so (docs/gpu.md)"};
+  try {
+    return {open_gpu_backend(library).hardware, ""};
+  } catch (const Error& e) {
+    return {"", e.what()};
+  }
+}
+
 }  // namespace trireme

@@ -20,4 +20,11 @@ inline constexpr const char* kGpuInterface = "trireme_gpu_interface";
 /// Throws Error::usage, naming the library, if it cannot be opened, is of another build or finds no GPU.
 Backend open_gpu_backend(const std::string& library, const GpuOptions& options = {});
 
+/// What a run with run.device auto finds here.
+struct UsableGpu {
+  std::string hardware;  ///< as Backend::hardware; empty: none
+  std::string why_none;
+};
+UsableGpu usable_gpu();
+
 }  // namespace trireme

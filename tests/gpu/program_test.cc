@@ -209,6 +209,11 @@ TEST_F(GpuProgram, ProfilesStepsByTheDevicesClock) {
   EXPECT_LE(known, steps);
 }
 
+TEST_F(GpuProgram, DeviceNamesTheGpuThatIsUsed) {
+  EXPECT_THAT(done(gpu_({"device"})).output, HasSubstr("usable     the executor"));
+  EXPECT_THAT(done(gpu_({"device", "--hosts", host_name()})).output, HasSubstr(host_name() + ": usable: the executor"));
+}
+
 TEST_F(GpuProgram, VersionNamesTheGpu) {
   EXPECT_THAT(done(gpu_({"--version"})).output,
               AllOf(HasSubstr("backends  cpu, reference, cuda\n"), HasSubstr("GPU       the executor\n")));

@@ -273,7 +273,7 @@ int run_health(std::vector<std::string> arguments) {
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require_sinfo(app, hosts);
   complete_remote_options(app, remote);
-  const bool several = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
+  const bool several = names_hosts(hosts);
   if (options.variables == std::vector<std::string>{"gen"}) {
     refuse_with_gen(app);
     const HostSet set = several ? resolve_hosts(hosts, environment_variable) : HostSet();
@@ -287,10 +287,7 @@ int run_health(std::vector<std::string> arguments) {
     remote.ports = launch::remote_ports(set.hosts);
     return check_nodes(options, std::move(set), remote);
   }
-  require(!remote.agents, ErrorKind::usage,
-          "--agents is for other hosts; name them with -f, --hosts, --sinfo or --slurm");
-  require(hosts.include.empty() && hosts.exclude.empty() && hosts.num_nodes == 0, ErrorKind::usage,
-          "--include, --exclude and --num-nodes select hosts; name hosts with -f, --hosts, --sinfo or --slurm");
+  require_no_host_selection(hosts, remote);
   return check_this_node(options);
 }
 

@@ -46,19 +46,6 @@ Json request_of(const HealthOptions& options) {
           {"variables", variables}};
 }
 
-std::vector<std::string> names_of(const HostSet& hosts) {
-  std::vector<std::string> names;
-  for (const Host& host : hosts.hosts) names.push_back(host.name);
-  return names;
-}
-
-std::string reason_of(const NodeSessions& sessions, const std::string& host) {
-  for (const Problem& problem : sessions.problems()) {
-    if (problem.host == host) return problem.fix.empty() ? problem.what : problem.what + "; " + problem.fix;
-  }
-  return "no answer";
-}
-
 /// Nodes that sinfo reports as drained by trireme: they may be healthy again.
 void take_back_drained(HostSet& hosts) {
   if (hosts.skipped.empty()) return;
@@ -122,7 +109,7 @@ int check_nodes(const HealthOptions& options, HostSet hosts, const RemoteOptions
   size_t failures = 0;
   for (size_t i = 0; i < names.size(); ++i) {
     if (answers[i].is_null()) {
-      const std::string reason = reason_of(sessions, names[i]);
+      const std::string reason = sessions.why_no_answer(names[i]);
       ++failures;
       document.push_back({{"host", names[i]}, {"healthy", false}, {"reason", reason}});
       if (!options.json) fmt::print("{} | ERROR: No results reported ({})\n", names[i], reason);

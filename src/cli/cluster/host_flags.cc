@@ -59,4 +59,21 @@ void complete_remote_options(const Flags& app, launch::RemoteOptions& options) {
   options.version = program_text();
 }
 
+bool names_hosts(const HostRequest& request) {
+  return !request.hostfile.empty() || !request.hosts.empty() || !request.sinfo.empty() || request.slurm;
+}
+
+void require_no_host_selection(const HostRequest& request, const launch::RemoteOptions& options) {
+  require(!options.agents, ErrorKind::usage,
+          "--agents is for other hosts; name them with -f, --hosts, --sinfo or --slurm");
+  require(request.include.empty() && request.exclude.empty() && request.num_nodes == 0, ErrorKind::usage,
+          "--include, --exclude and --num-nodes select hosts; name hosts with -f, --hosts, --sinfo or --slurm");
+}
+
+std::vector<std::string> names_of(const HostSet& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts.hosts) names.push_back(host.name);
+  return names;
+}
+
 }  // namespace trireme

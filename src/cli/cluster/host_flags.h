@@ -18,4 +18,10 @@ void add_remote_flags(Flags& app, launch::RemoteOptions& options);
 /// connection type, Error::config for the secret.
 void complete_remote_options(const Flags& app, launch::RemoteOptions& options);
 
+/// Whether the flags name hosts.
+bool names_hosts(const HostRequest& request);
+/// Without names_hosts(): throws Error::usage for flags that select hosts or reach them.
+void require_no_host_selection(const HostRequest& request, const launch::RemoteOptions& options);
+std::vector<std::string> names_of(const HostSet& hosts);
+
 }  // namespace trireme

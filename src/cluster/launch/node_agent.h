@@ -19,6 +19,8 @@
 //   {"do": "starter", "program": P, "daemon": D}              -> probe_starter()
 //   {"do": "describe"}                                        -> {"host": H, "lines": [[section, check], ..]}, what
 //                                                                `health gen` writes
+//   {"do": "gpus"}                                            -> {"gpus": NodeGpus, "usable": hardware,
+//                                                                "why_none": ..}, for `trireme device`
 
 #include <functional>
 #include <iosfwd>

@@ -226,6 +226,13 @@ NodeSessions::~NodeSessions() {
   }
 }
 
+std::string NodeSessions::why_no_answer(const std::string& host) const {
+  for (const Problem& problem : problems_) {
+    if (problem.host == host) return problem.fix.empty() ? problem.what : problem.what + "; " + problem.fix;
+  }
+  return "no answer";
+}
+
 void NodeSessions::lose(size_t i, std::string what, std::string fix) {
   sessions_[i].open = false;
   if (sessions_[i].in >= 0) close(std::exchange(sessions_[i].in, -1));

@@ -36,6 +36,8 @@ class NodeSessions {
 
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::vector<Problem>& problems() const { return problems_; }
+  /// What problems() says of the host, with what to do; "no answer" if it says nothing.
+  std::string why_no_answer(const std::string& host) const;
 
   /// Sends requests[i] to host i (null: nothing) and returns the answers; null if the host failed before, did not
   /// answer within `seconds`, or answered {"error"}: problems() says why.

@@ -1,0 +1,324 @@
+#include "ops/gpu_node.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/count.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kLeastMajor = 8;  // of compute capability: bf16 in tensor cores
+
+// The interface of libnvidia-ml.so.1, which NVIDIA keeps compatible: names with _v2 and _v3 are their own versions.
+namespace nvml {
+
+constexpr int kSuccess = 0, kNotSupported = 3, kDriverNotLoaded = 9;
+constexpr unsigned kMostLinks = 18, kTemperatureOfDie = 0, kUncorrected = 1, kSinceDriverLoad = 0, kProhibited = 2,
+                   kRemoteIsGpu = 0;
+
+using Device = void*;
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct Pci {
+  char legacy[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
+struct Utilization {
+  unsigned gpu, memory;
+};
+
+class Library {
+ public:
+  /// Throws Error::io with what the loader says.
+  Library() : opened_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    if (opened_ == nullptr) fail(ErrorKind::io, "{}", dlerror());
+  }
+  ~Library() { dlclose(opened_); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  /// The function's code; kNotSupported where this driver has no such function.
+  template <class... Arguments>
+  int call(const char* name, Arguments... arguments) const {
+    using Function = int(Arguments...);
+    auto* const function = reinterpret_cast<Function*>(dlsym(opened_, name));
+    return function == nullptr ? kNotSupported : function(arguments...);
+  }
+  std::string reason(int code) const {
+    using Function = const char*(int);
+    auto* const function = reinterpret_cast<Function*>(dlsym(opened_, "nvmlErrorString"));
+    const char* const text = function == nullptr ? nullptr : function(code);
+    return text == nullptr ? fmt::format("code {}", code) : fmt::format("{} (code {})", text, code);
+  }
+
+  /// The number that a function writes for a GPU; nothing if it has none.
+  template <class T, class... Arguments>
+  std::optional<T> number(const char* name, Arguments... arguments) const {
+    T value{};
+    if (call(name, arguments..., &value) != kSuccess) return std::nullopt;
+    return value;
+  }
+  template <size_t size, class... Arguments>
+  std::string text(const char* name, Arguments... arguments) const {
+    char value[size] = {};
+    if (call(name, arguments..., static_cast<char*>(value), static_cast<unsigned>(size)) != kSuccess) return "";
+    return std::string(value, strnlen(value, size));
+  }
+
+ private:
+  void* opened_;
+};
+
+}  // namespace nvml
+
+std::optional<int> numa_node_of(std::string bus) {
+  // The library writes a domain of 8 digits, Linux one of 4.
+  if (bus.size() > 12 && bus.starts_with("0000")) bus.erase(0, 4);
+  std::ranges::transform(bus, bus.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ifstream file("/sys/bus/pci/devices/" + bus + "/numa_node");
+  int node = -1;
+  if (!(file >> node) || node < 0) return std::nullopt;
+  return node;
+}
+
+std::optional<int> as_int(std::optional<unsigned> value) {
+  if (!value) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+std::string bus_of(const nvml::Pci& pci) { return std::string(pci.id, strnlen(pci.id, sizeof pci.id)); }
+
+NodeGpu read_gpu(const nvml::Library& library, nvml::Device device) {
+  NodeGpu gpu;
+  nvml::Pci pci{};
+  if (library.call("nvmlDeviceGetPciInfo_v3", device, &pci) == nvml::kSuccess) gpu.bus = bus_of(pci);
+  gpu.name = library.text<96>("nvmlDeviceGetName", device);
+  gpu.uuid = library.text<96>("nvmlDeviceGetUUID", device);
+  nvml::Memory memory{};
+  const int answered = library.call("nvmlDeviceGetMemoryInfo", device, &memory);
+  if (answered != nvml::kSuccess) {
+    gpu.fault = "its memory cannot be read: " + library.reason(answered);
+    return gpu;
+  }
+  gpu.memory_bytes = memory.total;
+  gpu.free_bytes = memory.free;
+  if (library.call("nvmlDeviceGetCudaComputeCapability", device, &gpu.major, &gpu.minor) != nvml::kSuccess)
+    gpu.major = gpu.minor = 0;
+  gpu.numa_node = numa_node_of(gpu.bus);
+  const auto number = [&](const char* name) { return as_int(library.number<unsigned>(name, device)); };
+  gpu.pcie_generation = number("nvmlDeviceGetCurrPcieLinkGeneration");
+  gpu.pcie_width = number("nvmlDeviceGetCurrPcieLinkWidth");
+  gpu.most_pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration");
+  gpu.most_pcie_width = number("nvmlDeviceGetMaxPcieLinkWidth");
+  gpu.celsius = as_int(library.number<unsigned>("nvmlDeviceGetTemperature", device, nvml::kTemperatureOfDie));
+  if (const auto milliwatts = number("nvmlDeviceGetPowerUsage")) gpu.watts = *milliwatts / 1000.0;
+  if (const auto milliwatts = number("nvmlDeviceGetEnforcedPowerLimit")) gpu.most_watts = *milliwatts / 1000.0;
+  if (const auto busy = library.number<nvml::Utilization>("nvmlDeviceGetUtilizationRates", device))
+    gpu.busy_percent = static_cast<int>(busy->gpu);
+  gpu.uncorrected_errors = library.number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, nvml::kUncorrected,
+                                                              nvml::kSinceDriverLoad);
+  unsigned now = 0, pending = 0;
+  gpu.mig = library.call("nvmlDeviceGetMigMode", device, &now, &pending) == nvml::kSuccess && now == 1;
+  gpu.prohibited = number("nvmlDeviceGetComputeMode").value_or(0) == static_cast<int>(nvml::kProhibited);
+  return gpu;
+}
+
+/// The NVLinks of a GPU that are up: by the bus of the other GPU, and "" for those to a switch.
+std::vector<std::string> link_ends(const nvml::Library& library, nvml::Device device) {
+  std::vector<std::string> ends;
+  for (unsigned link = 0; link < nvml::kMostLinks; ++link) {
+    if (library.number<unsigned>("nvmlDeviceGetNvLinkState", device, link).value_or(0) == 0) continue;
+    const auto type = library.number<unsigned>("nvmlDeviceGetNvLinkRemoteDeviceType", device, link);
+    const auto remote = library.number<nvml::Pci>("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, link);
+    ends.push_back(type.value_or(nvml::kRemoteIsGpu) == nvml::kRemoteIsGpu && remote ? bus_of(*remote) : "");
+  }
+  return ends;
+}
+
+std::string pci_link(const nvml::Library& library, nvml::Device a, nvml::Device b) {
+  switch (library.number<unsigned>("nvmlDeviceGetTopologyCommonAncestor", a, b).value_or(0)) {
+    case 10:
+      return "PIX";
+    case 20:
+      return "PXB";
+    case 30:
+      return "PHB";
+    case 40:
+      return "NODE";
+    case 50:
+      return "SYS";
+    default:
+      return "";
+  }
+}
+
+std::vector<std::vector<std::string>> read_links(const nvml::Library& library, const std::vector<nvml::Device>& devices,
+                                                 const std::vector<NodeGpu>& gpus) {
+  std::vector<std::vector<std::string>> ends;
+  for (size_t i = 0; i < devices.size(); ++i)
+    ends.push_back(gpus[i].fault.empty() ? link_ends(library, devices[i]) : std::vector<std::string>());
+  std::vector<std::vector<std::string>> links(gpus.size(), std::vector<std::string>(gpus.size()));
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    for (size_t j = 0; j < gpus.size(); ++j) {
+      if (i == j || !gpus[i].fault.empty() || !gpus[j].fault.empty()) continue;
+      // Through switches every GPU reaches every other one with all of its links.
+      const auto to_switch = std::min(std::ranges::count(ends[i], ""), std::ranges::count(ends[j], ""));
+      const auto direct = std::ranges::count(ends[i], gpus[j].bus);
+      links[i][j] =
+          direct + to_switch > 0 ? fmt::format("NV{}", direct + to_switch) : pci_link(library, devices[i], devices[j]);
+    }
+  }
+  return links;
+}
+
+void read_with(const nvml::Library& library, NodeGpus& node) {
+  if (const int started = library.call("nvmlInit_v2"); started != nvml::kSuccess) {
+    node.why_none = started == nvml::kDriverNotLoaded
+                        ? "NVIDIA's driver is installed but not loaded (modprobe nvidia says why)"
+                        : "NVIDIA's management library does not start: " + library.reason(started);
+    return;
+  }
+  node.driver = library.text<80>("nvmlSystemGetDriverVersion");
+  node.cuda = library.number<int>("nvmlSystemGetCudaDriverVersion_v2").value_or(0);
+  const auto count = library.number<unsigned>("nvmlDeviceGetCount_v2").value_or(0);
+  std::vector<nvml::Device> devices(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const int found = library.call("nvmlDeviceGetHandleByIndex_v2", i, &devices[i]);
+    node.gpus.push_back(found == nvml::kSuccess ? read_gpu(library, devices[i]) : NodeGpu{});
+    if (found != nvml::kSuccess) node.gpus.back().fault = library.reason(found);
+  }
+  node.links = read_links(library, devices, node.gpus);
+  if (count == 0) node.why_none = fmt::format("driver {} reports no GPU", node.driver);
+  library.call("nvmlShutdown");
+}
+
+template <class T>
+void put(Json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+template <class T>
+std::optional<T> get(const Json& json, const char* key) {
+  if (!json.contains(key)) return std::nullopt;
+  return json.at(key).get<T>();
+}
+
+}  // namespace
+
+NodeGpus read_node_gpus() {
+  NodeGpus node;
+  try {
+    read_with(nvml::Library(), node);
+  } catch (const Error& e) {
+    node.why_none = fmt::format("this node has no driver of NVIDIA's: {}", e.what());
+  }
+  return node;
+}
+
+std::vector<std::string> complaints_of(const NodeGpus& node) {
+  std::vector<std::string> complaints;
+  for (size_t i = 0; i < node.gpus.size(); ++i) {
+    const NodeGpu& gpu = node.gpus[i];
+    const auto add = [&](const std::string& text) { complaints.push_back(fmt::format("GPU {}: {}", i, text)); };
+    if (!gpu.fault.empty()) {
+      add(gpu.fault + "; reset it (nvidia-smi --gpu-reset) or restart the node");
+      continue;
+    }
+    if (gpu.major > 0 && gpu.major < kLeastMajor)
+      add(fmt::format("compute capability {}.{}, but at least {}.0 is needed", gpu.major, gpu.minor, kLeastMajor));
+    if (gpu.prohibited) add("its compute mode is prohibited; set it with `nvidia-smi -c DEFAULT`");
+    if (gpu.mig) add("MIG divides it; turn it off with `nvidia-smi -mig 0` to use it whole");
+    if (gpu.uncorrected_errors.value_or(0) > 0)
+      add(fmt::format("{} that ECC could not correct since the driver was loaded; see `nvidia-smi -q -d ECC`",
+                      count_text(*gpu.uncorrected_errors, "memory error")));
+    if (gpu.pcie_width && gpu.most_pcie_width && *gpu.pcie_width < *gpu.most_pcie_width)
+      add(fmt::format("PCIe x{} in use, x{} possible; copies are slower", *gpu.pcie_width, *gpu.most_pcie_width));
+    if (gpu.free_bytes < gpu.memory_bytes / 10 * 9)
+      add(fmt::format("{} of its {} are free; `nvidia-smi` names the programs on it", human_bytes(gpu.free_bytes),
+                      human_bytes(gpu.memory_bytes)));
+  }
+  const NodeGpu* first = nullptr;
+  for (const NodeGpu& gpu : node.gpus) {
+    if (!gpu.fault.empty()) continue;
+    if (first == nullptr) first = &gpu;
+    if (gpu.name == first->name && gpu.memory_bytes == first->memory_bytes) continue;
+    complaints.emplace_back("the GPUs are not all of one kind; a job takes the time of the slowest");
+    break;
+  }
+  return complaints;
+}
+
+Json to_json(const NodeGpus& node) {
+  Json gpus = Json::array();
+  for (const NodeGpu& gpu : node.gpus) {
+    Json one = {{"bus", gpu.bus}, {"name", gpu.name}, {"uuid", gpu.uuid}};
+    if (!gpu.fault.empty()) {
+      one["fault"] = gpu.fault;
+    } else {
+      one.update({{"compute_capability", {gpu.major, gpu.minor}},
+                  {"memory_bytes", gpu.memory_bytes},
+                  {"free_bytes", gpu.free_bytes},
+                  {"mig", gpu.mig},
+                  {"prohibited", gpu.prohibited}});
+      put(one, "numa_node", gpu.numa_node);
+      put(one, "pcie_generation", gpu.pcie_generation);
+      put(one, "pcie_width", gpu.pcie_width);
+      put(one, "most_pcie_generation", gpu.most_pcie_generation);
+      put(one, "most_pcie_width", gpu.most_pcie_width);
+      put(one, "watts", gpu.watts);
+      put(one, "most_watts", gpu.most_watts);
+      put(one, "celsius", gpu.celsius);
+      put(one, "busy_percent", gpu.busy_percent);
+      put(one, "uncorrected_errors", gpu.uncorrected_errors);
+    }
+    gpus.push_back(std::move(one));
+  }
+  Json json = {{"driver", node.driver}, {"cuda", node.cuda}, {"gpus", std::move(gpus)}, {"links", node.links}};
+  if (!node.why_none.empty()) json["why_none"] = node.why_none;
+  return json;
+}
+
+NodeGpus node_gpus_from_json(const Json& json) {
+  try {
+    NodeGpus node{.driver = json.at("driver"), .cuda = json.at("cuda"), .why_none = json.value("why_none", "")};
+    node.links = json.at("links").get<std::vector<std::vector<std::string>>>();
+    for (const Json& one : json.at("gpus")) {
+      NodeGpu gpu{.name = one.at("name"), .uuid = one.at("uuid"), .bus = one.at("bus")};
+      gpu.fault = one.value("fault", "");
+      if (gpu.fault.empty()) {
+        gpu.major = one.at("compute_capability").at(0);
+        gpu.minor = one.at("compute_capability").at(1);
+        gpu.memory_bytes = one.at("memory_bytes");
+        gpu.free_bytes = one.at("free_bytes");
+        gpu.mig = one.at("mig");
+        gpu.prohibited = one.at("prohibited");
+        gpu.numa_node = get<int>(one, "numa_node");
+        gpu.pcie_generation = get<int>(one, "pcie_generation");
+        gpu.pcie_width = get<int>(one, "pcie_width");
+        gpu.most_pcie_generation = get<int>(one, "most_pcie_generation");
+        gpu.most_pcie_width = get<int>(one, "most_pcie_width");
+        gpu.watts = get<double>(one, "watts");
+        gpu.most_watts = get<double>(one, "most_watts");
+        gpu.celsius = get<int>(one, "celsius");
+        gpu.busy_percent = get<int>(one, "busy_percent");
+        gpu.uncorrected_errors = get<uint64_t>(one, "uncorrected_errors");
+      }
+      node.gpus.push_back(std::move(gpu));
+    }
+    return node;
+  } catch (const Json::exception& e) {
+    fail(ErrorKind::data, "not a description of a node's GPUs: {}", e.what());
+  }
+}
+
+}  // namespace trireme
