@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "cuda/attention_cudnn.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_ops.h"
@@ -19,6 +21,9 @@ const char trireme_gpu_interface[] = TRIREME_GPU_INTERFACE;
 
 /// kMakeGpuBackend
 void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions& options) {
+  // Streams of groups wait for other ranks: with the usual eight queues they would delay each other. Before CUDA
+  // starts.
+  if (options.ranks > 1) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   auto device = trireme::make_cuda_device(trireme::gpu_of_rank(options.local_rank, trireme::visible_gpus()));
   std::string hardware = device->description();
   if (options.ranks > 1) {

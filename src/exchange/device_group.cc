@@ -121,13 +121,15 @@ class DeviceGroup final : public StreamGroup {
     if (options.chunks) rows_.emplace(arena_, size(), *options.chunks);
     for (const GroupOptions::Sums& of : options.sums)
       contributions_.push_back(arena_.take(of.dtype, {size() * of.longest_piece}));
-    for (Lane* lane : {&sums_, &sends_, &receives_}) lane->stream = ops.device().make_stream();
+    // Few streams: those of a GPU share queues, where one that waits may delay another.
+    const auto open = [&](Lane& lane) { lane.stream = ops.device().make_stream(); };
     if (is_chain(options)) {
+      if (options.to) open(sends_);
+      if (options.from) open(receives_);
       connect_neighbours(options);
-    } else if (size() > 1) {
-      sums_.links = network_.connect(id_of(0), rank(), size());
-      issue_between([&](int r) { return greeting(0, r); }, [&](int r) { return greeting(1, r); });
-      bytes_sent_ = 0;
+    } else {
+      open(sums_);
+      connect_all();
     }
     for (const Lane* lane : {&sums_, &sends_, &receives_}) connections_->add(lane->links);
   }
@@ -244,6 +246,13 @@ class DeviceGroup final : public StreamGroup {
     return id;
   }
 
+  void connect_all() {
+    if (size() == 1) return;
+    sums_.links = network_.connect(id_of(0), rank(), size());
+    issue_between([&](int r) { return greeting(0, r); }, [&](int r) { return greeting(1, r); });
+    bytes_sent_ = 0;
+  }
+
   /// A connection from each rank to the one that it sends to, in the order of senders, which is the same on all.
   void connect_neighbours(const GroupOptions& options) {
     from_ = options.from.value_or(-1), to_ = options.to.value_or(-1);
@@ -262,7 +271,7 @@ class DeviceGroup final : public StreamGroup {
   View greeting(int row, int64_t r) const { return greetings_.rows_slice(row, 1).reshape({size()}).rows_slice(r, 1); }
 
   void begin(Lane& lane, const Event& after) {
-    assert(!ended_);
+    assert(!ended_ && lane.stream);
     if (lane.links) connections_->check();
     lane.stream->wait(after);
     context_.stream = lane.stream.get();
