@@ -54,28 +54,32 @@ GenerateBenchResult bench_generate(const GenerateBenchOptions& options, Ops& ops
           "--prompt {} and --tokens {} are more than the {} positions of {}", options.prompt, options.tokens,
           spec.context, options.preset);
   const ParameterTable table(spec);
-  TrainingState state(table, options.dtype, false);
+  Device& device = ops.device();
+  TrainingState state(table, options.dtype, false, {}, device);
   initialize(state, table, 1);
   Generator generator(spec, {&table, state.weights(), {}}, options.dtype, ops, options.threads);
 
   GenerateBenchResult result;
   result.weight_bytes = static_cast<double>(read_per_token(table)) * static_cast<double>(size_of(options.dtype));
-  const std::span words(static_cast<const uint64_t*>(state.weights().data()),
-                        static_cast<size_t>(result.weight_bytes) / sizeof(uint64_t));
+  const bool on_host = device.is_host();
+  const std::span words(on_host ? static_cast<const uint64_t*>(state.weights().data()) : nullptr,
+                        on_host ? static_cast<size_t>(result.weight_bytes) / sizeof(uint64_t) : 0);
   std::vector<double> tokens, reads;
   GenerateOptions generate;
   generate.sampling.greedy = true;
   generate.max_new_tokens = options.tokens;
-  auto start = Clock::now();
+  Event start = device.stream().record_time();
   generator.run(std::vector<TokenId>(static_cast<size_t>(options.prompt), 1), generate, 0, [&](TokenId) {
-    tokens.push_back(seconds_since(start));
-    reads.push_back(read_once(words, options.threads));
-    start = Clock::now();
+    const Event end = device.stream().record_time();
+    end.wait();
+    tokens.push_back(end.seconds_since(start));
+    if (on_host) reads.push_back(read_once(words, options.threads));
+    start = device.stream().record_time();
     return true;
   });
   tokens.erase(tokens.begin(), tokens.begin() + 2);  // the prompt, and the first plans of one row
   result.seconds_per_token = median(tokens);
-  result.seconds_per_read = median(reads);
+  if (on_host) result.seconds_per_read = median(reads);
   return result;
 }
 

@@ -19,7 +19,7 @@ struct GenerateBenchOptions {
 
 struct GenerateBenchResult {
   double seconds_per_token = 0;  ///< median
-  double seconds_per_read = 0;   ///< median of reading the weights once
+  double seconds_per_read = 0;   ///< median of reading the weights once; 0 on a GPU, where it is not measured
   double weight_bytes = 0;       ///< read per token
   double share() const { return seconds_per_read / seconds_per_token; }
 };

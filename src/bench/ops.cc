@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <sstream>
 
 #include "base/rng.h"
@@ -19,30 +20,36 @@ namespace {
 /// Values in (-1, 1), or ids below `bound`: a block of random ones, repeated.
 void fill(View v, int64_t bound) {
   constexpr int64_t kBlock = 1 << 16;
+  const int64_t n = std::min(kBlock, v.count());
+  std::vector<std::byte> block(static_cast<size_t>(n) * size_of(v.dtype()));
+  const View values(block.data(), v.dtype(), {n});
   RandomStream random(1);
-  for (int64_t i = 0; i < std::min(kBlock, v.count()); ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const double x = 2 * random.uniform() - 1;
     const double id = std::floor(std::abs(x) * static_cast<double>(bound));
     switch (v.dtype()) {
       case DType::f32:
-        v.as<float>()[i] = static_cast<float>(x);
+        values.as<float>()[i] = static_cast<float>(x);
         break;
       case DType::bf16:
-        v.as<bf16_t>()[i] = to_bf16(static_cast<float>(x));
+        values.as<bf16_t>()[i] = to_bf16(static_cast<float>(x));
         break;
       case DType::i32:
-        v.as<int32_t>()[i] = static_cast<int32_t>(id);
+        values.as<int32_t>()[i] = static_cast<int32_t>(id);
         break;
       case DType::i64:
-        v.as<int64_t>()[i] = static_cast<int64_t>(id);
+        values.as<int64_t>()[i] = static_cast<int64_t>(id);
         break;
       default:
         return;  // remainders of split weights: the arena's zeros do
     }
   }
-  auto* bytes = static_cast<std::byte*>(v.data());
-  const size_t block = static_cast<size_t>(kBlock) * size_of(v.dtype());
-  for (size_t at = block; at < v.bytes(); at += block) std::memcpy(bytes + at, bytes, std::min(block, v.bytes() - at));
+  Device& device = v.device() ? *v.device() : host_device();
+  const View flat = v.reshape({v.count()});
+  for (int64_t at = 0; at < v.count(); at += kBlock) {
+    const int64_t length = std::min(kBlock, v.count() - at);
+    device.stream().copy(values.rows_slice(0, length), flat.rows_slice(at, length));
+  }
 }
 
 /// The tensors of one call, in enough sets to fill the rotation.
@@ -73,16 +80,13 @@ class Tensors {
 /// Where operators are measured: the shapes of a layer, memory for its tensors, and the table of what was measured.
 struct Bench {
   Bench(Ops& backend, const OpsBenchOptions& options)
-      : ops(backend),
-        o(options),
-        rows(o.sequences * o.length),
-        memory(memory_bytes()),
-        offsets(static_cast<size_t>(o.sequences + 1)) {
-    for (size_t i = 0; i < offsets.size(); ++i) offsets[i] = static_cast<int32_t>(static_cast<int64_t>(i) * o.length);
+      : ops(backend), o(options), rows(o.sequences * o.length), memory(memory_bytes(), ops.device()) {
+    std::vector<int32_t> ends(static_cast<size_t>(o.sequences + 1));
+    for (size_t i = 0; i < ends.size(); ++i) ends[i] = static_cast<int32_t>(static_cast<int64_t>(i) * o.length);
     shape.kv_heads = static_cast<int>(o.heads);
     shape.head_dim = static_cast<int>(o.width / o.heads);
     shape.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
-    shape.offsets = ConstView(offsets.data(), DType::i32, {o.sequences + 1});
+    shape.offsets = offsets(ends);
     const int64_t widest = 4 * o.width;
     const size_t layers = ops.scratch_bytes({.dtype = o.dtype,
                                              .rows = rows,
@@ -97,8 +101,17 @@ struct Bench {
                                            .weight_count = o.columns * o.width,
                                            .attention = shape,
                                            .threads = o.threads});
-    scratch = Arena(std::max(layers, head));
-    context = {o.threads, &scratch};
+    scratch = Arena(std::max(layers, head), ops.device());
+    context = {o.threads, &scratch, &ops.device().stream()};
+  }
+
+  /// The rows after which sequences end, on the operators' device.
+  ConstView offsets(const std::vector<int32_t>& ends) {
+    const Shape all{std::ssize(ends)};
+    Arena& arena = offset_memory.emplace_back(ends.size() * sizeof(int32_t), ops.device());
+    const View own = arena.take(DType::i32, all);
+    ops.device().stream().copy(ConstView(ends.data(), DType::i32, all), own);
+    return own;
   }
 
   /// Median time of call(set), sets in turn, after one call of each that is not counted.
@@ -109,9 +122,11 @@ struct Bench {
     std::vector<double> times;
     const auto start = Clock::now();
     while (times.size() < 3 || seconds_since(start) < o.seconds) {
-      const auto begin = Clock::now();
+      const Event begin = context.stream->record_time();
       call(times.size() % sets);
-      times.push_back(seconds_since(begin));
+      const Event end = context.stream->record_time();
+      end.wait();
+      times.push_back(end.seconds_since(begin));
     }
     std::sort(times.begin(), times.end());
     const double median = times[times.size() / 2];
@@ -139,6 +154,10 @@ struct Bench {
     return false;
   }
 
+  bool wants_any(std::initializer_list<std::string_view> operators) const {
+    return std::ranges::any_of(operators, [&](std::string_view op) { return is_wanted(op); });
+  }
+
   double size() const { return static_cast<double>(size_of(o.dtype)); }
   double activations() const { return static_cast<double>(rows * o.width); }
 
@@ -146,7 +165,7 @@ struct Bench {
   OpsBenchOptions o;
   int64_t rows;
   Arena memory, scratch;
-  std::vector<int32_t> offsets;
+  std::list<Arena> offset_memory;
   AttentionShape shape;
   Context context;
   OpsBenchTable table;
@@ -281,6 +300,7 @@ void measure_decoders(Bench& b) {
 }
 
 void measure_embedding(Bench& b) {
+  if (!b.wants_any({"embedding", "embedding_backward", "embedding_backward_add"})) return;
   Tensors t(b.memory, b.o.rotation, b.activations() * b.size());
   const auto y = t.take(b.o.dtype, {b.rows, b.o.width});
   const View table = t.shared(b.o.dtype, {b.o.columns, b.o.width}),
@@ -313,10 +333,12 @@ void measure_attention(Bench& b, const std::string& kind, const std::vector<int6
   shape.window = window;
   shape.head_dim = static_cast<int>(head_dim);
   shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
-  shape.offsets = ConstView(offsets.data(), DType::i32, {static_cast<int64_t>(offsets.size())});
-  Arena scratch(b.ops.scratch_bytes(
-      {.dtype = b.o.dtype, .rows = b.rows, .width = b.o.width, .attention = shape, .threads = b.o.threads}));
-  Context context{b.o.threads, &scratch};
+  shape.offsets = b.offsets(offsets);
+  Arena scratch(
+      b.ops.scratch_bytes(
+          {.dtype = b.o.dtype, .rows = b.rows, .width = b.o.width, .attention = shape, .threads = b.o.threads}),
+      b.ops.device());
+  Context context{b.o.threads, &scratch, &b.ops.device().stream()};
   Tensors t(b.memory, b.o.rotation, 5 * b.activations() * b.size());
   const Shape qkv_shape{b.rows, shape.kv_heads, shape.group + 2, head_dim}, out_shape{b.rows, shape.heads(), head_dim};
   const auto qkv = t.take(b.o.dtype, qkv_shape), out = t.take(b.o.dtype, out_shape);
@@ -364,6 +386,7 @@ Loss take_loss(const Bench& b, Tensors& t) {
 }
 
 void measure_loss(Bench& b) {
+  if (!b.wants_any({"softmax_stats", "cross_entropy_backward"})) return;
   const double bytes = logits_bytes(b);
   Tensors t(b.memory, b.o.rotation, bytes);
   const Loss l = take_loss(b, t);
@@ -376,6 +399,7 @@ void measure_loss(Bench& b) {
 }
 
 void measure_head(Bench& b) {
+  if (!b.wants_any({"head", "head_backward_input", "head_backward_weight"})) return;
   Tensors t(b.memory, b.o.rotation, logits_bytes(b));
   const Loss l = take_loss(b, t);
   const View x = t.shared(b.o.dtype, {b.o.loss_rows, b.o.width}), w = t.shared(b.o.dtype, {b.o.columns, b.o.width});
@@ -391,6 +415,7 @@ void measure_head(Bench& b) {
 }
 
 void measure_parameters(Bench& b) {
+  if (!b.wants_any({"squared_norms", "add", "zero", "adamw"})) return;
   const auto n = static_cast<double>(b.o.parameters);
   const Shape flat{b.o.parameters};
   Tensors t(b.memory, b.o.rotation, 16 * n);
@@ -398,8 +423,8 @@ void measure_parameters(Bench& b) {
   const bool split = b.o.dtype == DType::bf16;
   const View weights = t.shared(b.o.dtype, flat), remainder = split ? t.shared(DType::i16, flat) : View();
   const AdamW options{1e-4f};
-  std::vector<double> norms(static_cast<size_t>((b.o.parameters + kNormChunk - 1) / kNormChunk));
-  const View values{std::span(norms), {static_cast<int64_t>(norms.size())}};
+  Arena norms(static_cast<size_t>((b.o.parameters + kNormChunk - 1) / kNormChunk) * sizeof(double), b.ops.device());
+  const View values = norms.take(DType::f64, {(b.o.parameters + kNormChunk - 1) / kNormChunk});
   b.measure("squared_norms", grad, 1, 4 * n, true, [&](size_t) { b.ops.squared_norms(b.context, grad, values); });
   b.measure("add", grad, 1, 12 * n, true, [&](size_t) { b.ops.add(b.context, grad, m); });
   b.measure("zero", grad, 1, 4 * n, true, [&](size_t) { b.ops.zero(b.context, v); });
@@ -407,8 +432,9 @@ void measure_parameters(Bench& b) {
             [&](size_t) { b.ops.adamw(b.context, options, grad, m, v, weights, remainder); });
 }
 
-/// As a snapshot's writer computes it: on one thread, whatever b.o.threads.
+/// As a snapshot's writer computes it: on one thread of the CPU, whatever b.o.threads.
 void measure_weights_hash(Bench& b) {
+  if (!b.ops.device().is_host() || !b.is_wanted("element_sum_one_thread")) return;
   const Shape flat{b.o.parameters};
   Tensors t(b.memory, b.o.rotation, 4 * static_cast<double>(b.o.parameters));
   const View weights = t.shared(DType::f32, flat);
@@ -473,6 +499,7 @@ std::string_view OpsBenchRow::bound() const {
 
 OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options) {
   OpsBenchTable table = run(Bench(ops, options));
+  if (!ops.device().is_host()) return table;
   const OpsBenchTable in_cache = run_between_products(Bench(ops, cached(options)));
   for (OpsBenchRow& row : table.rows)
     for (const OpsBenchRow& other : in_cache.rows)
@@ -481,8 +508,13 @@ OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options) {
   return table;
 }
 
-std::string to_text(const OpsBenchTable& table) {
-  std::string text =
+std::string to_text(const OpsBenchTable& table, DType dtype, const DataSheet& sheet) {
+  std::string text;
+  if (!sheet.card.empty())
+    text = fmt::format("data sheet of {}: copy reaches {:.0f} % of {:.0f} GB/s, linear {:.0f} % of {:.0f} TFLOP/s\n",
+                       sheet.card, 1e2 * table.copy_bytes_per_s / sheet.bytes, sheet.bytes / 1e9,
+                       1e2 * table.gemm_flops_per_s / sheet.flops(dtype), sheet.flops(dtype) / 1e12);
+  text +=
       fmt::format("copy {:.1f} GB/s, linear {:.1f} GFLOP/s\n{:<32} {:>20} {:>10} {:>10} {:>16} {:>6} {:>6} {:>9}  {}\n",
                   table.copy_bytes_per_s / 1e9, table.gemm_flops_per_s / 1e9, "operator", "shape", "median ms",
                   "fastest", "rate", "share", "best", "in cache", "bound by");

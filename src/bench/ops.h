@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/data_sheet.h"
 #include "ops/ops.h"
 
 namespace trireme {
@@ -50,7 +51,7 @@ struct OpsBenchTable {
 
 OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options);
 
-/// One aligned line per operator, under a heading with the two ceilings.
-std::string to_text(const OpsBenchTable& table);
+/// One aligned line per operator, under a heading with the two ceilings, and what they are of a GPU's data sheet.
+std::string to_text(const OpsBenchTable& table, DType dtype = DType::f32, const DataSheet& sheet = {});
 
 }  // namespace trireme

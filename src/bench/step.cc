@@ -112,14 +112,16 @@ class TrainingStep {
 /// Our steps on one rank, each followed by a pass over its GEMMs.
 class StepsBesideCeiling {
  public:
-  StepsBesideCeiling(const StepBenchOptions& o, const Spec& spec, int threads)
-      : ceiling_(spec, o.dtype, o.batch * o.sequence, threads) {}
+  /// on_host: else there is no ceiling: the GEMMs are the CPU's.
+  StepsBesideCeiling(const StepBenchOptions& o, const Spec& spec, int threads, bool on_host) {
+    if (on_host) ceiling_.emplace(spec, o.dtype, o.batch * o.sequence, threads);
+  }
 
   double run(TrainingStep& ours) {
     seconds_.push_back(ours.run().seconds);
     loss_ = ours.loss();
     if (peak_rss_ == 0) peak_rss_ = peak_rss();  // the GEMMs have their own memory
-    ceiling_.pass();
+    if (ceiling_) ceiling_->pass();
     return seconds_.back();
   }
 
@@ -130,14 +132,15 @@ class StepsBesideCeiling {
     result.peak_rss = peak_rss_;
     result.times = summary(seconds_);
     result.tokens_per_second = tokens / result.times.median;
-    result.ceiling = ceiling_.ceiling();
+    if (!ceiling_) return;
+    result.ceiling = ceiling_->ceiling();
     std::vector<double> rates;
     for (const double seconds : seconds_) rates.push_back(result.model_flops / seconds);
-    result.share = ceiling_.share(rates);
+    result.share = ceiling_->share(rates);
   }
 
  private:
-  CeilingMeter ceiling_;
+  std::optional<CeilingMeter> ceiling_;
   std::vector<double> seconds_;
   double loss_ = 0;
   size_t peak_rss_ = 0;
@@ -440,6 +443,8 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
             options.sequence, spec.context, options.preset);
     require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is supported only on one rank, not on {}",
             rank.size());
+    require(!options.pytorch || backend.ops->device().is_host(), ErrorKind::usage,
+            "--peer measures PyTorch on the CPU, but this is a GPU ({}); add `--device cpu`", backend.hardware);
     require(options.layouts.empty() || rank.size() > 1, ErrorKind::usage,
             "--layouts compares layouts of several ranks, but this is one rank; start it with mpirun -n N");
     if (!options.layouts.empty()) (void)layouts_of(options, spec, rank.size());
@@ -475,7 +480,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
     tell_peak(most);
     return result;
   }
-  StepsBesideCeiling steps(options, spec, rank.threads);
+  StepsBesideCeiling steps(options, spec, rank.threads, backend.ops->device().is_host());
   if (options.pytorch) measure_peers(of, backend.has_bf16, rank, result, steps);
   if (!steps.any()) {
     MeasuredModel model = whole_model(of, rank);

@@ -23,6 +23,7 @@ struct StepBenchOptions {
   std::optional<bool> bias;            ///< of all linear layers and norms, where the preset's shall not count
   int64_t batch = 4, sequence = 1024;  ///< batch: sequences per rank
   DType dtype = DType::f32;
+  DeviceChoice device = DeviceChoice::automatic;
   int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
   Recompute recompute = Recompute::none;
   std::string tokens;  ///< token file; empty: random ids
@@ -76,10 +77,10 @@ struct StepBenchResult {
   StepTimes times;
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
-  StepCeiling ceiling;
-  double share = 0;     ///< median over the steps: model FLOP rate / the higher ceiling as it was after the step
-  double loss = 0;      ///< of the last step
-  size_t peak_rss = 0;  ///< bytes, without the measurement of the ceiling
+  StepCeiling ceiling;     ///< of a CPU, as the next one
+  double share = 0;        ///< median over the steps: model FLOP rate / the higher ceiling as it was after the step
+  double loss = 0;         ///< of the last step
+  size_t peak_rss = 0;     ///< bytes, without the measurement of the ceiling
   std::vector<PeerStep> peers;
 
   /// Against the best of the peers that were measured: tokens per second and peak memory. 0 without any.

@@ -38,16 +38,25 @@ MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank
       learning_rate_(learning_rate) {}
 
 StepTime MeasuredTraining::run() {
+  Device& device = session_.ops().device();
   const auto start = Clock::now();
+  const Event begin = device.stream().record_time();
   const double waited = rank_.heartbeat->waited_seconds();
   const StepResult result = step_.run({.step = steps_,
                                        .consumed = static_cast<uint64_t>(consumed_),
                                        .update = steps_ + 1,
                                        .learning_rate = learning_rate_,
-                                       .most_loss = std::numeric_limits<double>::infinity()});
+                                       .most_loss = std::numeric_limits<double>::infinity(),
+                                       .next = static_cast<uint64_t>(consumed_ + samples_)});
   ++steps_;
   consumed_ += samples_;
-  return {seconds_since(start), rank_.heartbeat->waited_seconds() - waited, result.loss};
+  double seconds = seconds_since(start);
+  if (!device.is_host()) {  // the update may still run
+    const Event end = device.stream().record_time();
+    end.wait();
+    seconds = end.seconds_since(begin);
+  }
+  return {seconds, rank_.heartbeat->waited_seconds() - waited, result.loss};
 }
 
 }  // namespace trireme

@@ -8,7 +8,6 @@ using enum ForeignOption::Kind;
 constexpr const char* kCompiled = "kernels are compiled ahead of time";
 constexpr const char* kSeveralRanks =
     "several ranks compute on CPUs; one computes there with --run.device cpu after its command";
-constexpr const char* kCpu = "--device=cpu, or no flag: it measures CPUs";
 constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, which CPUs support";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
 constexpr const char* kLaunch = "`mpirun -n N trireme train ...`, or `trireme launch -f HOSTFILE -- train ...`";
@@ -47,8 +46,7 @@ constexpr ForeignOption kOptions[] = {
     {"bench step", "--seed", no_effect, "the speed does not depend on it"},
     // both of them
     {"sample", "--device=cuda:0", same, "--device=cuda"},
-    {"bench step", "--device=cpu", no_effect, "it is the only device"},
-    {"bench step", "--device", elsewhere, kCpu},
+    {"bench step", "--device=cuda:0", same, "--device=cuda"},
     {"sample|bench step", "--compile", no_effect, kCompiled},
     {"sample|bench step|bench generate|export", "--dtype=float32", same, "--dtype=f32"},
     {"sample|bench step|bench generate|export", "--dtype=bfloat16", same, "--dtype=bf16"},

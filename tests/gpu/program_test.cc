@@ -214,6 +214,37 @@ TEST_F(GpuProgram, DeviceNamesTheGpuThatIsUsed) {
   EXPECT_THAT(done(gpu_({"device", "--hosts", host_name()})).output, HasSubstr(host_name() + ": usable: the executor"));
 }
 
+TEST_F(GpuProgram, MeasuresStepsOperatorsAndGeneration) {
+  const std::vector<std::string> small{"--preset", "opt-8m", "--dtype", "bf16", "--json", path("bench.json")};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const auto step = with({"bench", "step", "--batch", "1", "--seq", "8", "--steps", "1", "--peak-tflops", "1"}, small);
+  EXPECT_THAT(done(gpu_(step)).output,
+              AllOf(HasSubstr("the executor (commit"), HasSubstr("kernels cuda"), HasSubstr("(median of 1; fastest"),
+                    HasSubstr("MFU"), HasSubstr("data sheet         none is known for this GPU"),
+                    Not(HasSubstr("GEMM ceiling")), Not(HasSubstr("peak memory"))));
+  EXPECT_GT(read_json(path("bench.json"))["ms_fastest"].get<double>(), 0);
+  EXPECT_FALSE(read_json(path("bench.json")).contains("share"));
+  EXPECT_THAT(done(gpu_(with(step, {"--device", "cpu"}))).output, HasSubstr("GEMM ceiling"));
+  const Outcome peer = gpu_(with(step, {"--peer", "pytorch"}));
+  EXPECT_EQ(peer.code, 2) << peer.output;
+  EXPECT_THAT(peer.output, HasSubstr("--peer measures PyTorch on the CPU, but this is a GPU (the executor); add "
+                                     "`--device cpu`"));
+  EXPECT_THAT(done(gpu_(with({"bench", "generate", "--prompt", "4", "--tokens", "4"}, small))).output,
+              AllOf(HasSubstr("token  "), HasSubstr("read once per token:"), HasSubstr("none is known"),
+                    Not(HasSubstr("share"))));
+  EXPECT_THAT(done(gpu_({"bench", "ops", "--batch", "1", "--seq", "8", "--width", "32", "--heads", "2", "--seconds",
+                         "0.001", "--only", "layer_norm,attention_size"}))
+                  .output,
+              AllOf(HasSubstr("kernels cuda"), HasSubstr("layer_norm_backward"), HasSubstr("linear_backward_weight"),
+                    Not(HasSubstr("adamw"))));
+  const Outcome absent = run(trireme_command(with(step, {"--device", "cuda"})));
+  EXPECT_EQ(absent.code, 2) << absent.output;
+  EXPECT_THAT(absent.output, AnyOf(HasSubstr("--device is cuda, but"), HasSubstr("cannot be used")));
+}
+
 TEST_F(GpuProgram, VersionNamesTheGpu) {
   EXPECT_THAT(done(gpu_({"--version"})).output,
               AllOf(HasSubstr("backends  cpu, reference, cuda\n"), HasSubstr("GPU       the executor\n")));

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "bench/data_sheet.h"
 #include "bench/generate.h"
 #include "bench/ops.h"
 #include "cli/bench/benchmarks.h"
@@ -22,10 +23,12 @@ namespace {
 
 int bench_ops_command(std::vector<std::string> arguments) {
   OpsBenchOptions options;
+  DeviceChoice device = DeviceChoice::automatic;
   int64_t threads = 0;
   Flags app("trireme bench ops",
             "Measures every operator on the shapes of one GPT-2 layer, relative to its ceiling in the same run.");
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
+  add_device(app, device);
   app.add("--batch", options.sequences, "sequences").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.length, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.add("--width", options.width, "width of the layer").in_range(1, 1 << 20).show_default();
@@ -45,47 +48,63 @@ int bench_ops_command(std::vector<std::string> arguments) {
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);
   options.threads = compute_threads(threads);
-  const Backend backend = make_backend();
+  const Backend backend = make_backend(device, "--device");
+  const DataSheet sheet = backend.device ? data_sheet_of(backend.hardware) : DataSheet();
   fmt::print("{} (commit {}), {}, kernels {}\n{}", backend.hardware, commit_text(),
-             count_text(options.threads, "thread"), backend.kernels, to_text(bench_ops(*backend.ops, options)));
+             count_text(options.threads, "thread"), backend.kernels,
+             to_text(bench_ops(*backend.ops, options), options.dtype, sheet));
   return 0;
 }
 
 int bench_generate_command(std::vector<std::string> arguments) {
   GenerateBenchOptions options;
+  DeviceChoice device = DeviceChoice::automatic;
   std::string json;
   int64_t threads = 0;
   Flags app("trireme bench generate",
             "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
   app.add("--preset", options.preset, "named sizes, as in --model.preset (docs/models.md)").show_default();
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
+  add_device(app, device);
   app.add("--prompt", options.prompt, "tokens of the prompt").in_range(1, 1 << 20).show_default();
   app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add("--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.threads = compute_threads(threads);
-  const Backend backend = make_backend();
+  const Backend backend = make_backend(device, "--device");
+  const DataSheet sheet = backend.device ? data_sheet_of(backend.hardware) : DataSheet();
   const GenerateBenchResult r = bench_generate(options, *backend.ops);
   fmt::print("{} (commit {})\n{} {}, {}, kernels {}\n\n", backend.hardware, commit_text(), options.preset,
              name_of(options.dtype), count_text(options.threads, "thread"), backend.kernels);
   fmt::print("token              {:.2f} ms (median of {}), {:.1f} per second\n", 1e3 * r.seconds_per_token,
              options.tokens, 1 / r.seconds_per_token);
-  fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",
-             r.weight_bytes / 1e9, 1e3 * r.seconds_per_read, r.weight_bytes / r.seconds_per_read / 1e9);
-  fmt::print("share              {:.3f} (time of that read / time of a token)\n", r.share());
+  const double rate = r.weight_bytes / r.seconds_per_token;
+  if (backend.device)
+    fmt::print("weights            {:.2f} GB, read once per token: {:.1f} GB/s\n{}\n", r.weight_bytes / 1e9, rate / 1e9,
+               sheet.card.empty() ? "data sheet         none is known for this GPU"
+                                  : fmt::format("data sheet         {:.1f}% of the {:.0f} GB/s of a {}",
+                                                1e2 * rate / sheet.bytes, sheet.bytes / 1e9, sheet.card));
+  else
+    fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",
+               r.weight_bytes / 1e9, 1e3 * r.seconds_per_read, r.weight_bytes / r.seconds_per_read / 1e9);
+  if (!backend.device) fmt::print("share              {:.3f} (time of that read / time of a token)\n", r.share());
   if (!json.empty()) {
-    const Json figures{{"preset", options.preset},
-                       {"dtype", name_of(options.dtype)},
-                       {"threads", options.threads},
-                       {"tokens_per_s", 1 / r.seconds_per_token},
-                       {"ms_per_token", 1e3 * r.seconds_per_token},
-                       {"weight_bytes", r.weight_bytes},
-                       {"read_bytes_per_s", r.weight_bytes / r.seconds_per_read},
-                       {"share", r.share()},
-                       {"cpu", backend.hardware},
-                       {"kernels", backend.kernels},
-                       {"commit", commit_text()}};
+    Json figures{{"preset", options.preset},
+                 {"dtype", name_of(options.dtype)},
+                 {"threads", options.threads},
+                 {"tokens_per_s", 1 / r.seconds_per_token},
+                 {"ms_per_token", 1e3 * r.seconds_per_token},
+                 {"weight_bytes", r.weight_bytes},
+                 {"cpu", backend.hardware},
+                 {"kernels", backend.kernels},
+                 {"commit", commit_text()}};
+    if (!backend.device) {
+      figures["read_bytes_per_s"] = r.weight_bytes / r.seconds_per_read;
+      figures["share"] = r.share();
+    } else if (!sheet.card.empty()) {
+      figures["data_sheet_share"] = rate / sheet.bytes;
+    }
     write_text(json, dump_valid_json(figures, 1) + "\n");
   }
   return 0;

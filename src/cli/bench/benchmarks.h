@@ -4,7 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
+#include "tensor/device.h"
+
 namespace trireme {
+
+/// Declares --device of a benchmark that measures a CPU or a GPU.
+inline void add_device(Flags& app, DeviceChoice& device) {
+  app.choice(
+      "--device", device,
+      "what is measured: auto: a GPU if one can be used, else the CPU; cpu; cuda (docs/gpu.md). A GPU's own clock "
+      "times its work");
+}
 
 int bench_comm_command(std::vector<std::string> arguments);
 int bench_glue_command(std::vector<std::string> arguments);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "bench/data_sheet.h"
 #include "bench/step.h"
 #include "cli/flags.h"
 #include "cli/version.h"
@@ -97,6 +98,15 @@ void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
                1e2 * r.model_flops / n.seconds / r.peak_flops, n.loss);
 }
 
+/// What the step reaches of a GPU's data sheet.
+std::string sheet_line(const StepBenchOptions& o, const Backend& backend, const StepBenchResult& r) {
+  const DataSheet sheet = data_sheet_of(backend.hardware);
+  if (sheet.card.empty()) return "data sheet         none is known for this GPU";
+  return fmt::format("data sheet         {:.1f}% of the {:.1f} TFLOP/s of a {} in {}",
+                     1e2 * r.model_flops / r.times.median / sheet.flops(o.dtype), sheet.flops(o.dtype) / 1e12,
+                     sheet.card, name_of(o.dtype));
+}
+
 void print_step(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
   fmt::print("{} (commit {})\n", backend.hardware, commit_text());
   fmt::print("{} {}, batch {} x {}{}, {}{}, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
@@ -111,6 +121,11 @@ void print_step(const StepBenchOptions& o, const Backend& backend, int threads, 
   fmt::print("time per iteration {:.4f} ms, MFU {:.2f}%\n", 1e3 * r.times.median,
              1e2 * r.model_flops / r.times.median / r.peak_flops);
   fmt::print("model FLOP rate    {:.4f} TFLOP/s\n", r.model_flops / r.times.median / 1e12);
+  if (backend.device) {
+    fmt::print("{}\n", sheet_line(o, backend, r));
+    fmt::print("last loss          {:.4f}\n", r.loss);
+    return;
+  }
   fmt::print(
       "GEMM ceiling       {:.1f} GFLOP/s (only this step's forward, dX and dW GEMMs, alternating with the steps)\n",
       r.ceiling.flops_per_second / 1e9);
@@ -169,9 +184,14 @@ Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, con
   json["ms_fastest"] = 1e3 * r.times.fastest;
   json["ms_slowest"] = 1e3 * r.times.slowest;
   json["model_flops_per_s"] = r.model_flops / r.times.median;
-  json["ceiling_flops_per_s"] = r.ceiling.flops_per_second;
-  json["plain_ceiling_flops_per_s"] = r.ceiling.plain_flops_per_second;
-  json["share"] = r.share;
+  if (backend.device) {
+    if (const DataSheet sheet = data_sheet_of(backend.hardware); !sheet.card.empty())
+      json["data_sheet_share"] = r.model_flops / r.times.median / sheet.flops(o.dtype);
+  } else {
+    json["ceiling_flops_per_s"] = r.ceiling.flops_per_second;
+    json["plain_ceiling_flops_per_s"] = r.ceiling.plain_flops_per_second;
+    json["share"] = r.share;
+  }
   json["mfu"] = r.model_flops / r.times.median / r.peak_flops;
   json["loss"] = r.loss;
   json["peak_rss_bytes"] = r.peak_rss;
@@ -187,7 +207,7 @@ int measure_step(Process& process, const StepBenchOptions& options, int64_t thre
   LaunchOptions launch;
   launch.threads = threads;
   const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
-  Backend backend = make_backend();
+  Backend backend = make_backend_of_one(options.device, process.world().size(), "--device");
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);
   if (rank.rank() != 0) return 0;
@@ -218,6 +238,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add("--batch", options.batch, "sequences per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
+  add_device(app, options.device);
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--warmup", options.warmup, "untimed steps before them, on one rank").not_negative().show_default();
   app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
