@@ -17,7 +17,7 @@ Backend make_backend() {
           .hardware = cpu_brand_text(),
           .kernels = std::string(kernels_in_use()),
           .has_bf16 = cpu_facts().avx512bf16,
-          .multiplies_bf16 = gemm_has_bf16()};
+          .multiplies_bf16 = multiplies_bf16()};
 }
 
 Backend make_backend(DeviceChoice choice, std::string_view option, const GpuOptions& gpu) {

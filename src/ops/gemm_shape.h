@@ -49,7 +49,8 @@ enum class GemmLayout : uint8_t {
   plain,   ///< oneDNN, as stored in memory
   packed,  ///< oneDNN, copied first into the blocked layout that it likes best
   panels,  ///< our kernel, which packs as it goes (cpu/panel_gemm.h)
+  tiles,   ///< our kernel in the tile registers of AMX, which packs both operands (cpu/tile_panel_gemm.h)
 };
-inline constexpr size_t kGemmLayouts = 3;
+inline constexpr size_t kGemmLayouts = 4;
 
 }  // namespace trireme

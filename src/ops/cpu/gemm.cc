@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/panel_gemm.h"
+#include "ops/cpu/tile_panel_gemm.h"
 
 namespace trireme {
 namespace {
@@ -88,6 +89,7 @@ constexpr size_t kMaxPlans = 1024;  // of changing shapes (prompts of any length
 }  // namespace
 
 bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
+bool multiplies_bf16() { return gemm_has_bf16() || emulates_tiles(); }
 
 // Zen 5, 2 cores, oneDNN 2.6.3, 4096 rows, GFLOP/s including the copy, plain -> packed; the last f32 column was taken
 // on another day, so compare within a cell:
@@ -118,6 +120,20 @@ constexpr int64_t kRowsWorthACopy = 512, kStridedRowsWorthACopy = 64;
 // rate); on AVX-512 without pairs the two were not compared.
 constexpr int64_t kRowsWorthPanels = 128;
 
+// Which products our kernel in tile registers takes on a CPU with AMX: those that oneDNN 2.6 is far behind with. Xeon
+// (model 167), 2 cores, bf16, GFLOP/s: forward and input products of 4096 x 768 x 3072 reach 1,790 and 1,549, the
+// weight gradient 853, and a decoder's head forward 861. From a few rows and columns on, packing is worth its time.
+// That our kernel is faster has not been measured.
+constexpr int64_t kRowsWorthTiles = 128, kColumnsWorthTiles = 64, kOutputsOfAHead = 8192;
+
+bool tiles_are_best(const GemmShape& s) {
+  if (!has_tiles(s)) return false;
+  if (emulates_tiles()) return true;  // tests reach every product
+  if (s.rows < kRowsWorthTiles) return false;
+  return s.kind == GemmKind::weight ? std::min(s.out, s.in) >= kColumnsWorthTiles
+                                    : s.kind == GemmKind::forward && s.out >= kOutputsOfAHead;
+}
+
 bool has_fast_panels() { return cpu_isa() == Isa::avx512bf16; }
 
 bool is_slow_to_stride(const GemmShape& shape) {
@@ -129,6 +145,7 @@ bool is_slow_to_stride(const GemmShape& shape) {
 }  // namespace
 
 GemmLayout best_layout(const GemmShape& shape) {
+  if (tiles_are_best(shape)) return GemmLayout::tiles;
   if (has_fast_panels())
     return may_take_panels(shape.rows) && has_panels(shape) ? GemmLayout::panels : GemmLayout::plain;
   if (shape.kind == GemmKind::weight)
@@ -142,6 +159,10 @@ bool may_be_packed(int64_t rows, DType dtype) {
 }
 
 bool may_take_panels(int64_t rows) { return has_fast_panels() && rows >= kRowsWorthPanels; }
+
+bool may_take_tiles(int64_t rows, DType dtype) {
+  return dtype == DType::bf16 && multiplies_tiles() && (emulates_tiles() || rows >= kRowsWorthTiles);
+}
 
 /// A built product: its primitives and the memory objects whose addresses each call sets.
 struct Gemm::Plan {
@@ -238,10 +259,11 @@ void Gemm::bind(Context& context, Plan& p, ConstView a, ConstView b, ConstView b
 void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c, bool accumulate,
                     GemmStrides strides) {
   const GemmShape shape = shape_of(kind, a, b);
-  if (best_layout(shape) == GemmLayout::panels)
-    return multiply_panels(context, {shape, a, b, bias, c, strides, accumulate});
+  const GemmLayout layout = best_layout(shape);
+  if (layout == GemmLayout::panels) return multiply_panels(context, {shape, a, b, bias, c, strides, accumulate});
+  if (layout == GemmLayout::tiles) return multiply_tiles(context, {shape, a, b, bias, c, strides, accumulate});
   const ThreadCount threads(context.threads);
-  Plan& p = plan(context, {shape, best_layout(shape), strides, c.dtype(), !bias.empty(), accumulate});
+  Plan& p = plan(context, {shape, layout, strides, c.dtype(), !bias.empty(), accumulate});
   const ArenaScope scope(*context.scratch);
   bind(context, p, a, b, bias, c);
   p.product.execute(state_->stream, p.arguments);
@@ -250,25 +272,29 @@ void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, C
 
 bool Gemm::takes_both(GemmKind kind, ConstView a, ConstView b, ConstView also_a, ConstView also_b) {
   const GemmShape shape = shape_of(kind, a, b);
-  return best_layout(shape) == GemmLayout::panels && has_panels(shape_of(kind, also_a, also_b));
+  const GemmLayout layout = best_layout(shape);
+  return layout == GemmLayout::tiles || (layout == GemmLayout::panels && has_panels(shape_of(kind, also_a, also_b)));
 }
 
 void Gemm::multiply_both(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, ConstView also_a,
                          ConstView also_b, View c) {
-  multiply_panels(context, {.shape = shape_of(kind, a, b),
-                            .a = a,
-                            .b = b,
-                            .bias = bias,
-                            .c = c,
-                            .strides = {},
-                            .also_a = also_a,
-                            .also_b = also_b});
+  const PanelProduct product{.shape = shape_of(kind, a, b),
+                             .a = a,
+                             .b = b,
+                             .bias = bias,
+                             .c = c,
+                             .strides = {},
+                             .also_a = also_a,
+                             .also_b = also_b};
+  best_layout(product.shape) == GemmLayout::tiles ? multiply_tiles(context, product)
+                                                  : multiply_panels(context, product);
 }
 
 double Gemm::measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c) {
-  if (layout == GemmLayout::panels) {
+  if (layout == GemmLayout::panels || layout == GemmLayout::tiles) {
+    const PanelProduct product{shape, a, b, {}, c, {}, false};
     const auto start = Clock::now();
-    multiply_panels(context, {shape, a, b, {}, c, {}, false});
+    layout == GemmLayout::tiles ? multiply_tiles(context, product) : multiply_panels(context, product);
     return seconds_since(start);
   }
   const ThreadCount threads(context.threads);

@@ -11,6 +11,8 @@ namespace trireme {
 /// Whether bf16 operands can be multiplied directly. Elsewhere they are widened to f32 first: oneDNN would emulate bf16
 /// instructions at 1 to 20 GFLOP/s.
 bool gemm_has_bf16();
+/// Whether linear layers multiply bf16 directly: by oneDNN, or in emulated tile registers.
+bool multiplies_bf16();
 
 /// The faster layout of a shape; see gemm.cc for the measurements.
 GemmLayout best_layout(const GemmShape& shape);
@@ -18,6 +20,8 @@ GemmLayout best_layout(const GemmShape& shape);
 bool may_be_packed(int64_t rows, DType dtype);
 /// Whether it may be GemmLayout::panels for a product with this number of rows.
 bool may_take_panels(int64_t rows);
+/// Whether it may be GemmLayout::tiles for a product with this number of rows.
+bool may_take_tiles(int64_t rows, DType dtype);
 
 /// Not for several threads at once: one team of threads works on one product after the other.
 class Gemm {
@@ -30,7 +34,7 @@ class Gemm {
   void multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c,
                 bool accumulate = false, GemmStrides strides = {});
 
-  /// Whether multiply_both() computes such products: those that panels are best for.
+  /// Whether multiply_both() computes such products: those that panels or tiles are best for.
   static bool takes_both(GemmKind kind, ConstView a, ConstView b, ConstView also_a, ConstView also_b);
   /// c = a b + bias + also_a also_b, two products of one kind, forward or input: one pass over c.
   void multiply_both(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, ConstView also_a,

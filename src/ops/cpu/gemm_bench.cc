@@ -2,6 +2,7 @@
 
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/panel_gemm.h"
+#include "ops/cpu/tile_panel_gemm.h"
 
 #include <algorithm>
 
@@ -73,7 +74,8 @@ double median_seconds(Gemm& gemm, Context& context, const GemmShape& shape, Gemm
   return median(std::move(seconds));
 }
 
-constexpr std::array<GemmLayout, kGemmLayouts> kLayouts = {GemmLayout::plain, GemmLayout::packed, GemmLayout::panels};
+constexpr std::array<GemmLayout, kGemmLayouts> kLayouts = {GemmLayout::plain, GemmLayout::packed, GemmLayout::panels,
+                                                           GemmLayout::tiles};
 
 }  // namespace
 
@@ -94,11 +96,13 @@ void GemmMeter::pass(int repetitions) {
     const GemmShape& shape = product.shape;
     OperandSets operands(shape, static_cast<int>(kLayouts.size()) * (repetitions + 1));
     const int64_t b_rows = shape.kind == GemmKind::weight ? shape.rows : shape.out;
-    Arena scratch(std::max(Gemm::packed_bytes(b_rows, shape.in, shape.dtype),
-                           panel_scratch_bytes(shape.rows, shape.in, shape.out, shape.dtype, threads_)));
+    Arena scratch(std::max({Gemm::packed_bytes(b_rows, shape.in, shape.dtype),
+                            panel_scratch_bytes(shape.rows, shape.in, shape.out, shape.dtype, threads_),
+                            has_tiles(shape) ? tile_scratch_bytes(shape.rows, shape.in, shape.out, threads_) : 0}));
     Context context{threads_, &scratch};
     for (const GemmLayout layout : kLayouts) {
       if (layout == GemmLayout::panels && !has_panels(shape)) continue;
+      if (layout == GemmLayout::tiles && !has_tiles(shape)) continue;
       product.seconds[static_cast<size_t>(layout)].push_back(
           median_seconds(*gemm_, context, shape, layout, operands, repetitions));
     }

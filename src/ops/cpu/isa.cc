@@ -89,7 +89,8 @@ Isa decide_once() {
   const CpuFacts& cpu = cpu_facts();
   Isa isa = choose_isa(requested == kEmulated ? "" : requested, cpu);
   if (requested == kEmulated) {
-    log::warning("TRIREME_ISA is amx-emulated: attention in bf16 is many times slower than without it");
+    log::warning(
+        "TRIREME_ISA is amx-emulated: attention and linear layers in bf16 are many times slower than without it");
     // Not AVX-512 alone: kernels of tiles round to bf16 as such a CPU does, or are compiled for AVX2.
     isa = std::min(isa, cpu.avx512bf16 ? Isa::avx512bf16_fma : Isa::avx2);
   }

@@ -9,6 +9,7 @@
 #include "ops/cpu/highway_targets.h"
 #include "ops/cpu/panel_gemm.h"
 #include "ops/cpu/team.h"
+#include "ops/cpu/tile_panel_gemm.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/linear.cc"
@@ -88,7 +89,7 @@ constexpr int64_t kLeastRows = 256;  // fewer rows would make the product slower
 /// half.
 constexpr int64_t kFewRows = 4;
 
-bool needs_widening(ConstView v) { return v.dtype() == DType::bf16 && !gemm_has_bf16(); }
+bool needs_widening(ConstView v) { return v.dtype() == DType::bf16 && !multiplies_bf16(); }
 
 /// Rows multiplied at a time by a layer of these sizes: all, or those that are widened.
 int64_t rows_at_once(ConstView activations, int64_t in, int64_t out) {
@@ -121,7 +122,7 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
   const auto floats = [](int64_t n) { return static_cast<size_t>(n) * sizeof(float); };
   const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width, outputs = std::min(sizes.width, kWideBlock);
   const int64_t weight = std::min(sizes.weight_count, inputs * outputs);  // packed or widened at a time
-  const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
+  const bool widens = sizes.dtype == DType::bf16 && !multiplies_bf16();
   const DType dtype = widens ? DType::f32 : sizes.dtype;
   size_t products = 0, gradient = 0;
   if (may_be_packed(sizes.rows, dtype))
@@ -131,6 +132,10 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
     gradient = Gemm::packed_bytes(sizes.rows, inputs, dtype);
   if (may_take_panels(sizes.rows))
     products = gradient = panel_scratch_bytes(sizes.rows, inputs, sizes.width, dtype, sizes.threads, sizes.rank);
+  if (may_take_tiles(sizes.rows, dtype)) {  // other products of the same layers may be oneDNN's
+    const size_t tiles = tile_scratch_bytes(sizes.rows, inputs, sizes.width, sizes.threads, sizes.rank);
+    products = std::max(products, tiles), gradient = std::max(gradient, tiles);
+  }
   gradient += floats(sizes.added_count);
   if (widens) {  // inputs and outputs of some rows, the weight, the bias
     const int64_t across = inputs + outputs;
