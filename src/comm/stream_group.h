@@ -57,10 +57,11 @@ class StreamGroup {
   /// device and may make further calls.
   virtual Event run(std::function<void(DeviceStream&)> work, Event after) = 0;
 
-  /// Work issued from now on may use what the event covers: waits on the host. what: for who asks what the rank waits
-  /// for; exists as long as the program. bytes: 0: unknown. Throws the error of any call of the group (Error::comm,
-  /// Error::peer); after that the job must end.
-  void wait(const Event& event, const char* what, uint64_t bytes) const;
+  /// Work issued from now on may use what the event covers: waits on the host, or has the default stream of the group's
+  /// device wait. what: for who asks what the rank waits for; exists as long as the program. bytes: 0: unknown. Throws
+  /// the error of any call of the group (Error::comm, Error::peer), of a device also that of an earlier event; after
+  /// that the job must end.
+  virtual void wait(const Event& event, const char* what, uint64_t bytes) const;
   /// Ends the group. False: it has failed or was not done; then buffers that it was given must stay until the process
   /// ends. Also called by the destructor.
   virtual bool end() = 0;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -99,11 +100,15 @@ class NcclCommunicator {
   ncclComm* comm_ = nullptr;
 };
 
+class NcclLinks;
+using AllLinks = std::vector<NcclLinks*>;
+
 class NcclLinks final : public DeviceLinks {
  public:
-  NcclLinks(Device& device, const Library& library, std::chrono::duration<double> limit, const DeviceNetwork::Id& id,
-            int rank, int size)
-      : limit_(limit), comm_(device, library) {
+  /// all: of the process, while they are there.
+  NcclLinks(Device& device, const Library& library, std::chrono::duration<double> limit, std::shared_ptr<AllLinks> all,
+            const DeviceNetwork::Id& id, int rank, int size)
+      : limit_(limit), all_(std::move(all)), comm_(device, library) {
     nccl::Config config;
     comm_.use();
     try {
@@ -113,7 +118,11 @@ class NcclLinks final : public DeviceLinks {
       comm_.abort();
       throw;
     }
+    all_->push_back(this);
   }
+  ~NcclLinks() override { std::erase(*all_, this); }
+  NcclLinks(const NcclLinks&) = delete;
+  NcclLinks& operator=(const NcclLinks&) = delete;
 
   void exchange(DeviceStream& stream, std::span<const Part> parts) override {
     const Library& library = comm_.library();
@@ -139,6 +148,7 @@ class NcclLinks final : public DeviceLinks {
 
  private:
   const std::chrono::duration<double> limit_;
+  const std::shared_ptr<AllLinks> all_;
   NcclCommunicator comm_;
 };
 
@@ -155,13 +165,17 @@ class NcclNetwork final : public DeviceNetwork {
     return id.bytes;
   }
   std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) override {
-    return std::make_unique<NcclLinks>(device_, library_, limit_, id, rank, size);
+    return std::make_unique<NcclLinks>(device_, library_, limit_, all_, id, rank, size);
+  }
+  void check() override {
+    for (NcclLinks* links : *all_) links->check();
   }
 
  private:
   Device& device_;
   const Library library_;
   const std::chrono::duration<double> limit_;
+  const std::shared_ptr<AllLinks> all_ = std::make_shared<AllLinks>();
 };
 
 }  // namespace

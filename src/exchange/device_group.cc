@@ -150,20 +150,25 @@ class DeviceGroup final : public StreamGroup {
   Heartbeat* heartbeat() const override { return group_->heartbeat(); }
   uint64_t bytes_sent() const override { return bytes_sent_; }
 
+  void wait(const Event& event, const char*, uint64_t) const override {
+    connections_->check();
+    ops_.device().stream().wait(event);
+  }
+
   bool end() override {
     if (ended_) return *ended_;
     const auto done = [&] { return std::ranges::all_of(last_, [](const Event& e) { return e.reached(); }); };
-    const auto wait = [&](const auto& otherwise) {
+    const auto until = [&](const auto& otherwise) {
       const auto start = Clock::now();
       while (!otherwise() && !done() && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
     };
-    wait([&] { return connections_->failed(); });
+    until([&] { return connections_->failed(); });
     ended_ = !connections_->failed() && done();
     if (*ended_) {
       connections_->forget();
     } else {
       connections_->abort();
-      wait([] { return false; });  // what follows in the streams runs, too
+      until([] { return false; });  // what follows in the streams runs, too
     }
     return *ended_;
   }

@@ -12,7 +12,9 @@
 
 namespace trireme {
 
+class Device;
 class DeviceStream;
+class Event;
 
 /// The ranks of a group, connected.
 class DeviceLinks {
@@ -46,6 +48,12 @@ class DeviceNetwork {
   /// Collective over the ranks of the group. Throws as check(), and Error::peer if the others have not called it after
   /// two minutes.
   virtual std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) = 0;
+  /// DeviceLinks::check() of all groups that there are.
+  virtual void check() = 0;
 };
+
+/// Returns once the event of the device, which may wait for other ranks, is reached. Throws the error of the work
+/// before it, and as DeviceNetwork::check().
+void wait_watching(const Event& event, Device& device);
 
 }  // namespace trireme

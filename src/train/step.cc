@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "comm/agreement.h"
+#include "tensor/device_network.h"
 #include "train/progress_log.h"
 
 namespace trireme {
@@ -131,7 +132,7 @@ std::span<const double> TrainStep::read_results(const StepStart& start) {
   stream.copy_later(results_, read);
   const Event there = stream.record();
   if (start.next) put_next(*start.next);
-  there.wait();
+  wait_watching(there, *results_.device());
   return read.values<double>();
 }
 

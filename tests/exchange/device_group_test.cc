@@ -131,6 +131,24 @@ TEST(DeviceGroup, ManySumsAreIssuedBeforeTheFirstIsDone) {
   });
 }
 
+TEST(DeviceGroup, TheHostGoesOnWhileComputeWaits) {
+  std::atomic<bool> seen = false;
+  run_local(2, [&](RankContext& rank) {
+    Computer computer;
+    const auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
+    const View x = computer.tensor<float>({1, 2, 3});
+    while (rank.rank() == 1 && !seen) std::this_thread::sleep_for(1ms);
+    group->wait(group->sum(x, equal_pieces(3, 2), {DType::f32}, {}), "the test", 0);
+    const Event there = computer.device.stream().record();
+    if (rank.rank() == 0) {
+      EXPECT_FALSE(there.reached());
+      seen = true;
+    }
+    wait_watching(there, computer.device);
+    EXPECT_EQ(floats(x), (std::vector<float>{2, 4, 6}));
+  });
+}
+
 TEST(DeviceGroup, GathersPiecesOfAnyType) {
   run_local(3, [](RankContext& rank) {
     Computer computer;
@@ -185,7 +203,10 @@ TEST(DeviceGroup, AFailureOfTheLibraryEndsTheWaitAndTheGroup) {
     const View x = computer.tensor<float>({1, 2, 3});
     const Event sum = group->sum(x, equal_pieces(3, 2), {DType::f32}, {});
     if (rank.rank() == 1) {
-      EXPECT_ERROR(group->wait(sum, "the test", 0), ErrorKind::comm, "an error that the test asked for");
+      EXPECT_ERROR(sum.wait(), ErrorKind::comm, "an error that the test asked for");
+      computer.device.stream().wait(sum);
+      EXPECT_ERROR(wait_watching(computer.device.stream().record(), computer.device), ErrorKind::comm,
+                   "an error that the test asked for");
     } else {
       EXPECT_FALSE(sum.reached());
       const auto start = Clock::now();
@@ -205,7 +226,7 @@ TEST(DeviceGroup, ALostRankFailsTheCallsOfTheOthers) {
     Event sum;
     const auto wait = [&] {
       sum = group->sum(x, equal_pieces(3, 2), {DType::f32}, {});
-      group->wait(sum, "the test", 0);
+      sum.wait();
     };
     EXPECT_ERROR(wait(), ErrorKind::peer, "remote process exited");
     give_up(*group, sum, computer);
@@ -225,7 +246,7 @@ TEST(DeviceGroup, TheTwinFindsWhatNcclForbids) {
     const int64_t n = rank.rank() == 0 ? 4 : 2;  // the ranks do not agree
     const Event sum = group->sum(x.rows_slice(0, n), equal_pieces(n, 2), {DType::f32}, {});
     if (rank.rank() == 0) {
-      EXPECT_ERROR(group->wait(sum, "the test", 0), ErrorKind::comm, "bytes");
+      EXPECT_ERROR(sum.wait(), ErrorKind::comm, "bytes");
     }
     give_up(*group, sum, computer);
   });

@@ -73,6 +73,7 @@ TEST_F(Nccl, AnErrorIsNamedWithTheLibrarysWords) {
   const auto links = network->connect({}, 0, 2);
   of<nccl::Result>("fake_state") = static_cast<nccl::Result>(6);
   of<std::string>("fake_last_error") = "socket closed by node2";
+  EXPECT_ERROR(network->check(), ErrorKind::peer, "remote process exited");
   EXPECT_ERROR(links->check(), ErrorKind::peer,
                "a message failed between GPUs: remote process exited: socket closed by node2");
   of<nccl::Result>("fake_state") = static_cast<nccl::Result>(3);

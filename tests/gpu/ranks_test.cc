@@ -105,6 +105,13 @@ TEST_F(GpuRanks, AFailureOfTheLibraryEndsTheJob) {
   EXPECT_THAT(outcome.output, HasSubstr("error: the twin of NCCL: an error that the test asked for"));
 }
 
+TEST_F(GpuRanks, AFailureBetweenTensorRanksEndsTheJob) {
+  const Variable fault("TRIREME_EXECUTOR_FAULT", std::string("fails") + kCall);
+  const Outcome outcome = gpu_.on_ranks(2, cuda("run", {"--mesh.tensor", "2"}));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("error: the twin of NCCL: an error that the test asked for"));
+}
+
 TEST_F(GpuRanks, ACallThatIsNeverDoneEndsTheJobWithWhatIsWaitedFor) {
   const Variable fault("TRIREME_EXECUTOR_FAULT", std::string("hangs") + kCall);
   const Outcome outcome = gpu_.on_ranks(2, cuda("run", {"--run.hang-timeout", "2"}));

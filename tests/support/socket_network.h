@@ -37,6 +37,7 @@ class SocketLinks final : public DeviceLinks {
     NetworkFaults faults;
     std::thread::id thread{};  ///< that calls
     int64_t calls = 0;
+    std::vector<SocketLinks*> all{};
     std::atomic<int64_t> messages = 0;  ///< that have arrived
 
     void demand_thread() {
@@ -51,8 +52,10 @@ class SocketLinks final : public DeviceLinks {
   SocketLinks(std::shared_ptr<Shared> shared, const std::string& name, int rank, int size)
       : shared_(std::move(shared)), rank_(rank), peers_(static_cast<size_t>(size)) {
     connect_all(name, size);
+    shared_->all.push_back(this);
   }
   ~SocketLinks() override {
+    std::erase(shared_->all, this);
     SocketLinks::abort();
     while (running_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
     for (const Peer& peer : peers_)
@@ -232,6 +235,9 @@ class SocketNetwork final : public DeviceNetwork {
     std::string name = "trireme-";
     for (size_t i = 0; i < 16; ++i) name += "0123456789abcdef"[static_cast<unsigned>(id[i]) % 16];
     return std::make_unique<SocketLinks>(shared_, name, rank, size);
+  }
+  void check() override {
+    for (SocketLinks* links : shared_->all) links->check();
   }
   /// Calls of exchange() so far, and messages that have arrived.
   int64_t calls() const { return shared_->calls; }
