@@ -148,7 +148,9 @@ TEST(ApartDevice, HoldsAStateThatIsDrawnHashedSavedAndLoaded) {
     SCOPED_TRACE(name_of(dtype));
     Twins twins(dtype);
     EXPECT_TRUE(same_values(twins.there, twins.here));
+    twins.device.reset_counts();
     EXPECT_EQ(parameter_hash(twins.there, twins.table), parameter_hash(twins.here, twins.table));
+    EXPECT_LE(twins.device.counts().host_waits, std::ssize(twins.table.all())) << "one for each, not for small pieces";
     const TemporaryFolder folder;
     const auto alone = make_single();
     CheckpointWriter writer(folder.path(), twins.table, twins.there, *alone);
