@@ -124,6 +124,18 @@ class SlurmScript : public TrainingFixture {
   }
 };
 
+TEST_F(SlurmScript, StartsARankPerGpu) {
+  const auto script_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"slurm", "--gpus-per-node", "8"});
+    words.emplace_back("--");
+    for (const std::string& word : train("run")) words.push_back(word);
+    return run(trireme_command(words)).output;
+  };
+  EXPECT_THAT(script_of({}),
+              ::testing::AllOf(HasSubstr("#SBATCH --gpus-per-node=8\n"), HasSubstr("#SBATCH --ntasks-per-node=8\n")));
+  EXPECT_THAT(script_of({"--ntasks-per-node", "2"}), HasSubstr("#SBATCH --ntasks-per-node=2\n"));
+}
+
 TEST_F(SlurmScript, AFileInTheCurrentFolderIsNotTakenForAnImageOfARegistry) {
   const std::string name = "image-" + std::to_string(getpid()) + ".sqsh";
   EXPECT_THAT(script(name).output, HasSubstr(" --container-image=" + name + " "));
