@@ -189,13 +189,29 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 void fill(TrainingState& state, const Parameter& parameter, uint64_t seed) {
   const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));
   const int64_t n = stored_count(parameter);
+  const auto make = [&](int64_t begin, int64_t length, float* out) {
+    std::fill_n(out, length, parameter.init == Init::ones ? 1.0f : 0.0f);
+    if (parameter.init == Init::normal || parameter.init == Init::uniform) draw(parameter, key, begin, length, out);
+  };
+  if (!state.weights().device()) {
 #pragma omp parallel for schedule(static) if (n > kWorthATeam)
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    float block[kBlock];
-    const int64_t length = std::min(kBlock, n - begin);
-    std::fill_n(block, length, parameter.init == Init::ones ? 1.0f : 0.0f);
-    if (parameter.init == Init::normal || parameter.init == Init::uniform) draw(parameter, key, begin, length, block);
-    store(state, parameter.offset + begin, block, length);
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      float block[kBlock];
+      const int64_t length = std::min(kBlock, n - begin);
+      make(begin, length, block);
+      store(state, parameter.offset + begin, block, length);
+    }
+    return;
+  }
+  // Few copies to the device, which the host waits for.
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  std::vector<float> values(static_cast<size_t>(std::min(n, kPiece)));
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t end = std::min(kPiece, n - at);
+#pragma omp parallel for schedule(static) if (end > kWorthATeam)
+    for (int64_t begin = 0; begin < end; begin += kBlock)
+      make(at + begin, std::min(kBlock, end - begin), values.data() + begin);
+    store(state, parameter.offset + at, values.data(), end);
   }
 }
 

@@ -168,6 +168,22 @@ TEST(ApartDevice, HoldsAStateThatIsDrawnHashedSavedAndLoaded) {
   }
 }
 
+/// More than one piece, and a last one that is shorter.
+TEST(ApartDevice, DrawsLongTensorsInPieces) {
+  Spec spec = tiny_spec();
+  spec.vocabulary = spec.vocabulary_rows = (int64_t{1} << 20) / spec.width + 1000;
+  const ParameterTable table(spec);
+  ApartDevice device;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainingState there(table, dtype, false, {}, device), here(table, dtype, false);
+    initialize(here, table, 5);
+    device.reset_counts();
+    initialize(there, table, 5);
+    EXPECT_LE(device.counts().host_waits, 5 * std::ssize(table.all())) << "a few for each, not for small pieces";
+    EXPECT_TRUE(same_values(there, here)) << name_of(dtype);
+  }
+}
+
 TEST(ApartDevice, HealsAReplicaThatDiffers) {
   run_local(3, [](RankContext& rank) {
     Twins twins(DType::bf16);
