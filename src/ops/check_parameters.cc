@@ -1,4 +1,5 @@
 #include "ops/checker.h"
+#include "ops/element_sum.h"
 #include "ops/profile.h"
 
 namespace trireme {
@@ -90,6 +91,22 @@ void Ops::squared_norms(Context& context, ConstView x, View values) {
   check.is("values", values, DType::f64, {(x.count() + kNormChunk - 1) / kNormChunk});
   const OpTimer timer(recorder_, "squared_norms", {x});
   do_squared_norms(context, x, values);
+}
+
+void Ops::element_sums(Context& context, ConstView x, ConstView low, const ElementPlaces& places, View sums) {
+  const Checker check("element_sums");
+  check.dims("x", x, 1);
+  const bool half = x.dtype() == DType::bf16 || x.dtype() == DType::f16;
+  check.that(half || x.dtype() == DType::f32, fmt::format("x is {}, expected f32, bf16 or f16", describe(x)));
+  if (!low.empty()) {
+    check.that(x.dtype() == DType::bf16, fmt::format("x is {}, expected bf16 beside remainders", describe(x)));
+    check.is("low", low, DType::i16, x.shape());
+  }
+  check.that(places.count() == x.count(),
+             fmt::format("x is {}, expected {} elements, those of the places", describe(x), places.count()));
+  check.is("sums", sums, DType::i64, {(x.count() + kNormChunk - 1) / kNormChunk});
+  const OpTimer timer(recorder_, "element_sums", {x, low});
+  do_element_sums(context, x, low, places, sums);
 }
 
 void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, View v, View weights, View remainder) {

@@ -27,6 +27,26 @@ constexpr uint64_t element_term(uint64_t place, uint32_t bits) {
   return x;
 }
 
+/// Places of the elements of a box in its complete tensor, in the box's order.
+struct ElementPlaces {
+  static constexpr int kDims = 4;
+  uint64_t key = 0;                       ///< of the tensor
+  int64_t first = 0;                      ///< place of the box's first element
+  int64_t extents[kDims] = {1, 1, 1, 1};  ///< of the box, the last dim last
+  int64_t strides[kDims] = {0, 0, 0, 1};  ///< of the complete tensor
+
+  constexpr int64_t count() const { return extents[0] * extents[1] * extents[2] * extents[3]; }
+  constexpr int64_t of(int64_t i) const {
+    int64_t place = first;
+    for (int d = kDims - 1; d > 0; --d) {
+      if (extents[d] == 1) continue;
+      place += i % extents[d] * strides[d];
+      i /= extents[d];
+    }
+    return place + i * strides[0];
+  }
+};
+
 /// sum_i element_term(key + (first + i) kElementStride, bits of values[i]) mod 2^64, i < values.size(). The same on
 /// every instruction set.
 uint64_t element_sum(uint64_t key, uint64_t first, std::span<const float> values);

@@ -30,6 +30,7 @@
 namespace trireme {
 
 class OpRecorder;
+struct ElementPlaces;
 
 /// What an operator call runs on: the thread team, the scratch memory of the caller's plan, the stream of the device.
 struct Context {
@@ -330,6 +331,10 @@ class Ops {
   /// is added to partial j mod 16, partials are added in order. No fused multiply-add: the same bits on every
   /// instruction set and thread count. x: [n] S; values: [ceil(n / kNormChunk)] f64.
   void squared_norms(Context&, ConstView x, View values);
+  /// sums[i] = the sum of the terms (ops/element_sum.h) of chunk i, kNormChunk elements of x (the last one fewer), mod
+  /// 2^64: the same on every device. x: [n] f32, bf16 or f16, of which n are of the places; of bf16 also with `low` [n]
+  /// i16, the remainders that with x are f32 values, as for adamw(). sums: [ceil(n / kNormChunk)] i64.
+  void element_sums(Context&, ConstView x, ConstView low, const ElementPlaces&, View sums);
   /// g = gradient_scale * grad; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr wd p; p -= lr (m / c1) /
   /// (sqrt(v / c2) + eps). grad, m, v: [n] S. weights: [n] f32 (f64 in reference) with remainder empty; or bf16 with
   /// remainder [n] i16, which together are the f32 master exactly (bf16 = (bits + 0x8000) >> 16, remainder = bits -
@@ -445,6 +450,7 @@ class Ops {
   virtual void do_scale_columns_backward(Context&, ConstView dy, ConstView x, ConstView factors, View dx,
                                          View products) = 0;
   virtual void do_squared_norms(Context&, ConstView x, View values) = 0;
+  virtual void do_element_sums(Context&, ConstView x, ConstView low, const ElementPlaces&, View sums) = 0;
   virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
   virtual void do_wire_cast(Context&, ConstView x, View y) = 0;
   virtual void do_sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum) = 0;

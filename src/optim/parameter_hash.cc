@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -50,38 +51,20 @@ uint64_t piece_hash(const TrainingState& state, int64_t first, int64_t count, ui
   return run_hash(key, whole, box, at, piece);
 }
 
-/// Of a state on another device than the host: read in long pieces, each hashed by all threads.
-uint64_t hash_of_device(const TrainingState& state, const ParameterTable& table) {
-  constexpr int64_t kBlock = int64_t{1} << 22;
-  const View all = state.weights();
-  const bool without_remainders = state.is_sharded() && size_of(all.dtype()) == 2;
-  PieceReader reader(*all.device());
-  std::vector<float> values;
-  const auto read = [&](int64_t first) {
-    if (!without_remainders) return state.read_weights(first, values);
-    reader.read(all.rows_slice(first, std::ssize(values)), {}, [&](int64_t at, ConstView piece, ConstView) {
-      const auto widen = [&](auto rounded) {
-        std::ranges::transform(rounded, values.begin() + at, [](auto value) { return to_float(value); });
-      };
-      piece.dtype() == DType::bf16 ? widen(piece.values<bf16_t>()) : widen(piece.values<f16_t>());
-    });
-  };
-  uint64_t sum = 0;
-  for (const Parameter& parameter : table.all()) {
-    const uint64_t key = parameter_key(parameter.name);
-    const Box box = parameter.stored(), whole = whole_box(parameter.global_shape);
-    for (int64_t block = 0; block < box.elements(); block += kBlock) {
-      const int64_t length = std::min(kBlock, box.elements() - block);
-      values.resize(static_cast<size_t>(length));
-      read(parameter.offset + block);
-#pragma omp parallel for schedule(static) reduction(+ : sum) if (length > kWorthATeam)
-      for (int64_t at = 0; at < length; at += kPiece) {
-        const auto n = static_cast<size_t>(std::min(kPiece, length - at));
-        sum += run_hash(key, whole, box, block + at, std::span(values).subspan(static_cast<size_t>(at), n));
-      }
-    }
+/// Of a box in a tensor of this shape.
+ElementPlaces places_of(uint64_t key, const Box& whole, const Box& box) {
+  ElementPlaces places{.key = key, .first = offset_of(whole, box.begin)};
+  int64_t stride = 1;
+  for (int d = box.dims() - 1, to = ElementPlaces::kDims - 1; d >= 0; --d, --to) {
+    places.extents[to] = box.count[d];
+    places.strides[to] = stride;
+    stride *= whole.count[d];
   }
-  return sum;
+  // Dims that are complete in the box continue the row of the one before.
+  constexpr int kLast = ElementPlaces::kDims - 1;
+  for (int d = kLast - 1; d >= 0 && places.strides[d] == places.extents[kLast]; --d)
+    places.extents[kLast] *= std::exchange(places.extents[d], 1);
+  return places;
 }
 
 }  // namespace
@@ -95,7 +78,7 @@ uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<co
 
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
   assert(!state.shares_weights());
-  if (state.weights().device()) return hash_of_device(state, table);
+  assert(!state.weights().device());
   struct Piece {
     const Parameter* parameter;
     uint64_t key;
@@ -113,6 +96,37 @@ uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table)
     sum += piece_hash(state, parameter->offset + at, std::min(kPiece, box.elements() - at), key,
                       whole_box(parameter->global_shape), box, at);
   }
+  return sum;
+}
+
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, Ops& ops) {
+  if (!state.weights().device()) return parameter_hash(state, table);
+  const ConstView weights = state.weights(), remainder = state.remainder();
+  const bool with_remainders = !state.is_sharded() && !remainder.empty();
+  const bool masters_apart = with_remainders && weights.dtype() == DType::f16;
+  const auto chunks_of = [](const Parameter& parameter) {
+    return (parameter.stored().elements() + kNormChunk - 1) / kNormChunk;
+  };
+  int64_t chunks = 0;
+  for (const Parameter& parameter : table.all()) chunks += chunks_of(parameter);
+  Arena measure;
+  measure.take(DType::i64, {chunks});
+  Arena memory(measure.peak(), ops.device());
+  const View sums = memory.take(DType::i64, {chunks});
+  Context context{.stream = &ops.device().stream()};
+  int64_t next = 0;
+  for (const Parameter& parameter : table.all()) {
+    const Box box = parameter.stored();
+    const auto part = [&](ConstView array) { return array.rows_slice(parameter.offset, box.elements()); };
+    const ElementPlaces places = places_of(parameter_key(parameter.name), whole_box(parameter.global_shape), box);
+    ops.element_sums(context, part(masters_apart ? remainder : weights),
+                     with_remainders && !masters_apart ? part(remainder) : ConstView(), places,
+                     sums.rows_slice(next, chunks_of(parameter)));
+    next += chunks_of(parameter);
+  }
+  const HostValues<int64_t> values(sums);
+  uint64_t sum = 0;
+  for (const int64_t value : values.get()) sum += static_cast<uint64_t>(value);
   return sum;
 }
 

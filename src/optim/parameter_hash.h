@@ -21,6 +21,9 @@ uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<co
 /// Hash of all parameters that this rank holds, without padding: for a complete table the model's hash. Ranks that hold
 /// the same must have equal hashes; otherwise they have diverged. If the remainders of bf16 or f16 weights are sharded,
 /// it is the hash of the weights without remainders. Not for a state whose weights are sharded.
+/// On the host.
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table);
+/// Of a state on the device of `ops`, where it is summed: only sums of kNormChunk elements come to the host.
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, Ops& ops);
 
 }  // namespace trireme

@@ -92,7 +92,8 @@ void Trainer::check_ranks() {
   data_windows_.hash_next();
   const bool compared = progress().step == 1 || due(config().run.hash_every);
   if (compared)
-    check_parameters(work_.session.mesh(), scalars(), rank().host, work_.run.state, work_.run.table, progress().step,
+    check_parameters(work_.session.mesh(), scalars(), rank().host, work_.run.state, work_.run.table,
+                     work_.session.ops(), progress().step,
                      config().run.on_difference == OnDifference::heal && !work_.run.state.is_sharded());
   if (compared || done()) data_windows_.compare(scalars(), rank().host, progress().step);
 }

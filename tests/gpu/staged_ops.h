@@ -352,6 +352,11 @@ class StagedOps final : public Ops {
   void do_squared_norms(Context& c, ConstView x, View values) override {
     run(c, [&](Stage& s, Context& context) { ops_->squared_norms(context, s.in(x), s.out(values)); });
   }
+  void do_element_sums(Context& c, ConstView x, ConstView low, const ElementPlaces& places, View sums) override {
+    run(c, [&](Stage& s, Context& context) {
+      ops_->element_sums(context, s.in(x), low.empty() ? low : s.in(low), places, s.out(sums));
+    });
+  }
   void do_adamw(Context& c, const AdamW& options, ConstView grad, View m, View v, View weights,
                 View remainder) override {
     run(c, [&](Stage& s, Context& context) {

@@ -4,6 +4,8 @@
 
 #include <bit>
 
+#include "ops/element_sum.h"
+#include "tensor/f16.h"
 #include "tests/ops/op_test.h"
 #include "tests/support/expect_error.h"
 
@@ -226,6 +228,85 @@ struct SplitMaster {
     return std::bit_cast<float>((uint32_t{high[i].bits} << 16) + static_cast<uint32_t>(int32_t{low[i]}));
   }
 };
+
+// ---- sums of hashes
+
+/// Of the f32 values at these places, one by one.
+std::vector<int64_t> scalar_sums(const std::vector<float>& values, const ElementPlaces& places) {
+  std::vector<int64_t> sums;
+  for (size_t first = 0; first < values.size(); first += 65536) {
+    uint64_t sum = 0;
+    for (size_t i = first; i < std::min(first + 65536, values.size()); ++i) {
+      const auto place = static_cast<uint64_t>(places.of(static_cast<int64_t>(i)));
+      sum += element_term(places.key + place * kElementStride, std::bit_cast<uint32_t>(values[i]));
+    }
+    sums.push_back(static_cast<int64_t>(sum));
+  }
+  return sums;
+}
+
+std::vector<int64_t> element_sums(Device& device, ConstView x, ConstView low, const ElementPlaces& places) {
+  std::vector<int64_t> sums(static_cast<size_t>((x.count() + kNormChunk - 1) / kNormChunk));
+  device.ops->element_sums(device.context, x, low, places, view_of(sums));
+  return sums;
+}
+
+/// A row, columns of a matrix, a box of three dims and one of four.
+std::vector<ElementPlaces> some_places(int64_t n) {
+  return {{.key = 7, .first = 0, .extents = {1, 1, 1, n}},
+          {.key = 8, .first = 5, .extents = {1, 1, n, 1}, .strides = {0, 0, 3, 1}},
+          {.key = 9, .first = 40, .extents = {1, n, 2, 3}, .strides = {0, 20, 8, 1}},
+          {.key = ~uint64_t{0}, .first = 1, .extents = {n, 1, 2, 11}, .strides = {90, 50, 20, 1}}};
+}
+
+TEST(ElementPlaces, AreThoseOfRowMajorBoxes) {
+  const ElementPlaces places{.first = 40, .extents = {2, 3, 2, 3}, .strides = {200, 20, 8, 1}};
+  int64_t i = 0;
+  for (int64_t a = 0; a < 2; ++a)
+    for (int64_t b = 0; b < 3; ++b)
+      for (int64_t c = 0; c < 2; ++c)
+        for (int64_t d = 0; d < 3; ++d) EXPECT_EQ(places.of(i++), 40 + 200 * a + 20 * b + 8 * c + d);
+  EXPECT_EQ(places.count(), i);
+}
+
+TEST(ElementSums, AreThoseOfTheDefinitionForEveryTypeOfWeights) {
+  const auto reference = Device::reference();
+  for (const int64_t n : {1, 31, 4099, 23000})
+    for (const ElementPlaces& places : some_places(n))
+      for (const int threads : {1, 3}) {
+        const auto cpu = Device::cpu(threads);
+        const std::vector<float> masters = random_floats(places.count(), 1);
+        const SplitMaster split(masters);
+        std::vector<f16_t> halves;
+        std::vector<float> of_high, of_halves;
+        for (size_t i = 0; i < masters.size(); ++i) {
+          halves.push_back(to_f16(masters[i]));
+          of_high.push_back(to_float(split.high[i]));
+          of_halves.push_back(to_float(halves[i]));
+        }
+        const auto expect = [&](ConstView x, ConstView low, const std::vector<float>& values) {
+          const std::vector<int64_t> want = scalar_sums(values, places);
+          EXPECT_EQ(element_sums(*cpu, x, low, places), want) << n << " key " << places.key;
+          EXPECT_EQ(element_sums(*reference, x, low, places), want) << n << " key " << places.key;
+        };
+        expect(view_of(masters), {}, masters);
+        expect(view_of(split.high), view_of(split.low), masters);
+        expect(view_of(split.high), {}, of_high);
+        expect(view_of(halves), {}, of_halves);
+      }
+}
+
+TEST(ElementSums, RefuseWhatDoesNotFit) {
+  const auto cpu = Device::cpu(1);
+  const std::vector<float> x(6);
+  const std::vector<int16_t> low(6);
+  EXPECT_ERROR(element_sums(*cpu, view_of(x), {}, {.extents = {1, 1, 1, 5}}), ErrorKind::shape,
+               "element_sums: x is f32 [6], expected 5 elements, those of the places");
+  EXPECT_ERROR(element_sums(*cpu, view_of(x), view_of(low), {.extents = {1, 1, 1, 6}}), ErrorKind::shape,
+               "element_sums: x is f32 [6], expected bf16 beside remainders");
+  EXPECT_ERROR(element_sums(*cpu, view_of(low), {}, {.extents = {1, 1, 1, 6}}), ErrorKind::shape,
+               "element_sums: x is i16 [6], expected f32, bf16 or f16");
+}
 
 TEST(AdamWStep, HasTheBitsOfTheScalarLoopOnEveryInstructionSetAndThreadCount) {
   for (int64_t n : {1, 7, 48, 1003})

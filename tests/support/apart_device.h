@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "comm/communicator.h"
+#include "ops/element_sum.h"
 #include "ops/ops.h"
 #include "tensor/device_network.h"
 
@@ -521,6 +522,9 @@ class ApartOps final : public Ops {
   }
   void do_squared_norms(Context& c, ConstView x, View values) override {
     later(c, [=, this](Context& own) { host_->squared_norms(own, in(x), in(values)); });
+  }
+  void do_element_sums(Context& c, ConstView x, ConstView low, const ElementPlaces& places, View sums) override {
+    later(c, [=, this](Context& own) { host_->element_sums(own, in(x), in(low), places, in(sums)); });
   }
   void do_adamw(Context& c, const AdamW& options, ConstView grad, View m, View v, View weights,
                 View remainder) override {

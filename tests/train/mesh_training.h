@@ -228,7 +228,7 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
       if (computer.device) counts.push_back(computer.device->counts());
     }
     const double evaluation = evaluate(session, windows, shape, 1).value();
-    check_parameters(session.mesh(), session.scalars(), "host", state, table, layouts.steps, false);
+    check_parameters(session.mesh(), session.scalars(), "host", state, table, *computer.ops, layouts.steps, false);
     TrainingState seen(table, layouts.dtype, false);
     for (size_t group = 0; group < table.ready_ranges().size(); ++group) {
       const WeightRanges& ranges = table.weights_of(group);

@@ -5,6 +5,7 @@
 
 #include "cuda/cuda_ops.h"
 #include "cuda/launch.h"
+#include "ops/element_sum.h"
 
 namespace trireme {
 namespace {
@@ -182,6 +183,40 @@ TRIREME_KERNEL chunk_norms(NormsArguments a) {
   if (lane == 0 && chunk < a.chunks) a.values[chunk] = sum;
 }
 
+template <class T>
+struct ElementSumsArguments {
+  Global<const T> x;
+  Global<const int16_t> low;  ///< may be empty
+  Global<int64_t> sums;
+  int64_t count, chunks;
+  ElementPlaces places;
+};
+
+/// element_term() of the bits of a value.
+TRIREME_DEVICE uint64_t term_of(uint64_t place, uint32_t bits) {
+  constexpr uint64_t kFirst = kElementRounds[0], kSecond = kElementRounds[1], kThird = kElementRounds[2];
+  const auto round = [](uint64_t x, uint64_t a) {
+    x ^= (x & 0xFFFFFFFF) * a;
+    return x << 32 | x >> 32;
+  };
+  return round(round(round(place ^ bits * kElementSpread, kFirst), kSecond), kThird);
+}
+
+/// A warp per chunk. Sums of integers: their order does not matter.
+template <class T>
+TRIREME_KERNEL chunk_element_sums(ElementSumsArguments<T> a) {
+  const int64_t chunk = (static_cast<int64_t>(block_x()) * threads() + thread()) / 32;
+  const int64_t first = chunk * kNormChunk, end = first + kNormChunk < a.count ? first + kNormChunk : a.count;
+  uint64_t sum = 0;
+  for (int64_t i = first + thread() % 32; i < end; i += 32) {
+    uint32_t bits = std::bit_cast<uint32_t>(widen(a.x[i]));
+    if (!a.low.empty()) bits += static_cast<uint32_t>(int32_t{a.low[i]});
+    sum += term_of(a.places.key + static_cast<uint64_t>(a.places.of(i)) * kElementStride, bits);
+  }
+  for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+  if (thread() % 32 == 0 && chunk < a.chunks) a.sums[chunk] = static_cast<int64_t>(sum);
+}
+
 /// What the weights are: f32; the upper 16 bits of the f32 masters, the lower ones apart; f16 beside their f32 masters.
 enum class Masters : uint8_t { same, halves, beside };
 
@@ -309,6 +344,19 @@ void CudaOps::do_squared_norms(Context& context, ConstView x, View values) {
   constexpr int kThreads = 64;
   launch("squared_norms", gpu_stream(*context.stream), {ceil_divide(values.count() * kPartials, kThreads), 1, 1},
          kThreads, 0, chunk_norms, arguments);
+}
+
+void CudaOps::do_element_sums(Context& context, ConstView x, ConstView low, const ElementPlaces& places, View sums) {
+  with_element(x.dtype(), [&](auto element) {
+    using T = decltype(element);
+    const ElementSumsArguments<T> arguments{
+        global<T>(x),          low.empty() ? Global<const int16_t>() : global<int16_t>(low),
+        global<int64_t>(sums), x.count(),
+        sums.count(),          places};
+    constexpr int kThreads = 64;
+    launch("element_sums", gpu_stream(*context.stream), {ceil_divide(sums.count() * 32, kThreads), 1, 1}, kThreads, 0,
+           chunk_element_sums<T>, arguments);
+  });
 }
 
 void CudaOps::do_adamw(Context& context, const AdamW& o, ConstView grad, View m, View v, View weights, View remainder) {

@@ -1,12 +1,15 @@
 // Operators on flat arrays: add, cast, zero, squared norm.
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/highway_targets.h"
 #include "ops/cpu/team.h"
+#include "ops/element_sum.h"
+#include "tensor/f16.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/parameters.cc"
@@ -189,6 +192,39 @@ void CpuOps::do_squared_norms(Context& context, ConstView x, View values) {
       const int64_t at = i * kNormChunk;
       values.as<double>()[i] =
           HWY_DYNAMIC_DISPATCH(chunk_squared_norm)(x.as<float>() + at, std::min(kNormChunk, x.count() - at));
+    }
+  });
+}
+
+void CpuOps::do_element_sums(Context& context, ConstView x, ConstView low, const ElementPlaces& places, View sums) {
+  constexpr int64_t kPiece = 4096;
+  const int64_t row = places.extents[ElementPlaces::kDims - 1];
+  /// Elements of one row.
+  const auto sum_run = [&](int64_t first, int64_t count) {
+    float values[kPiece];
+    const float* from = values;
+    if (x.dtype() == DType::f32) {
+      from = x.as<float>() + first;
+    } else if (x.dtype() == DType::f16) {
+      for (int64_t i = 0; i < count; ++i) values[i] = to_float(x.as<f16_t>()[first + i]);
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        const auto rest = low.empty() ? 0 : static_cast<uint32_t>(int32_t{low.as<int16_t>()[first + i]});
+        values[i] = std::bit_cast<float>((uint32_t{x.as<bf16_t>()[first + i].bits} << 16) + rest);
+      }
+    }
+    return element_sum(places.key, static_cast<uint64_t>(places.of(first)), {from, static_cast<size_t>(count)});
+  };
+  for_each_part(context.threads, [&](int part) {
+    const Range share = share_of(sums.count(), part, context.threads);
+    for (int64_t chunk = share.begin; chunk < share.end; ++chunk) {
+      const int64_t end = std::min((chunk + 1) * kNormChunk, x.count());
+      uint64_t sum = 0;
+      for (int64_t i = chunk * kNormChunk, length = 0; i < end; i += length) {
+        length = std::min({kPiece, end - i, row - i % row});
+        sum += sum_run(i, length);
+      }
+      sums.as<int64_t>()[chunk] = static_cast<int64_t>(sum);
     }
   });
 }

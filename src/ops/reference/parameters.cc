@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "ops/element_sum.h"
 #include "ops/reference/reference_ops.h"
+#include "tensor/f16.h"
 
 namespace trireme {
 
@@ -52,6 +55,21 @@ void ReferenceOps::do_squared_norms(Context&, ConstView x, View values) {
       partials[i % kPartials] += x.as<double>()[i] * x.as<double>()[i];
     for (double partial : partials) sum += partial;
     values.as<double>()[chunk] = sum;
+  }
+}
+
+void ReferenceOps::do_element_sums(Context&, ConstView x, ConstView low, const ElementPlaces& places, View sums) {
+  const auto bits_of = [&](int64_t i) {
+    if (x.dtype() == DType::f32) return std::bit_cast<uint32_t>(x.as<float>()[i]);
+    if (x.dtype() == DType::f16) return std::bit_cast<uint32_t>(to_float(x.as<f16_t>()[i]));
+    const uint32_t high = uint32_t{x.as<bf16_t>()[i].bits} << 16;
+    return low.empty() ? high : high + static_cast<uint32_t>(int32_t{low.as<int16_t>()[i]});
+  };
+  for (int64_t chunk = 0; chunk < sums.count(); ++chunk) {
+    uint64_t sum = 0;
+    for (int64_t i = chunk * kNormChunk; i < std::min((chunk + 1) * kNormChunk, x.count()); ++i)
+      sum += element_term(places.key + static_cast<uint64_t>(places.of(i)) * kElementStride, bits_of(i));
+    sums.as<int64_t>()[chunk] = static_cast<int64_t>(sum);
   }
 }
 

@@ -71,6 +71,7 @@ class ReferenceOps final : public Ops {
   void do_scale_columns_backward(Context&, ConstView dy, ConstView x, ConstView factors, View dx,
                                  View products) override;
   void do_squared_norms(Context&, ConstView x, View values) override;
+  void do_element_sums(Context&, ConstView x, ConstView low, const ElementPlaces&, View sums) override;
   void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
   void do_wire_cast(Context&, ConstView x, View y) override;
   void do_sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum) override;

@@ -13,6 +13,6 @@ namespace trireme {
 /// replicas and `heal` is set, it copies weights and moments from a good replica, is named in a warning and compared
 /// again. Throws CommonError (mismatch) naming the ranks in any other case of a difference.
 void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
-                      const ParameterTable& table, int64_t step, bool heal);
+                      const ParameterTable& table, Ops& ops, int64_t step, bool heal);
 
 }  // namespace trireme
