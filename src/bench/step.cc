@@ -112,7 +112,7 @@ class TrainingStep {
 /// Our steps on one rank, each followed by a pass over its GEMMs.
 class StepsBesideCeiling {
  public:
-  /// on_host: else there is no ceiling: the GEMMs are the CPU's.
+  /// on_host: the ceiling is that of the CPU's GEMMs; a GPU's is not measured.
   StepsBesideCeiling(const StepBenchOptions& o, const Spec& spec, int threads, bool on_host) {
     if (on_host) ceiling_.emplace(spec, o.dtype, o.batch * o.sequence, threads);
   }

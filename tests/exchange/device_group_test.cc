@@ -52,17 +52,6 @@ std::vector<float> floats(View x) {
   return all;
 }
 
-/// The definition of the sum of three ranks.
-std::vector<float> expected_sum(DType wire) {
-  std::vector<float> sum(kCount, 0);
-  for (int r = 0; r < 3; ++r) {
-    const std::vector<float> x = gradients_of(r, kCount, 5);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] = r == 0 ? rounded(x[i], wire) : sum[i] + rounded(x[i], wire);
-  }
-  for (float& value : sum) value = rounded(value, wire);
-  return sum;
-}
-
 GroupOptions chunked(DType wire, Exchange exchange) {
   return {.chunks = GroupOptions::Chunks{{3, wire, exchange, false}, 64}};
 }
@@ -80,9 +69,9 @@ TEST(DeviceGroup, SumsOfTheirOwnTypeHaveTheDefinitionsBits) {
     group->sum(x, kPieces, {DType::f32}, {});
     group->sum(y, kPieces, {DType::bf16}, {});
     group->wait(group->scatter_sum(whole, kPieces, at_owner, {DType::f32}, {}), "the test", 0);
-    EXPECT_TRUE(same_bits(floats(x), expected_sum(DType::f32)));
-    EXPECT_TRUE(same_bits(floats(y), expected_sum(DType::bf16)));
-    const std::vector<float> all = expected_sum(DType::f32);
+    EXPECT_TRUE(same_bits(floats(x), expected_sum(kCount, DType::f32, 3, 5)));
+    EXPECT_TRUE(same_bits(floats(y), expected_sum(kCount, DType::bf16, 3, 5)));
+    const std::vector<float> all = expected_sum(kCount, DType::f32, 3, 5);
     const auto first = static_cast<size_t>(piece.begin), count = static_cast<size_t>(piece.count());
     if (count > 0) {
       EXPECT_TRUE(same_bits(floats(at_owner), std::span(all).subspan(first, count)));
@@ -105,10 +94,10 @@ TEST(DeviceGroup, RoundedSumsHaveTheBitsOfTheHosts) {
       const ElementRange& own = kPieces[static_cast<size_t>(rank.rank())];
       all->sum(x, kPieces, {wire}, {});
       all->wait(all->run([](DeviceStream&) {}, {}), "the test", 0);
-      EXPECT_TRUE(same_bits(floats(x), expected_sum(wire)));
+      EXPECT_TRUE(same_bits(floats(x), expected_sum(kCount, wire, 3, 5)));
       const Event summed = owners->scatter_sum(y, kPieces, y.rows_slice(own.begin, own.count()), {wire}, {});
       share->wait(share->gather(y, kPieces, wire, summed), "the test", 0);
-      EXPECT_TRUE(same_bits(floats(y), expected_sum(wire))) << "the two halves give the whole";
+      EXPECT_TRUE(same_bits(floats(y), expected_sum(kCount, wire, 3, 5))) << "the two halves give the whole";
       const View on_host(std::span<float>(values), {kCount});
       host->wait(host->sum(on_host, kPieces, {wire}, {}), "the test", 0);
       EXPECT_TRUE(same_bits(floats(x), values));

@@ -27,17 +27,6 @@ View view_of(std::vector<T>& values) {
   return View(std::span<T>(values), {static_cast<int64_t>(values.size())});
 }
 
-/// The definition of the sum of three ranks.
-std::vector<float> expected_sum(DType wire) {
-  std::vector<float> sum(kCount, 0);
-  for (int r = 0; r < 3; ++r) {
-    const std::vector<float> x = gradients_of(r, kCount, 5);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] = r == 0 ? rounded(x[i], wire) : sum[i] + rounded(x[i], wire);
-  }
-  for (float& value : sum) value = rounded(value, wire);
-  return sum;
-}
-
 std::span<const float> part(const std::vector<float>& x, const ElementRange& range) {
   return std::span(x).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.count()));
 }
@@ -62,11 +51,12 @@ TEST(StreamGroup, SumsOfTheirOwnTypeHaveTheDefinitionsBits) {
           group->sum(view_of(x), kPieces, {DType::f32}, {});
           group->sum(view_of(rounded_x), kPieces, {DType::bf16}, {});
           group->scatter_sum(view_of(whole), kPieces, view_of(at_owner), {DType::f32}, {}).wait();
-          EXPECT_TRUE(same_bits(x, expected_sum(DType::f32)));
+          EXPECT_TRUE(same_bits(x, expected_sum(kCount, DType::f32, 3, 5)));
           std::vector<float> got;
           for (const bf16_t value : rounded_x) got.push_back(to_float(value));
-          EXPECT_TRUE(same_bits(got, expected_sum(DType::bf16)));
-          EXPECT_TRUE(same_bits(at_owner, part(expected_sum(DType::f32), kPieces[static_cast<size_t>(rank.rank())])));
+          EXPECT_TRUE(same_bits(got, expected_sum(kCount, DType::bf16, 3, 5)));
+          EXPECT_TRUE(same_bits(
+              at_owner, part(expected_sum(kCount, DType::f32, 3, 5), kPieces[static_cast<size_t>(rank.rank())])));
           EXPECT_EQ(whole, own) << "a sum at the owners changes nothing else";
           EXPECT_TRUE(group->end());
         },
@@ -89,13 +79,13 @@ TEST(StreamGroup, SumsInChunksHaveTheDefinitionsBits) {
               const ElementRange& own = kPieces[static_cast<size_t>(rank.rank())];
               all->sum(view_of(x), kPieces, {wire}, {});
               all->wait(all->run([](DeviceStream&) {}, {}), "the test", 0);
-              EXPECT_TRUE(same_bits(x, expected_sum(wire)));
+              EXPECT_TRUE(same_bits(x, expected_sum(kCount, wire, 3, 5)));
               const Event summed =
                   owners->scatter_sum(view_of(y), kPieces, view_of(y).rows_slice(own.begin, own.count()), {wire}, {});
               const Event shared = share->gather(view_of(y), kPieces, wire, summed);
               owners->wait(summed, "the test", 0);
               share->wait(shared, "the test", 0);
-              EXPECT_TRUE(same_bits(y, expected_sum(wire))) << "the two halves give the whole";
+              EXPECT_TRUE(same_bits(y, expected_sum(kCount, wire, 3, 5))) << "the two halves give the whole";
             },
             connection);
       }

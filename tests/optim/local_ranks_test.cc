@@ -22,19 +22,6 @@
 namespace trireme {
 namespace {
 
-/// Every contribution rounded, added in f32 in rank order, rounded; a rank alone rounds nothing.
-std::vector<float> expected_sum(size_t n, DType wire, int ranks, unsigned step) {
-  std::vector<float> sum = gradients_of(0, n, step);
-  if (ranks == 1) return sum;
-  for (float& v : sum) v = rounded(v, wire);
-  for (int r = 1; r < ranks; ++r) {
-    const auto x = gradients_of(r, n, step);
-    for (size_t i = 0; i < n; ++i) sum[i] += rounded(x[i], wire);
-  }
-  for (float& v : sum) v = rounded(v, wire);
-  return sum;
-}
-
 TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
   constexpr size_t kCount = 5'003;
   std::vector<int64_t> borders;

@@ -31,6 +31,20 @@ inline std::vector<float> gradients_of(int rank, size_t n, unsigned step) {
 
 inline float rounded(float x, DType wire) { return wire == DType::bf16 ? to_float(to_bf16(x)) : x; }
 
+/// The sum of gradients_of() all ranks: every contribution rounded, added in f32 in rank order, rounded; a rank alone
+/// rounds nothing.
+inline std::vector<float> expected_sum(size_t n, DType wire, int ranks, unsigned step) {
+  std::vector<float> sum = gradients_of(0, n, step);
+  if (ranks == 1) return sum;
+  for (float& v : sum) v = rounded(v, wire);
+  for (int r = 1; r < ranks; ++r) {
+    const auto x = gradients_of(r, n, step);
+    for (size_t i = 0; i < n; ++i) sum[i] += rounded(x[i], wire);
+  }
+  for (float& v : sum) v = rounded(v, wire);
+  return sum;
+}
+
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }

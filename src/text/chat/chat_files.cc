@@ -108,7 +108,7 @@ ChatFiles read_chat_files(const std::string& folder) {
 }
 
 const TemplateSource& find_template(const ChatFiles& files, const std::string& name, bool tools) {
-  const std::string wanted = name.empty() ? "" : fmt::format(", and there is no file \"{}\"", name);
+  const std::string wanted = name.empty() ? "" : fmt::format(", and \"{}\" is not a file", name);
   require(!files.templates.empty(), ErrorKind::io,
           "{} has no chat template: neither chat_template.jinja nor \"chat_template\" in tokenizer_config.json{}; give "
           "one with --chat-template FILE",

@@ -179,7 +179,7 @@ TEST(ChatFiles, FindsTemplatesAndTokensWhereModelsKeepThem) {
       "m has no chat template: neither chat_template.jinja nor \"chat_template\" in tokenizer_config.json; give "
       "one with --chat-template FILE");
   EXPECT_ERROR(find_template(ChatFiles{"m"}, "chatml", false), ErrorKind::io,
-               "in tokenizer_config.json, and there is no file \"chatml\"; give one with --chat-template FILE");
+               "in tokenizer_config.json, and \"chatml\" is not a file; give one with --chat-template FILE");
   EXPECT_ERROR(chat_files_of({{"tokenizer_config.json", R"({"chat_template": 5})"}}, "m"), ErrorKind::data,
                "m/tokenizer_config.json: \"chat_template\" is neither a string nor a list of templates");
   EXPECT_ERROR(
