@@ -116,7 +116,7 @@ std::string way_out(const Cluster& cluster) {
       .set("gateway_id", "aws_internet_gateway.cluster.id");
   std::string text;
   for (const Hcl& block : {range, subnet, table, out, joined, address, gateway, route}) text += block.str() + "\n";
-  return text + "# Answers of the head's ssh go out where its address is.\n" + answers.str();
+  return text + "# Replies of the head's ssh leave through the gateway that has its address.\n" + answers.str();
 }
 
 std::string network(const Cluster& cluster) {
@@ -129,7 +129,7 @@ std::string network(const Cluster& cluster) {
       .flag("enable_dns_support", true)
       .flag("enable_dns_hostnames", true);
   Hcl closed("resource", {"aws_default_security_group", "closed"});
-  closed.comment("Nothing uses the group that every network has: it lets nothing through.")
+  closed.comment("The default group of the network is not used: it allows no traffic.")
       .set("vpc_id", "aws_vpc.cluster.id");
   Hcl gateway = resource(cluster, "aws_internet_gateway", "cluster");
   gateway.set("vpc_id", "aws_vpc.cluster.id");

@@ -56,7 +56,9 @@ std::string way_out(const Cluster& cluster) {
   Hcl own("resource", {"azurerm_nat_gateway_public_ip_association", "cluster"});
   own.set("nat_gateway_id", "azurerm_nat_gateway.cluster.id").set("public_ip_address_id", "azurerm_public_ip.nat.id");
   Hcl joined("resource", {"azurerm_subnet_nat_gateway_association", "nodes"});
-  joined.comment("Machines wait for this, and this for the gateway's address: without it they reach nothing.")
+  joined
+      .comment(
+          "Machines wait for this, and this waits for the gateway's address: without it they have no internet access.")
       .set("subnet_id", "azurerm_subnet.nodes.id")
       .set("nat_gateway_id", "azurerm_nat_gateway.cluster.id")
       .set("depends_on", "[azurerm_nat_gateway_public_ip_association.cluster]");
@@ -70,7 +72,8 @@ std::string storage(const Cluster& cluster) {
       .comment("checkov:skip=CKV2_AZURE_33: the subnet reaches it through its service endpoint")
       .comment("checkov:skip=CKV_AZURE_59: only the subnet reaches it, by the rule below")
       .comment("checkov:skip=CKV2_AZURE_38: it has files, which are kept for a week, and no blobs")
-      .comment("checkov:skip=CKV_AZURE_206: premium files are kept thrice in one place; other places would cost more")
+      .comment(
+          "checkov:skip=CKV_AZURE_206: premium files have three copies in one place; copies elsewhere would cost more")
       .text("account_kind", "FileStorage")
       .text("account_tier", "Premium")
       .text("account_replication_type", "LRS")

@@ -57,7 +57,7 @@ std::string locker(const Cluster& cluster, const std::vector<std::string>& files
       .text("min_tls_version", "TLS1_2")
       .flag("https_traffic_only_enabled", true)
       .flag("allow_nested_items_to_be_public", false)
-      .comment("There is no key that could be lost: everybody has an identity.")
+      .comment("The account has no keys: all access is by identity.")
       .flag("shared_access_key_enabled", false)
       .flag("default_to_oauth_authentication", true)
       .flag("infrastructure_encryption_enabled", true);
@@ -94,8 +94,8 @@ std::string locker(const Cluster& cluster, const std::vector<std::string>& files
       .set("source", "\"${path.module}/cyclecloud/${each.key}\"")
       .set("content_md5", "filemd5(\"${path.module}/cyclecloud/${each.key}\")")
       .set("depends_on", "[azurerm_role_assignment.upload]");
-  return account.str() + "\n" + container.str() + "\n# Who runs Terraform uploads the project.\n" + user.str() + "\n" +
-         list.str() + "\n" + blob.str();
+  return account.str() + "\n" + container.str() + "\n# The user who runs Terraform uploads the project.\n" +
+         user.str() + "\n" + list.str() + "\n" + blob.str();
 }
 
 /// What CycleCloud does with machines, and nothing about keys, roles or other groups.

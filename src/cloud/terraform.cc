@@ -61,7 +61,8 @@ std::vector<PlanFile> terraform_plan(const Cluster& cluster) {
 
 std::string describe_terraform(const Cluster& cluster) {
   if (cluster.options.cluster.scheduler == SchedulerChoice::cyclecloud)
-    return "create it with `terraform init` and `terraform apply` there; docs/cluster-terraform.md says how to go on\n";
+    return "create it with `terraform init` and `terraform apply` there; docs/cluster-terraform.md describes the next "
+           "steps\n";
   return "create the machines with `terraform init` and `terraform apply` there, then set them up with `trireme "
          "cluster create`\n";
 }

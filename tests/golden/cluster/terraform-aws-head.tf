@@ -31,7 +31,7 @@ resource "aws_vpc" "cluster" {
 }
 
 resource "aws_default_security_group" "closed" {
-  # Nothing uses the group that every network has: it lets nothing through.
+  # The default group of the network is not used: it allows no traffic.
   vpc_id = aws_vpc.cluster.id
 }
 
@@ -114,7 +114,7 @@ resource "aws_route" "out" {
   nat_gateway_id         = aws_nat_gateway.cluster.id
 }
 
-# Answers of the head's ssh go out where its address is.
+# Replies of the head's ssh leave through the gateway that has its address.
 resource "aws_route" "caller" {
   for_each               = toset(var.allowed_sources)
   route_table_id         = aws_route_table.nodes.id

@@ -31,7 +31,7 @@ resource "aws_vpc" "cluster" {
 }
 
 resource "aws_default_security_group" "closed" {
-  # Nothing uses the group that every network has: it lets nothing through.
+  # The default group of the network is not used: it allows no traffic.
   vpc_id = aws_vpc.cluster.id
 }
 

@@ -84,7 +84,7 @@ resource "azurerm_nat_gateway_public_ip_association" "cluster" {
 }
 
 resource "azurerm_subnet_nat_gateway_association" "nodes" {
-  # Machines wait for this, and this for the gateway's address: without it they reach nothing.
+  # Machines wait for this, and this waits for the gateway's address: without it they have no internet access.
   subnet_id      = azurerm_subnet.nodes.id
   nat_gateway_id = azurerm_nat_gateway.cluster.id
   depends_on     = [azurerm_nat_gateway_public_ip_association.cluster]
@@ -100,7 +100,7 @@ resource "azurerm_storage_account" "shared" {
   # checkov:skip=CKV2_AZURE_33: the subnet reaches it through its service endpoint
   # checkov:skip=CKV_AZURE_59: only the subnet reaches it, by the rule below
   # checkov:skip=CKV2_AZURE_38: it has files, which are kept for a week, and no blobs
-  # checkov:skip=CKV_AZURE_206: premium files are kept thrice in one place; other places would cost more
+  # checkov:skip=CKV_AZURE_206: premium files have three copies in one place; copies elsewhere would cost more
   account_kind                    = "FileStorage"
   account_tier                    = "Premium"
   account_replication_type        = "LRS"

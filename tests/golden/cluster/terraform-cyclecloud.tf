@@ -108,7 +108,7 @@ resource "azurerm_storage_account" "locker" {
   min_tls_version                 = "TLS1_2"
   https_traffic_only_enabled      = true
   allow_nested_items_to_be_public = false
-  # There is no key that could be lost: everybody has an identity.
+  # The account has no keys: all access is by identity.
   shared_access_key_enabled         = false
   default_to_oauth_authentication   = true
   infrastructure_encryption_enabled = true
@@ -139,7 +139,7 @@ resource "azurerm_storage_container" "locker" {
   container_access_type = "private"
 }
 
-# Who runs Terraform uploads the project.
+# The user who runs Terraform uploads the project.
 resource "azurerm_role_assignment" "upload" {
   scope                = azurerm_storage_account.locker.id
   role_definition_name = "Storage Blob Data Contributor"
@@ -252,7 +252,7 @@ resource "azurerm_nat_gateway_public_ip_association" "cluster" {
 }
 
 resource "azurerm_subnet_nat_gateway_association" "nodes" {
-  # Machines wait for this, and this for the gateway's address: without it they reach nothing.
+  # Machines wait for this, and this waits for the gateway's address: without it they have no internet access.
   subnet_id      = azurerm_subnet.nodes.id
   nat_gateway_id = azurerm_nat_gateway.cluster.id
   depends_on     = [azurerm_nat_gateway_public_ip_association.cluster]
