@@ -35,7 +35,7 @@ def arguments():
     parser.add_argument("--conversations", required=True, help="safetensors: codes (an id, or its complement where it counts) and offsets")
     parser.add_argument("--setting", choices=["packing", "grouping", "order"], default="packing")
     parser.add_argument("--compile", action="store_true", help="torch_compile of TrainingArguments")
-    parser.add_argument("--sequence", type=int, default=1024, help="most ids of a row")
+    parser.add_argument("--sequence", type=int, default=1024, help="maximum number of ids of a row")
     parser.add_argument("--batch", type=int, default=4, help="rows per step; with grouping or order: conversations")
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--learning-rate", type=float, default=2e-5)

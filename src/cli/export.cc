@@ -162,8 +162,8 @@ int run_export(std::vector<std::string> arguments) {
   app.add("--adapter", adapter, "folder of a LoRA adapter of PEFT for this model; needs --merge");
   app.add_switch(
       "--merge", merge,
-      "add the adapter to the weights, so that the export needs none; of a run with adapters: its own, which "
-      "are written as a folder of PEFT without this");
+      "add the adapter to the weights: that of --adapter, or those of a run with adapters, which without this are "
+      "written as a folder of PEFT");
   app.add_switch("--force", force, "export a model although some weights are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 

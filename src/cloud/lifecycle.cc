@@ -205,7 +205,7 @@ int converge(Opened& opened, const std::string& file) {
 }
 
 void require_yes(const Confirm& confirm, const std::string& question) {
-  require(confirm(question), ErrorKind::usage, "nothing was done; --yes agrees in advance");
+  require(confirm(question), ErrorKind::usage, "nothing was done; --yes skips the question");
 }
 
 /// Removes the cluster's files from machines that remain.

@@ -30,7 +30,7 @@ void check_before_start(const Launcher& launcher) {
          launcher.size > 0 ? started(launcher) : "processes started by " + launcher.name);
   }
   require(launcher.kind != Launcher::Kind::torch, ErrorKind::mismatch,
-          "{} would each train alone: torchrun connects no ranks of MPI; start with `trireme launch`, mpirun or srun",
+          "{} would each train alone: torchrun does not connect MPI ranks; start with `trireme launch`, mpirun or srun",
           started(launcher));
   require(
       launcher.connects, ErrorKind::mismatch,

@@ -155,10 +155,11 @@ struct DataOptions {
   template <class V>
   void visit(V& v) {
     v.text("dir", dir, "folder that `trireme prepare` wrote");
-    v.text("train", train,
-           "training tokens, as a path in dir or an absolute path: a token file, the prefix of an indexed dataset of "
-           "Megatron or NeoX, or a list of weights and prefixes (0.7 a_text_document 0.3 b_text_document); of `trireme "
-           "sft` conversations: a .jsonl, .json, .csv, .tsv or .parquet file or a data set of the hub");
+    v.text(
+        "train", train,
+        "training tokens, as a path in dir or an absolute path: a token file, the prefix of an indexed dataset of "
+        "Megatron or NeoX, or a list of weights and prefixes (0.7 a_text_document 0.3 b_text_document); for `trireme "
+        "sft` and `trireme dpo`: a .jsonl, .json, .csv, .tsv or .parquet file or a data set of the hub");
     v.text("validation", validation, "validation tokens, in the same forms (empty: none)");
     v.text("test", test,
            "tokens of a test after the last step, in the same forms (empty: the third share of data.split, if it has "
@@ -385,7 +386,7 @@ struct CheckpointOptions {
            "folder on a local disk of each host where snapshots are written first; training waits only for this, and "
            "they are copied to the run folder in the background (empty: write directly to the run folder)");
     v.number("copy-mb-per-second", copy_mb_per_second,
-             "with local: megabytes per second that each host copies during training at most; the last snapshot of a "
+             "with local: maximum megabytes per second that each host copies during training; the last snapshot of a "
              "run is copied without a limit (0: no limit)",
              0, 1e6);
     v.choice(
@@ -437,7 +438,7 @@ struct LogOptions {
     v.flag(
         "json", json,
         "write every line of the log as a JSON object with time, level, priority (as syslog's), rank and message, for "
-        "journald and what collects its lines; log.time changes nothing then");
+        "journald and programs that read it; log.time has no effect then");
     v.number("peak-tflops", peak_tflops, "peak of one rank for the MFU column (0: measured GEMM rate of this machine)",
              0, 1e6);
   }
@@ -483,7 +484,7 @@ struct RunOptions {
         "or an error that says why none can be used");
     v.flag("tune", tune,
            "on a GPU: time the methods of each matrix product at its first call and keep the fastest in "
-           "RUN/products.jsonl; a resumed run takes the same, also without this option");
+           "RUN/products.jsonl; a resumed run uses the same, even without this option");
     v.flag("cudnn", cudnn,
            "on a GPU: attention by cuDNN where it is deterministic and computes the same: sequences of equal length, "
            "no dropout, bf16 or f16; else, or without libcudnn, by this program's kernels");

@@ -202,7 +202,7 @@ constexpr ForeignOption kOptions[] = {
     {"dpo", "--f_divergence_type", elsewhere, "reverse_kl; others are unsupported", "reverse_kl"},
     {"dpo", "--ld_alpha", elsewhere, "--loss sigmoid-norm, which divides by the number of ids", "none|1.0"},
     {"dpo", "--use_weighting", elsewhere, "pairs of equal weight", "false"},
-    {"dpo", "--rpo_alpha", elsewhere, "`trireme sft` before: a loss of the chosen answers beside --loss is unsupported",
+    {"dpo", "--rpo_alpha", elsewhere, "`trireme sft` first: a loss of the chosen answers beside --loss is unsupported",
      "none"},
     // run_glue and transformers' TrainingArguments
     {"glue", "--output", same, "--output-dir"},

@@ -31,8 +31,7 @@ struct ChatOptions {
     v.flag("skip-bad-rows", skip_bad_rows,
            "skip and count rows without a usable conversation (default: the first one ends the run)");
     v.number("validation-share", validation_share,
-             "share of the conversations that is not trained on but measured, if data.validation names no file", 0,
-             0.9);
+             "share of the conversations that is kept for validation, if data.validation names no file", 0, 0.9);
     v.number("epochs", epochs, "times that every conversation is trained on, if run.steps is not set", 0.001, 10000);
     v.flag(
         "packing", packing,
@@ -56,11 +55,10 @@ struct PairOptions {
         "and s, the sigmoid: sigmoid: -log s(beta d); robust: the same, if some labels are wrong; hinge: max(0, 1 - "
         "beta d); ipo: (d - 1 / (2 beta))^2; sigmoid-norm: -log s(beta d), the last two with means per id");
     v.number("beta", beta,
-             "how strongly the model is held to the reference: higher values keep it closer; of ipo it is tau", 1e-6,
+             "how strongly the model is held to the reference: higher values keep it closer; for ipo it is tau", 1e-6,
              1000);
     v.number("label-smoothing", label_smoothing,
-             "share of the pairs whose answers may be the wrong way round, for the losses sigmoid and robust", 0,
-             0.499);
+             "share of the pairs whose answers may be swapped, for the losses sigmoid and robust", 0, 0.499);
   }
 };
 
@@ -92,18 +90,19 @@ struct LoraOptions {
               0, 1 << 16);
     v.number("alpha", alpha, "an adapter is multiplied by alpha / rank", 1e-6, 1e6);
     v.number("dropout", dropout, "dropout of the inputs of adapters", 0, 0.99);
-    v.text("targets", targets,
-           "linears with adapters, by their names in the model's Hugging Face files: names separated by commas, as "
-           "q_proj,v_proj; a regular expression of whole paths; all-linear: every one of the blocks (empty: those that "
-           "PEFT adapts in a model of this family, mostly queries and values)");
+    v.text(
+        "targets", targets,
+        "linears with adapters, by their names in the model's Hugging Face files: names separated by commas, such as "
+        "q_proj,v_proj; a regular expression of whole paths; all-linear: every one of the blocks (empty: those that "
+        "PEFT adapts in a model of this family, mostly queries and values)");
     v.flag("rslora", rank_stabilized, "multiply by alpha / sqrt(rank) instead (rank-stabilized LoRA)");
     v.flag("dora", dora, "train the magnitude of every output beside its adapter (DoRA)");
     v.text("rank-pattern", rank_pattern,
            "ranks of some linears, like down_proj=4, layers.0.self_attn.q_proj=32: a name is a regular expression of "
            "the end of a path (empty: all have lora.rank)");
-    v.text("alpha-pattern", alpha_pattern, "alphas of some linears, as ranks in lora.rank-pattern");
+    v.text("alpha-pattern", alpha_pattern, "alphas of some linears, in the form of lora.rank-pattern");
     v.text("modules-to-save", modules_to_save,
-           "modules that are trained in full beside the adapters, by their names in the Hugging Face files, as "
+           "modules that are trained in full beside the adapters, by their names in the Hugging Face files, such as "
            "lm_head,norm (empty: none)");
     v.text("adapter", adapter,
            "start from the adapter in this folder, which PEFT or `trireme export` wrote; it has the ranks, the alphas, "

@@ -33,7 +33,7 @@ std::vector<PipelineAction> pipeline_order(int64_t stage, int64_t stages, int64_
   const int64_t below = micro_batches / stages * stages;
   require(chunks == 1 || micro_batches % stages == 0, ErrorKind::config,
           "{} cannot be interleaved over {} stages with {} chunks each: their number must be a multiple of the stages, "
-          "as {}{} is; or use one chunk",
+          "such as {}{}; or use one chunk",
           count_text(micro_batches, "micro-batch"), stages, chunks, below > 0 ? fmt::format("{} or ", below) : "",
           below + stages);
   const int64_t total = micro_batches * chunks, first = std::min(warm_up(stage, stages, chunks), total);

@@ -26,7 +26,7 @@ Backend make_backend(DeviceChoice choice, std::string_view option, const GpuOpti
   if (choice == DeviceChoice::cuda) {
     require(!library.empty(), ErrorKind::usage,
             "{} is cuda, but this build has no libtrireme_cuda.so beside the program; scripts/build release-cuda makes "
-            "one, where nvcc is (docs/gpu.md)",
+            "one if nvcc is installed (docs/gpu.md)",
             option);
     return open_gpu_backend(library, gpu);
   }

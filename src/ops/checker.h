@@ -77,8 +77,8 @@ class Checker {
             "{}: scale is {}, expected a finite number above 0", op_, s.scale);
     const int64_t sequences = s.offsets.empty() ? 0 : s.offsets.rows() - 1;
     require(s.equal_length == 0 || s.equal_length * sequences == rows, ErrorKind::shape,
-            "{}: equal_length is {}, expected 0 or what {} sequences of {} rows have each", op_, s.equal_length,
-            sequences, rows);
+            "{}: equal_length is {}, expected 0 or the length of {} equal sequences with {} rows in total", op_,
+            s.equal_length, sequences, rows);
     require(s.window >= 0, ErrorKind::shape, "{}: window is {}, expected at least 1 key, or 0 for all", op_, s.window);
     require(s.causal || s.window == 0, ErrorKind::shape,
             "{}: window is {}, expected 0 if queries also attend to later keys", op_, s.window);

@@ -220,7 +220,7 @@ NodeGpus read_node_gpus() {
   try {
     read_with(nvml::Library(), node);
   } catch (const Error& e) {
-    node.why_none = fmt::format("this node has no driver of NVIDIA's: {}", e.what());
+    node.why_none = fmt::format("this node has no NVIDIA driver: {}", e.what());
   }
   return node;
 }
@@ -237,7 +237,7 @@ std::vector<std::string> complaints_of(const NodeGpus& node) {
     if (gpu.major > 0 && gpu.major < kLeastMajor)
       add(fmt::format("compute capability {}.{}, but at least {}.0 is needed", gpu.major, gpu.minor, kLeastMajor));
     if (gpu.prohibited) add("its compute mode is prohibited; set it with `nvidia-smi -c DEFAULT`");
-    if (gpu.mig) add("MIG divides it; turn it off with `nvidia-smi -mig 0` to use it whole");
+    if (gpu.mig) add("MIG partitions it; turn MIG off with `nvidia-smi -mig 0` to use the whole GPU");
     if (gpu.uncorrected_errors.value_or(0) > 0)
       add(fmt::format("{} that ECC could not correct since the driver was loaded; see `nvidia-smi -q -d ECC`",
                       count_text(*gpu.uncorrected_errors, "memory error")));
@@ -252,7 +252,7 @@ std::vector<std::string> complaints_of(const NodeGpus& node) {
     if (!gpu.fault.empty()) continue;
     if (first == nullptr) first = &gpu;
     if (gpu.name == first->name && gpu.memory_bytes == first->memory_bytes) continue;
-    complaints.emplace_back("the GPUs are not all of one kind; a job takes the time of the slowest");
+    complaints.emplace_back("the GPUs are not all of one kind; a job runs at the speed of the slowest");
     break;
   }
   return complaints;

@@ -74,7 +74,7 @@ std::byte* Device::allocate_pinned(size_t bytes) { return host_device().allocate
 void Device::free_pinned(std::byte* memory, size_t bytes) { host_device().free(memory, bytes); }
 
 double Event::State::seconds_since(const State&) const {
-  fail(ErrorKind::shape, "an event that was not recorded with its time has none");
+  fail(ErrorKind::shape, "the event was recorded without its time");
 }
 
 Device& host_device() {

@@ -243,7 +243,7 @@ class Azure(unittest.TestCase):
         for answer in ("", "n\n", "maybe\n"):
             done = account.run("create", answer=answer)
             self.assertEqual(done.returncode, 2, done.both)
-            self.assertIn("nothing was done; --yes agrees in advance", done.stderr)
+            self.assertIn("nothing was done; --yes skips the question", done.stderr)
             self.assertEqual(account.resources(), [])
         self.assertEqual(account.run("create", answer="y\n").returncode, 0)
         kept = account.run("delete", answer="no\n")

@@ -236,7 +236,7 @@ TEST_F(Checks, Attention) {
   expect_shape_error("attention: window is 3, expected 0 if queries also attend to later keys", [&] { call(wrong); });
   wrong = shape;
   wrong.equal_length = 3;
-  expect_shape_error("attention: equal_length is 3, expected 0 or what 1 sequences of 4 rows have each",
+  expect_shape_error("attention: equal_length is 3, expected 0 or the length of 1 equal sequences with 4 rows in total",
                      [&] { call(wrong); });
   wrong = shape;
   wrong.soft_cap = -2;

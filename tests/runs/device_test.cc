@@ -47,12 +47,12 @@ TEST_F(DeviceCommand, WarnsOfEveryGpuThatCannotBeUsedAsItIs) {
   const std::pair<const char*, const char*> cases[] = {
       {"lost", "GPU 1: GPU is lost (code 15); reset it (nvidia-smi --gpu-reset) or restart the node"},
       {"old", "GPU 1: compute capability 7.0, but at least 8.0 is needed"},
-      {"mig", "GPU 1: MIG divides it; turn it off with `nvidia-smi -mig 0` to use it whole"},
+      {"mig", "GPU 1: MIG partitions it; turn MIG off with `nvidia-smi -mig 0` to use the whole GPU"},
       {"prohibited", "GPU 1: its compute mode is prohibited; set it with `nvidia-smi -c DEFAULT`"},
       {"ecc", "GPU 1: 3 memory errors that ECC could not correct since the driver was loaded"},
       {"narrow", "GPU 1: PCIe x8 in use, x16 possible; copies are slower"},
       {"busy", "GPU 1: 42.76 GB of its 85.52 GB are free; `nvidia-smi` names the programs on it"},
-      {"other", "the GPUs are not all of one kind; a job takes the time of the slowest"}};
+      {"other", "the GPUs are not all of one kind; a job runs at the speed of the slowest"}};
   for (const auto& [fault, warning] : cases) EXPECT_THAT(device(fault).output, HasSubstr(warning)) << fault;
 }
 

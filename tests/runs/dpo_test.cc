@@ -301,7 +301,7 @@ TEST_F(Dpo, RefusesWhatItCannotDo) {
     EXPECT_THAT(outcome.output, HasSubstr(message));
   };
   refused({"dpo", "--model", path("model")}, 2, "--data is missing: a file of pairs of answers");
-  expect_refused(2, "chat.packing (flag --chat.packing) has no effect on a training on pairs",
+  expect_refused(2, "chat.packing (flag --chat.packing) has no effect when training on pairs",
                  {"--chat.packing", "false"});
   expect_refused(
       2, "dpo.label-smoothing (flag --dpo.label-smoothing) is for the losses sigmoid and robust, but dpo.loss is hinge",
@@ -311,7 +311,7 @@ TEST_F(Dpo, RefusesWhatItCannotDo) {
   refused({"train", "--dpo.beta", "2"}, 2,
           "dpo.beta (flag --dpo.beta) is an option of `trireme dpo`, which trains on conversations");
   refused({"sft", "--model", "x", "--data", "y", "--dpo.beta", "2"}, 2,
-          "dpo.beta (flag --dpo.beta) is about pairs of answers, which `trireme dpo` learns");
+          "dpo.beta (flag --dpo.beta) is about pairs of answers, on which `trireme dpo` trains");
 }
 
 TEST_F(Dpo, ExplainsItself) {

@@ -133,7 +133,7 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
       {2,
        {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--model.layers", "4", "--batch.micro", "4"},
        "3 micro-batches cannot be interleaved over 2 stages with 2 chunks each: their number must be a multiple of the "
-       "stages, as 2 or 4 is; or use one chunk"},
+       "stages, such as 2 or 4; or use one chunk"},
       {2, {"--mesh.chunks", "2"}, "mesh.chunks 2 cuts the layers of pipeline stages further, but mesh.pipeline is 1"},
       {2,
        {"--mesh.sequence", "true"},

@@ -267,12 +267,12 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
     EXPECT_EQ(outcome.code, code) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr(message));
   };
-  refused({"sft", "--data", path("data.jsonl")}, 2, "--model is missing: the folder of the model that is to learn");
+  refused({"sft", "--data", path("data.jsonl")}, 2, "--model is missing: the folder of the model to train");
   refused({"sft", "--model", path("model")}, 2, "--data is missing: a file of conversations");
   expect_refused(1, "--data " + path("nosuch.jsonl") + " does not exist", {"--data", path("nosuch.jsonl")});
-  expect_refused(2, "data.split (flag --data.split) has no effect on a training on conversations; remove it",
+  expect_refused(2, "data.split (flag --data.split) has no effect when training on conversations; remove it",
                  {"--data.split", "9,1"});
-  expect_refused(2, "both say what is measured; remove one of them",
+  expect_refused(2, "both select the validation data; remove one of them",
                  {"--validation", path("data.jsonl"), "--validation-share", "0.1"});
   expect_refused(2, "--column a: expected NAME=VALUE", {"--column", "a"});
   expect_refused(2, "--column a=b: \"a\" is not a column; they are messages", {"--column", "a=b"});
@@ -283,7 +283,7 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
   expect_refused(2, "chat.template-options is [1], expected a JSON object", {"--chat.template-options", "[1]"});
   expect_refused(2, "chat.date is \"soon\", expected a date like 2026-11-26", {"--chat.date", "soon"});
   expect_refused(2, "--sequence is 1, but a row has at least 2 ids; raise it", {"--sequence", "1"});
-  expect_refused(2, "there is nothing to measure", {"--evaluation.only", "--validation-share", "0"});
+  expect_refused(2, "but there is no validation data", {"--evaluation.only", "--validation-share", "0"});
   expect_refused(1, " has no chat template \"nosuch\"; it has default", {"--chat-template", "nosuch"});
   refused({"train", "--chat.epochs", "2"}, 2,
           "chat.epochs (flag --chat.epochs) is an option of `trireme sft`, which trains on conversations");

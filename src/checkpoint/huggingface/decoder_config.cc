@@ -205,7 +205,7 @@ void require_no_nulls(const Json& config, const DecoderValues& values, std::stri
   if (values.scales_by_scalar) keys.push_back("query_pre_attn_scalar");
   for (const char* key : keys)
     require(!config.contains(key) || has(config, key), ErrorKind::data,
-            "{}: \"{}\" is null, expected a value; without the key it is the one of the family", where, key);
+            "{}: \"{}\" is null, expected a value; remove the key to use the family's", where, key);
 }
 
 }  // namespace

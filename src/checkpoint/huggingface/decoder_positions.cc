@@ -160,7 +160,7 @@ Json scaling_json(const RotaryScaling& scaling) {
 void require_kinds_of_layers(const Json& rope, const Json& scaling, bool nested, std::string_view where) {
   for (const auto& [key, value] : rope.items())
     require(key == kFull || key == kWindow, ErrorKind::data,
-            "{}: \"rope_parameters\" has \"{}\", but only its objects \"{}\" and \"{}\" count in this family", where,
+            "{}: \"rope_parameters\" has \"{}\", but only its objects \"{}\" and \"{}\" are used in this family", where,
             key, kFull, kWindow);
   const auto type = field_or<std::string>(scaling, "type", "default", where);
   require(nested || type == "default" || scaling.contains("rope_type"), ErrorKind::data,
@@ -213,7 +213,7 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
     const auto theta = field_or<double>(config, "rope_theta", values.theta, where);
     require(theta == values.theta, ErrorKind::data,
             "{}: \"rope_theta\" is {}, which transformers 5 takes for the layers without a window only and 4 for all; "
-            "say both in \"rope_parameters\"",
+            "give both in \"rope_parameters\"",
             where, theta);
   }
   const float base = theta_of(windowed, config, own ? "rope_local_base_freq" : "rope_theta",

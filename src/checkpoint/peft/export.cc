@@ -38,8 +38,8 @@ std::vector<std::pair<PublishedLinear, Adapter>> published(const Family& family,
     const auto linear = std::ranges::find_if(
         linears, [&](const PublishedLinear& l) { return l.linear == adapter.linear && l.part == adapter.part; });
     require(linear != linears.end(), ErrorKind::config,
-            "cannot write the adapter of {} ({}): the linears of the family {} are others; merge it (--merge)",
-            adapter.linear, name_of(adapter.part), family.model_type);
+            "cannot write the adapter of {} ({}): the family {} has no such linear; merge it (--merge)", adapter.linear,
+            name_of(adapter.part), family.model_type);
     found.emplace_back(*linear, adapter);
   }
   return found;

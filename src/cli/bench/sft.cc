@@ -126,14 +126,12 @@ int bench_sft_command(std::vector<std::string> arguments) {
   std::string json, peer;
   int64_t threads = 0;
   Flags app("trireme bench sft",
-            "Measures fine-tuning steps on conversations, of all weights or of adapters, beside TRL where asked for.");
+            "Measures fine-tuning steps on conversations, of all weights or of adapters, and TRL's if asked for.");
   app.set_footer(
       "The conversations are made up: lengths as in chat data, ids at random. The rate is that of the tokens that "
-      "count "
-      "in the loss. Ours and TRL's steps alternate in rounds, from the same weights; neither is in memory while the "
-      "other "
-      "one is measured. TRL's packing: rows as ours; grouping: conversations of similar length, padded; compiled: with "
-      "torch_compile.");
+      "count in the loss. Ours and TRL's steps alternate in rounds, from the same weights; neither is in memory while "
+      "the other one is measured. TRL's packing: rows like ours; grouping: conversations of similar length, padded; "
+      "compiled: with torch_compile.");
   app.add("--preset", options.preset, "named sizes, as in --model.preset (docs/models.md)").show_default();
   app.add("--conversations", options.conversations, "how many are made up").in_range(1, 1 << 20).show_default();
   app.add("--batch", options.batch, "rows per step").in_range(1, 1 << 20).show_default();
@@ -148,7 +146,7 @@ int bench_sft_command(std::vector<std::string> arguments) {
   app.add("--peer", peer,
           "trl: measure the same with TRL and PEFT, in turn with ours (scripts/bootstrap --peers installs them)")
       .one_of({"trl"});
-  app.add("--peer-settings", options.settings, "with --peer: which ways of TRL are measured").show_default();
+  app.add("--peer-settings", options.settings, "with --peer: which settings of TRL are measured").show_default();
   app.add("--curve", options.curve,
           "with --peer: also compare the losses of this number of steps, of --batch conversations each, in one order")
       .not_negative()

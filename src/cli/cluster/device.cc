@@ -163,7 +163,7 @@ int run_device(std::vector<std::string> arguments) {
   HostRequest request;
   launch::RemoteOptions remote;
   bool json = false;
-  app.add_switch("-J,--json", json, "print JSON; of several nodes an array");
+  app.add_switch("-J,--json", json, "print JSON; for several nodes, an array");
   add_host_flags(app, request);
   add_remote_flags(app, remote);
   app.set_footer(

@@ -37,7 +37,7 @@ void add_chat_template_flags(Flags& command, ChatTemplateFlags& flags) {
               "template file, or the name of one of the model's templates; without it the model's usual one");
   command
       .add("--template-option", flags.keywords,
-           "NAME=VALUE for the template, as enable_thinking=false; VALUE is JSON or a string; may be repeated")
+           "NAME=VALUE for the template, such as enable_thinking=false; VALUE is JSON or a string; may be repeated")
       .one_value();
 }
 

@@ -133,13 +133,13 @@ void write_comparison(const std::vector<std::string>& runs, const std::string& o
 
 int run_report(std::vector<std::string> arguments) {
   Flags app("trireme report",
-            "Writes one self-contained HTML page about a run: curves, facts and samples; of several runs, a page that "
+            "Writes one self-contained HTML page about a run: curves, facts and samples; for several runs, a page that "
             "compares them: curves over each other, results, and the options that differ.");
   std::vector<std::string> runs;
   std::string output;
   SampleFiles samples;
   app.add("RUN", runs, "run folders").required();
-  app.add("--output", output, "page to write (default: RUN/report.html, of several runs comparison.html)");
+  app.add("--output", output, "page to write (default: RUN/report.html, for several runs comparison.html)");
   app.add("--samples", samples.after,
           "samples to show, as `trireme sample --jsonl` writes them (default: RUN/samples.jsonl if it exists); for one "
           "run only");

@@ -16,17 +16,18 @@ constexpr TuningFlag kFlags[] = {
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
     {"--loss", "dpo.loss", "LOSS", "sigmoid, robust, ipo, hinge or sigmoid-norm (sigmoid)"},
     {"--beta", "dpo.beta", "X", "how strongly the model is held to the reference (0.1)"},
-    {"--label-smoothing", "dpo.label-smoothing", "X", "share of pairs that may be the wrong way round (0)"},
+    {"--label-smoothing", "dpo.label-smoothing", "X", "share of pairs whose answers may be swapped (0)"},
     {"--loss-on", "chat.loss-on", "WHO",
-     "what of an answer counts: assistant, last (its last turn) or all (assistant)"},
+     "which part of an answer counts: assistant, last (its last turn) or all (assistant)"},
     {"--epochs", "chat.epochs", "X", "passes over the pairs (3)"},
-    {"--sequence", "batch.sequence", "N", "most ids of an answer with its prompt (1024, or the model's context)"},
+    {"--sequence", "batch.sequence", "N",
+     "maximum number of ids of an answer with its prompt (1024, or the model's context)"},
     {"--batch", "batch.global", "N", "pairs per step over all ranks (8)"},
     {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (1e-6)"},
     {"--lora-rank", "lora.rank", "N", "train adapters of this rank instead of the weights (docs/lora.md)"},
-    {"--adapter", "lora.adapter", "DIR", "train this LoRA adapter on; the model with it is the reference"},
+    {"--adapter", "lora.adapter", "DIR", "continue training this LoRA adapter; the model with it is the reference"},
     {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
-    {"--skip-bad-rows", "chat.skip-bad-rows", "", "count rows without a usable pair instead of ending there"},
+    {"--skip-bad-rows", "chat.skip-bad-rows", "", "skip and count rows without a usable pair"},
 };
 
 constexpr const char* kUsage =

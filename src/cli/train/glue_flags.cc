@@ -249,7 +249,7 @@ void GlueFlags::add_training() {
   add_switch(
       "fp16", fp16_,
       "on GPUs: weights and activations in f16, with f32 master weights and a loss scale (--precision.loss-scale)");
-  add_switch("use-cpu", use_cpu_, "compute on the CPU where there is a GPU, too, as --run.device cpu does");
+  add_switch("use-cpu", use_cpu_, "compute on the CPU even if there is a GPU, like --run.device cpu");
 }
 
 void GlueFlags::add_rhythm() {
@@ -358,7 +358,7 @@ void GlueFlags::take_switches() const {
   for (const Choice& choice : choices_)
     *choice.target = std::ranges::find(kStrategies, choice.text, [](const auto& s) { return s.first; })->second;
   config().evaluation.only = !train_;
-  require(!bf16_ || !fp16_, ErrorKind::usage, "--bf16 and --fp16 are given; leave one out");
+  require(!bf16_ || !fp16_, ErrorKind::usage, "--bf16 and --fp16 are both given; remove one");
   config().precision.dtype = bf16_ ? DType::bf16 : fp16_ ? DType::f16 : DType::f32;
   config().run.device = use_cpu_ ? DeviceChoice::cpu : DeviceChoice::automatic;
 }
@@ -419,7 +419,7 @@ void GlueFlags::take_kwargs() const {
       schedule_ != "cosine_with_min_lr" || values.contains("min_lr") != values.contains("min_lr_rate"),
       ErrorKind::usage,
       "--lr-scheduler-type cosine_with_min_lr needs its smallest rate: --lr-scheduler-kwargs '{{\"min_lr\": 1e-6}}' "
-      "or '{{\"min_lr_rate\": 0.1}}', one of both");
+      "or '{{\"min_lr_rate\": 0.1}}', one of the two");
   require(schedule_ != "warmup_stable_decay" || values.contains("num_decay_steps"), ErrorKind::usage,
           "--lr-scheduler-type warmup_stable_decay needs the length of its decay: --lr-scheduler-kwargs "
           "'{{\"num_decay_steps\": 100}}'");

@@ -179,9 +179,8 @@ std::string to_text(const FailurePlan& plan, const RunForecast& f) {
   constexpr double kHour = 3600;
   const double steps = std::max(1.0, std::round(plan.interval_seconds / f.time.total()));
   return fmt::format(
-      "failures    one in {:.1f} h of {}; --checkpoint.every {:.0f} loses least ({:.0f} s between snapshots): {:.1f} % "
-      "of "
-      "the time trains, {:.3g} days to the end\n",
+      "failures    one in {:.1f} h of {}; --checkpoint.every {:.0f} loses least ({:.0f} s between snapshots): "
+      "training takes {:.1f} % of the time, {:.3g} days to the end\n",
       plan.failure_seconds / kHour, count_text(f.on.nodes, "node"), steps, plan.interval_seconds, 1e2 * plan.useful,
       f.days() / plan.useful);
 }

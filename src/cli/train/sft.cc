@@ -22,9 +22,9 @@ constexpr TuningFlag kFlags[] = {
     {"--batch", "batch.global", "N", "rows per step over all ranks (8)"},
     {"--learning-rate", "optim.learning-rate", "X", "peak, after a warm-up of 3 % of the steps (2e-5)"},
     {"--lora-rank", "lora.rank", "N", "train adapters of this rank instead of the weights (docs/lora.md)"},
-    {"--adapter", "lora.adapter", "DIR", "train this LoRA adapter on instead of the weights"},
+    {"--adapter", "lora.adapter", "DIR", "continue training this LoRA adapter instead of the weights"},
     {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
-    {"--skip-bad-rows", "chat.skip-bad-rows", "", "count rows without a usable conversation instead of ending there"},
+    {"--skip-bad-rows", "chat.skip-bad-rows", "", "skip and count rows without a usable conversation"},
 };
 
 constexpr const char* kUsage =

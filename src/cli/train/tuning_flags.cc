@@ -24,13 +24,13 @@ namespace trireme {
 namespace {
 
 constexpr const char* kMore =
-    "\nEvery option of `trireme train` that has a meaning here may be given too, in files or as flags, as "
-    "--precision.dtype\n"
-    "bf16, --mesh.tensor 2, --optim.schedule linear, --model.recompute full. Defaults that differ from those below:\n";
+    "\nEvery option of `trireme train` that has a meaning here may be given too, in files or as flags, such as\n"
+    "--precision.dtype bf16, --mesh.tensor 2, --optim.schedule linear, --model.recompute full.\n"
+    "Defaults that differ from those below:\n";
 
 /// Flags that may be repeated.
 constexpr TuningFlag kRepeated[] = {
-    {"--column", "chat.columns", "USUAL=NAME", "the file's name of a column, as messages=dialog; may be repeated"},
+    {"--column", "chat.columns", "USUAL=NAME", "the file's name of a column, such as messages=dialog; may be repeated"},
     {"--role", "chat.roles", "WORD=ROLE", "the file's word for system, user, assistant or tool; may be repeated"},
     {"--template-option", "chat.template-options", "NAME=VALUE", "variable of the template; may be repeated"},
 };

@@ -27,7 +27,7 @@ constexpr const char* kNotOfPairs[] = {"chat.packing", "optim.loss-mean"};
 void require_form(const LoadedConfig& loaded) {
   for (const char* option : kNotOfPairs)
     require(!loaded.given(option), ErrorKind::config,
-            "{} has no effect on a training on pairs: each pair is a sample by itself; remove it",
+            "{} has no effect when training on pairs: each pair is a sample by itself; remove it",
             loaded.where(option));
   const PairOptions& dpo = loaded.config.dpo;
   require(dpo.label_smoothing == 0 || dpo.loss == PairLoss::sigmoid || dpo.loss == PairLoss::robust, ErrorKind::config,

@@ -104,17 +104,17 @@ std::tm day(const std::string& date) {
 void require_conversations(const LoadedConfig& loaded, bool pairs) {
   const std::string& init = loaded.config.model.init;
   require(!init.empty() && init != "scratch", ErrorKind::usage,
-          "--model is missing: the folder of the model that is to learn, its name on the Hugging Face hub, or a run");
+          "--model is missing: the folder of the model to train, its name on the Hugging Face hub, or a run");
   require(loaded.given("data.train"), ErrorKind::usage,
           "--data is missing: a file of {} (.jsonl, .json, .csv, .tsv or .parquet), or a data set of the Hugging Face "
           "hub",
           pairs ? "pairs of answers" : "conversations");
   for (const char* option : kWithoutEffect)
-    require(!loaded.given(option), ErrorKind::config, "{} has no effect on a training on conversations; remove it",
+    require(!loaded.given(option), ErrorKind::config, "{} has no effect when training on conversations; remove it",
             loaded.where(option));
   const bool both = loaded.given("data.validation") && loaded.given("chat.validation-share") &&
                     loaded.config.chat.validation_share > 0;
-  require(!both, ErrorKind::config, "{} and {} both say what is measured; remove one of them",
+  require(!both, ErrorKind::config, "{} and {} both select the validation data; remove one of them",
           loaded.where("data.validation"), loaded.where("chat.validation-share"));
   (void)columns_of(loaded.config.chat, pairs);
   if (!loaded.config.chat.date.empty()) (void)day(loaded.config.chat.date);
@@ -331,7 +331,7 @@ void ChatRecipe::read_data(const TrainingJob& job) {
     if (!validation_.rows.empty())
       setup_.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_));
     require(!config().evaluation.only || !validation_.rows.empty(), ErrorKind::config,
-            "{} is set, but there is nothing to measure; name --validation FILE or set --validation-share",
+            "{} is set, but there is no validation data; name --validation FILE or set --validation-share",
             setup_.loaded.where("evaluation.only"));
     take_rows(job);
     plan_steps();

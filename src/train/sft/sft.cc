@@ -19,7 +19,7 @@ class ChatTuning final : public ChatRecipe {
   explicit ChatTuning(LoadedConfig loaded) : ChatRecipe(std::move(loaded), false) {
     for (const auto& [option, origin] : setup_.loaded.origins)
       require(!option.starts_with("dpo."), ErrorKind::config,
-              "{} is about pairs of answers, which `trireme dpo` learns; remove it, or use that command",
+              "{} is about pairs of answers, on which `trireme dpo` trains; remove it, or use that command",
               setup_.loaded.where(option));
   }
 

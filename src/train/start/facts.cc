@@ -61,7 +61,7 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
     const DeviceMemory now = device.memory();
     require(now.total == 0 || memory.on_device() <= now.free, ErrorKind::config,
             "this run needs {} on the GPU ({} {}, activations {}, scratch {}), but {} of its {} are free; lower "
-            "{} (now {}) or {}, choose a smaller model, or end what else runs there",
+            "{} (now {}) or {}, choose a smaller model, or end other programs on it",
             gigabytes(memory.on_device()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
             gigabytes(memory.scratch), gigabytes(now.free), gigabytes(now.total), option_name("batch.micro"),
             count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));

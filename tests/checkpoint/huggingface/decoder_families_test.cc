@@ -206,7 +206,7 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
                  "M: positions of layers with a window are scaled");
   expect_refused("gemma3_text", {{"rope_parameters", {{"rope_theta", 9.0}}}},
                  "M: \"rope_parameters\" has \"rope_theta\", but only its objects \"full_attention\" and "
-                 "\"sliding_attention\" count in this family");
+                 "\"sliding_attention\" are used in this family");
   expect_refused("olmo3", {{"rope_parameters", {{"full_attention", {{"rope_theta", 9.0}}}, {"truncate", false}}}},
                  "M: \"rope_parameters\" has \"truncate\", but only its objects");
   expect_refused(
@@ -216,7 +216,7 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
   expect_refused(
       "olmo3", {{"rope_theta", 9.0}},
       "M: \"rope_theta\" is 9, which transformers 5 takes for the layers without a window only and 4 for all; "
-      "say both in \"rope_parameters\"");
+      "give both in \"rope_parameters\"");
   for (const auto& [type, key] : {std::pair{"llama", "rms_norm_eps"},
                                   {"llama", "hidden_act"},
                                   {"llama", "rope_theta"},

@@ -274,7 +274,7 @@ TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   EXPECT_EQ(read({"--bf16"}).config().precision.dtype, DType::bf16);
   EXPECT_EQ(read({"--bf16", "False"}).config().precision.dtype, DType::f32);
   EXPECT_EQ(read({"--fp16", "False"}).config().precision.dtype, DType::f32);
-  EXPECT_ERROR(read({"--fp16", "--bf16"}), ErrorKind::usage, "--bf16 and --fp16 are given; leave one out");
+  EXPECT_ERROR(read({"--fp16", "--bf16"}), ErrorKind::usage, "--bf16 and --fp16 are both given; remove one");
   set_option_names(glue_option_names());
   EXPECT_ERROR(read({"--fp16", "--use_cpu"}), ErrorKind::config,
                "precision.dtype (--fp16) is f16, which is unsupported for training on CPUs; set --bf16");
