@@ -21,9 +21,10 @@ namespace {
 using namespace trireme;
 
 void print_usage(std::FILE* out) {
-  fmt::print(out,
-             "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on CPUs, on one "
-             "machine or a cluster, or on one GPU.\n\ncommands:\n");
+  fmt::print(
+      out,
+      "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on CPUs or GPUs, on "
+      "one machine or a cluster.\n\ncommands:\n");
   for (const Command& command : commands()) fmt::print(out, "  {:<12} {}\n", command.name, command.help);
   fmt::print(out,
              "\n`trireme COMMAND --help` explains a command; `trireme --version` shows what this build supports.\n");

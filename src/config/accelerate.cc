@@ -91,9 +91,10 @@ void translate(const DialectView& view, Translation& out) {
   }
   const std::string& type = view.text("distributed_type");
   if (type != "NO" && type != "MULTI_CPU") {
-    view.refuse("distributed_type",
-                "several GPUs are not supported yet; set it to MULTI_CPU, or NO for one process, which takes a GPU if "
-                "there is one");
+    view.refuse(
+        "distributed_type",
+        "only NO (one process) and MULTI_CPU are supported; with use_cpu: false, each rank takes a GPU if all hosts "
+        "have them");
   }
   for (const char* key : {"num_machines", "num_processes"}) view.at_least(key, 1);
   const std::string& precision = view.text("mixed_precision");

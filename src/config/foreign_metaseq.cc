@@ -37,7 +37,7 @@ constexpr const char* kShard =
     "--optim.shard parameters (fully_sharded), gradients (with no-reshard-after-forward), or none";
 constexpr const char* kFsdp = "it only changes how FSDP or DDP works, not the results";
 constexpr const char* kGpu = "it is only for GPUs or torch's kernels";
-constexpr const char* kOnGpu = "nothing, because ranks compute on CPUs";
+constexpr const char* kOnGpu = "nothing, because weights and optimizer state stay on the device";
 constexpr const char* kWeightsAlone =
     "--model.init PATH: its weights, with a new optimizer, schedule and order of samples";
 constexpr const char* kResume = "--checkpoint.resume PATH, or --model.init PATH for the weights alone";
@@ -131,7 +131,7 @@ constexpr ForeignOption kOptions[] = {
     idle("--wandb_project", kTracker),
     idle_switch("--azureml_logging", kTracker),
     instead("--seed_per_rank", "--run.seed N: the random numbers of all ranks follow from it"),
-    idle_switch("--cpu", "several ranks compute on CPUs; one computes there with --run.device cpu"),
+    idle_switch("--cpu", "ranks take a GPU each if all hosts have them; --run.device cpu keeps them on CPUs"),
     instead("--memory_efficient_fp16", kPrecision),
     instead("--fp16", kPrecision),
     instead("--bf16", "--precision.dtype bf16"),

@@ -7,7 +7,7 @@ using enum ForeignOption::Kind;
 
 constexpr const char* kCompiled = "kernels are compiled ahead of time";
 constexpr const char* kSeveralRanks =
-    "several ranks compute on CPUs; one computes there with --run.device cpu after its command";
+    "ranks take a GPU each if all hosts have them; --run.device cpu after the command keeps them on CPUs";
 constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, which CPUs support";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
 constexpr const char* kLaunch = "`mpirun -n N trireme train ...`, or `trireme launch -f HOSTFILE -- train ...`";
@@ -17,7 +17,7 @@ constexpr const char* kTokenizer =
     "--tokenizer FILE (for a vocabulary also --merges FILE), or a FOLDER with vocab.json and merges.txt; the type is "
     "recognised from the file";
 constexpr const char* kEnvironment = "--env NAME=VALUE";
-constexpr const char* kAccelerator = "ranks on CPUs: --np N with --ppn N";
+constexpr const char* kAccelerator = "--np N with --ppn N: ranks take a GPU each if all hosts have them";
 
 constexpr ForeignOption kOptions[] = {
     // nanoGPT's sample.py, Intel's, NeoX's generate.py; cli/sample/words.cc gives the first two their programs'

@@ -65,7 +65,7 @@ const DialectKey kKeys[] = {
     {"backend", "nccl", no_effect, "", "the build and the launcher determine how ranks communicate"},
     {"device", "cuda", mapped, "", "run.device: cpu, cuda or cuda:0 (not given: auto)"},
     {"dtype", "bfloat16", mapped, "",
-     "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
+     "precision.dtype: float32, bfloat16 or, on GPUs, float16 (not given: f32, in which nanoGPT computes on a CPU)"},
     {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
     {"compile_model", true, no_effect, "", "kernels are compiled ahead of time"},
     {"start", "\n", refused, "", "it belongs to sampling: `trireme sample --model RUN --start TEXT`", true},

@@ -67,8 +67,9 @@ TEST_F(Accelerate, EveryKeyIsKnown) {
 }
 
 TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
-  EXPECT_ERROR(load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
-               "default_config.yaml:2: distributed_type is \"MULTI_GPU\": several GPUs are not supported yet");
+  EXPECT_ERROR(
+      load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
+      "default_config.yaml:2: distributed_type is \"MULTI_GPU\": only NO (one process) and MULTI_CPU are supported");
   EXPECT_ERROR(load(with("mixed_precision: bf16", "mixed_precision: fp16")), ErrorKind::config,
                "CPUs compute in bf16 or f32; set bf16 or no");
   std::string gpu = with("use_cpu: true", "use_cpu: false");

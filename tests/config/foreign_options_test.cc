@@ -47,8 +47,9 @@ TEST(ForeignOptions, AreRefusedWithWhatToTypeInstead) {
                "-H lh is not supported; instead: --hostfile FILE, or --hosts a,b:2 for the names themselves");
   EXPECT_ERROR(taken("bench step", {"--real_data=True"}), ErrorKind::config, "instead: --data FILE, a train.bin");
   EXPECT_ERROR(taken("prepare", {"--vocab-file", "v.json"}), ErrorKind::config, "a FOLDER with vocab.json");
-  EXPECT_ERROR(taken("launch", {"--multi_gpu"}), ErrorKind::config,
-               "--multi-gpu is not supported; instead: ranks on CPUs: --np N with --ppn N");
+  EXPECT_ERROR(
+      taken("launch", {"--multi_gpu"}), ErrorKind::config,
+      "--multi-gpu is not supported; instead: --np N with --ppn N: ranks take a GPU each if all hosts have them");
   EXPECT_ERROR(taken("launch", {"--no_ssh"}), ErrorKind::config,
                "--no-ssh is not supported; instead: --agents, with `trireme agent` on every other host");
 }

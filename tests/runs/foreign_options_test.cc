@@ -102,7 +102,7 @@ TEST(Commands, HelpAfterLaunchIsThatOfTheCommand) {
 TEST(Commands, TheFirstScreenSaysWhatThisBuildTrainsOn) {
   const Outcome outcome = run(trireme_command({}));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("on CPUs, on one machine or a cluster, or on one GPU."));
+  EXPECT_THAT(outcome.output, HasSubstr("on CPUs or GPUs, on one machine or a cluster."));
 }
 
 TEST(Numbers, ThatAreNotFiniteAreRefusedByEveryCommand) {

@@ -106,7 +106,7 @@ std::string manual_page(const std::vector<CommandShape>& commands, const std::st
       ".SH NAME\ntrireme \\- train and fine\\-tune transformer language models on clusters\n"
       ".SH SYNOPSIS\n.B trireme\n.I COMMAND\n[\\fIflags\\fR]\n.br\n.B trireme \\-\\-version\n"
       ".SH DESCRIPTION\nOne program without Python: it trains, fine\\-tunes, samples and exports language "
-      "models on one machine, on a cluster through MPI, or on a GPU.\n.SH COMMANDS\n";
+      "models on CPUs or GPUs, on one machine or, through MPI, on a cluster.\n.SH COMMANDS\n";
   std::vector<std::string> pages;
   for (const CommandShape& command : commands) {
     page += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(command.name), roff(command.purpose));

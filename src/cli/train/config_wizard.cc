@@ -62,7 +62,7 @@ const std::vector<Question>& questions() {
        always,
        {"No distributed training", "multi-CPU"},
        {"multi-XPU", "multi-GPU", "multi-NPU", "TPU"},
-       "several GPUs are not supported yet"},
+       "ranks of multi-CPU take a GPU each if all hosts have them"},
       {"num-machines", "How many different machines will you use?", "1", Kind::count, is_multi},
       {"machine-rank", "What is the rank of this machine? (MPI numbers the machines; nothing depends on it)", "0",
        Kind::count, several_machines},

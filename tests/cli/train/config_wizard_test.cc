@@ -129,7 +129,8 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
     flags.insert(flags.end(), {"--defaults", "--output", file_});
     config_wizard(flags);
   };
-  EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage, "several GPUs are not supported yet");
+  EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage,
+               "ranks of multi-CPU take a GPU each if all hosts have them");
   EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "is not supported");
   EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs support bf16 and f32");
   EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "torch is not used");
