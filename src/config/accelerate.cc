@@ -22,7 +22,8 @@ constexpr const char* kSharding =
 
 const DialectKey kKeys[] = {
     {"compute_environment", "LOCAL_MACHINE", mapped, "", "LOCAL_MACHINE; AMAZON_SAGEMAKER is refused"},
-    {"distributed_type", "NO", mapped, "", "NO or MULTI_CPU; types for other devices are refused"},
+    {"distributed_type", "NO", mapped, "",
+     "MULTI_GPU: run.device cuda; NO and MULTI_CPU change nothing; others are refused"},
     {"mixed_precision", "no", mapped, "",
      "precision.dtype: bf16, or f16 for fp16 without use_cpu; no changes nothing; fp8 is refused"},
     {"num_machines", int64_t{1}, mapped, "", kLaunched},
@@ -90,22 +91,22 @@ void translate(const DialectView& view, Translation& out) {
                 "ranks start only on hosts that `trireme launch` reaches; set it to LOCAL_MACHINE");
   }
   const std::string& type = view.text("distributed_type");
-  if (type != "NO" && type != "MULTI_CPU") {
-    view.refuse(
-        "distributed_type",
-        "only NO (one process) and MULTI_CPU are supported; with use_cpu: false, each rank takes a GPU if all hosts "
-        "have them");
+  if (type != "NO" && type != "MULTI_CPU" && type != "MULTI_GPU") {
+    view.refuse("distributed_type", "only NO (one process), MULTI_CPU and MULTI_GPU are supported");
   }
+  const bool gpus = type == "MULTI_GPU", cpu = view.given("use_cpu") && view.flag("use_cpu");
+  if (gpus && cpu) view.refuse("use_cpu", "distributed_type is MULTI_GPU; set use_cpu to false, or MULTI_CPU");
+  if (gpus) out.set("run.device", DeviceChoice::cuda, view.origin("distributed_type"));
   for (const char* key : {"num_machines", "num_processes"}) view.at_least(key, 1);
   const std::string& precision = view.text("mixed_precision");
   if (precision == "bf16") {
     out.set("precision.dtype", DType::bf16, view.origin("mixed_precision"));
-  } else if (precision == "fp16" && type == "NO" && !view.flag("use_cpu")) {
+  } else if (precision == "fp16" && (gpus || (type == "NO" && !view.flag("use_cpu")))) {
     set_f16_of_torch(out, view.origin("mixed_precision"));
   } else if (precision != "no") {
     view.refuse("mixed_precision", "CPUs compute in bf16 or f32; set bf16 or no");
   }
-  if (view.given("use_cpu") && view.flag("use_cpu")) out.set("run.device", DeviceChoice::cpu, view.origin("use_cpu"));
+  if (cpu) out.set("run.device", DeviceChoice::cpu, view.origin("use_cpu"));
   if (view.given("num_processes")) {
     out.notes.push_back(view.origin("num_processes").text() + ": num_processes is " + kLaunched);
   }

@@ -131,7 +131,7 @@ constexpr ForeignOption kOptions[] = {
     idle("--wandb_project", kTracker),
     idle_switch("--azureml_logging", kTracker),
     instead("--seed_per_rank", "--run.seed N: the random numbers of all ranks follow from it"),
-    idle_switch("--cpu", "ranks take a GPU each if all hosts have them; --run.device cpu keeps them on CPUs"),
+    ForeignOption{"train", "--cpu", same, "--run.device=cpu", nullptr, true},
     instead("--memory_efficient_fp16", kPrecision),
     instead("--fp16", kPrecision),
     instead("--bf16", "--precision.dtype bf16"),

@@ -51,9 +51,8 @@ Typed typed_at(const std::vector<std::string>& words, size_t i) {
   return typed;
 }
 
-bool is_truth(std::string_view word) {
-  return word == "true" || word == "false" || word == "0" || word == "1" || word == "yes" || word == "no";
-}
+bool is_no(std::string_view word) { return word == "false" || word == "0" || word == "no"; }
+bool is_truth(std::string_view word) { return is_no(word) || word == "true" || word == "1" || word == "yes"; }
 
 void refuse(const ForeignOption& option, const Typed& typed) {
   if (option.harmless != nullptr && lists(option.harmless, typed.meant)) return;
@@ -105,8 +104,8 @@ void take_foreign_options(std::string_view command, const std::function<bool(con
       rest.push_back(words[i]);
       continue;
     }
-    if (option->kind == Kind::same && of_one_value) {
-      rest.emplace_back(option->text);
+    if (option->kind == Kind::same && (of_one_value || option->is_switch)) {
+      if (!is_no(typed.meant) || of_one_value) rest.emplace_back(option->text);
     } else if (option->kind == Kind::same) {
       rest.push_back(words[i].replace(0, typed.name.size(), option->text));
       continue;  // its value stays in place

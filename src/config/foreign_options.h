@@ -24,7 +24,7 @@ struct ForeignOption {
   const char* text;
   /// elsewhere: accepted values, which change nothing, with '|' between; nullptr: none.
   const char* harmless = nullptr;
-  bool is_switch = false;  ///< no_effect: takes no value; the next word is a value only if it is True or False
+  bool is_switch = false;  ///< takes no value; the next word is one only if it is True or False
 };
 
 std::span<const ForeignOption> foreign_options();

@@ -6,8 +6,6 @@ namespace {
 using enum ForeignOption::Kind;
 
 constexpr const char* kCompiled = "kernels are compiled ahead of time";
-constexpr const char* kSeveralRanks =
-    "ranks take a GPU each if all hosts have them; --run.device cpu after the command keeps them on CPUs";
 constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, which CPUs support";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
 constexpr const char* kLaunch = "`mpirun -n N trireme train ...`, or `trireme launch -f HOSTFILE -- train ...`";
@@ -128,12 +126,12 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--rdzv_id", no_effect, kByMpi},
     {"launch", "--force_multi", no_effect, ""},
     {"launch", "--same_network", no_effect, "a network that connects all hosts is selected"},
-    {"launch", "--cpu", no_effect, kSeveralRanks},
-    {"launch", "--use_cpu", no_effect, kSeveralRanks},
+    {"launch", "--use_cpu", same, "--cpu", nullptr, true},
     {"launch", "--ipex", no_effect, "torch is not used"},
     {"launch", "--mixed_precision", elsewhere, "`-- train ... --precision.dtype bf16`", "no"},
     {"launch", "--num_cpu_threads_per_process", elsewhere, "`-- train ... --launch.threads N`"},
-    {"launch", "--multi_gpu", elsewhere, kAccelerator},
+    {"launch", "--multi_gpu", no_effect,
+     "each rank takes a GPU if all hosts have them; --run.device cuda after the command requires them", nullptr, true},
     {"launch", "--tpu", elsewhere, kAccelerator},
     {"launch", "--use_xpu", elsewhere, kAccelerator},
     {"launch", "--use_deepspeed", elsewhere, kAccelerator},

@@ -67,9 +67,11 @@ TEST_F(Accelerate, EveryKeyIsKnown) {
 }
 
 TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
-  EXPECT_ERROR(
-      load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
-      "default_config.yaml:2: distributed_type is \"MULTI_GPU\": only NO (one process) and MULTI_CPU are supported");
+  EXPECT_ERROR(load(with("MULTI_CPU", "MULTI_XPU")), ErrorKind::config,
+               "default_config.yaml:2: distributed_type is \"MULTI_XPU\": only NO (one process), MULTI_CPU and "
+               "MULTI_GPU are supported");
+  EXPECT_ERROR(load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
+               "distributed_type is MULTI_GPU; set use_cpu to false, or MULTI_CPU");
   EXPECT_ERROR(load(with("mixed_precision: bf16", "mixed_precision: fp16")), ErrorKind::config,
                "CPUs compute in bf16 or f32; set bf16 or no");
   std::string gpu = with("use_cpu: true", "use_cpu: false");
@@ -77,6 +79,10 @@ TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
   gpu.replace(gpu.find("mixed_precision: bf16"), 21, "mixed_precision: fp16");
   EXPECT_EQ(load(gpu).config.precision.dtype, DType::f16);
   EXPECT_EQ(load(gpu).config.precision.loss_scale_window, 2000);
+  EXPECT_EQ(load(gpu).config.run.device, DeviceChoice::automatic);
+  gpu.replace(gpu.find("distributed_type: NO"), 20, "distributed_type: MULTI_GPU");
+  EXPECT_EQ(load(gpu).config.precision.dtype, DType::f16);
+  EXPECT_EQ(load(gpu).config.run.device, DeviceChoice::cuda);
   EXPECT_ERROR(load(with("LOCAL_MACHINE", "AMAZON_SAGEMAKER")), ErrorKind::config, "set it to LOCAL_MACHINE");
   EXPECT_ERROR(load(std::string(kFile) + "deepspeed_config:\n  zero_stage: 2\n"), ErrorKind::config,
                "deepspeed_config.zero_stage cannot be used here");

@@ -38,7 +38,9 @@ TEST(ForeignOptions, WithoutEffectTheyGoWithTheirValue) {
   EXPECT_THAT(taken("sample", {"--compile=False", "--seed", "1"}), ElementsAre("--seed", "1"));
   EXPECT_THAT(taken("sample", {"--device", "cuda:0"}), ElementsAre("--device=cuda"));
   EXPECT_THAT(taken("bench step", {"--device", "cuda:0"}), ElementsAre("--device=cuda"));
-  EXPECT_THAT(taken("launch", {"--machine_rank", "0", "--cpu", "--np", "2"}, {"--np"}), ElementsAre("--np", "2"));
+  EXPECT_THAT(taken("launch", {"--machine_rank", "0", "--use_cpu", "--multi_gpu", "--np", "2"}, {"--np", "--cpu"}),
+              ElementsAre("--cpu", "--np", "2"));
+  EXPECT_THAT(taken("launch", {"--use_cpu=False"}, {"--cpu"}), ElementsAre());
   EXPECT_THAT(taken("bench step", {"--real_data=False"}), ElementsAre());
 }
 
@@ -47,9 +49,8 @@ TEST(ForeignOptions, AreRefusedWithWhatToTypeInstead) {
                "-H lh is not supported; instead: --hostfile FILE, or --hosts a,b:2 for the names themselves");
   EXPECT_ERROR(taken("bench step", {"--real_data=True"}), ErrorKind::config, "instead: --data FILE, a train.bin");
   EXPECT_ERROR(taken("prepare", {"--vocab-file", "v.json"}), ErrorKind::config, "a FOLDER with vocab.json");
-  EXPECT_ERROR(
-      taken("launch", {"--multi_gpu"}), ErrorKind::config,
-      "--multi-gpu is not supported; instead: --np N with --ppn N: ranks take a GPU each if all hosts have them");
+  EXPECT_ERROR(taken("launch", {"--tpu"}), ErrorKind::config,
+               "--tpu is not supported; instead: --np N with --ppn N: ranks take a GPU each if all hosts have them");
   EXPECT_ERROR(taken("launch", {"--no_ssh"}), ErrorKind::config,
                "--no-ssh is not supported; instead: --agents, with `trireme agent` on every other host");
 }

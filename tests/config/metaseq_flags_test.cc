@@ -94,7 +94,7 @@ const MetaseqFlag kFlags[] = {
     {"--aim-run-hash", no_effect},
     {"--wandb-project", no_effect},
     {"--azureml-logging", no_effect},
-    {"--cpu", no_effect},
+    {"--cpu", same},
     {"--fp16-no-flatten-grads", no_effect},
     {"--fp16-init-scale", same},
     {"--fp16-scale-window", same},
@@ -359,7 +359,10 @@ TEST(MetaseqFlags, AreRenamedWithoutEffectOrRefused) {
       continue;
     }
     const ConfigWords taken = split_words(words);
-    if (flag.kind == same) {
+    if (found->is_switch && flag.kind == same) {
+      EXPECT_THAT(taken.flags, ElementsAre(found->text));
+      EXPECT_THAT(taken.files, ElementsAre("7"));
+    } else if (flag.kind == same) {
       EXPECT_NE(schema().find(std::string_view(found->text).substr(2)), nullptr);
       EXPECT_THAT(taken.flags, ElementsAre(found->text, "7"));
     } else {
@@ -403,9 +406,10 @@ TEST(MetaseqFlags, AreRefusedWithOptionsThatExist) {
 TEST(MetaseqFlags, WithoutAValueLeaveTheNextWordAlone) {
   const TemporaryFolder folder;
   write_text(folder / "a.yaml", "run: {steps: 7}\n");
-  for (const char* name : {"--no-wandb", "--cpu", "--use-sharded-state"})
+  for (const char* name : {"--no-wandb", "--use-sharded-state"})
     EXPECT_THAT(split_words({name, folder / "a.yaml"}).files, ElementsAre(folder / "a.yaml")) << name;
   EXPECT_TRUE(split_words({"--no-wandb", "True"}).files.empty());
+  EXPECT_THAT(split_words({"--cpu", folder / "a.yaml"}).files, ElementsAre(folder / "a.yaml"));
 }
 
 TEST(MetaseqFlags, ThatADialectHasAreItsOwnWhereItIsSpoken) {

@@ -227,8 +227,8 @@ TEST(PipelineOrder, RefusesMicroBatchesThatCannotBeInterleaved) {
   EXPECT_ERROR(
       pipeline_order(0, 4, 2, 6), ErrorKind::config,
       "6 micro-batches cannot be interleaved over 4 stages with 2 chunks each: their number must be a multiple "
-      "of the stages, as 4 or 8 is; or use one chunk");
-  EXPECT_ERROR(pipeline_order(0, 4, 2, 3), ErrorKind::config, "as 4 is;");
+      "of the stages, such as 4 or 8; or use one chunk");
+  EXPECT_ERROR(pipeline_order(0, 4, 2, 3), ErrorKind::config, "such as 4;");
 }
 
 // Messages of a pass between two stages have no tags (train/stage_links): both must have them in one order.

@@ -21,7 +21,8 @@ std::vector<std::string> words_of(const ForeignOption& option, const std::string
   std::vector<std::string> out;
   for (std::string word; words >> word;) out.push_back(word);
   out.emplace_back(option.name);
-  if (out.back().find('=') == std::string::npos) out.emplace_back("1");
+  if (option.is_switch) out.emplace_back("True");
+  if (!option.is_switch && out.back().find('=') == std::string::npos) out.emplace_back("1");
   out.emplace_back("--no-such-option");
   return out;
 }

@@ -88,6 +88,31 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
   EXPECT_THAT(skipped.output, HasSubstr("# With --skip-preflight the hosts are not checked"));
 }
 
+TEST(Launch, CpuKeepsTheRanksOfATrainingOnCpus) {
+  const auto started = [](const std::string& own, const std::vector<std::string>& command) {
+    std::vector<std::string> words = {"launch", "--hosts", "a,b", "--starter", "openmpi", "--dry-run", own, "--"};
+    words.insert(words.end(), command.begin(), command.end());
+    return run(trireme_command(words));
+  };
+  EXPECT_THAT(started("--cpu", {"train", "--run.dir", "x"}).output, HasSubstr("train --run.dir x --run.device cpu"));
+  EXPECT_THAT(started("--use_cpu", {"dpo", "--run.dir", "x"}).output, HasSubstr("dpo --run.dir x --run.device cpu"));
+  const Outcome other = started("--cpu", {"prepare", "a.txt"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.output, HasSubstr("the command is trireme prepare, expected trireme train, sft, dpo or glue"));
+}
+
+TEST(Launch, AFileOfAccelerateGivesTheDefaultsOfTraining) {
+  const TemporaryFolder folder;
+  write_text(folder / "gpus.yaml",
+             "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: fp16\n"
+             "num_machines: 2\nnum_processes: 4\n");
+  const Outcome outcome = run(trireme_command({"launch", "--hosts", "a,b", "--starter", "openmpi", "--config-file",
+                                               folder / "gpus.yaml", "--dry-run", "--", "train", "--run.dir", "x"}));
+  EXPECT_THAT(outcome.output, HasSubstr("--default run.device=cuda"));
+  EXPECT_THAT(outcome.output, HasSubstr("--default precision.dtype=f16"));
+  EXPECT_THAT(outcome.output, HasSubstr("--default precision.loss-scale-window=2000"));
+}
+
 TEST(Launch, AnEmptyHostListDoesNotMeanThisHostAlone) {
   for (const std::string flag : {"-f", "--hostfile", "--hosts", "--sinfo", "--health", "--config-file"}) {
     const Outcome outcome = run(trireme_command({"launch", flag, "", "--", "--version"}));

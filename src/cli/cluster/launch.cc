@@ -67,6 +67,19 @@ std::optional<int> show_help(const LaunchRequest& request) {
   return std::nullopt;
 }
 
+/// What --cpu adds to the command of the ranks.
+void add_cpu(LaunchRequest& request) {
+  const std::string name = request.any_program ? "a program" : "trireme " + request.command[0];
+  if (name == "trireme train" || name == "trireme sft" || name == "trireme dpo") {
+    request.command.insert(request.command.end(), {"--run.device", "cpu"});
+  } else if (name == "trireme glue") {
+    request.command.emplace_back("--use-cpu");
+  } else {
+    fail(ErrorKind::usage, "launch --cpu: the command is {}, expected trireme train, sft, dpo or glue; remove --cpu",
+         name);
+  }
+}
+
 }  // namespace
 
 int run_launch(std::vector<std::string> arguments) {
@@ -75,6 +88,7 @@ int run_launch(std::vector<std::string> arguments) {
   app.set_footer("After -- comes a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
   LaunchRequest request;
   std::string file;
+  bool cpu = false;
   const std::vector<std::string> own = translate_intel(arguments, request.command);
   add_host_flags(app, request.hosts);
   app.add("--np", request.placement.processes, "total number of ranks (also -n, -np); default: the slots of the hosts")
@@ -110,6 +124,8 @@ int run_launch(std::vector<std::string> arguments) {
   app.add_switch("--requeue", request.requeue, "in a Slurm job: requeue it if it stopped with exit code 75");
   app.add("--max-requeues", request.max_requeues, "with --requeue: also after a lost rank, at most N times in total")
       .not_negative();
+  app.add_switch("--cpu", cpu,
+                 "the ranks of train, sft, dpo or glue compute on CPUs even if there are GPUs (also --use_cpu)");
   app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
   app.add_switch("--preflight-only", request.preflight_only, "check the hosts and start nothing");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without checking the hosts");
@@ -132,6 +148,7 @@ int run_launch(std::vector<std::string> arguments) {
   if (request.command.empty()) request.command = {"--version"};
   if (!request.any_program) require_command(request.command);
   if (const auto code = show_help(request)) return *code;
+  if (cpu) add_cpu(request);
   for (const std::string& variable : request.variables) {
     if (!request.any_program && variable.starts_with("OMP_NUM_THREADS=")) {
       log::warning(

@@ -23,9 +23,8 @@ class LaunchFile {
             "--config-file {}: not a file of `trireme config wizard` or `accelerate config` (distributed_type is "
             "missing); put configuration files of training after `-- train`",
             path);
-    for (const Setting& setting : translate(dialect, settings_, {}).settings) {
-      if (setting.key == "precision.dtype") dtype_ = setting.text;
-    }
+    for (const Setting& setting : translate(dialect, settings_, {}).settings)
+      defaults_.push_back(setting.key + "=" + setting.text);
   }
 
   /// 0 if the file does not have the key.
@@ -41,7 +40,7 @@ class LaunchFile {
     const Setting* setting = find(key);
     return setting == nullptr || setting->problem == "nothing" ? "" : setting->text;
   }
-  const std::string& dtype() const { return dtype_; }
+  const std::vector<std::string>& defaults() const { return defaults_; }
 
  private:
   const Setting* find(std::string_view key) const {
@@ -52,7 +51,7 @@ class LaunchFile {
   }
 
   std::vector<Setting> settings_;
-  std::string dtype_;
+  std::vector<std::string> defaults_;
 };
 
 }  // namespace
@@ -72,7 +71,7 @@ void apply_launch_file(const std::string& path, LaunchRequest& request) {
     request.placement.per_host = processes / machines;
   }
   if (request.port == 0) request.port = file.number("main_process_port", 65535);
-  request.default_dtype = file.dtype();
+  request.defaults = file.defaults();
 }
 
 }  // namespace trireme

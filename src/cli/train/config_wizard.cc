@@ -24,7 +24,8 @@ namespace {
 
 using Answers = std::map<std::string, std::string>;
 
-bool is_multi(const Answers& answers) { return answers.at("machine-type") == "multi-CPU"; }
+bool is_multi(const Answers& answers) { return answers.at("machine-type") != "No distributed training"; }
+bool is_multi_gpu(const Answers& answers) { return answers.at("machine-type") == "multi-GPU"; }
 bool is_single(const Answers& answers) { return !is_multi(answers); }
 bool always(const Answers&) { return true; }
 bool several_machines(const Answers& answers) { return is_multi(answers) && answers.at("num-machines") != "1"; }
@@ -60,9 +61,9 @@ const std::vector<Question>& questions() {
        "No distributed training",
        Kind::choice,
        always,
-       {"No distributed training", "multi-CPU"},
-       {"multi-XPU", "multi-GPU", "multi-NPU", "TPU"},
-       "ranks of multi-CPU take a GPU each if all hosts have them"},
+       {"No distributed training", "multi-CPU", "multi-GPU"},
+       {"multi-XPU", "multi-NPU", "TPU"},
+       "training computes on CPUs and NVIDIA's GPUs"},
       {"num-machines", "How many different machines will you use?", "1", Kind::count, is_multi},
       {"machine-rank", "What is the rank of this machine? (MPI numbers the machines; nothing depends on it)", "0",
        Kind::count, several_machines},
@@ -108,15 +109,16 @@ const std::vector<Question>& questions() {
        {},
        {"yes"},
        "DeepSpeed's engine is not supported; set batch.* and optim.* in the training configuration"},
-      {"num-processes", "How many CPU processes should be used for distributed training?", "1", Kind::count, is_multi},
+      {"num-processes", "How many processes, one per GPU or CPU, should be used for distributed training?", "1",
+       Kind::count, is_multi},
       {"mixed-precision",
        "Do you wish to use mixed precision?",
        "no",
        Kind::choice,
        always,
-       {"no", "bf16"},
-       {"fp16", "fp8"},
-       "CPUs support bf16 and f32"},
+       {"no", "bf16", "fp16"},
+       {"fp8"},
+       "training computes in bf16, f32 and, on GPUs, f16"},
   };
   return all;
 }
@@ -169,8 +171,13 @@ std::string fallback_of(const Question& question, const Answers& answers) {
 
 /// Throws Error::usage if an answer contradicts earlier ones.
 void check_with(const Question& question, const std::string& answer, const Answers& answers) {
-  if (!answers.contains("num-machines")) return;
   const std::string_view flag = question.flag;
+  if (flag == "mixed-precision") {
+    const bool cpus = !is_multi_gpu(answers) && (is_multi(answers) || answers.at("cpu") == "yes");
+    require(answer != "fp16" || !cpus, ErrorKind::usage,
+            "--mixed-precision fp16 needs GPUs; use bf16 or no, or --machine-type multi-GPU");
+  }
+  if (!answers.contains("num-machines")) return;
   const int machines = std::stoi(answers.at("num-machines"));
   if (flag == "num-processes") {
     require(std::stoi(answer) % machines == 0, ErrorKind::usage,
@@ -223,7 +230,7 @@ std::string yaml_of(const Answers& answers) {
       "# Written by `trireme config wizard`; `accelerate` reads it too.\n"
       "# trireme launch --config-file FILE -- train config.yaml\n"
       "compute_environment: LOCAL_MACHINE\n";
-  text += fmt::format("distributed_type: {}\n", multi ? "MULTI_CPU" : "NO");
+  text += fmt::format("distributed_type: {}\n", is_multi_gpu(answers) ? "MULTI_GPU" : multi ? "MULTI_CPU" : "NO");
   text += fmt::format("machine_rank: {}\n", several ? answer("machine-rank") : "0");
   text += fmt::format("main_process_ip: {}\n", or_null(answer("main-process-ip")));
   text += fmt::format("main_process_port: {}\n", or_null(answer("main-process-port")));
@@ -234,7 +241,8 @@ std::string yaml_of(const Answers& answers) {
   text +=
       fmt::format("rdzv_backend: {}\n", or_null(answer("rdzv-backend").empty() ? "static" : answer("rdzv-backend")));
   text += fmt::format("same_network: {}\n", answer("same-network") == "no" ? "false" : "true");
-  text += fmt::format("use_cpu: {}\n", multi || answer("cpu") == "yes" ? "true" : "false");
+  const bool cpus = !is_multi_gpu(answers) && (multi || answer("cpu") == "yes");
+  text += fmt::format("use_cpu: {}\n", cpus ? "true" : "false");
   if (answer("debug") == "yes") text += "debug: true\n";
   if (answer("ipex") == "yes") text += "ipex_config:\n  ipex: true\n";
   if (several) text += fmt::format("mpirun_config:\n  mpirun_hostfile: '{}'\n", answer("hostfile"));

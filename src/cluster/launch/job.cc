@@ -292,9 +292,8 @@ std::vector<std::string> rank_command(const LaunchRequest& request) {
   for (std::string word; prefix >> word;) words.push_back(word);
   if (!request.any_program) words.push_back(words.empty() ? program_path() : "trireme");
   words.insert(words.end(), request.command.begin(), request.command.end());
-  if (!request.any_program && request.command.at(0) == "train" && !request.default_dtype.empty()) {
-    words.emplace_back("--default");
-    words.push_back("precision.dtype=" + request.default_dtype);
+  if (!request.any_program && request.command.at(0) == "train") {
+    for (const std::string& setting : request.defaults) words.insert(words.end(), {"--default", setting});
   }
   return words;
 }

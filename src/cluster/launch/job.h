@@ -19,8 +19,8 @@ struct LaunchRequest {
   launch::StarterRequest starter;
   launch::RemoteOptions remote;
   std::vector<std::string> variables;  ///< NAME=VALUE
+  std::vector<std::string> defaults;   ///< NAME=VALUE of options that training's files and flags do not set
   std::string interface, health_config;
-  std::string default_dtype;  ///< for training whose files and flags do not set it
   int port = 0, max_restarts = 0, spares = 0;
   double stop_seconds = 120, wait_minutes = 10;
   double start_seconds = -1;  ///< below 0: JobFacts::start_seconds

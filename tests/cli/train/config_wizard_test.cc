@@ -49,7 +49,7 @@ TEST_F(Wizard, EmptyAnswersAreAcceleratesDefaults) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_EQ(launched().placement.per_host, 1);
-  EXPECT_EQ(launched().default_dtype, "");
+  EXPECT_TRUE(launched().defaults.empty());
 }
 
 TEST_F(Wizard, AnswersForSeveralMachinesReachLaunch) {
@@ -64,7 +64,7 @@ TEST_F(Wizard, AnswersForSeveralMachinesReachLaunch) {
   EXPECT_EQ(request.hosts.num_nodes, 3);
   EXPECT_EQ(request.placement.per_host, 2);
   EXPECT_EQ(request.port, 29500);
-  EXPECT_EQ(request.default_dtype, "bf16");
+  EXPECT_THAT(request.defaults, testing::UnorderedElementsAre("precision.dtype=bf16", "run.device=cpu"));
 }
 
 TEST_F(Wizard, EveryAnswerIsAFlagAndNothingIsAskedThen) {
@@ -92,9 +92,19 @@ TEST_F(Wizard, InputThatEndsBeforeTheQuestionsIsAnErrorAndWritesNothing) {
                "the input ended before \"In which compute environment are you running?\" was answered; nothing was "
                "written. Answer it with --compute-environment, or add --defaults");
   EXPECT_ERROR(typed("\nmulti-CPU\n3\n\n\n\n\n\n\n\n\nfp16\n"), ErrorKind::usage,
-               "the input ended before \"How many CPU processes should be used for distributed training?\"");
+               "the input ended before \"How many processes, one per GPU or CPU, should be used");
   EXPECT_FALSE(std::filesystem::exists(file_));
   typed("\n\n\n\n\n\n", {"--mixed-precision", "bf16"});  // a flag's question needs no line
+}
+
+TEST_F(Wizard, SeveralGpusAreWrittenAsAccelerateDoes) {
+  const std::string text = typed("", {"--machine-type", "multi-gpu", "--num-machines", "2", "--num-processes", "16",
+                                      "--mixed-precision", "fp16", "--defaults"});
+  EXPECT_THAT(text, HasSubstr("distributed_type: MULTI_GPU\n"));
+  EXPECT_THAT(text, HasSubstr("use_cpu: false\n"));
+  const LaunchRequest request = launched();
+  EXPECT_EQ(request.placement.per_host, 8);
+  EXPECT_THAT(request.defaults, testing::IsSupersetOf({"run.device=cuda", "precision.dtype=f16"}));
 }
 
 TEST_F(Wizard, OneProcessPerMachineIsTheDefault) {
@@ -105,7 +115,7 @@ TEST_F(Wizard, OneProcessPerMachineIsTheDefault) {
 TEST_F(Wizard, WrongFlagsAndFoldersAreReportedBeforeAnyQuestion) {
   std::istringstream input("\n\n\n\n\n\n\n");
   std::streambuf* before = std::cin.rdbuf(input.rdbuf());
-  EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 and f32");
+  EXPECT_ERROR(config_wizard({"--mixed-precision", "fp8", "--output", file_}), ErrorKind::usage, "in bf16, f32 and");
   EXPECT_ERROR(config_wizard({"--output", folder_ / "absent/c.yaml"}), ErrorKind::io, "does not exist");
   EXPECT_ERROR(config_wizard({"--output", folder_.path()}), ErrorKind::io, "is a folder; give the name of a file");
   EXPECT_EQ(input.tellg(), 0);
@@ -129,10 +139,13 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
     flags.insert(flags.end(), {"--defaults", "--output", file_});
     config_wizard(flags);
   };
-  EXPECT_ERROR(run({"--machine-type", "multi-GPU"}), ErrorKind::usage,
-               "ranks of multi-CPU take a GPU each if all hosts have them");
+  EXPECT_ERROR(run({"--machine-type", "multi-XPU"}), ErrorKind::usage, "training computes on CPUs and NVIDIA's GPUs");
   EXPECT_ERROR(run({"--compute-environment", "aws sagemaker"}), ErrorKind::usage, "is not supported");
-  EXPECT_ERROR(run({"--mixed-precision", "fp16"}), ErrorKind::usage, "CPUs support bf16 and f32");
+  EXPECT_ERROR(run({"--mixed-precision", "fp8"}), ErrorKind::usage, "in bf16, f32 and, on GPUs, f16");
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--cpu", "yes"}, {"--machine-type", "multi-CPU"}})
+    EXPECT_ERROR(run({flags[0], flags[1], "--mixed-precision", "fp16"}), ErrorKind::usage,
+                 "--mixed-precision fp16 needs GPUs");
   EXPECT_ERROR(run({"--dynamo", "yes"}), ErrorKind::usage, "torch is not used");
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "0"}), ErrorKind::usage,
                "expected a whole number from 1");

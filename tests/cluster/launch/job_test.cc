@@ -15,7 +15,7 @@ TEST(RankCommand, BeginsWithTheWordsOfTheContainer) {
   request.container = " apptainer exec  /shared/trireme.sif ";
   EXPECT_THAT(rank_command(request),
               ElementsAre("apptainer", "exec", "/shared/trireme.sif", "trireme", "train", "my run.yaml"));
-  request.default_dtype = "bf16";
+  request.defaults = {"precision.dtype=bf16"};
   EXPECT_THAT(rank_command(request), ElementsAre("apptainer", "exec", "/shared/trireme.sif", "trireme", "train",
                                                  "my run.yaml", "--default", "precision.dtype=bf16"));
   request.any_program = true;
