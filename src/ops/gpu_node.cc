@@ -1,92 +1,25 @@
 #include "ops/gpu_node.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/nvml.h"
 
 namespace trireme {
 namespace {
 
 constexpr int kLeastMajor = 8;  // of compute capability: bf16 in tensor cores
 
-// The interface of libnvidia-ml.so.1, which NVIDIA keeps compatible: names with _v2 and _v3 are their own versions.
-namespace nvml {
+constexpr unsigned kTemperatureOfDie = 0, kUncorrected = 1, kSinceDriverLoad = 0, kProhibited = 2, kRemoteIsGpu = 0;
 
-constexpr int kSuccess = 0, kNotSupported = 3, kDriverNotLoaded = 9;
-constexpr unsigned kMostLinks = 18, kTemperatureOfDie = 0, kUncorrected = 1, kSinceDriverLoad = 0, kProhibited = 2,
-                   kRemoteIsGpu = 0;
-
-using Device = void*;
-struct Memory {
-  unsigned long long total, free, used;
-};
-struct Pci {
-  char legacy[16];
-  unsigned domain, bus, device, device_id, subsystem_id;
-  char id[32];
-};
-struct Utilization {
-  unsigned gpu, memory;
-};
-
-class Library {
- public:
-  /// Throws Error::io with what the loader says.
-  Library() : opened_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (opened_ == nullptr) fail(ErrorKind::io, "{}", dlerror());
-  }
-  ~Library() { dlclose(opened_); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  /// The function's code; kNotSupported where this driver has no such function.
-  template <class... Arguments>
-  int call(const char* name, Arguments... arguments) const {
-    using Function = int(Arguments...);
-    auto* const function = reinterpret_cast<Function*>(dlsym(opened_, name));
-    return function == nullptr ? kNotSupported : function(arguments...);
-  }
-  std::string reason(int code) const {
-    using Function = const char*(int);
-    auto* const function = reinterpret_cast<Function*>(dlsym(opened_, "nvmlErrorString"));
-    const char* const text = function == nullptr ? nullptr : function(code);
-    return text == nullptr ? fmt::format("code {}", code) : fmt::format("{} (code {})", text, code);
-  }
-
-  /// The number that a function writes for a GPU; nothing if it has none.
-  template <class T, class... Arguments>
-  std::optional<T> number(const char* name, Arguments... arguments) const {
-    T value{};
-    if (call(name, arguments..., &value) != kSuccess) return std::nullopt;
-    return value;
-  }
-  template <size_t size, class... Arguments>
-  std::string text(const char* name, Arguments... arguments) const {
-    char value[size] = {};
-    if (call(name, arguments..., static_cast<char*>(value), static_cast<unsigned>(size)) != kSuccess) return "";
-    return std::string(value, strnlen(value, size));
-  }
-
- private:
-  void* opened_;
-};
-
-}  // namespace nvml
-
-std::optional<int> numa_node_of(std::string bus) {
-  // The library writes a domain of 8 digits, Linux one of 4.
-  if (bus.size() > 12 && bus.starts_with("0000")) bus.erase(0, 4);
-  std::ranges::transform(bus, bus.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  std::ifstream file("/sys/bus/pci/devices/" + bus + "/numa_node");
+std::optional<int> numa_node_of(const std::string& bus) {
+  std::ifstream file("/sys/bus/pci/devices/" + nvml::linux_bus(bus) + "/numa_node");
   int node = -1;
   if (!(file >> node) || node < 0) return std::nullopt;
   return node;
@@ -97,12 +30,9 @@ std::optional<int> as_int(std::optional<unsigned> value) {
   return static_cast<int>(*value);
 }
 
-std::string bus_of(const nvml::Pci& pci) { return std::string(pci.id, strnlen(pci.id, sizeof pci.id)); }
-
 NodeGpu read_gpu(const nvml::Library& library, nvml::Device device) {
   NodeGpu gpu;
-  nvml::Pci pci{};
-  if (library.call("nvmlDeviceGetPciInfo_v3", device, &pci) == nvml::kSuccess) gpu.bus = bus_of(pci);
+  gpu.bus = nvml::bus_of(library, device);
   gpu.name = library.text<96>("nvmlDeviceGetName", device);
   gpu.uuid = library.text<96>("nvmlDeviceGetUUID", device);
   nvml::Memory memory{};
@@ -121,16 +51,16 @@ NodeGpu read_gpu(const nvml::Library& library, nvml::Device device) {
   gpu.pcie_width = number("nvmlDeviceGetCurrPcieLinkWidth");
   gpu.most_pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration");
   gpu.most_pcie_width = number("nvmlDeviceGetMaxPcieLinkWidth");
-  gpu.celsius = as_int(library.number<unsigned>("nvmlDeviceGetTemperature", device, nvml::kTemperatureOfDie));
+  gpu.celsius = as_int(library.number<unsigned>("nvmlDeviceGetTemperature", device, kTemperatureOfDie));
   if (const auto milliwatts = number("nvmlDeviceGetPowerUsage")) gpu.watts = *milliwatts / 1000.0;
   if (const auto milliwatts = number("nvmlDeviceGetEnforcedPowerLimit")) gpu.most_watts = *milliwatts / 1000.0;
   if (const auto busy = library.number<nvml::Utilization>("nvmlDeviceGetUtilizationRates", device))
     gpu.busy_percent = static_cast<int>(busy->gpu);
-  gpu.uncorrected_errors = library.number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, nvml::kUncorrected,
-                                                              nvml::kSinceDriverLoad);
+  gpu.uncorrected_errors =
+      library.number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceDriverLoad);
   unsigned now = 0, pending = 0;
   gpu.mig = library.call("nvmlDeviceGetMigMode", device, &now, &pending) == nvml::kSuccess && now == 1;
-  gpu.prohibited = number("nvmlDeviceGetComputeMode").value_or(0) == static_cast<int>(nvml::kProhibited);
+  gpu.prohibited = number("nvmlDeviceGetComputeMode").value_or(0) == static_cast<int>(kProhibited);
   return gpu;
 }
 
@@ -141,7 +71,7 @@ std::vector<std::string> link_ends(const nvml::Library& library, nvml::Device de
     if (library.number<unsigned>("nvmlDeviceGetNvLinkState", device, link).value_or(0) == 0) continue;
     const auto type = library.number<unsigned>("nvmlDeviceGetNvLinkRemoteDeviceType", device, link);
     const auto remote = library.number<nvml::Pci>("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, link);
-    ends.push_back(type.value_or(nvml::kRemoteIsGpu) == nvml::kRemoteIsGpu && remote ? bus_of(*remote) : "");
+    ends.push_back(type.value_or(kRemoteIsGpu) == kRemoteIsGpu && remote ? nvml::bus_of(*remote) : "");
   }
   return ends;
 }
@@ -183,12 +113,6 @@ std::vector<std::vector<std::string>> read_links(const nvml::Library& library, c
 }
 
 void read_with(const nvml::Library& library, NodeGpus& node) {
-  if (const int started = library.call("nvmlInit_v2"); started != nvml::kSuccess) {
-    node.why_none = started == nvml::kDriverNotLoaded
-                        ? "NVIDIA's driver is installed but not loaded (modprobe nvidia says why)"
-                        : "NVIDIA's management library does not start: " + library.reason(started);
-    return;
-  }
   node.driver = library.text<80>("nvmlSystemGetDriverVersion");
   node.cuda = library.number<int>("nvmlSystemGetCudaDriverVersion_v2").value_or(0);
   const auto count = library.number<unsigned>("nvmlDeviceGetCount_v2").value_or(0);
@@ -200,7 +124,6 @@ void read_with(const nvml::Library& library, NodeGpus& node) {
   }
   node.links = read_links(library, devices, node.gpus);
   if (count == 0) node.why_none = fmt::format("driver {} reports no GPU", node.driver);
-  library.call("nvmlShutdown");
 }
 
 template <class T>
@@ -218,9 +141,11 @@ std::optional<T> get(const Json& json, const char* key) {
 NodeGpus read_node_gpus() {
   NodeGpus node;
   try {
-    read_with(nvml::Library(), node);
+    const nvml::Session session;
+    read_with(*session, node);
   } catch (const Error& e) {
-    node.why_none = fmt::format("this node has no NVIDIA driver: {}", e.what());
+    node.why_none = e.kind() == ErrorKind::io ? fmt::format("this node has no NVIDIA driver: {}", e.what())
+                                              : std::string(e.what());
   }
   return node;
 }

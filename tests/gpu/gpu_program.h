@@ -21,9 +21,15 @@ class ProgramOnGpu {
     fs::copy_file(trireme_path(), program_);
     fs::copy_file(tests + "libexecutor_gpu.so", folder_ / "libtrireme_cuda.so");
   }
-  Outcome operator()(std::vector<std::string> words) const {
+  Outcome operator()(std::vector<std::string> words, const std::vector<std::string>& environment = {}) const {
     words.insert(words.begin(), program_);
-    return run(words);
+    return run(words, environment);
+  }
+  /// Of the environment: a library in place of the driver's (tests/runs/fake_nvml.cc).
+  static std::string with_nvml() {
+    const char* const before = environment_variable("LD_LIBRARY_PATH");
+    const std::string build = std::filesystem::path(trireme_path()).parent_path();
+    return fmt::format("LD_LIBRARY_PATH={}/tests/fake_nvml:{}", build, before == nullptr ? "" : before);
   }
   /// mpirun starts `ranks` of it.
   Outcome on_ranks(int ranks, std::vector<std::string> words) const {

@@ -214,6 +214,19 @@ TEST_F(GpuProgram, DeviceNamesTheGpuThatIsUsed) {
   EXPECT_THAT(done(gpu_({"device", "--hosts", host_name()})).output, HasSubstr(host_name() + ": usable: the executor"));
 }
 
+TEST_F(GpuProgram, HealthMeasuresCopiesOfEachGpu) {
+  const std::vector<std::string> node{ProgramOnGpu::with_nvml(), "TRIREME_EXECUTOR_GPUS=2"};
+  EXPECT_THAT(done(gpu_({"health", "-v", "-e", "check_cuda_bw 0.001"}, node)).output,
+              HasSubstr("copies from and to the host at "));
+  const Outcome slow = gpu_({"health", "-e", "check_gpu_bw 100000"}, node);
+  EXPECT_EQ(slow.code, 1);
+  EXPECT_THAT(slow.output, HasSubstr("check_gpu_bw: GPU 0 (00000000:17:00.0, GPU-0): copies from the host at "));
+  // Of the two GPUs that the driver has, CUDA shows one.
+  EXPECT_THAT(gpu_({"health", "-e", "check_cuda_bw 1"}, {ProgramOnGpu::with_nvml()}).output,
+              HasSubstr("cannot measure copies: CUDA shows 1 of this node's GPUs (CUDA_VISIBLE_DEVICES hides others), "
+                        "and this node has no nvbandwidth"));
+}
+
 TEST_F(GpuProgram, MeasuresStepsOperatorsAndGeneration) {
   const std::vector<std::string> small{"--preset", "opt-8m", "--dtype", "bf16", "--json", path("bench.json")};
   const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& more) {

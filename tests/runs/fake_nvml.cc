@@ -1,6 +1,8 @@
-// In place of libnvidia-ml.so.1: two H100 on NVLink. FAKE_NVML says what is wrong: words of `none`, `not-loaded`,
-// `no-nvlink`, `lost`, `old`, `mig`, `prohibited`, `ecc`, `narrow`, `busy`, `other`; from `lost` on of GPU 1.
-// FAKE_NVML_DRIVER: its version.
+// In place of libnvidia-ml.so.1: two H100 on NVLink, or FAKE_NVML_GPUS of them at the places of an Azure ND node.
+// FAKE_NVML says what is wrong: words of `none`, `not-loaded`, `no-nvlink`, `lost`, `old`, `mig`, `prohibited`, `ecc`,
+// `narrow`, `busy`, `other`, `remap-pending`, `remap-failed`, `rows`, `retired`, `sram`, `dram`, `hot`, `brake`,
+// `warm`, `capped`, `link-down`, `transient` (persistence mode is off), `refuses` (to change a mode), `slack`
+// (application clocks), `inforom`; from `lost` on of GPU 1. FAKE_NVML_DRIVER: its version.
 
 #include <cstdlib>
 #include <cstring>
@@ -20,14 +22,23 @@ struct Utilization {
   unsigned gpu, memory;
 };
 
-constexpr int kOk = 0, kNotSupported = 3, kDriverNotLoaded = 9, kGpuIsLost = 15;
+constexpr int kOk = 0, kNotSupported = 3, kNoPermission = 4, kInsufficientSize = 7, kDriverNotLoaded = 9,
+              kCorruptedInforom = 14, kGpuIsLost = 15;
 constexpr const char* kBuses[] = {"00000000:17:00.0", "00000000:65:00.0"};
-int handles[] = {0, 1};
+constexpr const char* kAzureBuses[] = {"00000001:00:00.0", "00000002:00:00.0", "00000003:00:00.0", "00000008:00:00.0",
+                                       "00000009:00:00.0", "0000000A:00:00.0", "0000000B:00:00.0", "0000000C:00:00.0"};
+int handles[] = {0, 1, 2, 3, 4, 5, 6, 7};
+bool switched_on = false, raised = false;
 
 bool is(const char* word) {
   const char* const all = std::getenv("FAKE_NVML");
   return all != nullptr && std::strstr(all, word) != nullptr;
 }
+unsigned count_of_gpus() {
+  const char* const count = std::getenv("FAKE_NVML_GPUS");
+  return count == nullptr ? 2 : static_cast<unsigned>(std::atoi(count));
+}
+const char* bus_of(int index) { return (std::getenv("FAKE_NVML_GPUS") ? kAzureBuses : kBuses)[index]; }
 int index_of(void* device) { return *static_cast<int*>(device); }
 bool second(void* device, const char* word) { return index_of(device) == 1 && is(word); }
 int text(char* to, unsigned size, const std::string& value) {
@@ -54,7 +65,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   *version = 13000;
   return kOk;
 }
-int nvmlDeviceGetCount_v2(unsigned* count) { return number(count, is("none") ? 0 : 2); }
+int nvmlDeviceGetCount_v2(unsigned* count) { return number(count, is("none") ? 0 : count_of_gpus()); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** device) {
   *device = &handles[i];
   return i == 1 && is("lost") ? kGpuIsLost : kOk;
@@ -67,7 +78,7 @@ int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
 }
 int nvmlDeviceGetPciInfo_v3(void* device, Pci* pci) {
   *pci = {};
-  return text(pci->id, sizeof pci->id, kBuses[index_of(device)]);
+  return text(pci->id, sizeof pci->id, bus_of(index_of(device)));
 }
 int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   const unsigned long long total = 85520809984, used = second(device, "busy") ? total / 2 : 600000000;
@@ -99,6 +110,54 @@ int nvmlDeviceGetTotalEccErrors(void* device, unsigned type, unsigned counter, u
   *errors = second(device, "ecc") ? 3 : 0;
   return kOk;
 }
+int nvmlDeviceGetMemoryErrorCounter(void* device, unsigned type, unsigned counter, unsigned memory,
+                                    unsigned long long* errors) {
+  constexpr unsigned kDram = 2, kSram = 7;
+  if (memory != kDram && memory != kSram) return kNotSupported;
+  *errors = 0;
+  if (type == 1 && counter == 0 && memory == kSram && second(device, "sram")) *errors = 2;
+  if (type == 0 && counter == 1 && memory == kDram && second(device, "dram")) *errors = 30000000;
+  return kOk;
+}
+int nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncorrected, unsigned* pending,
+                              unsigned* failed) {
+  *corrected = 0;
+  *uncorrected = second(device, "rows") ? 600 : 0;
+  *pending = second(device, "remap-pending") ? 1 : 0;
+  return number(failed, second(device, "remap-failed") ? 1 : 0);
+}
+int nvmlDeviceGetRetiredPages(void* device, unsigned cause, unsigned* count, unsigned long long*) {
+  *count = cause == 1 && second(device, "retired") ? 64 : 0;
+  return *count == 0 ? kOk : kInsufficientSize;
+}
+int nvmlDeviceGetRetiredPagesPendingStatus(void*, unsigned* pending) { return number(pending, 0); }
+int nvmlDeviceGetPersistenceMode(void* device, unsigned* mode) {
+  return number(mode, second(device, "transient") && !switched_on ? 0 : 1);
+}
+int nvmlDeviceSetPersistenceMode(void*, unsigned mode) {
+  if (is("refuses")) return kNoPermission;
+  switched_on = mode == 1;
+  return kOk;
+}
+int nvmlDeviceGetApplicationsClock(void* device, unsigned kind, unsigned* mhz) {
+  return number(mhz, kind == 2 ? 2619 : second(device, "slack") && !raised ? 1200 : 1980);
+}
+int nvmlDeviceGetMaxClockInfo(void*, unsigned kind, unsigned* mhz) { return number(mhz, kind == 2 ? 2619 : 1980); }
+int nvmlDeviceSetApplicationsClocks(void*, unsigned memory, unsigned graphics) {
+  if (is("refuses")) return kNoPermission;
+  raised = memory == 2619 && graphics == 1980;
+  return kOk;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(void* device, unsigned long long* reasons) {
+  *reasons = second(device, "hot")      ? 0x48
+             : second(device, "brake")  ? 0x88
+             : second(device, "warm")   ? 0x20
+             : second(device, "capped") ? 0x4
+                                        : 0x1;
+  return kOk;
+}
+int nvmlDeviceValidateInforom(void* device) { return second(device, "inforom") ? kCorruptedInforom : kOk; }
+int nvmlDeviceGetVbiosVersion(void*, char* version, unsigned size) { return text(version, size, "96.00.89.00.01"); }
 int nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* pending) {
   *pending = 0;
   return number(now, second(device, "mig") ? 1 : 0);
@@ -106,7 +165,10 @@ int nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* pending) {
 int nvmlDeviceGetComputeMode(void* device, unsigned* mode) {
   return number(mode, second(device, "prohibited") ? 2 : 0);
 }
-int nvmlDeviceGetNvLinkState(void*, unsigned link, unsigned* up) { return number(up, link < 18 && !is("no-nvlink")); }
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* up) {
+  if (link >= 18 || is("no-nvlink")) return kNotSupported;
+  return number(up, link != 5 || !second(device, "link-down"));
+}
 int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, unsigned* type) { return number(type, 2); }
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, Pci* pci) {
   *pci = {};

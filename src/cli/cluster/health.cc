@@ -248,7 +248,8 @@ int run_health(std::vector<std::string> arguments) {
   app.add_switch("--list", options.list, "print the parsed checks and run none");
   app.add_switch("-a,--all", options.all, "run all checks; the exit code is the number of failures");
   app.add("-t,--timeout", options.seconds,
-          "watchdog for the whole run in seconds (0: none); default: the file's TIMEOUT, otherwise 30")
+          "watchdog for the whole run in seconds (0: none); default: the file's TIMEOUT, otherwise 30, or 500 where a "
+          "line measures GPUs or InfiniBand")
       .not_negative();
   app.add("-n,--name", options.name, "host name that targets are compared with, and Slurm's name of this node")
       .not_empty();

@@ -12,22 +12,15 @@ namespace {
 
 // Checks of NHC and of the Azure set without a native form: they need programs or hardware that Trireme does not use.
 constexpr KnownCheck kWithoutNativeForm[] = {
-    {"check_cuda_bw", nullptr, true},
     {"check_file_stat", nullptr},
-    {"check_gpu_bw", nullptr, true},
     {"check_gpfs_health", nullptr},
     {"check_group_member", nullptr},
     {"check_hw_gm", nullptr},
     {"check_hw_mcelog", nullptr},
-    {"check_hw_topology", nullptr},
-    {"check_ib_bw_gdr", nullptr, true},
-    {"check_ib_bw_loop_gdr", nullptr, true},
     {"check_moab_queues", nullptr},
     {"check_moab_rm", nullptr},
     {"check_moab_sched", nullptr},
     {"check_moab_torque", nullptr},
-    {"check_nccl_allreduce", nullptr, true},
-    {"check_nccl_allreduce_ib_loopback", nullptr, true},
     {"check_net_link", nullptr},
     {"check_net_socket", nullptr},
     {"check_nrpe_cmd", nullptr},
@@ -51,7 +44,7 @@ constexpr KnownCheck kWithoutNativeForm[] = {
 std::vector<KnownCheck> collect() {
   std::vector<KnownCheck> all(std::begin(kWithoutNativeForm), std::end(kWithoutNativeForm));
   for (const auto part : {filesystem_checks(), hardware_checks(), network_checks(), process_checks(), command_checks(),
-                          gpu_checks(), cluster_checks()}) {
+                          gpu_checks(), gpu_speed_checks(), topology_checks(), cluster_checks()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   std::ranges::sort(all, {}, &KnownCheck::name);

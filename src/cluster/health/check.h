@@ -40,7 +40,8 @@ struct KnownCheck {
   std::string_view name;
   /// Parses the words after the name; throws Error::config for wrong ones. nullptr: known, but without a native form.
   Check (*make)(Words words);
-  bool gpu = false;  ///< skipped on a node without GPUs
+  bool gpu = false;       ///< skipped on a node without GPUs
+  bool measures = false;  ///< a speed, which may take minutes
 };
 
 /// All known checks, sorted by name; checks_*.cc have the native forms by area.
@@ -52,6 +53,8 @@ std::span<const KnownCheck> network_checks();
 std::span<const KnownCheck> process_checks();
 std::span<const KnownCheck> command_checks();
 std::span<const KnownCheck> gpu_checks();
+std::span<const KnownCheck> gpu_speed_checks();
+std::span<const KnownCheck> topology_checks();
 std::span<const KnownCheck> cluster_checks();  ///< from the Azure set, except GPU and network
 
 struct CpuCount {

@@ -1,45 +1,35 @@
-// NVIDIA GPUs through nvidia-smi, dcgmi and the kernel log. The runner skips these on a node without GPUs, except the
-// count.
+// NVIDIA GPUs through the driver (gpu_condition.h), dcgmi and the kernel log. The runner skips these on a node without
+// GPUs, except the count.
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cluster/health/check.h"
+#include "cluster/health/gpu_condition.h"
 #include "cluster/health/nvidia_smi.h"
 #include "cluster/health/run.h"
 
 namespace trireme::health {
 namespace {
 
-/// The report, or why it is missing.
-struct Query {
-  SmiReport report;
-  std::optional<Outcome> problem;
-};
+constexpr const char* kReplace = "take the node out of service and have the GPU replaced";
 
-Query query(const Machine& machine) {
-  const ProcessResult result = machine.command({"nvidia-smi", "-q"}, 60);
-  if (result.timed_out || result.exit_code != 0) {
-    return {{}, failed("nvidia-smi {}: {}", describe_end(result), smi_exit_reason(result.exit_code))};
-  }
-  try {
-    return {parse_smi_query(result.out), std::nullopt};
-  } catch (const Error& e) {
-    return {{}, failed("{}", e.what())};
-  }
+std::string reset(const GpuCondition& gpu) {
+  return fmt::format("reset it (nvidia-smi --gpu-reset -i {}) or restart the node", gpu.index);
 }
 
 /// Runs `check` on every GPU; the first failure is the outcome.
-Check for_each_gpu(std::function<Outcome(const GpuFacts&)> check) {
+Check for_each_gpu(std::function<Outcome(const GpuCondition&)> check) {
   return [check = std::move(check)](const Machine& machine) {
-    const Query found = query(machine);
-    if (found.problem) return *found.problem;
-    if (found.report.gpus.empty()) return failed("nvidia-smi lists no GPUs");
+    const GpuConditions found = gpu_conditions(machine);
+    if (!found.problem.empty()) return failed("{}", found.problem);
+    if (found.gpus.empty()) return failed("the driver lists no GPUs; `dmesg | grep NVRM` says why");
     std::string remark;
-    for (const GpuFacts& gpu : found.report.gpus) {
+    for (const GpuCondition& gpu : found.gpus) {
+      if (!gpu.fault.empty()) return failed("{}: {}; {}", gpu.label(), gpu.fault, reset(gpu));
       const Outcome outcome = check(gpu);
       if (outcome.kind == Outcome::Kind::fail) return outcome;
       if (!outcome.text.empty()) remark = outcome.text;
@@ -48,37 +38,71 @@ Check for_each_gpu(std::function<Outcome(const GpuFacts&)> check) {
   };
 }
 
+/// GPUs of NVIDIA's on the PCI bus for which no driver answers, as Linux writes their places.
+std::vector<std::string> silent_gpus(const Machine& machine, const std::vector<GpuCondition>& answering) {
+  std::vector<std::string> silent;
+  const std::string folder = "/sys/bus/pci/devices/";
+  for (const std::string& place : machine.list(folder)) {
+    const auto is = [&](const char* file, const char* start) {
+      return machine.read(folder + place + file).value_or("").starts_with(start);
+    };
+    const bool answers = std::ranges::any_of(
+        answering, [&](const GpuCondition& gpu) { return gpu.fault.empty() && nvml::linux_bus(gpu.bus) == place; });
+    if (is("/vendor", "0x10de") && is("/class", "0x0302") && !answers) silent.push_back(place);
+  }
+  return silent;
+}
+
+Outcome count_nvidia(const Machine& machine, double wanted) {
+  const GpuConditions found = gpu_conditions(machine);
+  if (!found.by_nvml && !found.problem.empty() && !has_gpu(machine))
+    return wanted == 0 ? passed() : failed("no GPU on this node, expected {:.0f}", wanted);
+  if (!found.problem.empty()) return failed("{}", found.problem);
+  std::vector<std::string> lost;
+  for (const GpuCondition& gpu : found.gpus) {
+    if (!gpu.fault.empty()) lost.push_back(fmt::format("{}: {}", gpu.label(), gpu.fault));
+  }
+  const size_t count = found.gpus.size() - lost.size();
+  if (static_cast<double>(count) == wanted) return passed();
+  for (const std::string& place : silent_gpus(machine, found.gpus))
+    lost.push_back(fmt::format("GPU at {}: on the PCI bus, but the driver does not list it", place));
+  if (static_cast<double>(count) > wanted) return failed("{}, expected {:.0f}", count_text(count, "GPU"), wanted);
+  if (lost.empty()) lost.emplace_back("the others are not on the PCI bus");
+  return failed("{}, expected {:.0f}; {}; restart the node, and if they stay away, have it repaired",
+                count_text(count, "GPU"), wanted, fmt::join(lost, "; "));
+}
+
 Check make_count(Words words) {
   require_words(words, 1, 2, "COUNT [rocm]");
   const double wanted = parse_number(words[0], "count");
   const bool rocm = words.size() > 1 && words[1] == "rocm";
   require(words.size() == 1 || rocm || words[1] == "cuda" || words[1] == "nvidia", ErrorKind::config,
           "\"{}\" after the count; expected rocm or nothing", words[words.size() - 1]);
-  return [=](const Machine& machine) {
-    const ProcessResult result =
-        rocm ? machine.command({"rocm-smi", "--showid"}, 60) : machine.command({"nvidia-smi", "-L"}, 60);
-    if (result.exit_code == 127 && !has_gpu(machine)) {
+  if (!rocm) return [wanted](const Machine& machine) { return count_nvidia(machine, wanted); };
+  return [wanted](const Machine& machine) {
+    const ProcessResult result = machine.command({"rocm-smi", "--showid"}, 60);
+    if (result.exit_code == 127 && !has_gpu(machine))
       return wanted == 0 ? passed() : failed("no GPU on this node, expected {:.0f}", wanted);
+    if (result.exit_code != 0) return failed("rocm-smi {}", describe_end(result));
+    std::set<std::string> devices;
+    for (std::string_view line : split_lines(result.out)) {
+      if (line.starts_with("GPU[")) devices.emplace(line.substr(0, line.find(']')));
     }
-    if (result.exit_code != 0) return failed("{} {}", rocm ? "rocm-smi" : "nvidia-smi", describe_end(result));
-    int found = 0;
-    if (rocm) {
-      std::set<std::string> devices;
-      for (std::string_view line : split_lines(result.out)) {
-        if (line.starts_with("GPU[")) devices.emplace(line.substr(0, line.find(']')));
-      }
-      found = static_cast<int>(devices.size());
-    } else {
-      found = count_listed_gpus(result.out);
-    }
-    if (found != wanted) return failed("{} GPUs, expected {:.0f}", found, wanted);
+    if (static_cast<double>(devices.size()) != wanted)
+      return failed("{}, expected {:.0f}", count_text(devices.size(), "GPU"), wanted);
     return passed();
   };
 }
 
+/// What nvidia-smi's exit code would say: the driver starts and answers for every GPU, and no infoROM is corrupt.
 Check make_healthmon(Words words) {
   require_words(words, 0, 0, "no argument");
   return [](const Machine& machine) {
+    if (nvml::is_there(machine.nvml_library)) {
+      return for_each_gpu([](const GpuCondition& gpu) {
+        return gpu.inforom_corrupt ? failed("{}: its infoROM is corrupt; {}", gpu.label(), kReplace) : passed();
+      })(machine);
+    }
     const ProcessResult result = machine.command({"nvidia-smi"}, 60);
     if (result.timed_out) return failed("nvidia-smi {}", describe_end(result));
     if (result.exit_code != 0) {
@@ -100,14 +124,16 @@ Check make_dcgm(Words words) {
   };
 }
 
-/// Checks, repairs with `nvidia-smi ARGUMENTS` if allowed, and checks again.
-Check repairable(const Check& look, std::vector<std::string> (*repair)(const GpuFacts&), const char* remark) {
-  return [=](const Machine& machine) {
+/// Checks, repairs what the check finds if that is allowed, and checks again.
+Check repairable(const std::function<Outcome(const GpuCondition&)>& check,
+                 void (*repair)(const Machine&, const GpuCondition&), const char* remark) {
+  return [=, look = for_each_gpu(check)](const Machine& machine) {
     const Outcome first = look(machine);
     if (first.kind != Outcome::Kind::fail || !machine.repair) return first;
-    const Query found = query(machine);
-    if (found.problem) return first;
-    for (const GpuFacts& gpu : found.report.gpus) machine.command(repair(gpu), 60);
+    const GpuConditions found = gpu_conditions(machine);
+    for (const GpuCondition& gpu : found.gpus) {
+      if (gpu.fault.empty() && check(gpu).kind == Outcome::Kind::fail) repair(machine, gpu);
+    }
     const Outcome second = look(machine);
     return second.kind == Outcome::Kind::fail ? second : passed(remark);
   };
@@ -116,140 +142,205 @@ Check repairable(const Check& look, std::vector<std::string> (*repair)(const Gpu
 Check make_persistence(Words words) {
   require_words(words, 0, 0, "no argument");
   return repairable(
-      for_each_gpu([](const GpuFacts& gpu) {
-        if (gpu.value("Persistence Mode") == "Enabled") return passed();
-        return failed("{}: persistence mode is {}", gpu.label(), gpu.value("Persistence Mode"));
-      }),
-      [](const GpuFacts& gpu) {
-        return std::vector<std::string>{"nvidia-smi", "-i", gpu.bus_id, "-pm", "1"};
+      [](const GpuCondition& gpu) {
+        if (gpu.persistence.value_or(true)) return passed();
+        return failed(
+            "{}: persistence mode is off; switch it on (nvidia-smi -i {} -pm 1, or the service nvidia-persistenced)",
+            gpu.label(), gpu.index);
       },
-      "switched persistence mode on");
+      switch_persistence_on, "switched persistence mode on");
 }
 
 Check make_clocks(Words words) {
   require_words(words, 0, 0, "no argument");
   return repairable(
-      for_each_gpu([](const GpuFacts& gpu) {
-        for (const char* clock : {"Graphics", "Memory"}) {
-          const double application = gpu.number(std::string("Applications Clocks/") + clock, -1);
-          const double most = gpu.number(std::string("Max Clocks/") + clock, -1);
-          if (application < 0) return passed("this driver or device has no application clocks");
-          if (application < most) {
-            return failed("{}: {} application clock {:.0f} MHz, below its maximum {:.0f} MHz", gpu.label(), clock,
-                          application, most);
-          }
-        }
+      [](const GpuCondition& gpu) {
+        if (!gpu.graphics || !gpu.memory) return passed("this driver or device has no application clocks");
+        const auto low = [&](const char* name, const GpuCondition::Clock& clock) {
+          return failed(
+              "{}: {} application clock {:.0f} MHz, below its maximum {:.0f} MHz; raise both with nvidia-smi "
+              "-i {} -ac {:.0f},{:.0f}",
+              gpu.label(), name, clock.application, clock.most, gpu.index, gpu.memory->most, gpu.graphics->most);
+        };
+        if (gpu.graphics->application < gpu.graphics->most) return low("graphics", *gpu.graphics);
+        if (gpu.memory->application < gpu.memory->most) return low("memory", *gpu.memory);
         return passed();
-      }),
-      [](const GpuFacts& gpu) {
-        return std::vector<std::string>{
-            "nvidia-smi", "-i", gpu.bus_id, "-ac",
-            fmt::format("{:.0f},{:.0f}", gpu.number("Max Clocks/Memory", 0), gpu.number("Max Clocks/Graphics", 0))};
       },
-      "raised application clocks to their maximum");
+      raise_application_clocks, "raised application clocks to their maximum");
 }
 
-/// The sum of all numbers whose path has this prefix: newer drivers split some counters.
-double counter(const GpuFacts& gpu, std::string_view start) {
-  double total = 0;
-  for (const auto& [path, value] : gpu.values) {
-    if (path.starts_with(start)) total += gpu.number(path, 0);
+Outcome check_errors(const GpuCondition& gpu, const GpuCondition::Errors& errors, const char* period, double most_dram,
+                     double most_sram) {
+  constexpr const char* kExamine = "have the GPU examined (dcgmi diag -r 3), and replaced if it fails";
+  const std::string label = gpu.label();
+  if (errors.sram_uncorrected > 0) {
+    return failed("{}: {:.0f} uncorrectable SRAM errors ({}); {}", label, errors.sram_uncorrected, period, kReplace);
   }
-  return total;
-}
-
-Outcome check_ecc(const GpuFacts& gpu, double most_dram, double most_sram) {
-  // NVIDIA recommends replacement at 60 retired pages, and allows 512 remapped rows.
-  constexpr double kMostRetired = 60, kMostRemapped = 512;
-  const auto is_yes = [&](const char* path) { return gpu.value(path) == "Yes"; };
-  if (is_yes("Remapped Rows/Pending")) return failed("{}: a row remap is pending", gpu.label());
-  if (is_yes("Remapped Rows/Remapping Failure Occurred")) return failed("{}: a row remap failed", gpu.label());
-  const double remapped = gpu.number("Remapped Rows/Uncorrectable Error", 0);
-  if (remapped > kMostRemapped)
-    return failed("{}: {:.0f} rows remapped, above {:.0f}", gpu.label(), remapped, kMostRemapped);
-  if (is_yes("Retired Pages/Pending Page Blacklist")) return failed("{}: a page retirement is pending", gpu.label());
-  const double retired = gpu.number("Retired Pages/Single Bit ECC", 0) + gpu.number("Retired Pages/Double Bit ECC", 0);
-  if (retired >= kMostRetired)
-    return failed("{}: {:.0f} pages retired, {:.0f} is the limit", gpu.label(), retired, kMostRetired);
-  if (is_yes("Unrepairable Memory")) return failed("{}: its memory is unrepairable", gpu.label());
-  for (const std::string period : {"Volatile", "Aggregate"}) {
-    const std::string base = "ECC Errors/" + period + "/";
-    const double sram = counter(gpu, base + "SRAM Uncorrectable");
-    if (sram > 0) return failed("{}: {:.0f} uncorrectable SRAM errors ({})", gpu.label(), sram, period);
-    const double sram_corrected = counter(gpu, base + "SRAM Correctable");
-    if (sram_corrected > most_sram) {
-      return failed("{}: {:.0f} corrected SRAM errors ({}), above {:.0f}", gpu.label(), sram_corrected, period,
-                    most_sram);
-    }
-    for (const char* kind : {"DRAM Correctable", "DRAM Uncorrectable"}) {
-      const double dram = counter(gpu, base + kind);
-      if (dram > most_dram) {
-        return failed("{}: {} errors {:.0f} ({}), above {:.0f}", gpu.label(), kind, dram, period, most_dram);
-      }
-    }
+  if (errors.sram_corrected > most_sram) {
+    return failed("{}: {:.0f} corrected SRAM errors ({}), above {:.0f}; {}", label, errors.sram_corrected, period,
+                  most_sram, kExamine);
+  }
+  if (errors.dram_corrected > most_dram) {
+    return failed("{}: {:.0f} corrected DRAM errors ({}), above {:.0f}; {}", label, errors.dram_corrected, period,
+                  most_dram, kExamine);
+  }
+  if (errors.dram_uncorrected > most_dram) {
+    return failed("{}: {:.0f} uncorrectable DRAM errors ({}), above {:.0f}; {}", label, errors.dram_uncorrected, period,
+                  most_dram, kReplace);
   }
   return passed();
+}
+
+Outcome check_ecc(const GpuCondition& gpu, double most_dram, double most_sram) {
+  // NVIDIA recommends replacement at 60 retired pages, and allows 512 remapped rows.
+  constexpr double kMostRetired = 60, kMostRemapped = 512;
+  const std::string label = gpu.label();
+  if (gpu.remap_failed.value_or(false)) return failed("{}: a row remap failed; {}", label, kReplace);
+  if (gpu.remap_pending.value_or(false)) return failed("{}: a row remap is pending; {}", label, reset(gpu));
+  if (gpu.rows_remapped > kMostRemapped)
+    return failed("{}: {:.0f} rows remapped, above {:.0f}; {}", label, gpu.rows_remapped, kMostRemapped, kReplace);
+  if (gpu.retirement_pending.value_or(false)) return failed("{}: a page retirement is pending; {}", label, reset(gpu));
+  if (gpu.pages_retired >= kMostRetired)
+    return failed("{}: {:.0f} pages retired, {:.0f} is the limit; {}", label, gpu.pages_retired, kMostRetired,
+                  kReplace);
+  if (gpu.unrepairable.value_or(false)) return failed("{}: its memory is unrepairable; {}", label, kReplace);
+  const Outcome recent = check_errors(gpu, gpu.since_start, "since the driver was loaded", most_dram, most_sram);
+  if (recent.kind == Outcome::Kind::fail) return recent;
+  return check_errors(gpu, gpu.lifetime, "in its life", most_dram, most_sram);
 }
 
 Check make_ecc(Words words) {
   require_words(words, 0, 2, "[MOST-DRAM-ERRORS [MOST-SRAM-ERRORS]]");
   const double dram = words.empty() ? 2e7 : parse_number(words[0], "DRAM errors");
   const double sram = words.size() < 2 ? 1e4 : parse_number(words[1], "SRAM errors");
-  return for_each_gpu([=](const GpuFacts& gpu) { return check_ecc(gpu, dram, sram); });
+  return for_each_gpu([=](const GpuCondition& gpu) { return check_ecc(gpu, dram, sram); });
 }
 
-/// A remark, not a failure: clocks are often throttled because of the room's temperature, not the node.
+/// A GPU that protects itself from heat or from its power supply is a failure. Other reasons are remarks: the driver
+/// lowers clocks where a room is warm or a limit is set, which is not the node's fault.
 Check make_throttling(Words words) {
   require_words(words, 0, 0, "no argument");
-  return for_each_gpu([](const GpuFacts& gpu) {
-    std::string active;
-    for (const auto& [path, value] : gpu.values) {
-      const bool reason = path.starts_with("Clocks Event Reasons/") || path.starts_with("Clocks Throttle Reasons/");
-      const std::string name = path.substr(path.rfind('/') + 1);
-      if (reason && value == "Active" && name != "Idle" && name != "SW Power Cap")
-        active += (active.empty() ? "" : ", ") + name;
+  return for_each_gpu([](const GpuCondition& gpu) {
+    std::string others;
+    for (const std::string& name : gpu.held_down_by) {
+      const auto reason = std::ranges::find(nvml::kClockReasons, name, &nvml::ClockReason::name);
+      if (reason != std::end(nvml::kClockReasons) && reason->protects) {
+        return failed(
+            "{}: {} holds its clocks down; look at its cooling and power (nvidia-smi -q -i {} -d "
+            "PERFORMANCE,TEMPERATURE,POWER)",
+            gpu.label(), fmt::join(gpu.held_down_by, ", "), gpu.index);
+      }
+      if (name != "SW Power Cap") others += (others.empty() ? "" : ", ") + name;
     }
-    return active.empty() ? passed() : passed(fmt::format("{}: clocks are throttled by {}", gpu.label(), active));
+    return others.empty() ? passed() : passed(fmt::format("{}: clocks are held down by {}", gpu.label(), others));
   });
 }
 
+struct Xid {
+  int code;
+  const char* what;
+  const char* advice;
+};
+constexpr const char* kReset = "reset the GPU (nvidia-smi --gpu-reset) or restart the node";
+constexpr const char* kRestart = "restart the node; if it happens again, have the GPU replaced";
+constexpr const char* kUpdate = "restart the node; if it happens again, update the driver";
+constexpr Xid kBadXids[] = {
+    {48, "a double-bit memory error", kReset},
+    {56, "an error of the display engine", kRestart},
+    {57, "an error of the video memory's interface", kRestart},
+    {58, "unstable video memory", kRestart},
+    {62, "its internal microcontroller halted", kRestart},
+    {63, "a page retirement or row remap was recorded", kReset},
+    {64, "a page retirement or row remap could not be recorded", kRestart},
+    {65, "an error of the video processor", kRestart},
+    {68, "an error of the video processor", kRestart},
+    {69, "an error of the graphics engine", kRestart},
+    {73, "an error of the video encoder", kRestart},
+    {74, "an error of an NVLink", "restart the node; if it happens again, have GPU and NVSwitch examined"},
+    {79, "it fell off the bus", kRestart},
+    {80, "corrupt data were sent to it", kRestart},
+    {81, "an error of the VGA part", kRestart},
+    {92, "a high rate of single-bit memory errors", "have the GPU examined (dcgmi diag -r 3)"},
+    {94, "a memory error that was contained", kReset},
+    {95, "a memory error that was not contained", kReset},
+    {119, "its system processor does not answer", kUpdate},
+    {120, "an error of its system processor", kUpdate},
+};
+
+/// "GPU 3 (00000000:65:00.0, GPU-...)" for "PCI:0000:65:00", or that itself.
+std::string xid_device(const std::string& device, const std::vector<GpuCondition>& gpus) {
+  for (const GpuCondition& gpu : gpus) {
+    if (!gpu.bus.empty() && nvml::linux_bus(gpu.bus).starts_with(device.substr(device.find(':') + 1) + "."))
+      return gpu.label();
+  }
+  return device;
+}
+
+/// [FILE]: of the kernel's log, else what the kernel remembers.
 Check make_xid(Words words) {
-  require_words(words, 0, 0, "no argument");
-  return [](const Machine& machine) {
-    static const std::set<int> kBad = {48, 56, 57, 58, 62, 63, 64, 65, 68,  69,
-                                       73, 74, 79, 80, 81, 92, 94, 95, 119, 120};
-    static const std::set<int> kForgiven = {119, 120};  // of the GPU's system processor: cleared by a reset
-    constexpr double kForgivenAfter = 2 * 3600;
-    const ProcessResult log = machine.command({"dmesg"});
-    if (log.exit_code != 0) return failed("dmesg {}; cannot read Xid events", describe_end(log));
+  require_words(words, 0, 1, "[KERNEL-LOG]");
+  const std::string file = words.empty() ? "" : words[0];
+  return [file](const Machine& machine) {
+    constexpr double kForgivenAfter = 2 * 3600;  // of the system processor, 119 and 120: cleared by a reset
+    std::string log;
+    if (!file.empty()) {
+      const auto text = machine.read(file);
+      if (!text) return not_checked(fmt::format("cannot read Xid events: {} cannot be read", file));
+      log = *text;
+    } else {
+      ProcessResult read = machine.command({"dmesg"});
+      if (read.exit_code != 0)
+        read = machine.command({"journalctl", "--no-pager", "-k", "-b", "-o", "short-monotonic"});
+      if (read.exit_code != 0)
+        return not_checked("cannot read Xid events: neither dmesg nor journalctl -k can be used; run as root");
+      log = read.out;
+    }
     double uptime = 0;
     std::istringstream(machine.read("/proc/uptime").value_or("0")) >> uptime;
-    for (const XidEvent& event : parse_xid_events(log.out)) {
-      if (!kBad.contains(event.code)) continue;
-      if (kForgiven.contains(event.code) && uptime - event.uptime > kForgivenAfter) continue;
-      return failed("Xid {} on {}: {}", event.code, event.device, event.line);
+    for (const XidEvent& event : parse_xid_events(log)) {
+      const auto bad = std::ranges::find(kBadXids, event.code, &Xid::code);
+      if (bad == std::end(kBadXids)) continue;
+      if (bad->advice == kUpdate && file.empty() && uptime - event.uptime > kForgivenAfter) continue;
+      return failed("Xid {} on {}: {}; {}. The kernel wrote: {}", event.code,
+                    xid_device(event.device, gpu_conditions(machine).gpus), bad->what, bad->advice, event.line);
     }
     return passed();
   };
 }
 
+constexpr const char* kLinks =
+    "restart nvidia-fabricmanager and the node; if it stays so, have GPU and NVSwitch examined";
+
+Outcome nvlinks_of_smi(const Machine& machine) {
+  const ProcessResult result = machine.command({"nvidia-smi", "nvlink", "-s"}, 60);
+  if (result.exit_code != 0) return failed("nvidia-smi nvlink -s {}", describe_end(result));
+  try {
+    std::string remark;
+    for (const NvlinkStatus& gpu : parse_nvlink_status(result.out)) {
+      if (gpu.all_inactive) return failed("{}: all NVLinks are down; {}", gpu.gpu, kLinks);
+      if (gpu.inactive > 0) {
+        return failed("{}: {} of {} NVLinks are down; {}", gpu.gpu, gpu.inactive, gpu.inactive + gpu.active, kLinks);
+      }
+      if (!gpu.supported) remark = fmt::format("{}: no NVLink to check", gpu.gpu);
+    }
+    return passed(remark);
+  } catch (const Error& e) {
+    return failed("{}", e.what());
+  }
+}
+
 Check make_nvlink(Words words) {
   require_words(words, 0, 0, "no argument");
   return [](const Machine& machine) {
-    const ProcessResult result = machine.command({"nvidia-smi", "nvlink", "-s"}, 60);
-    if (result.exit_code != 0) return failed("nvidia-smi nvlink -s {}", describe_end(result));
-    try {
-      std::string remark;
-      for (const NvlinkStatus& gpu : parse_nvlink_status(result.out)) {
-        if (gpu.all_inactive) return failed("{}: all NVLinks are inactive", gpu.gpu);
-        if (gpu.inactive > 0)
-          return failed("{}: {} of {} NVLinks inactive", gpu.gpu, gpu.inactive, gpu.inactive + gpu.active);
-        if (!gpu.supported) remark = fmt::format("{}: no NVLink to check", gpu.gpu);
+    if (!nvml::is_there(machine.nvml_library)) return nvlinks_of_smi(machine);
+    return for_each_gpu([](const GpuCondition& gpu) {
+      if (gpu.links_up + gpu.links_down == 0) return passed(fmt::format("{}: no NVLink to check", gpu.label()));
+      if (gpu.links_down > 0) {
+        return failed("{}: {} of {} NVLinks are down; {}", gpu.label(), gpu.links_down, gpu.links_up + gpu.links_down,
+                      kLinks);
       }
-      return passed(remark);
-    } catch (const Error& e) {
-      return failed("{}", e.what());
-    }
+      return passed();
+    })(machine);
   };
 }
 
@@ -258,17 +349,31 @@ Check make_pcie(Words words) {
   require_words(words, 0, 2, "[GENERATION [WIDTH]]");
   const double generation = words.empty() ? 0 : parse_number(words[0], "generation");
   const double width = words.size() < 2 ? 0 : parse_number(words[1], "width");
-  return for_each_gpu([=](const GpuFacts& gpu) {
-    const std::string link = "PCI/GPU Link Info/";
-    const double current = gpu.number(link + "Link Width/Current", -1), most = gpu.number(link + "Link Width/Max", -1);
-    const double speed = gpu.number(link + "PCIe Generation/Max", -1);
-    if (current < 0 || speed < 0) return failed("{}: nvidia-smi does not report its PCIe link", gpu.label());
-    if (current < std::max(most, width)) {
-      return failed("{}: PCIe link of {:.0f} lanes, expected {:.0f}", gpu.label(), current, std::max(most, width));
+  return for_each_gpu([=](const GpuCondition& gpu) {
+    if (!gpu.width || !gpu.most_width || !gpu.most_generation)
+      return failed("{}: the driver does not report its PCIe link", gpu.label());
+    const double lanes = std::max(*gpu.most_width, width);
+    if (*gpu.width < lanes) {
+      return failed(
+          "{}: PCIe link of {:.0f} lanes, expected {:.0f}; restart the node, and if it stays so, have the GPU "
+          "reseated",
+          gpu.label(), *gpu.width, lanes);
     }
-    if (speed < generation)
-      return failed("{}: PCIe generation {:.0f}, expected {:.0f}", gpu.label(), speed, generation);
+    if (*gpu.most_generation < generation) {
+      return failed("{}: PCIe generation {:.0f}, expected {:.0f}; look at the slot and the BIOS", gpu.label(),
+                    *gpu.most_generation, generation);
+    }
     return passed();
+  });
+}
+
+/// VERSION: of the GPUs' VBIOS.
+Check make_vbios(Words words) {
+  require_words(words, 1, 1, "VERSION");
+  return for_each_gpu([version = words[0]](const GpuCondition& gpu) {
+    if (gpu.vbios == version) return passed();
+    return failed("{}: VBIOS {}, expected {}; update it or have the node replaced", gpu.label(),
+                  gpu.vbios.empty() ? "unknown" : gpu.vbios, version);
   });
 }
 
@@ -283,6 +388,7 @@ constexpr KnownCheck kChecks[] = {
     {"check_gpu_xid", make_xid, true},
     {"check_nvlink_status", make_nvlink, true},
     {"check_gpu_pcie", make_pcie, true},
+    {"check_vbios_version", make_vbios, true},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Network interfaces, InfiniBand ports, link flaps and reachability.
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <sstream>
@@ -23,6 +24,7 @@ Check make_eth(Words words) {
 struct IbPort {
   std::string name;  ///< device:port
   std::string state, physical, rate;
+  std::string layer;  ///< "InfiniBand", "Ethernet"; empty: the driver does not say
   double gbit = 0;
 };
 
@@ -36,7 +38,7 @@ std::vector<IbPort> ib_ports(const Machine& machine) {
         const std::string text = machine.read(path + file).value_or("");
         return std::string(trim_blanks(text.substr(0, text.find('\n'))));
       };
-      IbPort port{device + ":" + number, value("state"), value("phys_state"), value("rate")};
+      IbPort port{device + ":" + number, value("state"), value("phys_state"), value("rate"), value("link_layer")};
       std::istringstream(port.rate) >> port.gbit;
       ports.push_back(std::move(port));
     }
@@ -163,38 +165,61 @@ double write_bandwidth(std::string_view text) {
   return average;
 }
 
-/// LEAST-GBIT [BYTES]: RDMA writes from every port to itself, without a GPU.
-Check make_ib_loopback(Words words) {
-  require_words(words, 1, 2, "LEAST-GBIT [BYTES]");
-  const double least = parse_number(words[0], "Gb/s");
-  const std::string bytes = words.size() > 1 ? words[1] : "1048576";
-  parse_number(bytes, "bytes");
+/// RDMA writes from every InfiniBand port to itself. gpus: from the memory of the GPU with the port's number.
+Check loopback_check(double least, const std::string& bytes, bool gpus) {
   return [=](const Machine& machine) {
-    const std::vector<IbPort> ports = ib_ports(machine);
+    std::vector<IbPort> ports = ib_ports(machine);
+    std::erase_if(ports, [](const IbPort& port) { return !port.layer.empty() && port.layer != "InfiniBand"; });
     if (ports.empty()) return failed("found no InfiniBand port");
-    for (const IbPort& port : ports) {
+    const char* const root = std::getenv("AZ_NHC_ROOT");
+    const std::string own = (root == nullptr ? "" : root) + std::string("/bin/ib_write_bw");
+    const std::string program = root != nullptr && machine.exists(own) ? own : "ib_write_bw";
+    for (size_t i = 0; i < ports.size(); ++i) {
+      const IbPort& port = ports[i];
       const size_t colon = port.name.find(':');
-      const std::string common =
-          fmt::format("ib_write_bw -d {} -i {} -s {} -D 5 -F --report_gbits", shell_quote(port.name.substr(0, colon)),
-                      port.name.substr(colon + 1), bytes);
+      const std::string common = fmt::format("{} -d {} -i {} -s {} -D 5 -F --report_gbits{}", shell_quote(program),
+                                             shell_quote(port.name.substr(0, colon)), port.name.substr(colon + 1),
+                                             bytes, gpus ? fmt::format(" --use_cuda={}", i) : "");
       const ProcessResult result = machine.command(
           {"/bin/sh", "-c", common + " >/dev/null & sleep 1; " + common + " localhost; code=$?; wait; exit $code"}, 30);
+      if (result.exit_code == 127) return not_checked("this node has no ib_write_bw; install perftest");
+      if (gpus && result.err.find("use_cuda") != std::string::npos)
+        return not_checked("this node's ib_write_bw was built without CUDA");
       const double found = write_bandwidth(result.out);
       if (result.exit_code != 0 || found < 0) {
         return failed("ib_write_bw on {} {}: {}", port.name, describe_end(result),
                       result.err.substr(0, result.err.find('\n')));
       }
-      if (found < least) return failed("{} writes {:.1f} Gb/s to itself, below {}", port.name, found, least);
+      if (found < least) {
+        return failed("{} writes {:.1f} Gb/s to itself{}, below {}; check_hw_ib and check_ib_link_flapping may say why",
+                      port.name, found, gpus ? fmt::format(" from GPU {}", i) : "", least);
+      }
     }
     return passed();
   };
+}
+
+/// LEAST-GBIT [BYTES]: without a GPU.
+Check make_ib_loopback(Words words) {
+  require_words(words, 1, 2, "LEAST-GBIT [BYTES]");
+  const std::string bytes = words.size() > 1 ? words[1] : "1048576";
+  parse_number(bytes, "bytes");
+  return loopback_check(parse_number(words[0], "Gb/s"), bytes, false);
+}
+
+/// LEAST-GBIT [NODE-TYPE]: from GPUs' memory. The type is that of older files; the ports are those of this node.
+Check make_ib_gdr(Words words) {
+  require_words(words, 1, 2, "LEAST-GBIT [NODE-TYPE]");
+  return loopback_check(parse_number(words[0], "Gb/s"), "8388608", true);
 }
 
 constexpr KnownCheck kChecks[] = {
     {"check_hw_eth", make_eth},
     {"check_hw_ib", make_ib},
     {"check_ib_link_flapping", make_flapping},
-    {"check_ib_bw_non_gdr", make_ib_loopback},
+    {"check_ib_bw_gdr", make_ib_gdr, true, true},
+    {"check_ib_bw_loop_gdr", make_ib_gdr, true, true},
+    {"check_ib_bw_non_gdr", make_ib_loopback, false, true},
     {"check_net_ping", make_ping},
 };
 

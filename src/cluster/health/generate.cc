@@ -9,7 +9,7 @@
 
 #include "base/count.h"
 #include "cluster/health/check.h"
-#include "cluster/health/nvidia_smi.h"
+#include "cluster/health/gpu_condition.h"
 #include "cluster/health/run.h"
 #include "cluster/hostlist.h"
 
@@ -137,9 +137,9 @@ void write_network(Writer& out, const Machine& machine) {
 void write_gpus(Writer& out, const Machine& machine) {
   out.section("GPUs");
   if (!has_gpu(machine)) return;
-  const ProcessResult listed = machine.command({"nvidia-smi", "-L"}, 60);
-  if (listed.exit_code != 0) return;
-  out.line("check_gpu_count {}", count_listed_gpus(listed.out));
+  const GpuConditions found = gpu_conditions(machine);
+  if (!found.problem.empty()) return;
+  out.line("check_gpu_count {}", found.gpus.size());
   for (const char* check : {"check_nvsmi_healthmon", "check_gpu_persistence", "check_gpu_ecc", "check_gpu_pcie",
                             "check_gpu_clock_throttling", "check_gpu_xid", "check_nvlink_status"}) {
     out.line("{}", check);

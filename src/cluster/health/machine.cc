@@ -73,6 +73,7 @@ Machine Machine::local() {
   machine.full_host = full_host_name();
   machine.space = space_of;
   machine.processes = running_processes;
+  machine.measure_copies = health::measure_copies;
   return machine;
 }
 

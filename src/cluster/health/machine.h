@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "cluster/health/gpu_copies.h"
 #include "cluster/subprocess.h"
+#include "ops/nvml.h"
 
 namespace trireme::health {
 
@@ -34,7 +36,9 @@ struct Machine {
   std::function<std::optional<Space>(const std::string& path)> space;  ///< nullopt: no such path
   std::function<std::vector<ProcessEntry>()> processes;
   std::function<std::time_t()> now = [] { return std::time(nullptr); };
-  bool repair = true;  ///< checks may run the repairs of the configuration
+  std::function<MeasuredCopies(int gpus)> measure_copies;  ///< gpu_copies.h; none: this program cannot
+  std::string nvml_library = nvml::kFile;                  ///< the library of NVIDIA's driver, as the loader finds it
+  bool repair = true;                                      ///< checks may run the repairs of the configuration
 
   /// This node.
   static Machine local();

@@ -42,11 +42,6 @@ double GpuFacts::number(const std::string& path, double absent) const {
   return error == std::errc() ? number : absent;
 }
 
-std::string GpuFacts::label() const {
-  const std::string uuid = value("GPU UUID");
-  return uuid.empty() ? "GPU " + bus_id : fmt::format("GPU {} ({})", bus_id, uuid);
-}
-
 SmiReport parse_smi_query(std::string_view text) {
   SmiReport report;
   Indentation indentation;
@@ -97,12 +92,6 @@ std::vector<NvlinkStatus> parse_nvlink_status(std::string_view text) {
   }
   require(!gpus.empty(), ErrorKind::data, "not the output of `nvidia-smi nvlink -s`: it lists no GPU");
   return gpus;
-}
-
-int count_listed_gpus(std::string_view text) {
-  int count = 0;
-  for (std::string_view line : split_lines(text)) count += int{line.starts_with("GPU ")};
-  return count;
 }
 
 std::string smi_exit_reason(int code) {

@@ -18,8 +18,6 @@ struct GpuFacts {
   std::string value(const std::string& path) const;
   /// The number that a value starts with; `absent` for N/A, deprecated and missing values.
   double number(const std::string& path, double absent) const;
-  /// "0000:83:00.0 (GPU-...)" for messages.
-  std::string label() const;
 };
 
 struct SmiReport {
@@ -39,9 +37,6 @@ struct NvlinkStatus {
 
 /// Parses the text of `nvidia-smi nvlink -s`. Throws Error::data for other text.
 std::vector<NvlinkStatus> parse_nvlink_status(std::string_view text);
-
-/// Number of devices of `nvidia-smi -L`, without MIG slices.
-int count_listed_gpus(std::string_view text);
 
 /// The meaning of an exit code of nvidia-smi; empty for 0.
 std::string smi_exit_reason(int code);

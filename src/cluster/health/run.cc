@@ -296,7 +296,12 @@ void require_all_checked(Report& report) {
 double watchdog_seconds(double requested, const Plan& plan) {
   if (requested >= 0) return requested;
   const auto timeout = plan.variables.find("TIMEOUT");
-  return timeout == plan.variables.end() ? 30 : parse_number(timeout->second, "TIMEOUT");
+  if (timeout != plan.variables.end()) return parse_number(timeout->second, "TIMEOUT");
+  const bool measures = std::ranges::any_of(plan.steps, [](const Step& step) {
+    const auto known = std::ranges::find(known_checks(), step.name, &KnownCheck::name);
+    return step.applies && known != known_checks().end() && known->measures;
+  });
+  return measures ? 500 : 30;
 }
 
 bool has_gpu(const Machine& machine) {
@@ -308,7 +313,8 @@ bool has_gpu(const Machine& machine) {
     // 0x0300 VGA, 0x0302 3D controller, 0x0380 display, 0x1200 accelerator (AMD Instinct)
     if (maker && (kind.starts_with("0x03") || kind.starts_with("0x12"))) return true;
   }
-  return machine.root.empty() && (!find_program("nvidia-smi").empty() || !find_program("rocm-smi").empty());
+  return machine.root.empty() && (!find_program("nvidia-smi").empty() || !find_program("rocm-smi").empty() ||
+                                  nvml::is_there(machine.nvml_library));
 }
 
 Report run_plan(const Plan& plan, const Machine& machine, const CheckOptions& options) {

@@ -33,7 +33,8 @@ struct Report {
 /// Adds a failure if checks were not run, or none was. Such a failure must not drain a node: mark the node before.
 void require_all_checked(Report& report);
 
-/// The limit in seconds: `requested` unless negative, else the file's TIMEOUT, else NHC's 30 s.
+/// The limit in seconds: `requested` unless negative, else the file's TIMEOUT, else NHC's 30 s, or 500 s if a line that
+/// applies measures a speed.
 double watchdog_seconds(double requested, const Plan& plan);
 
 struct CheckOptions {
@@ -42,8 +43,8 @@ struct CheckOptions {
   std::function<void(const Step&)> announce;  ///< before each check
 };
 
-/// Whether this node has a GPU or GPU tools: a display or 3D controller of NVIDIA or AMD on the PCI bus, or nvidia-smi
-/// or rocm-smi in PATH. On a node without them GPU checks are skipped.
+/// Whether this node has a GPU or what a driver brings: a display or 3D controller of NVIDIA or AMD on the PCI bus,
+/// nvidia-smi or rocm-smi in PATH, or NVIDIA's management library. On a node without them GPU checks are skipped.
 bool has_gpu(const Machine& machine);
 
 /// Checks run in a child process, so that a check that hangs in the kernel (a dead NFS server) becomes a failure

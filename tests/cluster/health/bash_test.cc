@@ -215,6 +215,10 @@ TEST_F(Bash, TheSysconfigFileSetsVariablesAndTheCommandLineWins) {
   const Plan plan = make_plan(parse_nhc_config("* || check_fs_used $BASE 90%\n"), "n1", settings);
   EXPECT_EQ(plan.steps.at(0).kind, StepKind::native);
   EXPECT_EQ(watchdog_seconds(-1, plan), 23);
+  const auto limit = [](const char* line) { return watchdog_seconds(-1, make_plan(parse_nhc_config(line), "n1", {})); };
+  EXPECT_EQ(limit("* || check_gpu_ecc\nm || check_gpu_bw 48\n"), 30);
+  EXPECT_EQ(limit("* || check_nccl_allreduce 460 1 16G $AZ_NHC_ROOT/topofiles/ndv5-topo.xml\n"), 500)
+      << "for bash, too";
   chmod((node.machine.root + "/nhc-settings/nhc").c_str(), 0666);
   const Settings refused = read_settings("n1", {{"SYSCONFIGDIR", node.machine.root + "/nhc-settings"}});
   EXPECT_FALSE(refused.variables.contains("BASE"));

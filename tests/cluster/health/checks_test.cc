@@ -211,7 +211,8 @@ TEST_F(Checks, InfinibandLoopbackMeasuresEveryPort) {
                 " 1048576  110000  0.00  95.5  0.046\n");
   };
   EXPECT_EQ(run("check_ib_bw_non_gdr 95"), "");
-  EXPECT_EQ(run("check_ib_bw_non_gdr 390"), "mlx5_0:1 writes 95.5 Gb/s to itself, below 390");
+  EXPECT_EQ(run("check_ib_bw_non_gdr 390"),
+            "mlx5_0:1 writes 95.5 Gb/s to itself, below 390; check_hw_ib and check_ib_link_flapping may say why");
   EXPECT_THAT(node.commands.back(), HasSubstr("ib_write_bw -d mlx5_0 -i 1"));
 }
 

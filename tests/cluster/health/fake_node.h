@@ -23,6 +23,7 @@ class FakeNode {
     std::filesystem::create_directories(root_);
     machine.root = root_;
     machine.host = "n1";
+    machine.nvml_library = root_ + "/no-libnvidia-ml.so.1";  // the checks ask nvidia-smi
     machine.space = [this](const std::string&) { return space; };
     machine.processes = [this] { return processes; };
     machine.run = [this](const ProcessRequest& request) {

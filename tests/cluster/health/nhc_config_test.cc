@@ -17,6 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 Plan plan_of(std::string_view text, std::string_view host = "n1", Variables environment = {},
              const Variables& fixed = {}) {
@@ -48,7 +49,8 @@ TEST(NhcConfig, ReadsEveryRealFileUnchanged) {
     }
     EXPECT_EQ(plan.steps.size(), lines) << entry.path();
     for (const Step& step : plan.steps) {
-      EXPECT_NE(step.kind, StepKind::command) << step.text;
+      // AZ_NHC_ROOT is of the environment of the run: its bash expands it.
+      EXPECT_TRUE(step.kind != StepKind::command || step.text.find("$AZ_NHC_ROOT") != std::string::npos) << step.text;
       EXPECT_TRUE(step.applies);
     }
     ++files;
@@ -56,7 +58,7 @@ TEST(NhcConfig, ReadsEveryRealFileUnchanged) {
   EXPECT_EQ(files, 12);
 }
 
-TEST(NhcConfig, OnlyMeasurementsThatNeedOtherProgramsLackANativeForm) {
+TEST(NhcConfig, EveryCheckOfAzuresFilesForSlurmHasANativeForm) {
   TRIREME_NEEDS_TEST_DATA("parsers/nhc");
   const auto path = test_data_dir() / "parsers/nhc/azurehpc_slurm_nd96amsr_v4.conf";
   const Plan plan = make_plan(parse_nhc_config(read_text(path)), "n1", {});
@@ -64,8 +66,7 @@ TEST(NhcConfig, OnlyMeasurementsThatNeedOtherProgramsLackANativeForm) {
   for (const Step& step : plan.steps) {
     if (step.kind == StepKind::not_implemented) missing.push_back(step.name);
   }
-  EXPECT_THAT(missing, ElementsAre("check_cuda_bw", "check_nccl_allreduce", "check_ib_bw_gdr",
-                                   "check_nccl_allreduce_ib_loopback"));
+  EXPECT_THAT(missing, IsEmpty());
 }
 
 TEST(NhcConfig, KnowsTargetsVariablesAndCommands) {

@@ -80,14 +80,14 @@ TEST_F(Run, ACrashedCheckIsAFailure) {
 }
 
 TEST_F(Run, KnownChecksWithoutANativeFormAreNotCheckedAndCounted) {
-  Report report = run("* || check_hw_topology a.xml\n* || check_hw_eth lo\n* || check_hw_topology b.xml\n");
+  Report report = run("* || check_hw_gm a\n* || check_hw_eth lo\n* || check_hw_gm b\n");
   EXPECT_TRUE(report.healthy());
   EXPECT_EQ(report.checked(), 1u);
   EXPECT_EQ(one_line_per_node(report),
-            "n1 | Healthy (2 of 3 not checked: check_hw_topology, check_hw_topology (not implemented in trireme))\n");
+            "n1 | Healthy (2 of 3 not checked: check_hw_gm, check_hw_gm (not implemented in trireme))\n");
   require_all_checked(report);
   EXPECT_EQ(exit_code(report, false), 1);
-  EXPECT_THAT(one_line_per_node(report), HasSubstr("--require-all: 2 of 3 not checked: check_hw_topology"));
+  EXPECT_THAT(one_line_per_node(report), HasSubstr("--require-all: 2 of 3 not checked: check_hw_gm"));
 }
 
 TEST_F(Run, AHostToWhichNoLineAppliesIsNotHealthy) {
@@ -128,8 +128,7 @@ TEST_F(Run, GpuChecksAreSkippedOnACpuOnlyNodeOnly) {
   node.file("/sys/bus/pci/devices/0000:3b:00.0/vendor", "0x10de\n");
   node.file("/sys/bus/pci/devices/0000:3b:00.0/class", "0x030200\n");
   const Report gpu = run(text, true);
-  EXPECT_EQ(gpu.failures().size(), 1u);
-  EXPECT_EQ(gpu.results[1].outcome.kind, Outcome::Kind::not_checked);
+  EXPECT_EQ(gpu.failures().size(), 2u) << "its driver does not answer";
 }
 
 TEST_F(Run, ANodeWithoutAGpuHasNotTheGpusThatAreExpected) {
