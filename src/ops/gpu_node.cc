@@ -144,8 +144,8 @@ NodeGpus read_node_gpus() {
     const nvml::Session session;
     read_with(*session, node);
   } catch (const Error& e) {
-    node.why_none = e.kind() == ErrorKind::io ? fmt::format("this node has no NVIDIA driver: {}", e.what())
-                                              : std::string(e.what());
+    node.why_none =
+        e.kind() == ErrorKind::io ? fmt::format("this node has no NVIDIA driver: {}", e.what()) : std::string(e.what());
   }
   return node;
 }
