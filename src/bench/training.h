@@ -35,6 +35,8 @@ class MeasuredTraining {
   StepTime run();
   /// Back to the first sample.
   void restart() { consumed_ = 0; }
+  /// The next step is the one after so many, as in a run that resumes.
+  void begin_after(int64_t steps) { steps_ = steps, consumed_ = steps * samples_; }
 
  private:
   const RankContext& rank_;

@@ -60,6 +60,7 @@ CommandShape train_shape();
 CommandShape config_shape();
 CommandShape plan_shape();
 CommandShape bench_shape();
+CommandShape device_shape();
 CommandShape glue_shape();
 CommandShape sft_shape();
 CommandShape dpo_shape();

@@ -67,6 +67,7 @@ class CublasLt final : public MatrixProducts {
     if (!choices.empty()) choices_.emplace(choices, properties.name, static_cast<int64_t>(library_.version()));
   }
 
+  std::string name() const override { return fmt::format("cuBLASLt {}", library_.version()); }
   void multiply(gpu::Stream stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias,
                 float beta, View y) override {
     const Call call{a, b, bias, {}, a_transposed, b_transposed};

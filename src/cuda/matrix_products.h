@@ -1,6 +1,8 @@
 #pragma once
 // The seam to the library of matrix products: cuBLASLt (cublaslt.cc), or plain loops in the tests of the executor.
 
+#include <string>
+
 #include "cuda/stream.h"
 #include "tensor/view.h"
 
@@ -9,6 +11,8 @@ namespace trireme {
 class MatrixProducts {
  public:
   virtual ~MatrixProducts() = default;
+  /// "cuBLASLt 130200"
+  virtual std::string name() const = 0;
 
   /// y = beta y + op(a) op(b) + bias, in f32 arithmetic.  op(a): [m, k], op(b): [k, n], both of one type, f32, bf16 or
   /// f16; op is the transposition where a_transposed or b_transposed; y: [m, n], of that type or f32; bias: [n] of a's

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/ops.h"
 
@@ -12,11 +13,12 @@ namespace trireme {
 struct Backend {
   std::unique_ptr<Device> device;  ///< nullptr: the host
   std::unique_ptr<Ops> ops;
-  std::string hardware;          ///< "AMD EPYC 9654"; "NVIDIA H100 80GB HBM3, compute capability 9.0, ..."
-  std::string gpu{};             ///< its place in the host: two ranks of a host must not have the same one; empty: none
-  std::string kernels;           ///< the instruction set in use: "avx512bf16"; "cuda"
-  bool has_bf16 = false;         ///< it has instructions for bf16
-  bool multiplies_bf16 = false;  ///< bf16 products are made by them; else their operands are widened to f32
+  std::string hardware;  ///< "AMD EPYC 9654"; "NVIDIA H100 80GB HBM3, compute capability 9.0, ..."
+  std::string gpu{};     ///< its place in the host: two ranks of a host must not have the same one; empty: none
+  std::string kernels;   ///< the instruction set in use: "avx512bf16"; "cuda"
+  std::vector<std::string> libraries{};  ///< that compute or connect: "cuBLASLt 130200", "cuDNN 9.19.0", "NCCL 2.28.9"
+  bool has_bf16 = false;                 ///< it has instructions for bf16
+  bool multiplies_bf16 = false;          ///< bf16 products are made by them; else their operands are widened to f32
 };
 
 /// The fast operators of this machine's CPU. Throws Error::usage when TRIREME_ISA names an instruction set that it
@@ -29,6 +31,7 @@ struct GpuOptions {
   bool tune = false;     ///< products that the file lacks are timed and added to it; else they take the usual method
   bool cudnn = false;    ///< attention by cuDNN where it is deterministic and computes the same
   int ranks = 1;         ///< of the job: several need the library that connects their GPUs
+  bool network = false;  ///< load that library for one rank, too
   int local_rank = 0;    ///< the rank's place among those of its host, which have a GPU each
 };
 

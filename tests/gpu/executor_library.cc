@@ -3,8 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "cuda/cuda_ops.h"
@@ -19,7 +23,9 @@
 
 // Of the environment: TRIREME_EXECUTOR_GPUS: how many GPUs a process sees, default one; TRIREME_EXECUTOR_HIDES: each
 // process sees another one; TRIREME_EXECUTOR_FAULT: "fails RANK CALL": what happens to that rank's call for messages,
-// or hangs or dies.
+// or hangs or dies; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is wrong in every result of that work (apart_device.h):
+// a large value; `bit`: the lowest bit; `zeros`. Words of their own: `first-wait`: the first wait for an event does not
+// happen; `no-cudnn` and `no-network`: that library is missing.
 namespace {
 
 int number_of(const char* name, int otherwise) {
@@ -40,6 +46,58 @@ trireme::NetworkFaults faults_of(int rank) {
           .dies_at = what == "dies" ? call : -1};
 }
 
+std::string_view spoiled() {
+  const char* text = std::getenv("TRIREME_EXECUTOR_SPOILS");
+  return text != nullptr ? text : "";
+}
+
+void spoil(std::string_view work, trireme::View result) {
+  const std::string_view all = spoiled();
+  if (all.substr(0, all.find(' ')) != work || result.count() == 0) return;
+  auto* const bytes = static_cast<unsigned char*>(result.data());
+  const size_t width = size_of(result.dtype());
+  if (all.ends_with(" bit"))
+    bytes[0] ^= 1;
+  else if (all.ends_with(" zeros"))
+    std::memset(bytes, 0, std::min<size_t>(64, result.bytes()));
+  else
+    bytes[width - 1] ^= 0x40;  // the exponent
+}
+
+bool drops_first(bool asks) {
+  static std::atomic<int> waits = 0;
+  return !asks && waits++ == 0;
+}
+
+/// In the place of cuDNN.
+class SpoiledAttention final : public trireme::AttentionLibrary {
+ public:
+  std::string name() const override { return plain_->name(); }
+  int capability() const override { return plain_->capability(); }
+  std::optional<size_t> workspace_bytes(const trireme::AttentionCall& call) override {
+    return plain_->workspace_bytes(call);
+  }
+  void forward(trireme::gpu::Stream stream, const trireme::AttentionCall& call, trireme::ConstView qkv,
+               trireme::View out, trireme::View lse, trireme::View workspace) override {
+    plain_->forward(stream, call, qkv, out, lse, workspace);
+    spoil("cudnn", out);
+  }
+  void backward(trireme::gpu::Stream stream, const trireme::AttentionCall& call, trireme::ConstView dout,
+                trireme::ConstView qkv, trireme::ConstView out, trireme::ConstView lse, trireme::View dqkv,
+                trireme::View workspace) override {
+    plain_->backward(stream, call, dout, qkv, out, lse, dqkv, workspace);
+  }
+
+ private:
+  std::unique_ptr<trireme::AttentionLibrary> plain_ = trireme::make_plain_attention();
+};
+
+std::unique_ptr<trireme::AttentionLibrary> attention() {
+  if (spoiled() == "no-cudnn") return nullptr;
+  if (spoiled().empty()) return trireme::make_plain_attention();
+  return std::make_unique<SpoiledAttention>();
+}
+
 }  // namespace
 
 extern "C" {
@@ -50,20 +108,24 @@ const char trireme_gpu_interface[] = TRIREME_GPU_INTERFACE;
 void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions& options) {
   using namespace trireme;
   gpu::host::set_seed(5);
+  if (spoiled() == "first-wait") apart_faults.drops = drops_first;
+  if (!spoiled().empty()) apart_faults.spoils = spoil;
   const int index = gpu_of_rank(options.local_rank, number_of("TRIREME_EXECUTOR_GPUS", 1));
   auto device = std::make_unique<ApartDevice>();
   std::string hardware = "the executor";
-  if (options.ranks > 1) {
+  if (options.ranks > 1 || options.network) {
+    if (spoiled() == "no-network") fail(ErrorKind::usage, "NCCL was not found");
     device->set_network(std::make_unique<SocketNetwork>(*device, faults_of(options.local_rank)));
-    hardware += ", connected by sockets";
+    if (options.ranks > 1) hardware += ", connected by sockets";
   }
   auto kernels = std::make_unique<CudaOps>(host_device(), make_plain_products(options.products, options.tune),
-                                           options.cudnn ? make_plain_attention() : nullptr);
+                                           options.cudnn ? attention() : nullptr);
   backend = {.device = nullptr,
              .ops = std::make_unique<ApartOps>(*device, std::move(kernels), true),
              .hardware = std::move(hardware),
              .gpu = std::to_string(std::getenv("TRIREME_EXECUTOR_HIDES") != nullptr ? getpid() : index),
              .kernels = "cuda",
+             .libraries = {"plain loops"},
              .has_bf16 = true,
              .multiplies_bf16 = true};
   backend.device = std::move(device);

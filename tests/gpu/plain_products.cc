@@ -43,6 +43,7 @@ class PlainProducts final : public MatrixProducts {
   PlainProducts(const std::string& choices, bool times) : times_(times) {
     if (!choices.empty()) choices_.emplace(choices, "executor", 1);
   }
+  std::string name() const override { return "plain loops"; }
   void multiply(gpu::Stream, ConstView a, bool a_transposed, ConstView b, bool b_transposed, ConstView bias, float beta,
                 View y) override {
     compute(a, a_transposed, b, b_transposed, bias,

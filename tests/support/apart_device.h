@@ -35,12 +35,18 @@ struct DeviceCounts {
   int64_t pageable_copies = 0;  ///< from memory that is not pinned
 };
 
-/// For tools that look for needless waits.
+/// For tools that look for needless waits, and for tests of what finds a broken device.
 struct ApartFaults {
   /// Whether a wait for an event, of the host or of a stream, does not happen. asks: whether it was reached.
   bool (*drops)(bool asks) = [](bool) { return false; };
   /// How late streams begin with each item of their work: the default one, and others.
   std::chrono::microseconds late_default{20}, late_others{20};
+  /// Called with the first result, on the host, of what has been done: operators by the names of Ops (not all),
+  /// "copy" and "copy_later" to the host, "message" that has arrived.
+  void (*spoils)(std::string_view work, View result) = nullptr;
+  void spoil(std::string_view work, View result) const {
+    if (spoils != nullptr) spoils(work, result);
+  }
 };
 inline ApartFaults apart_faults;
 
@@ -266,7 +272,10 @@ class ApartDevice final : public Device {
 
 inline void ApartStream::copy(ConstView from, View to) {
   if (!to.device()) {  // after all issued work
-    issue([this, from, to] { std::memcpy(to.data(), device_.inside(from).data(), from.bytes()); });
+    issue([this, from, to] {
+      std::memcpy(to.data(), device_.inside(from).data(), from.bytes());
+      apart_faults.spoil("copy", to);
+    });
     device_.count_wait();
     return done_->wait_for(issued_);  // part of the copy, so no wait that its caller could leave out
   }
@@ -280,8 +289,9 @@ inline void ApartStream::copy(ConstView from, View to) {
 
 inline void ApartStream::copy_later(ConstView from, View to) {
   if (!from.device()) device_.count_copy_from_host(true);
-  issue([source = device_.inside_or_pinned(from), target = device_.inside_or_pinned(to)] {
+  issue([source = device_.inside_or_pinned(from), target = device_.inside_or_pinned(to), to_host = !to.device()] {
     std::memcpy(target.data(), source.data(), source.bytes());
+    if (to_host) apart_faults.spoil("copy_later", target);
   });
 }
 
@@ -335,7 +345,10 @@ class ApartOps final : public Ops {
     return activation == DType::f32 || activation == DType::bf16 || (has_f16_ && activation == DType::f16);
   }
   void do_linear(Context& c, ConstView x, ConstView w, ConstView bias, View y) override {
-    later(c, [=, this](Context& own) { host_->linear(own, in(x), in(w), in(bias), in(y)); });
+    later(c, [=, this](Context& own) {
+      host_->linear(own, in(x), in(w), in(bias), in(y));
+      apart_faults.spoil("linear", in(y));
+    });
   }
   void do_linear_activation(Context& c, ConstView x, ConstView w, ConstView bias, Activation f, View pre,
                             View y) override {
@@ -352,7 +365,10 @@ class ApartOps final : public Ops {
   }
   void do_layer_norm(Context& c, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
                      View rstd) override {
-    later(c, [=, this](Context& own) { host_->layer_norm(own, in(x), in(w), in(b), eps, in(y), in(mean), in(rstd)); });
+    later(c, [=, this](Context& own) {
+      host_->layer_norm(own, in(x), in(w), in(b), eps, in(y), in(mean), in(rstd));
+      apart_faults.spoil("layer_norm", in(y));
+    });
   }
   void do_layer_norm_backward(Context& c, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd,
                               View dx, View dw, View db, Write write) override {
@@ -403,7 +419,10 @@ class ApartOps final : public Ops {
     later(c, [=, this](Context& own) { host_->dropout_add(own, in(x), in(residual), in(dropout), in(y), factor); });
   }
   void do_dropout_backward(Context& c, ConstView dy, const Dropout& dropout, View dx, float factor) override {
-    later(c, [=, this](Context& own) { host_->dropout_backward(own, in(dy), in(dropout), in(dx), factor); });
+    later(c, [=, this](Context& own) {
+      host_->dropout_backward(own, in(dy), in(dropout), in(dx), factor);
+      apart_faults.spoil("dropout_backward", in(dx));
+    });
   }
   void do_embedding(Context& c, ConstView tokens, ConstView positions, ConstView tokens_table,
                     ConstView positions_table, View y) override {
@@ -521,15 +540,20 @@ class ApartOps final : public Ops {
     });
   }
   void do_squared_norms(Context& c, ConstView x, View values) override {
-    later(c, [=, this](Context& own) { host_->squared_norms(own, in(x), in(values)); });
+    later(c, [=, this](Context& own) {
+      host_->squared_norms(own, in(x), in(values));
+      apart_faults.spoil("squared_norms", in(values));
+    });
   }
   void do_element_sums(Context& c, ConstView x, ConstView low, const ElementPlaces& places, View sums) override {
     later(c, [=, this](Context& own) { host_->element_sums(own, in(x), in(low), places, in(sums)); });
   }
   void do_adamw(Context& c, const AdamW& options, ConstView grad, View m, View v, View weights,
                 View remainder) override {
-    later(c,
-          [=, this](Context& own) { host_->adamw(own, options, in(grad), in(m), in(v), in(weights), in(remainder)); });
+    later(c, [=, this](Context& own) {
+      host_->adamw(own, options, in(grad), in(m), in(v), in(weights), in(remainder));
+      apart_faults.spoil("adamw", in(m));
+    });
   }
   void do_wire_cast(Context& c, ConstView x, View y) override {
     later(c, [=, this](Context& own) { host_->wire_cast(own, in(x), in(y)); });

@@ -203,7 +203,10 @@ class SocketLinks final : public DeviceLinks {
     }
     if (has_failed_ || t.done < sizeof(Header)) return t.done > before;
     if (const size_t left = t.total() - t.done; left > 0) t.done += move(t.data + (t.done - sizeof(Header)), left);
-    if (!t.out && t.done == t.total()) ++shared_->messages;
+    if (!t.out && t.done == t.total()) {
+      apart_faults.spoil("message", View(t.data, DType::u8, {t.header.bytes}));
+      ++shared_->messages;
+    }
     return t.done > before;
   }
 

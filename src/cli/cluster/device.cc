@@ -15,6 +15,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/cluster/device.h"
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
 #include "cluster/launch/node_session.h"
@@ -157,7 +158,15 @@ bool is_usable(const Node& node) { return node.no_answer.empty() && !node.usable
 
 }  // namespace
 
+CommandShape device_shape() {
+  CommandShape shape = shape_of(run_device);
+  shape.actions.push_back(shape_of(run_device_check));
+  shape.actions.back().name = "check";
+  return shape;
+}
+
 int run_device(std::vector<std::string> arguments) {
+  if (!arguments.empty() && arguments[0] == "check") return run_device_check({arguments.begin() + 1, arguments.end()});
   Flags app("trireme device",
             "Shows the GPUs of this node, or of the nodes of a host list, and what keeps them from use");
   HostRequest request;
@@ -171,7 +180,8 @@ int run_device(std::vector<std::string> arguments) {
       "on.\n"
       "Links: NV18: 18 NVLinks; PIX, PXB, PHB: through one PCIe switch, several, the host bridge; NODE, SYS: through "
       "the\n"
-      "memory of one or two processors. Exit code 1 where a node has no GPU that this program can use.");
+      "memory of one or two processors. Exit code 1 where a node has no GPU that this program can use.\n"
+      "`trireme device check` checks that a GPU computes what the CPU computes; `trireme device check --help`.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require_sinfo(app, request);
   complete_remote_options(app, remote);
