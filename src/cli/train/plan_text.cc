@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/count.h"
 #include "plan/layout_choices.h"
@@ -153,6 +155,7 @@ Json to_json(const SimulatedStep& step) {
 Json trace_json(const SimulatedStep& step) {
   using Kind = SimulatedEvent::Kind;
   Json events = Json::array();
+  std::set<int64_t> ranks;
   for (const SimulatedEvent& event : step.events) {
     const bool computes = event.kind == Kind::forward || event.kind == Kind::backward;
     const char* word = event.kind == Kind::forward    ? "forward"
@@ -171,6 +174,15 @@ Json trace_json(const SimulatedStep& step) {
                       {"tid", computes || event.kind == Kind::update ? 0
                               : event.kind == Kind::message          ? 1
                                                                      : 2}});
+    ranks.insert(event.rank);
+  }
+  const auto name = [&](const char* what, int64_t rank, int row, const std::string& text) {
+    events.push_back({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", text}}}});
+  };
+  for (const int64_t rank : ranks) {
+    name("process_name", rank, 0, fmt::format("tensor group of rank {}", rank));
+    constexpr std::array kRows = {"compute", "messages", "gradient exchange"};
+    for (int row = 0; row < 3; ++row) name("thread_name", rank, row, kRows[static_cast<size_t>(row)]);
   }
   return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
 }

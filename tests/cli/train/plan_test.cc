@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -107,11 +108,18 @@ TEST_F(PlanCommand, SimulatesAStep) {
   double last = 0;
   const Json events = read_json(trace)["traceEvents"];
   ASSERT_FALSE(events.empty());
+  std::set<std::string> named;
   for (const Json& event : events) {
+    if (event["ph"] == "M") {
+      named.insert(event["args"]["name"].get<std::string>());
+      continue;
+    }
     EXPECT_EQ(event["ph"], "X");
     last = std::max(last, event["ts"].get<double>() + event["dur"].get<double>());
   }
   EXPECT_NEAR(last / 1e6, result["simulated"]["seconds"].get<double>(), 1e-6);
+  for (const char* name : {"tensor group of rank 0", "tensor group of rank 3", "compute", "messages"})
+    EXPECT_TRUE(named.contains(name)) << name;
 }
 
 TEST_F(PlanCommand, RefusesWordsOfASimulation) {
