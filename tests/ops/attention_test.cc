@@ -115,6 +115,8 @@ TEST_P(AttentionOp, EqualsTheReferenceOverTilesOfKeysAndBlocksOfQueries) {
   for (bool causal : {true, false}) {
     expect_equals_reference(Attention(dtype(), {201}, 1, 64, causal));
     expect_equals_reference(Attention(dtype(), {64, 128, 96, 65, 3, 0, 2}, 3, 16, causal));
+    expect_equals_reference(Attention(dtype(), {530}, 1, 64, causal));  // three spans of keys in bf16
+    expect_equals_reference(Attention(dtype(), {300}, 1, 16, causal, 0.3f));
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "ops/cpu/attention.h"
 #include "ops/cpu/operands-inl.h"
+#include "ops/cpu/pairs-inl.h"
 #include "ops/cpu/philox-inl.h"
 #include "ops/cpu/vector-inl.h"
 
@@ -177,42 +178,58 @@ HWY_INLINE void foresee_write(Rows<T> rows, int64_t row, int64_t dim) {
 }
 
 /// Prefetches the rows of the task that a thread is likely to get next during the present one, if both fit the
-/// second-level cache. All vectors of a row's group are adjacent.
+/// second-level cache. All vectors of a row's group are adjacent, in qkv as in the output and its gradient.
 template <class T>
 class NextTask {
  public:
-  NextTask(ConstView qkv, const AttentionShape& s, const AttentionTask& task, const AttentionTask& next)
-      : rows_(qkv_rows<const T>(qkv, s, next, 0)),
-        row_bytes_((int64_t{s.group} + 2) * s.head_dim * static_cast<int64_t>(sizeof(T))),
-        length_(task.length) {
-    constexpr int64_t kMost = 512 << 10;
-    if (task.length == 0 || next.length * row_bytes_ > kMost) return;
-    count_ = next.length;
-    each_ = (count_ + task.length * s.group - 1) / (task.length * s.group);
-  }
+  NextTask(const AttentionShape& s, const AttentionTask& task, const AttentionTask& next)
+      : shape_(s), next_(next), length_(task.length) {}
+
+  /// qkv, or a [rows, heads, head_dim] tensor, too. All of them before foresee().
+  void add_qkv(ConstView qkv) { add(qkv_rows<const T>(qkv, shape_, next_, 0), int64_t{shape_.group} + 2); }
+  void add_heads(ConstView v) { add(head_rows<const T>(v, shape_, next_, 0), shape_.group); }
 
   /// The share that falls to a query of the present task.
   HWY_INLINE void foresee(int64_t member, int64_t query) const {
     const int64_t first = (member * length_ + query) * each_;
-    for (int64_t i = first; i < std::min(first + each_, count_); ++i) {
-      const auto* p = reinterpret_cast<const char*>(rows_[i]);
-      for (int64_t byte = 0; byte < row_bytes_; byte += 64) __builtin_prefetch(p + byte, 0, 2);
-    }
+    for (int64_t i = first; i < std::min(first + each_, count_); ++i)
+      for (int t = 0; t < tensors_; ++t) {
+        const auto* p = reinterpret_cast<const char*>(rows_[t][i]);
+        for (int64_t byte = 0; byte < row_bytes_[t]; byte += 64) __builtin_prefetch(p + byte, 0, 2);
+      }
   }
 
  private:
-  Rows<const T> rows_;
-  int64_t row_bytes_, length_, count_ = 0, each_ = 0;
+  void add(Rows<const T> rows, int64_t vectors) {
+    constexpr int64_t kMost = 512 << 10;
+    rows_[tensors_] = rows;
+    row_bytes_[tensors_] = vectors * shape_.head_dim * static_cast<int64_t>(sizeof(T));
+    all_bytes_ += next_.length * row_bytes_[tensors_++];
+    count_ = length_ == 0 || all_bytes_ > kMost ? 0 : next_.length;
+    each_ = count_ == 0 ? 0 : (count_ + length_ * shape_.group - 1) / (length_ * shape_.group);
+  }
+
+  const AttentionShape& shape_;
+  AttentionTask next_;
+  int64_t length_, count_ = 0, each_ = 0, all_bytes_ = 0;
+  int tensors_ = 0;
+  Rows<const T> rows_[3] = {};
+  int64_t row_bytes_[3] = {};
 };
 
 /// to [count, dim] = scale * from [count, ld].
 template <class T>
 HWY_INLINE void store_rows(const float* from, int64_t ld, int64_t count, int64_t dim, float scale, Rows<T> to) {
   const VecF32 factor = hn::Set(TagF32(), scale);
-  for (int64_t row = 0; row < count; ++row)
-    for_each_vector(dim, [&](int64_t c, auto lanes) HWY_ATTR {
-      store(hn::Mul(hn::LoadU(TagF32(), from + row * ld + c), factor), to[row] + c, lanes);
-    });
+  const auto scaled = [&](int64_t at) HWY_ATTR { return hn::Mul(hn::LoadU(TagF32(), from + at), factor); };
+  for (int64_t row = 0; row < count; ++row) {
+    int64_t begin = 0;
+    if constexpr (is_bf16<T>)
+      for (; begin + 2 * kLanes <= dim; begin += 2 * kLanes)
+        store_in_order(scaled(row * ld + begin), scaled(row * ld + begin + kLanes), to[row] + begin);
+    for_each_vector(dim - begin, [&](int64_t c, auto lanes)
+                                     HWY_ATTR { store(scaled(row * ld + begin + c), to[row] + begin + c, lanes); });
+  }
 }
 
 /// The dropout of one query head of a task, ready for its rows.

@@ -36,66 +36,98 @@ struct BackwardTile {
   float* dquery;                     ///< [length, dim]
   float *dkeys, *dvalues;            ///< [kKeys, dim] each, of the present tile; in tiles [dim, kKeys]
   float *shift, *lse;                ///< [length]: D; lse * log2(e)
-  float *scores, *dp, *factors;      ///< [kRows, kKeys], [kRows, kKeys], [kKeys + 16]
+  float *scores, *dp, *factors;      ///< [kRows, kKeys], [kRows, kKeys], [kStep<E>, kKeys + 16]
   float* rows;                       ///< in tiles [kKeys, dim]: dV^T and dK^T turned back
   int64_t length_steps;              ///< whole_steps(length); in tiles one step more
 };
 
-/// Row `row` of a matrix that is read as the transposed left operand: rows are steps of k.
-HWY_INLINE void store_step(VecF32 v, float* to, int64_t row, int64_t column) {
-  hn::StoreU(v, TagF32(), to + row * kKeys + column);
-}
-/// Rows arrive in order: an even row writes its pairs with 0 for the odd one.
-template <class E>
-requires is_bf16<E> HWY_INLINE void store_step(VecF32 v, E* to, int64_t row, int64_t column) {
-  const TagU32 d;
-  auto* pairs = reinterpret_cast<uint32_t*>(to + (row & ~int64_t{1}) * kKeys + 2 * column);
-  const VecU32 bits = hn::PromoteTo(d, narrow_as(*to, v));
-  hn::StoreU(row % 2 == 0 ? bits : hn::Or(hn::LoadU(d, pairs), hn::ShiftLeft<16>(bits)), d, pairs);
+/// A query's scores and dP for the keys of a tile; `seen` of a query that does not exist is empty.
+struct GradientRow {
+  Seen seen;
+  float* scores;
+  const float *dp, *factors;
+  VecF32 lse, shift;
+};
+
+/// What becomes of one vector of them: M P and dS, zeros where the query sees no key.
+struct Gradients {
+  VecF32 p, ds;
+};
+/// Those of the columns from j on.
+template <class T, bool kDrops, bool kCapped>
+HWY_INLINE Gradients gradients_at(const Scores& score, const GradientRow& row, int64_t j) {
+  const TagF32 d;
+  const VecF32 s = hn::LoadU(d, row.scores + j);
+  VecF32 p = exp2_of<T>(hn::MulSub(s, hn::Set(d, score.factor), row.lse)), dp = hn::LoadU(d, row.dp + j);
+  if (j + kLanes > row.seen.end) p = hn::IfThenElseZero(first_lanes(row.seen.end - j), p);
+  if (j < row.seen.begin) p = hn::IfThenZeroElse(first_lanes(row.seen.begin - j), p);
+  VecF32 dropped = p;
+  if (kDrops) {
+    const VecF32 kept = hn::LoadU(d, row.factors + j);
+    dp = hn::Mul(dp, kept);
+    dropped = hn::Mul(p, kept);
+  }
+  VecF32 ds = hn::Mul(p, hn::Sub(dp, row.shift));
+  if (kCapped) {
+    const VecF32 tanh = hn::Mul(s, hn::Set(d, 1 / score.cap));
+    ds = hn::Mul(ds, hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.0f)));
+  }
+  return {dropped, ds};
 }
 
-/// From a query's scores and dP: M P and dS, zeros where it sees no key. row: in its block; skip: columns that no query
-/// of its strip sees, whose scores, dP and rows of dS are not made.
-template <class T, class E>
-HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, const Scores& score, int64_t row,
-                             Seen seen, int64_t skip, int64_t query, int64_t first_key) {
+/// What gradient_rows() makes of a step of k: one row, or two of bf16.
+struct GradientStep {
+  int64_t in_block, in_strip;  ///< its first row, counted in the block and in the strip
+  int64_t query, count;        ///< the same in the sequence; rows that exist
+  int64_t first_key, skip;     ///< of the tile; columns that no query of the strip sees, whose scores are not made
+};
+
+/// M P and dS of a step, of whose rows `even` and `odd` (E f32: there is none) see those keys. dS as rows is not made
+/// of the columns up to `skip`.
+template <class T, bool kDrops, bool kCapped, class E>
+HWY_INLINE void gradient_rows(const BackwardTile<E>& t, const DropoutRows& dropout, const Scores& score,
+                              const GradientStep& step, Seen even_seen, Seen odd_seen) {
+  constexpr int64_t kFactors = kKeys + 16;
   const TagF32 d;
-  const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]);
-  const VecF32 factor = hn::Set(d, score.factor), one = hn::Set(d, 1.0f);
-  const bool capped = score.capped();
-  const VecF32 to_tanh = hn::Set(d, capped ? 1 / score.cap : 0);
-  float* scores = t.scores + row % t.kRows * kKeys;
-  const float* dps = t.dp + row % t.kRows * kKeys;
-  const int64_t columns = seen.end > 0 ? whole_vectors(seen.end) : 0;
-  if (dropout.on() && skip < columns) dropout.factors(query, first_key + skip, columns - skip, t.factors + skip);
-  if (capped) score.apply_cap(scores + skip, columns - skip);
-  for (int64_t j = 0; j < skip; j += kLanes) {
-    store_step(hn::Zero(d), t.p_t, row, j);
-    store_step(hn::Zero(d), t.ds_t, row, j);
-  }
-  for (int64_t j = skip; j < columns; j += kLanes) {
-    VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
-    if (j + kLanes > seen.end) p = hn::IfThenElseZero(first_lanes(seen.end - j), p);
-    if (j < seen.begin) p = hn::IfThenZeroElse(first_lanes(seen.begin - j), p);
-    VecF32 dropped = p;
-    if (dropout.on()) {
-      const VecF32 kept = hn::LoadU(d, t.factors + j);
-      dp = hn::Mul(dp, kept);
-      dropped = hn::Mul(p, kept);
+  const int64_t skip = step.skip, columns = whole_vectors(std::max({int64_t{0}, even_seen.end, odd_seen.end}));
+  const auto row_of = [&](int64_t i, Seen seen) HWY_ATTR {
+    const int64_t at = (step.in_strip + i) * kKeys, query = step.query + std::min(i, step.count - 1);
+    const GradientRow row{
+        seen, t.scores + at, t.dp + at, t.factors + i * kFactors, hn::Set(d, t.lse[query]), hn::Set(d, t.shift[query])};
+    if (i >= step.count || skip >= columns) return row;
+    if (kDrops) dropout.factors(query, step.first_key + skip, columns - skip, t.factors + i * kFactors + skip);
+    if (kCapped) score.apply_cap(row.scores + skip, columns - skip);
+    return row;
+  };
+  const int64_t first = step.in_block * kKeys;
+  E *const p_t = t.p_t + first, *const ds_t = t.ds_t + first, *const ds = t.ds + first;
+  const auto zeros = [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t j = begin; j < end; j += kLanes) {
+      hn::StoreU(hn::Zero(d), d, reinterpret_cast<float*>(p_t + j * kStep<E>));
+      hn::StoreU(hn::Zero(d), d, reinterpret_cast<float*>(ds_t + j * kStep<E>));
     }
-    VecF32 ds = hn::Mul(p, hn::Sub(dp, shift));
-    if (capped) {
-      const VecF32 tanh = hn::Mul(hn::LoadU(d, scores + j), to_tanh);
-      ds = hn::Mul(ds, hn::NegMulAdd(tanh, tanh, one));
+  };
+  const GradientRow even = row_of(0, even_seen);
+  zeros(0, skip);
+  zeros(std::max(skip, columns), kKeys);
+  if constexpr (std::is_same_v<E, float>) {
+    for (int64_t j = skip; j < columns; j += kLanes) {
+      const Gradients g = gradients_at<T, kDrops, kCapped>(score, even, j);
+      store(g.p, p_t + j, AllLanes{});
+      store(g.ds, ds_t + j, AllLanes{});
     }
-    store_step(dropped, t.p_t, row, j);
-    store_step(ds, t.ds_t, row, j);
-    if (!std::is_same_v<E, float>) store(ds, t.ds + row * kKeys + j, AllLanes{});
-  }
-  for (int64_t j = std::max(skip, columns); j < kKeys; j += kLanes) {
-    store_step(hn::Zero(d), t.p_t, row, j);
-    store_step(hn::Zero(d), t.ds_t, row, j);
-    if (!std::is_same_v<E, float>) store(hn::Zero(d), t.ds + row * kKeys + j, AllLanes{});
+  } else {
+    const GradientRow odd = row_of(1, odd_seen);
+    const bool both = step.count > 1;
+    for (int64_t j = skip; j < columns; j += kLanes) {
+      const Gradients g = gradients_at<T, kDrops, kCapped>(score, even, j);
+      Gradients more{hn::Zero(d), hn::Zero(d)};
+      if (both) more = gradients_at<T, kDrops, kCapped>(score, odd, j);
+      store(Pair(g.p, more.p), p_t + 2 * j, PairLanes{});
+      store_both(g.ds, more.ds, ds + j, ds + kKeys + j, ds_t + 2 * j);
+    }
+    for (int64_t j = std::max(skip, columns); j < kKeys; j += kLanes)
+      store_both(hn::Zero(d), hn::Zero(d), ds + j, ds + kKeys + j, ds_t + 2 * j);
   }
 }
 
@@ -143,11 +175,11 @@ HWY_INLINE void add_to_keys(const AttentionBackward& call, Products<E>& products
   }
 }
 
-/// One block of queries against one tile of keys.
-template <class T, class E>
+/// One block of queries against one tile of keys. ahead(query) prefetches what is needed later.
+template <class T, class E, class Ahead>
 HWY_INLINE void gradient_tile(const AttentionBackward& call, Products<E>& products, const BackwardTile<E>& t,
                               const DropoutRows& dropout, int64_t first_query, int64_t queries, int64_t first_key,
-                              int64_t keys) {
+                              int64_t keys, Ahead&& ahead) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim),
                 k = whole_steps<E>(head_dim);
   const bool causal = call.shape.causal;
@@ -160,11 +192,22 @@ HWY_INLINE void gradient_tile(const AttentionBackward& call, Products<E>& produc
                       t.scores + skip, kKeys, false);
     products.multiply(rows, columns - skip, k, t.dout + query * steps, steps, t.values_t + skip * kStep<E>, kKeys,
                       t.dp + skip, kKeys, false);
-    for (int64_t i = 0; i < rows; ++i)
-      gradient_row<T>(
-          t, dropout, score, r + i,
-          {first_seen(call.shape, query + i) - first_key, causal ? std::min(seen, query + i + 1 - first_key) : seen},
-          skip, query + i, first_key);
+    const auto keys_seen = [&](int64_t i) HWY_ATTR {
+      return Seen{first_seen(call.shape, query + i) - first_key,
+                  causal ? std::min(seen, query + i + 1 - first_key) : seen};
+    };
+    const auto make_rows = [&](auto drops, auto capped) HWY_ATTR {
+      for (int64_t i = 0; i < rows; i += kStep<E>) {
+        const GradientStep step{r + i, i, query + i, std::min(kStep<E>, rows - i), first_key, skip};
+        const Seen odd = step.count > 1 ? keys_seen(i + 1) : Seen{0, 0};
+        for (int64_t n = 0; n < step.count; ++n) ahead(query + i + n);
+        gradient_rows<T, drops, capped>(t, dropout, score, step, keys_seen(i), odd);
+      }
+    };
+    if (score.capped())
+      dropout.on() ? make_rows(std::true_type(), std::true_type()) : make_rows(std::false_type(), std::true_type());
+    else
+      dropout.on() ? make_rows(std::true_type(), std::false_type()) : make_rows(std::false_type(), std::false_type());
     products.multiply(rows, dim, whole_steps<E>(seen) - skip, t.ds + r * kKeys + skip, kKeys, t.key_steps + skip * dim,
                       dim, t.dquery + query * dim, dim, true);
   }
@@ -258,7 +301,7 @@ BackwardTile<E> cut_scratch(float* scratch, int64_t length, const AttentionShape
   t.lse = cut.take<float>(length);
   t.scores = cut.take<float>(t.kRows * kKeys);
   t.dp = cut.take<float>(t.kRows * kKeys);
-  t.factors = cut.take<float>(kKeys + 16);
+  t.factors = cut.take<float>(kStep<E> * (kKeys + 16));
   t.rows = Products<E>::kInTiles ? cut.take<float>(kKeys * dim) : nullptr;
   return t;
 }
@@ -269,7 +312,8 @@ float* share_of_dquery(const AttentionBackward& call, const AttentionTask& task,
 }
 
 template <class T, class E>
-void backward_task(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
+void backward_task(const AttentionBackward& call, const AttentionTask& task, const AttentionTask& later,
+                   float* scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
   BackwardTile<E> t = cut_scratch<E>(scratch, length, shape);
@@ -277,9 +321,14 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
   const auto k = key_rows<T>(call.qkv, shape, task), v = value_rows<T>(call.qkv, shape, task);
   const auto dk = key_rows<T>(call.dqkv, shape, task), dv = value_rows<T>(call.dqkv, shape, task);
   float *const all_dkeys = t.dkeys, *const all_dvalues = t.dvalues;
+  NextTask<T> next(shape, task, later);
+  next.add_qkv(call.qkv);
+  next.add_heads(call.out);
+  next.add_heads(call.dout);
   for (int64_t member = 0; member < shape.group; ++member) {
     if (call.splits > 1) t.dquery = share_of_dquery(call, task, member, task.split);
     load_queries<T>(call, task, member, t);
+    const auto dq = qkv_rows<T>(call.dqkv, shape, task, member);
     const DropoutRows dropout(call.dropout, call.shape, task, member);
     for (int64_t j = task.split * kKeys; j < length; j += call.splits * kKeys) {
       const int64_t keys = std::min(kKeys, length - j), tile = shape.group == 1 ? 0 : j * dim;
@@ -292,16 +341,23 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
         std::fill_n(t.dkeys, kKeys * dim, 0.0f);
         std::fill_n(t.dvalues, kKeys * dim, 0.0f);
       }
+      const auto ahead = [&](int64_t query) HWY_ATTR {
+        if (j < kKeys) next.foresee(member, query);
+        if (query < j || query >= j + keys) return;
+        foresee_write(dq, query, head_dim);
+        if (member + 1 < shape.group) return;
+        foresee_write(dk, query, head_dim);
+        foresee_write(dv, query, head_dim);
+      };
       // Every query from j on up to `end` sees a key of this tile.
       const int64_t end = shape.window > 0 ? std::min(length, j + keys + shape.window - 1) : length;
       for (int64_t i = shape.causal ? j : 0; i < end; i += kBlock)
-        gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, end - i), j, keys);
+        gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, end - i), j, keys, ahead);
       if (member + 1 < shape.group) continue;
       store_gradient(t, t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
       store_gradient(t, t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
     }
-    if (call.splits == 1)
-      store_rows(t.dquery, dim, length, head_dim, shape.scale, qkv_rows<T>(call.dqkv, shape, task, member));
+    if (call.splits == 1) store_rows(t.dquery, dim, length, head_dim, shape.scale, dq);
   }
 }
 
@@ -321,9 +377,10 @@ void sum_shares(const AttentionBackward& call, const AttentionTask& task) {
   }
 }
 
-void backward_task_any(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
+void backward_task_any(const AttentionBackward& call, const AttentionTask& task, const AttentionTask& later,
+                       float* scratch) {
   with_operands(call.qkv.dtype(), [&](auto element, auto operand) HWY_ATTR {
-    backward_task<decltype(element), decltype(operand)>(call, task, scratch);
+    backward_task<decltype(element), decltype(operand)>(call, task, later, scratch);
   });
 }
 void sum_shares_any(const AttentionBackward& call, const AttentionTask& task) {
@@ -345,7 +402,7 @@ int64_t attention_backward_floats(int64_t length, const AttentionShape& shape) {
   const int64_t dim = padded_head_dim(shape.head_dim), steps = (shape.head_dim + 31) / 32 * 32;
   const int64_t more_dkeys = shape.group == 1 ? 0 : length;  // a tile of dK and dV each is in the six below
   return (length + 1) * (2 * dim + steps + 2) + 2 * more_dkeys * dim + 32 * dim + 6 * kKeyRows * steps +
-         (2 * kQueryRows + 2 * kStripRows + 1) * kKeyRows + 32;
+         (2 * kQueryRows + 2 * kStripRows + 2) * kKeyRows + 48;
 }
 
 void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
@@ -361,8 +418,10 @@ void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView q
 #pragma omp parallel num_threads(context.threads)
   {
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tasks.count(); ++i)
-      HWY_DYNAMIC_DISPATCH(backward_task_any)(call, tasks.at(i), scratch + omp_get_thread_num() * floats);
+    for (int64_t i = 0; i < tasks.count(); ++i) {
+      const AttentionTask later = tasks.at(std::min(i + context.threads, tasks.count() - 1));
+      HWY_DYNAMIC_DISPATCH(backward_task_any)(call, tasks.at(i), later, scratch + omp_get_thread_num() * floats);
+    }
     if (splits > 1) {
 #pragma omp for schedule(dynamic, 1)
       for (int64_t i = 0; i < tasks.count(); i += splits) HWY_DYNAMIC_DISPATCH(sum_shares_any)(call, tasks.at(i));

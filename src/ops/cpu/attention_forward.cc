@@ -18,15 +18,21 @@ namespace trireme::HWY_NAMESPACE {
 
 constexpr int64_t kQueries = 96;  // sixteen register tiles or three, which share each loaded tile of keys
 
+/// Keys that a query meets at a time, whole tiles of them. Its output is read and written, and perhaps scaled anew,
+/// once per span, and what a row costs besides its exponentials is shared by more of them. Products of bf16 are fast
+/// enough for that to matter; f32 would need twice the cache.
+template <class E>
+constexpr int64_t kSpan = is_bf16<E> ? 4 * kKeys : kKeys;
+
 /// The working memory of one task, cut from its thread's scratch. E: element type of operands.
 template <class E>
 struct ForwardTile {
   static constexpr int64_t kRows = Products<E>::kRows;
   E *keys, *values;         ///< [blocks, whole_steps(head_dim), kKeys] transposed; [whole_steps(length), dim] as steps
-  E *query, *weights;       ///< [kQueries, row_steps(head_dim)]; [kRows, kKeys]
+  E *query, *weights;       ///< [kQueries, row_steps(head_dim)]; [kRows, kSpan]
   float* out;               ///< [kQueries, dim], not yet divided by the sum
   float *maximum, *sum;     ///< [kQueries]; [kQueries, 16] a partial sum per lane
-  float *scores, *factors;  ///< [kRows, kKeys]; [kKeys + 16]
+  float *scores, *factors;  ///< [kRows, kSpan]; [kSpan + 16]
 };
 
 /// How much a score may exceed the subtracted value before its query is rescaled. Weights and sums of up to 2^8 lose
@@ -79,13 +85,26 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
     }
   }
   const VecF32 top = hn::Set(d, t.maximum[row]);
-  if (dropout.on()) dropout.factors(query, first_key + skip, columns - skip, t.factors + skip);
-  for (int64_t j = skip; j < columns; j += kLanes) {
-    VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, top));
-    sum = hn::Add(sum, p);
-    if (dropout.on()) p = hn::Mul(p, hn::LoadU(d, t.factors + j));
-    store(p, weights + j, AllLanes{});
-  }
+  if (dropout.on())
+    for (int64_t j = skip, end; j < columns; j = end) {
+      end = std::min(columns, j + kKeys);
+      dropout.factors(query, first_key + j, end - j, t.factors + j);
+    }
+  const auto exponentials = [&](auto drops) HWY_ATTR {
+    const auto weight_at = [&](int64_t j) HWY_ATTR {
+      const VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, top));
+      sum = hn::Add(sum, p);
+      return drops ? hn::Mul(p, hn::LoadU(d, t.factors + j)) : p;
+    };
+    int64_t j = skip;
+    if constexpr (is_bf16<E>)
+      for (; j + 2 * kLanes <= columns; j += 2 * kLanes) {
+        const VecF32 first = weight_at(j);
+        store_in_order(first, weight_at(j + kLanes), weights + j);
+      }
+    for (; j < columns; j += kLanes) store(weight_at(j), weights + j, AllLanes{});
+  };
+  dropout.on() ? exponentials(std::true_type()) : exponentials(std::false_type());
   hn::StoreU(sum, d, t.sum + row * 16);
 }
 
@@ -94,9 +113,9 @@ struct QueryBlock {
   int64_t member, first, count;
 };
 
-/// Adds one tile of keys to a block of queries.
+/// Adds a span of keys to a block of queries.
 template <class T, class E>
-HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products, const ForwardTile<E>& t,
+HWY_INLINE void attend_span(const AttentionForward& call, Products<E>& products, const ForwardTile<E>& t,
                             const DropoutRows& dropout, const NextTask<T>& next, Rows<T> out, const QueryBlock& block,
                             int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
@@ -112,21 +131,24 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
       for (int64_t i = 0; i < rows; ++i) foresee_write(out, query + i, head_dim);
     const int64_t columns = whole_columns<E>(seen), weights = whole_steps<E>(seen);
     const int64_t skip = unseen_keys<E>(call.shape, query, first_key);
-    products.multiply(rows, columns - skip, whole_steps<E>(head_dim), t.query + r * steps, steps,
-                      t.keys + key_tile<E>(first_key, head_dim) + skip * kStep<E>, kKeys, t.scores + skip, kKeys,
-                      false);
+    for (int64_t j = skip, end; j < columns; j = end) {  // tile by tile
+      end = std::min(columns, j / kKeys * kKeys + kKeys);
+      products.multiply(rows, end - j, whole_steps<E>(head_dim), t.query + r * steps, steps,
+                        t.keys + key_tile<E>((first_key + j) / kKeys * kKeys, head_dim) + j % kKeys * kStep<E>, kKeys,
+                        t.scores + j, kSpan<E>, false);
+    }
     for (int64_t i = 0; i < rows; ++i) {
       if (first_tile) next.foresee(block.member, query + i);
       const Seen keys_seen{first_seen(call.shape, query + i) - first_key,
                            causal ? std::min(seen, query + i + 1 - first_key) : seen};
-      if (score.capped()) score.apply_cap(t.scores + i * kKeys + skip, columns - skip);
-      softmax_row<T>(t, dropout, r + i, score.factor, t.scores + i * kKeys, t.weights + i * kKeys, keys_seen, skip,
-                     columns, query + i, first_key, first_tile, dim);
+      if (score.capped()) score.apply_cap(t.scores + i * kSpan<E> + skip, columns - skip);
+      softmax_row<T>(t, dropout, r + i, score.factor, t.scores + i * kSpan<E>, t.weights + i * kSpan<E>, keys_seen,
+                     skip, columns, query + i, first_key, first_tile, dim);
     }
     if (columns < weights)
       for (int64_t i = 0; i < rows; ++i)
-        std::fill(t.weights + i * kKeys + columns, t.weights + i * kKeys + weights, E{});
-    products.multiply(rows, dim, weights - skip, t.weights + skip, kKeys, t.values + (first_key + skip) * dim, dim,
+        std::fill(t.weights + i * kSpan<E> + columns, t.weights + i * kSpan<E> + weights, E{});
+    products.multiply(rows, dim, weights - skip, t.weights + skip, kSpan<E>, t.values + (first_key + skip) * dim, dim,
                       t.out + r * dim, dim, !first_tile);
   }
 }
@@ -151,12 +173,12 @@ ForwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim) {
   t.keys = cut.take<E>(key_tile<E>(padded_length, head_dim));
   t.values = cut.take<E>(padded_length * dim);
   t.query = cut.take<E>(kQueries * row_steps<E>(head_dim));
-  t.weights = cut.take<E>(t.kRows * kKeys);
+  t.weights = cut.take<E>(t.kRows * kSpan<E>);
   t.out = cut.take<float>(kQueries * dim);
   t.maximum = cut.take<float>(kQueries);
   t.sum = cut.take<float>(kQueries * 16);
-  t.scores = cut.take<float>(t.kRows * kKeys);
-  t.factors = cut.take<float>(kKeys + 16);
+  t.scores = cut.take<float>(t.kRows * kSpan<E>);
+  t.factors = cut.take<float>(kSpan<E> + 16);
   return t;
 }
 
@@ -170,7 +192,8 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, const
   for (int64_t j = 0; j < length; j += kKeys)
     transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile<E>(j, head_dim));
 
-  const NextTask<T> next(call.qkv, call.shape, task, later);
+  NextTask<T> next(call.shape, task, later);
+  next.add_qkv(call.qkv);
   const int64_t blocks = (length + kQueries - 1) / kQueries;
   for (int64_t n = task.split; n < call.shape.group * blocks; n += call.splits) {
     const int64_t first = n % blocks * kQueries;
@@ -180,8 +203,8 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, const
     copy_rows(qkv_rows<T>(call.qkv, call.shape, task, block.member).from(first), block.count, head_dim, t.query,
               row_steps<E>(head_dim));
     const int64_t end = call.shape.causal ? first + block.count : length;
-    for (int64_t j = first_seen(call.shape, first) / kKeys * kKeys; j < end; j += kKeys)
-      attend_tile<T>(call, products, t, dropout, next, out, block, j, std::min(kKeys, length - j));
+    for (int64_t j = first_seen(call.shape, first) / kKeys * kKeys; j < end; j += kSpan<E>)
+      attend_span<T>(call, products, t, dropout, next, out, block, j, std::min(kSpan<E>, length - j));
     finish_queries<T>(call, task, t, out, block);
   }
 }
@@ -203,7 +226,7 @@ namespace trireme {
 HWY_EXPORT(forward_task_any);
 
 int64_t attention_forward_floats(int64_t length, const AttentionShape& shape) {
-  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 2 * 32 * 64, kFactors = 64 + 16;
+  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 32 * (256 + 128), kFactors = 256 + 16;
   const int64_t dim = padded_head_dim(shape.head_dim);
   return (length + kKeyRows) * (2 * dim + 1) + kQueryRows * (2 * dim + 1 + 16) + kScores + kFactors;
 }

@@ -59,7 +59,12 @@ template <class T, class E>
 HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {
   for (int64_t row = 0; row < count; ++row) {
     foresee(from, row, dim);
-    for (int64_t c = 0; c < ld; c += kLanes) {
+    int64_t c = 0;
+    if constexpr (is_bf16<T> && is_bf16<E>)
+      for (; c + 2 * kLanes <= dim; c += 2 * kLanes)
+        hn::StoreU(hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from[row] + c)), TagU32(),
+                   reinterpret_cast<uint32_t*>(to + row * ld + c));
+    for (; c < ld; c += kLanes) {
       const VecF32 v = c + kLanes <= dim ? load(from[row] + c, AllLanes{})
                        : c < dim         ? load(from[row] + c, dim - c)
                                          : hn::Zero(TagF32());
@@ -79,7 +84,20 @@ requires is_bf16<E> HWY_INLINE void copy_steps(Rows<const T> from, int64_t count
   for (int64_t row = 0; row < whole_steps<E>(count); row += 2) {
     foresee(from, row, width);
     foresee(from, row + 1, width);
-    for (int64_t c = 0; c < dim; c += kLanes) {
+    int64_t c = 0;
+#if HWY_TARGET == HWY_AVX3
+    if (row + 1 < count)
+      for (; c + 2 * kLanes <= width; c += 2 * kLanes) {
+        alignas(64) static constexpr uint16_t kFirst[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                            37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                            11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+        const __m512i even = _mm512_loadu_si512(from[row] + c), odd = _mm512_loadu_si512(from[row + 1] + c),
+                      first = _mm512_load_si512(kFirst), second = _mm512_or_si512(first, _mm512_set1_epi16(16));
+        _mm512_storeu_si512(to + row * dim + 2 * c, _mm512_permutex2var_epi16(even, first, odd));
+        _mm512_storeu_si512(to + row * dim + 2 * c + 2 * kLanes, _mm512_permutex2var_epi16(even, second, odd));
+      }
+#endif
+    for (; c < dim; c += kLanes) {
       const auto bits = [&](int64_t r) HWY_ATTR {
         const VecF32 v = r >= count || c >= width ? hn::Zero(TagF32())
                          : c + kLanes <= width    ? load(from[r] + c, AllLanes{})
