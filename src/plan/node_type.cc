@@ -20,7 +20,7 @@ namespace {
 /// What all nodes with eight of a GPU share.
 struct EightGpus {
   const char *processor, *instruction_set;
-  double tflops, f32_tflops, memory_gb_per_s, link_gb_per_s;
+  double tflops, f32_tflops, memory_gb, memory_gb_per_s, link_gb_per_s;
   int64_t units;
   const char* source;
 };
@@ -28,14 +28,26 @@ constexpr EightGpus kA100{"8 x A100-SXM4-80GB",
                           "sm_80",
                           312,
                           19.5,
+                          80,
                           2039,
                           300,
                           108,
                           "NVIDIA A100 80GB data sheet: 312 TFLOP/s, f32 19.5, 2039 GB/s, NVLink 600 GB/s both ways"};
+constexpr EightGpus kSmallA100{
+    "8 x A100-SXM4-40GB",
+    "sm_80",
+    312,
+    19.5,
+    40,
+    1555,
+    300,
+    108,
+    "NVIDIA A100 40GB data sheet: 312 TFLOP/s, f32 19.5, 1555 GB/s, NVLink 600 GB/s both ways"};
 constexpr EightGpus kH100{"8 x H100-SXM5-80GB",
                           "sm_90",
                           989,
                           67,
+                          80,
                           3352,
                           450,
                           132,
@@ -49,7 +61,7 @@ NodeType node_with(const EightGpus& gpus, const char* name, double network, cons
           .gpus = 8,
           .tflops = gpus.tflops,
           .f32_tflops = gpus.f32_tflops,
-          .memory_gb = 80,
+          .memory_gb = gpus.memory_gb,
           .memory_gb_per_s = gpus.memory_gb_per_s,
           .link_gb_per_s = gpus.link_gb_per_s,
           .network_gbit_per_s = network,
@@ -63,6 +75,22 @@ std::vector<NodeType> make_types() {
       node_with(kA100, "dgx-a100", 1600, "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
       node_with(kA100, "azure-nd96amsr-a100-v4", 1600, "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
       node_with(kA100, "aws-p4de.24xlarge", 400, "AWS EC2 P4 page: 400 Gbit/s"),
+      node_with(kSmallA100, "a100-40gb-ethernet", 3.5,
+                "a network that carries 0.35 GB/s, fitted to GPT-NeoX's published speeds on 1 to 3 nodes"),
+      {.name = "a6000-10gbe",
+       .processor = "4 x RTX A6000",
+       .instruction_set = "sm_86",
+       .cores = 64,
+       .gpus = 4,
+       .tflops = 154.8,
+       .f32_tflops = 38.7,
+       .memory_gb = 48,
+       .memory_gb_per_s = 768,
+       .link_gb_per_s = 31.5,
+       .network_gbit_per_s = 10,
+       .units = 84,
+       .source = "NVIDIA RTX A6000 data sheet: 154.8 TFLOP/s, f32 38.7, 768 GB/s, PCIe 4 x16, NVLink in pairs only; "
+                 "64 cores and 10 Gbit/s between nodes are assumptions"},
       node_with(kH100, "azure-nd96isr-h100-v5", 3200, "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
       node_with(kH100, "aws-p5.48xlarge", 3200, "AWS EC2 P5 page: 3200 Gbit/s"),
       {.name = "azure-hb176rs-v4",
@@ -249,8 +277,9 @@ NodeType find_node_type(const std::string& name) {
 
 MachineRates rates_of(const NodeType& node, int64_t ranks) {
   require(ranks >= 1, ErrorKind::config, "{} ranks on a node, expected at least 1", ranks);
-  require(node.gpus == 0 || ranks == node.gpus, ErrorKind::config,
-          "node type {} has {}: expected one rank for each, found {}", node.name, count_text(node.gpus, "GPU"), ranks);
+  require(node.gpus == 0 || ranks <= node.gpus, ErrorKind::config,
+          "node type {} has {}: expected at most one rank for each, found {}", node.name, count_text(node.gpus, "GPU"),
+          ranks);
   require(node.gpus > 0 || ranks <= node.cores, ErrorKind::config, "node type {} has {}, too few for {}", node.name,
           count_text(node.cores, "core"), count_text(ranks, "rank"));
   MachineRates rates;
@@ -284,12 +313,7 @@ MachineRates rates_of(const NodeType& node, int64_t ranks) {
 }
 
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats) {
-  require(
-      node.gpus == 0 || ranks == 1, ErrorKind::config,
-      "so far only one GPU can be planned, but {} are planned for a node of type {}; plan one node with one rank, or "
-      "a type without GPUs",
-      count_text(ranks, "rank"), node.name);
-  MachineRates rates = rates_of(node, std::max<int64_t>(node.gpus, ranks));
+  MachineRates rates = rates_of(node, ranks);
   const bool f32 = formats.dtype == DType::f32;
   if (f32 && node.f32_tflops > 0) rates.peak_flops *= node.f32_tflops / node.tflops;
   rates.element_bytes = static_cast<double>(size_of(formats.dtype));
@@ -303,6 +327,7 @@ MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats
   rates.fused_attention = true;
   // bench/results/2026-11-26-gpu-operators.md (136 to 239 of 692 TFLOP/s) and 2026-11-24-panels.md (0.74 to 0.86).
   rates.attention_share = node.gpus > 0 ? 0.25 : 0.8;
+  rates.exchange_overlaps = true;
   rates.every_rank_sends = !formats.host_sums;
   for (const MeasuredProduct& product : node.products) {
     if (product.dtype != formats.dtype) continue;

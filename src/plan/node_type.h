@@ -39,8 +39,8 @@ NodeType read_node_type(const std::string& path);
 NodeType find_node_type(const std::string& name);
 
 /// Rates of one of `ranks` ranks of such a node, in 16 bits. GPUs: as Megatron-LM uses them. Cores: as Trireme does;
-/// the ranks share cores, memory and network evenly. Throws Error::config unless there is a rank, and on GPUs one per
-/// GPU.
+/// the ranks share cores, memory and network evenly. Throws Error::config unless there is a rank, and for more ranks
+/// than GPUs.
 MachineRates rates_of(const NodeType& node, int64_t ranks);
 
 /// Numbers of a run that rates depend on.
@@ -48,7 +48,7 @@ struct RunFormats {
   DType dtype = DType::bf16, wire = DType::bf16;
   bool host_sums = false;  ///< gradients are summed inside each node before they leave it (comm.reduce hosts)
 };
-/// The same as Trireme computes with these numbers. Of GPUs one rank. Throws Error::config as rates_of().
+/// The same as Trireme computes with these numbers. Throws Error::config as rates_of().
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include "cuda/cuda_ops.h"
 #include "model/presets.h"
 #include "model/stage.h"
+#include "ops/planned_gpu.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/vector_view.h"
@@ -36,6 +37,31 @@ TEST(CudaOps, HeadsTakeBlocksOf8192Rows) {
   // sum and the target's logit.
   const int64_t logits = 8192 * spec.vocabulary_rows * 2, blocks = 16384 * 2 * spec.inner_width * 2;
   EXPECT_EQ(bytes(gpu) - bytes(*cpu), static_cast<size_t>(logits - blocks + (8192 - 640) * 3 * 4));
+}
+
+TEST(PlannedGpuOps, HasTheSizesOfTheGpusOperators) {
+  CudaOps gpu(host_device(), make_plain_products());
+  const auto planned = make_planned_gpu_ops();
+  EXPECT_FALSE(planned->device().is_host());
+  EXPECT_EQ(planned->head_block().rows, gpu.head_block().rows);
+  EXPECT_EQ(planned->head_block().bytes, gpu.head_block().bytes);
+  for (const int64_t rows : {1, 63, 640, 2048, 8192, 131072})
+    for (const int64_t width : {1, 255, 768, 1025, 6144, 24576, 50304})
+      for (const int heads : {0, 1, 12, 64}) {
+        CallSizes sizes{.dtype = DType::bf16, .rows = rows, .width = width};
+        if (heads > 0) sizes.attention = {.kv_heads = heads, .group = 1, .head_dim = 64, .offsets = {}};
+        EXPECT_EQ(planned->scratch_bytes(sizes), gpu.scratch_bytes(sizes))
+            << rows << " x " << width << ", " << heads << " heads";
+      }
+}
+
+TEST(PlannedGpuOps, ComputeNothing) {
+  const auto planned = make_planned_gpu_ops();
+  std::vector<float> x(4), w(4), y(4);
+  Context context;
+  EXPECT_ERROR(planned->linear(context, view(x).reshape({2, 2}), view(w).reshape({2, 2}), {}, view(y).reshape({2, 2})),
+               ErrorKind::shape, "which is not an activation type of the cuda backend");
+  EXPECT_ERROR(planned->device().allocate(1), ErrorKind::usage, "a plan of a GPU cannot compute");
 }
 
 TEST(CudaOps, AttentionStaysWithinThePlannedScratch) {

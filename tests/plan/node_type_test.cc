@@ -54,8 +54,22 @@ TEST(NodeType, AFileWithAMistakeIsRefused) {
 }
 
 TEST(NodeType, AGpuHasOneRank) {
-  EXPECT_ERROR(rates_of(node_type("a100-80gb"), 4), ErrorKind::config,
-               "node type a100-80gb has 8 GPUs: expected one rank for each, found 4");
+  EXPECT_ERROR(rates_of(node_type("a100-80gb"), 9), ErrorKind::config,
+               "node type a100-80gb has 8 GPUs: expected at most one rank for each, found 9");
+  EXPECT_EQ(rates_of(node_type("a100-80gb"), 4).peak_flops, 312e12) << "fewer ranks do not share the other GPUs";
+}
+
+TEST(NodeType, GpusReachEachOtherInsideANodeAndThroughItsNetwork) {
+  const MachineRates nvlink = trireme_rates(node_type("azure-nd96amsr-a100-v4"), 8, {.host_sums = true});
+  EXPECT_EQ(nvlink.node_ranks, 8);
+  EXPECT_EQ(nvlink.inner_bytes, 300e9);
+  EXPECT_EQ(nvlink.node_bytes, 200e9) << "8 x 200 Gbit/s";
+  EXPECT_TRUE(nvlink.exchange_overlaps);
+  EXPECT_FALSE(nvlink.every_rank_sends);
+  const MachineRates pcie = trireme_rates(node_type("a6000-10gbe"), 4, {});
+  EXPECT_EQ(pcie.inner_bytes, 31.5e9);
+  EXPECT_EQ(pcie.node_bytes, 1.25e9);
+  EXPECT_TRUE(pcie.every_rank_sends);
 }
 
 TEST(NodeType, ComputesInF32WithTheRateOfF32) {
@@ -69,8 +83,6 @@ TEST(NodeType, ComputesInF32WithTheRateOfF32) {
   EXPECT_EQ(half.gradient_bytes, 4);
   EXPECT_TRUE(half.every_rank_sends);
   EXPECT_FALSE(full.every_rank_sends);
-  EXPECT_ERROR(trireme_rates(node_type("dgx-a100"), 8, {}), ErrorKind::config,
-               "so far only one GPU can be planned, but 8 ranks are planned for a node of type dgx-a100");
 }
 
 }  // namespace

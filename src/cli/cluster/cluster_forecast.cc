@@ -37,13 +37,14 @@ std::string cluster_forecast(const cloud::ClusterOptions& options, const std::ve
   const ConfigWords words = split_words(files);
   LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   resolve_model_options(loaded);
-  const PlannedNodes on{type_of(options, node), options.cluster.nodes, 1};
+  const NodeType type = type_of(options, node);
+  const PlannedNodes on{type, options.cluster.nodes, std::max<int64_t>(1, type.gpus)};
   const RunForecast forecast = forecast_run(loaded, on);
   std::string text = to_text(forecast);
   if (forecast.fits()) return text;
   constexpr size_t kShown = 5;
   const std::vector<RunForecast> best = best_layouts(loaded, on, PlanGoal::time, kShown);
-  text += fits_text(forecast, best) + "\n";
+  text += fits_text(forecast, best, larger_tensor_that_fits(loaded, on)) + "\n";
   return best.empty() ? text : text + to_text(best, PlanGoal::time);
 }
 

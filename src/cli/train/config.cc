@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -51,10 +52,25 @@ std::string take_node(std::vector<std::string>& words) {
   return "";
 }
 
+/// Full nodes for ranks of which each has a GPU; fewer ranks than a node has GPUs are on one.
+int nodes_for(int ranks, const NodeType& type) {
+  const int gpus = static_cast<int>(type.gpus);
+  require(ranks <= gpus || ranks % gpus == 0, ErrorKind::usage,
+          "--ranks {} do not fill nodes of {}; add --hosts N to spread them evenly", ranks, count_text(gpus, "GPU"));
+  return std::max(1, ranks / gpus);
+}
+
 /// The forecast as lines of YAML comments.
-std::string forecast_comments(const LoadedConfig& loaded, const std::string& node, int ranks, int hosts) {
-  const int nodes = hosts > 0 ? hosts : ranks;
-  const std::string text = to_text(forecast_run(loaded, {find_node_type(node), nodes, ranks / nodes}));
+std::string forecast_comments(const LoadedConfig& loaded, const NodeType& type, int ranks, int nodes) {
+  const PlannedNodes on{type, nodes, ranks / nodes};
+  const RunForecast forecast = forecast_run(loaded, on);
+  std::string text = to_text(forecast);
+  if (!forecast.fits()) {
+    constexpr size_t kShown = 5;
+    const std::vector<RunForecast> best = best_layouts(loaded, on, PlanGoal::time, kShown);
+    text += fits_text(forecast, best, larger_tensor_that_fits(loaded, on)) + "\n";
+    if (!best.empty()) text += to_text(best, PlanGoal::time);
+  }
   std::string comments;
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at);
@@ -83,7 +99,8 @@ int take_number(const std::string& flag, std::vector<std::string>& words) {
 }
 
 void show(std::vector<std::string> words) {
-  const int ranks = take_number("--ranks", words), hosts = take_number("--hosts", words);
+  const int ranks = take_number("--ranks", words);
+  int hosts = take_number("--hosts", words);
   const std::string node = take_node(words);
   require(node.empty() || ranks > 0, ErrorKind::usage, "--node needs --ranks; add the number of ranks");
   require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts needs --ranks; add the number of ranks");
@@ -97,8 +114,11 @@ void show(std::vector<std::string> words) {
   }
   if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
   std::string table = trained_comment(loaded);
-  if (ranks > 0) table += rank_table(loaded, ranks, hosts);
-  if (!node.empty()) table += forecast_comments(loaded, node, ranks, hosts);
+  const NodeType type = node.empty() ? NodeType() : find_node_type(node);
+  if (type.gpus > 0 && hosts == 0) hosts = nodes_for(ranks, type);
+  if (ranks > 0)
+    table += rank_table(loaded, ranks, hosts, type.gpus > 0 ? PlannedDevices::gpus : planned_devices(loaded.config));
+  if (!node.empty()) table += forecast_comments(loaded, type, ranks, hosts > 0 ? hosts : ranks);
   fmt::print("{}{}", to_yaml(loaded), table);
 }
 

@@ -50,7 +50,7 @@ std::vector<FlagShape> plan_flags() {
                "with --node, whose price is used, they must be of such a node",
        .repeats = true},
       {.names = {"--nodes"}, .help = "number of nodes (default: 1)", .kind = ValueKind::number},
-      {.names = {"--ranks-per-node"}, .help = "default: 1", .kind = ValueKind::number},
+      {.names = {"--ranks-per-node"}, .help = "default: 1, on nodes with GPUs one for each", .kind = ValueKind::number},
       {.names = {"--goal"},
        .help = "what to minimise: time of a step (default), cost of the run, also on fewer nodes, or memory of a rank",
        .kind = ValueKind::choice,
@@ -112,9 +112,10 @@ std::vector<std::string> take_files(const std::string& flag, std::vector<std::st
   return files;
 }
 
-int64_t take_count(const std::string& flag, std::vector<std::string>& words) {
+/// otherwise: if it is not given.
+int64_t take_count(const std::string& flag, int64_t otherwise, std::vector<std::string>& words) {
   const std::optional<std::string> text = take_value(flag, words);
-  if (!text) return 1;
+  if (!text) return otherwise;
   const Value value = resolve_plain(*text);
   const auto* number = std::get_if<int64_t>(&value);
   constexpr int64_t kMost = 1 << 16;
@@ -242,12 +243,12 @@ int run_plan(std::vector<std::string> arguments) {
   const PlanGoal goal = take_goal(arguments);
   const SimulationRequest simulation = take_simulation(arguments);
   PlannedNodes on;
-  on.nodes = take_count("--nodes", arguments);
-  on.per_node = take_count("--ranks-per-node", arguments);
+  on.nodes = take_count("--nodes", 1, arguments);
+  on.type = nodes_of(name, files, on.nodes);
+  on.per_node = take_count("--ranks-per-node", std::max<int64_t>(1, on.type.gpus), arguments);
   constexpr int64_t kMostRanks = 1 << 16;
   require(on.ranks() <= kMostRanks, ErrorKind::usage, "{} x {} are {} ranks, expected at most {}", on.nodes,
           on.per_node, on.ranks(), kMostRanks);
-  on.type = nodes_of(name, files, on.nodes);
   const ConfigWords split = split_words(arguments);
   require(!split.files.empty() || !split.flags.empty(), ErrorKind::usage,
           "trireme plan needs a configuration; name its files, or --model.preset NAME");
@@ -265,7 +266,7 @@ int run_plan(std::vector<std::string> arguments) {
     for (const RunForecast& one : best) result["best"].push_back(to_json(one));
     write_text(*json, dump_valid_json(result, 1) + "\n");
   }
-  require(given.fits(), ErrorKind::config, "{}", fits_text(given, best));
+  if (!given.fits()) fail(ErrorKind::config, "{}", fits_text(given, best, larger_tensor_that_fits(loaded, on)));
   return 0;
 }
 

@@ -57,11 +57,11 @@ std::string to_text(const RunForecast& f) {
                       count_text(layout.micro_batch, "sequence"), name_of(layout.shard),
                       name_of_recomputed(layout.recomputed));
   text += fmt::format(
-      "memory      {:.2f} GB for the rank that needs most: state {:.2f}, activations {:.2f}, scratch {:.2f}, exchange "
+      "memory      {:.2f} GB for the {} that needs most: state {:.2f}, activations {:.2f}, scratch {:.2f}, exchange "
       "{:.2f}, snapshot {:.2f}{}; a rank can have {:.2f} GB\n",
-      f.memory() / kGiga, gigabytes(memory.state), gigabytes(memory.activations), gigabytes(memory.scratch),
-      gigabytes(memory.exchange), gigabytes(memory.snapshot), node.gpus > 0 ? " on the host" : "",
-      f.memory_limit() / kGiga);
+      f.memory() / kGiga, node.gpus > 0 ? "GPU" : "rank", gigabytes(memory.state), gigabytes(memory.activations),
+      gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
+      node.gpus > 0 ? " on the host" : "", f.memory_limit() / kGiga);
   if (!f.plan.trained.all())
     text += fmt::format("trained     {}; operations, links and times below are those of training all of them\n",
                         describe_trained(f.plan.table->whole()));
@@ -101,11 +101,19 @@ std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal) {
                             layout_yaml(best[0].layout));
 }
 
-std::string fits_text(const RunForecast& f, const std::vector<RunForecast>& best) {
-  return fmt::format(
-      "does not fit: a rank needs {:.2f} GB, and a node of type {} leaves {:.2f} GB for each of {}; {}",
-      f.memory() / kGiga, f.on.type.name, f.memory_limit() / kGiga, count_text(f.on.per_node, "rank"),
-      best.empty() ? "no layout of these nodes fits: use more nodes or a smaller model" : "these layouts do");
+std::string fits_text(const RunForecast& f, const std::vector<RunForecast>& best,
+                      const std::optional<RunForecast>& wider) {
+  const std::string needs =
+      f.on.type.gpus > 0 ? fmt::format("a GPU needs {:.2f} GB, and those of node type {} have {:.2f} GB for a rank",
+                                       f.memory() / kGiga, f.on.type.name, f.memory_limit() / kGiga)
+                         : fmt::format("a rank needs {:.2f} GB, and a node of type {} leaves {:.2f} GB for each of {}",
+                                       f.memory() / kGiga, f.on.type.name, f.memory_limit() / kGiga,
+                                       count_text(f.on.per_node, "rank"));
+  if (best.empty())
+    return fmt::format("does not fit: {}; no layout of these nodes fits: use more nodes or a smaller model", needs);
+  if (!wider) return fmt::format("does not fit: {}; these layouts do", needs);
+  return fmt::format("does not fit: {}; with --mesh.tensor {} it needs {:.2f} GB and fits, and these layouts do", needs,
+                     wider->layout.tensor, wider->memory() / kGiga);
 }
 
 Json to_json(const RunForecast& f) {

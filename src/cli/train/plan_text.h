@@ -1,6 +1,7 @@
 #pragma once
 // A run's forecast as text and as JSON.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,10 @@ namespace trireme {
 std::string to_text(const RunForecast& forecast);
 /// A table, best first, with the reasons, and the best one's lines of YAML.
 std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal);
-/// "does not fit: ...": what a rank needs and may have, and whether some of `best` fit.
-std::string fits_text(const RunForecast& forecast, const std::vector<RunForecast>& best);
+/// "does not fit: ...": what a rank needs and may have, and whether some of `best` fit. wider: the same with more
+/// tensor ranks, if that fits.
+std::string fits_text(const RunForecast& forecast, const std::vector<RunForecast>& best,
+                      const std::optional<RunForecast>& wider);
 Json to_json(const RunForecast& forecast);
 
 /// What `--simulate` says of the forecast's step.

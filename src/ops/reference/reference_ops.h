@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-class ReferenceOps final : public Ops {
+class ReferenceOps : public Ops {
  public:
   std::string_view name() const override { return "reference"; }
   size_t scratch_bytes(const CallSizes& sizes) const override;

@@ -13,7 +13,7 @@
 #include "base/option_name.h"
 #include "comm/agreement.h"
 #include "ops/gpu_library.h"
-#include "optim/optimizer.h"
+#include "train/start/runnable.h"
 
 namespace trireme {
 namespace {
@@ -22,14 +22,9 @@ constexpr const char* kNoLibrary = "this build has no libtrireme_cuda.so beside 
 
 /// Why the GPUs of several ranks do not train with these options; empty: they do.
 std::string reason_against(const Config& config, const MeshShape& mesh) {
-  if (exchanges_every_micro_batch(config.optim.shard, static_cast<int>(mesh.data)))
-    return fmt::format(
-        "optim.shard is {}, which GPUs do not have: their memory is not given back in parts; set {} (shards the "
-        "optimizer state), or {}",
-        name_of(config.optim.shard), option_name("--optim.shard optimizer"), option_name("--run.device cpu"));
   if (config.run.tune)
     return "run.tune times the products of one GPU, and several ranks would choose differently; leave it out";
-  return {};
+  return reason_against_gpus(config, mesh.data);
 }
 
 /// Which ranks have the same GPU; empty: none. places: of all ranks.

@@ -32,12 +32,12 @@ ModelShape shape_of(const RankPlan& plan, const Config& config, int rank) {
 }
 
 /// The part of the embedding's sum of a tied matrix that steps never touch: each token of the data ranks touches at
-/// most one row, and the ends of a row share pages with its neighbours.
-size_t untouched_bytes(const RankPlan& plan) {
+/// most one row, and the ends of a row share pages with its neighbours. A GPU's memory is there before it is touched.
+size_t untouched_bytes(const RankPlan& plan, const Ops& ops) {
   constexpr int64_t kPage = 4096;
   const ParameterTable& table = *plan.table;
   const int64_t width = plan.spec.token_width(), rows = (table.gradient_count() - table.trained_count()) / width;
-  if (!plan.trains || exchanges_every_micro_batch(plan.optimizer->shard, plan.mesh.data) ||
+  if (!ops.device().is_host() || !plan.trains || exchanges_every_micro_batch(plan.optimizer->shard, plan.mesh.data) ||
       plan.shape.rows >= rows / Ops::kSparseTable)
     return 0;
   const int64_t row_bytes = width * static_cast<int64_t>(size_of(stat_type(plan.dtype)));
@@ -116,7 +116,7 @@ void plan_memory(RankPlan& plan, const Ops& ops) {
   const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, plan.rank.threads, table.layout());
   MemoryPlan& memory = plan.memory;
   memory = {};
-  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, plan.kept) - untouched_bytes(plan);
+  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, plan.kept) - untouched_bytes(plan, ops);
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
   memory.exchange =

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -17,11 +18,14 @@
 #include "model/model_options.h"
 #include "model/pipeline_order.h"
 #include "model/presets.h"
+#include "ops/backend.h"
+#include "ops/planned_gpu.h"
 #include "text/tokenizer.h"
 #include "train/start/data_setup.h"
 #include "train/start/facts.h"
 #include "train/start/optim_options.h"
 #include "train/start/resolve_ranks.h"
+#include "train/start/runnable.h"
 
 namespace trireme {
 namespace {
@@ -91,6 +95,20 @@ HostMap even_hosts(int ranks, int hosts) {
   return HostMap(host_of);
 }
 
+/// Operators whose sizes are those of the devices.
+std::unique_ptr<Ops> planned_ops(PlannedDevices devices) {
+  return devices == PlannedDevices::gpus ? make_planned_gpu_ops() : make_backend().ops;
+}
+
+/// What a rank needs where its tensors are.
+size_t planned_bytes(const MemoryPlan& memory, PlannedDevices devices) {
+  return devices == PlannedDevices::gpus ? memory.on_device() : memory.total();
+}
+
+void require_devices(const LoadedConfig& loaded, const MeshShape& mesh, PlannedDevices devices) {
+  if (devices == PlannedDevices::gpus) require_layout_on_gpus(loaded, mesh.data);
+}
+
 /// A plan of no rank yet.
 RunPlan unplanned(const LoadedConfig& loaded, const MeshShape& mesh) {
   RunPlan plan;
@@ -135,11 +153,16 @@ std::string trained_comment(const LoadedConfig& loaded) {
                      static_cast<double>(whole.total() - whole.total_trained()) / 1e6);
 }
 
-std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
+PlannedDevices planned_devices(const Config& config) {
+  return config.run.device == DeviceChoice::cuda ? PlannedDevices::gpus : PlannedDevices::cpus;
+}
+
+std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, PlannedDevices devices) {
   const Config& config = loaded.config;
   const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
   const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
   require_hosts(config, mesh, host_map);
+  require_devices(loaded, mesh, devices);
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks,
                  config.batch.accumulation);  // throws for a step that cannot be interleaved
@@ -151,20 +174,22 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
         "unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists here.\n",
         count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
   plan.spec = with_rows_for(*spec, mesh.tensor);
-  const Backend backend = make_backend();
+  const std::unique_ptr<Ops> ops = planned_ops(devices);
   size_t holds = 41;  // columns, more if the longest text needs them
   for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
-      "# {}: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"
+      "# {}: data {} x tensor {} x pipeline {}. Memory is {} and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
       count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline,
+      devices == PlannedDevices::gpus ? "that of a GPU for each rank, without CUDA's and NCCL's own (about 1 GB),"
+                                      : "planned with one thread per rank",
       hosts > 0 ? fmt::format("{} per host", count_text(ranks / hosts, "rank")) : "one host per rank", "rank", "data",
       "tensor", "pipeline", "holds", holds, "memory", "state", "activations");
   const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
   std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
-    plan_one(plan, rank, 1, host_map, *backend.ops);
+    plan_one(plan, rank, 1, host_map, *ops);
     const MemoryPlan& memory = plan.memory;
     const Layout& held = plan.table->layout();
     if (rank == 0) exchange = describe_exchange(plan);
@@ -173,16 +198,18 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
     };
     text += fmt::format("# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n", range(rank, group),
                         range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(held),
-                        holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
+                        holds, gigabytes(planned_bytes(memory, devices)), gigabytes(memory.state),
+                        gigabytes(memory.activations));
   }
   return exchange.empty() ? text : text + "# " + exchange + "\n";
 }
 
-RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads) {
+RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
   const Config& config = loaded.config;
   const MeshShape mesh = mesh_of(config.mesh, ranks, "--nodes");
   const HostMap host_map = even_hosts(ranks, hosts);
   require_hosts(config, mesh, host_map);
+  require_devices(loaded, mesh, devices);
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
   RunPlan plan = unplanned(loaded, mesh), largest;
@@ -190,7 +217,7 @@ RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threa
   require(spec.has_value(), ErrorKind::config,
           "the vocabulary size is unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists "
           "here");
-  const Backend backend = make_backend();
+  const std::unique_ptr<Ops> ops = planned_ops(devices);
   plan.spec = with_rows_for(*spec, mesh.tensor);
   // Earlier stages keep more micro-batches: of those with the same number of layers the first needs most, and the last
   // one has the head.
@@ -201,8 +228,8 @@ RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threa
     int64_t held = layout.chunks.empty() ? layout.part.layers() : 0;
     for (const ModelPart& chunk : layout.chunks) held += chunk.layers();
     if (!layers.insert(held).second && rank + stage_ranks < ranks) continue;
-    plan_one(plan, rank, threads, host_map, *backend.ops);
-    if (rank == 0 || plan.memory.total() > largest.memory.total()) largest = plan;
+    plan_one(plan, rank, threads, host_map, *ops);
+    if (rank == 0 || planned_bytes(plan.memory, devices) > planned_bytes(largest.memory, devices)) largest = plan;
   }
   return largest;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What each rank of a mesh holds, for `config show`: nothing is allocated, and the ranks need not exist.
 
+#include <cstdint>
 #include <string>
 
 #include "config/load.h"
@@ -16,15 +17,23 @@ void require_mesh(const LoadedConfig& loaded);
 /// Error::config for patterns that do not fit the model.
 std::string trained_comment(const LoadedConfig& loaded);
 
+/// What the ranks of a plan compute on. Nothing of it needs to be here.
+enum class PlannedDevices : uint8_t { cpus, gpus };
+/// GPUs for run.device cuda, else CPUs: auto depends on what the ranks will find.
+PlannedDevices planned_devices(const Config& config);
+
 /// YAML comment lines: each rank's place, its part of the model and its planned memory, with one thread per rank and
 /// either one host per rank (hosts 0) or the same number of ranks on each host. Above 64 ranks, those that differ only
-/// in data and tensor rank share a line. If the model is not known yet, one line says what is missing. loaded: as
-/// resolve_for_ranks() left it. Throws Error::config for a mesh that is impossible for the model, naming the possible
-/// sizes, and for hosts that do not divide the ranks.
-std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts = 0);
+/// in data and tensor rank share a line. If the model is not known yet, one line says what is missing. Memory is that
+/// of the host, or of each rank's GPU. loaded: as resolve_for_ranks() left it. Throws Error::config for a mesh that is
+/// impossible for the model, naming the possible sizes, for hosts that do not divide the ranks, and for what GPUs
+/// cannot train.
+std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts = 0,
+                       PlannedDevices devices = PlannedDevices::cpus);
 
-/// The plan of the rank that needs most memory. hosts: with the same number of ranks each. Throws as rank_table() does,
-/// and Error::config if the vocabulary is unknown.
-RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads);
+/// The plan of the rank that needs most memory: on GPUs, of the GPU. hosts: with the same number of ranks each. Throws
+/// as rank_table() does, and Error::config if the vocabulary is unknown.
+RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads,
+                     PlannedDevices devices = PlannedDevices::cpus);
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "model/mesh_layout.h"
+#include "optim/optimizer.h"
 #include "plan/layout_choices.h"
 #include "train/start/rank_table.h"
 #include "train/start/resolve_ranks.h"
@@ -66,6 +67,18 @@ MachineRates rates_for(const RunFormats& formats, const PlannedNodes& on) {
   return trireme_rates(on.type, on.per_node, formats);
 }
 
+/// Throws Error::config for a run.device that such nodes do not have, or would not use.
+void require_device(const LoadedConfig& loaded, const NodeType& type) {
+  const DeviceChoice device = loaded.config.run.device;
+  require(type.gpus == 0 || device != DeviceChoice::cpu, ErrorKind::config,
+          "{} is cpu, but nodes of type {} are planned with their GPUs; set --run.device cuda, or name a type without "
+          "GPUs",
+          loaded.where("run.device"), type.name);
+  require(type.gpus > 0 || device != DeviceChoice::cuda, ErrorKind::config,
+          "{} is cuda, but nodes of type {} have no GPUs; name a type that has some, or set --run.device cpu",
+          loaded.where("run.device"), type.name);
+}
+
 /// A layout, what it would cost and on how many nodes, before its memory is planned.
 struct Candidate {
   StepLayout layout;
@@ -83,6 +96,7 @@ std::vector<Candidate> candidates_of(const RunForecast& given, const RunFormats&
     PlannedNodes on = given.on;
     on.nodes = nodes;
     for (const StepLayout& layout : possible_layouts(given.model, on.ranks(), given.layout.global_batch)) {
+      if (given.on.type.gpus > 0 && exchanges_every_micro_batch(layout.shard, static_cast<int>(layout.data))) continue;
       if (least_memory(given.model, layout, rates.element_bytes) > given.memory_limit()) continue;
       const double seconds = step_time(given.model, layout, rates).total();
       const double rough = rough_memory(given.model, layout, rates.element_bytes);
@@ -112,9 +126,9 @@ int64_t global_batch_on(const LoadedConfig& loaded, int64_t ranks) {
 }
 
 /// Nullopt: the trainer refuses it, or it does not fit.
-std::optional<RunForecast> tried(const LoadedConfig& loaded, const PlannedNodes& on, const StepLayout& layout) {
+std::optional<RunForecast> that_fits(const LoadedConfig& loaded, const PlannedNodes& on) {
   try {
-    RunForecast forecast = forecast_run(with_layout(loaded, layout), on);
+    RunForecast forecast = forecast_run(loaded, on);
     if (forecast.fits()) return forecast;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::config) throw;
@@ -177,30 +191,35 @@ std::string layout_yaml(const StepLayout& layout) {
 }
 
 RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
-  require(
-      on.type.gpus == 0 || on.ranks() == 1, ErrorKind::config,
-      "so far only one GPU can be planned, but {} x {} ranks are planned for nodes of type {}; plan one node with one "
-      "rank, or a type without GPUs",
-      on.nodes, on.per_node, on.type.name);
+  require_device(loaded, on.type);
+  const MachineRates rates = rates_for(formats_of(loaded.config), on);  // throws for ranks that the nodes cannot have
   resolve_for_ranks(loaded, static_cast<int>(on.ranks()));
   require_layout(loaded);
   const int threads = static_cast<int>(std::max<int64_t>(1, on.type.cores / on.per_node));
   RunForecast forecast;
-  forecast.plan = largest_rank(loaded, static_cast<int>(on.ranks()), static_cast<int>(on.nodes), threads);
-  // The plan's operators are those of CPUs, whose scratch is larger.
-  if (on.type.gpus > 0) forecast.plan.memory.scratch = 0;
+  forecast.plan = largest_rank(loaded, static_cast<int>(on.ranks()), static_cast<int>(on.nodes), threads,
+                               on.type.gpus > 0 ? PlannedDevices::gpus : PlannedDevices::cpus);
   const Config& config = loaded.config;
   const int64_t sequence = config.batch.sequence == 0 ? forecast.plan.spec.context : config.batch.sequence;
   forecast.on = on;
   forecast.model = size_of_model(forecast.plan.spec, sequence);
   forecast.layout = layout_of_run(config, forecast.plan);
-  const MachineRates rates = rates_for(formats_of(config), on);
   forecast.time = step_time(forecast.model, forecast.layout, rates);
   forecast.bytes = link_bytes(forecast.model, forecast.layout, rates);
   forecast.tokens = static_cast<double>(config.batch.global * sequence);
   forecast.flops = forecast.tokens * train_flops_per_token(forecast.plan.spec, sequence);
   forecast.steps = config.run.steps;
   return forecast;
+}
+
+std::optional<RunForecast> larger_tensor_that_fits(const LoadedConfig& loaded, const PlannedNodes& on) {
+  LoadedConfig wider = loaded;
+  MeshOptions& mesh = wider.config.mesh;
+  mesh.data = 0;  // follows, and so does the accumulation
+  if (wider.config.batch.micro > 0) wider.config.batch.accumulation = 0;
+  for (mesh.tensor *= 2; mesh.tensor * mesh.pipeline <= on.ranks(); mesh.tensor *= 2)
+    if (std::optional<RunForecast> forecast = that_fits(wider, on)) return forecast;
+  return {};
 }
 
 SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions options) {
@@ -234,7 +253,7 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
     if (meshes.size() > 1 && taken.contains(mesh_key(one))) continue;
     PlannedNodes nodes = on;
     nodes.nodes = one.nodes;
-    if (std::optional<RunForecast> forecast = tried(loaded, nodes, one.layout)) {
+    if (std::optional<RunForecast> forecast = that_fits(with_layout(loaded, one.layout), nodes)) {
       best.push_back(std::move(*forecast));
       taken.insert(mesh_key(one));
     }

@@ -3,6 +3,7 @@
 // time from plan/step_time. Nothing is allocated, and the ranks need not exist.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct RunForecast {
   double tokens = 0, flops = 0;  ///< of a step in all ranks; flops: without what is repeated
   int64_t steps = 0;             ///< of the run
 
-  /// Bytes of a rank where its tensors are: on a GPU without the copy for snapshots.
+  /// Bytes of a rank where its tensors are: on a GPU without the copy for snapshots, and without the memory of CUDA and
+  /// NCCL themselves.
   double memory() const;
   double memory_limit() const;  ///< bytes that a rank may use
   bool fits() const { return memory() <= memory_limit(); }
@@ -47,8 +49,12 @@ StepLayout layout_of_run(const Config& config, const RankPlan& plan);
 RunFormats formats_of(const Config& config);
 
 /// loaded: from files and flags, its model resolved. Throws Error::config for a layout or batch that these ranks cannot
-/// have, an unknown vocabulary, and rates of the type that are not positive.
+/// have, an unknown vocabulary, rates of the type that are not positive, and a run.device that is not the type's. On a
+/// type with GPUs each rank has one.
 RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on);
+
+/// The configuration with the least larger mesh.tensor, doubled, that fits; nullopt: none does.
+std::optional<RunForecast> larger_tensor_that_fits(const LoadedConfig& loaded, const PlannedNodes& on);
 
 enum class PlanGoal : uint8_t { time, cost, memory };
 template <>

@@ -43,7 +43,22 @@ void refuse(const Reasons& reasons) {
 
 }  // namespace
 
+std::string reason_against_gpus(const Config& config, int64_t data) {
+  if (!exchanges_every_micro_batch(config.optim.shard, static_cast<int>(data))) return {};
+  return fmt::format(
+      "optim.shard is {}, which GPUs do not have: their memory is not given back in parts; set {} (shards the "
+      "optimizer state), or {}",
+      name_of(config.optim.shard), option_name("--optim.shard optimizer"), option_name("--run.device cpu"));
+}
+
 void require_layout(const LoadedConfig& loaded) { refuse(of_layout(loaded)); }
+
+void require_layout_on_gpus(const LoadedConfig& loaded, int64_t data) {
+  Reasons reasons = of_layout(loaded);
+  if (const std::string against = reason_against_gpus(loaded.config, data); !against.empty())
+    reasons.push_back(against);
+  refuse(reasons);
+}
 
 void require_runnable(const LoadedConfig& loaded) {
   const Config& config = loaded.config;

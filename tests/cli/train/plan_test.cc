@@ -66,11 +66,41 @@ TEST_F(PlanCommand, PrintsAndWritesWhatARunNeeds) {
 TEST_F(PlanCommand, AConfigurationThatDoesNotFitNamesThoseThatDo) {
   const std::string type = own_type();
   write_text(type, "name: own\ncores: 8\ntflops: 1\nmemory-gb: 3\nmemory-gb-per-s: 100\nnetwork-gbit-per-s: 10\n");
-  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--nodes", "4", "--node", type}), ErrorKind::config,
-               "GB for each of 1 rank; these layouts do");
+  EXPECT_ERROR(
+      printed({"--model.preset", "gpt2-124m", "--nodes", "4", "--node", type}), ErrorKind::config,
+      "leaves 2.85 GB for each of 1 rank; with --mesh.tensor 4 it needs 2.43 GB and fits, and these layouts do");
+  EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--nodes", "4", "--node", type, "--mesh.tensor", "4",
+                        "--batch.micro", "512", "--batch.global", "512"}),
+               ErrorKind::config, "GB for each of 1 rank; these layouts do");
   write_text(type, "name: own\ncores: 8\ntflops: 1\nmemory-gb: 0.1\nmemory-gb-per-s: 100\nnetwork-gbit-per-s: 10\n");
   EXPECT_ERROR(printed({"--model.preset", "gpt2-124m", "--nodes", "4", "--node", type}), ErrorKind::config,
                "GB for each of 1 rank; no layout of these nodes fits: use more nodes or a smaller model");
+}
+
+TEST_F(PlanCommand, GpusAreOneRankEach) {
+  const std::string text =
+      printed({"--model.preset", "gpt2-124m", "--batch.global", "64", "--node", "dgx-a100", "--run.device", "cuda"});
+  EXPECT_THAT(text, HasSubstr("nodes       1 of dgx-a100 (8 x A100-SXM4-80GB), 8 ranks"));
+  EXPECT_THAT(text, HasSubstr(" GB for the GPU that needs most: state "));
+  EXPECT_THAT(text, HasSubstr(" on the host; a rank can have 76.00 GB"));
+  EXPECT_THAT(printed({"--model.preset", "gpt2-124m", "--node", "dgx-a100", "--ranks-per-node", "1"}),
+              HasSubstr("(8 x A100-SXM4-80GB), 1 rank\n"));
+  EXPECT_ERROR(printed({"--model.preset", "opt-66b", "--batch.global", "64", "--node", "dgx-a100"}), ErrorKind::config,
+               "does not fit: a GPU needs ");
+  EXPECT_ERROR(run_config({"show", "--model.preset", "gpt2-124m", "--batch.global", "12", "--ranks", "12", "--node",
+                           "dgx-a100"}),
+               ErrorKind::usage, "--ranks 12 do not fill nodes of 8 GPUs; add --hosts N to spread them evenly");
+}
+
+TEST_F(PlanCommand, ConfigShowNamesTheTensorSizeThatFits) {
+  testing::internal::CaptureStdout();
+  run_config({"show", "--model.preset", "opt-30b", "--mesh.tensor", "2", "--optim.shard", "optimizer",
+              "--model.recompute", "full", "--precision.dtype", "bf16", "--batch.global", "64", "--batch.micro", "1",
+              "--ranks", "16", "--node", "azure-nd96amsr-a100-v4"});
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("# 16 ranks: data 8 x tensor 2 x pipeline 1. Memory is that of a GPU for each rank"));
+  EXPECT_THAT(text, HasSubstr("\n# does not fit: a GPU needs "));
+  EXPECT_THAT(text, HasSubstr("; with --mesh.tensor 4 it needs "));
 }
 
 TEST_F(PlanCommand, UsesMeasuredRatesAndTheTypesPrice) {

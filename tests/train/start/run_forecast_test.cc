@@ -89,13 +89,51 @@ TEST(RunForecast, RefusesLayoutsThatNobodyCanHave) {
   slow.type.network_gbit_per_s = 0;
   EXPECT_ERROR(forecast_run(configured({}), slow), ErrorKind::config,
                "the network bandwidth of a node is 0, expected a positive number");
-  PlannedNodes gpus{node_type("dgx-a100"), 2, 1};
-  EXPECT_ERROR(forecast_run(configured({}), gpus), ErrorKind::config,
-               "so far only one GPU can be planned, but 2 x 1 ranks are planned for nodes of type dgx-a100");
-  gpus.nodes = 1;
+}
+
+TEST(RunForecast, OfGpusIsOfTheirMemory) {
+  PlannedNodes gpus{node_type("dgx-a100"), 1, 1};
   const RunForecast one = forecast_run(configured({}), gpus);
+  const MemoryPlan& memory = one.plan.memory;
   EXPECT_EQ(one.memory_limit(), 0.95 * 80e9);
-  EXPECT_EQ(one.memory(), static_cast<double>(one.plan.memory.state + one.plan.memory.activations));
+  EXPECT_EQ(one.memory(), static_cast<double>(memory.state + memory.activations + memory.scratch));
+  EXPECT_GT(memory.scratch, 0u);
+  EXPECT_GT(memory.snapshot, 0u) << "on the host";
+  gpus = {node_type("dgx-a100"), 2, 8};
+  const RunForecast many = forecast_run(configured({"--optim.shard", "optimizer", "--run.device", "cuda"}), gpus);
+  EXPECT_GT(many.plan.memory.exchange, 0u);
+  EXPECT_LT(many.plan.memory.state, memory.state);
+  EXPECT_GT(many.time.exchange, 0);
+}
+
+TEST(RunForecast, RefusesWhatGpusCannotHave) {
+  const auto on = [](int64_t nodes, int64_t per_node) { return PlannedNodes{node_type("dgx-a100"), nodes, per_node}; };
+  EXPECT_ERROR(forecast_run(configured({}), on(1, 16)), ErrorKind::config,
+               "node type dgx-a100 has 8 GPUs: expected at most one rank for each, found 16");
+  EXPECT_ERROR(forecast_run(configured({"--optim.shard", "gradients"}), on(1, 8)), ErrorKind::config,
+               "optim.shard is gradients, which GPUs do not have: their memory is not given back in parts; set "
+               "--optim.shard optimizer (shards the optimizer state), or --run.device cpu");
+  EXPECT_ERROR(forecast_run(configured({"--run.device", "cpu"}), on(1, 8)), ErrorKind::config,
+               "run.device (flag --run.device) is cpu, but nodes of type dgx-a100 are planned with their GPUs; set "
+               "--run.device cuda");
+  EXPECT_ERROR(
+      forecast_run(configured({"--run.device", "cuda"}), on_nodes(1)), ErrorKind::config,
+      "run.device (flag --run.device) is cuda, but nodes of type made have no GPUs; name a type that has some");
+}
+
+TEST(RankTable, OfGpusHasTheirMemoryWithoutOne) {
+  LoadedConfig loaded = configured({"--run.device", "cuda", "--model.width", "1024"});
+  resolve_for_ranks(loaded, 8);
+  EXPECT_EQ(planned_devices(loaded.config), PlannedDevices::gpus);
+  const std::string table = rank_table(loaded, 8, 1, PlannedDevices::gpus);
+  EXPECT_THAT(table, testing::HasSubstr("Memory is that of a GPU for each rank, without CUDA's and NCCL's own (about 1 "
+                                        "GB), and 8 ranks per host.\n"));
+  const RunForecast forecast = forecast_run(loaded, {node_type("dgx-a100"), 1, 8});
+  EXPECT_THAT(table, testing::HasSubstr(fmt::format("  {:.2f} GB  ", forecast.memory() / 1e9)));
+  loaded = configured({"--run.device", "cuda", "--optim.shard", "parameters"});
+  resolve_for_ranks(loaded, 8);
+  EXPECT_ERROR(rank_table(loaded, 8, 1, PlannedDevices::gpus), ErrorKind::config,
+               "optim.shard is parameters, which GPUs do not have");
 }
 
 TEST(BestLayouts, AreTheFastestOfEachMeshInOrder) {
