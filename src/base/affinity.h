@@ -34,6 +34,7 @@ struct CoreRequest {
   int local_rank = 0;           ///< among the ranks of this host
   std::vector<Cpus> offered;    ///< offered_cpus() of each of them
   std::vector<Cpus> sockets;    ///< sockets() of the host
+  std::vector<Cpus> near{};     ///< of each of them: processors near its GPU; empty: of no importance
   bool inherit = false;         ///< launch.bind inherit: keep what the launcher bound, offered[local_rank]
   int threads = 0;              ///< launch.threads; 0: all of the share
   int communication_cores = 0;  ///< comm.cores, for the exchange thread alone
@@ -51,11 +52,12 @@ struct CorePlan {
   std::vector<std::string> warnings;
 };
 
-/// Pure: cores as physical_cores() gives them. Offers that do not overlap are kept; if they overlap, the host's ranks
-/// split their union into equal numbers of physical cores. One compute thread per core, pinned to it; the exchange
-/// thread gets reserved cores, else the cores' second hardware threads, else it shares the compute cores. More ranks
-/// than cores, a quota below the cores, more threads than cores and a rank on several sockets are warnings. Throws
-/// Error::config if no core is left for compute.
+/// Pure: cores as physical_cores() gives them. Offers of several ranks that do not overlap are kept; if they overlap,
+/// the host's ranks split their union into equal numbers of physical cores. With `near` those that are near the same
+/// processors split these, and all compute with as many threads as the one with the fewest cores. One compute thread
+/// per core, pinned to it; the exchange thread gets reserved cores, else the cores' second hardware threads, else it
+/// shares the compute cores. More ranks than cores, a quota below the cores, more threads than cores and a rank on
+/// several sockets are warnings. Throws Error::config if no core is left for compute.
 CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request);
 
 /// Sets the number of OpenMP threads and binds them and the calling thread. Throws Error::config.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "base/affinity.h"
 #include "base/count.h"
@@ -40,11 +41,40 @@ struct Share {
   bool crowded = false;  ///< other ranks compute on the same cores
 };
 
+/// The share of cores near the rank's GPU; nullopt: some rank has too few there, or places overlap in part.
+std::optional<Share> share_near(const std::vector<Cpus>& cores, const CoreRequest& request) {
+  const auto rank = static_cast<size_t>(request.local_rank), ranks = request.offered.size();
+  if (request.near.size() != ranks) return {};
+  const Cpus offered = united(request.offered);
+  Share share;
+  share.threads = cores.size();
+  for (size_t r = 0; r < ranks; ++r) {
+    const std::vector<Cpus> all = cores_in(cores, intersection(offered, request.near[r]));
+    const auto same = [&](size_t other) { return request.near[other] == request.near[r]; };
+    size_t before = 0, sharers = 0;
+    for (size_t other = 0; other < ranks; ++other) {
+      if (!same(other) && !intersection(request.near[other], request.near[r]).empty()) return {};
+      sharers += same(other) ? 1 : 0;
+      before += other < r && same(other) ? 1 : 0;
+    }
+    const size_t n = all.size();
+    if (n < sharers) return {};
+    share.threads = std::min(share.threads, n / sharers);
+    if (r != rank) continue;
+    share.cores.assign(all.begin() + static_cast<std::ptrdiff_t>(before * n / sharers),
+                       all.begin() + static_cast<std::ptrdiff_t>((before + 1) * n / sharers));
+  }
+  return share;
+}
+
 Share share_of(const std::vector<Cpus>& cores, const CoreRequest& request) {
   const auto rank = static_cast<size_t>(request.local_rank), ranks = request.offered.size();
   const Cpus& own = request.offered[rank];
   const bool alone = std::ranges::all_of(
       request.offered, [&](const Cpus& other) { return &other == &own || intersection(own, other).empty(); });
+  if (!request.inherit && (!alone || ranks == 1)) {
+    if (std::optional<Share> share = share_near(cores, request)) return *share;
+  }
   if (request.inherit || alone) {
     std::vector<Cpus> mine = cores_in(cores, own);
     return {mine, mine.size(), !alone};

@@ -117,13 +117,17 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
   const MeshShape mesh = prove_ranks(recipe, process, scalars, version);
   recipe.look(scalars);
   PeerWatch peers(recipe.config(), mesh, process, scalars, process.heartbeat());
-  const CorePlan cores = take_cores(recipe.config().launch, recipe.config().comm.cores, process, scalars);
+  CorePlan cores = take_cores(recipe.config().launch, recipe.config().comm.cores, process, scalars);
   std::optional<RunClaim> claim;
   const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
-  const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
+  RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
   return run_to_end(claim, process, peers, [&] {
     claim_folder(claim, recipe, process, peers, scalars);
     const Backend backend = choose_backend(recipe.config(), mesh, rank, scalars);
+    if (!backend.gpu.empty()) {
+      cores = move_to_gpus(cores, backend.gpu, recipe.config().launch, recipe.config().comm.cores, process, scalars);
+      rank.threads = cores.threads;
+    }
     const auto reason = [&] {
       const std::optional<StopRequest> wish = asked();
       return wish ? wish->why : stop::reason();
