@@ -224,13 +224,13 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
   return placement;
 }
 
-bool offer_sockets(std::vector<Host>& hosts, std::span<const int> sockets, PlacementRequest request) {
+bool offer_ranks(std::vector<Host>& hosts, std::span<const int> counts, PlacementRequest request) {
   if (request.processes > 0 || request.per_host > 0) return false;
   bool more = false;
   for (size_t i = 0; i < hosts.size(); ++i) {
     Host& host = hosts[i];
-    if (host.slots > 0 || sockets[i] < 2) continue;
-    host.slots = host.max_slots > 0 ? std::min(sockets[i], host.max_slots) : sockets[i];
+    if (host.slots > 0 || counts[i] < 2) continue;
+    host.slots = host.max_slots > 0 ? std::min(counts[i], host.max_slots) : counts[i];
     more = more || host.slots > 1;
   }
   return more;

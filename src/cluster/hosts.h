@@ -43,16 +43,15 @@ struct Placement {
 
 struct PlacementRequest {
   int processes = 0;  ///< --np; 0: all slots of the hosts
-  int per_host =
-      0;  ///< --ppn; 0: the hosts' slots; without slots 1 (see offer_sockets()), or with --np up to max_slots
+  int per_host = 0;   ///< --ppn; 0: the hosts' slots; without slots 1 (see offer_ranks()), or with --np up to max_slots
 };
 
 /// Fills the hosts in order, without hosts that get no process. Throws Error::config if the processes do not fit on the
 /// hosts, or per_host is above a host's slots or max_slots.
 std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest request);
-/// Sets one process per socket for hosts without slots if the request has no number of processes, either; index i is
-/// for host i. Returns whether any host got more than one.
-bool offer_sockets(std::vector<Host>& hosts, std::span<const int> sockets, PlacementRequest request);
+/// Sets so many processes, one per socket or per GPU, for hosts without slots if the request has no number of
+/// processes, either; index i is for host i. Returns whether any host got more than one.
+bool offer_ranks(std::vector<Host>& hosts, std::span<const int> counts, PlacementRequest request);
 int total_processes(std::span<const Placement> placement);
 
 }  // namespace trireme

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <regex.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <sstream>
 
 #include "base/error.h"
@@ -40,6 +42,7 @@ void check(const BatchJob& job) {
             "\"{}\" contains a line break; remove it", *value);
   }
   check_time(job);
+  gpus_of(job);
   require(job.memory.empty() || matches(job.memory, "^[0-9]+[KMGT]?$"), ErrorKind::usage,
           "--mem \"{}\": expected 0 (all) or a size such as 64G", job.memory);
   require(job.cpu_bind.empty() ||
@@ -106,7 +109,8 @@ void add_directives(std::string& text, const BatchJob& job) {
   add("nodes", std::to_string(job.nodes));
   add("ntasks-per-node", std::to_string(job.tasks_per_node));
   if (job.cpus_per_task > 0) add("cpus-per-task", std::to_string(job.cpus_per_task));
-  if (job.gpus_per_node > 0) add("gpus-per-node", std::to_string(job.gpus_per_node));
+  add("gpus-per-node", job.gpus_per_node);
+  add("gres", job.gres);
   add("time", job.time);
   add("mem", job.memory);
   if (job.exclusive) text += "#SBATCH --exclusive\n";
@@ -117,10 +121,17 @@ void add_directives(std::string& text, const BatchJob& job) {
   for (const std::string& line : job.lines) text += fmt::format("#SBATCH {}\n", directive(line));
 }
 
+/// For launch, which checks them. The number of ranks is that of the job's tasks.
+void add_gpus(std::vector<std::string>& words, const BatchJob& job) {
+  if (const int gpus = gpus_of(job); gpus > 0)
+    words.insert(words.end(), {"--gpus-per-node", std::to_string(gpus), "--ppn", std::to_string(job.tasks_per_node)});
+}
+
 /// Failing nodes are listed in the job's output, and nothing is started.
 std::string preflight_part(const BatchJob& job) {
   if (!job.preflight && job.health.empty()) return "";
   std::vector<std::string> words = {job.program, "launch", "--slurm", "--starter", "srun", "--preflight-only"};
+  add_gpus(words, job);
   if (!job.health.empty()) words.insert(words.end(), {"--health", job.health});
   words.push_back("--");
   words.insert(words.end(), job.command.begin(), job.command.end());
@@ -210,6 +221,7 @@ std::string srun_part(const BatchJob& job) {
 
 std::string launch_part(const BatchJob& job) {
   std::vector<std::string> words = {"exec", job.program, "launch", "--starter", "auto"};
+  add_gpus(words, job);
   if (job.requeue) words.push_back("--requeue");
   if (may_restart(job)) words.insert(words.end(), {"--max-requeues", std::to_string(job.max_restarts)});
   if (!job.health.empty()) words.insert(words.end(), {"--health", job.health});
@@ -219,6 +231,31 @@ std::string launch_part(const BatchJob& job) {
 }
 
 }  // namespace
+
+int gpus_of(const BatchJob& job) {
+  require(job.gpus_per_node.empty() || job.gres.empty() || gpus_of_gres(job.gres) == 0, ErrorKind::usage,
+          "--gpus-per-node {} and --gres {} both ask for GPUs; leave one out", job.gpus_per_node, job.gres);
+  require(
+      job.gres.empty() ||
+          matches(job.gres, "^[A-Za-z0-9_./-]+(:[A-Za-z0-9_./-]+){0,2}(,[A-Za-z0-9_./-]+(:[A-Za-z0-9_./-]+){0,2})*$"),
+      ErrorKind::usage, "--gres \"{}\": expected NAME[:TYPE]:NUMBER, such as gpu:8 or gpu:a100:8", job.gres);
+  if (!job.gres.empty() && job.gpus_per_node.empty()) return static_cast<int>(gpus_of_gres(job.gres));
+  if (job.gpus_per_node.empty()) return 0;
+  require(matches(job.gpus_per_node, "^([A-Za-z][A-Za-z0-9_.-]*:)?[1-9][0-9]{0,3}$"), ErrorKind::usage,
+          "--gpus-per-node \"{}\": expected a number of at least 1, or TYPE:NUMBER such as a100:8", job.gpus_per_node);
+  return static_cast<int>(gpus_of_gres("gpu:" + job.gpus_per_node));
+}
+
+int64_t gpus_of_gres(const std::string& gres) {
+  int64_t count = 0;
+  std::istringstream parts(gres);
+  for (std::string part; std::getline(parts, part, ',');) {
+    part = part.substr(0, part.find('('));
+    if (part == "gpu") count += 1;
+    if (part.starts_with("gpu:")) count += std::max<int64_t>(1, std::atoll(part.c_str() + part.rfind(':') + 1));
+  }
+  return count;
+}
 
 int64_t slurm_seconds(const std::string& time) {
   require(matches(time, "^([0-9]{1,6}-)?[0-9]{1,7}(:[0-9]{1,2}){0,2}$"), ErrorKind::usage,

@@ -22,7 +22,9 @@ struct BatchJob {
   std::string folder;            ///< in which the command starts
   std::string starter = "srun";  ///< srun or mpirun
   std::string mpi = "pmix";      ///< plug-in of srun
-  int nodes = 1, tasks_per_node = 1, cpus_per_task = 0, gpus_per_node = 0;
+  int nodes = 1, tasks_per_node = 1, cpus_per_task = 0;
+  std::string gpus_per_node;  ///< Slurm's form: 8, a100:8; empty: none
+  std::string gres;           ///< generic resources of each node: gpu:a100:8,nvme:1; empty: none
   int warning_seconds = 180;  ///< ranks are asked to stop and save so long before the time limit
   bool exclusive = false, requeue = true;
   int max_restarts = 3;                ///< after a lost rank or node; stops before the time limit are not counted
@@ -31,6 +33,13 @@ struct BatchJob {
   std::vector<std::string> command;    ///< train config.yaml ...
   std::string run_folder;              ///< its status.json says whether a stop is final; empty: never
 };
+
+/// GPUs of each node that the job asks for: of --gpus-per-node or --gres. Throws Error::usage for both, and for another
+/// form.
+int gpus_of(const BatchJob& job);
+
+/// GPUs among generic resources as Slurm writes them: "gpu:a100:4(S:0),gpu:2" has 6.
+int64_t gpus_of_gres(const std::string& gres);
 
 /// Seconds of a time limit in Slurm's forms: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes
 /// [:seconds]]. Throws Error::usage for another form.

@@ -35,17 +35,6 @@ int64_t seconds_or_none(const std::string& text) {
   }
 }
 
-/// "gpu:a100:4(S:0),gpu:2": 6.
-int64_t gpus_of(const std::string& gres) {
-  int64_t count = 0;
-  for (std::string part : split(gres, ',')) {
-    part = part.substr(0, part.find('('));
-    if (part == "gpu") count += 1;
-    if (part.starts_with("gpu:")) count += std::max<int64_t>(1, std::atoll(part.c_str() + part.rfind(':') + 1));
-  }
-  return count;
-}
-
 /// The value of an option in --sbatch's lines: "--time=5", "--time 5", "-t5", "-t 5"; empty: not given.
 std::string given(const BatchJob& job, const std::string& name, char letter) {
   std::string value;
@@ -77,6 +66,8 @@ BatchJob as_submitted(BatchJob job) {
   take(job.partition, "partition", 'p');
   take(job.memory, "mem", 0);
   take(job.exclude, "exclude", 'x');
+  take(job.gpus_per_node, "gpus-per-node", 0);
+  take(job.gres, "gres", 0);
   count(job.nodes, "nodes", 'N');
   count(job.tasks_per_node, "ntasks-per-node", 0);
   count(job.cpus_per_task, "cpus-per-task", 'c');
@@ -171,9 +162,11 @@ std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& wh
     std::string why = too_few(nodes, job, &PartitionNode::memory_mb, memory, "--mem " + job.memory, "MB", where);
     if (!why.empty()) return why;
   }
-  if (job.gpus_per_node <= 0) return "";
-  return too_few(nodes, job, &PartitionNode::gpus, job.gpus_per_node,
-                 fmt::format("--gpus-per-node {}", job.gpus_per_node), "GPUs", where);
+  const int gpus = gpus_of(job);
+  if (gpus == 0) return "";
+  return too_few(nodes, job, &PartitionNode::gpus, gpus,
+                 job.gpus_per_node.empty() ? "--gres " + job.gres : "--gpus-per-node " + job.gpus_per_node, "GPUs",
+                 where);
 }
 
 }  // namespace
@@ -194,7 +187,7 @@ std::vector<PartitionNode> read_partitions(std::string_view sinfo) {
     node.most_nodes = dash == std::string::npos ? node.fewest_nodes : number_or_none(fields[5].substr(dash + 1));
     node.is_up = fields[6] == "up";
     node.most_cpus = number_or_none(fields[7]);
-    node.gpus = gpus_of(fields[8]);
+    node.gpus = gpus_of_gres(fields[8]);
     nodes.push_back(std::move(node));
   }
   return nodes;

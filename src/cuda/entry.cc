@@ -13,6 +13,7 @@
 #include "cuda/device.h"
 #include "cuda/find_library.h"
 #include "cuda/nccl.h"
+#include "cuda/nccl_library.h"
 #include "cuda/place.h"
 #include "gpu_interface.h"
 #include "ops/gpu_library.h"
@@ -49,6 +50,12 @@ void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptio
              .has_bf16 = true,
              .multiplies_bf16 = true};
   backend.device = std::move(device);
+}
+
+/// kDescribeGpuNetwork
+void trireme_describe_gpu_network(std::string& text) {
+  const trireme::nccl::Library nccl = trireme::nccl::load(trireme::open_library(trireme::nccl_for(CUDART_VERSION)));
+  text = "NCCL " + trireme::nccl::version_text(nccl.number);
 }
 
 }  // extern "C"

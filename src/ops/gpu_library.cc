@@ -46,11 +46,19 @@ Backend open_gpu_backend(const std::string& library, const GpuOptions& options) 
 UsableGpu usable_gpu() {
   const std::string library = gpu_library_path();
   if (library.empty()) return {"", "this build has no libtrireme_cuda.so (docs/gpu.md)"};
+  UsableGpu usable;
   try {
-    return {open_gpu_backend(library).hardware, ""};
+    usable.hardware = open_gpu_backend(library).hardware;
   } catch (const Error& e) {
     return {"", e.what()};
   }
+  try {
+    void* opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // again
+    find<DescribeGpuNetwork>(opened, library, kDescribeGpuNetwork)(usable.network);
+  } catch (const Error& e) {
+    usable.why_no_network = e.what();
+  }
+  return usable;
 }
 
 }  // namespace trireme

@@ -17,6 +17,11 @@ inline constexpr const char* kMakeGpuBackend = "trireme_make_gpu_backend";
 /// The library's text kGpuInterface: a hash of the headers that it shares with the program.
 inline constexpr const char* kGpuInterface = "trireme_gpu_interface";
 
+/// The library's function kDescribeGpuNetwork: what would connect the GPUs of several ranks: "NCCL 2.28.9". Throws
+/// Error::usage with what to do if nothing can.
+using DescribeGpuNetwork = void(std::string&);
+inline constexpr const char* kDescribeGpuNetwork = "trireme_describe_gpu_network";
+
 /// Throws Error::usage, naming the library, if it cannot be opened, is of another build or finds no GPU.
 Backend open_gpu_backend(const std::string& library, const GpuOptions& options = {});
 
@@ -24,6 +29,8 @@ Backend open_gpu_backend(const std::string& library, const GpuOptions& options =
 struct UsableGpu {
   std::string hardware;  ///< as Backend::hardware; empty: none
   std::string why_none;
+  std::string network = {};  ///< of a usable one: what kDescribeGpuNetwork says; empty: nothing connects several
+  std::string why_no_network = {};
 };
 UsableGpu usable_gpu();
 

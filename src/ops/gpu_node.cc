@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/count.h"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr int kLeastMajor = 8;  // of compute capability: bf16 in tensor cores
 
-constexpr unsigned kTemperatureOfDie = 0, kUncorrected = 1, kSinceDriverLoad = 0, kProhibited = 2, kRemoteIsGpu = 0;
+constexpr unsigned kTemperatureOfDie = 0, kUncorrected = 1, kSinceDriverLoad = 0, kProhibited = 2, kRemoteIsGpu = 0,
+                   kPeerReads = 0, kPeersReach = 0;
 
 std::optional<int> numa_node_of(const std::string& bus) {
   std::ifstream file("/sys/bus/pci/devices/" + nvml::linux_bus(bus) + "/numa_node");
@@ -112,6 +114,19 @@ std::vector<std::vector<std::string>> read_links(const nvml::Library& library, c
   return links;
 }
 
+std::vector<std::pair<int, int>> read_apart(const nvml::Library& library, const std::vector<nvml::Device>& devices,
+                                            const std::vector<NodeGpu>& gpus) {
+  std::vector<std::pair<int, int>> apart;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    for (size_t j = i + 1; j < devices.size(); ++j) {
+      if (!gpus[i].fault.empty() || !gpus[j].fault.empty()) continue;
+      const auto status = library.number<unsigned>("nvmlDeviceGetP2PStatus", devices[i], devices[j], kPeerReads);
+      if (status.value_or(kPeersReach) != kPeersReach) apart.emplace_back(static_cast<int>(i), static_cast<int>(j));
+    }
+  }
+  return apart;
+}
+
 void read_with(const nvml::Library& library, NodeGpus& node) {
   node.driver = library.text<80>("nvmlSystemGetDriverVersion");
   node.cuda = library.number<int>("nvmlSystemGetCudaDriverVersion_v2").value_or(0);
@@ -123,6 +138,7 @@ void read_with(const nvml::Library& library, NodeGpus& node) {
     if (found != nvml::kSuccess) node.gpus.back().fault = library.reason(found);
   }
   node.links = read_links(library, devices, node.gpus);
+  node.apart = read_apart(library, devices, node.gpus);
   if (count == 0) node.why_none = fmt::format("driver {} reports no GPU", node.driver);
 }
 
@@ -150,19 +166,54 @@ NodeGpus read_node_gpus() {
   return node;
 }
 
+namespace {
+
+/// What keeps the i-th GPU from being used.
+std::vector<std::string> obstacles_of(size_t i, const NodeGpu& gpu) {
+  if (!gpu.fault.empty())
+    return {fmt::format("GPU {}: {}; reset it (nvidia-smi --gpu-reset) or restart the node", i, gpu.fault)};
+  std::vector<std::string> obstacles;
+  if (gpu.major > 0 && gpu.major < kLeastMajor)
+    obstacles.push_back(fmt::format("GPU {}: compute capability {}.{}, but at least {}.0 is needed", i, gpu.major,
+                                    gpu.minor, kLeastMajor));
+  if (gpu.prohibited)
+    obstacles.push_back(fmt::format("GPU {}: its compute mode is prohibited; set it with `nvidia-smi -c DEFAULT`", i));
+  if (gpu.mig)
+    obstacles.push_back(
+        fmt::format("GPU {}: MIG partitions it; turn MIG off with `nvidia-smi -mig 0` to use the whole GPU", i));
+  return obstacles;
+}
+
+}  // namespace
+
+std::vector<std::string> obstacles_of(const NodeGpus& node) {
+  std::vector<std::string> obstacles;
+  for (size_t i = 0; i < node.gpus.size(); ++i)
+    std::ranges::move(obstacles_of(i, node.gpus[i]), std::back_inserter(obstacles));
+  return obstacles;
+}
+
+std::vector<std::pair<std::string, std::string>> shared_facts_of(const NodeGpus& node) {
+  if (node.gpus.empty()) return {};
+  std::string links;
+  for (const auto& row : node.links) {
+    for (const std::string& link : row) links += (link.empty() ? "-" : link) + " ";
+    if (!links.empty()) links.back() = '/';
+  }
+  if (!links.empty()) links.pop_back();
+  return {{"driver", node.driver},
+          {"number of GPUs", fmt::format("{}", node.gpus.size())},
+          {"first GPU", node.gpus[0].name},
+          {"links", links}};
+}
+
 std::vector<std::string> complaints_of(const NodeGpus& node) {
   std::vector<std::string> complaints;
   for (size_t i = 0; i < node.gpus.size(); ++i) {
     const NodeGpu& gpu = node.gpus[i];
     const auto add = [&](const std::string& text) { complaints.push_back(fmt::format("GPU {}: {}", i, text)); };
-    if (!gpu.fault.empty()) {
-      add(gpu.fault + "; reset it (nvidia-smi --gpu-reset) or restart the node");
-      continue;
-    }
-    if (gpu.major > 0 && gpu.major < kLeastMajor)
-      add(fmt::format("compute capability {}.{}, but at least {}.0 is needed", gpu.major, gpu.minor, kLeastMajor));
-    if (gpu.prohibited) add("its compute mode is prohibited; set it with `nvidia-smi -c DEFAULT`");
-    if (gpu.mig) add("MIG partitions it; turn MIG off with `nvidia-smi -mig 0` to use the whole GPU");
+    std::ranges::move(obstacles_of(i, gpu), std::back_inserter(complaints));
+    if (!gpu.fault.empty()) continue;
     if (gpu.uncorrected_errors.value_or(0) > 0)
       add(fmt::format("{} that ECC could not correct since the driver was loaded; see `nvidia-smi -q -d ECC`",
                       count_text(*gpu.uncorrected_errors, "memory error")));
@@ -172,6 +223,11 @@ std::vector<std::string> complaints_of(const NodeGpus& node) {
       add(fmt::format("{} of its {} are free; `nvidia-smi` names the programs on it", human_bytes(gpu.free_bytes),
                       human_bytes(gpu.memory_bytes)));
   }
+  for (const auto& [a, b] : node.apart)
+    complaints.push_back(fmt::format(
+        "GPU {} and GPU {} do not reach each other's memory: NCCL copies through the host's; `nvidia-smi topo -p2p r` "
+        "says why",
+        a, b));
   const NodeGpu* first = nullptr;
   for (const NodeGpu& gpu : node.gpus) {
     if (!gpu.fault.empty()) continue;
@@ -208,7 +264,11 @@ Json to_json(const NodeGpus& node) {
     }
     gpus.push_back(std::move(one));
   }
-  Json json = {{"driver", node.driver}, {"cuda", node.cuda}, {"gpus", std::move(gpus)}, {"links", node.links}};
+  Json json = {{"driver", node.driver},
+               {"cuda", node.cuda},
+               {"gpus", std::move(gpus)},
+               {"links", node.links},
+               {"apart", node.apart}};
   if (!node.why_none.empty()) json["why_none"] = node.why_none;
   return json;
 }
@@ -217,6 +277,7 @@ NodeGpus node_gpus_from_json(const Json& json) {
   try {
     NodeGpus node{.driver = json.at("driver"), .cuda = json.at("cuda"), .why_none = json.value("why_none", "")};
     node.links = json.at("links").get<std::vector<std::vector<std::string>>>();
+    node.apart = json.at("apart").get<std::vector<std::pair<int, int>>>();
     for (const Json& one : json.at("gpus")) {
       NodeGpu gpu{.name = one.at("name"), .uuid = one.at("uuid"), .bus = one.at("bus")};
       gpu.fault = one.value("fault", "");

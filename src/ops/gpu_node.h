@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -35,7 +36,8 @@ struct NodeGpus {
   /// Between two GPUs, as nvidia-smi names it: NV18 (NVLinks), PIX (one PCIe switch), PXB (several), PHB (the host
   /// bridge), NODE (one NUMA node), SYS (between NUMA nodes); "": unknown, or the same GPU.
   std::vector<std::vector<std::string>> links = {};
-  std::string why_none = {};  ///< why no GPU is reported; empty: some are
+  std::vector<std::pair<int, int>> apart = {};  ///< that cannot read each other's memory directly; first below second
+  std::string why_none = {};                    ///< why no GPU is reported; empty: some are
 };
 
 /// Never throws: why_none and NodeGpu::fault say what fails.
@@ -43,6 +45,11 @@ NodeGpus read_node_gpus();
 
 /// What keeps GPUs from being used, or makes them slow or wrong: "GPU 1: ...".
 std::vector<std::string> complaints_of(const NodeGpus& node);
+/// Those of them that keep a GPU from being used.
+std::vector<std::string> obstacles_of(const NodeGpus& node);
+
+/// What must be the same on all nodes of a job, as ("driver", "580.159.04"); empty without GPUs.
+std::vector<std::pair<std::string, std::string>> shared_facts_of(const NodeGpus& node);
 
 Json to_json(const NodeGpus& node);
 /// Of to_json(). Throws Error::data for other documents.

@@ -88,14 +88,14 @@ TEST(OfferSockets, GivesARankPerSocketWhereNobodySaysHowMany) {
   const std::vector<Host> told = {{"a", 0, 0, "f:1", ""}, {"b", 3, 0, "f:2", ""}, {"c", 0, 1, "f:3", ""}};
   const std::vector<int> sockets = {2, 4, 4};
   std::vector<Host> hosts = told;
-  EXPECT_TRUE(offer_sockets(hosts, sockets, {}));
+  EXPECT_TRUE(offer_ranks(hosts, sockets, {}));
   EXPECT_THAT(text(place(hosts, {})), ElementsAre("a:2", "b:3", "c:1"));
   for (const PlacementRequest& request : {PlacementRequest{3, 0}, PlacementRequest{0, 1}}) {
     hosts = told;
-    EXPECT_FALSE(offer_sockets(hosts, sockets, request));
+    EXPECT_FALSE(offer_ranks(hosts, sockets, request));
     EXPECT_EQ(hosts[0].slots, 0);
   }
-  EXPECT_FALSE(offer_sockets(hosts, std::vector<int>{1, 2, 0}, {}));
+  EXPECT_FALSE(offer_ranks(hosts, std::vector<int>{1, 2, 0}, {}));
 }
 
 TEST(Place, RefusesMoreThanTheHostsHold) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cluster/subprocess.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace trireme {
@@ -80,7 +81,7 @@ TEST(BatchScript, CarriesEveryRequest) {
   BatchJob job = job_of();
   job.partition = "hpc";
   job.cpus_per_task = 12;
-  job.gpus_per_node = 8;
+  job.gpus_per_node = "8";
   job.time = "20";
   job.memory = "0";
   job.exclusive = true;
@@ -101,6 +102,34 @@ TEST(BatchScript, CarriesEveryRequest) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_EQ(text.find("scontrol requeue"), std::string::npos);
+}
+
+TEST(BatchScript, AsksForGpusAndLetsLaunchCheckThem) {
+  BatchJob job = job_of();
+  job.tasks_per_node = 8;
+  job.gres = "gpu:a100:8,nvme:1";
+  job.preflight = true;
+  EXPECT_EQ(gpus_of(job), 8);
+  const std::string text = batch_script(job);
+  EXPECT_THAT(text, HasSubstr("#SBATCH --gres=gpu:a100:8,nvme:1\n"));
+  EXPECT_THAT(text, HasSubstr("launch --slurm --starter srun --preflight-only --gpus-per-node 8 --ppn 8 -- train"));
+  job.gres.clear();
+  job.gpus_per_node = "a100:4";
+  job.starter = "mpirun";
+  EXPECT_THAT(batch_script(job), testing::AllOf(HasSubstr("#SBATCH --gpus-per-node=a100:4\n"),
+                                                HasSubstr(" launch --starter auto --gpus-per-node 4 --ppn 8 ")));
+  job.gres = "gpu:2";
+  EXPECT_ERROR(batch_script(job), ErrorKind::usage,
+               "--gpus-per-node a100:4 and --gres gpu:2 both ask for GPUs; leave one out");
+  job.gres = "nvme:1";
+  EXPECT_EQ(gpus_of(job), 4);
+  job.gpus_per_node = "all";
+  EXPECT_ERROR(batch_script(job), ErrorKind::usage,
+               "--gpus-per-node \"all\": expected a number of at least 1, or TYPE:NUMBER such as a100:8");
+  job.gpus_per_node.clear();
+  job.gres = "gpu 8";
+  EXPECT_ERROR(batch_script(job), ErrorKind::usage,
+               "--gres \"gpu 8\": expected NAME[:TYPE]:NUMBER, such as gpu:8 or gpu:a100:8");
 }
 
 TEST(BatchScript, AContainerSeesTheCurrentFolderUnlessOtherMountsAreGiven) {

@@ -64,7 +64,9 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
          j.memory = "6G";
        },
        "--mem 6G: 6144 MB are needed on each of 2 nodes, but only 1 of the 2"},
-      {[](BatchJob& j) { j.gpus_per_node = 4; }, "--gpus-per-node 4: 4 GPUs are needed"},
+      {[](BatchJob& j) { j.gpus_per_node = "4"; }, "--gpus-per-node 4: 4 GPUs are needed"},
+      {[](BatchJob& j) { j.gres = "gpu:a100:4"; }, "--gres gpu:a100:4: 4 GPUs are needed"},
+      {[](BatchJob& j) { j.lines = {"--gres=gpu:5"}; }, "--gres gpu:5: 5 GPUs are needed"},
       {[](BatchJob& j) { j.partition = "hpc"; }, "partition hpc has no nodes (others are all, pairs, small)"},
       {[](BatchJob& j) {
          j.partition = "small,hpc";
@@ -95,7 +97,7 @@ TEST(SlurmLimits, JobsThatCanStartAreAccepted) {
                                       },
                                       [](BatchJob& j) { j.memory = "0"; },
                                       [](BatchJob& j) { j.memory = "8000"; },
-                                      [](BatchJob& j) { j.gpus_per_node = 2; },
+                                      [](BatchJob& j) { j.gpus_per_node = "2"; },
                                       [](BatchJob& j) { j.exclude = "h2"; }};
   for (auto* change : cases) EXPECT_EQ(never(change), "");
   EXPECT_EQ(why_never(BatchJob{}, {}), "") << "nothing is known";

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -23,14 +24,24 @@
 
 // Of the environment: TRIREME_EXECUTOR_GPUS: how many GPUs a process sees, default one; TRIREME_EXECUTOR_HIDES: each
 // process sees another one; TRIREME_EXECUTOR_FAULT: "fails RANK CALL": what happens to that rank's call for messages,
-// or hangs or dies; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is wrong in every result of that work (apart_device.h):
-// a large value; `bit`: the lowest bit; `zeros`. Words of their own: `first-wait`: the first wait for an event does not
-// happen; `no-cudnn` and `no-network`: that library is missing.
+// or hangs or dies; TRIREME_EXECUTOR_NETWORK: what connects GPUs, default sockets; TRIREME_EXECUTOR_BUSES: places of
+// the GPUs in the host, separated by commas, default their numbers; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is
+// wrong in every result of that work (apart_device.h): a large value; `bit`: the lowest bit; `zeros`. Words of their
+// own: `first-wait`: the first wait for an event does not happen; `no-cudnn` and `no-network`: that library is missing.
 namespace {
 
 int number_of(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+std::string bus_of(int index) {
+  const char* text = std::getenv("TRIREME_EXECUTOR_BUSES");
+  std::istringstream buses(text != nullptr ? text : "");
+  std::string bus;
+  for (int i = 0; i <= index; ++i)
+    if (!std::getline(buses, bus, ',')) return std::to_string(index);
+  return bus;
 }
 
 trireme::NetworkFaults faults_of(int rank) {
@@ -123,12 +134,17 @@ void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptio
   backend = {.device = nullptr,
              .ops = std::make_unique<ApartOps>(*device, std::move(kernels), true),
              .hardware = std::move(hardware),
-             .gpu = std::to_string(std::getenv("TRIREME_EXECUTOR_HIDES") != nullptr ? getpid() : index),
+             .gpu = std::getenv("TRIREME_EXECUTOR_HIDES") != nullptr ? std::to_string(getpid()) : bus_of(index),
              .kernels = "cuda",
              .libraries = {"plain loops"},
              .has_bf16 = true,
              .multiplies_bf16 = true};
   backend.device = std::move(device);
+}
+
+void trireme_describe_gpu_network(std::string& text) {
+  const char* version = std::getenv("TRIREME_EXECUTOR_NETWORK");
+  text = version != nullptr ? version : "sockets";
 }
 
 }  // extern "C"

@@ -31,9 +31,21 @@ class ProgramOnGpu {
     const std::string build = std::filesystem::path(trireme_path()).parent_path();
     return fmt::format("LD_LIBRARY_PATH={}/tests/fake_nvml:{}", build, before == nullptr ? "" : before);
   }
+  /// With these variables, NAME=VALUE.
+  Outcome with(const std::vector<std::string>& variables, std::vector<std::string> words) const {
+    words.insert(words.begin(), program_);
+    return run(words, variables);
+  }
   /// mpirun starts `ranks` of it.
   Outcome on_ranks(int ranks, std::vector<std::string> words) const {
     words.insert(words.begin(), {mpirun_path(), "-n", std::to_string(ranks), program_});
+    return run(words);
+  }
+  /// The same with variables that mpirun itself does not see.
+  Outcome on_ranks(int ranks, const std::vector<std::string>& variables, std::vector<std::string> words) const {
+    words.insert(words.begin(), program_);
+    words.insert(words.begin(), variables.begin(), variables.end());
+    words.insert(words.begin(), {mpirun_path(), "-n", std::to_string(ranks), "env"});
     return run(words);
   }
 

@@ -52,6 +52,7 @@ TEST_F(DeviceCommand, WarnsOfEveryGpuThatCannotBeUsedAsItIs) {
       {"ecc", "GPU 1: 3 memory errors that ECC could not correct since the driver was loaded"},
       {"narrow", "GPU 1: PCIe x8 in use, x16 possible; copies are slower"},
       {"busy", "GPU 1: 42.76 GB of its 85.52 GB are free; `nvidia-smi` names the programs on it"},
+      {"apart", "GPU 0 and GPU 1 do not reach each other's memory: NCCL copies through the host's"},
       {"other", "the GPUs are not all of one kind; a job runs at the speed of the slowest"}};
   for (const auto& [fault, warning] : cases) EXPECT_THAT(device(fault).output, HasSubstr(warning)) << fault;
 }

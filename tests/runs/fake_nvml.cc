@@ -1,11 +1,13 @@
 // In place of libnvidia-ml.so.1: two H100 on NVLink, or FAKE_NVML_GPUS of them at the places of an Azure ND node.
-// FAKE_NVML says what is wrong: words of `none`, `not-loaded`, `no-nvlink`, `lost`, `old`, `mig`, `prohibited`, `ecc`,
-// `narrow`, `busy`, `other`, `remap-pending`, `remap-failed`, `rows`, `retired`, `sram`, `dram`, `hot`, `brake`,
-// `warm`, `capped`, `link-down`, `transient` (persistence mode is off), `refuses` (to change a mode), `slack`
-// (application clocks), `inforom`; from `lost` on of GPU 1. FAKE_NVML_DRIVER: its version.
+// FAKE_NVML says what is wrong: words of `none`, `not-loaded`, `no-nvlink`, `apart`, `lost`, `old`, `mig`,
+// `prohibited`, `ecc`, `narrow`, `busy`, `other`, `remap-pending`, `remap-failed`, `rows`, `retired`, `sram`, `dram`,
+// `hot`, `brake`, `warm`, `capped`, `link-down`, `transient` (persistence mode is off), `refuses` (to change a mode),
+// `slack` (application clocks), `inforom`; from `lost` on of GPU 1; `driver-550`. FAKE_NVML_FILE: a file with more of
+// these words. FAKE_NVML_DRIVER: the driver's version.
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 namespace {
@@ -32,7 +34,12 @@ bool switched_on = false, raised = false;
 
 bool is(const char* word) {
   const char* const all = std::getenv("FAKE_NVML");
-  return all != nullptr && std::strstr(all, word) != nullptr;
+  if (all != nullptr && std::strstr(all, word) != nullptr) return true;
+  const char* const file = std::getenv("FAKE_NVML_FILE");
+  std::ifstream in(file != nullptr ? file : "");
+  std::string text;
+  std::getline(in, text);
+  return text.find(word) != std::string::npos;
 }
 unsigned count_of_gpus() {
   const char* const count = std::getenv("FAKE_NVML_GPUS");
@@ -59,7 +66,7 @@ int nvmlShutdown() { return kOk; }
 const char* nvmlErrorString(int code) { return code == kGpuIsLost ? "GPU is lost" : "Unknown Error"; }
 int nvmlSystemGetDriverVersion(char* version, unsigned size) {
   const char* const given = std::getenv("FAKE_NVML_DRIVER");
-  return text(version, size, given != nullptr ? given : "580.159.04");
+  return text(version, size, given != nullptr ? given : is("driver-550") ? "550.54.14" : "580.159.04");
 }
 int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   *version = 13000;
@@ -175,5 +182,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, Pci* pci) {
   return kOk;
 }
 int nvmlDeviceGetTopologyCommonAncestor(void*, void*, unsigned* level) { return number(level, 50); }
+
+int nvmlDeviceGetP2PStatus(void*, void*, unsigned, unsigned* status) { return number(status, is("apart") ? 1 : 0); }
 
 }  // extern "C"

@@ -18,6 +18,7 @@
 #include "cli/cluster/device.h"
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
+#include "cluster/launch/node_gpus.h"
 #include "cluster/launch/node_session.h"
 #include "ops/gpu_library.h"
 #include "ops/gpu_node.h"
@@ -30,7 +31,17 @@ struct Node {
   NodeGpus gpus = {};
   UsableGpu usable = {};
   std::string no_answer = {};  ///< why the node did not say
+
+  void take(launch::HostGpus&& answer) {
+    gpus = std::move(answer.gpus);
+    usable = std::move(answer.usable);
+  }
 };
+
+/// "NCCL 2.28.9", or why the GPUs of several ranks are not connected.
+std::string network_text(const UsableGpu& usable) {
+  return usable.network.empty() ? "nothing: " + usable.why_no_network : usable.network;
+}
 
 std::string version_text(int cuda) { return fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10); }
 
@@ -85,6 +96,7 @@ void print_node(const Node& node) {
     fmt::print("visible    CUDA_VISIBLE_DEVICES is \"{}\": programs see only these\n", visible);
   if (gpus.gpus.empty() && node.usable.hardware.empty()) return;
   fmt::print("usable     {}\n", node.usable.hardware.empty() ? "none: " + node.usable.why_none : node.usable.hardware);
+  if (!node.usable.hardware.empty()) fmt::print("connected  by {}\n", network_text(node.usable));
 }
 
 Json document_of(const Node& node) {
@@ -93,6 +105,8 @@ Json document_of(const Node& node) {
   document["host"] = node.host;
   document["usable"] = node.usable.hardware;
   if (!node.usable.why_none.empty()) document["why_not_usable"] = node.usable.why_none;
+  if (!node.usable.network.empty()) document["network"] = node.usable.network;
+  if (!node.usable.why_no_network.empty()) document["why_no_network"] = node.usable.why_no_network;
   document["warnings"] = complaints_of(node.gpus);
   return document;
 }
@@ -125,13 +139,14 @@ std::vector<std::string> differences(const std::vector<Node>& nodes) {
       first = &node;
       continue;
     }
-    const auto compare = [&](const std::string& what, const std::string& ours, const std::string& theirs) {
-      if (ours != theirs)
-        found.push_back(fmt::format("{}: {} {}, but {} has {}", node.host, what, theirs, first->host, ours));
-    };
-    compare("driver", first->gpus.driver, node.gpus.driver);
-    compare("number of GPUs", fmt::format("{}", first->gpus.gpus.size()), fmt::format("{}", node.gpus.gpus.size()));
-    compare("first GPU", first->gpus.gpus[0].name, node.gpus.gpus[0].name);
+    auto ours = shared_facts_of(first->gpus), theirs = shared_facts_of(node.gpus);
+    ours.emplace_back("NCCL", first->usable.network);
+    theirs.emplace_back("NCCL", node.usable.network);
+    for (size_t i = 0; i < ours.size(); ++i) {
+      if (ours[i].second != theirs[i].second)
+        found.push_back(fmt::format("{}: {} {}, but {} has {}", node.host, theirs[i].first, theirs[i].second,
+                                    first->host, ours[i].second));
+    }
   }
   return found;
 }
@@ -146,15 +161,16 @@ std::vector<Node> ask_nodes(const HostSet& hosts, const launch::RemoteOptions& r
     if (answers[i].is_null()) {
       node.no_answer = sessions.why_no_answer(names[i]);
     } else {
-      node.gpus = node_gpus_from_json(answers[i].at("gpus"));
-      node.usable = {answers[i].at("usable"), answers[i].at("why_none")};
+      node.take(launch::host_gpus_from_json(answers[i]));
     }
     nodes.push_back(std::move(node));
   }
   return nodes;
 }
 
-bool is_usable(const Node& node) { return node.no_answer.empty() && !node.usable.hardware.empty(); }
+bool is_usable(const Node& node) {
+  return node.no_answer.empty() && !node.usable.hardware.empty() && obstacles_of(node.gpus).empty();
+}
 
 }  // namespace
 
@@ -180,14 +196,16 @@ int run_device(std::vector<std::string> arguments) {
       "on.\n"
       "Links: NV18: 18 NVLinks; PIX, PXB, PHB: through one PCIe switch, several, the host bridge; NODE, SYS: through "
       "the\n"
-      "memory of one or two processors. Exit code 1 where a node has no GPU that this program can use.\n"
+      "memory of one or two processors. Exit code 1 where a node has no GPU that this program can use, or one that it "
+      "cannot.\n"
       "`trireme device check` checks that a GPU computes what the CPU computes; `trireme device check --help`.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require_sinfo(app, request);
   complete_remote_options(app, remote);
   if (!names_hosts(request)) {
     require_no_host_selection(request, remote);
-    const Node node{.host = host_name(), .gpus = read_node_gpus(), .usable = usable_gpu()};
+    Node node{.host = host_name()};
+    node.take(launch::read_host_gpus());
     if (json)
       fmt::print("{}\n", dump_json(document_of(node), 2));
     else

@@ -94,6 +94,9 @@ int run_launch(std::vector<std::string> arguments) {
   app.add("--np", request.placement.processes, "total number of ranks (also -n, -np); default: the slots of the hosts")
       .positive();
   app.add("--ppn", request.placement.per_host, "ranks per host (also -ppn)").positive();
+  app.add("--gpus-per-node", request.gpus_per_node,
+          "GPUs that every host must have, checked by preflight; a rank for each unless --np or --ppn says otherwise")
+      .positive();
   app.add("--env", request.variables, "NAME=VALUE for every rank, repeatable (also -genv)").one_value();
   app.add("--starter", request.starter.wanted, "auto, openmpi, hydra or srun").show_default();
   app.add("--mpirun", request.starter.program, "path of the mpirun to use");
@@ -167,6 +170,8 @@ int run_launch(std::vector<std::string> arguments) {
   complete_remote_options(app, request.remote);
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
+  if (request.placement.processes == 0 && request.placement.per_host == 0)
+    request.placement.per_host = request.gpus_per_node;
   HostSet hosts = resolve_hosts(request.hosts, environment_variable);
   require_first_component(environment_variable, hosts.hosts);
   JobFacts job = describe_job(request);

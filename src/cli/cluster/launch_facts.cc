@@ -14,6 +14,7 @@
 #include "config/load.h"
 #include "hub/place.h"
 #include "model/model_options.h"
+#include "ops/gpu_library.h"
 #include "text/tokenizer.h"
 #include "train/start/data_setup.h"
 #include "train/start/run_bytes.h"
@@ -44,29 +45,44 @@ std::string options_text(const Config& config, const RunForecast& forecast) {
                             name_of(other.config.model.recompute), forecast.memory() / 1e9);
 }
 
-/// What the trainer would plan for these ranks.
-std::optional<launch::RankMemory> planned_memory(LoadedConfig loaded, int ranks, int hosts, uint64_t limit) {
+/// Nodes with `each` ranks, for plans of memory only.
+NodeType any_nodes(int64_t each, bool gpus) {
   NodeType type;
   type.name = "these hosts";
-  const int64_t each = ranks / hosts;
   type.cores = each;
   type.tflops = 1;
   type.memory_gb_per_s = 100;
   type.network_gbit_per_s = 10;
-  const PlannedNodes unlimited{type, hosts, each};
+  if (!gpus) return type;
+  type.gpus = each;
+  type.link_gb_per_s = 100;
+  return type;
+}
+
+/// What the trainer would plan for these ranks.
+std::optional<launch::RankMemory> planned_memory(LoadedConfig loaded, int ranks, int hosts, uint64_t limit,
+                                                 bool on_gpus) {
+  const int64_t each = ranks / hosts;
+  const PlannedNodes unlimited{any_nodes(each, on_gpus), hosts, each};
   try {
     resolve_model_options(loaded);
     const RunForecast forecast = forecast_run(loaded, unlimited);
     launch::RankMemory memory{static_cast<uint64_t>(forecast.memory()), ""};
     if (memory.bytes <= limit) return memory;
     PlannedNodes limited = unlimited;
-    limited.type.memory_gb = static_cast<double>(limit) * static_cast<double>(each) / 1e9;
+    limited.type.memory_gb = static_cast<double>(limit) * static_cast<double>(on_gpus ? 1 : each) / 1e9;
     const std::vector<RunForecast> best = best_layouts(loaded, limited, PlanGoal::time, 1);
     if (!best.empty()) memory.fits = options_text(loaded.config, best[0]);
     return memory;
   } catch (const Error&) {  // the ranks will name it
     return {};
   }
+}
+
+/// auto: only a build that could use GPUs looks at them.
+launch::GpuWish gpu_wish(DeviceChoice device) {
+  if (device == DeviceChoice::cuda) return launch::GpuWish::required;
+  return device == DeviceChoice::cpu || gpu_library_path().empty() ? launch::GpuWish::none : launch::GpuWish::automatic;
 }
 
 /// What every training from a configuration has.
@@ -76,6 +92,7 @@ void take_run(const Config& config, const std::vector<std::string>& files, JobFa
   if (job.has_status) job.stop_folder = job.run_folder;
   job.start_seconds = config.run.start_timeout;
   job.inherit_binding = config.launch.bind == Binding::inherit;
+  job.gpus = gpu_wish(config.run.device);
   for (const std::string& file : files) job.files.push_back(std::filesystem::absolute(file));
 }
 
@@ -110,6 +127,7 @@ JobFacts describe_job(const LaunchRequest& request) {
     const GlueOptions options = read_glue_flags({request.command.begin() + 1, request.command.end()});
     const Config& config = options.config();
     if (options.trains()) job.stop_folder = config.run.dir;
+    job.gpus = gpu_wish(config.run.device);
     job.named = {.model = name_of_hub(config.model.init),
                  .tokenizer = name_of_hub(config.data.tokenizer),
                  .glue_task = config.data.dir.empty() ? options.rows.task : ""};
@@ -124,8 +142,8 @@ JobFacts describe_job(const LaunchRequest& request) {
   require_runnable(loaded);
   take_run(loaded.config, words.files, job);
   job.run_bytes = snapshot_file_bytes(loaded);
-  job.rank_memory = [loaded](int ranks, int hosts, uint64_t limit) {
-    return planned_memory(loaded, ranks, hosts, limit);
+  job.rank_memory = [loaded](int ranks, int hosts, uint64_t limit, bool on_gpus) {
+    return planned_memory(loaded, ranks, hosts, limit, on_gpus);
   };
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;

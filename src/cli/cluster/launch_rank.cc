@@ -25,6 +25,7 @@ std::string launcher_option(const LaunchRequest& request) {
                                                 {"--exclude", !hosts.exclude.empty()},
                                                 {"--num-nodes", hosts.num_nodes > 0},
                                                 {"--ppn", request.placement.per_host > 0},
+                                                {"--gpus-per-node", request.gpus_per_node > 0},
                                                 {"--mpirun", !request.starter.program.empty()},
                                                 {"--interface", !request.interface.empty()},
                                                 {"--port", request.port > 0},

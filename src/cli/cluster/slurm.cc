@@ -107,11 +107,13 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("--sbatch", job.lines, "another option for sbatch, repeatable: --sbatch=--comment=text").one_value();
   app.add("--constraint", job.constraint, "features that the nodes must have");
   app.add("-N,--nodes", job.nodes).positive().show_default();
-  app.add("--ntasks-per-node", job.tasks_per_node, "ranks per node; with --gpus-per-node one per GPU unless given")
+  app.add("--ntasks-per-node", job.tasks_per_node,
+          "ranks per node; with --gpus-per-node or --gres gpu:N one per GPU unless given")
       .positive()
       .show_default();
   app.add("-c,--cpus-per-task", job.cpus_per_task).positive();
-  app.add("--gpus-per-node", job.gpus_per_node, "GPUs that the job gets on each node").positive();
+  app.add("--gpus-per-node", job.gpus_per_node, "GPUs that the job gets on each node: 8, a100:8").not_empty();
+  app.add("--gres", job.gres, "the same as generic resources, also others: gpu:8, gpu:a100:8,nvme:1").not_empty();
   app.add("-t,--time", job.time, "time limit: minutes, or [days-]hours:minutes:seconds");
   app.add("--mem", job.memory, "memory per node: 0 for all, 64G");
   app.add_switch("--exclusive", job.exclusive, "exclusive use of the nodes");
@@ -139,7 +141,7 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("--write", write_to, "write the script to this file instead of printing it");
   app.add_switch("--submit", submits, "submit it with sbatch and print the job id");
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
-  if (job.gpus_per_node > 0 && app.count("--ntasks-per-node") == 0) job.tasks_per_node = job.gpus_per_node;
+  if (const int gpus = gpus_of(job); gpus > 0 && app.count("--ntasks-per-node") == 0) job.tasks_per_node = gpus;
   job.requeue = !no_requeue;
   job.container = image_of_pyxis(job.container);
   if (!job.command.empty()) job.run_folder = check_command(job.command);

@@ -26,8 +26,8 @@ std::vector<std::string> HostPool::names() const {
   return names;
 }
 
-bool HostPool::offer_sockets(std::span<const int> sockets) {
-  if (!trireme::offer_sockets(hosts_, sockets, request_)) return false;
+bool HostPool::offer_ranks(std::span<const int> counts) {
+  if (!trireme::offer_ranks(hosts_, counts, request_)) return false;
   placement_ = place(hosts_, request_);
   return true;
 }

@@ -17,8 +17,10 @@ class HostPool {
   const std::vector<Placement>& placement() const { return placement_; }
   std::vector<std::string> names() const;  ///< of the placement
   size_t spares() const { return spares_.size(); }
-  /// Places one process per socket if no number was given; returns whether that changed the placement.
-  bool offer_sockets(std::span<const int> sockets);
+  /// Whether no number of ranks was given.
+  bool offers_ranks() const { return request_.processes == 0 && request_.per_host == 0; }
+  /// Places one process per socket, or per GPU, if no number was given; returns whether that changed the placement.
+  bool offer_ranks(std::span<const int> counts);
 
   /// Removes these hosts permanently and replaces them by spares, if any are left. With too few spares nothing changes
   /// unless `may_shrink`. Returns whether the job can be placed on the remaining hosts.

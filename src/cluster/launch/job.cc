@@ -123,6 +123,22 @@ class Launch {
     return job;
   }
 
+  /// NCCL's variables of this process reach all ranks, and where only TCP can be used, it is told.
+  void add_nccl_variables(StartRequest& start) const {
+    const auto add = [&](const std::string& name, const std::string& value) {
+      const bool given = std::ranges::any_of(start.variables, [&](const auto& own) { return own.first == name; });
+      if (!given) start.variables.emplace_back(name, value);
+    };
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string assignment = *entry;
+      if (assignment.starts_with("NCCL_"))
+        add(assignment.substr(0, assignment.find('=')), assignment.substr(assignment.find('=') + 1));
+    }
+    if (!hosts_.uses_gpus() || placement().size() < 2) return;
+    if (hosts_.tcp_only()) add("NCCL_IB_DISABLE", "1");
+    if (!hosts_.interface().empty()) add("NCCL_SOCKET_IFNAME", "=" + hosts_.interface());
+  }
+
   StartRequest start_request(int attempt) const {
     StartRequest start;
     start.placement = placement();
@@ -134,6 +150,7 @@ class Launch {
       const size_t equals = variable.find('=');
       start.variables.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
     }
+    add_nccl_variables(start);
     start.variables.emplace_back(kLaunchIdVariable, id_);
     // The run folder's owner: a requeued Slurm job is the same job.
     const char* slurm_job = environment_variable("SLURM_JOB_ID");

@@ -22,6 +22,7 @@ struct LaunchRequest {
   std::vector<std::string> defaults;   ///< NAME=VALUE of options that training's files and flags do not set
   std::string interface, health_config;
   int port = 0, max_restarts = 0, spares = 0;
+  int gpus_per_node = 0;  ///< that each host must have, with a rank for each; 0: not asked for
   double stop_seconds = 120, wait_minutes = 10;
   double start_seconds = -1;  ///< below 0: JobFacts::start_seconds
   int max_requeues = 0;
@@ -38,6 +39,7 @@ struct JobFacts {
   bool has_status = false;  ///< the command writes run_folder/status.json
   std::string stop_folder;  ///< its status.json distinguishes a final stop from one to resume; empty: none
   bool inherit_binding = false;
+  launch::GpuWish gpus = launch::GpuWish::none;
   double start_seconds = 120;          ///< limit for the first sign of a rank
   int64_t run_bytes = 0;               ///< free space needed in the run folder
   std::vector<std::string> files;      ///< must be the same on every host

@@ -93,10 +93,11 @@ bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
 /// Checks every host once; without problems uses its network.
 std::vector<Problem> LaunchHosts::look() {
   NodeSessions sessions(pool_.names(), program_path(), remote_);
-  PreflightResult result =
-      run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
-                     cache_variables(), request_.interface, request_.port, job_.run_bytes, job_.rank_memory},
-                    sessions);
+  PreflightResult result = run_preflight(
+      {placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
+       cache_variables(), request_.interface, request_.port, job_.run_bytes, job_.rank_memory,
+       request_.gpus_per_node > 0 ? GpuWish::required : job_.gpus, request_.gpus_per_node, pool_.offers_ranks()},
+      sessions);
   check_starter(sessions, result);
   check_health(sessions, result);
   for (const std::string& note : result.notes) log::info("preflight: {}", note);
@@ -106,9 +107,10 @@ std::vector<Problem> LaunchHosts::look() {
   infiniband_ = result.infiniband;
   looked_ = true;
   memory_kills_ = std::move(result.memory_kills);
-  if (!request_.any_program && pool_.offer_sockets(result.sockets)) {
-    log::info("preflight: {}, one per socket; change this with --ppn",
-              count_text(total_processes(placement()), "rank"));
+  gpus_ = result.gpus;
+  if (!request_.any_program && pool_.offer_ranks(gpus_ ? result.gpu_ranks : result.sockets)) {
+    log::info("preflight: {}, one per {}; change this with --ppn", count_text(total_processes(placement()), "rank"),
+              gpus_ ? "GPU" : "socket");
   }
   if (placement().size() > 1) {
     log::info("preflight: {} hosts agree; network {}, {}", placement().size(), network_,

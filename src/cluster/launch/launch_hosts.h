@@ -32,6 +32,8 @@ class LaunchHosts {
   /// Whether ranks can only use TCP between these hosts, as far as known.
   bool tcp_only() const { return placement().size() == 1 || (looked_ && !infiniband_); }
 
+  bool uses_gpus() const { return gpus_; }  ///< as far as known
+
   /// Repeats until every host passes, or until no more hosts can be removed; then throws Error::config. Logs all
   /// problems.
   void preflight();
@@ -65,7 +67,7 @@ class LaunchHosts {
   RemoteOptions remote_;
   HostPool pool_;
   std::string network_, interface_;
-  bool looked_ = false, infiniband_ = false;
+  bool looked_ = false, infiniband_ = false, gpus_ = false;
   std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; empty before the first preflight
 };
 

@@ -29,12 +29,11 @@
 #include "cluster/health/run.h"
 #include "cluster/health/slurm_state.h"
 #include "cluster/launch/node_facts.h"
+#include "cluster/launch/node_gpus.h"
 #include "cluster/launch/remote_shell.h"
 #include "cluster/launch/start_probe.h"
 #include "cluster/launch/starter_probe.h"
 #include "cluster/process_tree.h"
-#include "ops/gpu_library.h"
-#include "ops/gpu_node.h"
 
 namespace trireme::launch {
 namespace {
@@ -211,10 +210,7 @@ Json answer(const Json& request, Listener& listener) {
   if (what == "health") return check_health(request);
   if (what == "starter") return probe_starter(request.at("program"), request.at("daemon"));
   if (what == "describe") return describe();
-  if (what == "gpus") {
-    const UsableGpu usable = usable_gpu();
-    return {{"gpus", to_json(read_node_gpus())}, {"usable", usable.hardware}, {"why_none", usable.why_none}};
-  }
+  if (what == "gpus") return to_json(read_host_gpus());
   fail(ErrorKind::data, "node-agent: unknown request \"{}\"", what);
 }
 

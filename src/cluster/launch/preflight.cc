@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -82,7 +83,7 @@ void judge_memory(const PreflightRequest& request, const std::vector<NodeFacts>&
   const int each = placement[0].processes;
   const auto limit = static_cast<uint64_t>(std::max<int64_t>(least, 0) / each);
   const std::optional<RankMemory> needed =
-      request.rank_memory(each * static_cast<int>(placement.size()), static_cast<int>(placement.size()), limit);
+      request.rank_memory(each * static_cast<int>(placement.size()), static_cast<int>(placement.size()), limit, false);
   if (!needed) return;
   result.notes.push_back(
       fmt::format("{} planned for each rank, {} are free", human_bytes(needed->bytes), human_bytes(limit)));
@@ -97,6 +98,65 @@ void judge_memory(const PreflightRequest& request, const std::vector<NodeFacts>&
                                needed->fits.empty() ? "no layout of these hosts fits: use more hosts or a smaller model"
                                                     : "this fits: " + needed->fits});
   }
+}
+
+/// Whether the ranks' plan fits into what is free on their GPUs.
+void judge_gpu_memory(const PreflightRequest& request, const std::vector<Placement>& placement,
+                      const std::vector<HostGpus>& hosts, PreflightResult& result) {
+  const bool even =
+      std::ranges::all_of(placement, [&](const Placement& entry) { return entry.processes == placement[0].processes; });
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  for (const HostGpus& host : hosts) {
+    for (const NodeGpu& gpu : host.gpus.gpus) least = std::min(least, gpu.free_bytes);
+  }
+  if (!request.rank_memory || !even || least == std::numeric_limits<uint64_t>::max()) return;
+  constexpr double kUsable = 0.95;  // CUDA and NCCL take the rest
+  const auto limit = static_cast<uint64_t>(kUsable * static_cast<double>(least));
+  const std::optional<RankMemory> needed =
+      request.rank_memory(total_processes(placement), static_cast<int>(placement.size()), limit, true);
+  if (!needed) return;
+  if (needed->bytes <= limit) {
+    result.notes.push_back(
+        fmt::format("{} planned for each GPU, {} are free", human_bytes(needed->bytes), human_bytes(limit)));
+    return;
+  }
+  for (const Placement& entry : placement) {
+    result.problems.push_back({entry.host,
+                               fmt::format("the run does not fit: each GPU needs {}, but {} are free",
+                                           human_bytes(needed->bytes), human_bytes(limit)),
+                               needed->fits.empty() ? "no layout of these hosts fits: use more hosts or a smaller model"
+                                                    : "this fits: " + needed->fits});
+  }
+}
+
+constexpr std::string_view kVisibleGpus = "CUDA_VISIBLE_DEVICES=";
+
+/// Asks the hosts for their GPUs, if the job may use some. reached: those that have answered, by their sessions.
+void look_at_gpus(const PreflightRequest& reached, const std::vector<size_t>& session, NodeSessions& sessions,
+                  PreflightResult& result) {
+  if (reached.gpus == GpuWish::none) return;
+  std::vector<Json> requests(sessions.hosts().size());
+  for (const size_t i : session) requests[i] = {{"do", "gpus"}};
+  const std::vector<Json> answers = sessions.ask(requests, 60);
+  std::vector<HostGpus> hosts;
+  for (const size_t i : session) {
+    if (answers[i].is_null()) return;  // a problem of that host
+    hosts.push_back(host_gpus_from_json(answers[i]));
+    for (const std::string& variable : reached.variables) {
+      if (variable.starts_with(kVisibleGpus)) hosts.back().visible = variable.substr(kVisibleGpus.size());
+    }
+  }
+  GpuVerdict verdict = judge_gpus(reached.placement, hosts, reached.gpus, reached.gpus_per_node);
+  std::ranges::move(verdict.problems, std::back_inserter(result.problems));
+  std::ranges::move(verdict.notes, std::back_inserter(result.notes));
+  result.gpus = verdict.used;
+  result.gpu_ranks.assign(sessions.hosts().size(), 0);
+  std::vector<Placement> offered = reached.placement;
+  for (size_t i = 0; i < verdict.ranks.size(); ++i) {
+    result.gpu_ranks[session[i]] = verdict.ranks[i];
+    if (reached.offers_ranks && offered[i].processes == 1) offered[i].processes = std::max(1, verdict.ranks[i]);
+  }
+  if (result.gpus && result.problems.empty()) judge_gpu_memory(reached, offered, hosts, result);
 }
 
 void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t disk_bytes, PreflightResult& result) {
@@ -369,7 +429,11 @@ PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& ses
     result.memory_kills[request.placement[i].host] = facts.back().memory_kills;
     session.push_back(i);
   }
-  if (!facts.empty()) judge_facts(reached, facts, result);
+  if (!facts.empty()) {
+    look_at_gpus(reached, session, sessions, result);
+    if (result.gpus) reached.rank_memory = {};  // the host holds copies only
+    judge_facts(reached, facts, result);
+  }
   measure_clocks(sessions, result);
   if (request.shares_run_folder && facts.size() > 1) look_for_run_folder(reached, session, sessions, result);
   if (facts.size() > 1) {

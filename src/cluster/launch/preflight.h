@@ -10,6 +10,7 @@
 
 #include "cluster/hosts.h"
 #include "cluster/launch/node_facts.h"
+#include "cluster/launch/node_gpus.h"
 #include "cluster/launch/node_session.h"
 
 namespace trireme::launch {
@@ -19,8 +20,9 @@ struct RankMemory {
   uint64_t bytes = 0;  ///< of the rank that needs most
   std::string fits;    ///< where that is too much: options of a layout that fits; empty: none does
 };
-/// For so many ranks, the same number on each host, and the bytes that each may use. Nullopt: cannot be planned here.
-using RankMemoryPlan = std::function<std::optional<RankMemory>(int ranks, int hosts, uint64_t limit)>;
+/// For so many ranks, the same number on each host, and the bytes that each may use: of a GPU for each, or of their
+/// host. Nullopt: cannot be planned here.
+using RankMemoryPlan = std::function<std::optional<RankMemory>(int ranks, int hosts, uint64_t limit, bool on_gpus)>;
 
 struct PreflightRequest {
   std::vector<Placement> placement;
@@ -33,6 +35,9 @@ struct PreflightRequest {
   int port = 0;                           ///< --port: must be free on every host; 0: any
   int64_t disk_bytes = int64_t{1} << 30;  ///< must be free for the run folder
   RankMemoryPlan rank_memory{};           ///< empty: unknown
+  GpuWish gpus = GpuWish::none;
+  int gpus_per_node = 0;      ///< --gpus-per-node: that each host must have; 0: not asked for
+  bool offers_ranks = false;  ///< a host with one rank may get one for each of its GPUs
 };
 
 struct PreflightResult {
@@ -42,6 +47,8 @@ struct PreflightResult {
   std::string interface;                            ///< its interface, if it has the same name on all hosts
   bool infiniband = false;                          ///< active ports on every host
   std::vector<int> sockets;                         ///< per host of the placement; 0: it did not answer
+  bool gpus = false;                                ///< the ranks will compute on GPUs
+  std::vector<int> gpu_ranks{};                     ///< one per GPU, by host of the placement; 0: unknown
   std::map<std::string, MemoryKills> memory_kills;  ///< by host
 };
 

@@ -344,7 +344,7 @@ TEST_F(Judge, LikeHostsPass) { EXPECT_EQ(problems(), ""); }
 
 TEST_F(Judge, ARunThatDoesNotFitNamesALayoutThatDoes) {
   RankMemory needed{uint64_t{3} << 30, ""};
-  request.rank_memory = [&](int ranks, int hosts, uint64_t limit) {
+  request.rank_memory = [&](int ranks, int hosts, uint64_t limit, bool) {
     EXPECT_EQ(ranks, 6);
     EXPECT_EQ(hosts, 3);
     EXPECT_EQ(limit, uint64_t{2} << 30) << "of the host with the least memory";
@@ -360,10 +360,10 @@ TEST_F(Judge, ARunThatDoesNotFitNamesALayoutThatDoes) {
   EXPECT_THAT(problems(), HasSubstr("; no layout of these hosts fits: use more hosts or a smaller model"));
   needed.bytes = uint64_t{2} << 30;
   EXPECT_EQ(problems(), "");
-  request.rank_memory = [](int, int, uint64_t) { return std::optional<RankMemory>(); };
+  request.rank_memory = [](int, int, uint64_t, bool) { return std::optional<RankMemory>(); };
   EXPECT_EQ(problems(), "");
   request.placement[0].processes = 1;
-  request.rank_memory = [](int, int, uint64_t) -> std::optional<RankMemory> {
+  request.rank_memory = [](int, int, uint64_t, bool) -> std::optional<RankMemory> {
     ADD_FAILURE() << "hosts with different numbers of ranks are not judged";
     return {};
   };
