@@ -1,3 +1,4 @@
+#include "ops/cpu/tiles.h"
 #include "tests/ops/op_test.h"
 
 namespace trireme::test {
@@ -308,6 +309,34 @@ TEST_P(AttentionOp, GivesTheSameBitsTwice) {
       x->backward(*cpu);
     }
     EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dqkv == b.dqkv);
+  }
+}
+
+/// Tile instructions per product of tiles: what a CPU with AMX has to do besides multiplying.
+TEST_P(AttentionOp, ReadsAndWritesTilesRarelyPerProduct) {
+  if (!emulates_tiles()) GTEST_SKIP() << "tile instructions are not emulated";
+  if (dtype() != DType::bf16) return;
+  const auto expect_at_most = [&](std::vector<int> lengths, int head_dim, bool backward, double loads, double stores) {
+    Attention a(dtype(), std::move(lengths), 1, head_dim, true);
+    a.forward(*cpu);
+    const tiles::emulated::Counts before = tiles::emulated::counts();
+    backward ? a.backward(*cpu) : a.forward(*cpu);
+    const tiles::emulated::Counts after = tiles::emulated::counts();
+    const auto products = static_cast<double>(after.products - before.products);
+    const double loads_each = static_cast<double>(after.loads - before.loads) / products,
+                 stores_each = static_cast<double>(after.stores - before.stores) / products;
+    const std::string what =
+        fmt::format("{}, {}: {} products, {:.3f} loads, {:.3f} stores each, {} shapes", a.name(),
+                    backward ? "backward" : "forward", products, loads_each, stores_each, after.shapes - before.shapes);
+    RecordProperty(fmt::format("{}_{}_{}", backward ? "backward" : "forward", a.qkv.view().rows(), head_dim), what);
+    EXPECT_LE(loads_each, loads) << what;
+    EXPECT_LE(stores_each, stores) << what;
+  };
+  for (const int head_dim : {64, 128}) {
+    expect_at_most({1024}, head_dim, false, 1.2, 0.4);
+    expect_at_most({1024}, head_dim, true, 1.2, 0.4);
+    expect_at_most({256, 128, 512, 64}, head_dim, false, 1.2, 0.4);
+    expect_at_most({256, 128, 512, 64}, head_dim, true, 1.2, 0.4);
   }
 }
 

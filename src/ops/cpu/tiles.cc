@@ -1,5 +1,6 @@
 #include "ops/cpu/tiles.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -15,6 +16,11 @@ struct Registers {
   alignas(64) unsigned char bytes[kRegisters][kRows][kRowBytes] = {};
 };
 thread_local Registers registers;
+
+struct {
+  std::atomic<int64_t> shapes, loads, stores, products;
+} counted;
+void count(std::atomic<int64_t>& kind) { kind.fetch_add(1, std::memory_order_relaxed); }
 
 void demand(bool condition, const char* what) {
   if (condition) return;
@@ -50,23 +56,27 @@ void configure(const Shapes& shapes) {
            "rows of odd length");
     demand((shapes.rows[i] == 0) == (shapes.row_bytes[i] == 0), "rows without bytes");
   }
+  count(counted.shapes);
   registers = {};
   registers.in_use = true;
   registers.shapes = shapes;
 }
 void release() { registers = {}; }
 bool in_use() { return registers.in_use; }
+Counts counts() { return {counted.shapes, counted.loads, counted.stores, counted.products}; }
 
 void zero(int tile) { std::memset(in_use_with(tile).bytes[tile], 0, sizeof registers.bytes[tile]); }
 
 // Rows that a register does not have, and bytes after those of a row, become zero.
 void load(int tile, const void* from, int64_t stride) {
+  count(counted.loads);
   zero(tile);
   for (int row = 0; row < registers.shapes.rows[tile]; ++row)
     std::memcpy(registers.bytes[tile][row], static_cast<const unsigned char*>(from) + row * stride,
                 registers.shapes.row_bytes[tile]);
 }
 void store(int tile, void* to, int64_t stride) {
+  count(counted.stores);
   const Registers& r = in_use_with(tile);
   for (int row = 0; row < r.shapes.rows[tile]; ++row)
     std::memcpy(static_cast<unsigned char*>(to) + row * stride, r.bytes[tile][row], r.shapes.row_bytes[tile]);
@@ -75,6 +85,7 @@ void store(int tile, void* to, int64_t stride) {
 // Even and odd elements are summed apart, each product and sum rounded once; then their sum is added. (The CPU also
 // makes numbers below 1.2e-38 zero.)
 void multiply_add(int sums, int a, int b) {
+  count(counted.products);
   in_use_with(sums), in_use_with(a);
   Registers& r = in_use_with(b);
   const Shapes& s = r.shapes;

@@ -31,6 +31,12 @@ void store(int tile, void* to, int64_t stride);
 void multiply_add(int sums, int a, int b);
 /// Whether this thread's registers are in use.
 bool in_use();
+
+/// Instructions of one kind each, of all threads since the program began.
+struct Counts {
+  int64_t shapes = 0, loads = 0, stores = 0, products = 0;
+};
+Counts counts();
 }  // namespace emulated
 
 #if defined(__x86_64__)
