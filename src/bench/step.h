@@ -33,6 +33,7 @@ struct StepBenchOptions {
   int64_t micro = 0;                      ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
   ShardChoice shard = ShardChoice::none;  ///< with layouts: the state that data ranks share
   double peak_flops = 0;                  ///< of one rank, for the MFU; 0: measured (train/peak.h)
+  bool cudnn = false;                     ///< attention by cuDNN (GpuOptions)
   bool pytorch = false;
   /// With pytorch: neither program holds memory while the other one is measured. Without it only where the memory is
   /// too small for both.

@@ -1,6 +1,6 @@
 #pragma once
-// The communication library's own blocking collectives, for `trireme bench comm`: its use of the network when called
-// directly. Training goes through comm/communicator.h.
+// The communication library's own collectives, for `trireme bench comm`: its use of the network when called directly.
+// Training goes through comm/communicator.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,11 +38,21 @@ struct CollectiveCall {
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  /// Returns when this rank's share is done. Both arrays are as long as the longer side of the collective. In place a
-  /// rank's input is in `receive`: for all_gather and gather as part `rank`, else at the front. Results are at the
-  /// front of `receive`, except in-place scatter on the root, whose result stays where it is. Throws Error::comm;
-  /// Error::usage for more elements than the library can count.
+  /// Returns when this rank's share is done (but see finish()). Both arrays are as long as the longer side of the
+  /// collective. In place a rank's input is in `receive`: for all_gather and gather as part `rank`, else at the front.
+  /// Results are at the front of `receive`, except in-place scatter on the root, whose result stays where it is. Throws
+  /// Error::comm; Error::usage for more elements than the library can count.
   virtual void run(const CollectiveCall& call, void* send, void* receive) = 0;
+
+  // Of a library whose arrays are on a device: run() does not read and write the given ones, and returns at once.
+  /// Both arrays, of that many bytes, go to the device.
+  virtual void take(const void* /*send*/, const void* /*receive*/, size_t /*bytes*/) {}
+  /// The results of the last run(), which finish() has waited for, go to `receive`, of that many bytes.
+  virtual void give(void* /*receive*/, size_t /*bytes*/) {}
+  /// Returns when what was run is done.
+  virtual void finish() {}
+  /// Whether it has this collective in place.
+  virtual bool in_place(Collective) const { return true; }
 };
 
 /// Of the MPI library, over all ranks; MPI must have been started. Throws Error::comm in a build without MPI.

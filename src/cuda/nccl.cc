@@ -140,6 +140,33 @@ class NcclLinks final : public DeviceLinks {
     comm_.finish(library.end_group(), "ncclGroupEnd", limit_);
   }
 
+  void collective(DeviceStream& stream, DeviceCollective which, ConstView in, View out, int root) override {
+    const Library& l = comm_.library();
+    const gpu::Stream on = gpu_stream(stream);
+    const int type = in.dtype() == DType::f32    ? nccl::kFloat
+                     : in.dtype() == DType::bf16 ? nccl::kBfloat16
+                                                 : nccl::kHalf;
+    const auto sent = static_cast<size_t>(in.count()), got = static_cast<size_t>(out.count());
+    comm_.check(l.begin_group(), "ncclGroupStart");
+    switch (which) {
+      case DeviceCollective::all_reduce:
+        comm_.check(l.issue_all_reduce(in.data(), out.data(), sent, type, nccl::kSum, comm_.get(), on),
+                    "ncclAllReduce");
+        break;
+      case DeviceCollective::reduce_scatter:
+        comm_.check(l.issue_reduce_scatter(in.data(), out.data(), got, type, nccl::kSum, comm_.get(), on),
+                    "ncclReduceScatter");
+        break;
+      case DeviceCollective::all_gather:
+        comm_.check(l.issue_all_gather(in.data(), out.data(), sent, type, comm_.get(), on), "ncclAllGather");
+        break;
+      case DeviceCollective::broadcast:
+        comm_.check(l.issue_broadcast(in.data(), out.data(), sent, type, root, comm_.get(), on), "ncclBroadcast");
+        break;
+    }
+    comm_.finish(l.end_group(), "ncclGroupEnd", limit_);
+  }
+
   void check() override {
     require(comm_.get() != nullptr, ErrorKind::comm, "the connection between GPUs has been given up");
     comm_.check(comm_.state(), "a message");

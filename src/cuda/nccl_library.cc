@@ -42,6 +42,10 @@ Library load(void* opened) {
   find_symbol(opened, "ncclGroupEnd", l.end_group);
   find_symbol(opened, "ncclSend", l.issue_send);
   find_symbol(opened, "ncclRecv", l.issue_receive);
+  find_symbol(opened, "ncclAllReduce", l.issue_all_reduce);
+  find_symbol(opened, "ncclReduceScatter", l.issue_reduce_scatter);
+  find_symbol(opened, "ncclAllGather", l.issue_all_gather);
+  find_symbol(opened, "ncclBroadcast", l.issue_broadcast);
   return l;
 }
 

@@ -14,6 +14,7 @@ namespace trireme::nccl {
 
 enum Result : int { kSuccess = 0, kSystemError = 2, kRemoteError = 6, kInProgress = 7 };
 constexpr int kBytes = 0;  ///< ncclInt8: messages are bytes
+constexpr int kHalf = 6, kFloat = 7, kBfloat16 = 9, kSum = 0;
 
 struct UniqueId {
   std::array<std::byte, 128> bytes;
@@ -43,6 +44,10 @@ struct Library {
   Result (*end_group)() = nullptr;
   Result (*issue_send)(const void*, size_t count, int type, int peer, ncclComm*, CUstream_st*) = nullptr;
   Result (*issue_receive)(void*, size_t count, int type, int peer, ncclComm*, CUstream_st*) = nullptr;
+  Result (*issue_all_reduce)(const void*, void*, size_t count, int type, int op, ncclComm*, CUstream_st*) = nullptr;
+  Result (*issue_reduce_scatter)(const void*, void*, size_t out, int type, int op, ncclComm*, CUstream_st*) = nullptr;
+  Result (*issue_all_gather)(const void*, void*, size_t in, int type, ncclComm*, CUstream_st*) = nullptr;
+  Result (*issue_broadcast)(const void*, void*, size_t count, int type, int root, ncclComm*, CUstream_st*) = nullptr;
   int number = 0;  ///< of the version: 22809
 };
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,10 @@ namespace trireme {
 class Device;
 class DeviceStream;
 class Event;
+
+/// Collectives of the library itself. The order of their sums is the library's choice: they are measured, training does
+/// without them (docs/design.md, decision 7).
+enum class DeviceCollective : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 
 /// The ranks of a group, connected.
 class DeviceLinks {
@@ -30,6 +35,10 @@ class DeviceLinks {
   /// n-th message that one sends is the n-th that the other one gets; both have the same type and size. Calls of one
   /// object use one stream. Throws as check().
   virtual void exchange(DeviceStream& stream, std::span<const Part> parts) = 0;
+  /// Issues one of the library's own collectives. in, out: f32, bf16 or f16, of one size, but reduce_scatter's in and
+  /// all_gather's out have a part for each rank; in place reduce_scatter's out and all_gather's in are the rank's part
+  /// of the other one. root: of broadcast. Throws as check().
+  virtual void collective(DeviceStream& stream, DeviceCollective which, ConstView in, View out, int root) = 0;
   /// Throws with the library's words if what was issued has failed: Error::peer if a rank or the network is lost,
   /// Error::comm otherwise.
   virtual void check() = 0;

@@ -119,14 +119,15 @@ TEST_F(DeviceCheck, RanksCheckTheirLinks) {
     const Variable spoiled("TRIREME_EXECUTOR_SPOILS", "message");
     const Outcome wrong = gpu_.on_ranks(2, words({"--only", "links"}));
     EXPECT_EQ(wrong.code, 1) << wrong.output;
-    EXPECT_THAT(wrong.output, AllOf(HasSubstr("links        failed       the sum over 2 GPUs is wrong at element "),
-                                    HasSubstr("verdict      failed: links (rank 0), links (rank 1)")));
+    EXPECT_THAT(wrong.output,
+                AllOf(HasSubstr("links        failed       the library's own sum over 2 GPUs is wrong at element "),
+                      HasSubstr("verdict      failed: links (rank 0), links (rank 1)")));
   }
   {
-    const Variable fault("TRIREME_EXECUTOR_FAULT", "fails 1 2");
+    const Variable fault("TRIREME_EXECUTOR_FAULT", "fails 1 1");
     const Outcome lost = gpu_.on_ranks(2, words({"--only", "links"}));
     EXPECT_EQ(lost.code, 1) << lost.output;
-    EXPECT_THAT(lost.output, AllOf(HasSubstr("failed       a sum over 2 GPUs was not done after 5 s"),
+    EXPECT_THAT(lost.output, AllOf(HasSubstr("failed       training's sum over 2 GPUs was not done after 3 s"),
                                    HasSubstr("failed       the twin of NCCL: an error that the test asked for")));
   }
   const Variable one("TRIREME_EXECUTOR_GPUS", "1");

@@ -55,5 +55,20 @@ Result ncclSend(const void*, size_t count, int type, int peer, ncclComm*, CUstre
 Result ncclRecv(void*, size_t count, int, int peer, ncclComm*, CUstream_st*) {
   return noted("receive " + std::to_string(count) + " from " + std::to_string(peer));
 }
+Result ncclAllReduce(const void*, void*, size_t count, int type, int op, ncclComm*, CUstream_st*) {
+  return noted("all_reduce " + std::to_string(count) + " of type " + std::to_string(type) + " by " +
+               std::to_string(op));
+}
+Result ncclReduceScatter(const void*, void*, size_t out, int type, int op, ncclComm*, CUstream_st*) {
+  return noted("reduce_scatter to " + std::to_string(out) + " of type " + std::to_string(type) + " by " +
+               std::to_string(op));
+}
+Result ncclAllGather(const void*, void*, size_t in, int type, ncclComm*, CUstream_st*) {
+  return noted("all_gather of " + std::to_string(in) + " of type " + std::to_string(type));
+}
+Result ncclBroadcast(const void*, void*, size_t count, int type, int root, ncclComm*, CUstream_st*) {
+  return noted("broadcast " + std::to_string(count) + " of type " + std::to_string(type) + " from " +
+               std::to_string(root));
+}
 
 }  // extern "C"

@@ -56,6 +56,24 @@ TEST_F(Nccl, AGroupsMessagesAreOneCall) {
   links->check();
 }
 
+TEST_F(Nccl, ItsOwnCollectivesAreCallsOfItsFunctions) {
+  const auto network = this->network();
+  const auto links = network->connect({}, 1, 3);
+  calls().clear();
+  DeviceStream& stream = host_device().stream();
+  links->collective(stream, DeviceCollective::all_reduce, view(0, 6), view(0, 6), 0);
+  links->collective(stream, DeviceCollective::reduce_scatter, view(0, 6), view(2, 2), 0);
+  links->collective(stream, DeviceCollective::all_gather, view(2, 2), view(0, 6), 0);
+  std::vector<uint16_t> bits(4);
+  const View bf16(bits.data(), DType::bf16, {4}), f16(bits.data(), DType::f16, {4});
+  links->collective(stream, DeviceCollective::broadcast, bf16, bf16, 2);
+  links->collective(stream, DeviceCollective::all_reduce, f16, f16, 0);
+  EXPECT_EQ(calls(),
+            "begin\nall_reduce 6 of type 7 by 0\nend\nbegin\nreduce_scatter to 2 of type 7 by 0\nend\n"
+            "begin\nall_gather of 2 of type 7\nend\nbegin\nbroadcast 4 of type 9 from 2\nend\n"
+            "begin\nall_reduce 4 of type 6 by 0\nend\n");
+}
+
 TEST_F(Nccl, AGroupEndsItsCommunicator) {
   const auto network = this->network();
   network->connect({}, 0, 2);

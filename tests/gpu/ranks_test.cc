@@ -2,7 +2,10 @@
 // of NCCL connects.
 
 #include <csignal>
+#include <map>
+#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "tests/gpu/gpu_program.h"
 
 namespace trireme {
@@ -60,6 +63,84 @@ TEST_F(GpuRanks, RunsMoveBetweenLayoutsAndToTheCpu) {
   done(gpu_.on_ranks(4, cuda("moved", {"--run.steps", "5", "--mesh.tensor", "2", "--comm.wire", "bf16"})));
   done(gpu_.on_ranks(2, few("moved", {"--run.device", "cpu"})));
   expect_losses("moved", "one", 2e-3);
+}
+
+TEST_F(GpuRanks, MeasureTheLibrarysCollectivesAndTheirOwnSums) {
+  const auto comm = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "comm"});
+    return gpu_.on_ranks(3, more);
+  };
+  for (const char* type : {"float", "half", "bfloat16"}) {
+    const Outcome all = done(comm(
+        {"all", "-b", "24000", "-e", "48000", "-f", "2", "-g", "1", "-n", "2", "-d", type, "-J", path("comm.json")}));
+    EXPECT_THAT(all.output, AllOf(HasSubstr("# Link: between GPUs of one host\n# Transport: sockets\n"),
+                                  HasSubstr(" GPU 2 [the executor, connected by sockets]"),
+                                  HasSubstr("# Out of bounds values : 0 OK")));
+    std::map<std::string, int> rows;
+    const Json document = read_json(path("comm.json"));
+    for (const Json& row : document.at("results")) {
+      ++rows[row.at("collective")];
+      for (const char* mode : {"out_of_place", "in_place"}) {
+        if (row.at(mode).is_null()) continue;
+        EXPECT_EQ(row.at(mode).at("nwrong"), 0) << row;
+        EXPECT_GT(row.at(mode).at("time").get<double>(), 0) << row;
+      }
+    }
+    EXPECT_EQ(rows, (std::map<std::string, int>{{"all_reduce", 2},
+                                                {"all_gather", 2},
+                                                {"reduce_scatter", 2},
+                                                {"broadcast", 2},
+                                                {"alltoall", 2},
+                                                {"sendrecv", 2},
+                                                {"gradient", 2}}));
+  }
+  {
+    const Variable spoiled("TRIREME_EXECUTOR_SPOILS", "message");
+    const Outcome wrong = comm({"all_reduce", "-b", "24000", "-e", "24000", "-n", "1"});
+    EXPECT_EQ(wrong.code, 1) << wrong.output;
+    EXPECT_THAT(wrong.output, HasSubstr("had wrong results"));
+  }
+  EXPECT_THAT(done(comm({"all_reduce", "-b", "24000", "-e", "24000", "-n", "1", "--device", "cpu"})).output,
+              HasSubstr("# Transport: shared memory"));
+  for (const auto& [words, message] :
+       {std::pair{std::vector<std::string>{"gather"}, "gather is not measured on GPUs, but all_reduce, all_gather, "},
+        {{"all_reduce", "-d", "int8"}, "-d int8 is not measured on GPUs, but float, half and bfloat16"},
+        {{"all_reduce", "-o", "max"}, "-o max is not measured on GPUs, but sum; leave it out, or add --device cpu"},
+        {{"all_reduce", "-e", "4G"}, "are free on the GPU, and three times as much as -e is needed"}}) {
+    const Outcome refused = comm(words);
+    EXPECT_EQ(refused.code, 2) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr(message));
+  }
+  const Outcome threads = gpu_({"bench", "comm", "all_reduce", "-g", "8"});
+  EXPECT_EQ(threads.code, 2) << threads.output;
+  EXPECT_THAT(threads.output,
+              HasSubstr("-g 8: each rank is a process with a GPU of its own; start as many: `mpirun -n 8 "
+                        "trireme bench comm ... -g 1`"));
+}
+
+TEST_F(GpuRanks, MeasureStepsBesideAGoal) {
+  const std::vector<std::string> step{
+      "bench", "step",    "--preset", "opt-8m",        "--dtype", "bf16",   "--batch",         "1",     "--seq",
+      "8",     "--steps", "1",        "--peak-tflops", "1",       "--json", path("step.json"), "--goal"};
+  const auto with = [&](const std::string& goal) {
+    std::vector<std::string> words = step;
+    words.push_back(goal);
+    return words;
+  };
+  const Outcome below = gpu_.on_ranks(2, with("1e9"));
+  EXPECT_EQ(below.code, 3) << below.output;
+  EXPECT_THAT(below.output,
+              AllOf(HasSubstr("the executor, connected by sockets (commit"),
+                    HasSubstr("goal               1e+09 tokens/s (--goal): 0.0 % only\nlikely cause       ")));
+  EXPECT_FALSE(read_json(path("step.json")).at("goal").at("reached"));
+  std::vector<std::string> on_cpu = with("0.001");
+  on_cpu.insert(on_cpu.end(), {"--device", "cpu"});
+  const Outcome reached = done(gpu_(on_cpu));
+  EXPECT_THAT(reached.output, AllOf(HasSubstr("goal               0.001 tokens/s (--goal): "),
+                                    HasSubstr(" % reached\n"), Not(HasSubstr("likely cause"))));
+  const Outcome cudnn = gpu_({"bench", "step", "--device", "cpu", "--cudnn"});
+  EXPECT_EQ(cudnn.code, 2) << cudnn.output;
+  EXPECT_THAT(cudnn.output, HasSubstr("--cudnn needs a GPU, and this measures the CPU; leave it out"));
 }
 
 TEST_F(GpuRanks, TakeAGpuEach) {

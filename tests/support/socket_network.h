@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/time.h"
+#include "tensor/f16.h"
 #include "tests/support/apart_device.h"
 
 namespace trireme {
@@ -85,6 +86,19 @@ class SocketLinks final : public DeviceLinks {
       run(all);
       --running_;
     });
+  }
+
+  /// Every rank sends its values to all; sums are made in rank order in f32.
+  void collective(DeviceStream& stream, DeviceCollective which, ConstView in, View out, int root) override {
+    shared_->demand_thread();
+    if (stream_ == nullptr) stream_ = &stream;
+    Shared::demand(stream_ == &stream, "a second stream uses a group");
+    ++running_;
+    static_cast<ApartStream&>(stream).issue(
+        [this, which, root, from = shared_->device.inside(in), to = shared_->device.inside(out)] {
+          run_collective(which, from, to, root);
+          --running_;
+        });
   }
 
   void check() override {
@@ -167,6 +181,10 @@ class SocketLinks final : public DeviceLinks {
       if (part.out.count() > 0) add(transfers, peer, true, part.out);
       if (part.in.count() > 0) add(transfers, peer, false, part.in);
     }
+    move_all(transfers);
+  }
+
+  void move_all(std::vector<Transfer>& transfers) {
     while (!aborted_) {
       bool done = true, moved = false;
       for (Transfer& transfer : transfers) {
@@ -180,9 +198,58 @@ class SocketLinks final : public DeviceLinks {
   }
 
   void add(std::vector<Transfer>& transfers, Peer& peer, bool out, ConstView x) {
+    add_inside(transfers, peer, out, shared_->device.inside(x));
+  }
+  static void add_inside(std::vector<Transfer>& transfers, Peer& peer, bool out, View x) {
     int64_t& number = out ? peer.sent : peer.received;
     const Header header{static_cast<int64_t>(x.bytes()), static_cast<int64_t>(x.dtype()), number++};
-    transfers.push_back({&peer, out, header, {}, static_cast<std::byte*>(shared_->device.inside(x).data())});
+    transfers.push_back({&peer, out, header, {}, static_cast<std::byte*>(x.data())});
+  }
+
+  static float value_of(ConstView x, int64_t i) {
+    return x.dtype() == DType::f32    ? x.as<float>()[i]
+           : x.dtype() == DType::bf16 ? to_float(x.as<bf16_t>()[i])
+                                      : to_float(x.as<f16_t>()[i]);
+  }
+  static void set(View x, int64_t i, float value) {
+    if (x.dtype() == DType::f32)
+      x.as<float>()[i] = value;
+    else if (x.dtype() == DType::bf16)
+      x.as<bf16_t>()[i] = to_bf16(value);
+    else
+      x.as<f16_t>()[i] = to_f16(value);
+  }
+
+  void run_collective(DeviceCollective which, View in, View out, int root) {
+    const auto ranks = static_cast<int64_t>(peers_.size());
+    const bool gathers = which == DeviceCollective::all_gather, scatters = which == DeviceCollective::reduce_scatter;
+    const int64_t part = scatters ? out.count() : in.count();
+    std::vector<std::byte> all(static_cast<size_t>(ranks) * static_cast<size_t>(part) * size_of(in.dtype()));
+    const View parts(all.data(), in.dtype(), {ranks, part});
+    std::vector<Transfer> transfers;
+    for (int64_t r = 0; r < ranks; ++r) {
+      const View own = scatters ? in.reshape({ranks, part}).rows_slice(r, 1) : in;
+      if (r == rank_) {
+        std::memcpy(parts.rows_slice(r, 1).data(), own.data(), own.bytes());
+        continue;
+      }
+      if (which != DeviceCollective::broadcast || rank_ == root)
+        add_inside(transfers, peers_[static_cast<size_t>(r)], true, own);
+      if (which != DeviceCollective::broadcast || r == root)
+        add_inside(transfers, peers_[static_cast<size_t>(r)], false, parts.rows_slice(r, 1));
+    }
+    move_all(transfers);
+    if (gathers) {
+      std::memcpy(out.data(), all.data(), all.size());
+    } else if (which == DeviceCollective::broadcast) {
+      std::memcpy(out.data(), parts.rows_slice(root, 1).data(), out.bytes());
+    } else {
+      for (int64_t i = 0; i < part; ++i) {
+        float sum = 0;
+        for (int64_t r = 0; r < ranks; ++r) sum += value_of(parts, r * part + i);
+        set(out, i, sum);
+      }
+    }
   }
 
   bool advance(Transfer& t) {

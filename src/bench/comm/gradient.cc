@@ -49,23 +49,34 @@ double timed(Job& job, const std::function<void()>& action) {
 
 }  // namespace
 
-Row measure_gradient(Job& job, Communicator& group, const Options& options, const GradientOptions& gradient,
+Row measure_gradient(Job& job, Communicator& group, Ops& ops, const Options& options, const GradientOptions& gradient,
                      int64_t count) {
-  Arena arena(static_cast<size_t>(count) * sizeof(float) + 64);
-  const std::span<float> values = f32_array(arena, count);
+  Arena arena(static_cast<size_t>(count) * sizeof(float) + 64, ops.device());
+  const View gradients = arena.take(DType::f32, {count});
+  const auto fill = [&](const std::function<void(float*)>& with) {
+    HostWriter<float> values(gradients);
+    with(values.get().data());
+  };
+  const auto clear = [&](float* values) { std::fill_n(values, count, 0.0F); };
+  fill(clear);  // allocates the pages before anything is measured
   const Ownership ownership = ownership_of(count, job.ranks(), gradient);
-  const Backend backend = make_backend();
-  Reducer exchange(View(values, {count}), group, *backend.ops, ownership,
-                   {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient), .one_host = gradient.one_host});
-  const auto run = [&] { reduce(exchange, count); };
+  Reducer exchange(gradients, group, ops, ownership,
+                   {.wire = gradient.wire,
+                    .chunk_bytes = chunk_bytes(gradient),
+                    .one_host = gradient.one_host && ops.device().is_host()});
+  const auto run = [&] {
+    reduce(exchange, count);
+    ops.device().stream().finish();
+  };
   int64_t wrong = 0;
   for (int check = 0; check < options.checks; ++check) {
     const Pattern pattern(ReduceOp::sum, job.ranks(), static_cast<uint64_t>(check));
-    pattern.fill(Element::f32, values.data(), 0, count, job.rank());
+    fill([&](float* values) { pattern.fill(Element::f32, values, 0, count, job.rank()); });
     run();
-    wrong += pattern.count_wrong(Element::f32, values.data(), 0, count, -1);
+    const HostValues<float> sums(gradients);
+    wrong += pattern.count_wrong(Element::f32, sums.get().data(), 0, count, -1);
   }
-  std::ranges::fill(values, 0.0F);
+  fill(clear);
   const Subject subject{"gradient", Collective::all_reduce, true};
   Row row;
   row.bytes = count * static_cast<int64_t>(sizeof(float));

@@ -16,8 +16,9 @@ struct GradientOptions {
   bool one_host = true;  ///< all ranks are on this host
 };
 
-/// In place only: gradients have no other place. `group` belongs to this call until it returns.
-Row measure_gradient(Job& job, Communicator& group, const Options& options, const GradientOptions& gradient,
+/// In place only: gradients have no other place. `group` belongs to this call until it returns. ops: of the device of
+/// the gradients, which exchange them.
+Row measure_gradient(Job& job, Communicator& group, Ops& ops, const Options& options, const GradientOptions& gradient,
                      int64_t count);
 
 /// Medians over options.iterations rounds, each of them one of every kind.

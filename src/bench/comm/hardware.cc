@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/time.h"
+#include "bench/data_sheet.h"
 #include "cluster/launch/node_facts.h"
 
 namespace trireme::comm_bench {
@@ -140,6 +141,13 @@ Link find_link(Job& job, const std::string& host) {
   link.carrier = carrier;
   link.measured_rate = two_way_rate(job);
   return link;
+}
+
+Link gpu_link(const std::string& hardware, bool one_host) {
+  const DataSheet sheet = data_sheet_of(hardware);
+  if (!one_host) return {"between GPUs of several hosts", Link::Kind::gpus};
+  if (sheet.link == 0) return {"between GPUs of one host", Link::Kind::gpus};
+  return {fmt::format("NVLink of a {}", sheet.card), Link::Kind::gpus, sheet.link};
 }
 
 std::string transport(const Link& link, int per_host) {

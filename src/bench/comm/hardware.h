@@ -13,7 +13,7 @@ namespace trireme::comm_bench {
 /// The kind of link between the ranks.
 struct Link {
   std::string name;  ///< "shared memory of h1", "eth0", "InfiniBand mlx5_0:1"
-  enum class Kind { shared_memory, tcp, infiniband, unknown } kind = Kind::unknown;
+  enum class Kind { shared_memory, tcp, infiniband, gpus, unknown } kind = Kind::unknown;
   double rate = 0;           ///< bytes per second each way, as the driver reports it; 0: unknown
   double measured_rate = 0;  ///< of plain messages: ping-pong on one host, windowed two-way traffic between hosts
   std::string carrier = {};  ///< transport of the MPI library (carrier_of()), of a link between hosts
@@ -45,6 +45,9 @@ Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted,
 
 /// Collective: gathers, decides and measures.
 Link find_link(Job& job, const std::string& host);
+
+/// Between GPUs, by the data sheet. hardware: Backend::hardware; one_host: all are in one host.
+Link gpu_link(const std::string& hardware, bool one_host);
 
 /// How bytes travel: "shared memory inside a host, InfiniBand mlx5_0:1 through UCX between hosts". `per_host`: most
 /// ranks of one host.

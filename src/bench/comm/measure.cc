@@ -99,10 +99,12 @@ int64_t count_wrong(const CollectiveCall& call, const Subject& subject, uint64_t
 
 double time_calls(Job& job, const Options& options, const std::function<void()>& call) {
   for (int i = 0; i < options.warmup; ++i) call();
+  job.library.finish();
   job.meet();
   const Clock::time_point start = Clock::now();
   const int64_t calls = int64_t{options.iterations} * options.calls;
   for (int64_t i = 0; i < calls; ++i) call();
+  job.library.finish();
   const double own = seconds_since(start) / static_cast<double>(calls);
   double least[] = {own};
   switch (options.average) {
@@ -134,7 +136,9 @@ Row measure(Job& job, const Options& options, const Subject& subject, const Coll
   row.type = name_of(call.element);
   row.op = reduces(call.collective) ? name_of(call.op) : "none";
   row.root = has_root(call.collective) ? call.root : -1;
+  const auto bytes = static_cast<size_t>(row.bytes);
   for (const bool in_place : {false, true}) {
+    if (in_place && !job.library.in_place(call.collective)) continue;
     CollectiveCall one = call;
     one.in_place = in_place;
     const auto run = [&] { job.library.run(one, buffers.outgoing(), buffers.incoming()); };
@@ -142,8 +146,11 @@ Row measure(Job& job, const Options& options, const Subject& subject, const Coll
     for (int check = 0; check < options.checks; ++check) {
       const auto seed = static_cast<uint64_t>(check);
       prepare(one, subject, seed, rank, ranks, buffers);
+      job.library.take(buffers.outgoing(), buffers.incoming(), bytes);
       job.meet();  // data that arrives early must not enter an array that is still being filled
       run();
+      job.library.finish();
+      job.library.give(buffers.incoming(), bytes);
       wrong += count_wrong(one, subject, seed, rank, ranks, buffers);
     }
     if (options.checks == 0) prepare(one, subject, 0, rank, ranks, buffers);

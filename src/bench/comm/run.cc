@@ -16,8 +16,12 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "bench/comm/device.h"
 #include "bench/comm/pairs.h"
+#include "comm/agreement.h"
 #include "comm/mpi/mpi.h"
+#include "tensor/device_network.h"
 
 namespace trireme::comm_bench {
 namespace {
@@ -87,6 +91,18 @@ std::string step_text(const Options& options) {
   return options.factor > 0 ? fmt::format("{}(factor)", options.factor) : fmt::format("{}(bytes)", options.step_bytes);
 }
 
+/// Throws CommonError where a GPU's memory is too small.
+std::unique_ptr<Collectives> make_library(const RunRequest& request, Communicator& group) {
+  if (request.gpus == nullptr) return make_mpi_collectives();
+  Scalars scalars(group);
+  const auto bytes = static_cast<uint64_t>(request.options.most_bytes), free = request.gpus->device->memory().free;
+  together(scalars, [&] {
+    require(3 * bytes <= free, ErrorKind::config,
+            "-e {}: {} are free on the GPU, and three times as much as -e is needed", bytes, human_bytes(free));
+  });
+  return make_device_collectives(scalars, *request.gpus->ops, request.options.most_bytes);
+}
+
 class Run {
  public:
   Run(Process& process, const RunRequest& request, const Print& print)
@@ -96,7 +112,7 @@ class Run {
         gradient_(request.gradient),
         group_(process.world().split(0, process.rank())),
         exchange_group_(process.world().split(0, process.rank())),
-        library_(make_mpi_collectives()),
+        library_(make_library(request, *group_)),
         job_{*group_, *library_, Scalars(*group_)},
         print_(print),
         watchdog_(process, request.options.timeout) {
@@ -106,7 +122,8 @@ class Run {
   RunResult all() {
     prove_connected(job_, process_.host());
     fit_into_memory();
-    result_.link = find_link(job_, process_.host());
+    result_.link = request_.gpus == nullptr ? find_link(job_, process_.host())
+                                            : gpu_link(request_.gpus->hardware, process_.hosts().hosts() == 1);
     print_head();
     const bool any_library = std::ranges::any_of(request_.subjects, [](const Subject& s) { return !s.is_gradient; });
     Buffers buffers(any_library ? options_.most_bytes : 0);
@@ -136,7 +153,7 @@ class Run {
 
   void print_head() {
     const std::vector<std::string> ranks =
-        job_.scalars.gather(fmt::format("Pid {:>6} on {}", getpid(), process_.host()));
+        job_.scalars.gather(fmt::format("Pid {:>6} on {}{}", getpid(), process_.host(), gpu_text()));
     std::string text = fmt::format(
         "# {} ({})\n# ranks {} minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} agg iters: {} "
         "validation: {}\n"
@@ -145,10 +162,16 @@ class Run {
         step_text(options_), options_.warmup, options_.iterations, options_.calls, options_.checks);
     for (size_t i = 0; i < ranks.size(); ++i) text += fmt::format("#  Rank {:>2} {}\n", i, ranks[i]);
     const Link& link = result_.link;
-    text += fmt::format("# Link: {}, {}{:.3f} GB/s measured with plain messages\n", link.name,
-                        link.rate > 0 ? fmt::format("{:.3f} GB/s each way by its driver, ", link.rate / 1e9) : "",
-                        link.measured_rate / 1e9);
-    text += fmt::format("# Transport: {}\n", transport(link, process_.local_size()));
+    if (request_.gpus != nullptr) {
+      text += fmt::format("# Link: {}{}\n# Transport: {}\n", link.name,
+                          link.rate > 0 ? fmt::format(", {:.3f} GB/s each way by its data sheet", link.rate / 1e9) : "",
+                          request_.gpus->device->network()->name());
+    } else {
+      text += fmt::format("# Link: {}, {}{:.3f} GB/s measured with plain messages\n", link.name,
+                          link.rate > 0 ? fmt::format("{:.3f} GB/s each way by its driver, ", link.rate / 1e9) : "",
+                          link.measured_rate / 1e9);
+      text += fmt::format("# Transport: {}\n", transport(link, process_.local_size()));
+    }
     print(text);
     json_["config"] = {
         {"ranks", job_.ranks()},         {"min_bytes", options_.least_bytes}, {"max_bytes", options_.most_bytes},
@@ -156,6 +179,10 @@ class Run {
         {"validation", options_.checks}, {"library", group_->backend()},      {"wire", name_of(gradient_.wire)}};
     json_["devices"] = ranks;
     json_["link"] = {{"name", link.name}, {"rate", link.rate}, {"measured_rate", link.measured_rate}};
+  }
+
+  std::string gpu_text() const {
+    return request_.gpus == nullptr ? "" : fmt::format(" GPU {} [{}]", request_.gpus->gpu, request_.gpus->hardware);
   }
 
   void measure_subject(const Subject& subject, Buffers& buffers) {
@@ -167,7 +194,7 @@ class Run {
       subject.is_gradient ? measure_gradient_size(bytes) : measure_library_size(subject, bytes, buffers);
     }
     result_.tables.back().average_bus_bandwidth = comm_bench::average_bus_bandwidth(result_.tables.back().rows);
-    if (subject.is_gradient)
+    if (subject.is_gradient && request_.gpus == nullptr)
       print(to_text({result_.comparisons.begin() + first_comparison, result_.comparisons.end()}, gradient_));
     print(fmt::format("# Collective test concluded: {}_perf\n", subject.name));
   }
@@ -180,7 +207,9 @@ class Run {
   void measure_gradient_size(int64_t bytes) {
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
     if (count == 0) return;
-    add(measure_gradient(job_, *exchange_group_, options_, gradient_, count));
+    Ops& ops = request_.gpus == nullptr ? *cpu_.ops : *request_.gpus->ops;
+    add(measure_gradient(job_, *exchange_group_, ops, options_, gradient_, count));
+    if (request_.gpus != nullptr) return;  // what it is compared with is of CPUs
     result_.comparisons.push_back(compare_gradient(job_, *exchange_group_, options_, gradient_, count));
   }
 
@@ -261,6 +290,7 @@ class Run {
   const RunRequest& request_;
   Options options_;
   GradientOptions gradient_;
+  Backend cpu_ = make_backend();
   std::unique_ptr<Communicator> group_, exchange_group_;
   std::unique_ptr<Collectives> library_;
   Job job_;

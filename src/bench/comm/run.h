@@ -8,6 +8,7 @@
 #include "bench/comm/gradient.h"
 #include "bench/comm/hardware.h"
 #include "comm/process.h"
+#include "ops/backend.h"
 
 namespace trireme::comm_bench {
 
@@ -17,6 +18,7 @@ struct RunRequest {
   GradientOptions gradient;
   double least_bandwidth = 0;  ///< of the average bus bandwidth, GB/s; 0: not checked
   std::string binary;          ///< commit and build, for the head
+  Backend* gpus = nullptr;     ///< of this rank, connected with the others'; nullptr: messages of MPI between hosts
 };
 
 struct RunResult {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/time.h"
+#include "bench/gpus.h"
 #include "comm/agreement.h"
 #include "comm/scalars.h"
 #include "model/presets.h"
@@ -41,7 +42,7 @@ Sizes sizes_of(const Options& options) {
 }
 
 constexpr int64_t kQuickSteps = 4;
-constexpr double kQuickLongestSum = 5;
+constexpr double kQuickLongestSum = 3;
 constexpr size_t kQuickCopyBytes = size_t{1} << 20;
 
 /// The GPU of this rank, with NCCL if that can be loaded.
@@ -72,18 +73,6 @@ std::string now() {
   gmtime_r(&time, &utc);
   return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
                      utc.tm_min);
-}
-
-/// Throws CommonError where two ranks have one GPU.
-void require_own_gpus(Scalars& scalars, const GpuReport& gpu) {
-  const std::vector<std::string> places = scalars.gather(fmt::format("{} of {}", gpu.place, gpu.host));
-  together(scalars, [&] {
-    for (size_t r = 0; r < places.size(); ++r) {
-      const auto first = static_cast<size_t>(std::ranges::find(places, places[r]) - places.begin());
-      require(first == r, ErrorKind::usage, "ranks {} and {} both have the GPU {}; start one rank per GPU", first, r,
-              places[r]);
-    }
-  });
 }
 
 Result run_one(const Check& check, const Bench& bench) {
@@ -158,7 +147,8 @@ Report check_device(const Options& options, const RankContext& rank, const std::
                 .hardware = gpu->hardware,
                 .place = gpu->gpu,
                 .libraries = gpu->libraries};
-  require_own_gpus(scalars, own);
+  const std::string shared = shared_gpu(scalars, own.place, own.host);
+  together(scalars, [&] { require(shared.empty(), ErrorKind::usage, "{}", shared); });
   const auto say = [&](const std::string& text) {
     if (rank.rank() == 0) print(text);
   };

@@ -1,11 +1,15 @@
-// Sums between GPUs as training makes them: the library's messages, our operator that adds in rank order.
+// Sums between GPUs: the library's own, and those of training: its messages, our operator that adds in rank order.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "base/count.h"
 #include "base/time.h"
 #include "bench/data_sheet.h"
 #include "bench/device/checks.h"
@@ -18,6 +22,7 @@ namespace {
 
 constexpr double kLeastShare = 0.5;  ///< of the link's rate: below it a link is down or messages take another way
 constexpr int kRepeats = 5;
+constexpr size_t kCopies = 4;  ///< times Bench::copy_bytes: 256 MiB reach the links' rate
 
 float contribution(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 13) % 101); }
 
@@ -33,64 +38,122 @@ bool reach(const Event& event, DeviceNetwork& network, double longest) {
   return true;
 }
 
-Result check_one(DeviceNetwork& network) {
-  const std::unique_ptr<DeviceLinks> links = network.connect(network.make_id(), 0, 1);
-  links->check();
-  return {.text = fmt::format("{} connects one rank; start one rank per GPU (mpirun -n N) to check the links between "
-                              "GPUs",
-                              network.name())};
+/// The group of all ranks, connected. Collective.
+std::unique_ptr<DeviceLinks> connect(Scalars& scalars, DeviceNetwork& network) {
+  DeviceNetwork::Id id{};
+  if (scalars.rank() == 0) id = network.make_id();
+  const std::string sent = scalars.broadcast({reinterpret_cast<const char*>(id.data()), id.size()});
+  std::memcpy(id.data(), sent.data(), id.size());
+  return network.connect(id, scalars.rank(), scalars.size());
 }
 
-Result check_several(const Bench& bench, DeviceNetwork& network) {
-  const int ranks = bench.rank.size(), rank = bench.rank.rank();
-  const auto count = static_cast<int64_t>(bench.copy_bytes / sizeof(float));
-  const std::vector<ElementRange> pieces = equal_pieces(count, ranks);
-  const auto group = make_stream_group(bench.rank.world, *bench.gpu.ops, {.sums = {{DType::f32, longest_of(pieces)}}});
-  Arena arena(bench.copy_bytes, bench.gpu.ops->device());
-  const View x = arena.take(DType::f32, {count});
-  {
-    HostWriter<float> values(x);
-    for (int64_t i = 0; i < count; ++i) values.get()[static_cast<size_t>(i)] = contribution(rank, i);
+/// An array whose sum over the ranks is known.
+class Summed {
+ public:
+  Summed(const Bench& bench, int64_t count)
+      : ranks_(bench.rank.size()),
+        rank_(bench.rank.rank()),
+        arena_(static_cast<size_t>(count) * sizeof(float), bench.gpu.ops->device()),
+        x_(arena_.take(DType::f32, {count})) {
+    fill();
   }
-  const auto sum = [&] {
-    return reach(group->sum(x, pieces, {DType::f32}, bench.gpu.ops->device().stream().record()), network,
-                 bench.longest_sum);
-  };
-  const std::string late = fmt::format("a sum over {} GPUs was not done after {:.0f} s", ranks, bench.longest_sum);
-  if (!sum()) return failed(late);
-  {
-    const HostValues<float> values(x);
-    for (int64_t i = 0; i < count; ++i) {
+  View x() const { return x_; }
+  void fill() const {
+    HostWriter<float> values(x_);
+    for (size_t i = 0; i < values.get().size(); ++i) values.get()[i] = contribution(rank_, static_cast<int64_t>(i));
+  }
+  /// Where the sum is wrong; empty: nowhere.
+  std::string fault(const char* of) const {
+    const HostValues<float> values(x_);
+    for (size_t i = 0; i < values.get().size(); ++i) {
       float want = 0;
-      for (int r = 0; r < ranks; ++r) want += contribution(r, i);
-      if (const float got = values.get()[static_cast<size_t>(i)]; got != want)
-        return failed(
-            fmt::format("the sum over {} GPUs is wrong at element {} of {}: {}, not {}", ranks, i, count, got, want));
+      for (int r = 0; r < ranks_; ++r) want += contribution(r, static_cast<int64_t>(i));
+      if (const float got = values.get()[i]; got != want)
+        return fmt::format("{} over {} is wrong at element {} of {}: {}, not {}", of, count_text(ranks_, "GPU"), i,
+                           values.get().size(), got, want);
     }
+    return "";
   }
+
+ private:
+  int ranks_, rank_;
+  Arena arena_;
+  View x_;
+};
+
+/// Sums once and looks at the result, then times more. sum: issues one. of: "the library's own sum". The result's text
+/// is empty unless it fails; rate: bytes per second of the bus, as nccl-tests counts them.
+Result check_sums(const Bench& bench, DeviceNetwork& network, const Summed& array, const char* of,
+                  const std::function<Event()>& sum, double& rate) {
+  const auto late = [&] {
+    return failed(fmt::format("{} over {} was not done after {:.0f} s", of, count_text(bench.rank.size(), "GPU"),
+                              bench.longest_sum));
+  };
+  if (!reach(sum(), network, bench.longest_sum)) return late();
+  if (const std::string fault = array.fault(of); !fault.empty()) return failed(fault);
   const auto start = Clock::now();
   for (int i = 0; i < kRepeats; ++i)
-    if (!sum()) return failed(late);
-  const double seconds = seconds_since(start) / kRepeats;
-  const double rate = 2.0 * (ranks - 1) / ranks * static_cast<double>(bench.copy_bytes) / seconds;
-  Result result{
-      .text = fmt::format("{}: right sums over {} GPUs, {:.1f} GB/s bus bandwidth", network.name(), ranks, rate / 1e9),
-      .figures = {{"bus_bytes_per_s", rate}}};
+    if (!reach(sum(), network, bench.longest_sum)) return late();
+  const double seconds = seconds_since(start) / kRepeats, ranks = bench.rank.size();
+  rate = 2 * (ranks - 1) / ranks * static_cast<double>(array.x().bytes()) / seconds;
+  return {};
+}
+
+/// The rate beside that of the links, where it is known.
+void judge(const Bench& bench, double rate, Result& result) {
   const DataSheet sheet = data_sheet_of(bench.gpu.hardware);
   if (!bench.rank.one_host() || sheet.link == 0) {
     result.text += bench.rank.one_host() ? "; no rate of the links is known for this GPU" : "; on several hosts";
-    return result;
+    return;
   }
   result.figures.push_back({"link_bytes_per_s", sheet.link});
-  const std::string share =
-      fmt::format("{:.0f} % of the {:.0f} GB/s of a {}'s links", 1e2 * rate / sheet.link, sheet.link / 1e9, sheet.card);
-  result.text += ", " + share;
-  if (rate >= kLeastShare * sheet.link) return result;
+  result.text += fmt::format("; the former is {:.0f} % of the {:.0f} GB/s of a {}'s links", 1e2 * rate / sheet.link,
+                             sheet.link / 1e9, sheet.card);
+  if (rate >= kLeastShare * sheet.link) return;
   result.verdict = Verdict::failed;
   result.text += fmt::format(
-      "; at least {:.0f} % is expected: `trireme device` shows the links, NCCL_DEBUG=INFO the way "
-      "that messages take",
+      ", but at least {:.0f} % is expected: `trireme device` shows the links, NCCL_DEBUG=INFO the way that messages "
+      "take",
       1e2 * kLeastShare);
+}
+
+Result check_network(const Bench& bench, Scalars& scalars, DeviceNetwork& network) {
+  const int ranks = bench.rank.size();
+  const auto count = static_cast<int64_t>(kCopies * bench.copy_bytes / sizeof(float));
+  DeviceStream& stream = bench.gpu.ops->device().stream();
+  const std::unique_ptr<DeviceLinks> links = connect(scalars, network);
+  const std::vector<ElementRange> pieces = equal_pieces(count, ranks);
+  std::unique_ptr<StreamGroup> group;
+  if (ranks > 1)
+    group = make_stream_group(bench.rank.world, *bench.gpu.ops, {.sums = {{DType::f32, longest_of(pieces)}}});
+  const Summed array(bench, count);
+  double of_library = 0, of_ours = 0;
+  Result result = check_sums(
+      bench, network, array, "the library's own sum",
+      [&] {
+        links->collective(stream, DeviceCollective::all_reduce, array.x(), array.x(), 0);
+        return stream.record();
+      },
+      of_library);
+  if (result.verdict == Verdict::failed) return result;
+  if (ranks == 1) {
+    result.text = fmt::format(
+        "{}: a right sum over one GPU; start one rank per GPU (mpirun -n N) to check the links "
+        "between GPUs",
+        network.name());
+    return result;
+  }
+  array.fill();
+  result = check_sums(
+      bench, network, array, "training's sum",
+      [&] { return group->sum(array.x(), pieces, {DType::f32}, stream.record()); }, of_ours);
+  if (result.verdict == Verdict::failed) return result;
+  result.text = fmt::format(
+      "{}: right sums over {} GPUs, {:.1f} GB/s bus bandwidth by the library's own sum, {:.1f} by "
+      "training's",
+      network.name(), ranks, of_library / 1e9, of_ours / 1e9);
+  result.figures = {{"library_bus_bytes_per_s", of_library}, {"training_bus_bytes_per_s", of_ours}};
+  judge(bench, of_library, result);
   return result;
 }
 
@@ -102,7 +165,7 @@ Result check_links(const Bench& bench) {
   const std::vector<std::string> reasons = scalars.gather(network == nullptr ? bench.why_no_network : "");
   for (const std::string& reason : reasons)
     if (!reason.empty()) return not_checked(reason);
-  return bench.rank.size() == 1 ? check_one(*network) : check_several(bench, *network);
+  return check_network(bench, scalars, *network);
 }
 
 }  // namespace trireme::device_check

@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "bench/comm/device.h"
 #include "bench/comm/run.h"
+#include "bench/goals.h"
+#include "bench/gpus.h"
 #include "cli/flags.h"
 #include "cli/version.h"
+#include "ops/gpu_library.h"
 
 namespace trireme {
 namespace {
@@ -37,6 +43,7 @@ struct Choices {
   std::vector<std::string> subjects = {"all_reduce"}, compare;
   std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json;
   int average = 1, threads = 1, devices = 1;
+  DeviceChoice device = DeviceChoice::automatic;
   std::vector<int> neutral = std::vector<int>(std::size(kNeutral), 0);
   double least_bandwidth = 0;
 };
@@ -68,7 +75,10 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
       .show_default();
   app.add("-T,--timeout", options.timeout, "maximum seconds for one size; 0: no limit").not_negative().show_default();
   app.add("-t,--nthreads", flags.threads, "only 1: each rank is a process").in_range(1, 1);
-  app.add("-g,--ngpus", flags.devices, "only 1: each rank is a process").in_range(1, 1);
+  app.add("-g,--ngpus", flags.devices, "only 1: each rank is a process with a GPU of its own").in_range(1, 1 << 20);
+  app.choice(
+      "--device", flags.device,
+      "what is measured: auto: NCCL if every rank has a GPU that can be used, else MPI; cpu: MPI; cuda (docs/gpu.md)");
   for (size_t i = 0; i < std::size(kNeutral); ++i) {
     app.add(kNeutral[i].first, flags.neutral[i], kNeutral[i].second).in_range(0, 0);
   }
@@ -86,6 +96,11 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
 }
 
 RunRequest request_of(const Choices& flags, RunRequest request) {
+  require(
+      flags.devices == 1, ErrorKind::usage,
+      "-g {0}: each rank is a process with a GPU of its own; start as many: `mpirun -n {0} trireme bench comm ... -g "
+      "1`",
+      flags.devices);
   Options& options = request.options;
   request.subjects = parse_subjects(flags.subjects);
   options.least_bytes = parse_bytes(flags.least, "-b");
@@ -125,16 +140,47 @@ std::vector<Table> read_logs(const std::vector<std::string>& files) {
   return tables;
 }
 
-int measure_with_ranks(Process& process, const RunRequest& request, const Choices& flags,
-                       const std::vector<Table>& logs) {
+/// What GPUs reach of the goal for all_reduce of 2 GB and more; nothing: none is known, or no such size was measured.
+std::optional<GoalResult> goal_of(const Backend& gpus, const Process& process, const RunResult& result) {
+  constexpr int64_t kLeastBytes = int64_t{2'000'000'000};
+  double best = 0;
+  for (const Table& table : result.tables)
+    for (const Row& row : table.rows)
+      for (const auto* timing : {&row.out_of_place, &row.in_place})
+        if (table.collective == "all_reduce" && row.bytes >= kLeastBytes && *timing)
+          best = std::max(best, (*timing)->bus_bandwidth);
+  if (best == 0) return std::nullopt;
+  const auto known = find_goal("all_reduce", gpus.hardware, process.size(), process.hosts().hosts());
+  return compare_with_goal(known, 0, "GB/s", best, gpus.libraries);
+}
+
+int measure_with_ranks(Process& process, RunRequest request, const Choices& flags, const std::vector<Table>& logs) {
   require(request.options.root < process.size(), ErrorKind::usage, "-r {}: the job has {}", request.options.root,
           count_text(process.size(), "rank"));
+  std::optional<Backend> gpus;
+  if (flags.device != DeviceChoice::cpu && !(flags.device == DeviceChoice::automatic && gpu_library_path().empty())) {
+    Scalars scalars(process.world());
+    Backend backend =
+        backend_of_ranks(flags.device, "--device", rank_context(process, 1, [] { return false; }), scalars);
+    if (backend.device) gpus.emplace(std::move(backend));
+  }
+  if (gpus && process.size() > 1) {
+    request.gpus = &*gpus;
+    if (std::ranges::find(flags.subjects, "all") != flags.subjects.end())
+      request.subjects = parse_subjects(device_subjects());
+    require_device_collectives(request.subjects, request.options);
+  }
   const RunResult result = run(process, request, [](const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
   });
+  bool below = false;
   if (process.rank() == 0) {
     if (!flags.json.empty()) write_text(flags.json, result.json);
+    if (const auto goal = gpus ? goal_of(*gpus, process, result) : std::nullopt) {
+      fmt::print("{}", to_text(*goal));
+      below = !goal->reached();
+    }
     for (const Table& own : logs.empty() ? std::vector<Table>() : result.tables) {
       std::vector<Table> beside = {own};
       beside.insert(beside.end(), logs.begin(), logs.end());
@@ -147,7 +193,8 @@ int measure_with_ranks(Process& process, const RunRequest& request, const Choice
       log::error("average bus bandwidth {:g} GB/s, below {:g}", result.average_bus_bandwidth, request.least_bandwidth);
     }
   }
-  return result.good() ? 0 : 1;
+  if (!result.good()) return 1;
+  return Scalars(process.world()).any(below) ? kBelowGoal : 0;
 }
 
 void print_now(const std::string& text) {
@@ -171,7 +218,9 @@ int bench_comm_command(std::vector<std::string> arguments) {
   RunRequest request;
   Flags app("trireme bench comm",
             "Measures collectives over the ranks of a job, with the options and the table of nccl-tests.");
-  app.set_footer("Start it on several ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
+  app.set_footer(
+      "Start it on several ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`. Exit codes: 1: "
+      "wrong results, or less than --min-bandwidth; 3: GPUs below their goal (docs/gpu.md).");
   add_flags(app, flags, request);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -10,6 +12,8 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "bench/data_sheet.h"
+#include "bench/goals.h"
+#include "bench/gpus.h"
 #include "bench/step.h"
 #include "cli/flags.h"
 #include "cli/version.h"
@@ -202,18 +206,42 @@ Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, con
   return json;
 }
 
-int measure_step(Process& process, const StepBenchOptions& options, int64_t threads, const std::string& json) {
+/// What all ranks' GPUs reach beside their goal; nothing: there is none.
+std::optional<GoalResult> goal_of(const StepBenchOptions& o, const Backend& backend, const RankContext& rank,
+                                  double goal, const StepBenchResult& r) {
+  double got = r.tokens_per_second;
+  for (const RanksTime& time : r.ranks)
+    if (time.ranks == rank.size()) got = std::max(got, tokens_per_second(o, time));
+  const bool on_gpu = backend.device != nullptr && o.dtype == DType::bf16;
+  const std::optional<Goal> known =
+      on_gpu ? find_goal(o.preset, backend.hardware, rank.size(), rank.hosts.hosts()) : std::nullopt;
+  auto compared = compare_with_goal(known, goal, "tokens/s", got, backend.libraries);
+  if (compared && !backend.device) compared->causes.clear();  // they are those of GPUs
+  return compared;
+}
+
+/// goal: tokens per second of all ranks; 0: the known one of the card.
+int measure_step(Process& process, const StepBenchOptions& options, int64_t threads, const std::string& json,
+                 double goal) {
   Scalars scalars(process.world());
   LaunchOptions launch;
   launch.threads = threads;
   const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
-  Backend backend = make_backend_of_one(options.device, process.world().size(), "--device");
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
+  Backend backend = backend_of_ranks(options.device, "--device", rank, scalars, options.cudnn);
   const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);
-  if (rank.rank() != 0) return 0;
-  print_step(options, backend, cores.threads, result);
-  if (!json.empty()) write_text(json, dump_valid_json(to_json(options, backend, cores.threads, result), 1) + "\n");
-  return 0;
+  bool below = false;
+  if (rank.rank() == 0) {
+    print_step(options, backend, cores.threads, result);
+    Json figures = to_json(options, backend, cores.threads, result);
+    if (const auto compared = goal_of(options, backend, rank, goal, result)) {
+      fmt::print("{}", to_text(*compared));
+      figures["goal"] = to_json(*compared);
+      below = !compared->reached();
+    }
+    if (!json.empty()) write_text(json, dump_valid_json(figures, 1) + "\n");
+  }
+  return scalars.any(below) ? kBelowGoal : 0;
 }
 
 }  // namespace
@@ -222,7 +250,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   StepBenchOptions options;
   std::string json;
   int64_t threads = 0;
-  double peak_tflops = 0;
+  double peak_tflops = 0, goal = 0;
   bool synthetic = false;
   Flags app(
       "trireme bench step",
@@ -230,7 +258,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.set_footer(
       "Under `mpirun -n N` or `trireme launch` it compares 1, 2, 4, ... and N ranks, each with --batch sequences per "
       "step: the speed-up table. With --layouts it compares layouts of the N ranks (docs/layouts.md) on one global "
-      "batch of N x --batch sequences, relative to the first layout.");
+      "batch of N x --batch sequences, relative to the first layout. Exit code 3: below the goal.");
   app.add("--preset", options.preset, "named sizes, as in --model.preset (docs/models.md)").show_default();
   std::string bias;
   app.add("--bias", bias, "biases of all layers, True or False (default: the preset's; bench.py's is False)")
@@ -271,6 +299,12 @@ int bench_step_command(std::vector<std::string> arguments) {
                  "of the steps of one, then of the other (default: only if the memory is too small for both)");
   app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
   app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
+  app.add_switch("--cudnn", options.cudnn, "attention by cuDNN where it can compute it, as run.cudnn; needs a GPU");
+  app.add("--goal", goal,
+          "tokens per second that all ranks have to reach, otherwise the likely cause and exit code 3 (default: the "
+          "goal "
+          "that docs/gpu.md lists for preset and card in bf16)")
+      .positive();
   app.add("--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
@@ -284,7 +318,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   options.pytorch = peer == "pytorch";
   options.peak_flops = 1e12 * peak_tflops;
   Process process;
-  return process.run([&] { return measure_step(process, options, threads, json); });
+  return process.run([&] { return measure_step(process, options, threads, json, goal); });
 }
 
 }  // namespace trireme
