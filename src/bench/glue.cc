@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -111,13 +112,13 @@ struct Tuning {
 /// Steps on one rank.
 struct OwnSteps {
   OwnSteps(Tuning& t, const RankContext& rank) : tuning(t), training(t.over(rank, order)) {}
-  /// A step, and a pass over its GEMMs.
-  double run(CeilingMeter& ceiling) {
+  /// A step, and on a CPU a pass over its GEMMs.
+  double run(std::optional<CeilingMeter>& ceiling) {
     const StepTime time = training.run();
     seconds.push_back(time.seconds);
     losses.push_back(time.loss);
     flops_per_second.push_back(tuning.flops(order->last()) / seconds.back());
-    ceiling.pass();
+    if (ceiling) ceiling->pass();
     return seconds.back();
   }
 
@@ -129,7 +130,7 @@ struct OwnSteps {
 
 /// Both start with the first batch; one warm-up step each, then in turn.
 GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, OwnSteps& own,
-                      CeilingMeter& ceiling) {
+                      std::optional<CeilingMeter>& ceiling) {
   log::info("starting PyTorch, {} padding", padding);
   PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
                        std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
@@ -150,7 +151,9 @@ void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& res
   const GlueBenchOptions& o = tuning.options;
   OwnSteps own(tuning, rank);
   const double tokens = result.tokens_per_row * static_cast<double>(o.batch);
-  CeilingMeter ceiling(tuning.pretrained.spec, o.dtype, static_cast<int64_t>(tokens), rank.threads);
+  std::optional<CeilingMeter> ceiling;
+  if (tuning.model.ops.device().is_host())
+    ceiling.emplace(tuning.pretrained.spec, o.dtype, static_cast<int64_t>(tokens), rank.threads);
   if (o.pytorch) {
     for (const char* padding : {"dynamic", "full"})
       result.peers.push_back(measure_peer(o, padding, rank.threads, own, ceiling));
@@ -164,8 +167,9 @@ void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& res
   result.rows_per_second = static_cast<double>(o.batch) / result.median;
   result.model_flops_per_second = median(own.flops_per_second);
   result.losses = own.losses;
-  result.ceiling = ceiling.ceiling();
-  result.share = ceiling.share(own.flops_per_second);
+  if (!ceiling) return;
+  result.ceiling = ceiling->ceiling();
+  result.share = ceiling->share(own.flops_per_second);
 }
 
 }  // namespace
@@ -183,6 +187,8 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
     const GlueData data = read_data(options);
     require(!o.pytorch || (data.task.name == "mrpc" && rank.size() == 1), ErrorKind::usage,
             "--peer is supported only on one rank, with --task mrpc");
+    require(!o.pytorch || ops.device().is_host(), ErrorKind::usage,
+            "--peer measures PyTorch on the CPU, but this is a GPU; add `--device cpu`");
     model = open_pretrained(options, data.task);
     o.model = model.folder;
     if (o.data_dir.empty()) o.data_dir = hub::place_of_glue(data.task.name).path;

@@ -33,7 +33,7 @@ struct GlueBenchResult {
   double fastest = 0, median = 0, slowest = 0;
   double tokens_per_row = 0;          ///< without padding
   double model_flops_per_second = 0;  ///< on one rank; padding does not count
-  StepCeiling ceiling;                ///< on one rank
+  StepCeiling ceiling;                ///< on one rank; of a GPU, zeros
   double share = 0;                   ///< of the ceiling, as in StepBenchResult
   std::vector<double> losses;         ///< of the timed steps on one rank
   std::vector<GluePeer> peers;

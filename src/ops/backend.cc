@@ -43,9 +43,9 @@ Backend make_backend(DeviceChoice choice, std::string_view option, const GpuOpti
 Backend make_backend_of_one(DeviceChoice choice, int ranks, std::string_view option) {
   if (ranks == 1) return make_backend(choice, option);
   require(choice != DeviceChoice::cuda, ErrorKind::config,
-          "{} is cuda, but the job has {} ranks: only training uses the GPUs of several ranks", option, ranks);
+          "{} is cuda, but the job has {} ranks: only training and bench use the GPUs of several ranks", option, ranks);
   if (choice == DeviceChoice::automatic && !gpu_library_path().empty())
-    log::info("computing on CPUs: only training uses the GPUs of several ranks");
+    log::info("computing on CPUs: only training and bench use the GPUs of several ranks");
   return make_backend();
 }
 

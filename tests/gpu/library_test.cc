@@ -38,7 +38,7 @@ TEST(GpuLibrary, ThatIsMissingOrSomethingElseIsNamed) {
 
 TEST(GpuLibrary, SamplingUsesThatOfOneRank) {
   EXPECT_ERROR(make_backend_of_one(DeviceChoice::cuda, 2, "--device"), ErrorKind::config,
-               "--device is cuda, but the job has 2 ranks: only training uses the GPUs of several ranks");
+               "--device is cuda, but the job has 2 ranks: only training and bench use the GPUs of several ranks");
   EXPECT_EQ(make_backend_of_one(DeviceChoice::automatic, 2, "--device").device, nullptr);
 }
 

@@ -188,6 +188,22 @@ TEST_F(GpuGlue, FineTunesWithTheLossesOfTheCpu) {
   EXPECT_EQ(read_run_log(path("half/metrics.jsonl")).steps.back().loss_scale, 1024);
 }
 
+TEST_F(GpuGlue, MeasuresSteps) {
+  const std::vector<std::string> words{"bench",      "glue",    "--model", path("model"),      "--data-dir",
+                                       path("data"), "--batch", "4",       "--max-seq-length", "32",
+                                       "--steps",    "1",       "--json",  path("bench.json")};
+  const Outcome outcome = done(gpu_(words));
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("the executor (commit"), HasSubstr(" rows/s   "),
+                                    HasSubstr("kernels cuda"), Not(HasSubstr("GEMM ceiling"))));
+  EXPECT_GT(json("bench.json")["samples_per_s"].get<double>(), 0);
+  EXPECT_FALSE(json("bench.json").contains("share"));
+  std::vector<std::string> peer = words;
+  peer.insert(peer.end(), {"--peer", "pytorch"});
+  const Outcome refused = gpu_(peer);
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("--peer measures PyTorch on the CPU, but this is a GPU; add `--device cpu`"));
+}
+
 TEST_F(GpuProgram, ProfilesStepsByTheDevicesClock) {
   const Outcome outcome = done(gpu_(few("run", {"--log.profile", "2", "--evaluation.every", "0"})));
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("time of 2 steps of rank 0"), HasSubstr("linear_activation 32->128"),

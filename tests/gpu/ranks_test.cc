@@ -127,7 +127,9 @@ TEST_F(GpuRanks, MeasureStepsBesideAGoal) {
     words.push_back(goal);
     return words;
   };
-  const Outcome below = gpu_.on_ranks(2, with("1e9"));
+  std::vector<std::string> of_two = with("1e9");
+  of_two.insert(of_two.end(), {"--layouts", "2x1x1"});  // not also one rank's steps
+  const Outcome below = gpu_.on_ranks(2, of_two);
   EXPECT_EQ(below.code, 3) << below.output;
   EXPECT_THAT(below.output,
               AllOf(HasSubstr("the executor, connected by sockets (commit"),

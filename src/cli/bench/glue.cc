@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "bench/glue.h"
+#include "bench/gpus.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct Request {
   GlueBenchOptions options;
+  DeviceChoice device = DeviceChoice::automatic;
   int64_t threads = 0;
   std::string json;
 };
@@ -47,9 +49,11 @@ Json to_json(const Request& request, const Backend& backend, int threads, const 
   json["ms_fastest"] = 1e3 * r.fastest;
   json["ms_slowest"] = 1e3 * r.slowest;
   json["model_flops_per_s"] = r.model_flops_per_second;
-  json["ceiling_flops_per_s"] = r.ceiling.flops_per_second;
-  json["plain_ceiling_flops_per_s"] = r.ceiling.plain_flops_per_second;
-  json["share"] = r.share;
+  if (!backend.device) {
+    json["ceiling_flops_per_s"] = r.ceiling.flops_per_second;
+    json["plain_ceiling_flops_per_s"] = r.ceiling.plain_flops_per_second;
+    json["share"] = r.share;
+  }
   json["losses"] = r.losses;
   for (const GluePeer& peer : r.peers)
     json["pytorch"][peer.padding] = {{"samples_per_s", peer.rows_per_second}, {"ratio", peer.ratio}};
@@ -60,10 +64,12 @@ void print_alone(const GlueBenchResult& r) {
   fmt::print("{:<24} {:>10.2f} rows/s   {:.3f} s per step (fastest {:.3f}, slowest {:.3f})\n", "ours",
              r.rows_per_second, r.median, r.fastest, r.slowest);
   fmt::print("{:<24} {:>10.1f} GFLOP/s  model FLOPs of the rows' own tokens\n", "", 1e-9 * r.model_flops_per_second);
-  fmt::print("{:<24} {:>10.1f} GFLOP/s  only the step's GEMMs: ours reaches {:.3f} of it\n", "GEMM ceiling",
-             1e-9 * r.ceiling.flops_per_second, r.share);
-  fmt::print("{:<24} {:>10.1f} GFLOP/s  the same without packed operands\n", "plain ceiling",
-             1e-9 * r.ceiling.plain_flops_per_second);
+  if (r.ceiling.flops_per_second > 0) {  // of a CPU
+    fmt::print("{:<24} {:>10.1f} GFLOP/s  only the step's GEMMs: ours reaches {:.3f} of it\n", "GEMM ceiling",
+               1e-9 * r.ceiling.flops_per_second, r.share);
+    fmt::print("{:<24} {:>10.1f} GFLOP/s  the same without packed operands\n", "plain ceiling",
+               1e-9 * r.ceiling.plain_flops_per_second);
+  }
   fmt::print("{:<24} {:>10.4f} in the last step\n", "loss", r.losses.back());
   for (const GluePeer& p : r.peers)
     fmt::print("{:<24} {:>10.2f} rows/s   ours is {:.2f}x as fast\n", "PyTorch, " + p.padding + " padding",
@@ -83,8 +89,8 @@ int measure(Process& process, const Request& request) {
   LaunchOptions launch;
   launch.threads = request.threads;
   const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
-  const Backend backend = make_backend();
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
+  const Backend backend = backend_of_ranks(request.device, "--device", rank, scalars);
   const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.exchange_cores);
   if (process.rank() != 0) return 0;
   fmt::print("{} (commit {})\n{} {}, batch {} per rank, {:.1f} tokens per row, {}, {}, kernels {}\n\n",
@@ -112,6 +118,7 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--batch", options.batch, "rows per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--max-seq-length", options.max_length, "maximum ids per row").in_range(1, 1 << 20).show_default();
   app.choice("--dtype", options.dtype, "weights and activations; the peer's autocast", {DType::f32, DType::bf16});
+  add_device(app, request.device);
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--threads", request.threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
