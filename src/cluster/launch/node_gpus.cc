@@ -59,15 +59,16 @@ void require_shared(const std::vector<Placement>& placement, const std::vector<s
   }
 }
 
-/// Hosts whose driver did not answer, and those without a usable GPU, have no facts to compare.
+/// Hosts whose driver did not answer, and those with a GPU that cannot be used, have no facts to compare.
 void judge_sameness(const std::vector<Placement>& placement, const std::vector<HostGpus>& hosts,
                     std::vector<Problem>& problems) {
   std::vector<Placement> known;
   std::vector<std::vector<SharedFact>> facts;
   for (size_t i = 0; i < hosts.size(); ++i) {
-    if (hosts[i].gpus.gpus.empty() || hosts[i].usable.hardware.empty()) continue;
+    const HostGpus& host = hosts[i];
+    if (host.gpus.gpus.empty() || host.usable.hardware.empty() || !obstacles_of(host.gpus).empty()) continue;
     known.push_back(placement[i]);
-    facts.push_back(shared_facts(hosts[i]));
+    facts.push_back(shared_facts(host));
   }
   size_t most = 0;
   for (const auto& own : facts) most = std::max(most, own.size());

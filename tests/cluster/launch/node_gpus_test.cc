@@ -116,6 +116,7 @@ TEST_F(JudgeGpus, CudaCountsWhatItShows) {
 
 TEST_F(JudgeGpus, WhatKeepsAGpuFromUseIsAProblemAndWhatSlowsItIsSaid) {
   hosts[1].gpus.gpus[2].fault = "GPU is lost (code 15)";
+  for (auto& row : hosts[1].gpus.links) row[2] = "";
   hosts[2].gpus.gpus[0].mig = true;
   EXPECT_EQ(problems(),
             "n2: GPU 2: GPU is lost (code 15); reset it (nvidia-smi --gpu-reset) or restart the node\n"
