@@ -9,7 +9,7 @@
 #   hosts.sh limit-memory FOLDER I SIZE   limits the memory of what sshd starts from now on, such as 200M ("none" ends it)
 #   hosts.sh apart FOLDER I J yes|no      takes the hosts I and J from each other, not from the rest
 #   hosts.sh crash FOLDER I         ends all processes of host I at once
-#   hosts.sh boot FOLDER I          starts its sshd again
+#   hosts.sh boot FOLDER I          starts its sshd again; TRIREME_TEST_SSHD: one more option of sshd, also for `up`
 #   hosts.sh down FOLDER            ends all processes of the hosts and removes FOLDER
 #
 # Exits with 77 and a message where namespaces or sshd are not to be had.
@@ -87,7 +87,8 @@ make_host() {
 boot() {
   local index=$1
   inside "$index" /usr/sbin/sshd -f /dev/null -h "$folder/h$index.hostkey" -o PidFile="$folder/h$index.sshd" \
-    -o UsePAM=no -o PermitRootLogin=prohibit-password -o StrictModes=no -o MaxStartups=100 -o UseDNS=no
+    -o UsePAM=no -o PermitRootLogin=prohibit-password -o StrictModes=no -o MaxStartups=100 -o UseDNS=no \
+    ${TRIREME_TEST_SSHD:+-o "$TRIREME_TEST_SSHD"}
 }
 
 up() {

@@ -6,7 +6,7 @@
 #
 #   slurm.sh restart FOLDER COUNT   starts slurmctld again, with its jobs, and waits until all nodes are idle
 #
-# Clients need SLURM_CONF=FOLDER/slurm.conf. `hosts.sh down FOLDER` ends it. Exits with 77 and a message where Slurm is
+# TRIREME_TEST_GPUS: of every node, at most 4. Clients need SLURM_CONF=FOLDER/slurm.conf. `hosts.sh down FOLDER` ends it. Exits with 77 and a message where Slurm is
 # not installed.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
@@ -20,7 +20,8 @@ skip() {
 on() { "$here/hosts.sh" run "$folder" "$@"; }
 
 write_config() {
-  local nodes health=
+  local nodes health= select=linear
+  [[ -z $gpus ]] || select=cons_tres # the other one has no GPUs for the steps of a job
   nodes=$(seq -f 'h%.0f' -s, 2 "$count")
   # slurmctld asks a node that was resumed whether it is there only while no health check is under way, so not every second.
   [[ -z $health_program ]] ||
@@ -29,6 +30,8 @@ write_config() {
   mkdir -p "$folder/state" "$folder/slurm"
   # slurmd looks for control groups even where no plugin uses them; those of version 1 it does not open before.
   echo CgroupPlugin=cgroup/v1 >"$folder/cgroup.conf"
+  # Slurm wants a device file for each GPU: some that every node has.
+  [[ -z $gpus ]] || printf "NodeName=$nodes Name=gpu File=/dev/%s\n" null zero full random | head -n "$gpus" >"$folder/gres.conf"
   cat >"$folder/slurm.conf" <<CONF
 ClusterName=bed
 SlurmctldHost=h1(10.77.0.1)
@@ -46,14 +49,15 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
-SelectType=select/linear
+SelectType=select/$select
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=3
 SlurmdTimeout=20
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,nohold_on_prolog_fail
 $health
-NodeName=$nodes CPUs=2 State=UNKNOWN
+${gpus:+GresTypes=gpu}
+NodeName=$nodes CPUs=2 ${gpus:+Gres=gpu:$gpus} State=UNKNOWN
 PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE State=UP
 PartitionName=small Nodes=$nodes MaxTime=10 MaxNodes=1 State=UP
 CONF
@@ -115,7 +119,7 @@ join() {
   on "$1" slurmd </dev/null >/dev/null 2>&1
 }
 
-command=${1:?up, join or restart} folder=${2:?folder} count=${3:?count or node} health_program=${4-} prolog=${5-} epilog=${6-}
+command=${1:?up, join or restart} folder=${2:?folder} count=${3:?count or node} health_program=${4-} prolog=${5-} epilog=${6-} gpus=${TRIREME_TEST_GPUS-}
 [[ $folder == /* ]] || folder=$PWD/$folder
 case $command in
   up) up ;;

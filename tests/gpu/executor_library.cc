@@ -24,10 +24,11 @@
 
 // Of the environment: TRIREME_EXECUTOR_GPUS: how many GPUs a process sees, default one; TRIREME_EXECUTOR_HIDES: each
 // process sees another one; TRIREME_EXECUTOR_FAULT: "fails RANK CALL": what happens to that rank's call for messages,
-// or hangs or dies; TRIREME_EXECUTOR_NETWORK: what connects GPUs, default sockets; TRIREME_EXECUTOR_BUSES: places of
-// the GPUs in the host, separated by commas, default their numbers; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is
-// wrong in every result of that work (apart_device.h): a large value; `bit`: the lowest bit; `zeros`. Words of their
-// own: `first-wait`: the first wait for an event does not happen; `no-cudnn` and `no-network`: that library is missing.
+// or hangs or dies; TRIREME_EXECUTOR_NETWORK: what connects GPUs, default sockets; TRIREME_EXECUTOR_SOCKETS: a folder
+// for these, if ranks are on several hosts; TRIREME_EXECUTOR_BUSES: places of the GPUs in the host, separated by
+// commas, default their numbers; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is wrong in every result of that work
+// (apart_device.h): a large value; `bit`: the lowest bit; `zeros`. Words of their own: `first-wait`: the first wait for
+// an event does not happen; `no-cudnn` and `no-network`: that library is missing.
 namespace {
 
 int number_of(const char* name, int otherwise) {

@@ -129,9 +129,13 @@ class SocketLinks final : public DeviceLinks {
   static sockaddr_un address(const std::string& name, int rank, socklen_t& length) {
     sockaddr_un to{};
     to.sun_family = AF_UNIX;
-    const std::string path = name + "-" + std::to_string(rank);  // of the abstract names: begins with a zero byte
-    std::memcpy(to.sun_path + 1, path.data(), path.size());
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+    std::string path = name + "-" + std::to_string(rank);
+    // Files of a folder, for hosts that share one; else abstract names, which begin with a zero byte.
+    const char* folder = std::getenv("TRIREME_EXECUTOR_SOCKETS");
+    path = folder != nullptr ? folder + ("/" + path) : std::string(1, '\0') + path;
+    Shared::demand(path.size() < sizeof to.sun_path, "the folder of the sockets has too long a name");
+    std::memcpy(to.sun_path, path.data(), path.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
     return to;
   }
 
@@ -163,6 +167,7 @@ class SocketLinks final : public DeviceLinks {
       peers_[static_cast<size_t>(number)].socket = from;
     }
     close(server);
+    if (own.sun_path[0] != 0) unlink(own.sun_path);
     for (const Peer& peer : peers_)
       if (peer.socket >= 0) fcntl(peer.socket, F_SETFL, O_NONBLOCK);
   }
