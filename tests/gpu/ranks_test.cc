@@ -129,11 +129,14 @@ TEST_F(GpuRanks, MeasureStepsBesideAGoal) {
   };
   std::vector<std::string> of_two = with("1e9");
   of_two.insert(of_two.end(), {"--layouts", "2x1x1"});  // not also one rank's steps
-  const Outcome below = gpu_.on_ranks(2, of_two);
+  const Outcome below = gpu_.on_ranks(2, {ProgramOnGpu::with_nvml(), "FAKE_NVML=brake narrow"}, of_two);
   EXPECT_EQ(below.code, 3) << below.output;
-  EXPECT_THAT(below.output,
-              AllOf(HasSubstr("the executor, connected by sockets (commit"),
-                    HasSubstr("goal               1e+09 tokens/s (--goal): 0.0 % only\nlikely cause       ")));
+  EXPECT_THAT(
+      below.output,
+      AllOf(HasSubstr("the executor, connected by sockets (commit"),
+            HasSubstr("goal               1e+09 tokens/s (--goal): 0.0 % only\n"
+                      "likely cause       GPU 1: its clocks are held down: HW Slowdown, HW Power Brake Slowdown\n"),
+            HasSubstr("likely cause       GPU 1: PCIe x8 in use, x16 possible; copies are slower\n")));
   EXPECT_FALSE(read_json(path("step.json")).at("goal").at("reached"));
   std::vector<std::string> on_cpu = with("0.001");
   on_cpu.insert(on_cpu.end(), {"--device", "cpu"});
