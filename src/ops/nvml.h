@@ -100,8 +100,9 @@ struct ClockReason {
   const char* label;  ///< of metrics
   bool protects;      ///< the hardware slows down to protect itself: something is wrong
 };
+constexpr unsigned long long kIdle = 0x1;
 inline constexpr ClockReason kClockReasons[] = {
-    {0x1, "Idle", "idle", false},
+    {kIdle, "Idle", "idle", false},
     {0x2, "Applications Clocks Setting", "applications_clocks_setting", false},
     {0x4, "SW Power Cap", "sw_power_cap", false},
     {0x8, "HW Slowdown", "hw_slowdown", true},

@@ -169,6 +169,18 @@ std::string memory_chart(const RunLog& log, const char* title, uint64_t Metrics:
   return fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
 }
 
+/// Empty without such values.
+std::string gpu_chart(const RunLog& log, const char* title, const char* unit, double GpuSummary::*field, double scale) {
+  Series series{title, {}, false};
+  for (const Metrics& m : log.steps) {
+    if (m.gpu && std::isfinite((*m.gpu).*field))
+      series.points.emplace_back(static_cast<double>(m.step), (*m.gpu).*field * scale);
+  }
+  if (series.points.empty()) return {};
+  const Chart chart{title, "step", unit, {series}, {}, true};
+  return fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
+}
+
 std::string charts(const RunLog& log) {
   if (log.steps.empty() && log.evaluations.empty()) return "<p class=\"soft\">No step was reported.</p>\n";
   std::string out = "<div class=\"charts\">\n";
@@ -185,6 +197,10 @@ std::string charts(const RunLog& log) {
   small("Waiting for communication", "% of the step", &Metrics::exposed_share, 100, true);
   out += memory_chart(log, "Memory of rank 0", &Metrics::memory_bytes);
   out += memory_chart(log, "Memory in use of the GPU", &Metrics::gpu_memory_bytes);
+  out += gpu_chart(log, "Time in which the GPUs were busy", "%", &GpuSummary::busy, 100);
+  out += gpu_chart(log, "Power of all GPUs", "W", &GpuSummary::watts, 1);
+  out += gpu_chart(log, "Temperature of the hottest GPU", "C", &GpuSummary::celsius, 1);
+  out += gpu_chart(log, "Memory errors of the GPUs that ECC could not correct", "", &GpuSummary::errors, 1);
   return out + "</div>\n";
 }
 

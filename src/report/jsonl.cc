@@ -21,6 +21,24 @@ bool ends_within_a_line(const std::string& path) {
   return file.get() != '\n';
 }
 
+/// Of all GPUs, then lists by rank.
+void add_gpus(Json& record, const Metrics& m) {
+  record["gpu_busy"] = m.gpu->busy;
+  record["gpu_watts"] = m.gpu->watts;
+  record["gpu_celsius"] = m.gpu->celsius;
+  record["gpu_uncorrected_errors"] = m.gpu->errors;
+  Json& ranks = record["gpus"];
+  for (const GpuReading& gpu : m.gpus) {
+    ranks["busy"].push_back(gpu.busy);
+    ranks["watts"].push_back(gpu.watts);
+    ranks["celsius"].push_back(gpu.celsius);
+    ranks["memory_bytes"].push_back(gpu.memory_used);
+    ranks["memory_size"].push_back(gpu.memory_size);
+    ranks["uncorrected_errors"].push_back(gpu.errors);
+    ranks["slowdowns"].push_back(slowdown_names(gpu.slowdowns));
+  }
+}
+
 class JsonlSink : public Sink {
  public:
   JsonlSink(const std::string& path, uint64_t bytes) : file_(path), bytes_(bytes) {}
@@ -61,6 +79,7 @@ class JsonlSink : public Sink {
       record["gpu_memory_bytes"] = m.gpu_memory_bytes;
       record["gpu_memory_size"] = m.gpu_memory_size;
     }
+    if (m.gpu) add_gpus(record, m);
     end(record);
   }
   void evaluation(const EvaluationMetrics& m) override {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "report/gpu_reading.h"
+
 namespace trireme {
 
 /// The unit that a loss is averaged over.
@@ -49,7 +51,9 @@ struct Metrics {
   std::optional<double> loss_scale = {};  ///< f16: of the next step
   double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
   NamedValues values = {};                ///< the task's measures, means over the interval, in their order
-  double seconds_run = 0;                 ///< in logs that were read: running time of all attempts up to this record
+  std::vector<GpuReading> gpus = {};   ///< by rank; empty: on CPUs, without a driver's library, in logs that were read
+  std::optional<GpuSummary> gpu = {};  ///< of them
+  double seconds_run = 0;              ///< in logs that were read: running time of all attempts up to this record
 };
 
 /// Result of one evaluation at a step.

@@ -381,6 +381,12 @@ class MlflowSink : public Sink {
                        {"tokens", static_cast<double>(m.tokens)},
                        {"skipped", static_cast<double>(m.skipped)},
                        {"memory_bytes", static_cast<double>(m.memory_bytes)}};
+    if (m.gpu) {
+      values.insert(values.end(), {{"gpu_busy", m.gpu->busy},
+                                   {"gpu_watts", m.gpu->watts},
+                                   {"gpu_celsius", m.gpu->celsius},
+                                   {"gpu_uncorrected_errors", m.gpu->errors}});
+    }
     for (const auto& [name, value] : m.values) values.emplace_back("train/" + name, value);
     add(m.step, values);
   }

@@ -92,6 +92,12 @@ Metrics read_step(const Json& record) {
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
   m.gpu_memory_bytes = record.value("gpu_memory_bytes", uint64_t{0});
   m.gpu_memory_size = record.value("gpu_memory_size", uint64_t{0});
+  if (record.contains("gpu_busy")) {
+    m.gpu = GpuSummary{.busy = number(record, "gpu_busy"),
+                       .watts = number(record, "gpu_watts"),
+                       .celsius = number(record, "gpu_celsius"),
+                       .errors = number(record, "gpu_uncorrected_errors")};
+  }
   if (record.contains("ups")) m.updates_per_second = number(record, "ups");
   if (record.contains("samples_per_second")) m.samples_per_second = number(record, "samples_per_second");
   if (record.contains("flops_per_second")) m.flops_per_second = number(record, "flops_per_second");

@@ -89,6 +89,13 @@ class TensorboardSink : public Sink {
     scalar(m.step, "speed/exposed_share", m.exposed_share);
     scalar(m.step, "speed/mfu", m.mfu);
     if (m.memory_bytes > 0) scalar(m.step, "memory/resident_gb", static_cast<double>(m.memory_bytes) / 1e9);
+    if (m.gpu_memory_size > 0) scalar(m.step, "memory/gpu_gb", static_cast<double>(m.gpu_memory_bytes) / 1e9);
+    if (m.gpu) {
+      scalar(m.step, "gpu/busy", m.gpu->busy);
+      scalar(m.step, "gpu/watts", m.gpu->watts);
+      scalar(m.step, "gpu/celsius", m.gpu->celsius);
+      scalar(m.step, "gpu/uncorrected_errors", m.gpu->errors);
+    }
     flush();
   }
   void evaluation(const EvaluationMetrics& m) override {

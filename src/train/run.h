@@ -7,6 +7,7 @@
 #include "optim/training_state.h"
 #include "report/live/run_board.h"
 #include "report/reporter.h"
+#include "train/gpu_watch.h"
 #include "train/guard/skips.h"
 #include "train/meter.h"
 #include "train/plan_check.h"
@@ -35,6 +36,7 @@ struct Run {
   StepMeter meter;
   RunSpeed speed;
   std::shared_ptr<RunBoard> board;     ///< gets the records and the steps' times; may be empty
+  std::shared_ptr<GpuWatch> gpu;       ///< of this rank's GPU; empty on all ranks: they compute on CPUs
   std::unique_ptr<Reporter> reporter;  ///< null before open_report()
 
   const Config& config() const { return plan.config(); }

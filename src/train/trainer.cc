@@ -120,6 +120,10 @@ void Trainer::report(const StepResult& result, double rate) {
   const DeviceMemory gpu = work_.session.ops().device().memory();  // zeros of the host
   metrics.gpu_memory_bytes = gpu.total - gpu.free;
   metrics.gpu_memory_size = gpu.total;
+  if (work_.run.gpu) {
+    metrics.gpus = work_.run.gpu->of_all(scalars());
+    metrics.gpu = summary_of(metrics.gpus);
+  }
   work_.run.reporter->step(metrics);
   straggler_.warn(scalars(), rank().host, meter.busy_per_step(), meter.steps());
   contention_.warn(scalars(), rank().host);

@@ -30,6 +30,37 @@ TEST_F(GpuProgram, TrainsWithTheLossesOfTheCpu) {
   }
 }
 
+TEST_F(GpuProgram, RecordsWhatTheDriverSaysOfItsGpu) {
+  // CUDA shows the second of the node's GPUs only.
+  const std::vector<std::string> node{ProgramOnGpu::with_nvml(), "TRIREME_EXECUTOR_BUSES=0000:65:00.0",
+                                      "FAKE_NVML=busy hot ecc"};
+  const Outcome outcome = done(gpu_(few("run", {"--log.metrics-file", path("gpu.prom"), "--run.steps", "2"}), node));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("are not recorded")));
+  const GpuSummary gpu = read_run_log(path("run/metrics.jsonl")).steps.back().gpu.value();
+  EXPECT_EQ(gpu.busy, 0.97);
+  EXPECT_EQ(gpu.watts, 71.2);
+  EXPECT_EQ(gpu.celsius, 34);
+  EXPECT_EQ(gpu.errors, 3);
+  EXPECT_THAT(read_text(path("gpu.prom")),
+              AllOf(HasSubstr("trireme_gpu_busy_ratio{run=\"run\",rank=\"0\"} 0.97\n"),
+                    HasSubstr("trireme_gpu_memory_used_bytes{run=\"run\",rank=\"0\"} 42760404992\n"),
+                    HasSubstr("rank=\"0\",reason=\"hw_thermal_slowdown\"} 1\n")));
+  done(run(trireme_command({"report", path("run"), "--output", path("report.html")})));
+  EXPECT_THAT(read_text(path("report.html")), HasSubstr("Power of all GPUs"));
+}
+
+TEST_F(GpuProgram, SaysOnceThatTheDriverSaysNothing) {
+  const std::string said = "the GPU's utilization, power and temperature are not recorded: ";
+  const Outcome without = done(gpu_(few("without", {"--run.steps", "1"})));
+  EXPECT_THAT(without.output, HasSubstr(said + "libnvidia-ml.so.1: cannot open shared object file"));
+  EXPECT_EQ(without.output.find(said), without.output.rfind(said));
+  EXPECT_FALSE(read_run_log(path("without/metrics.jsonl")).steps.back().gpu);
+  EXPECT_THAT(
+      done(gpu_(few("other", {"--run.steps", "1"}), {ProgramOnGpu::with_nvml(), "TRIREME_EXECUTOR_BUSES=0000:99:00.0"}))
+          .output,
+      HasSubstr(said + "the driver does not know the GPU 0000:99:00.0: "));
+}
+
 TEST_F(GpuProgram, RunsMoveBetweenCpuAndGpu) {
   done(run(trireme_command(few("cpu"))));
   done(gpu_(few("moved", {"--run.steps", "3", "--run.device", "cuda"})));

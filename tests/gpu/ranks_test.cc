@@ -166,6 +166,17 @@ TEST_F(GpuRanks, TakeAGpuEach) {
       << "a launcher that shows each rank its own";
 }
 
+TEST_F(GpuRanks, RecordWhatTheDriverSaysOfEachGpu) {
+  const std::string library = ProgramOnGpu::with_nvml();
+  const Variable nvml("LD_LIBRARY_PATH", library.substr(library.find('=') + 1));
+  const Variable buses("TRIREME_EXECUTOR_BUSES", "0000:17:00.0,0000:65:00.0"), faults("FAKE_NVML", "busy ecc");
+  done(gpu_.on_ranks(2, cuda("run", {"--log.metrics-file", path("gpu.prom"), "--run.steps", "2"})));
+  EXPECT_THAT(read_text(path("gpu.prom")),
+              AllOf(HasSubstr("trireme_gpu_busy_ratio{run=\"run\",rank=\"0\"} 0\n"),
+                    HasSubstr("trireme_gpu_busy_ratio{run=\"run\",rank=\"1\"} 0.97\n"),
+                    HasSubstr("trireme_gpu_uncorrected_errors_total{run=\"run\",rank=\"1\"} 3\n")));
+}
+
 TEST_F(GpuRanks, WhatOnlyCpusHaveIsNamed) {
   const Outcome shard = gpu_.on_ranks(2, cuda("run", {"--optim.shard", "gradients"}));
   EXPECT_EQ(shard.code, 2) << shard.output;

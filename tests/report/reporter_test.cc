@@ -35,6 +35,13 @@ Metrics metrics_of(int64_t step, double loss) {
   return m;
 }
 
+Metrics with_gpus(Metrics m) {
+  m.gpus = {{.busy = 0.5, .watts = 300, .celsius = 50, .memory_used = 5e9, .memory_size = 8e10, .errors = 0},
+            {.busy = 0.75, .watts = 310, .celsius = 61, .memory_used = 6e9, .memory_size = 8e10, .slowdowns = 0x49}};
+  m.gpu = summary_of(m.gpus);
+  return m;
+}
+
 size_t occurrences(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
@@ -60,7 +67,7 @@ TEST(Reporter, WhatItLogsIsReadBack) {
   const TemporaryFolder run;
   {
     Reporter reporter({run.path()}, 0, 40, {{"model", "tiny"}, {"ranks", "2"}});
-    reporter.step(metrics_of(10, 5.5));
+    reporter.step(with_gpus(metrics_of(10, 5.5)));
     reporter.evaluation({10, 5.25, 5.0, 0.5, true});
     reporter.checkpoint({10, run / "step-00000010", 0.25, true});
     reporter.sample({10, "In the", " beginning \"\xFF\"\n"});
@@ -77,6 +84,16 @@ TEST(Reporter, WhatItLogsIsReadBack) {
   EXPECT_EQ(log.steps[0].gpu_memory_bytes, 5'000'000'000u);
   EXPECT_EQ(log.steps[0].gpu_memory_size, 80'000'000'000u);
   EXPECT_EQ(log.steps[0].loss_scale, 2048);
+  ASSERT_TRUE(log.steps[0].gpu);
+  EXPECT_EQ(log.steps[0].gpu->busy, 0.625);
+  EXPECT_EQ(log.steps[0].gpu->watts, 610);
+  EXPECT_EQ(log.steps[0].gpu->celsius, 61);
+  EXPECT_EQ(log.steps[0].gpu->errors, 0);
+  EXPECT_THAT(read_text(run / "metrics.jsonl"),
+              ::testing::HasSubstr(R"("gpus":{"busy":[0.5,0.75],"watts":[300.0,310.0],"celsius":[50.0,61.0],)"
+                                   R"("memory_bytes":[5000000000.0,6000000000.0],"memory_size":[80000000000.0,)"
+                                   R"(80000000000.0],"uncorrected_errors":[0.0,null],"slowdowns":[[],)"
+                                   R"(["hw_slowdown","hw_thermal_slowdown"]]})"));
   EXPECT_TRUE(std::isnan(log.steps[1].loss));
   ASSERT_EQ(log.evaluations.size(), 1u);
   EXPECT_EQ(log.evaluations[0].train_loss, 5.25);

@@ -77,6 +77,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** device) {
   *device = &handles[i];
   return i == 1 && is("lost") ? kGpuIsLost : kOk;
 }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** device) {
+  constexpr int kNotFound = 6;
+  const std::string tail = std::string(bus).substr(std::strlen(bus) - 7);  // "17:00.0"
+  for (unsigned i = 0; i < count_of_gpus(); ++i) {
+    *device = &handles[i];
+    if (std::string(bus_of(static_cast<int>(i))).ends_with(tail)) return kOk;
+  }
+  return kNotFound;
+}
 int nvmlDeviceGetName(void* device, char* name, unsigned size) {
   return text(name, size, second(device, "other") ? "NVIDIA RTX A6000" : "NVIDIA H100 80GB HBM3");
 }

@@ -77,8 +77,7 @@ GpuCondition read_gpu(const nvml::Library& library, nvml::Device device) {
   read_memory(library, device, gpu);
   const unsigned long long reasons = nvml::clock_reasons(library, device).value_or(0);
   for (const nvml::ClockReason& reason : nvml::kClockReasons) {
-    if ((reasons & reason.bit) != 0 && reason.bit != nvml::kClockReasons[0].bit)
-      gpu.held_down_by.emplace_back(reason.name);
+    if ((reasons & reason.bit) != 0 && reason.bit != nvml::kIdle) gpu.held_down_by.emplace_back(reason.name);
   }
   for (unsigned link = 0; link < nvml::kMostLinks; ++link) {
     if (const auto up = library.number<unsigned>("nvmlDeviceGetNvLinkState", device, link))

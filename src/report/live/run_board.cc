@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -48,6 +49,7 @@ class Families {
     return list_.emplace_back(MetricFamily{
         .name = "trireme_" + std::move(name), .kind = kind, .unit = std::move(unit), .help = std::move(help)});
   }
+  void add(MetricFamily family) { list_.push_back(std::move(family)); }
   void gauge(std::string name, std::string unit, std::string help, double value) {
     add(std::move(name), Kind::gauge, std::move(unit), std::move(help)).samples.push_back({value});
   }
@@ -59,6 +61,44 @@ class Families {
  private:
   std::vector<MetricFamily> list_;
 };
+
+/// Of each rank's GPU: where its driver's library says nothing, the memory of rank 0's.
+void add_gpus(Families& out, const Metrics& m) {
+  std::vector<GpuReading> gpus = m.gpus;
+  if (gpus.empty() && m.gpu_memory_size > 0) gpus.emplace_back();
+  if (!gpus.empty() && !gpus[0].known() && m.gpu_memory_size > 0) {
+    gpus[0].memory_used = static_cast<double>(m.gpu_memory_bytes);
+    gpus[0].memory_size = static_cast<double>(m.gpu_memory_size);
+  }
+  const auto add = [&](const char* name, Kind kind, const char* unit, const char* help, double GpuReading::*field) {
+    MetricFamily family{.name = std::string("trireme_gpu_") + name, .kind = kind, .unit = unit, .help = help};
+    for (size_t rank = 0; rank < gpus.size(); ++rank) {
+      const double value = gpus[rank].*field;
+      if (!std::isnan(value)) family.samples.push_back({value, {{"rank", std::to_string(rank)}}});
+    }
+    if (!family.samples.empty()) out.add(std::move(family));
+  };
+  add("memory_used_bytes", Kind::gauge, "bytes", "Memory in use of the rank's GPU, by all its programs.",
+      &GpuReading::memory_used);
+  add("memory_size_bytes", Kind::gauge, "bytes", "Memory of the rank's GPU.", &GpuReading::memory_size);
+  add("busy_ratio", Kind::gauge, "ratio", "Part of the last log interval in which a kernel ran on the rank's GPU.",
+      &GpuReading::busy);
+  add("power_watts", Kind::gauge, "watts", "Power of the rank's GPU, mean over the last log interval.",
+      &GpuReading::watts);
+  add("temperature_celsius", Kind::gauge, "celsius", "Highest temperature of the rank's GPU in the last log interval.",
+      &GpuReading::celsius);
+  add("uncorrected_errors", Kind::counter, "",
+      "Memory errors that ECC could not correct since the driver of the rank's GPU was loaded.", &GpuReading::errors);
+  MetricFamily slow{.name = "trireme_gpu_clock_slowdown",
+                    .kind = Kind::gauge,
+                    .unit = "",
+                    .help = "1 for each reason that held down the clocks of the rank's GPU in the last log interval."};
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    for (const std::string& reason : slowdown_names(gpus[rank].slowdowns))
+      slow.samples.push_back({1, {{"rank", std::to_string(rank)}, {"reason", reason}}});
+  }
+  if (!slow.samples.empty()) out.add(std::move(slow));
+}
 
 void add_step(Families& out, const Metrics& m) {
   out.gauge("loss", "", "Training loss of the last logged step.", m.loss);
@@ -83,10 +123,7 @@ void add_step(Families& out, const Metrics& m) {
   }
   if (m.memory_bytes > 0)
     out.gauge("resident_memory_bytes", "bytes", "Resident memory of rank 0.", static_cast<double>(m.memory_bytes));
-  if (m.gpu_memory_size == 0) return;
-  out.gauge("gpu_memory_used_bytes", "bytes", "Memory in use of rank 0's GPU, by all its programs.",
-            static_cast<double>(m.gpu_memory_bytes));
-  out.gauge("gpu_memory_size_bytes", "bytes", "Memory of rank 0's GPU.", static_cast<double>(m.gpu_memory_size));
+  add_gpus(out, m);
 }
 
 void add_evaluation(Families& out, const EvaluationMetrics& e) {
@@ -144,7 +181,9 @@ void RunBoard::step(const Metrics& metrics) {
   const std::lock_guard lock(mutex_);
   step_ = metrics;
   recorded_ = unix_time();
-  history_.step(metrics, recorded_);
+  Metrics kept = metrics;  // of many steps: without what only the last one shows
+  kept.gpus.clear();
+  history_.step(kept, recorded_);
 }
 
 void RunBoard::evaluation(const EvaluationMetrics& metrics) {

@@ -89,6 +89,7 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, co
   together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
   Run run(plan, claim, job.backend.ops->device());
   run.board = live.board();
+  if (job.backend.device) run.gpu = std::make_shared<GpuWatch>(job.backend.gpu, &job.rank.heartbeat->cpu());
   Session session(plan, run.table, run.state, *job.backend.ops, job.rank);
   load(recipe, run, job);
   std::optional<Saver> saver;

@@ -66,9 +66,33 @@ TEST(RunBoard, ShowsTheMemoryOfAGpu) {
   board.step({.step = 1});
   EXPECT_THAT(shown(board), Not(HasSubstr("trireme_gpu_")));
   board.step({.step = 2, .gpu_memory_bytes = 3'000'000'000, .gpu_memory_size = 80'000'000'000});
-  EXPECT_THAT(shown(board), HasSubstr("trireme_gpu_memory_used_bytes{run=\"small\"} 3000000000\n"));
-  EXPECT_THAT(shown(board), HasSubstr("trireme_gpu_memory_size_bytes{run=\"small\"} 80000000000\n"));
+  EXPECT_THAT(shown(board), HasSubstr("trireme_gpu_memory_used_bytes{run=\"small\",rank=\"0\"} 3000000000\n"));
+  EXPECT_THAT(shown(board), HasSubstr("trireme_gpu_memory_size_bytes{run=\"small\",rank=\"0\"} 80000000000\n"));
   EXPECT_THAT(board.page(), HasSubstr("Memory in use of the GPU, GB"));
+}
+
+TEST(RunBoard, ShowsTheGpuOfEachRank) {
+  RunBoard board("small", "", 2, 0);
+  board.start({.first_step = 0, .steps = 100, .facts = {{"gpu", "a card"}}});
+  Metrics metrics{.step = 2, .gpu_memory_bytes = 3'000'000'000, .gpu_memory_size = 80'000'000'000};
+  metrics.gpus = {{.busy = 0.5, .watts = 300, .celsius = 50, .memory_used = 3e9, .memory_size = 8e10, .errors = 0},
+                  {.busy = 0.75, .memory_used = 4e9, .memory_size = 8e10, .slowdowns = 0x48}};
+  metrics.gpu = summary_of(metrics.gpus);
+  board.step(metrics);
+  for (const char* line :
+       {"# HELP trireme_gpu_busy_ratio Part of the last log interval in which a kernel ran on the rank's GPU.\n"
+        "# TYPE trireme_gpu_busy_ratio gauge\ntrireme_gpu_busy_ratio{run=\"small\",rank=\"0\"} 0.5\n"
+        "trireme_gpu_busy_ratio{run=\"small\",rank=\"1\"} 0.75\n",
+        "trireme_gpu_memory_used_bytes{run=\"small\",rank=\"1\"} 4000000000\n",
+        "trireme_gpu_power_watts{run=\"small\",rank=\"0\"} 300\n",
+        "trireme_gpu_temperature_celsius{run=\"small\",rank=\"0\"} 50\n",
+        "trireme_gpu_uncorrected_errors_total{run=\"small\",rank=\"0\"} 0\n",
+        "trireme_gpu_clock_slowdown{run=\"small\",rank=\"1\",reason=\"hw_slowdown\"} 1\n",
+        "trireme_gpu_clock_slowdown{run=\"small\",rank=\"1\",reason=\"hw_thermal_slowdown\"} 1\n"})
+    EXPECT_THAT(shown(board), HasSubstr(line));
+  EXPECT_THAT(shown(board), Not(HasSubstr("trireme_gpu_power_watts{run=\"small\",rank=\"1\"}"))) << "it is not known";
+  EXPECT_THAT(board.page(), HasSubstr("Time in which the GPUs were busy"));
+  EXPECT_THAT(board.page(), HasSubstr("Temperature of the hottest GPU"));
 }
 
 TEST(RunBoard, ShowsEveryRankAndForgetsThemWhenTold) {
