@@ -139,7 +139,7 @@ Check make_comm_bandwidth(Words words) {
     std::vector<std::string> command = clean_environment();
     command.insert(command.end(), {std::filesystem::read_symlink("/proc/self/exe"), "launch", "--hosts",
                                    "localhost:" + ranks, "--skip-preflight", "--", "bench", "comm", "all_reduce", "-b",
-                                   bytes, "-e", bytes, "-n", "5", "-J", file, "--device", "cpu"});
+                                   bytes, "-e", bytes, "-n", "5", "--device", "cpu", "-J", file});
     const ProcessResult result = machine.command(command, 60);
     if (result.exit_code != 0) {
       return failed("trireme bench comm {}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')));

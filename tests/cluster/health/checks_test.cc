@@ -395,7 +395,9 @@ TEST_F(Checks, MemoryBandwidthIsMeasured) {
 TEST_F(Checks, BandwidthBetweenRanksComesFromTheCollectiveBench) {
   node.on_command = [&](const std::string& line) {
     EXPECT_THAT(
-        line, HasSubstr(" launch --hosts localhost:4 --skip-preflight -- bench comm all_reduce -b 1M -e 1M -n 5 -J "));
+        line,
+        HasSubstr(
+            " launch --hosts localhost:4 --skip-preflight -- bench comm all_reduce -b 1M -e 1M -n 5 --device cpu -J "));
     write_text(line.substr(line.rfind(' ') + 1), R"({"average_bus_bandwidth":{"bandwidth":9.5,"okay":true}})");
     node.answer(line, "localhost[0] # Avg bus bandwidth    : 1.5\n");
   };
