@@ -19,8 +19,9 @@ std::string likely_cause(const PlannedTime& plan, const SeenSteps& seen) {
   if (more < 0) return "the peak or the copy rate was measured while other programs used the machine";
   constexpr double kMost = 0.5;  // of the difference
   if (const double waited = seen.waiting - planned_waiting; waited > kMost * more)
-    return fmt::format("waiting for other ranks, {:.3f} s{}", seen.waiting,
-                       seen.several_hosts ? ", part of it for the network, whose rate the plan does not know" : "");
+    return fmt::format(
+        "waiting for other ranks, {:.3f} s{}", seen.waiting,
+        seen.unknown_links ? ", part of it for messages over links whose rate the plan does not know" : "");
   constexpr double kBusy = 0.05;
   if (seen.others > kBusy)
     return fmt::format("other programs used {:.0f} % of the processors at the start", 1e2 * seen.others);

@@ -37,7 +37,7 @@ struct SeenSteps {
   double seconds = 0;          ///< of a step, waiting included
   double waiting = 0;          ///< for other ranks
   double others = 0;           ///< share of the processors that other programs used at the start
-  bool several_hosts = false;  ///< then the plan lacks what the network takes
+  bool unknown_links = false;  ///< then the plan lacks what messages between hosts or GPUs take
 };
 
 /// "step: 1.250 s planned with the rates of this machine (products 1.000 s, passes 0.250 s), 1.300 s measured (+4.0

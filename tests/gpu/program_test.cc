@@ -256,6 +256,14 @@ TEST_F(GpuProgram, ProfilesStepsByTheDevicesClock) {
   EXPECT_LE(known, steps);
 }
 
+TEST_F(GpuProgram, EndsWithTheTimeOfAStepBesideItsPlan) {
+  const Outcome outcome =
+      done(gpu_(few("run", {"--run.steps", "14", "--batch.global", "8", "--evaluation.every", "0"})));
+  EXPECT_THAT(outcome.output,
+              testing::ContainsRegex("step: [0-9.]+ s planned with the rates of this machine \\(products "
+                                     "[^)]*\\), [0-9.]+ s measured"));
+}
+
 TEST_F(GpuProgram, DeviceNamesTheGpuThatIsUsed) {
   EXPECT_THAT(done(gpu_({"device"})).output, HasSubstr("usable     the executor"));
   EXPECT_THAT(done(gpu_({"device", "--hosts", host_name()})).output, HasSubstr(host_name() + ": usable: the executor"));

@@ -27,8 +27,8 @@ TEST(PlanCheck, NamesTheLikelyCauseOfALargeDifference) {
   EXPECT_EQ(cause({.seconds = 1.09}), "");
   EXPECT_EQ(cause({.seconds = 0.91}), "");
   EXPECT_EQ(cause({.seconds = 1.5, .waiting = 0.4}), "waiting for other ranks, 0.400 s");
-  EXPECT_EQ(cause({.seconds = 1.5, .waiting = 0.4, .several_hosts = true}),
-            "waiting for other ranks, 0.400 s, part of it for the network, whose rate the plan does not know");
+  EXPECT_EQ(cause({.seconds = 1.5, .waiting = 0.4, .unknown_links = true}),
+            "waiting for other ranks, 0.400 s, part of it for messages over links whose rate the plan does not know");
   EXPECT_EQ(cause({.seconds = 1.5, .waiting = 0.1, .others = 0.3}),
             "other programs used 30 % of the processors at the start");
   EXPECT_EQ(cause({.seconds = 1.5}),

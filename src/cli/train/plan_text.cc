@@ -188,6 +188,7 @@ Json trace_json(const SimulatedStep& step) {
     events.push_back({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", text}}}});
   };
   for (const int64_t rank : ranks) {
+    events.push_back({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", rank}, {"args", {{"sort_index", rank}}}});
     name("process_name", rank, 0, fmt::format("tensor group of rank {}", rank));
     constexpr std::array kRows = {"compute", "messages", "gradient exchange"};
     for (int row = 0; row < 3; ++row) name("thread_name", rank, row, kRows[static_cast<size_t>(row)]);

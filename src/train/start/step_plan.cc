@@ -11,10 +11,19 @@ constexpr size_t kLeastSteps = 10;
 constexpr double kLeastSeconds = 2;
 
 /// This host as a type of node, from the rates that one of its ranks reaches beside the others.
-NodeType this_host(double flops, double copied, const RankContext& rank) {
-  const auto ranks = static_cast<double>(rank.local_size());
+NodeType this_host(double flops, double copied, const RankContext& rank, bool gpus) {
   NodeType type;
   type.name = "this host";
+  if (gpus) {                        // rates are those of one GPU
+    constexpr double kCopied = 0.9;  // of its bandwidth: pass_shares of trireme_rates()
+    type.gpus = rank.local_size();
+    type.tflops = flops / 1e12;
+    type.product_share = 0.7;  // of one large product: docs/planner.md
+    type.memory_gb_per_s = copied / kCopied / 1e9;
+    type.link_gb_per_s = type.network_gbit_per_s = 1e9;  // unknown: left out of the plan
+    return type;
+  }
+  const auto ranks = static_cast<double>(rank.local_size());
   type.cores = static_cast<int64_t>(rank.local_size()) * rank.threads;
   type.tflops = flops * ranks / 1e12;
   type.product_share = 0.9;  // of one large product: docs/planner.md
@@ -33,10 +42,11 @@ void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Op
   const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;
   const bool planned =
       !plan.step.varies && !plan.step.uneven && plan.spec.head == HeadKind::language_model && plan.trained.all();
-  if (!scalars.any(judged) || !planned || !ops.device().is_host()) return;
+  if (!scalars.any(judged) || !planned) return;
+  const bool gpus = !ops.device().is_host();
   const double copied = measure_copy_rate(ops, rank.threads);
   if (rank.rank() != 0) return;
-  const NodeType host = this_host(speed.peak_flops, copied, rank);
+  const NodeType host = this_host(speed.peak_flops, copied, rank, gpus);
   const int64_t sequence = plan.step.micro_rows / plan.step.micro_sequences;
   StepLayout layout = layout_of_run(config, plan);
   layout.global_batch = plan.mesh.data * plan.step.micro_batches * plan.step.micro_sequences;
@@ -45,7 +55,7 @@ void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Op
                                     {.seconds = speed.steps.seconds(),
                                      .waiting = speed.steps.waiting(),
                                      .others = speed.used_by_others,
-                                     .several_hosts = rank.local_size() < rank.size()}));
+                                     .unknown_links = rank.local_size() < rank.size() || (gpus && rank.size() > 1)}));
 }
 
 }  // namespace trireme
