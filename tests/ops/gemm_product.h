@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "ops/cpu/panel_gemm.h"
+#include "ops/cpu/rectangles.h"
 #include "tests/ops/op_test.h"
 
 namespace trireme::test {
@@ -92,5 +94,17 @@ struct GemmProduct {
   Tensor a, b, bias, c, also_a, also_b;
   GemmStrides strides;
 };
+
+/// Every strip of every panel belongs to one thread.
+inline void expect_each_once(const Rectangles& cut, int threads) {
+  std::vector<int> owners(static_cast<size_t>(cut.strips * cut.panels));
+  for (int64_t first = 0; first < cut.panels; first += cut.panels_at_once)
+    for (int part = 0; part < threads; ++part) {
+      const auto [strips, panels] = cut.of(part, first);
+      for (int64_t s = strips.begin; s < strips.end; ++s)
+        for (int64_t p = panels.begin; p < panels.end; ++p) ++owners[static_cast<size_t>(s * cut.panels + p)];
+    }
+  EXPECT_TRUE(std::ranges::all_of(owners, [](int n) { return n == 1; })) << threads << " threads";
+}
 
 }  // namespace trireme::test

@@ -132,17 +132,8 @@ TEST(TileLayout, IsThatOfProductsInWhichOneDnnStaysBehind) {
 TEST(TileCut, GivesEveryElementToOneThread) {
   for (const int threads : {1, 2, 3, 8, 30, 64})
     for (const Size& size : kSizes)
-      for (const GemmKind kind : {GemmKind::forward, GemmKind::weight}) {
-        const TileCut cut({kind, size.rows, size.in, size.out, DType::bf16}, threads);
-        std::vector<int> owners(static_cast<size_t>(cut.strips * cut.panels));
-        for (int64_t first = 0; first < cut.panels; first += cut.panels_at_once)
-          for (int part = 0; part < threads; ++part) {
-            const auto [strips, panels] = cut.of(part, first);
-            for (int64_t s = strips.begin; s < strips.end; ++s)
-              for (int64_t p = panels.begin; p < panels.end; ++p) ++owners[static_cast<size_t>(s * cut.panels + p)];
-          }
-        EXPECT_TRUE(std::ranges::all_of(owners, [](int n) { return n == 1; })) << threads << " threads";
-      }
+      for (const GemmKind kind : {GemmKind::forward, GemmKind::weight})
+        expect_each_once(TileCut({kind, size.rows, size.in, size.out, DType::bf16}, threads), threads);
 }
 
 TEST(TileCut, FitsTheCachesAndThePlannedScratch) {

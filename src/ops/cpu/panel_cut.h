@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
-#include "ops/cpu/team.h"
+#include "ops/cpu/rectangles.h"
 #include "ops/gemm_shape.h"
 
 namespace trireme {
@@ -18,7 +17,7 @@ constexpr int64_t kBlockStrips = 256;                ///< of a that a thread pac
 constexpr int64_t kStripEnd = 64;                    ///< bytes after each
 constexpr int64_t kSharedBytes = int64_t{16} << 20;  ///< of panels that are packed at a time there
 
-struct PanelCut {
+struct PanelCut : Rectangles {
   /// c: type of the result. also_k: of a second product, or 0.
   PanelCut(const GemmShape& shape, DType c, int threads, int64_t also_k = 0) {
     const GemmSizes s = sizes_of(shape);
@@ -31,7 +30,9 @@ struct PanelCut {
     constexpr int64_t kUnit = 32;
     chunk = std::min((s.k + chunks - 1) / chunks + kUnit - 1, s.k + kUnit - 1) / kUnit * kUnit;
     panels_at_once = weight ? std::clamp<int64_t>(kSharedBytes / (chunk * kPanelColumns * size), 1, panels) : panels;
-    split(threads);
+    constexpr int64_t kToPack = 24;  // packing a panel takes as long as this number of its rows
+    split(threads,
+          [&](int64_t of_strips, int64_t of_panels) { return of_panels * (of_strips * kStripRows + kToPack); });
     if (weight) {
       shared_bytes = panels_at_once * chunk * kPanelColumns * size;
       own_bytes = std::min(kBlockStrips, strips_each) * (kStripRows * chunk * size + kStripEnd);
@@ -43,38 +44,9 @@ struct PanelCut {
     own_bytes = (own_bytes + 127) / 128 * 128;  // no two threads write one line, or the pair that a core fetches
   }
 
-  /// The rectangle of a thread: strips, and panels of those from first_panel on.
-  std::pair<Range, Range> of(int part, int64_t first_panel) const {
-    const int64_t row = part / across, column = part % across;
-    const auto piece = [](int64_t first, int64_t i, int64_t each, int64_t end) {
-      return Range{std::min(end, first + i * each), std::min(end, first + (i + 1) * each)};
-    };
-    return {piece(0, row, strips_each, strips),
-            piece(first_panel, column, panels_each, std::min(panels, first_panel + panels_at_once))};
-  }
-
-  int64_t strips = 0, panels = 0;                        ///< of c
-  int64_t across = 1, strips_each = 0, panels_each = 0;  ///< threads side by side; the maximum per thread
-  int64_t chunk = 0;                                     ///< elements of k at a time
-  int64_t also = 0;                                      ///< room for k of a second product, all of it at a time
-  int64_t own_bytes = 0, shared_bytes = 0;               ///< scratch of each thread and of all
-  int64_t panels_at_once = 0;                            ///< those whose b is packed together; else all
-
- private:
-  /// The rectangles that take least, counted in rows of a panel.
-  void split(int threads) {
-    constexpr int64_t kToPack = 24;  // packing a panel takes as long as this number of rows
-    int64_t least = INT64_MAX;
-    for (int64_t columns = threads; columns >= 1; --columns) {
-      if (threads % columns != 0) continue;
-      const int64_t rows = threads / columns, s = (strips + rows - 1) / rows,
-                    p = (panels_at_once + columns - 1) / columns;
-      const int64_t cost = p * (s * kStripRows + kToPack);
-      if (cost >= least) continue;
-      least = cost;
-      across = columns, strips_each = s, panels_each = p;
-    }
-  }
+  int64_t chunk = 0;                        ///< elements of k at a time
+  int64_t also = 0;                         ///< room for k of a second product, all of it at a time
+  int64_t own_bytes = 0, shared_bytes = 0;  ///< scratch of each thread and of all
 };
 
 }  // namespace trireme

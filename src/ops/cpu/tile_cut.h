@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
-#include "ops/cpu/team.h"
+#include "ops/cpu/rectangles.h"
 #include "ops/cpu/tiles.h"
 #include "ops/gemm_shape.h"
 
@@ -20,7 +19,7 @@ constexpr int64_t kTileChunk = 32;            ///< steps at a time of weight gra
 constexpr int64_t kTileSteps = 16;            ///< of a panel that stay in a first-level cache: 32 KiB of 48
 constexpr int64_t kTileSharedBytes = int64_t{16} << 20;  ///< of panels that are packed at a time
 
-struct TileCut {
+struct TileCut : Rectangles {
   static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
   /// also_k: of a second product, or 0; not of GemmKind::weight.
@@ -35,45 +34,19 @@ struct TileCut {
     steps_at_once = parts(chunk, parts(chunk, kTileSteps));
     const int64_t bytes = chunk * kTileStepBytes;
     panels_at_once = std::clamp<int64_t>(kTileSharedBytes / bytes, 1, panels);
-    split(threads);
+    constexpr int64_t kToPack = 4;  // packing a strip takes as long as this number of blocks of c
+    split(threads, [&](int64_t of_strips, int64_t of_panels) { return of_strips * (of_panels + kToPack); });
     strips_at_once = std::min(strips_each, std::clamp<int64_t>(kTileBlockBytes / bytes, 1, kTileStrips));
     shared_bytes = panels_at_once * bytes;
     own_bytes = strips_at_once * (bytes + kSumsBytes);
   }
 
-  /// The rectangle of a thread: strips, and panels of those from first_panel on.
-  std::pair<Range, Range> of(int part, int64_t first_panel) const {
-    const int64_t row = part / across, column = part % across;
-    const auto piece = [](int64_t first, int64_t i, int64_t each, int64_t end) {
-      return Range{std::min(end, first + i * each), std::min(end, first + (i + 1) * each)};
-    };
-    return {piece(0, row, strips_each, strips),
-            piece(first_panel, column, panels_each, std::min(panels, first_panel + panels_at_once))};
-  }
-
   static constexpr int64_t kSumsBytes = kTileBlock * kTileBlock * int64_t{sizeof(float)};  ///< of a strip and a panel
 
-  int64_t strips = 0, panels = 0;                        ///< of c
-  int64_t first_steps = 0, steps = 0;                    ///< of k: of the first product, and of both
-  int64_t chunk = 0, steps_at_once = 0;                  ///< steps that are packed, that are multiplied at a time
-  int64_t across = 1, strips_each = 0, panels_each = 0;  ///< threads side by side; the maximum per thread
-  int64_t strips_at_once = 0, panels_at_once = 0;        ///< those that are packed together
-  int64_t own_bytes = 0, shared_bytes = 0;               ///< scratch of each thread and of all
-
- private:
-  /// The rectangles that take least, counted in blocks of c.
-  void split(int threads) {
-    constexpr int64_t kToPack = 4;  // packing a strip takes as long as this number of blocks
-    int64_t least = INT64_MAX;
-    for (int64_t columns = threads; columns >= 1; --columns) {
-      if (threads % columns != 0) continue;
-      const int64_t s = parts(strips, threads / columns), p = parts(panels_at_once, columns);
-      const int64_t cost = s * (p + kToPack);
-      if (cost >= least) continue;
-      least = cost;
-      across = columns, strips_each = s, panels_each = p;
-    }
-  }
+  int64_t first_steps = 0, steps = 0;       ///< of k: of the first product, and of both
+  int64_t chunk = 0, steps_at_once = 0;     ///< steps that are packed, that are multiplied at a time
+  int64_t strips_at_once = 0;               ///< those that are packed together
+  int64_t own_bytes = 0, shared_bytes = 0;  ///< scratch of each thread and of all
 };
 
 }  // namespace trireme
