@@ -4,17 +4,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "base/time.h"
-#include "checkpoint/json_fields.h"
 #include "cluster/health/check.h"
-#include "cluster/private_folder.h"
+#include "cluster/health/own_sum.h"
 
 namespace trireme::health {
 namespace {
@@ -112,21 +109,6 @@ Check make_stream(Words words) {
   };
 }
 
-/// The result of `trireme bench comm -J FILE` in GB/s.
-double average_bus_bandwidth(const std::string& file) {
-  const Json result = read_json(file);
-  return json_field<double>(json_member(result, "average_bus_bandwidth", file), "bandwidth", file);
-}
-
-/// Without variables of a starter around this process, which would make the ranks part of its job.
-std::vector<std::string> clean_environment() {
-  std::vector<std::string> words = {"env", "-i"};
-  for (const char* name : {"PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR"}) {
-    if (const char* value = std::getenv(name)) words.push_back(std::string(name) + "=" + value);
-  }
-  return words;
-}
-
 /// LEAST-GB-PER-S [RANKS [BYTES]]: average bus bandwidth of an all_reduce among ranks on this node.
 Check make_comm_bandwidth(Words words) {
   require_words(words, 1, 3, "LEAST-GB-PER-S [RANKS [BYTES]]");
@@ -134,20 +116,12 @@ Check make_comm_bandwidth(Words words) {
   const std::string ranks = words.size() > 1 ? words[1] : "2", bytes = words.size() > 2 ? words[2] : "16M";
   require(parse_number(ranks, "ranks") >= 2, ErrorKind::config, "ranks: expected at least 2, found \"{}\"", ranks);
   return [=](const Machine& machine) {
-    const PrivateFolder folder;
-    const std::string file = folder.file("result.json");
-    std::vector<std::string> command = clean_environment();
-    command.insert(command.end(), {std::filesystem::read_symlink("/proc/self/exe"), "launch", "--hosts",
-                                   "localhost:" + ranks, "--skip-preflight", "--", "bench", "comm", "all_reduce", "-b",
-                                   bytes, "-e", bytes, "-n", "5", "--device", "cpu", "-J", file});
-    const ProcessResult result = machine.command(command, 60);
-    if (result.exit_code != 0) {
-      return failed("trireme bench comm {}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')));
-    }
-    const double found = average_bus_bandwidth(file);
-    if (found < least)
-      return failed("all_reduce among {} at {:.2f} GB/s, below {:.2f}", count_text(ranks, "rank"), found, least);
-    return passed(fmt::format("all_reduce among {} at {:.2f} GB/s", count_text(ranks, "rank"), found));
+    const OwnSum sum = measure_own_sum(machine, ranks, bytes, "cpu", {}, 60);
+    if (!sum.problem.empty()) return failed("trireme bench comm {}", sum.problem);
+    if (sum.bandwidth < least)
+      return failed("all_reduce among {} at {:.2f} GB/s, below {:.2f}", count_text(ranks, "rank"), sum.bandwidth,
+                    least);
+    return passed(fmt::format("all_reduce among {} at {:.2f} GB/s", count_text(ranks, "rank"), sum.bandwidth));
   };
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cluster/health/check.h"
 #include "cluster/health/gpu_condition.h"
+#include "cluster/health/own_sum.h"
 
 namespace trireme::health {
 namespace {
@@ -228,47 +229,66 @@ double average_of(std::string_view text) {
   return -1;
 }
 
-/// A sum over all GPUs by nccl-tests, in one process. advice: where to look if it is slow.
-Check sum_check(const SumWords& sum, const std::vector<std::pair<std::string, std::string>>& variables,
-                const char* what, const char* advice) {
+using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;
+
+/// A sum over all GPUs by nccl-tests, in one process.
+OwnSum sum_by_tool(const Machine& machine, const std::string& gpus, const std::string& size,
+                   const EnvironmentVariables& variables) {
+  const ProcessResult result =
+      run_first(machine, places_of("all_reduce_perf", {"/opt/nccl-tests/build/all_reduce_perf"}),
+                {"-b", size, "-e", size, "-f", "2", "-g", gpus, "-c", "1"}, variables);
+  if (result.exit_code == 127) return {.bandwidth = -1};
+  OwnSum sum{.bandwidth = average_of(result.out), .right = result.out.find("FAILED") == std::string::npos};
+  if (result.exit_code != 0 && sum.right) {
+    sum.problem = fmt::format("all_reduce_perf {}: {}", describe_end(result),
+                              first_line(result.err.empty() ? result.out : result.err));
+  } else if (sum.bandwidth < 0) {
+    sum.problem = "all_reduce_perf printed no average bus bandwidth";
+  }
+  return sum;
+}
+
+/// By nccl-tests, which such files' thresholds are of; without them by this program. advice: where to look if it is
+/// slow.
+Check sum_check(const SumWords& words, const EnvironmentVariables& variables, const char* what, const char* advice) {
   return [=](const Machine& machine) {
-    Outcome problem;
-    const std::vector<GpuCondition> gpus = gpus_of(machine, problem);
-    if (gpus.empty()) return problem;
-    auto all_variables = variables;
-    all_variables.insert(all_variables.end(),
-                         {{"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"NCCL_IB_PCI_RELAXED_ORDERING", "1"}});
-    const bool with_topology = !sum.topology.empty() && machine.exists(sum.topology);
-    if (with_topology) all_variables.emplace_back("NCCL_TOPO_FILE", machine.root + sum.topology);
-    const std::string without =
-        sum.topology.empty() || with_topology ? "" : fmt::format(", without {}, which is missing", sum.topology);
-    double found = 0;
-    for (int i = 0; i < sum.tries; ++i) {
-      const ProcessResult result = run_first(
-          machine, places_of("all_reduce_perf", {"/opt/nccl-tests/build/all_reduce_perf"}),
-          {"-b", sum.size, "-e", sum.size, "-f", "2", "-g", std::to_string(gpus.size()), "-c", "1"}, all_variables);
-      if (result.exit_code == 127) {
-        return not_checked("this node has no all_reduce_perf of nccl-tests (in /opt/nccl-tests/build or PATH)");
+    Outcome outcome;
+    const std::vector<GpuCondition> gpus = gpus_of(machine, outcome);
+    if (gpus.empty()) return outcome;
+    EnvironmentVariables all = variables;
+    all.insert(all.end(), {{"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"NCCL_IB_PCI_RELAXED_ORDERING", "1"}});
+    const bool with_topology = !words.topology.empty() && machine.exists(words.topology);
+    if (with_topology) all.emplace_back("NCCL_TOPO_FILE", machine.root + words.topology);
+    std::string remark;
+    if (!words.topology.empty() && !with_topology)
+      remark = fmt::format(", without {}, which is missing", words.topology);
+    const std::string count = std::to_string(gpus.size()), name = count_text(gpus.size(), "GPU");
+    OwnSum sum;
+    for (int i = 0; i < words.tries; ++i) {
+      sum = sum_by_tool(machine, count, words.size, all);
+      if (sum.bandwidth < 0 && sum.problem.empty()) {
+        if (machine.gpu_library.empty()) {
+          return not_checked(
+              "this node has no all_reduce_perf of nccl-tests (in /opt/nccl-tests/build or PATH), and "
+              "this build has no libtrireme_cuda.so");
+        }
+        sum = measure_own_sum(machine, count, words.size, "cuda", all, kSeconds);
+        if (!sum.problem.empty()) {
+          return not_checked("this node has no all_reduce_perf of nccl-tests, and trireme bench comm " + sum.problem);
+        }
       }
-      if (result.out.find("FAILED") != std::string::npos) {
+      if (!sum.right) {
         return failed(
             "NCCL's sum over {} has wrong values; restart the node, and if it stays so, have its GPUs examined "
             "(dcgmi diag -r 3)",
-            count_text(gpus.size(), "GPU"));
+            name);
       }
-      if (result.exit_code != 0) {
-        return failed("all_reduce_perf over {} {}: {}", count_text(gpus.size(), "GPU"), describe_end(result),
-                      first_line(result.err.empty() ? result.out : result.err));
-      }
-      found = average_of(result.out);
-      if (found < 0) return failed("all_reduce_perf printed no average bus bandwidth");
-      if (found >= sum.least) {
-        return passed(fmt::format("NCCL's sum over {} {} at {:.1f} GB/s{}", count_text(gpus.size(), "GPU"), what, found,
-                                  without));
-      }
+      if (!sum.problem.empty()) return failed("NCCL's sum over {}: {}", name, sum.problem);
+      if (sum.bandwidth >= words.least)
+        return passed(fmt::format("NCCL's sum over {} {} at {:.1f} GB/s{}", name, what, sum.bandwidth, remark));
     }
-    return failed("NCCL's sum over {} {} at {:.1f} GB/s, below {} in {}{}; {}", count_text(gpus.size(), "GPU"), what,
-                  found, sum.least, count_text(sum.tries, "try"), without, advice);
+    return failed("NCCL's sum over {} {} at {:.1f} GB/s, below {} in {}{}; {}", name, what, sum.bandwidth, words.least,
+                  count_text(words.tries, "try"), remark, advice);
   };
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/opened_file.h"
+#include "ops/gpu_library.h"
 
 namespace trireme::health {
 namespace {
@@ -73,6 +74,7 @@ Machine Machine::local() {
   machine.full_host = full_host_name();
   machine.space = space_of;
   machine.processes = running_processes;
+  machine.gpu_library = gpu_library_path();
   machine.measure_copies = health::measure_copies;
   return machine;
 }

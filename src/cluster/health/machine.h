@@ -37,6 +37,7 @@ struct Machine {
   std::function<std::vector<ProcessEntry>()> processes;
   std::function<std::time_t()> now = [] { return std::time(nullptr); };
   std::function<MeasuredCopies(int gpus)> measure_copies;  ///< gpu_copies.h; none: this program cannot
+  std::string gpu_library;                                 ///< this program's, for GPUs; empty: it has none
   std::string nvml_library = nvml::kFile;                  ///< the library of NVIDIA's driver, as the loader finds it
   bool repair = true;                                      ///< checks may run the repairs of the configuration
 

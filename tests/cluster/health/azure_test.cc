@@ -216,7 +216,8 @@ TEST_F(Azure, ToolsThatAreMissingDrainNoNode) {
             HasSubstr("its line names no topology file, and this is no Azure node of a known kind"),
             HasSubstr("cannot read Xid events: neither dmesg nor journalctl -k can be used; run as root"),
             HasSubstr("cannot measure copies: this build has no libtrireme_cuda.so, and this node has no nvbandwidth"),
-            HasSubstr("this node has no all_reduce_perf of nccl-tests (in /opt/nccl-tests/build or PATH)"),
+            HasSubstr("this node has no all_reduce_perf of nccl-tests (in /opt/nccl-tests/build or PATH), and this "
+                      "build has no libtrireme_cuda.so"),
             HasSubstr("this node has no ib_write_bw; install perftest")));
 }
 
@@ -339,6 +340,35 @@ TEST_F(Azure, SlowCopiesAndSumsAreFailures) {
   EXPECT_THAT(result_of("check_nccl_allreduce 460", ""), HasSubstr("NCCL's sum over 8 GPUs has wrong values; restart"));
   EXPECT_THAT(result_of("check_ib_bw_gdr 395", ""),
               HasSubstr("check_ib_bw_gdr: mlx5_ib0:1 writes 392.8 Gb/s to itself from GPU 0, below 395; check_hw_ib"));
+}
+
+TEST_F(Azure, WithoutNcclTestsThisProgramMeasuresTheSum) {
+  node.machine.gpu_library = "libtrireme_cuda.so";
+  std::string written = R"({"average_bus_bandwidth":{"bandwidth":451.5},"out_of_bounds":{"okay":true}})";
+  ProcessResult ended{0, false, "", "", 0};
+  node.machine.run = [&](const ProcessRequest& request) {
+    if (request.arguments[0] != "env") return ProcessResult{127, false, "", "", 0};
+    const std::string line = shell_join(request.arguments);
+    EXPECT_THAT(line, AllOf(HasSubstr(" NCCL_TOPO_FILE="), HasSubstr(" launch --hosts localhost:8 --skip-preflight -- "
+                                                                     "bench comm all_reduce -b 16G -e 16G -n 5 "
+                                                                     "--device cuda -J ")));
+    if (!written.empty()) write_text(request.arguments.back(), written);
+    return ended;
+  };
+  const std::string line = "check_nccl_allreduce 450 1 16G /azure/topofiles/ndv5-topo.xml";
+  EXPECT_EQ(node.run(line), "remark: NCCL's sum over 8 GPUs of the node at 451.5 GB/s");
+  ended.exit_code = 3;  // slow for its hardware: the threshold of the file decides
+  EXPECT_EQ(node.run(line), "remark: NCCL's sum over 8 GPUs of the node at 451.5 GB/s");
+  written = R"({"average_bus_bandwidth":{"bandwidth":440},"out_of_bounds":{"okay":true}})";
+  EXPECT_THAT(node.run(line), HasSubstr("NCCL's sum over 8 GPUs of the node at 440.0 GB/s, below 450 in 1 try"));
+  written = R"({"average_bus_bandwidth":{"bandwidth":440},"out_of_bounds":{"okay":false}})";
+  EXPECT_THAT(node.run(line), HasSubstr("NCCL's sum over 8 GPUs has wrong values"));
+  ended = {2, false, "", "error: no mpirun\n", 0};
+  written.clear();
+  EXPECT_EQ(
+      node.run(line),
+      "remark: this node has no all_reduce_perf of nccl-tests, and trireme bench comm ended with code 2: error: no "
+      "mpirun");
 }
 
 TEST_F(Azure, RepairsAreMadeByTheDriversLibrary) {
