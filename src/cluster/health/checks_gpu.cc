@@ -25,6 +25,7 @@ std::string reset(const GpuCondition& gpu) {
 Check for_each_gpu(std::function<Outcome(const GpuCondition&)> check) {
   return [check = std::move(check)](const Machine& machine) {
     const GpuConditions found = gpu_conditions(machine);
+    if (found.none) return not_checked(found.problem);
     if (!found.problem.empty()) return failed("{}", found.problem);
     if (found.gpus.empty()) return failed("the driver lists no GPUs; `dmesg | grep NVRM` says why");
     std::string remark;

@@ -143,7 +143,9 @@ Outcome check_copies(const Machine& machine, const std::vector<GpuCondition>& gp
 /// The GPUs, or the failure that there are none.
 std::vector<GpuCondition> gpus_of(const Machine& machine, Outcome& problem) {
   GpuConditions found = gpu_conditions(machine);
-  if (!found.problem.empty())
+  if (found.none)
+    problem = not_checked(found.problem);
+  else if (!found.problem.empty())
     problem = failed("{}", found.problem);
   else if (found.gpus.empty())
     problem = failed("the driver lists no GPUs; `dmesg | grep NVRM` says why");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cluster/health/nvidia_smi.h"
 #include "ops/nvml.h"
@@ -161,8 +163,17 @@ GpuCondition condition_of(const GpuFacts& facts) {
   return gpu;
 }
 
+bool has_nvidia_device(const Machine& machine) {
+  const std::string folder = "/sys/bus/pci/devices/";
+  return std::ranges::any_of(machine.list(folder), [&](const std::string& place) {
+    return machine.read(folder + place + "/vendor").value_or("").starts_with("0x10de");
+  });
+}
+
 GpuConditions by_smi(const Machine& machine) {
   const ProcessResult result = machine.command({"nvidia-smi", "-q"}, 60);
+  if (result.exit_code == 127 && !has_nvidia_device(machine))
+    return {.none = true, .problem = "this node has no GPU of NVIDIA's"};
   if (result.timed_out || result.exit_code != 0)
     return {.problem = fmt::format("nvidia-smi {}: {}", describe_end(result), smi_exit_reason(result.exit_code))};
   try {

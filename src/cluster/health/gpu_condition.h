@@ -38,6 +38,7 @@ struct GpuCondition {
 struct GpuConditions {
   bool by_nvml = false;
   std::vector<GpuCondition> gpus = {};  ///< in the driver's order
+  bool none = false;                    ///< no driver of NVIDIA's and no GPU of its on the PCI bus; a problem, too
   std::string problem = {};             ///< why the driver says nothing at all, and what to do; empty: it answers
 };
 

@@ -202,6 +202,18 @@ TEST_F(Azure, FilesOfAzureFindNothingWrongWithAHealthyNode) {
   }
 }
 
+TEST_F(Azure, ItsFileForAmdsGpusDrainsNoHealthyNode) {
+  TRIREME_NEEDS_TEST_DATA("parsers/nhc");
+  node.machine.nvml_library = "/no-libnvidia-ml.so.1";
+  for (const std::string& place : node.machine.list("/sys/bus/pci/devices"))
+    node.file("/sys/bus/pci/devices/" + place + "/vendor", "0x1002\n");
+  for (int i = 0; i < 8; ++i) answers["rocm-smi"] += fmt::format("GPU[{}]\t\t: Device Name: x\n", i);
+  EXPECT_EQ(
+      one_line_per_node(run(read_text(test_data_dir() / "parsers/nhc/azure_nd96isr_mi300x_v5.conf"))),
+      "n1 | Healthy (2 of 26 not checked: check_gpu_bw, check_rccl_allreduce (this node has no GPU of NVIDIA's; not "
+      "implemented in trireme))\n");
+}
+
 TEST_F(Azure, ToolsThatAreMissingDrainNoNode) {
   for (const char* tool : {"curl", "nvbandwidth", "all_reduce_perf", "sh", "dmesg"}) answers.erase(tool);
   node.machine.measure_copies = {};
