@@ -73,4 +73,8 @@ class StreamGroup {
 /// Reached when both are.
 Event both(Event a, Event b);
 
+/// Returns once the event of the device is reached. Meanwhile who asks is told what the device's compute waits for, as
+/// StreamGroup::wait() got it. Throws the error of the work before the event, and as DeviceNetwork::check().
+void wait_watching(const Event& event, Device& device, Heartbeat* heartbeat = nullptr);
+
 }  // namespace trireme

@@ -161,11 +161,19 @@ struct Names<LossScaleRule> {
                                                   {"metaseq", LossScaleRule::metaseq}};
 };
 
-/// Which data-parallel ranks' gradients are added first: all in rank order, or those of each host.
-enum class ReduceOrder : uint8_t { flat, hosts };
+/// How gradients of data-parallel ranks are added.
+enum class ReduceOrder : uint8_t {
+  automatic,  ///< hosts or flat (train/start/optim_options.h)
+  flat,       ///< all in rank order
+  hosts,      ///< first those of each host
+  nccl,       ///< as NCCL does it
+};
 template <>
 struct Names<ReduceOrder> {
-  static constexpr Named<ReduceOrder> kAll[] = {{"flat", ReduceOrder::flat}, {"hosts", ReduceOrder::hosts}};
+  static constexpr Named<ReduceOrder> kAll[] = {{"auto", ReduceOrder::automatic},
+                                                {"flat", ReduceOrder::flat},
+                                                {"hosts", ReduceOrder::hosts},
+                                                {"nccl", ReduceOrder::nccl}};
 };
 
 /// What the loss of a step is averaged over: its tokens, or its micro-batches, each of which is a mean over its tokens.

@@ -341,7 +341,7 @@ struct MeshOptions {
 
 struct CommOptions {
   DType wire = DType::bf16;
-  ReduceOrder reduce = ReduceOrder::flat;
+  ReduceOrder reduce = ReduceOrder::automatic;
   std::string interface;
   double bucket_mb = 25;
   int64_t cores = 0;
@@ -352,7 +352,9 @@ struct CommOptions {
     v.choice("reduce", reduce,
              "order in which gradients are summed: flat: all ranks' gradients, rounded to comm.wire, in rank order; "
              "hosts: first those of each host in f32, then the hosts' sums, each rounded once, in the order of hosts; "
-             "with n ranks per host, the network carries 1 / n of the bytes");
+             "with n ranks per host, the network carries 1 / n of the bytes; nccl: by NCCL's own reduction in "
+             "comm.wire, on GPUs only, in an order and with roundings of NCCL's choice; auto: hosts if GPUs compute on "
+             "several hosts that have the same number of data ranks, more than one each, else flat");
     v.number("bucket-mb", bucket_mb,
              "size in MB of the buckets in which gradients are exchanged during the backward pass", 0.01, 4096);
     v.integer("cores", cores,

@@ -74,24 +74,37 @@ class NcclCommunicator {
   }
 
   /// NCCL may wait in it for what it can no longer get: another thread calls it.
-  void abort() noexcept {
+  class Ending {
+   public:
+    void end() {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+      changed_.notify_all();
+    }
+    void wait_until(Clock::time_point time) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_until(lock, time, [&] { return done_; });
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool done_ = false;
+  };
+  /// nullptr: there is nothing to abort.
+  std::shared_ptr<Ending> begin_abort() {
     ncclComm* comm = std::exchange(comm_, nullptr);
-    if (comm == nullptr) return;
-    struct Ending {
-      std::mutex mutex;
-      std::condition_variable changed;
-      bool done = false;
-    };
-    const auto ending = std::make_shared<Ending>();
+    if (comm == nullptr) return {};
+    auto ending = std::make_shared<Ending>();
     std::thread([ending, comm, call = library_.abort, &device = device_] {
       gpu_stream(device.stream());
       call(comm);
-      const std::lock_guard lock(ending->mutex);
-      ending->done = true;
-      ending->changed.notify_all();
+      ending->end();
     }).detach();
-    std::unique_lock lock(ending->mutex);
-    ending->changed.wait_for(lock, kAbort, [&] { return ending->done; });
+    return ending;
+  }
+  void abort() noexcept {
+    if (const auto ending = begin_abort()) ending->wait_until(Clock::now() + kAbort);
   }
 
  private:
@@ -110,6 +123,7 @@ class NcclLinks final : public DeviceLinks {
             const DeviceNetwork::Id& id, int rank, int size)
       : limit_(limit), all_(std::move(all)), comm_(device, library) {
     nccl::Config config;
+    config.most_blocks = kLinkBlocks;
     comm_.use();
     try {
       const Result answer = library.connect(comm_.place(), size, nccl::UniqueId{id}, rank, &config);
@@ -172,6 +186,7 @@ class NcclLinks final : public DeviceLinks {
     comm_.check(comm_.state(), "a message");
   }
   void abort() noexcept override { comm_.abort(); }
+  NcclCommunicator& communicator() { return comm_; }
 
  private:
   const std::chrono::duration<double> limit_;
@@ -199,6 +214,15 @@ class NcclNetwork final : public DeviceNetwork {
   }
 
  private:
+  /// Together: one may have to wait for another one's end.
+  void abort_all() noexcept override {
+    std::vector<std::shared_ptr<NcclCommunicator::Ending>> endings;
+    for (NcclLinks* links : *all_) endings.push_back(links->communicator().begin_abort());
+    const auto limit = Clock::now() + kAbort;
+    for (const auto& ending : endings)
+      if (ending) ending->wait_until(limit);
+  }
+
   Device& device_;
   const Library library_;
   const std::chrono::duration<double> limit_;

@@ -20,34 +20,41 @@ using Part = DeviceLinks::Part;
 // A rank that waits for a device looks this often whether it is done, and whether the library has failed.
 constexpr std::chrono::microseconds kLook{20};
 constexpr std::chrono::milliseconds kCheck{20};
-constexpr std::chrono::seconds kEnd{2};  ///< for what a group has issued, when it ends
+constexpr size_t kMostBufferBytes = 64 << 20;  ///< of chunks
+constexpr std::chrono::seconds kEnd{2};        ///< for what a group has issued, when it ends
 
 View piece_of(View x, const ElementRange& piece) { return x.rows_slice(piece.begin, piece.count()); }
 
-/// Connections that fail together.
+/// Connections that fail together, and with them all of the network: what waits for them is given up at once.
 class Connections {
  public:
+  explicit Connections(DeviceNetwork& network) : network_(network) {}
   void add(const std::unique_ptr<DeviceLinks>& links) {
     if (links) all_.push_back(links.get());
   }
-  bool failed() const { return failed_; }
   void check() {
     for (DeviceLinks* links : all_) {
       try {
         links->check();
       } catch (...) {
         failed_ = true;
+        network_.abort();
         throw;
       }
     }
   }
-  void abort() {
-    for (DeviceLinks* links : all_) links->abort();
-    all_.clear();
+  /// Whether none has failed or was given up.
+  bool work() {
+    try {
+      check();
+    } catch (const Error&) {
+    }
+    return !failed_;
   }
   void forget() { all_.clear(); }
 
  private:
+  DeviceNetwork& network_;
   std::vector<DeviceLinks*> all_;
   bool failed_ = false;
 };
@@ -83,17 +90,18 @@ struct Lane {
   std::unique_ptr<DeviceLinks> links;
 };
 
-/// Of chunks: what leaves and what arrives, a row of `limit` elements for each rank.
+/// Of chunks: what leaves and what arrives, a row of `limit` elements for each rank; of a library's sum only one
+/// arrives.
 struct Rows {
   Rows(Arena& arena, int ranks, const GroupOptions::Chunks& chunks)
       : out(arena.take(chunks.route.wire, {ranks, chunks.limit})),
-        in(arena.take(chunks.route.wire, {ranks, chunks.limit})) {}
+        in(arena.take(chunks.route.wire, {chunks.by_library ? 1 : ranks, chunks.limit})) {}
   View out, in;
 };
 
 /// The first message of a pair of ranks connects them, and waits for that: it is sent when the group is made. What
 /// leaves and what arrives, one for each rank.
-View take_greetings(Arena& arena, int ranks) { return arena.take(DType::u8, {2, ranks}); }
+View take_greetings(Arena& arena, int ranks) { return arena.take(DType::f32, {2, ranks}); }
 
 size_t bytes_of(int ranks, const GroupOptions& options) {
   Arena measure;
@@ -115,6 +123,7 @@ class DeviceGroup final : public StreamGroup {
         wire_(options.chunks ? options.chunks->route.wire : DType::f32),
         exchange_(options.chunks ? options.chunks->route.exchange : Exchange::reduce_and_share),
         limit_(options.chunks ? options.chunks->limit : 0),
+        by_library_(options.chunks && options.chunks->by_library),
         arena_(bytes_of(group_->size(), options), ops.device()),
         greetings_(take_greetings(arena_, group_->size())) {
     group_->report_to(axis.heartbeat());
@@ -139,10 +148,7 @@ class DeviceGroup final : public StreamGroup {
   ~DeviceGroup() override {
     if (DeviceGroup::end()) return;
     static_cast<void>(new Arena(std::move(arena_)));
-    for (Lane* lane : {&sums_, &sends_, &receives_}) {
-      static_cast<void>(lane->links.release());
-      static_cast<void>(lane->stream.release());
-    }
+    for (Lane* lane : {&sums_, &sends_, &receives_}) static_cast<void>(lane->stream.release());
   }
 
   int rank() const override { return group_->rank(); }
@@ -150,9 +156,11 @@ class DeviceGroup final : public StreamGroup {
   Heartbeat* heartbeat() const override { return group_->heartbeat(); }
   uint64_t bytes_sent() const override { return bytes_sent_; }
 
-  void wait(const Event& event, const char*, uint64_t) const override {
+  void wait(const Event& event, const char* what, uint64_t bytes) const override {
     connections_->check();
-    ops_.device().stream().wait(event);
+    DeviceStream& compute = ops_.device().stream();
+    if (!event.reached()) network_.await({compute.record(), event, what, bytes});
+    compute.wait(event);
   }
 
   bool end() override {
@@ -162,14 +170,13 @@ class DeviceGroup final : public StreamGroup {
       const auto start = Clock::now();
       while (!otherwise() && !done() && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
     };
-    until([&] { return connections_->failed(); });
-    ended_ = !connections_->failed() && done();
-    if (*ended_) {
-      connections_->forget();
-    } else {
-      connections_->abort();
+    until([&] { return !connections_->work(); });
+    ended_ = connections_->work() && done();
+    if (!*ended_) {
+      network_.abort();
       until([] { return false; });  // what follows in the streams runs, too
     }
+    connections_->forget();
     return *ended_;
   }
 
@@ -177,6 +184,7 @@ class DeviceGroup final : public StreamGroup {
     begin(sums_, after);
     if (in_chunks(x, Exchange::reduce_and_share)) {
       for_chunks(x, pieces, definition.wire, [&](const Chunk& chunk) {
+        if (by_library_) return sum_by_library(chunk);
         add_up(chunk);
         share(chunk);
       });
@@ -192,7 +200,8 @@ class DeviceGroup final : public StreamGroup {
     begin(sums_, after);
     if (in_chunks(x, Exchange::reduce)) {
       assert(sum.data() == piece_of(x, own(pieces)).data());
-      for_chunks(x, pieces, definition.wire, [&](const Chunk& chunk) { add_up(chunk); });
+      for_chunks(x, pieces, definition.wire,
+                 [&](const Chunk& chunk) { by_library_ ? scatter_sum_by_library(chunk) : add_up(chunk); });
     } else {
       assert(x.dtype() == definition.wire && sum.count() == own(pieces).count());
       add_up_directly(x, pieces, sum);
@@ -254,8 +263,18 @@ class DeviceGroup final : public StreamGroup {
   void connect_all() {
     if (size() == 1) return;
     sums_.links = network_.connect(id_of(0), rank(), size());
+    if (by_library_) return greet_by_library();
     issue_between([&](int r) { return greeting(0, r); }, [&](int r) { return greeting(1, r); });
     bytes_sent_ = 0;
+  }
+
+  /// Of no other messages than sums, which use connections of their own.
+  void greet_by_library() {
+    if (exchange_ == Exchange::reduce)
+      sums_.links->collective(*sums_.stream, DeviceCollective::reduce_scatter, greetings_.first_as({size(), 1}),
+                              greeting(1, 0), 0);
+    else
+      sums_.links->collective(*sums_.stream, DeviceCollective::all_reduce, greeting(0, 0), greeting(0, 0), 0);
   }
 
   /// A connection from each rank to the one that it sends to, in the order of senders, which is the same on all.
@@ -368,20 +387,54 @@ class DeviceGroup final : public StreamGroup {
       if (r != rank() && chunk.length(r) > 0) ops_.wire_cast(context_, arrives(r), of(chunk, r));
   }
 
+  // ---- the same, added up by the library ----
+
+  void convert(ConstView x, View y) {
+    if (x.count() == 0) return;
+    if (wire_ == DType::f32)
+      context_.stream->copy(x, y);
+    else
+      ops_.wire_cast(context_, x, y);
+  }
+
+  /// All parts of a chunk, rounded: [ranks, n], n = that of the longest one. The ends of the others' rows mean nothing.
+  View take_rounded(const Chunk& chunk) {
+    const int64_t n = std::min(longest_of(chunk.pieces) - chunk.first, limit_);
+    const View all = rows_->out.first_as({size(), n});
+    for (int r = 0; r < size(); ++r) convert(of(chunk, r), row(all, r, chunk.length(r)));
+    return all;
+  }
+
+  void sum_by_library(const Chunk& chunk) {
+    const View all = take_rounded(chunk);
+    bytes_sent_ += 2 * all.bytes() / static_cast<size_t>(size()) * static_cast<size_t>(size() - 1);  // the least
+    sums_.links->collective(*sums_.stream, DeviceCollective::all_reduce, all, all, 0);
+    for (int r = 0; r < size(); ++r) convert(row(all, r, chunk.length(r)), of(chunk, r));
+  }
+
+  void scatter_sum_by_library(const Chunk& chunk) {
+    const View all = take_rounded(chunk);
+    const View own = row(rows_->in, 0, all.width());
+    bytes_sent_ += own.bytes() * static_cast<size_t>(size() - 1);  // the least
+    sums_.links->collective(*sums_.stream, DeviceCollective::reduce_scatter, all, own, 0);
+    convert(own.rows_slice(0, chunk.length(rank())), of(chunk, rank()));
+  }
+
   const std::unique_ptr<Communicator> group_;
   Ops& ops_;
   DeviceNetwork& network_;
   Context context_{.threads = 1};
   const DType wire_;
   const Exchange exchange_;
-  const int64_t limit_;  ///< of a chunk, elements per rank
+  const int64_t limit_;    ///< of a chunk, elements per rank
+  const bool by_library_;  ///< sums of chunks
   Arena arena_;
   View greetings_;
   std::optional<Rows> rows_;
   std::vector<View> contributions_;
   Lane sums_, sends_, receives_;
   int from_ = -1, to_ = -1;
-  const std::shared_ptr<Connections> connections_ = std::make_shared<Connections>();
+  const std::shared_ptr<Connections> connections_ = std::make_shared<Connections>(network_);
   std::array<Event, 3> last_;  ///< of the lanes
   std::optional<bool> ended_;
   uint64_t bytes_sent_ = 0;
@@ -393,6 +446,11 @@ class DeviceGroup final : public StreamGroup {
 
 std::unique_ptr<StreamGroup> make_device_group(Communicator& axis, Ops& ops, const GroupOptions& options) {
   return std::make_unique<DeviceGroup>(axis, ops, options);
+}
+
+int64_t device_chunk_limit(int ranks, DType wire) {
+  const size_t most = kMostBufferBytes / (2 * static_cast<size_t>(ranks));  // what leaves and what arrives
+  return static_cast<int64_t>(std::min(kDeviceChunkBytes, most) / size_of(wire));
 }
 
 size_t device_group_bytes(int ranks, const GroupOptions& options) { return bytes_of(ranks, options); }

@@ -14,6 +14,12 @@
 
 namespace trireme {
 
+/// Most bytes that a rank sends to another one of a chunk: as much as NCCL's own buffers hold by default
+/// (NCCL_BUFFSIZE). Not yet measured between GPUs.
+constexpr size_t kDeviceChunkBytes = 4 << 20;
+/// Most elements per rank of a chunk: fewer than kDeviceChunkBytes if the buffers of many ranks would exceed 64 MiB.
+int64_t device_chunk_limit(int ranks, DType wire);
+
 /// make_stream_group() for a device with a network. All calls of a process are made by one thread. GroupOptions::cpus,
 /// pace and thread are not used.
 std::unique_ptr<StreamGroup> make_device_group(Communicator& axis, Ops& ops, const GroupOptions& options);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/error.h"
 #include "comm/heartbeat.h"
 #include "exchange/device_group.h"
 
@@ -361,6 +362,8 @@ class MessageGroup final : public StreamGroup {
 
 std::unique_ptr<StreamGroup> make_stream_group(Communicator& axis, Ops& ops, GroupOptions options) {
   if (ops.device().network()) return make_device_group(axis, ops, options);
+  require(!options.chunks || !options.chunks->by_library, ErrorKind::config,
+          "sums by a library need devices that it connects");
   return std::make_unique<MessageGroup>(axis, ops, std::move(options));
 }
 

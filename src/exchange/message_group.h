@@ -20,6 +20,9 @@ struct GroupOptions {
   struct Chunks {
     ChunkPipeline::Route route;
     int64_t limit = 0;  ///< elements per rank
+    /// Their sums are the device's library's (DeviceLinks::collective), not the RankOrderSum that calls name, whose
+    /// type they have. Every rank needs a device with a network.
+    bool by_library = false;
   };
   /// Tensors that are sent in their own type travel as one message per rank. A sum of them needs memory for the
   /// contributions of all ranks to this rank's piece.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "exchange/device_group.h"
 #include "exchange/message_group.h"
 
 namespace trireme {
@@ -25,14 +26,20 @@ SumsAt sums_of(const ParameterTable& table, const OptimizerOptions& options) {
   return options.shard_group == ShardGroup::host ? SumsAt::owners_of_hosts : SumsAt::owners;
 }
 
+size_t chunk_bytes(const OptimizerOptions& options) {
+  return options.devices ? kDeviceChunkBytes : options.one_host ? kHostChunkBytes : kNetworkChunkBytes;
+}
+
 ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptions& options) {
   return {.wire = options.wire,
           .sums = sums_of(table, options),
           .cpus = options.exchange_cores,
           .rows = embedding_rows(table),
-          .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes,
+          .chunk_bytes = chunk_bytes(options),
+          .devices = options.devices,
           .one_host = options.one_host,
-          .hosts = options.hosts};
+          .hosts = options.hosts,
+          .by_library = options.by_library};
 }
 
 View f32_gradients(const TrainingState& state, const Communicator& group) {
@@ -50,8 +57,7 @@ View slice(View flat, int64_t begin, int64_t count) { return flat.rows_slice(beg
 /// Pieces of about one chunk; complete values of the norm.
 Ownership pieces_between(const std::vector<int64_t>& borders, const OptimizerOptions& options, int ranks) {
   const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
-  return {borders, ranks, elements(options.bucket_bytes),
-          elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
+  return {borders, ranks, elements(options.bucket_bytes), elements(chunk_bytes(options))};
 }
 
 /// 1 - beta^t without losing digits while beta^t is near 1.
@@ -87,6 +93,13 @@ KeptState kept_states(const ParameterTable& table, const OptimizerOptions& optio
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
   const size_t tied = is_tied_across(table) ? TiedSum::buffer_bytes() : 0;
   return tied + Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
+}
+
+int connected_peers(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank) {
+  int peers = Reducer::peers(reducer_options(table, options), ranks, rank);
+  if (is_tied_across(table)) peers += 2;  // a connection for each direction
+  if (options.shard == ShardChoice::none || ranks == 1) return peers;
+  return peers + (options.shard_group == ShardGroup::host ? options.hosts.local_size(rank) : ranks) - 1;
 }
 
 Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,

@@ -31,8 +31,10 @@ struct OptimizerOptions {
   double clip = 1.0;                 ///< 0: off
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
-  bool one_host = true;              ///< all ranks of the group are on this host
+  bool devices = false;              ///< a library connects the devices of the group's ranks
+  bool one_host = true;              ///< all ranks of the group are on this host and share its memory
   HostMap hosts{};                   ///< of the data ranks if the reduction is hierarchical (optim/reduction_plan.h)
+  bool by_library = false;           ///< gradients are added by the library that connects the devices
   std::vector<int> exchange_cores;   ///< where messages are sent and received; empty: where its creator runs
   std::optional<MeshShape> mesh{};   ///< the mesh of the gradient; none: the data group only
   /// Each data rank updates what it owns and keeps only that part of the optimizer's state, the gradients, the weights.
@@ -56,6 +58,9 @@ KeptState kept_states(const ParameterTable& table, const OptimizerOptions& optio
 
 /// Memory for the exchange of an optimizer over this number of data ranks.
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks);
+
+/// Ranks that the device of one of an optimizer's data ranks is connected with, once for each group.
+int connected_peers(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank);
 
 /// Whether another stage also sums a gradient of the tied matrix.
 bool is_tied_across(const ParameterTable& table);

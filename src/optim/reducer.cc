@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "comm/heartbeat.h"
+#include "exchange/device_group.h"
 #include "exchange/message_group.h"
 #include "optim/touched_rows.h"
 
@@ -25,11 +26,12 @@ ReductionPlan plan_of(const ReducerOptions& options) {
   return {options.wire, options.sums, options.one_host, options.chunk_bytes, options.hosts};
 }
 
-/// Most elements of a chunk per rank.
-int64_t longest_chunk(const Ownership& ownership, const ReductionStage& stage) {
+GroupOptions::Chunks chunks_of(const Ownership& ownership, const ReductionStage& stage, const ReducerOptions& options) {
   int64_t longest = 0;
   for (const Stripe& stripe : ownership.stripes()) longest = std::max(longest, stripe.longest());
-  return std::min(longest, ChunkPipeline::chunk_limit(stage.route, stage.chunk_bytes));
+  const int64_t most = options.devices ? device_chunk_limit(stage.route.ranks, stage.route.wire)
+                                       : ChunkPipeline::chunk_limit(stage.route, stage.chunk_bytes);
+  return {stage.route, std::min(longest, most), options.by_library};
 }
 
 size_t map_bytes(const SparseRows& rows) {
@@ -59,14 +61,13 @@ class Reducer::Groups {
     const std::vector<ReductionStage> plan = reduction_stages(plan_of(options_), ranks_, rank_);
     for (const ReductionStage& stage : plan) {
       const auto place = std::ranges::find(stage.group, rank_) - stage.group.begin();
-      stages_.push_back(
-          {stage, make_stream_group(group, ops,
-                                    {.chunks = GroupOptions::Chunks{stage.route, longest_chunk(ownership_, stage)},
-                                     .thread = thread_,
-                                     .color = stage.group.front(),
-                                     .key = static_cast<int>(place)})});
+      stages_.push_back({stage, make_stream_group(group, ops,
+                                                  {.chunks = chunks_of(ownership_, stage, options_),
+                                                   .thread = thread_,
+                                                   .color = stage.group.front(),
+                                                   .key = static_cast<int>(place)})});
     }
-    if (options_.rows.count > 0) all_ranks_ = make_stream_group(group, ops, {.thread = thread_});
+    if (options_.rows.count > 0 && !issued_at_once_) all_ranks_ = make_stream_group(group, ops, {.thread = thread_});
     for (const Stripe& stripe : dense_) turns_.push_back(turns_of(stripe));
     if (!issued_at_once_ || options_.rows.count == 0) return;
     const std::vector<int64_t> all(static_cast<size_t>(map_.count()), -1);
@@ -99,22 +100,31 @@ class Reducer::Groups {
   }
 
   void finish() {
+    if (issued_at_once_) return finish_issuing();
     ops_.device().stream().finish();
     if (!busy_) return;
     const auto start = Clock::now();
     const Waiting waiting(heartbeat_, kWhat, static_cast<uint64_t>(size()) * size_of(options_.wire));
     post_until(size(), {});
-    if (options_.rows.count > 0 && !issued_at_once_) {
+    if (options_.rows.count > 0) {
       rows_posted_.wait();
     } else {
       ended_ = run_after_all([this](DeviceStream&) { end_time_ = Clock::now(); });
     }
     ended_.wait();
-    if (issued_at_once_) end_time_ = Clock::now();
     times_.exposed_seconds = seconds_since(start);
     times_.total_seconds = std::chrono::duration<double>(end_time_ - start_time_).count();
     times_.wire_bytes = bytes_sent() - bytes_before_;
     busy_ = false;
+  }
+
+  /// The device's compute waits, the host goes on.
+  void finish_issuing() {
+    if (!std::exchange(busy_, false)) return;
+    post_until(size(), ops_.device().stream().record());
+    last_stage().wait(run_after_all([](DeviceStream&) {}), kWhat,
+                      static_cast<uint64_t>(size()) * size_of(options_.wire));
+    times_.wire_bytes = bytes_sent() - bytes_before_;
   }
 
   void wait_until_summed(int64_t end) {
@@ -126,6 +136,7 @@ class Reducer::Groups {
 
   const ExchangeTimes& times() const { return times_; }
   std::shared_ptr<ProgressThread> thread() const { return thread_; }
+  bool issued_at_once() const { return issued_at_once_; }
 
  private:
   /// One exchange of the plan.
@@ -283,8 +294,9 @@ Reducer::Reducer(View gradients, Communicator& group, Ops& ops, const Ownership&
 }
 
 Reducer::~Reducer() {
-  // After a failure MPI may still write into buffers that it was given: they stay until the process ends.
-  if (groups_ && !groups_->end()) static_cast<void>(groups_.release());
+  // After a failure MPI may still write into buffers that it was given: they stay until the process ends. Groups of
+  // devices see to that themselves.
+  if (groups_ && !groups_->end() && !groups_->issued_at_once()) static_cast<void>(groups_.release());
 }
 
 void Reducer::begin() {
@@ -307,13 +319,21 @@ const ExchangeTimes& Reducer::times() const { return groups_ ? groups_->times() 
 
 std::shared_ptr<ProgressThread> Reducer::thread() const { return groups_ ? groups_->thread() : nullptr; }
 
+int Reducer::peers(const ReducerOptions& options, int ranks, int rank) {
+  if (ranks == 1) return 0;
+  int peers = 0;
+  for (const ReductionStage& stage : reduction_stages(plan_of(options), ranks, rank))
+    peers += static_cast<int>(stage.group.size()) - 1;
+  return options.by_library ? std::min(peers, kPeersOfLibrarySums) : peers;
+}
+
 size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& options) {
   const int ranks = ownership.ranks();
   if (ranks == 1) return 0;
   size_t bytes = (static_cast<size_t>(ranks) + 1) * map_bytes(options.rows);
   for (const ReductionStage& stage : reduction_stages(plan_of(options), ranks, 0))
-    bytes +=
-        group_bytes(stage.route.ranks, {.chunks = GroupOptions::Chunks{stage.route, longest_chunk(ownership, stage)}});
+    bytes += (options.devices ? device_group_bytes : group_bytes)(stage.route.ranks,
+                                                                  {.chunks = chunks_of(ownership, stage, options)});
   return bytes;
 }
 

@@ -8,7 +8,7 @@
 // once (every rank updates all weights). So owners or all ranks hold the same bits, which do not depend on buckets or
 // timing. Wire f32 rounds nothing: N ranks then give the bits of one rank that adds the same N arrays. A group of one
 // exchanges nothing and so rounds nothing, whatever the wire type. A hierarchical reduction (ReducerOptions::hosts)
-// defines another sum: see optim/reduction_plan.h.
+// defines another sum: see optim/reduction_plan.h. So does a library that adds (ReducerOptions::by_library).
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@
 
 namespace trireme {
 
-/// The cost of the exchange of gradients in one step.
+/// The cost of the exchange of gradients in one step. Seconds are 0 where devices wait for each other, not the host.
 struct ExchangeTimes {
   double exposed_seconds = 0;  ///< the step waited this long for communication after backward had ended
   double total_seconds = 0;    ///< from the first bucket's start to the last one's end
@@ -33,8 +33,11 @@ struct ReducerOptions {
   std::vector<int> cpus = {};  ///< where messages are sent and received; empty: where its creator runs
   SparseRows rows = {};        ///< only zeros after it
   size_t chunk_bytes = kHostChunkBytes;
+  bool devices = false;   ///< a library connects the ranks' devices: chunks have their size (exchange/device_group.h)
   bool one_host = false;  ///< all ranks are on this host (exchange/chunk_pipeline.h)
   HostMap hosts = {};     ///< hierarchical: where the ranks are, the same number on each host; empty: all at once
+  bool by_library =
+      false;  ///< sums are those of the library that connects the ranks' devices (DeviceLinks::collective)
   /// Called beside compute, with a context for that, for each range whose sums are complete, ascending; the array's
   /// values in it are not needed any more.
   std::function<void(Context&, ParameterRange)> summed = {};
@@ -57,8 +60,9 @@ class Reducer {
   void ready(int64_t end);
   /// Returns once options.summed was called for all stripes that elements [0, end) complete. Throws as finish().
   void wait_until_summed(int64_t end);
-  /// The rest is ready; returns once this rank has its sums: those that it owns (Ownership::owned_by), or all. Throws
-  /// the groups' error (Error::comm, Error::peer); after that the job must end, because operations may be incomplete.
+  /// The rest is ready; work issued from now on may use this rank's sums: those that it owns (Ownership::owned_by), or
+  /// all. Throws the groups' error (Error::comm, Error::peer); after that the job must end, because operations may be
+  /// incomplete.
   void finish();
 
   /// Of the last step that has finished.
@@ -66,6 +70,8 @@ class Reducer {
   /// The thread of its groups; nullptr for a group of one.
   std::shared_ptr<ProgressThread> thread() const;
 
+  /// Ranks that a device is connected with, once for each group.
+  static int peers(const ReducerOptions& options, int ranks, int rank);
   /// Memory for chunks in flight and the maps of touched rows; 0 for a group of one.
   static size_t buffer_bytes(const Ownership& ownership, const ReducerOptions& options);
 

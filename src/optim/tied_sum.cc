@@ -27,16 +27,14 @@ size_t TiedSum::buffer_bytes() { return static_cast<size_t>(kPiece) * sizeof(flo
 
 void TiedSum::add_other(Context& context, View own) {
   const int other = 1 - pair_.rank();
-  const Waiting waiting(pair_.heartbeat(), kWhat, own.bytes());
-  Event last;
+  const Waiting waiting(group_ ? nullptr : pair_.heartbeat(), kWhat, own.bytes());
   for (int64_t at = 0; at < own.count(); at += kPiece) {
     const View piece = own.rows_slice(at, std::min(kPiece, own.count() - at));
     const View theirs = piece_.rows_slice(0, piece.count());
     if (group_) {
       const Event before = context.stream->record();  // the earlier part has been added
       const Event arrival = group_->receive(theirs, other, before);
-      last = both(arrival, group_->send(piece, other, before));
-      context.stream->wait(last);
+      group_->wait(both(arrival, group_->send(piece, other, before)), kWhat, piece.bytes());
     } else {
       context.stream->finish();
       Handle arrival = pair_.receive(theirs, other, 0), leaving = pair_.send(piece, other, 0);
@@ -45,7 +43,6 @@ void TiedSum::add_other(Context& context, View own) {
     }
     ops_.add(context, theirs, piece);
   }
-  last.wait();
 }
 
 }  // namespace trireme

@@ -1,28 +1,22 @@
 #include "tensor/device_network.h"
 
-#include <chrono>
-#include <thread>
-
-#include "base/time.h"
-#include "tensor/device.h"
+#include <utility>
 
 namespace trireme {
 
-void wait_watching(const Event& event, Device& device) {
-  if (DeviceNetwork* network = device.network()) {
-    constexpr std::chrono::microseconds kLook{20};
-    constexpr std::chrono::milliseconds kCheck{20};
-    auto checked = Clock::now();
-    while (!event.reached()) {
-      if (const auto now = Clock::now(); now - checked > kCheck) {
-        network->check();
-        checked = now;
-      }
-      std::this_thread::sleep_for(kLook);
-    }
-    network->check();  // what an aborted message leaves counts as done
-  }
-  event.wait();
+void DeviceNetwork::abort() noexcept {
+  awaited_.clear();
+  abort_all();
+}
+
+void DeviceNetwork::await(Awaited work) {
+  awaited();
+  awaited_.push_back(std::move(work));
+}
+
+const DeviceNetwork::Awaited* DeviceNetwork::awaited() {
+  while (!awaited_.empty() && awaited_.front().event.reached()) awaited_.pop_front();
+  return !awaited_.empty() && awaited_.front().before.reached() ? &awaited_.front() : nullptr;
 }
 
 }  // namespace trireme

@@ -5,20 +5,29 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "tensor/device.h"
 #include "tensor/view.h"
 
 namespace trireme {
 
-class Device;
-class DeviceStream;
-class Event;
+/// Blocks of a GPU that the messages of a group may take: they limit the memory of its connections, too. More may be
+/// faster, which is not yet measured. NCCL_MAX_CTAS takes precedence.
+constexpr int kLinkBlocks = 16;
+/// Memory of the library, on the device, for each peer of a group: for each block the buffers of NCCL's three
+/// protocols, 4 MiB (NCCL_BUFFSIZE), 120 x 640 x 8 x 8 bytes (LL128) and 8 x 512 x 8 x 16 bytes (LL). Source:
+/// computeBuffSizes() in NCCL's init.cc, and setup of receivers in transport/p2p.cc; between hosts it is less. Not yet
+/// compared with a GPU's.
+constexpr size_t kLinkBytes = kLinkBlocks * ((size_t{4} << 20) + 4'915'200 + 524'288);
+/// Sums of the library's own connect a rank along rings and trees: with at most that many peers.
+constexpr int kPeersOfLibrarySums = 5;
 
-/// Collectives of the library itself. The order of their sums is the library's choice: they are measured, training does
-/// without them (docs/design.md, decision 7).
+/// Collectives of the library itself. The order of their sums, and where they are rounded, is the library's choice:
+/// training uses them where comm.reduce is nccl (docs/design.md, decision 7). Every rank gets the same bits.
 enum class DeviceCollective : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 
 /// The ranks of a group, connected.
@@ -57,12 +66,27 @@ class DeviceNetwork {
   /// Collective over the ranks of the group. Throws as check(), and Error::peer if the others have not called it after
   /// two minutes.
   virtual std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) = 0;
-  /// DeviceLinks::check() of all groups that there are.
+  /// DeviceLinks::check() of all groups that are there.
   virtual void check() = 0;
-};
+  /// DeviceLinks::abort() of all groups that are there: a failure of one ends them all. Once they are destroyed, new
+  /// ones can be connected.
+  void abort() noexcept;
 
-/// Returns once the event of the device, which may wait for other ranks, is reached. Throws the error of the work
-/// before it, and as DeviceNetwork::check().
-void wait_watching(const Event& event, Device& device);
+  /// What the device's compute waits for, and from where on.
+  struct Awaited {
+    Event before, event;
+    const char* what = nullptr;  ///< exists as long as the program
+    uint64_t bytes = 0;          ///< 0: unknown
+  };
+  /// Notes it; in the order of compute.
+  void await(Awaited work);
+  /// What compute waits for now; nullptr: nothing.
+  const Awaited* awaited();
+
+ private:
+  virtual void abort_all() noexcept = 0;
+
+  std::deque<Awaited> awaited_;
+};
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "train/session.h"
 
+#include "comm/stream_group.h"
+
 namespace trireme {
 namespace {
 
@@ -53,6 +55,11 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
                      state.shares_weights() ? nullptr : state_ranks());
   if (options.shape.sequence_parallel)
     sequence_sums_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
+}
+
+void Session::wait_for_ranks() {
+  Device& device = ops_.device();
+  if (device.network()) wait_watching(device.stream().record(), device, rank_.heartbeat);
 }
 
 Communicator* Session::state_ranks() {

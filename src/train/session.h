@@ -50,6 +50,9 @@ class Session {
   const ParameterTable& table() const { return table_; }
   const RankContext& rank() const { return rank_; }
   StageLinks& links() { return links_; }
+  /// Before the host reads what a device has computed, if a library connects the ranks' devices: returns once all work
+  /// issued so far is done. Who asks meanwhile is told for what it waits. Throws as wait_watching().
+  void wait_for_ranks();
   /// Whether this rank's loss counts: only that of the last stage and tensor rank 0. Likewise, of the ranks that read
   /// the same batch only the first counts it.
   bool counts_loss() const { return links_.last() && place().tensor == 0; }

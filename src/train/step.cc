@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "comm/agreement.h"
-#include "tensor/device_network.h"
+#include "comm/stream_group.h"
 #include "train/progress_log.h"
 
 namespace trireme {
@@ -132,7 +132,7 @@ std::span<const double> TrainStep::read_results(const StepStart& start) {
   stream.copy_later(results_, read);
   const Event there = stream.record();
   if (start.next) put_next(*start.next);
-  wait_watching(there, *results_.device());
+  wait_watching(there, *results_.device(), session_.rank().heartbeat);
   return read.values<double>();
 }
 
@@ -251,6 +251,7 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
   Arena memory(sizeof(double), session.ops().device());
   const View loss = memory.take(DType::f64, {1});
   session.stage().part(static_cast<size_t>(chunks - 1)).loss(kSlot, loss);
+  session.wait_for_ranks();
   return session.counts_loss() ? HostValues<double>(loss).get()[0] : 0;
 }
 

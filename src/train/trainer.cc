@@ -91,10 +91,12 @@ void Trainer::account(const StepResult& result, double limit) {
 void Trainer::check_ranks() {
   data_windows_.hash_next();
   const bool compared = progress().step == 1 || due(config().run.hash_every);
-  if (compared)
+  if (compared) {
+    work_.session.wait_for_ranks();
     check_parameters(work_.session.mesh(), scalars(), rank().host, work_.run.state, work_.run.table,
                      work_.session.ops(), progress().step,
                      config().run.on_difference == OnDifference::heal && !work_.run.state.is_sharded());
+  }
   if (compared || done()) data_windows_.compare(scalars(), rank().host, progress().step);
 }
 
@@ -194,6 +196,7 @@ void Trainer::save() {
   publish();  // one save at a time
   const InPhase phase(*rank().heartbeat, Phase::save);
   const ExcludedTime excluded(work_.run.meter);
+  work_.session.wait_for_ranks();
   work_.saver->begin(progress());
 }
 

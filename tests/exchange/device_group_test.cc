@@ -2,6 +2,8 @@
 
 #include "exchange/device_group.h"
 
+#include "comm/heartbeat.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -106,6 +108,51 @@ TEST(DeviceGroup, RoundedSumsHaveTheBitsOfTheHosts) {
   }
 }
 
+GroupOptions by_library(DType wire, Exchange exchange) {
+  GroupOptions options = chunked(wire, exchange);
+  options.chunks->by_library = true;
+  return options;
+}
+
+TEST(DeviceGroup, ALibrarysSumsAreItsOwn) {
+  for (const DType wire : {DType::bf16, DType::f32}) {
+    std::vector<std::vector<float>> got(3);
+    run_local(3, [&](RankContext& rank) {
+      Computer computer;
+      const auto all = make_stream_group(rank.world, computer.ops, by_library(wire, Exchange::reduce_and_share));
+      const auto owners = make_stream_group(rank.world, computer.ops, by_library(wire, Exchange::reduce));
+      const std::vector<float> values = gradients_of(rank.rank(), kCount, 5);
+      const View x = computer.tensor(values), y = computer.tensor(values);
+      const ElementRange& own = kPieces[static_cast<size_t>(rank.rank())];
+      all->wait(all->sum(x, kPieces, {wire}, {}), "the test", 0);
+      const View part = y.rows_slice(own.begin, own.count());
+      owners->wait(owners->scatter_sum(y, kPieces, part, {wire}, {}), "the test", 0);
+      const std::vector<float>& sums = got[static_cast<size_t>(rank.rank())] = floats(x);
+      const auto first = static_cast<size_t>(own.begin), count = static_cast<size_t>(own.count());
+      if (count > 0) {
+        EXPECT_TRUE(same_bits(floats(part), std::span(sums).subspan(first, count))) << "who gets it changes no bit";
+      }
+      EXPECT_TRUE(all->end() && owners->end());
+    });
+    const std::vector<float> flat = expected_sum(kCount, wire, 3, 5);
+    EXPECT_TRUE(same_bits(got[0], got[1]) && same_bits(got[0], got[2]));
+    EXPECT_FALSE(same_bits(got[0], flat)) << "another definition";
+    for (size_t i = 0; i < kCount; ++i) {
+      float size = 0;
+      for (int r = 0; r < 3; ++r) size = std::max(size, std::abs(gradients_of(r, kCount, 5)[i]));
+      ASSERT_NEAR(got[0][i], flat[i], size * (wire == DType::f32 ? 1e-6F : 4e-2F)) << i;
+    }
+  }
+}
+
+TEST(DeviceGroup, ALibrarysSumsNeedOne) {
+  run_local(2, [](RankContext& rank) {
+    EXPECT_ERROR(make_stream_group(rank.world, *test_ops(),
+                                   {.chunks = GroupOptions::Chunks{.route = {2}, .limit = 4, .by_library = true}}),
+                 ErrorKind::config, "sums by a library need devices that it connects");
+  });
+}
+
 TEST(DeviceGroup, ManySumsAreIssuedBeforeTheFirstIsDone) {
   run_local(2, [](RankContext& rank) {
     Computer computer;
@@ -206,6 +253,69 @@ TEST(DeviceGroup, AFailureOfTheLibraryEndsTheWaitAndTheGroup) {
   });
 }
 
+TEST(DeviceGroup, AfterAFailureNewGroupsOfTheSameProcessAddRight) {
+  run_local(3, [](RankContext& rank) {
+    Computer computer;
+    const GroupOptions options{.sums = {{DType::f32, 700}}};
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const auto group = make_stream_group(rank.world, computer.ops, options);
+      const auto other = make_stream_group(rank.world, computer.ops, {});
+      const View x = computer.tensor(gradients_of(rank.rank(), kCount, 5));
+      if (rank.rank() == 1 && attempt == 0) computer.network->set_faults({.fails_at = computer.network->calls()});
+      if (rank.rank() == 2 && attempt == 1) computer.network->set_faults({.hangs_at = computer.network->calls()});
+      const Event sum = group->sum(x, kPieces, {DType::f32}, {});
+      if (attempt < 2) {
+        const auto start = Clock::now();
+        EXPECT_FALSE(group->end());
+        EXPECT_FALSE(other->end()) << "what fails together ends together";
+        EXPECT_LT(seconds_since(start), 5);
+        computer.device.stream().wait(sum);
+        computer.device.stream().finish();
+        rank.world.barrier().wait("the test");
+        continue;
+      }
+      group->wait(sum, "the test", 0);
+      EXPECT_TRUE(same_bits(floats(x), expected_sum(kCount, DType::f32, 3, 5)));
+      wait_watching(computer.device.stream().record(), computer.device);
+      EXPECT_TRUE(group->end() && other->end());
+    }
+  });
+}
+
+TEST(DeviceGroup, WhatComputeWaitsForIsNamedOnlyWhileItWaits) {
+  std::atomic<bool> told = false;
+  run_local(2, [&](RankContext& rank) {
+    Computer computer;
+    Heartbeat heartbeat;
+    const auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
+    const View x = computer.tensor<float>({1, 2, 3});
+    std::atomic<bool> computing = true;
+    if (rank.rank() == 0) {
+      static_cast<ApartStream&>(computer.device.stream()).issue([&] {
+        while (computing) std::this_thread::sleep_for(1ms);
+      });
+    }
+    while (rank.rank() == 1 && !told) std::this_thread::sleep_for(1ms);
+    const Event before = computer.device.stream().record();
+    group->wait(group->sum(x, equal_pieces(3, 2), {DType::f32}, before), "a sum of the test", 12);
+    std::jthread asks;
+    if (rank.rank() == 0) {
+      asks = std::jthread([&] {
+        std::this_thread::sleep_for(30ms);
+        EXPECT_EQ(heartbeat.state().collective, "") << "compute is not there yet";
+        computing = false;
+        while (heartbeat.state().collective.empty()) std::this_thread::sleep_for(1ms);
+        EXPECT_EQ(heartbeat.state().collective, "a sum of the test");
+        EXPECT_EQ(heartbeat.state().bytes, 12u);
+        told = true;
+      });
+    }
+    wait_watching(computer.device.stream().record(), computer.device, &heartbeat);
+    EXPECT_EQ(heartbeat.state().collective, "");
+    EXPECT_EQ(floats(x), (std::vector<float>{2, 4, 6}));
+  });
+}
+
 TEST(DeviceGroup, ALostRankFailsTheCallsOfTheOthers) {
   run_local(2, [](RankContext& rank) {
     Computer computer;
@@ -235,9 +345,35 @@ TEST(DeviceGroup, TheTwinFindsWhatNcclForbids) {
     const int64_t n = rank.rank() == 0 ? 4 : 2;  // the ranks do not agree
     const Event sum = group->sum(x.rows_slice(0, n), equal_pieces(n, 2), {DType::f32}, {});
     if (rank.rank() == 0) {
-      EXPECT_ERROR(sum.wait(), ErrorKind::comm, "bytes");
+      EXPECT_ERROR(sum.wait(), ErrorKind::comm,
+                   "a message of 4 bytes of f32 arrived where a message of 8 bytes of f32 was expected");
     }
     give_up(*group, sum, computer);
+  });
+}
+
+TEST(DeviceGroup, TheTwinFindsCallsInAnotherOrder) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer;
+    const bool first = rank.rank() == 0;
+    GroupOptions options{.chunks = GroupOptions::Chunks{{2, DType::f32, Exchange::reduce_and_share}, 4, true}};
+    if (!first) options.chunks->route.exchange = Exchange::reduce;
+    auto group = make_stream_group(rank.world, computer.ops, options);
+    const View x = computer.tensor<float>({1, 2, 3, 4});
+    const std::vector<ElementRange> pieces = equal_pieces(4, 2);
+    const auto add = [&] {
+      const Event sum = first ? group->sum(x, pieces, {DType::f32}, {})
+                              : group->scatter_sum(x, pieces, x.rows_slice(2, 2), {DType::f32}, {});
+      sum.wait();
+    };
+    // Already of the first ones, which connect the ranks.
+    EXPECT_ERROR(add(), ErrorKind::comm,
+                 first ? "a part of reduce_scatter of 4 bytes of f32 arrived where a part of all_reduce of 4 bytes of "
+                         "f32 was expected"
+                       : "a part of all_reduce of 4 bytes of f32 arrived where a part of reduce_scatter of 4 bytes of "
+                         "f32 was expected");
+    EXPECT_FALSE(group->end());
+    computer.device.stream().finish();
   });
 }
 

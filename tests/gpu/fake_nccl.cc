@@ -1,5 +1,6 @@
 // In place of libnccl.so.2: writes down its calls and answers as the test wants.
 
+#include <mutex>
 #include <string>
 
 #include "cuda/nccl_library.h"
@@ -17,6 +18,8 @@ int fake_version = 22809, fake_polls = 0;  ///< that many times a call is still 
 Result fake_state = kSuccess;
 
 static Result noted(const std::string& call) {
+  static std::mutex mutex;  // several groups may be aborted at once
+  const std::lock_guard lock(mutex);
   fake_calls += call + "\n";
   return fake_polls > 0 ? kInProgress : kSuccess;
 }
@@ -34,7 +37,8 @@ Result ncclGetUniqueId(UniqueId* id) {
 Result ncclCommInitRankConfig(ncclComm** comm, int ranks, UniqueId id, int rank, Config* config) {
   *comm = reinterpret_cast<ncclComm*>(&fake_calls);
   return noted("connect " + std::to_string(ranks) + " " + std::to_string(rank) + " id " +
-               std::to_string(static_cast<int>(id.bytes[127])) + " blocking " + std::to_string(config->blocking));
+               std::to_string(static_cast<int>(id.bytes[127])) + " blocking " + std::to_string(config->blocking) +
+               " blocks " + std::to_string(config->most_blocks));
 }
 Result ncclCommGetAsyncError(ncclComm*, Result* result) {
   *result = fake_polls > 0 ? kInProgress : fake_state;

@@ -37,9 +37,10 @@ class ProgramOnGpu {
     return run(words, variables);
   }
   /// mpirun starts `ranks` of it.
-  Outcome on_ranks(int ranks, std::vector<std::string> words) const {
+  Outcome on_ranks(int ranks, std::vector<std::string> words) const { return run(words_on_ranks(ranks, words)); }
+  std::vector<std::string> words_on_ranks(int ranks, std::vector<std::string> words) const {
     words.insert(words.begin(), {mpirun_path(), "-n", std::to_string(ranks), program_});
-    return run(words);
+    return words;
   }
   /// The same with variables that mpirun itself does not see.
   Outcome on_ranks(int ranks, const std::vector<std::string>& variables, std::vector<std::string> words) const {

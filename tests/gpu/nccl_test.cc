@@ -46,7 +46,7 @@ TEST_F(Nccl, AGroupsMessagesAreOneCall) {
   EXPECT_EQ(network->name(), "NCCL 2.28.9");
   of<int>("fake_polls") = 3;  // it does not block: all calls go on in the background
   const auto links = network->connect(network->make_id(), 1, 3);
-  EXPECT_EQ(calls(), "connect 3 1 id 7 blocking 0\n");
+  EXPECT_EQ(calls(), "connect 3 1 id 7 blocking 0 blocks 16\n");
   calls().clear();
   of<int>("fake_polls") = 2;
   links->exchange(host_device().stream(), std::array{DeviceLinks::Part{.peer = 2, .out = view(0, 2), .in = view(2, 1)},
@@ -77,13 +77,30 @@ TEST_F(Nccl, ItsOwnCollectivesAreCallsOfItsFunctions) {
 TEST_F(Nccl, AGroupEndsItsCommunicator) {
   const auto network = this->network();
   network->connect({}, 0, 2);
-  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0\nfinalize\ndestroy\n");
+  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0 blocks 16\nfinalize\ndestroy\n");
   calls().clear();
   const auto links = network->connect({}, 0, 2);
   links->abort();
   links->abort();
-  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0\nabort\n") << "once";
+  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0 blocks 16\nabort\n") << "once";
   EXPECT_ERROR(links->check(), ErrorKind::comm, "the connection between GPUs has been given up");
+}
+
+TEST_F(Nccl, AfterAnAbortOfAllGroupsNewOnesAreConnected) {
+  const auto network = this->network();
+  auto one = network->connect({}, 0, 2), other = network->connect({}, 1, 2);
+  network->await({.before = {}, .event = {}, .what = "what nobody waits for any more"});
+  calls().clear();
+  network->abort();
+  EXPECT_EQ(calls(), "abort\nabort\n");
+  EXPECT_EQ(network->awaited(), nullptr);
+  EXPECT_ERROR(network->check(), ErrorKind::comm, "the connection between GPUs has been given up");
+  one.reset();
+  other.reset();
+  network->check();
+  const auto again = network->connect({}, 0, 2);
+  again->collective(host_device().stream(), DeviceCollective::all_reduce, view(0, 2), view(0, 2), 0);
+  network->check();
 }
 
 TEST_F(Nccl, AnErrorIsNamedWithTheLibrarysWords) {

@@ -57,6 +57,22 @@ TEST_F(GpuRanks, TrainWithTheLossesOfOne) {
   expect_losses("pipeline", "one", 2e-5);
 }
 
+TEST_F(GpuRanks, TrainWithSumsOfTheLibrary) {
+  const auto sums = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--run.steps", "2", "--comm.reduce", "nccl"});
+    return cuda(name, more);
+  };
+  const Outcome whole = done(gpu_.on_ranks(3, sums("whole", {"--batch.global", "6"})));
+  EXPECT_THAT(whole.output,
+              HasSubstr("sums       of gradients by sockets itself, in f32: it chooses the order and where "
+                        "it rounds, so the bits differ from those of --comm.reduce flat and hosts, and may "
+                        "differ with its version and the number of GPUs"));
+  done(gpu_.on_ranks(3, sums("owners", {"--batch.global", "6", "--optim.shard", "optimizer"})));
+  EXPECT_EQ(weights("owners"), weights("whole"));
+  const Outcome alone = done(gpu_(sums("alone", {})));
+  EXPECT_THAT(alone.output, Not(HasSubstr("sums  "))) << "there is nothing to add";
+}
+
 TEST_F(GpuRanks, RunsMoveBetweenLayoutsAndToTheCpu) {
   done(gpu_(cuda("one")));
   done(gpu_.on_ranks(2, cuda("moved", {"--run.steps", "3", "--optim.shard", "optimizer"})));
@@ -156,7 +172,9 @@ TEST_F(GpuRanks, TakeAGpuEach) {
   const Variable one("TRIREME_EXECUTOR_GPUS", "1");
   const Outcome shared = gpu_.on_ranks(2, cuda("run"));
   EXPECT_EQ(shared.code, 2) << shared.output;
-  EXPECT_THAT(shared.output, HasSubstr("ranks 0 and 1 both have the GPU 0 of "));
+  EXPECT_THAT(shared.output, AllOf(HasSubstr("ranks 0 and 1 both have the GPU 0 of "),
+                                   HasSubstr(", which NCCL does not connect with itself; start one rank per GPU "
+                                             "(CUDA_VISIBLE_DEVICES may hide some)")));
   const Outcome automatic = done(gpu_.on_ranks(2, few("cpus", {"--run.steps", "1"})));
   EXPECT_THAT(automatic.output, AllOf(HasSubstr("computing on CPUs: ranks 0 and 1 both have the GPU 0 of "),
                                       Not(HasSubstr("the executor"))));
@@ -188,6 +206,14 @@ TEST_F(GpuRanks, WhatOnlyCpusHaveIsNamed) {
   EXPECT_EQ(tune.code, 2) << tune.output;
   EXPECT_THAT(tune.output, HasSubstr("run.tune times the products of one GPU, and several ranks would choose "
                                      "differently; leave it out"));
+  const Outcome sums = gpu_.on_ranks(2, few("run", {"--comm.reduce", "nccl", "--optim.shard", "parameters"}));
+  EXPECT_EQ(sums.code, 2) << sums.output;
+  EXPECT_THAT(sums.output, HasSubstr("comm.reduce is nccl, which adds gradients between GPUs, and this run computes on "
+                                     "the CPU; set --comm.reduce auto"));
+  const Outcome cpu = gpu_.on_ranks(2, few("run", {"--comm.reduce", "nccl", "--run.device", "cpu"}));
+  EXPECT_EQ(cpu.code, 2) << cpu.output;
+  EXPECT_THAT(cpu.output, HasSubstr("is nccl, which adds gradients between GPUs, and this run computes on CPUs; set "
+                                    "--comm.reduce auto"));
   const Outcome automatic = done(gpu_.on_ranks(2, few("cpus", {"--optim.shard", "parameters", "--run.steps", "1"})));
   EXPECT_THAT(automatic.output, HasSubstr("computing on CPUs: rank 0: optim.shard is parameters, which GPUs do not "));
 }
@@ -214,6 +240,26 @@ TEST_F(GpuRanks, ACallThatIsNeverDoneEndsTheJobWithWhatIsWaitedFor) {
   const Outcome outcome = gpu_.on_ranks(2, cuda("run", {"--run.hang-timeout", "2"}));
   EXPECT_EQ(outcome.code, 76) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("waiting for the sum of gradients"));
+}
+
+TEST_F(GpuRanks, AHangOfTensorRanksNamesTheirSum) {
+  const Variable fault("TRIREME_EXECUTOR_FAULT", "hangs 1 150");
+  const Outcome outcome = gpu_.on_ranks(2, cuda("run", {"--run.hang-timeout", "2", "--mesh.tensor", "2"}));
+  EXPECT_EQ(outcome.code, 76) << outcome.output;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("waiting for a layer's sum over the tensor ranks"),
+                                    Not(HasSubstr("the sum of gradients"))));
+}
+
+TEST_F(GpuRanks, AStoppedRunResumesOnAnotherLayout) {
+  Program program(gpu_.words_on_ranks(2, cuda("run", {"--run.steps", "5000", "--optim.shard", "optimizer"})));
+  ASSERT_TRUE(program.wait_for([](const std::string& output) { return output.find("step    3/") != output.npos; }))
+      << program.output();
+  kill(program.pid(), SIGUSR1);  // mpirun passes it on
+  const Outcome stopped = program.finish();
+  EXPECT_EQ(stopped.code, 75) << stopped.output;
+  const std::string steps = std::to_string(progress("run").step + 1);
+  done(gpu_.on_ranks(2, cuda("run", {"--run.steps", steps, "--mesh.pipeline", "2", "--optim.decay-steps", "5000"})));
+  EXPECT_EQ(progress("run").step, std::stoll(steps));
 }
 
 TEST_F(GpuRanks, ALostRankEndsTheJobAsOnCpus) {

@@ -1,7 +1,8 @@
 #pragma once
 // The library that connects devices (tensor/device_network.h), made of Unix sockets, for ranks that are threads or
-// processes on one host. It runs a call on the stream's thread, and demands what NCCL demands: calls of one thread,
-// messages of equal type and size on both sides, one stream for each group. It can hang, fail and lose a peer.
+// processes on one host. It runs a call on the stream's thread, and demands what NCCL demands: calls of one thread, the
+// same calls in the same order on all ranks, with equal types and sizes, one stream for each group. It can hang, fail
+// and lose a peer.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -66,9 +67,7 @@ class SocketLinks final : public DeviceLinks {
   SocketLinks& operator=(const SocketLinks&) = delete;
 
   void exchange(DeviceStream& stream, std::span<const Part> parts) override {
-    shared_->demand_thread();
-    if (stream_ == nullptr) stream_ = &stream;
-    Shared::demand(stream_ == &stream, "a second stream uses a group");
+    demand_stream(stream);
     Shared::demand(!parts.empty(), "a call without messages");
     for (const Part& part : parts) {
       Shared::demand(part.peer >= 0 && part.peer < static_cast<int>(peers_.size()) && part.peer != rank_,
@@ -76,23 +75,13 @@ class SocketLinks final : public DeviceLinks {
       for (const ConstView& x : {part.out, ConstView(part.in)})
         Shared::demand(x.count() == 0 || x.device() == &shared_->device, "a tensor of another device");
     }
-    const int64_t call = shared_->calls++;
-    if (call == shared_->faults.dies_at) kill(getpid(), SIGKILL);
-    if (call == shared_->faults.fails_at) failed("an error that the test asked for");
-    const bool hangs = call == shared_->faults.hangs_at;
-    ++running_;
-    static_cast<ApartStream&>(stream).issue([this, hangs, all = std::vector<Part>(parts.begin(), parts.end())] {
-      while (hangs && !aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      run(all);
-      --running_;
-    });
+    issue(stream, [this, all = std::vector<Part>(parts.begin(), parts.end())] { run(all); });
   }
 
-  /// Every rank sends its values to all; sums are made in rank order in f32.
+  /// Every rank sends its values to all. Piece p of a sum is added up as along a ring, from rank p + 1's values on, and
+  /// rounded after each.
   void collective(DeviceStream& stream, DeviceCollective which, ConstView in, View out, int root) override {
-    shared_->demand_thread();
-    if (stream_ == nullptr) stream_ = &stream;
-    Shared::demand(stream_ == &stream, "a second stream uses a group");
+    demand_stream(stream);
     ++running_;
     static_cast<ApartStream&>(stream).issue(
         [this, which, root, from = shared_->device.inside(in), to = shared_->device.inside(out)] {
@@ -102,15 +91,19 @@ class SocketLinks final : public DeviceLinks {
   }
 
   void check() override {
-    if (!has_failed_) return;
+    if (!has_failed_) return Shared::demand(!aborted_, "the connection has been given up");
     const std::lock_guard lock(mutex_);
     fail(lost_ ? ErrorKind::peer : ErrorKind::comm, "the twin of NCCL: {}", failure_);
   }
-  void abort() noexcept override { aborted_ = true; }
+  void abort() noexcept override {
+    aborted_ = true;
+    for (const Peer& peer : peers_)
+      if (peer.socket >= 0) shutdown(peer.socket, SHUT_RDWR);
+  }
 
  private:
   struct Header {
-    int64_t bytes, dtype, number;
+    int64_t bytes, dtype, number, kind;  ///< kind: 0: a message, else 1 + the collective
   };
   struct Peer {
     int socket = -1;
@@ -174,17 +167,38 @@ class SocketLinks final : public DeviceLinks {
 
   void failed(const std::string& why, bool lost = false) {
     const std::lock_guard lock(mutex_);
+    if (aborted_) return;
     if (!has_failed_) failure_ = why, lost_ = lost;
     has_failed_ = true;
   }
 
-  /// On the stream's thread. After a failure it returns when the group is aborted, as a kernel of NCCL does.
+  void demand_stream(DeviceStream& stream) {
+    shared_->demand_thread();
+    if (stream_ == nullptr) stream_ = &stream;
+    Shared::demand(stream_ == &stream, "a second stream uses a group");
+  }
+
+  void issue(DeviceStream& stream, std::function<void()> work) {
+    const int64_t call = shared_->calls++;
+    if (call == shared_->faults.dies_at) kill(getpid(), SIGKILL);
+    if (call == shared_->faults.fails_at) failed("an error that the test asked for");
+    const bool hangs = call == shared_->faults.hangs_at;
+    ++running_;
+    static_cast<ApartStream&>(stream).issue([this, hangs, work = std::move(work)] {
+      while (hangs && !aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      work();
+      --running_;
+    });
+  }
+
+  // ---- on the stream's thread ----
+
   void run(const std::vector<Part>& parts) {
     std::vector<Transfer> transfers;
     for (const Part& part : parts) {
       Peer& peer = peers_[static_cast<size_t>(part.peer)];
-      if (part.out.count() > 0) add(transfers, peer, true, part.out);
-      if (part.in.count() > 0) add(transfers, peer, false, part.in);
+      if (part.out.count() > 0) add(transfers, peer, true, shared_->device.inside(part.out));
+      if (part.in.count() > 0) add(transfers, peer, false, shared_->device.inside(part.in));
     }
     move_all(transfers);
   }
@@ -202,13 +216,16 @@ class SocketLinks final : public DeviceLinks {
     }
   }
 
-  void add(std::vector<Transfer>& transfers, Peer& peer, bool out, ConstView x) {
-    add_inside(transfers, peer, out, shared_->device.inside(x));
-  }
-  static void add_inside(std::vector<Transfer>& transfers, Peer& peer, bool out, View x) {
+  static void add(std::vector<Transfer>& transfers, Peer& peer, bool out, View x, int64_t kind = 0) {
     int64_t& number = out ? peer.sent : peer.received;
-    const Header header{static_cast<int64_t>(x.bytes()), static_cast<int64_t>(x.dtype()), number++};
+    const Header header{static_cast<int64_t>(x.bytes()), static_cast<int64_t>(x.dtype()), number++, kind};
     transfers.push_back({&peer, out, header, {}, static_cast<std::byte*>(x.data())});
+  }
+  static std::string described(const Header& header) {
+    constexpr const char* kKinds[] = {"a message", "a part of all_reduce", "a part of reduce_scatter",
+                                      "a part of all_gather", "a part of broadcast"};
+    return std::string(kKinds[header.kind]) + " of " + std::to_string(header.bytes) + " bytes of " +
+           std::string(name_of(static_cast<DType>(header.dtype)));
   }
 
   static float value_of(ConstView x, int64_t i) {
@@ -228,7 +245,7 @@ class SocketLinks final : public DeviceLinks {
   void run_collective(DeviceCollective which, View in, View out, int root) {
     const auto ranks = static_cast<int64_t>(peers_.size());
     const bool gathers = which == DeviceCollective::all_gather, scatters = which == DeviceCollective::reduce_scatter;
-    const int64_t part = scatters ? out.count() : in.count();
+    const int64_t part = scatters ? out.count() : in.count(), kind = 1 + static_cast<int64_t>(which);
     std::vector<std::byte> all(static_cast<size_t>(ranks) * static_cast<size_t>(part) * size_of(in.dtype()));
     const View parts(all.data(), in.dtype(), {ranks, part});
     std::vector<Transfer> transfers;
@@ -239,9 +256,9 @@ class SocketLinks final : public DeviceLinks {
         continue;
       }
       if (which != DeviceCollective::broadcast || rank_ == root)
-        add_inside(transfers, peers_[static_cast<size_t>(r)], true, own);
+        add(transfers, peers_[static_cast<size_t>(r)], true, own, kind);
       if (which != DeviceCollective::broadcast || r == root)
-        add_inside(transfers, peers_[static_cast<size_t>(r)], false, parts.rows_slice(r, 1));
+        add(transfers, peers_[static_cast<size_t>(r)], false, parts.rows_slice(r, 1), kind);
     }
     move_all(transfers);
     if (gathers) {
@@ -250,9 +267,10 @@ class SocketLinks final : public DeviceLinks {
       std::memcpy(out.data(), parts.rows_slice(root, 1).data(), out.bytes());
     } else {
       for (int64_t i = 0; i < part; ++i) {
-        float sum = 0;
-        for (int64_t r = 0; r < ranks; ++r) sum += value_of(parts, r * part + i);
-        set(out, i, sum);
+        const int64_t owner = scatters ? rank_ : i * ranks / part;
+        set(out, i, 0);
+        for (int64_t k = 1; k <= ranks; ++k)
+          set(out, i, value_of(out, i) + value_of(parts, (owner + k) % ranks * part + i));
       }
     }
   }
@@ -270,8 +288,7 @@ class SocketLinks final : public DeviceLinks {
       auto* header = reinterpret_cast<std::byte*>(t.out ? &t.header : &t.arrived);
       t.done += move(header + t.done, sizeof(Header) - t.done);
       if (!t.out && t.done == sizeof(Header) && std::memcmp(&t.header, &t.arrived, sizeof(Header)) != 0)
-        failed("a message of " + std::to_string(t.arrived.bytes) + " bytes arrived where one of " +
-               std::to_string(t.header.bytes) + " was expected");
+        failed(described(t.arrived) + " arrived where " + described(t.header) + " was expected");
     }
     if (has_failed_ || t.done < sizeof(Header)) return t.done > before;
     if (const size_t left = t.total() - t.done; left > 0) t.done += move(t.data + (t.done - sizeof(Header)), left);
@@ -316,9 +333,14 @@ class SocketNetwork final : public DeviceNetwork {
   }
   /// Calls of exchange() so far, and messages that have arrived.
   int64_t calls() const { return shared_->calls; }
+  void set_faults(NetworkFaults faults) { shared_->faults = faults; }
   int64_t messages() const { return shared_->messages; }
 
  private:
+  void abort_all() noexcept override {
+    for (SocketLinks* links : shared_->all) links->abort();
+  }
+
   std::shared_ptr<SocketLinks::Shared> shared_;
 };
 

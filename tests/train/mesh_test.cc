@@ -404,38 +404,5 @@ TEST_P(MeshTraining, GivesTheSameBitsOnADeviceThatTheProgramDoesNotReachAndThatC
   }
 }
 
-TEST(ConnectedMeshTraining, GivesTheSameBitsOnDevicesThatALibraryConnects) {
-  const Layouts layouts[] = {
-      {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::full, true},
-      {{.data = 3, .tensor = 1, .pipeline = 1}, Recompute::none, false, DType::bf16},
-      {{.data = 4, .tensor = 1, .pipeline = 1},
-       Recompute::none,
-       true,
-       DType::bf16,
-       ShardChoice::optimizer,
-       DType::bf16},
-      {.mesh = {.data = 4, .tensor = 1, .pipeline = 1}, .wire = DType::bf16, .hosts = {0, 0, 1, 1}},
-      {.mesh = {.data = 4, .tensor = 1, .pipeline = 1},
-       .wire = DType::bf16,
-       .shard = ShardChoice::optimizer,
-       .hosts = {0, 1, 0, 1},
-       .group = ShardGroup::host},
-      {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, ShardChoice::none, DType::bf16},
-      {{.data = 1, .tensor = 1, .pipeline = 2}, Recompute::none, true, DType::f32, ShardChoice::none, DType::bf16},
-      {{.data = 1, .tensor = 1, .pipeline = 2, .chunks = 2}, Recompute::none, true},
-      {{.data = 2, .tensor = 2, .pipeline = 2}, Recompute::none, false, DType::bf16, ShardChoice::optimizer},
-      {.mesh = {.data = 1, .tensor = 2, .pipeline = 2}, .sequence_parallel = true},
-  };
-  for (const Spec& spec : {gpt2(), neox()}) {  // a tied and an untied head
-    for (const Layouts& layout : layouts) {
-      SCOPED_TRACE(fmt::format("{}{}", name_of(layout.mesh), spec.tied_head ? ", tied" : ""));
-      Layouts connected = layout;
-      connected.connected = true;
-      const Outcome got = train(spec, connected), want = train(spec, layout);
-      expect_same_bits(got, want);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace trireme::mesh_training

@@ -114,23 +114,29 @@ struct Layouts {
   double loss_scale = 1;
   double clip = OptimizerOptions().clip;
   std::unique_ptr<Ops> (*make_ops)() = make_cpu_ops;  ///< of the host's memory
+  bool by_library = false;                            ///< which adds gradients; connected
 };
 
 /// What a rank computes on.
 struct Place {
-  Place(const Layouts& layouts, const RankContext& of_thread) : rank(of_thread) {
+  Place(const Layouts& wanted, const RankContext& of_thread) : layouts(wanted), rank(of_thread) {
     if (!layouts.apart && !layouts.connected) {
       ops = layouts.make_ops();
       return;
     }
     device.emplace();
-    if (layouts.connected)
-      device->set_network(std::make_unique<SocketNetwork>(*device));
-    else
+    if (layouts.connected) {
+      auto sockets = std::make_unique<SocketNetwork>(*device);
+      network = sockets.get();
+      device->set_network(std::move(sockets));
+    } else {
       world.emplace(*device, of_thread.world);
+    }
     ops = std::make_unique<ApartOps>(*device, layouts.make_ops(), layouts.dtype == DType::f16);
   }
+  const Layouts layouts;
   std::optional<ApartDevice> device;
+  SocketNetwork* network = nullptr;  ///< of the device
   std::unique_ptr<Ops> ops;
   std::optional<ApartCommunicator> world;
   const RankContext& rank;
@@ -159,6 +165,104 @@ struct Outcome {
   std::vector<DeviceCounts> counts;  ///< of every step, where training is apart
 };
 
+/// What one rank trains with, from the same start: a state, and a session that can be opened again.
+class MeshRank {
+ public:
+  /// layouts.dropout: spec has it.
+  MeshRank(const Spec& spec, const Layouts& layouts, const RankContext& of_thread)
+      : computer(layouts, of_thread),
+        rank(computer.context()),
+        table(spec, InitScheme::gpt2, layout_of(spec, layouts.mesh, rank.rank()),
+              Trained(layouts.only, layouts.freeze)),
+        options(options_of(layouts)),
+        state(table, layouts.dtype, true,
+              kept_states(table, options, static_cast<int>(layouts.mesh.data), place().data), computer.ops->device()),
+        shape{.global = layouts.global,
+              .micro_batches = (per_rank() + micro() - 1) / micro(),
+              .sequence = kSequence,
+              .ranks = static_cast<int>(layouts.mesh.data),
+              .rank = place().data},
+        spec_(spec) {
+    EXPECT_EQ(state.is_sharded(), layouts.shard != ShardChoice::none && layouts.mesh.data > 1);
+    initialize(state, table, 5);
+  }
+  MeshRank(const MeshRank&) = delete;
+  MeshRank& operator=(const MeshRank&) = delete;
+
+  /// Collective, as step().
+  void open() {
+    const Layouts& layouts = computer.layouts;
+    const MeshShape& mesh = layouts.mesh;
+    const auto order = pipeline_order(place().pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
+    session.emplace(
+        SessionOptions{.spec = spec_,
+                       .dtype = layouts.dtype,
+                       .shape = with_trained({.rows = micro() * kSequence,
+                                              .head_rows = 4,
+                                              .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
+                                              .recompute = layouts.recompute,
+                                              .chunk_slots = slots_of_chunks(order, mesh.chunks),
+                                              .sequence_parallel = layouts.sequence_parallel},
+                                             spec_, Trained(layouts.only, layouts.freeze)),
+                       .mesh = mesh,
+                       .optimizer = options},
+        table, state, *computer.ops, rank);
+    batches_.emplace(windows, shape);
+    training_.emplace(*session, *batches_, 7);
+  }
+  void close() {
+    training_.reset();
+    batches_.reset();
+    session.reset();
+  }
+  StepResult step(int64_t i) {
+    const Layouts& layouts = computer.layouts;
+    const auto consumed = [&](int64_t steps) { return static_cast<uint64_t>(steps * layouts.global); };
+    return training_->run({.step = i,
+                           .consumed = consumed(i),
+                           .update = i + 1,
+                           .learning_rate = 1e-2,
+                           .most_loss = std::numeric_limits<double>::infinity(),
+                           .loss_scale = layouts.loss_scale,
+                           .next = i + 1 < layouts.steps ? std::optional(consumed(i + 1)) : std::nullopt});
+  }
+
+  Place computer;
+  const RankContext rank;
+  const ParameterTable table;
+  const OptimizerOptions options;
+  TrainingState state;
+  const BatchShape shape;
+  const std::vector<uint16_t> tokens = some_tokens();
+  const WindowSource windows{tokens, 3};
+  std::optional<Session> session;
+
+ private:
+  static OptimizerOptions options_of(const Layouts& layouts) {
+    OptimizerOptions options;
+    options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
+    options.wire = layouts.wire;
+    options.shard = layouts.shard;
+    options.hosts = HostMap(layouts.hosts);
+    options.shard_group = layouts.group;
+    options.devices = layouts.connected;
+    options.by_library = layouts.by_library;
+    options.bucket_bytes = 4000;
+    options.clip = layouts.clip;
+    return options;
+  }
+  MeshPlace place() const { return place_of(computer.layouts.mesh, rank.rank()); }
+  int64_t per_rank() const {
+    const int64_t data = computer.layouts.mesh.data;
+    return (computer.layouts.global + data - 1) / data;
+  }
+  int64_t micro() const { return std::max<int64_t>(computer.layouts.micro, 1); }
+
+  const Spec spec_;
+  std::optional<SampleBatches> batches_;
+  std::optional<TrainStep> training_;
+};
+
 /// kSteps steps from the same start.
 inline Outcome train(Spec spec, const Layouts& layouts) {
   if (layouts.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2f;
@@ -169,80 +273,37 @@ inline Outcome train(Spec spec, const Layouts& layouts) {
   Outcome outcome;
   std::mutex mutex;
   run_local(ranks, [&](RankContext& of_thread) {
-    Place computer(layouts, of_thread);
-    const RankContext rank = computer.context();
-    const Trained trained(layouts.only, layouts.freeze);
-    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()), trained);
-    const MeshPlace place = place_of(mesh, rank.rank());
-    OptimizerOptions options;
-    options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
-    options.wire = layouts.wire;
-    options.shard = layouts.shard;
-    options.hosts = HostMap(layouts.hosts);
-    options.shard_group = layouts.group;
-    options.bucket_bytes = 4000;
-    options.clip = layouts.clip;
-    TrainingState state(table, layouts.dtype, true,
-                        kept_states(table, options, static_cast<int>(mesh.data), place.data), computer.ops->device());
-    EXPECT_EQ(state.is_sharded(), layouts.shard != ShardChoice::none && mesh.data > 1);
-    initialize(state, table, 5);
-    const int64_t kMicro = layouts.micro > 0 ? layouts.micro : 1;
-    const BatchShape shape{.global = layouts.global,
-                           .micro_batches = ((layouts.global + mesh.data - 1) / mesh.data + kMicro - 1) / kMicro,
-                           .sequence = kSequence,
-                           .ranks = static_cast<int>(mesh.data),
-                           .rank = place.data};
-    const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
-    Session session({.spec = spec,
-                     .dtype = layouts.dtype,
-                     .shape = with_trained({.rows = kMicro * kSequence,
-                                            .head_rows = 4,
-                                            .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
-                                            .recompute = layouts.recompute,
-                                            .chunk_slots = slots_of_chunks(order, mesh.chunks),
-                                            .sequence_parallel = layouts.sequence_parallel},
-                                           spec, trained),
-                     .mesh = mesh,
-                     .optimizer = options},
-                    table, state, *computer.ops, rank);
-    const std::vector<uint16_t> tokens = some_tokens();
-    const WindowSource windows(tokens, 3);
-    SampleBatches batches(windows, shape);
-    TrainStep step(session, batches, 7);
+    MeshRank member(spec, layouts, of_thread);
+    member.open();
+    const ParameterTable& table = member.table;
+    Session& session = *member.session;
+    ApartDevice* device = member.computer.device ? &*member.computer.device : nullptr;
     std::vector<double> losses, norms;
     std::vector<DeviceCounts> counts;
-    const auto next = [&](int64_t i) {
-      return i + 1 < layouts.steps ? std::optional(static_cast<uint64_t>((i + 1) * layouts.global)) : std::nullopt;
-    };
     for (int64_t i = 0; i < layouts.steps; ++i) {
-      if (computer.device) computer.device->reset_counts();
-      const StepResult result = step.run({.step = i,
-                                          .consumed = static_cast<uint64_t>(i * layouts.global),
-                                          .update = i + 1,
-                                          .learning_rate = 1e-2,
-                                          .most_loss = std::numeric_limits<double>::infinity(),
-                                          .loss_scale = layouts.loss_scale,
-                                          .next = next(i)});
+      if (device) device->reset_counts();
+      const StepResult result = member.step(i);
       losses.push_back(result.loss);
       norms.push_back(result.norm);
-      if (computer.device) counts.push_back(computer.device->counts());
+      if (device) counts.push_back(device->counts());
     }
-    const double evaluation = evaluate(session, windows, shape, 1).value();
-    check_parameters(session.mesh(), session.scalars(), "host", state, table, *computer.ops, layouts.steps, false);
+    const double evaluation = evaluate(session, member.windows, member.shape, 1).value();
+    check_parameters(session.mesh(), session.scalars(), "host", member.state, table, session.ops(), layouts.steps,
+                     false);
     TrainingState seen(table, layouts.dtype, false);
     for (size_t group = 0; group < table.ready_ranges().size(); ++group) {
       const WeightRanges& ranges = table.weights_of(group);
       const Reading weights(session.weights(), ranges);
       for (const auto& [begin, end] : {ranges.trained, ranges.frozen}) {
         if (begin == end) continue;
-        computer.ops->device().stream().copy(state.weights().rows_slice(begin, end - begin),
+        session.ops().device().stream().copy(member.state.weights().rows_slice(begin, end - begin),
                                              seen.weights().rows_slice(begin, end - begin));
       }
     }
     const std::lock_guard lock(mutex);
     if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}, counts};
-    EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
-    EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.losses, losses) << "rank " << member.rank.rank();
+    EXPECT_EQ(outcome.norms, norms) << "rank " << member.rank.rank();
     EXPECT_EQ(outcome.evaluation, evaluation);
     for (const Parameter& parameter : table.all()) {
       const Parameter& to = whole.find(parameter.name);

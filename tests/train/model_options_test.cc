@@ -348,6 +348,12 @@ TEST(Runnable, ReportsAllUntrainableSettingsTogether) {
                "(flag --optim.shard-group) is host, but optim.shard is none; set --optim.shard to optimizer, "
                "gradients or parameters");
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "optim.shard=parameters"})));
+  EXPECT_ERROR(require_runnable(load({"optim.shard=optimizer", "optim.shard-group=host", "comm.reduce=nccl"})),
+               ErrorKind::config,
+               "(flag --optim.shard-group) is host, which needs hierarchical sums of gradients; set ");
+  EXPECT_ERROR(require_runnable(load({"comm.reduce=nccl", "run.device=cpu"})), ErrorKind::config,
+               "comm.reduce (flag --comm.reduce) is nccl, which adds gradients between GPUs, and this run computes on "
+               "CPUs; set --comm.reduce auto");
   try {
     require_runnable(
         load({"optim.shard=gradients", "mesh.pipeline=2", "precision.dtype=f16", "run.on-difference=heal"}));

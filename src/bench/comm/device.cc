@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/stream_group.h"
 #include "tensor/device_network.h"
 
 namespace trireme::comm_bench {

@@ -58,9 +58,10 @@ std::string to_text(const RunForecast& f) {
                       name_of_recomputed(layout.recomputed));
   text += fmt::format(
       "memory      {:.2f} GB for the {} that needs most: state {:.2f}, activations {:.2f}, scratch {:.2f}, exchange "
-      "{:.2f}, snapshot {:.2f}{}; a rank can have {:.2f} GB\n",
+      "{:.2f}{}, snapshot {:.2f}{}; a rank can have {:.2f} GB\n",
       f.memory() / kGiga, node.gpus > 0 ? "GPU" : "rank", gigabytes(memory.state), gigabytes(memory.activations),
-      gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
+      gigabytes(memory.scratch), gigabytes(memory.exchange),
+      node.gpus > 0 ? fmt::format(", NCCL about {:.2f}", gigabytes(memory.nccl)) : "", gigabytes(memory.snapshot),
       node.gpus > 0 ? " on the host" : "", f.memory_limit() / kGiga);
   if (!f.plan.trained.all())
     text += fmt::format("trained     {}; operations, links and times below are those of training all of them\n",
@@ -133,6 +134,7 @@ Json to_json(const RunForecast& f) {
                           {"scratch", memory.scratch},   {"exchange", memory.exchange},
                           {"snapshot", memory.snapshot}, {"rank", f.memory()},
                           {"limit", f.memory_limit()}};
+  if (f.on.type.gpus > 0) json["memory_bytes"]["nccl"] = memory.nccl;
   json["fits"] = f.fits();
   json["flops_per_step"] = f.flops;
   json["link_bytes"] = {{"tensor", f.bytes.tensor}, {"stages", f.bytes.stages}, {"gradients", f.bytes.exchange}};

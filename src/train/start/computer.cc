@@ -33,8 +33,8 @@ std::string shared_gpu(const std::vector<std::string>& places) {
     const auto first = static_cast<size_t>(std::ranges::find(places, places[r]) - places.begin());
     if (first != r)
       return fmt::format(
-          "ranks {} and {} both have the GPU {}; start one rank per GPU (CUDA_VISIBLE_DEVICES may hide "
-          "some)",
+          "ranks {} and {} both have the GPU {}, which NCCL does not connect with itself; start one rank per GPU "
+          "(CUDA_VISIBLE_DEVICES may hide some)",
           first, r, places[r]);
   }
   return {};
@@ -93,6 +93,9 @@ Backend choose_backend(const Config& config, const MeshShape& mesh, const RankCo
   for (const auto& [asked, name] : {std::pair{config.run.tune, "run.tune"}, std::pair{config.run.cudnn, "run.cudnn"}})
     require(backend.device || !asked, ErrorKind::config,
             "{} is set, which needs a GPU, and this run computes on the CPU; leave it out", name);
+  require(backend.device || config.comm.reduce != ReduceOrder::nccl, ErrorKind::config,
+          "comm.reduce is nccl, which adds gradients between GPUs, and this run computes on the CPU; set {}",
+          option_name("--comm.reduce auto"));
   require(backend.device || config.precision.dtype != DType::f16, ErrorKind::config,
           "training in f16 is unsupported on CPUs, and this run computes on the CPU; set {}",
           option_name("--precision.dtype bf16"));

@@ -8,12 +8,19 @@
 #include "checkpoint/snapshot/checkpoint.h"
 #include "model/mesh_layout.h"
 #include "model/train_flops.h"
+#include "tensor/device_network.h"
 #include "train/machine.h"
+#include "train/start/optim_options.h"
 
 namespace trireme {
 namespace {
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
+
+/// What only ranks with GPUs have.
+std::string of_connections(const MemoryPlan& memory) {
+  return memory.nccl == 0 ? "" : fmt::format(", NCCL's connections about {}", gigabytes(memory.nccl));
+}
 
 const char* describe_shared(ShardChoice shard) {
   switch (shard) {
@@ -25,6 +32,10 @@ const char* describe_shared(ShardChoice shard) {
     default:
       return "the optimizer state; a rank whose weights differ ends the run, because no other rank has its part";
   }
+}
+
+ReduceOrder order_of(const RunPlan& plan) {
+  return reduce_order(plan.config(), plan.mesh, plan.rank.hosts, plan.rank.gpu);
 }
 
 const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
@@ -47,7 +58,9 @@ std::string describe_exchange(const RunPlan& plan) {
   const double array =
       static_cast<double>(plan.table->trained_count()) * static_cast<double>(size_of(plan.config().comm.wire));
   const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
-  const bool is_first = plan.config().comm.reduce == ReduceOrder::hosts;
+  const ReduceOrder order = order_of(plan);
+  if (order == ReduceOrder::nccl) return "";  // it chooses what travels
+  const bool is_first = order == ReduceOrder::hosts;
   return fmt::format(
       "each host sends {:.1f} MB of gradients per step to its data-parallel peers, {} {:.1f} MB with --comm.reduce "
       "{}{}",
@@ -55,16 +68,42 @@ std::string describe_exchange(const RunPlan& plan) {
       is_first ? "flat" : "hosts", is_first ? "" : ", which is faster if the network is the bottleneck");
 }
 
+std::string describe_sums(const RunPlan& plan, const std::string& library) {
+  if (!plan.trains || plan.mesh.data <= 1) return "";
+  const CommOptions& comm = plan.config().comm;
+  const HostMap hosts = plan.rank.hosts.of(replicas_of(plan.mesh, plan.rank.rank));
+  switch (order_of(plan)) {
+    case ReduceOrder::nccl:
+      return fmt::format(
+          "of gradients by {} itself, in {}: it chooses the order and where it rounds, so the bits differ from those "
+          "of "
+          "--comm.reduce flat and hosts, and may differ with its version and the number of GPUs",
+          library, name_of(comm.wire));
+    case ReduceOrder::hosts:
+      if (comm.reduce != ReduceOrder::automatic) return "";
+      return fmt::format(
+          "of gradients first on each host (hosts), because comm.reduce is auto and GPUs of {} hosts with {} data "
+          "ranks "
+          "each compute; --comm.reduce flat adds them as on CPUs",
+          hosts.hosts(), hosts.ranks_per_host());
+    default:
+      if (comm.reduce != ReduceOrder::automatic || !plan.rank.gpu || plan.rank.hosts.hosts() <= 1) return "";
+      return fmt::format(
+          "of gradients in rank order (flat), because comm.reduce is auto and data ranks are not on several hosts in "
+          "equal numbers, more than one on each");
+  }
+}
+
 void require_memory(const RunPlan& plan, const RankContext& rank, const Device& device) {
   const MemoryPlan& memory = plan.memory;
   if (!device.is_host()) {
     const DeviceMemory now = device.memory();
     require(now.total == 0 || memory.on_device() <= now.free, ErrorKind::config,
-            "this run needs {} on the GPU ({} {}, activations {}, scratch {}), but {} of its {} are free; lower "
+            "this run needs {} on the GPU ({} {}, activations {}, scratch {}{}), but {} of its {} are free; lower "
             "{} (now {}) or {}, choose a smaller model, or end other programs on it",
             gigabytes(memory.on_device()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
-            gigabytes(memory.scratch), gigabytes(now.free), gigabytes(now.total), option_name("batch.micro"),
-            count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
+            gigabytes(memory.scratch), of_connections(memory), gigabytes(now.free), gigabytes(now.total),
+            option_name("batch.micro"), count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
     return;
   }
   const uint64_t available = available_memory(rank.local_size());
@@ -112,16 +151,18 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
     add("sharded", fmt::format("each of {} keeps its part of {}", count_text(plan.mesh.data, "data rank"),
                                describe_shared(plan.config().optim.shard)));
   if (const std::string exchange = describe_exchange(plan); !exchange.empty()) add("exchange", exchange);
+  DeviceNetwork* network = backend.device ? backend.device->network() : nullptr;
+  if (const std::string sums = describe_sums(plan, network ? network->name() : ""); !sums.empty()) add("sums", sums);
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
   if (backend.device)
     add("gpu", backend.hardware);
   else
     add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
                            count_text(rank.threads, "thread")));
-  add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
+  add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}{}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state),
-                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
-                            gigabytes(memory.snapshot)));
+                            gigabytes(memory.activations), gigabytes(memory.scratch), of_connections(memory),
+                            gigabytes(memory.exchange), gigabytes(memory.snapshot)));
   add("mfu",
       fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
                   "token (6 x matmul parameters + 6 x layers x width x sequence{})",

@@ -40,8 +40,19 @@ std::optional<LossScaleOptions> loss_scale_options(const PrecisionOptions& preci
                           .most_overflows = precision.max_overflows};
 }
 
+ReduceOrder reduce_order(const Config& config, const MeshShape& mesh, const HostMap& hosts, bool gpus) {
+  if (config.comm.reduce != ReduceOrder::automatic) return config.comm.reduce;
+  if (!gpus || hosts.hosts() <= 1) return ReduceOrder::flat;
+  for (int rank = 0; rank < hosts.ranks(); ++rank) {
+    if (place_of(mesh, rank).data != 0) continue;
+    const HostMap data = hosts.of(replicas_of(mesh, rank));
+    if (data.hosts() <= 1 || data.ranks_per_host() <= 1) return ReduceOrder::flat;
+  }
+  return ReduceOrder::hosts;
+}
+
 OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,
-                                   std::vector<int> exchange_cores) {
+                                   bool gpus, std::vector<int> exchange_cores) {
   const OptimOptions& o = config.optim;
   OptimizerOptions options;
   options.adamw.beta1 = static_cast<float>(o.beta1);
@@ -53,8 +64,11 @@ OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, 
   options.shard = o.shard;
   options.wire = config.comm.wire;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
-  options.one_host = hosts.hosts() == 1;
-  if (config.comm.reduce == ReduceOrder::hosts) options.hosts = hosts.of(replicas_of(mesh, rank));
+  options.devices = gpus;
+  options.one_host = hosts.hosts() == 1 && !gpus;
+  const ReduceOrder order = reduce_order(config, mesh, hosts, gpus);
+  if (order == ReduceOrder::hosts) options.hosts = hosts.of(replicas_of(mesh, rank));
+  options.by_library = order == ReduceOrder::nccl;
   options.shard_group = o.shard_group;
   options.exchange_cores = std::move(exchange_cores);
   return options;

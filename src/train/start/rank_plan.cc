@@ -11,6 +11,7 @@
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
 #include "model/stage.h"
+#include "tensor/device_network.h"
 #include "train/stage_links.h"
 #include "train/start/optim_options.h"
 
@@ -45,6 +46,17 @@ size_t untouched_bytes(const RankPlan& plan, const Ops& ops) {
   return static_cast<size_t>(std::max<int64_t>(rows * row_bytes - touched, 0));
 }
 
+/// Ranks that this one's GPU is connected with, once for each group.
+int connected_peers(const RankPlan& plan) {
+  const MeshShape& mesh = plan.mesh;
+  const MeshPlace place = place_of(mesh, plan.rank.rank);
+  int peers = static_cast<int>(mesh.tensor) - 1;
+  const bool both_sides = mesh.chunks > 1 || (place.pipeline > 0 && place.pipeline + 1 < mesh.pipeline);
+  if (mesh.pipeline > 1) peers += both_sides ? 4 : 2;  // one for each direction
+  return plan.trains ? peers + connected_peers(*plan.table, *plan.optimizer, static_cast<int>(mesh.data), place.data)
+                     : peers;
+}
+
 }  // namespace
 
 Trained trained_of(const Config& config, const Spec& spec) {
@@ -72,8 +84,8 @@ std::string describe_trained(const ParameterTable& whole) {
                      tensors, whole.all().size());
 }
 
-PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores) {
-  return {rank.rank(), rank.threads, rank.hosts, std::move(exchange_cores)};
+PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores, bool gpu) {
+  return {rank.rank(), rank.threads, rank.hosts, std::move(exchange_cores), gpu};
 }
 
 StepSize step_size(const BatchShape& batch) {
@@ -103,7 +115,7 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
   plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank), plan.trained);
   plan.shape = with_trained(shape_of(plan, config, rank.rank), plan.spec, plan.trained);
   plan.exchange_cores = rank.exchange_cores;
-  plan.optimizer = optimizer_options(config, plan.mesh, rank.rank, rank.hosts, rank.exchange_cores);
+  plan.optimizer = optimizer_options(config, plan.mesh, rank.rank, rank.hosts, rank.gpu, rank.exchange_cores);
   // An evaluation has neither gradients nor moments to share.
   const bool shares = plan.trains || config.optim.shard == ShardChoice::parameters;
   plan.kept = shares ? kept_states(*plan.table, *plan.optimizer, static_cast<int>(plan.mesh.data),
@@ -122,10 +134,9 @@ void plan_memory(RankPlan& plan, const Ops& ops) {
   memory.exchange =
       stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
                                            plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
+  if (plan.rank.gpu) memory.nccl = static_cast<size_t>(connected_peers(plan)) * kLinkBytes;
   if (!plan.trains) return;
-  OptimizerOptions exchange = *plan.optimizer;
-  exchange.one_host = exchange.one_host && ops.device().is_host();  // GPUs do not share memory
-  memory.exchange += exchange_bytes(table, exchange, static_cast<int>(plan.mesh.data));
+  memory.exchange += exchange_bytes(table, *plan.optimizer, static_cast<int>(plan.mesh.data));
   std::vector<Layout> layouts;
   for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
     layouts.push_back(layout_of(plan.spec, plan.mesh, r));

@@ -18,8 +18,9 @@ struct PlannedRank {
   int rank = 0, threads = 1;
   HostMap hosts;                      ///< of all ranks
   std::vector<int> exchange_cores{};  ///< where the exchange thread runs; empty: anywhere
+  bool gpu = false;                   ///< all ranks compute on GPUs
 };
-PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores = {});
+PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores = {}, bool gpu = false);
 
 /// The largest step of a rank.
 struct StepSize {
@@ -34,13 +35,13 @@ struct StepSize {
 /// For steps whose sequences all have the same length.
 StepSize step_size(const BatchShape& batch);
 
-/// Bytes that a rank will need: weights, gradients, moments, activations, scratch, the copy for a snapshot and the
-/// buffers of the exchange.
+/// Bytes that a rank will need: weights, gradients, moments, activations, scratch, the copy for a snapshot, the
+/// buffers of the exchange, and what NCCL is likely to take (kLinkBytes of tensor/device_network.h).
 struct MemoryPlan {
-  size_t state = 0, activations = 0, scratch = 0, snapshot = 0, exchange = 0;
+  size_t state = 0, activations = 0, scratch = 0, snapshot = 0, exchange = 0, nccl = 0;
   size_t total() const { return on_device() + snapshot; }
   /// Where tensors are; snapshots are always on the host.
-  size_t on_device() const { return state + activations + scratch + exchange; }
+  size_t on_device() const { return state + activations + scratch + exchange + nccl; }
 };
 
 /// What members compute with, and the result on this rank. Every axis of the mesh is resolved.

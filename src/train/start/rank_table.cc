@@ -118,7 +118,7 @@ RunPlan unplanned(const LoadedConfig& loaded, const MeshShape& mesh) {
 }
 
 /// Fills in what a rank holds and its memory.
-void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const Ops& ops) {
+void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const Ops& ops, PlannedDevices devices) {
   const Config& config = plan.loaded.config;
   plan_rank(plan, config,
             step_size({.global = config.batch.global,
@@ -126,7 +126,7 @@ void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const 
                        .sequence = config.batch.sequence == 0 ? plan.spec.context : config.batch.sequence,
                        .ranks = static_cast<int>(plan.mesh.data),
                        .rank = place_of(plan.mesh, rank).data}),
-            {.rank = rank, .threads = threads, .hosts = hosts});
+            {.rank = rank, .threads = threads, .hosts = hosts, .gpu = devices == PlannedDevices::gpus});
   plan_memory(plan, ops);
 }
 
@@ -181,15 +181,16 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
       "# {}: data {} x tensor {} x pipeline {}. Memory is {} and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
       count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline,
-      devices == PlannedDevices::gpus ? "that of a GPU for each rank, without CUDA's and NCCL's own (about 1 GB),"
+      devices == PlannedDevices::gpus ? "that of a GPU for each rank, without CUDA's own (less than 1 GB),"
                                       : "planned with one thread per rank",
       hosts > 0 ? fmt::format("{} per host", count_text(ranks / hosts, "rank")) : "one host per rank", "rank", "data",
-      "tensor", "pipeline", "holds", holds, "memory", "state", "activations");
+      "tensor", "pipeline", "holds", holds, "memory", "state",
+      devices == PlannedDevices::gpus ? "activations  NCCL, estimated" : "activations");
   const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
   std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
-    plan_one(plan, rank, 1, host_map, *ops);
+    plan_one(plan, rank, 1, host_map, *ops, devices);
     const MemoryPlan& memory = plan.memory;
     const Layout& held = plan.table->layout();
     if (rank == 0) exchange = describe_exchange(plan);
@@ -199,7 +200,9 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
     text += fmt::format("# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n", range(rank, group),
                         range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(held),
                         holds, gigabytes(planned_bytes(memory, devices)), gigabytes(memory.state),
-                        gigabytes(memory.activations));
+                        devices == PlannedDevices::gpus
+                            ? fmt::format("{:<11}  {}", gigabytes(memory.activations), gigabytes(memory.nccl))
+                            : gigabytes(memory.activations));
   }
   return exchange.empty() ? text : text + "# " + exchange + "\n";
 }
@@ -228,7 +231,7 @@ RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threa
     int64_t held = layout.chunks.empty() ? layout.part.layers() : 0;
     for (const ModelPart& chunk : layout.chunks) held += chunk.layers();
     if (!layers.insert(held).second && rank + stage_ranks < ranks) continue;
-    plan_one(plan, rank, threads, host_map, *ops);
+    plan_one(plan, rank, threads, host_map, *ops, devices);
     if (rank == 0 || planned_bytes(plan.memory, devices) > planned_bytes(largest.memory, devices)) largest = plan;
   }
   return largest;

@@ -23,7 +23,7 @@ struct TrainingJob {
   const Backend& backend;
   std::function<std::string()> stop_reason;
 
-  PlannedRank planned() const { return trireme::planned(rank, cores.exchange_cores); }
+  PlannedRank planned() const { return trireme::planned(rank, cores.exchange_cores, backend.device != nullptr); }
 };
 
 /// A task and what comes before and after its loop, in the order in which train/start/start.cc calls it. Functions that

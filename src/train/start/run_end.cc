@@ -44,7 +44,9 @@ int run_to_end(std::optional<RunClaim>& claim, const Process& process, const Pee
     log::write_once(log::Level::info, e.what());
     return code_for_starter(reported);
   } catch (const Error& e) {
-    if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
+    if (e.kind() == ErrorKind::comm || e.kind() == ErrorKind::peer) peers.wait_for_verdict();
+    // A GPU's connection was ended by another rank, which says why first.
+    if (e.kind() == ErrorKind::peer) peers.wait_for_verdict();
     if (claim) claim->end(status_of(e));
     throw;
   } catch (const std::exception& e) {  // out of memory or a bug: the folder must record that the run has ended

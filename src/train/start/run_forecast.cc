@@ -57,8 +57,12 @@ StepLayout layout_of_run(const Config& config, const RankPlan& plan) {
   return layout;
 }
 
-RunFormats formats_of(const Config& config) {
-  return {config.precision.dtype, config.comm.wire, config.comm.reduce == ReduceOrder::hosts};
+RunFormats formats_of(const Config& config, bool gpus) {
+  const ReduceOrder order = config.comm.reduce;
+  // NCCL's own rings cross the network as often as the sums of hosts do.
+  const bool host_sums =
+      order == ReduceOrder::hosts || order == ReduceOrder::nccl || (order == ReduceOrder::automatic && gpus);
+  return {config.precision.dtype, config.comm.wire, host_sums};
 }
 
 namespace {
@@ -192,7 +196,8 @@ std::string layout_yaml(const StepLayout& layout) {
 
 RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   require_device(loaded, on.type);
-  const MachineRates rates = rates_for(formats_of(loaded.config), on);  // throws for ranks that the nodes cannot have
+  const MachineRates rates =
+      rates_for(formats_of(loaded.config, on.type.gpus > 0), on);  // throws for ranks that the nodes cannot have
   resolve_for_ranks(loaded, static_cast<int>(on.ranks()));
   require_layout(loaded);
   const int threads = static_cast<int>(std::max<int64_t>(1, on.type.cores / on.per_node));
@@ -226,7 +231,8 @@ SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions option
   options.part_layers.clear();
   for (const ModelPart& part : stages_of(forecast.plan.spec, forecast.plan.mesh))
     options.part_layers.push_back(part.layers());
-  return simulate_step(forecast.model, forecast.layout, rates_for(formats_of(forecast.plan.loaded.config), forecast.on),
+  return simulate_step(forecast.model, forecast.layout,
+                       rates_for(formats_of(forecast.plan.loaded.config, forecast.on.type.gpus > 0), forecast.on),
                        options);
 }
 
@@ -243,7 +249,8 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
   whole.global_batch = global_batch_on(loaded, on.ranks());
   RunForecast sizes = forecast_run(with_layout(loaded, whole), alone);
   sizes.on = on;
-  const std::vector<Candidate> candidates = candidates_of(sizes, formats_of(sizes.plan.loaded.config), goal);
+  const std::vector<Candidate> candidates =
+      candidates_of(sizes, formats_of(sizes.plan.loaded.config, on.type.gpus > 0), goal);
   std::set<decltype(mesh_key(candidates[0]))> meshes, taken;
   for (const Candidate& one : candidates) meshes.insert(mesh_key(one));
   const size_t wanted = goal == PlanGoal::memory ? 10 * count : count;  // ordered by the plan below

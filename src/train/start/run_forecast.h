@@ -46,7 +46,8 @@ struct RunForecast {
 ModelSize size_of_model(const Spec& spec, int64_t sequence);
 /// plan: of any rank. config: its batch is resolved.
 StepLayout layout_of_run(const Config& config, const RankPlan& plan);
-RunFormats formats_of(const Config& config);
+/// gpus: the ranks compute on GPUs.
+RunFormats formats_of(const Config& config, bool gpus);
 
 /// loaded: from files and flags, its model resolved. Throws Error::config for a layout or batch that these ranks cannot
 /// have, an unknown vocabulary, rates of the type that are not positive, and a run.device that is not the type's. On a

@@ -72,6 +72,10 @@ void require_runnable(const LoadedConfig& loaded) {
   if (config.precision.dtype == DType::f16 && on_cpus)
     reasons.push_back(fmt::format("{} is f16, which is unsupported for training on CPUs; set {}",
                                   loaded.where("precision.dtype"), option_name("--precision.dtype bf16")));
+  if (config.comm.reduce == ReduceOrder::nccl && on_cpus)
+    reasons.push_back(
+        fmt::format("{} is nccl, which adds gradients between GPUs, and this run computes on CPUs; set {}",
+                    loaded.where("comm.reduce"), option_name("--comm.reduce auto")));
   if (const std::string& local = config.checkpoint.local; !local.empty() && local.front() != '/')
     reasons.push_back(
         fmt::format("{} is {}: expected the absolute path of a folder on a local disk of every host, like /scratch",

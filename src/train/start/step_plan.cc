@@ -50,7 +50,7 @@ void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Op
   const int64_t sequence = plan.step.micro_rows / plan.step.micro_sequences;
   StepLayout layout = layout_of_run(config, plan);
   layout.global_batch = plan.mesh.data * plan.step.micro_batches * plan.step.micro_sequences;
-  const MachineRates rates = trireme_rates(host, rank.local_size(), formats_of(config));
+  const MachineRates rates = trireme_rates(host, rank.local_size(), formats_of(config, plan.rank.gpu));
   log::info("{}", compare_with_plan(step_time(size_of_model(plan.spec, sequence), layout, rates),
                                     {.seconds = speed.steps.seconds(),
                                      .waiting = speed.steps.waiting(),

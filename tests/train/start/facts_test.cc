@@ -95,6 +95,34 @@ TEST(PlanMemory, OfFrozenParametersIsTheirWeights) {
   EXPECT_ERROR(plan_rank(plan, config, {.micro_rows = 64}, {}), ErrorKind::config, "train.freeze: \"blok\" matches no");
 }
 
+TEST(PlanMemory, OfNcclFollowsFromTheConnectionsOfAGpu) {
+  const Backend backend = make_backend();
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.spec.layers = 4;
+  Config config;
+  const auto peers = [&](const MeshShape& mesh, std::vector<int> hosts, int rank = 0) {
+    plan.mesh = mesh;
+    const HostMap map = hosts.empty() ? HostMap::one_host(8) : HostMap(hosts);
+    const PlannedRank on_gpu{.rank = rank, .hosts = map, .gpu = true};
+    return static_cast<double>(planned_for(plan, config, {.micro_rows = 8}, on_gpu, *backend.ops).memory.nccl) /
+           154.140672e6;
+  };
+  const std::vector<int> two_hosts{0, 0, 0, 0, 1, 1, 1, 1};
+  EXPECT_EQ(peers({.data = 1}, {0}), 0);
+  EXPECT_EQ(peers({.data = 8}, {}), 7);
+  EXPECT_EQ(peers({.data = 8}, two_hosts), 3 + 1 + 3) << "inside the host, between hosts, inside again";
+  EXPECT_EQ(peers({.data = 1, .tensor = 2, .pipeline = 4}, {}), 1 + 2 + 2) << "and the other end of the tied matrix";
+  EXPECT_EQ(peers({.data = 1, .tensor = 2, .pipeline = 4}, {}, 2), 1 + 4);
+  config.optim.shard = ShardChoice::optimizer;
+  EXPECT_EQ(peers({.data = 8}, {}), 14) << "and for the weights of their owners";
+  config.comm.reduce = ReduceOrder::nccl;
+  EXPECT_EQ(peers({.data = 8}, {}), 5 + 7);
+  const PlannedRank on_cpu{.hosts = HostMap::one_host(8)};
+  config.comm.reduce = ReduceOrder::automatic;
+  EXPECT_EQ(planned_for(plan, config, {.micro_rows = 8}, on_cpu, *backend.ops).memory.nccl, 0u);
+}
+
 TEST(PlanRank, AccumulatesWhereAStepMayHaveSeveralMicroBatches) {
   RankPlan plan;
   plan.spec = tiny_spec();
@@ -153,6 +181,46 @@ TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
   EXPECT_EQ(described(HostMap(each_its_own)), "");
   EXPECT_EQ(described(HostMap(uneven)), "");
   EXPECT_EQ(described(HostMap::one_host(4)), "");
+}
+
+TEST(SumsFact, SaysWhatAutoChoseAndWhatALibraryDoes) {
+  RunPlan plan;
+  plan.rank.gpu = true;
+  const std::vector<int> two_hosts{0, 0, 1, 1}, each_its_own{0, 1, 2, 3}, uneven{0, 0, 0, 1};
+  const auto said = [&](const MeshShape& mesh, const HostMap& hosts) {
+    plan.mesh = mesh;
+    plan.rank.hosts = hosts;
+    return describe_sums(plan, "NCCL 2.28.9");
+  };
+  const auto order = [&] { return reduce_order(plan.config(), plan.mesh, plan.rank.hosts, plan.rank.gpu); };
+  const char* flat =
+      "of gradients in rank order (flat), because comm.reduce is auto and data ranks are not on several hosts in equal "
+      "numbers, more than one on each";
+  EXPECT_EQ(
+      said({.data = 4}, HostMap(two_hosts)),
+      "of gradients first on each host (hosts), because comm.reduce is auto and GPUs of 2 hosts with 2 data ranks "
+      "each compute; --comm.reduce flat adds them as on CPUs");
+  EXPECT_EQ(order(), ReduceOrder::hosts);
+  EXPECT_FALSE(optimizer_options(plan.config(), plan.mesh, 0, plan.rank.hosts, true, {}).hosts.ranks_per_host() == 0);
+  EXPECT_EQ(said({.data = 2, .tensor = 2}, HostMap(two_hosts)), flat) << "one data rank per host";
+  EXPECT_EQ(order(), ReduceOrder::flat);
+  EXPECT_EQ(said({.data = 2, .pipeline = 2}, HostMap(two_hosts)), flat) << "each stage on a host of its own";
+  EXPECT_EQ(order(), ReduceOrder::flat);
+  EXPECT_EQ(said({.data = 4}, HostMap(each_its_own)), flat);
+  EXPECT_EQ(said({.data = 4}, HostMap(uneven)), flat);
+  EXPECT_EQ(order(), ReduceOrder::flat);
+  EXPECT_EQ(said({.data = 4}, HostMap::one_host(4)), "") << "no choice";
+  plan.rank.gpu = false;
+  EXPECT_EQ(said({.data = 4}, HostMap(two_hosts)), "") << "CPUs keep the order of ranks";
+  EXPECT_EQ(order(), ReduceOrder::flat);
+  plan.rank.gpu = true;
+  plan.loaded.config.comm.reduce = ReduceOrder::nccl;
+  EXPECT_EQ(said({.data = 4}, HostMap(two_hosts)),
+            "of gradients by NCCL 2.28.9 itself, in bf16: it chooses the order and where it rounds, so the bits differ "
+            "from those of --comm.reduce flat and hosts, and may differ with its version and the number of GPUs");
+  EXPECT_EQ(describe_exchange(plan), "") << "what travels, it chooses, too";
+  EXPECT_TRUE(optimizer_options(plan.config(), plan.mesh, 0, plan.rank.hosts, true, {}).by_library);
+  EXPECT_EQ(said({.tensor = 4}, HostMap(two_hosts)), "");
 }
 
 TEST(Hosts, ThatCannotAddTheirRanksFirstAreRefused) {

@@ -126,8 +126,11 @@ TEST(RankTable, OfGpusHasTheirMemoryWithoutOne) {
   resolve_for_ranks(loaded, 8);
   EXPECT_EQ(planned_devices(loaded.config), PlannedDevices::gpus);
   const std::string table = rank_table(loaded, 8, 1, PlannedDevices::gpus);
-  EXPECT_THAT(table, testing::HasSubstr("Memory is that of a GPU for each rank, without CUDA's and NCCL's own (about 1 "
-                                        "GB), and 8 ranks per host.\n"));
+  EXPECT_THAT(table,
+              testing::HasSubstr("Memory is that of a GPU for each rank, without CUDA's own (less than 1 GB), and 8 "
+                                 "ranks per host.\n"));
+  EXPECT_THAT(table, testing::HasSubstr("activations  NCCL, estimated\n"));
+  EXPECT_THAT(table, testing::HasSubstr("  1.08 GB\n")) << "of seven other ranks";
   const RunForecast forecast = forecast_run(loaded, {node_type("dgx-a100"), 1, 8});
   EXPECT_THAT(table, testing::HasSubstr(fmt::format("  {:.2f} GB  ", forecast.memory() / 1e9)));
   loaded = configured({"--run.device", "cuda", "--optim.shard", "parameters"});
