@@ -1,5 +1,7 @@
 #include "train/gpu_watch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -33,6 +35,12 @@ GpuReading read(const nvml::Library& library, nvml::Device device) {
   return now;
 }
 
+bool slows_to_protect(const GpuReading& now) {
+  return std::ranges::any_of(nvml::kClockReasons, [&](const nvml::ClockReason& reason) {
+    return reason.protects && (static_cast<unsigned long long>(now.slowdowns) & reason.bit) != 0;
+  });
+}
+
 }  // namespace
 
 GpuWatch::GpuWatch(std::string bus, CpuAccount* account) : bus_(std::move(bus)) {
@@ -53,8 +61,17 @@ void GpuWatch::watch() {
   const int found = session->call("nvmlDeviceGetHandleByPciBusId_v2", bus_.c_str(), &device);
   require(found == nvml::kSuccess, ErrorKind::usage, "the driver does not know the GPU {}: {}", bus_,
           session->reason(found));
+  bool warned = false;
   for (std::vector<pollfd> none; !thread_.ending(); none.clear()) {
-    add(read(*session, device));
+    const GpuReading now = read(*session, device);
+    add(now);
+    if (!warned && slows_to_protect(now)) {
+      warned = true;
+      log::warning(
+          "GPU {}: {} holds its clocks down, so that every step of the job takes longer; look at its cooling and "
+          "power (trireme health -e check_gpu_clock_throttling)",
+          bus_, fmt::join(slowdown_names(now.slowdowns), ", "));
+    }
     thread_.wait(none, kInterval);
   }
 }

@@ -16,6 +16,7 @@ class GpuWatch {
  public:
   /// bus: the GPU's place on the PCI bus, as CUDA and NVML name it whatever CUDA_VISIBLE_DEVICES hides. A log line of
   /// rank 0 says so if the driver's library cannot be opened or does not know the GPU; then all stays unknown.
+  /// A warning says once if the GPU slows down to protect itself.
   /// account: counts the thread's processor time; may be nullptr.
   GpuWatch(std::string bus, CpuAccount* account);
   ~GpuWatch();

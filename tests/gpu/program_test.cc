@@ -35,7 +35,12 @@ TEST_F(GpuProgram, RecordsWhatTheDriverSaysOfItsGpu) {
   const std::vector<std::string> node{ProgramOnGpu::with_nvml(), "TRIREME_EXECUTOR_BUSES=0000:65:00.0",
                                       "FAKE_NVML=busy hot ecc"};
   const Outcome outcome = done(gpu_(few("run", {"--log.metrics-file", path("gpu.prom"), "--run.steps", "2"}), node));
-  EXPECT_THAT(outcome.output, Not(HasSubstr("are not recorded")));
+  EXPECT_THAT(
+      outcome.output,
+      AllOf(Not(HasSubstr("are not recorded")),
+            HasSubstr("warning: GPU 0000:65:00.0: hw_slowdown, hw_thermal_slowdown holds its clocks down, so that "
+                      "every step of the job takes longer; look at its cooling and power (trireme health -e "
+                      "check_gpu_clock_throttling)")));
   const GpuSummary gpu = read_run_log(path("run/metrics.jsonl")).steps.back().gpu.value();
   EXPECT_EQ(gpu.busy, 0.97);
   EXPECT_EQ(gpu.watts, 71.2);
