@@ -79,7 +79,9 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** device) {
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** device) {
   constexpr int kNotFound = 6;
-  const std::string tail = std::string(bus).substr(std::strlen(bus) - 7);  // "17:00.0"
+  constexpr size_t kTail = 7;                      // "17:00.0"
+  if (std::strlen(bus) < kTail) return kNotFound;  // the executor's GPUs are numbers
+  const std::string tail = std::string(bus).substr(std::strlen(bus) - kTail);
   for (unsigned i = 0; i < count_of_gpus(); ++i) {
     *device = &handles[i];
     if (std::string(bus_of(static_cast<int>(i))).ends_with(tail)) return kOk;
