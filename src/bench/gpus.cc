@@ -17,8 +17,7 @@ std::string shared_gpu(Scalars& scalars, const std::string& gpu, const std::stri
   const std::vector<std::string> places = scalars.gather(fmt::format("{} of {}", gpu, host));
   for (size_t r = 0; r < places.size(); ++r) {
     const auto first = static_cast<size_t>(std::ranges::find(places, places[r]) - places.begin());
-    if (first != r)
-      return fmt::format("ranks {} and {} both have the GPU {}; start one rank per GPU", first, r, places[r]);
+    if (first != r) return fmt::format("ranks {} and {} both use GPU {}; start one rank per GPU", first, r, places[r]);
   }
   return "";
 }
@@ -68,7 +67,7 @@ Backend backend_of_ranks(DeviceChoice choice, std::string_view option, const Ran
   else
     backend = make_backend();
   together(scalars, [&] {
-    require(!cudnn || backend.device, ErrorKind::usage, "--cudnn needs a GPU, and this measures the CPU; leave it out");
+    require(!cudnn || backend.device, ErrorKind::usage, "--cudnn needs a GPU, and this measures the CPU; remove it");
   });
   return backend;
 }

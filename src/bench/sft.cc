@@ -180,7 +180,7 @@ std::vector<std::string> settings_of(const SftBenchOptions& o) {
             word);
     settings.push_back(word);
   }
-  require(!settings.empty(), ErrorKind::usage, "--peer-settings is empty; leave it out for all of them");
+  require(!settings.empty(), ErrorKind::usage, "--peer-settings is empty; remove it for all of them");
   return settings;
 }
 

@@ -12,7 +12,7 @@ namespace {
 template <class F>
 void find_symbol(void* library, const char* name, F& function) {
   void* symbol = dlsym(library, name);
-  require(symbol != nullptr, ErrorKind::usage, "the cuBLASLt that was found has no {}; version 12 or 13 is needed",
+  require(symbol != nullptr, ErrorKind::usage, "the cuBLASLt that was found lacks {}; version 12 or 13 is needed",
           name);
   function = reinterpret_cast<F>(symbol);
 }

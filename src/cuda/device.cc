@@ -95,7 +95,7 @@ std::string version_text(int number) { return fmt::format("{}.{}", number / 1000
 const char* advice(cudaError_t answer) {
   switch (answer) {
     case cudaErrorInsufficientDriver:
-      return "install a driver that is at least as new as the runtime; nvidia-smi shows which there is";
+      return "install a driver that is at least as new as the runtime; nvidia-smi shows the installed one";
     case cudaErrorNoDevice:
       return "CUDA_VISIBLE_DEVICES may hide them; nvidia-smi shows what the driver sees";
     default:
@@ -146,11 +146,10 @@ class OneCudaDevice final : public CudaDevice {
     const cudaError_t answer = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
     if (answer == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // it is reported once
-      fail(
-          ErrorKind::io,
-          "the system does not lend GPU {} {} MiB of its memory; free memory of the node, or raise the limit of locked "
-          "memory (ulimit -l)",
-          index_, (bytes >> 20) + 1);
+      fail(ErrorKind::io,
+           "cannot pin {} MiB of host memory for GPU {}; free memory of the node, or raise the limit of locked memory "
+           "(ulimit -l)",
+           (bytes >> 20) + 1, index_);
     }
     check_cuda(answer, "cudaHostAlloc");
     return static_cast<std::byte*>(memory);

@@ -6,7 +6,8 @@ namespace trireme {
 
 void require_parts(size_t parts, size_t most) {
   require(parts <= most, ErrorKind::usage,
-          "sum_contributions: {} ranks share a gradient, at most {} can on GPUs; use fewer data ranks", parts, most);
+          "sum_contributions: {} ranks share a gradient, but GPUs support at most {}; use fewer data ranks", parts,
+          most);
 }
 
 }  // namespace trireme

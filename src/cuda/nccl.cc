@@ -66,7 +66,7 @@ class NcclCommunicator {
     const auto start = Clock::now();
     while (answer == nccl::kInProgress) {
       require(Clock::now() - start < limit, ErrorKind::peer,
-              "{} was not done after {:.3g} s: the other ranks of the group do not answer", call, limit.count());
+              "{} did not complete within {:.3g} s: the other ranks of the group do not answer", call, limit.count());
       std::this_thread::sleep_for(kLook);
       answer = state();
     }
@@ -182,7 +182,7 @@ class NcclLinks final : public DeviceLinks {
   }
 
   void check() override {
-    require(comm_.get() != nullptr, ErrorKind::comm, "the connection between GPUs has been given up");
+    require(comm_.get() != nullptr, ErrorKind::comm, "the connection between GPUs was abandoned");
     comm_.check(comm_.state(), "a message");
   }
   void abort() noexcept override { comm_.abort(); }

@@ -13,7 +13,7 @@ constexpr int kOldest = 21800;
 template <class F>
 void find_symbol(void* library, const char* name, F& function) {
   void* symbol = dlsym(library, name);
-  require(symbol != nullptr, ErrorKind::usage, "the NCCL that was found has no {}; version {} or newer is needed", name,
+  require(symbol != nullptr, ErrorKind::usage, "the NCCL that was found lacks {}; version {} or newer is needed", name,
           version_text(kOldest));
   function = reinterpret_cast<F>(symbol);
 }

@@ -134,12 +134,12 @@ TEST_F(DeviceCheck, RanksCheckTheirLinks) {
     const Variable fault("TRIREME_EXECUTOR_FAULT", "hangs 1 1");
     const Outcome hangs = gpu_.on_ranks(2, words({"--only", "links"}));
     EXPECT_EQ(hangs.code, 1) << hangs.output;
-    EXPECT_THAT(hangs.output, HasSubstr("failed       training's sum over 2 GPUs was not done after 3 s"));
+    EXPECT_THAT(hangs.output, HasSubstr("failed       training's sum over 2 GPUs did not complete within 3 s"));
   }
   const Variable one("TRIREME_EXECUTOR_GPUS", "1");
   const Outcome shared = gpu_.on_ranks(2, words());
   EXPECT_EQ(shared.code, 2) << shared.output;
-  EXPECT_THAT(shared.output, HasSubstr("ranks 0 and 1 both have the GPU 0 of "));
+  EXPECT_THAT(shared.output, HasSubstr("ranks 0 and 1 both use GPU 0 of "));
 }
 
 TEST_F(DeviceCheck, RefusesWhatItCannotDo) {

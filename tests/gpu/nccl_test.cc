@@ -83,7 +83,7 @@ TEST_F(Nccl, AGroupEndsItsCommunicator) {
   links->abort();
   links->abort();
   EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0 blocks 16\nabort\n") << "once";
-  EXPECT_ERROR(links->check(), ErrorKind::comm, "the connection between GPUs has been given up");
+  EXPECT_ERROR(links->check(), ErrorKind::comm, "the connection between GPUs was abandoned");
 }
 
 TEST_F(Nccl, AfterAnAbortOfAllGroupsNewOnesAreConnected) {
@@ -94,7 +94,7 @@ TEST_F(Nccl, AfterAnAbortOfAllGroupsNewOnesAreConnected) {
   network->abort();
   EXPECT_EQ(calls(), "abort\nabort\n");
   EXPECT_EQ(network->awaited(), nullptr);
-  EXPECT_ERROR(network->check(), ErrorKind::comm, "the connection between GPUs has been given up");
+  EXPECT_ERROR(network->check(), ErrorKind::comm, "the connection between GPUs was abandoned");
   one.reset();
   other.reset();
   network->check();
@@ -121,7 +121,7 @@ TEST_F(Nccl, AnErrorIsNamedWithTheLibrarysWords) {
 TEST_F(Nccl, RanksThatDoNotComeEndTheWait) {
   of<int>("fake_polls") = 1 << 30;
   EXPECT_ERROR(network(std::chrono::milliseconds(20))->connect({}, 0, 2), ErrorKind::peer,
-               "ncclCommInitRankConfig was not done after 0.02 s: the other ranks of the group do not answer");
+               "ncclCommInitRankConfig did not complete within 0.02 s: the other ranks of the group do not answer");
   EXPECT_THAT(calls(), testing::EndsWith("abort\n"));
   of<int>("fake_polls") = 0;
 }
@@ -132,7 +132,7 @@ TEST_F(Nccl, OldAndForeignLibrariesAreRefused) {
   of<int>("fake_version") = 22809;
   void* self = dlopen(nullptr, RTLD_NOW);
   EXPECT_ERROR(nccl::load(self), ErrorKind::usage,
-               "the NCCL that was found has no ncclGetVersion; version 2.18.0 or newer is needed");
+               "the NCCL that was found lacks ncclGetVersion; version 2.18.0 or newer is needed");
 }
 
 TEST(GpuOfRank, IsItsOwn) {

@@ -105,7 +105,7 @@ TEST_F(GpuProgram, LeavesAttentionToCudnnWhereItIsAsked) {
 TEST_F(GpuProgram, EvaluatingDoesNotTime) {
   const Outcome outcome = gpu_(few("run", {"--evaluation.only", "--run.tune"}));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("with evaluation.only nothing is trained; leave it out"));
+  EXPECT_THAT(outcome.output, HasSubstr("with evaluation.only nothing is trained; remove it"));
 }
 
 TEST_F(GpuProgram, TheLibraryForGpusFindsAllItsSymbolsInTheProgram) {
@@ -124,7 +124,7 @@ TEST_F(GpuProgram, OptionsOfGpusNeedOne) {
     const Outcome outcome = gpu_(few("run", {fmt::format("--run.{}", option), "--run.device", "cpu"}));
     EXPECT_EQ(outcome.code, 2) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr(fmt::format("run.{} is set, which needs a GPU, and this run computes on the "
-                                                      "CPU; leave it out",
+                                                      "CPU; remove it",
                                                       option)));
   }
 }

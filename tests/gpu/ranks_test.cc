@@ -121,7 +121,7 @@ TEST_F(GpuRanks, MeasureTheLibrarysCollectivesAndTheirOwnSums) {
   for (const auto& [words, message] :
        {std::pair{std::vector<std::string>{"gather"}, "gather is not measured on GPUs, but all_reduce, all_gather, "},
         {{"all_reduce", "-d", "int8"}, "-d int8 is not measured on GPUs, but float, half and bfloat16"},
-        {{"all_reduce", "-o", "max"}, "-o max is not measured on GPUs, but sum; leave it out, or add --device cpu"},
+        {{"all_reduce", "-o", "max"}, "-o max is not measured on GPUs, but sum; remove it, or add --device cpu"},
         {{"all_reduce", "-e", "4G"}, "are free on the GPU, and three times as much as -e is needed"}}) {
     const Outcome refused = comm(words);
     EXPECT_EQ(refused.code, 2) << refused.output;
@@ -161,7 +161,7 @@ TEST_F(GpuRanks, MeasureStepsBesideAGoal) {
                                     HasSubstr(" % reached\n"), Not(HasSubstr("likely cause"))));
   const Outcome cudnn = gpu_({"bench", "step", "--device", "cpu", "--cudnn"});
   EXPECT_EQ(cudnn.code, 2) << cudnn.output;
-  EXPECT_THAT(cudnn.output, HasSubstr("--cudnn needs a GPU, and this measures the CPU; leave it out"));
+  EXPECT_THAT(cudnn.output, HasSubstr("--cudnn needs a GPU, and this measures the CPU; remove it"));
 }
 
 TEST_F(GpuRanks, TakeAGpuEach) {
@@ -172,12 +172,12 @@ TEST_F(GpuRanks, TakeAGpuEach) {
   const Variable one("TRIREME_EXECUTOR_GPUS", "1");
   const Outcome shared = gpu_.on_ranks(2, cuda("run"));
   EXPECT_EQ(shared.code, 2) << shared.output;
-  EXPECT_THAT(shared.output, AllOf(HasSubstr("ranks 0 and 1 both have the GPU 0 of "),
+  EXPECT_THAT(shared.output, AllOf(HasSubstr("ranks 0 and 1 both use GPU 0 of "),
                                    HasSubstr(", which NCCL does not connect with itself; start one rank per GPU "
                                              "(CUDA_VISIBLE_DEVICES may hide some)")));
   const Outcome automatic = done(gpu_.on_ranks(2, few("cpus", {"--run.steps", "1"})));
-  EXPECT_THAT(automatic.output, AllOf(HasSubstr("computing on CPUs: ranks 0 and 1 both have the GPU 0 of "),
-                                      Not(HasSubstr("the executor"))));
+  EXPECT_THAT(automatic.output,
+              AllOf(HasSubstr("computing on CPUs: ranks 0 and 1 both use GPU 0 of "), Not(HasSubstr("the executor"))));
   const Variable own("TRIREME_EXECUTOR_HIDES", "1");
   EXPECT_THAT(done(gpu_.on_ranks(2, few("own", {"--run.steps", "1"}))).output,
               HasSubstr("the executor, connected by sockets"))
@@ -205,7 +205,7 @@ TEST_F(GpuRanks, WhatOnlyCpusHaveIsNamed) {
   const Outcome tune = gpu_.on_ranks(2, cuda("run", {"--run.tune"}));
   EXPECT_EQ(tune.code, 2) << tune.output;
   EXPECT_THAT(tune.output, HasSubstr("run.tune times the products of one GPU, and several ranks would choose "
-                                     "differently; leave it out"));
+                                     "differently; remove it"));
   const Outcome sums = gpu_.on_ranks(2, few("run", {"--comm.reduce", "nccl", "--optim.shard", "parameters"}));
   EXPECT_EQ(sums.code, 2) << sums.output;
   EXPECT_THAT(sums.output, HasSubstr("comm.reduce is nccl, which adds gradients between GPUs, and this run computes on "

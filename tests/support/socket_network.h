@@ -91,7 +91,7 @@ class SocketLinks final : public DeviceLinks {
   }
 
   void check() override {
-    if (!has_failed_) return Shared::demand(!aborted_, "the connection has been given up");
+    if (!has_failed_) return Shared::demand(!aborted_, "the connection was abandoned");
     const std::lock_guard lock(mutex_);
     fail(lost_ ? ErrorKind::peer : ErrorKind::comm, "the twin of NCCL: {}", failure_);
   }

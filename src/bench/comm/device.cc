@@ -117,7 +117,7 @@ std::vector<std::string> device_subjects() { return {std::begin(kSubjects), std:
 void require_device_collectives(const std::vector<Subject>& subjects, const Options& options) {
   for (const Subject& subject : subjects)
     require(std::ranges::find(kSubjects, subject.name) != std::end(kSubjects), ErrorKind::usage,
-            "{} is not measured on GPUs, but {}; leave it out, or add --device cpu", subject.name,
+            "{} is not measured on GPUs, but {}; remove it, or add --device cpu", subject.name,
             fmt::join(kSubjects, ", "));
   for (const Element element : options.elements)
     require(element == Element::f32 || element == Element::f16 || element == Element::bf16, ErrorKind::usage,
@@ -125,7 +125,7 @@ void require_device_collectives(const std::vector<Subject>& subjects, const Opti
             name_of(element));
   for (const ReduceOp op : options.ops)
     require(op == ReduceOp::sum, ErrorKind::usage,
-            "-o {} is not measured on GPUs, but sum; leave it out, or add --device cpu", name_of(op));
+            "-o {} is not measured on GPUs, but sum; remove it, or add --device cpu", name_of(op));
 }
 
 }  // namespace trireme::comm_bench

@@ -86,7 +86,7 @@ class Summed {
 Result check_sums(const Bench& bench, DeviceNetwork& network, const Summed& array, const char* of,
                   const std::function<Event()>& sum, double& rate) {
   const auto late = [&] {
-    return failed(fmt::format("{} over {} was not done after {:.0f} s", of, count_text(bench.rank.size(), "GPU"),
+    return failed(fmt::format("{} over {} did not complete within {:.0f} s", of, count_text(bench.rank.size(), "GPU"),
                               bench.longest_sum));
   };
   if (!reach(sum(), network, bench.longest_sum)) return late();

@@ -256,7 +256,7 @@ std::string trained_beside_adapters(const Spec& spec, const std::string& modules
       const bool tied = spec.tied_head && ours == "embedding.token.weight" && ends_path(module_of(theirs), name);
       require(!tied, ErrorKind::config,
               "lora.modules-to-save: \"{}\" is tied: embedding and head of this model are one matrix, but PEFT would "
-              "save and load one of them alone; leave it out",
+              "save and load one of them alone; remove it",
               name);
     };
     for (const NameRule& copy : family.copies) refuse_tied(copy.theirs, copy.ours);

@@ -23,7 +23,7 @@ constexpr const char* kNoLibrary = "this build has no libtrireme_cuda.so beside 
 /// Why the GPUs of several ranks do not train with these options; empty: they do.
 std::string reason_against(const Config& config, const MeshShape& mesh) {
   if (config.run.tune)
-    return "run.tune times the products of one GPU, and several ranks would choose differently; leave it out";
+    return "run.tune times the products of one GPU, and several ranks would choose differently; remove it";
   return reason_against_gpus(config, mesh.data);
 }
 
@@ -33,7 +33,7 @@ std::string shared_gpu(const std::vector<std::string>& places) {
     const auto first = static_cast<size_t>(std::ranges::find(places, places[r]) - places.begin());
     if (first != r)
       return fmt::format(
-          "ranks {} and {} both have the GPU {}, which NCCL does not connect with itself; start one rank per GPU "
+          "ranks {} and {} both use GPU {}, which NCCL does not connect with itself; start one rank per GPU "
           "(CUDA_VISIBLE_DEVICES may hide some)",
           first, r, places[r]);
   }
@@ -89,10 +89,10 @@ Backend choose_backend(const Config& config, const MeshShape& mesh, const RankCo
                         : of_several(config, mesh, gpu, rank, scalars);
   require(!config.run.tune || !config.evaluation.only, ErrorKind::config,
           "run.tune times products of training and keeps them in the run folder, and with evaluation.only nothing is "
-          "trained; leave it out");
+          "trained; remove it");
   for (const auto& [asked, name] : {std::pair{config.run.tune, "run.tune"}, std::pair{config.run.cudnn, "run.cudnn"}})
     require(backend.device || !asked, ErrorKind::config,
-            "{} is set, which needs a GPU, and this run computes on the CPU; leave it out", name);
+            "{} is set, which needs a GPU, and this run computes on the CPU; remove it", name);
   require(backend.device || config.comm.reduce != ReduceOrder::nccl, ErrorKind::config,
           "comm.reduce is nccl, which adds gradients between GPUs, and this run computes on the CPU; set {}",
           option_name("--comm.reduce auto"));
