@@ -1,7 +1,7 @@
 #pragma once
 // What each rank of a measurement computes with: a GPU of its own, or the CPU.
 
-#include <string>
+#include <string_view>
 
 #include "comm/rank_context.h"
 #include "comm/scalars.h"
@@ -15,8 +15,5 @@ namespace trireme {
 /// cudnn: attention by cuDNN, which needs a GPU: else Error::usage.
 Backend backend_of_ranks(DeviceChoice choice, std::string_view option, const RankContext& rank, Scalars& scalars,
                          bool cudnn = false);
-
-/// Collective. Which two ranks have the same GPU, with what to do; empty: none have. gpu: Backend::gpu of this rank.
-std::string shared_gpu(Scalars& scalars, const std::string& gpu, const std::string& host);
 
 }  // namespace trireme

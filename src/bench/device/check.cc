@@ -11,11 +11,11 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/time.h"
-#include "bench/gpus.h"
 #include "comm/agreement.h"
 #include "comm/scalars.h"
 #include "model/presets.h"
 #include "ops/gpu_library.h"
+#include "train/start/computer.h"
 
 namespace trireme::device_check {
 namespace {

@@ -27,8 +27,17 @@ std::string reason_against(const Config& config, const MeshShape& mesh) {
   return reason_against_gpus(config, mesh.data);
 }
 
-/// Which ranks have the same GPU; empty: none. places: of all ranks.
-std::string shared_gpu(const std::vector<std::string>& places) {
+/// The GPU of one of several ranks.
+Backend open_gpu(const Config& config, const MeshShape& mesh, const GpuOptions& gpu) {
+  const std::string against = reason_against(config, mesh);
+  require(against.empty(), ErrorKind::config, "{}", against);
+  return make_backend(DeviceChoice::cuda, "run.device", gpu);
+}
+
+}  // namespace
+
+std::string shared_gpu(Scalars& scalars, const std::string& gpu, const std::string& host) {
+  const std::vector<std::string> places = scalars.gather(fmt::format("{} of {}", gpu, host));
   for (size_t r = 0; r < places.size(); ++r) {
     const auto first = static_cast<size_t>(std::ranges::find(places, places[r]) - places.begin());
     if (first != r)
@@ -40,22 +49,14 @@ std::string shared_gpu(const std::vector<std::string>& places) {
   return {};
 }
 
-/// The GPU of one of several ranks.
-Backend open_gpu(const Config& config, const MeshShape& mesh, const GpuOptions& gpu) {
-  const std::string against = reason_against(config, mesh);
-  require(against.empty(), ErrorKind::config, "{}", against);
-  return make_backend(DeviceChoice::cuda, "run.device", gpu);
-}
-
-Backend of_several(const Config& config, const MeshShape& mesh, const GpuOptions& gpu, const RankContext& rank,
-                   Scalars& scalars) {
-  const bool automatic = config.run.device == DeviceChoice::automatic;
+Backend backend_of_several(bool automatic, const std::function<Backend()>& open, const RankContext& rank,
+                           Scalars& scalars) {
   std::optional<Backend> backend;
   std::string reason;
   together(scalars, [&] {
     try {
       if (automatic && gpu_library_path().empty()) fail(ErrorKind::usage, "{}", kNoLibrary);
-      backend = open_gpu(config, mesh, gpu);
+      backend = open();
     } catch (const Error& e) {
       if (!automatic || e.kind() == ErrorKind::data) throw;  // a file of this run is malformed: as with one rank
       reason = e.what();
@@ -64,8 +65,7 @@ Backend of_several(const Config& config, const MeshShape& mesh, const GpuOptions
   const std::vector<std::string> reasons = scalars.gather(reason);
   const auto first = std::ranges::find_if(reasons, [](const std::string& text) { return !text.empty(); });
   if (first == reasons.end()) {
-    const std::string place = fmt::format("{} of {}", backend->gpu, rank.host);
-    const std::string shared = shared_gpu(scalars.gather(place));
+    const std::string shared = shared_gpu(scalars, backend->gpu, rank.host);
     if (shared.empty()) return std::move(*backend);
     if (!automatic) together(scalars, [&] { fail(ErrorKind::usage, "{}", shared); });
     if (rank.rank() == 0) log::info("computing on CPUs: {}", shared);
@@ -74,8 +74,6 @@ Backend of_several(const Config& config, const MeshShape& mesh, const GpuOptions
   }
   return make_backend();
 }
-
-}  // namespace
 
 Backend choose_backend(const Config& config, const MeshShape& mesh, const RankContext& rank, Scalars& scalars) {
   // A run that resumes without run.tune keeps the methods, and with them the order of its sums.
@@ -86,7 +84,9 @@ Backend choose_backend(const Config& config, const MeshShape& mesh, const RankCo
                        .local_rank = rank.local_rank()};
   Backend backend = config.run.device == DeviceChoice::cpu || rank.size() == 1
                         ? make_backend(config.run.device, "run.device", gpu)
-                        : of_several(config, mesh, gpu, rank, scalars);
+                        : backend_of_several(
+                              config.run.device == DeviceChoice::automatic, [&] { return open_gpu(config, mesh, gpu); },
+                              rank, scalars);
   require(!config.run.tune || !config.evaluation.only, ErrorKind::config,
           "run.tune times products of training and keeps them in the run folder, and with evaluation.only nothing is "
           "trained; remove it");
