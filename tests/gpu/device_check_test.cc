@@ -121,13 +121,14 @@ TEST_F(DeviceCheck, RanksCheckTheirLinks) {
     EXPECT_EQ(wrong.code, 1) << wrong.output;
     EXPECT_THAT(wrong.output,
                 AllOf(HasSubstr("links        failed       the library's own sum over 2 GPUs is wrong at element "),
+                      HasSubstr("links        failed       the library's own sum failed on rank 0"),
                       HasSubstr("verdict      failed: links (rank 0), links (rank 1)")));
   }
   {
     const Variable fault("TRIREME_EXECUTOR_FAULT", "fails 1 1");
     const Outcome lost = gpu_.on_ranks(2, words({"--only", "links"}));
     EXPECT_EQ(lost.code, 1) << lost.output;
-    EXPECT_THAT(lost.output, AllOf(HasSubstr("failed       the twin of NCCL: remote process exited or there was a"),
+    EXPECT_THAT(lost.output, AllOf(HasSubstr("failed       training's sum over 2 GPUs did not complete within 3 s"),
                                    HasSubstr("failed       the twin of NCCL: an error that the test asked for")));
   }
   {

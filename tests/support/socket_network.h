@@ -276,6 +276,7 @@ class SocketLinks final : public DeviceLinks {
   }
 
   bool advance(Transfer& t) {
+    if (t.done == t.total()) return false;
     const auto move = [&](std::byte* at, size_t bytes) -> size_t {
       const ssize_t n = t.out ? ::send(t.peer->socket, at, bytes, MSG_NOSIGNAL) : ::recv(t.peer->socket, at, bytes, 0);
       if (n > 0) return static_cast<size_t>(n);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/count.h"
+#include "base/error.h"
 #include "base/time.h"
 #include "bench/data_sheet.h"
 #include "bench/device/checks.h"
@@ -81,22 +82,43 @@ class Summed {
   View x_;
 };
 
-/// Sums once and looks at the result, then times more. sum: issues one. of: "the library's own sum". The result's text
-/// is empty unless it fails; rate: bytes per second of the bus, as nccl-tests counts them.
-Result check_sums(const Bench& bench, DeviceNetwork& network, const Summed& array, const char* of,
+/// Collective: all ranks go on, or none does. What `check` gives, or its error as a failure; a failure, too, if that of
+/// another rank failed.
+Result agreed(Scalars& scalars, const char* of, const std::function<Result()>& check) {
+  Result result;
+  try {
+    result = check();
+  } catch (const Error& e) {
+    result = failed(e.what());
+  }
+  const std::vector<std::string> faults = scalars.gather(result.verdict == Verdict::failed ? result.text : "");
+  for (size_t r = 0; r < faults.size() && result.verdict != Verdict::failed; ++r)
+    if (!faults[r].empty()) result = failed(fmt::format("{} failed on rank {}", of, r));
+  return result;
+}
+
+/// Collective. Sums once and looks at the result, then times more. sum: issues one. of: "the library's own sum". The
+/// result's text is empty unless it fails; rate: bytes per second of the bus, as nccl-tests counts them.
+Result check_sums(const Bench& bench, Scalars& scalars, DeviceNetwork& network, const Summed& array, const char* of,
                   const std::function<Event()>& sum, double& rate) {
   const auto late = [&] {
     return failed(fmt::format("{} over {} did not complete within {:.0f} s", of, count_text(bench.rank.size(), "GPU"),
                               bench.longest_sum));
   };
-  if (!reach(sum(), network, bench.longest_sum)) return late();
-  if (const std::string fault = array.fault(of); !fault.empty()) return failed(fault);
-  const auto start = Clock::now();
-  for (int i = 0; i < kRepeats; ++i)
+  const Result first = agreed(scalars, of, [&] {
     if (!reach(sum(), network, bench.longest_sum)) return late();
-  const double seconds = seconds_since(start) / kRepeats, ranks = bench.rank.size();
-  rate = 2 * (ranks - 1) / ranks * static_cast<double>(array.x().bytes()) / seconds;
-  return {};
+    const std::string fault = array.fault(of);
+    return fault.empty() ? Result{} : failed(fault);
+  });
+  if (first.verdict == Verdict::failed) return first;
+  return agreed(scalars, of, [&]() -> Result {
+    const auto start = Clock::now();
+    for (int i = 0; i < kRepeats; ++i)
+      if (!reach(sum(), network, bench.longest_sum)) return late();
+    const double seconds = seconds_since(start) / kRepeats, ranks = bench.rank.size();
+    rate = 2 * (ranks - 1) / ranks * static_cast<double>(array.x().bytes()) / seconds;
+    return {};
+  });
 }
 
 /// The rate beside that of the links, where it is known.
@@ -129,7 +151,7 @@ Result check_network(const Bench& bench, Scalars& scalars, DeviceNetwork& networ
   const Summed array(bench, count);
   double of_library = 0, of_ours = 0;
   Result result = check_sums(
-      bench, network, array, "the library's own sum",
+      bench, scalars, network, array, "the library's own sum",
       [&] {
         links->collective(stream, DeviceCollective::all_reduce, array.x(), array.x(), 0);
         return stream.record();
@@ -145,7 +167,7 @@ Result check_network(const Bench& bench, Scalars& scalars, DeviceNetwork& networ
   }
   array.fill();
   result = check_sums(
-      bench, network, array, "training's sum",
+      bench, scalars, network, array, "training's sum",
       [&] { return group->sum(array.x(), pieces, {DType::f32}, stream.record()); }, of_ours);
   if (result.verdict == Verdict::failed) return result;
   result.text = fmt::format(
