@@ -122,7 +122,7 @@ TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {
     kill(pid, SIGSTOP);
     const Outcome outcome = program->finish();
     expect_loss(name, outcome, rank, "no heartbeat for ");
-    EXPECT_THAT(outcome.output, ContainsRegex("waiting for the [a-z ]+ \\([0-9]+ bytes, [0-9]+ chunks done\\) for "
+    EXPECT_THAT(outcome.output, ContainsRegex("waiting for the [a-z ]+ \\([0-9]+ bytes, [0-9]+ chunks? done\\) for "
                                               "[0-9.]+ s; exiting with code 76"));
   }
 }

@@ -22,7 +22,7 @@ TEST(CudaOps, MoreRanksThanALaunchHoldsAreAnError) {
   EXPECT_EQ(sum, std::vector<float>(3, 200));
   parts.resize(201);
   EXPECT_ERROR(ops.sum_contributions(context, parts, view(own), view(sum)), ErrorKind::usage,
-               "sum_contributions: 201 ranks share a gradient, at most 200 can on GPUs; use fewer data ranks");
+               "sum_contributions: 201 ranks share a gradient, but GPUs support at most 200; use fewer data ranks");
 }
 
 TEST(CudaOps, HeadsTakeBlocksOf8192Rows) {
