@@ -155,7 +155,7 @@ TEST_F(DeviceCheck, RefusesWhatItCannotDo) {
     return outcome.output;
   };
   EXPECT_THAT(refused({"--model", "bert-tiny"}),
-              HasSubstr("--model bert-tiny is no language model with a next token to predict"));
+              HasSubstr("--model bert-tiny is not a language model that predicts the next token"));
   EXPECT_THAT(refused({"--seq", "2048"}), HasSubstr("--seq 2048 is longer than the 1024 positions of gpt2-124m"));
   const Outcome none = run(trireme_command({"device", "check", "--quick"}));
   EXPECT_EQ(none.code, 2);

@@ -108,7 +108,8 @@ void validate(const Options& options) {
   if (options.quick) return;
   const Spec spec = preset(options.preset).spec;
   require(spec.head == HeadKind::language_model, ErrorKind::usage,
-          "--model {} is no language model with a next token to predict; name one such as gpt2-124m", options.preset);
+          "--model {} is not a language model that predicts the next token; name one such as gpt2-124m",
+          options.preset);
   require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
           options.sequence, spec.context, options.preset);
 }

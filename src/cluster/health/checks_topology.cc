@@ -75,7 +75,7 @@ Check make_topology(Words words) {
     if (file.empty()) {
       const std::string name = file_of_azure(machine);
       if (name.empty())
-        return not_checked("its line names no topology file, and this is no Azure node of a known kind");
+        return not_checked("its line names no topology file, and this is not an Azure node of a known kind");
       const char* const root = std::getenv("AZ_NHC_ROOT");
       const std::string own = fmt::format("{}/topofiles/{}", root == nullptr ? "" : root, name);
       file = root != nullptr && machine.exists(own) ? own : "/opt/microsoft/" + name;

@@ -225,7 +225,7 @@ TEST_F(Azure, ToolsThatAreMissingDrainNoNode) {
   EXPECT_THAT(
       one_line_per_node(report),
       AllOf(HasSubstr("n1 | Healthy (6 of 7 not checked: "),
-            HasSubstr("its line names no topology file, and this is no Azure node of a known kind"),
+            HasSubstr("its line names no topology file, and this is not an Azure node of a known kind"),
             HasSubstr("cannot read Xid events: neither dmesg nor journalctl -k can be used; run as root"),
             HasSubstr("cannot measure copies: this build has no libtrireme_cuda.so, and this node has no nvbandwidth"),
             HasSubstr("this node has no all_reduce_perf of nccl-tests (in /opt/nccl-tests/build or PATH), and this "
