@@ -89,8 +89,9 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
 }
 
 TEST(Launch, CpuKeepsTheRanksOfATrainingOnCpus) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const auto started = [](const std::string& own, const std::vector<std::string>& command) {
-    std::vector<std::string> words = {"launch", "--hosts", "a,b", "--starter", "openmpi", "--dry-run", own, "--"};
+    std::vector<std::string> words = {"launch", "--hosts", "a,b", "--dry-run", own, "--"};
     words.insert(words.end(), command.begin(), command.end());
     return run(trireme_command(words));
   };
@@ -102,12 +103,13 @@ TEST(Launch, CpuKeepsTheRanksOfATrainingOnCpus) {
 }
 
 TEST(Launch, AFileOfAccelerateGivesTheDefaultsOfTraining) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const TemporaryFolder folder;
   write_text(folder / "gpus.yaml",
              "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: fp16\n"
              "num_machines: 2\nnum_processes: 4\n");
-  const Outcome outcome = run(trireme_command({"launch", "--hosts", "a,b", "--starter", "openmpi", "--config-file",
-                                               folder / "gpus.yaml", "--dry-run", "--", "train", "--run.dir", "x"}));
+  const Outcome outcome = run(trireme_command({"launch", "--hosts", "a,b", "--config-file", folder / "gpus.yaml",
+                                               "--dry-run", "--", "train", "--run.dir", "x"}));
   EXPECT_THAT(outcome.output, HasSubstr("--default run.device=cuda"));
   EXPECT_THAT(outcome.output, HasSubstr("--default precision.dtype=f16"));
   EXPECT_THAT(outcome.output, HasSubstr("--default precision.loss-scale-window=2000"));
