@@ -91,6 +91,55 @@ TEST_F(DeviceCheck, EveryCheckFailsWhereItsSubjectIsBroken) {
   }
 }
 
+/// Copies on the executor reach some GB/s: a link of PCIe 5.0 x16 carries more than that, one lane of PCIe 1 less.
+TEST_F(DeviceCheck, CopiesSlowerThanTheirPcieLinkFail) {
+  const Variable place("TRIREME_EXECUTOR_BUSES", "0000:65:00.0");
+  const auto copies = [&](const std::string& nvml) {
+    return gpu_({"device", "check", "--only", "copies", "--threads", "1", "--report", folder_ / "report"},
+                {ProgramOnGpu::with_nvml(), "FAKE_NVML=" + nvml});
+  };
+  const Outcome slow = copies("narrow generation-3");
+  EXPECT_EQ(slow.code, 1) << slow.output;
+  EXPECT_THAT(
+      slow.output,
+      AllOf(HasSubstr("copies       failed       GB/s to the GPU and from it: pageable "),
+            HasSubstr(" % of the 63.0 GB/s of PCIe 5.0 x16, but at least 60 % is expected; likely causes: GPU 1 "
+                      "uses x8 of x16 lanes: reseat it, or move it to another slot; GPU 1 uses generation 3 of "
+                      "PCIe, 5 is possible: look at the slot and the BIOS"),
+            HasSubstr("verdict      failed: copies; only copies")));
+  EXPECT_NEAR(report().at("gpus").at(0).at("checks").at(0).at("figures").at("pcie_bytes_per_s").get<double>(), 63e9,
+              1e8);
+  EXPECT_THAT(copies("").output, HasSubstr("; likely cause: another program copies, or an IOMMU translates every "
+                                           "access (start Linux with iommu=pt)"));
+  const Outcome good = copies("slot-of-1");
+  EXPECT_EQ(good.code, 0) << good.output;
+  EXPECT_THAT(good.output, HasSubstr(" % of the 0.2 GB/s of PCIe 1.0 x1"));
+  const Outcome unknown = copies("unknown-slot");
+  EXPECT_EQ(unknown.code, 0) << unknown.output;
+  EXPECT_THAT(unknown.output, HasSubstr("; not judged: the driver's library does not say which PCIe link GPU 1 has"));
+  EXPECT_THAT(check({"--only", "copies"}).output, HasSubstr("; not judged: a quick check copies too little"));
+}
+
+TEST_F(DeviceCheck, SumsSlowerThanTheCardsNvlinksFail) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const Variable gpus("TRIREME_EXECUTOR_GPUS", "2"), places("TRIREME_EXECUTOR_BUSES", "0000:17:00.0,0000:65:00.0"),
+      card("TRIREME_EXECUTOR_CARD", "NVIDIA H100 80GB HBM3");
+  const auto links = [&](const std::string& nvml, std::vector<std::string> more) {
+    more.insert(more.begin(), {"device", "check", "--only", "links", "--threads", "1", "--report", folder_ / "report"});
+    return gpu_.on_ranks(2, {ProgramOnGpu::with_nvml(), "FAKE_NVML=" + nvml}, more);
+  };
+  const Outcome slow = links("link-down", {});
+  EXPECT_EQ(slow.code, 1) << slow.output;
+  EXPECT_THAT(slow.output,
+              AllOf(HasSubstr("links        failed       sockets: right sums over 2 GPUs, "),
+                    HasSubstr("% of the 450 GB/s of a H100 80GB HBM3's NVLinks, but at least 50 % is expected; likely "
+                              "causes: GPU 0 has 17 of 18 NVLinks up; GPU 1 has 17 of 18 NVLinks up ("),
+                    HasSubstr("verdict      failed: links (rank 0), links (rank 1); only links")));
+  const Outcome quick = links("", {"--quick"});
+  EXPECT_EQ(quick.code, 0) << quick.output;
+  EXPECT_THAT(quick.output, HasSubstr("; not judged: a quick check sums too little"));
+}
+
 TEST_F(DeviceCheck, WhatCannotBeCheckedHasAReason) {
   for (const auto& [name, spoils, reason] :
        {std::tuple{"cudnn", "no-cudnn",
@@ -111,7 +160,7 @@ TEST_F(DeviceCheck, RanksCheckTheirLinks) {
   const Outcome two = gpu_.on_ranks(2, words({"--only", "links,copies"}));
   EXPECT_EQ(two.code, 0) << two.output;
   EXPECT_THAT(two.output, AllOf(HasSubstr("links        ok           sockets: right sums over 2 GPUs, "),
-                                HasSubstr("no rate of the links is known for this GPU"),
+                                HasSubstr("not judged: a quick check sums too little"),
                                 HasSubstr("GPU          the executor, connected by sockets of rank 1, on "),
                                 HasSubstr("verdict      ok: 4 checks of 2 GPUs;")));
   EXPECT_EQ(report().at("gpus").size(), 2u);

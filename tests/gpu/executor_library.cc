@@ -26,9 +26,10 @@
 // process sees another one; TRIREME_EXECUTOR_FAULT: "fails RANK CALL": what happens to that rank's call for messages,
 // or hangs or dies; TRIREME_EXECUTOR_NETWORK: what connects GPUs, default sockets; TRIREME_EXECUTOR_SOCKETS: a folder
 // for these, if ranks are on several hosts; TRIREME_EXECUTOR_BUSES: places of the GPUs in the host, separated by
-// commas, default their numbers; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is wrong in every result of that work
-// (apart_device.h): a large value; `bit`: the lowest bit; `zeros`. Words of their own: `first-wait`: the first wait for
-// an event does not happen; `no-cudnn` and `no-network`: that library is missing.
+// commas, default their numbers; TRIREME_EXECUTOR_CARD: what the driver calls them; TRIREME_EXECUTOR_SPOILS: "WORK
+// [HOW]": what is wrong in every result of that work (apart_device.h): a large value; `bit`: the lowest bit; `zeros`.
+// Words of their own: `first-wait`: the first wait for an event does not happen; `no-cudnn` and `no-network`: that
+// library is missing.
 namespace {
 
 int number_of(const char* name, int otherwise) {
@@ -124,7 +125,8 @@ void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptio
   if (!spoiled().empty()) apart_faults.spoils = spoil;
   const int index = gpu_of_rank(options.local_rank, number_of("TRIREME_EXECUTOR_GPUS", 1));
   auto device = std::make_unique<ApartDevice>();
-  std::string hardware = "the executor";
+  const char* const card = std::getenv("TRIREME_EXECUTOR_CARD");
+  std::string hardware = card != nullptr ? card : "the executor";
   if (options.ranks > 1 || options.network) {
     if (spoiled() == "no-network") fail(ErrorKind::usage, "NCCL was not found");
     device->set_network(std::make_unique<SocketNetwork>(*device, faults_of(options.local_rank)));

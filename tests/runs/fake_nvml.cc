@@ -2,8 +2,9 @@
 // FAKE_NVML says what is wrong: words of `none`, `not-loaded`, `no-nvlink`, `apart`, `lost`, `old`, `mig`,
 // `prohibited`, `ecc`, `narrow`, `busy`, `other`, `remap-pending`, `remap-failed`, `rows`, `retired`, `sram`, `dram`,
 // `hot`, `brake`, `warm`, `capped`, `link-down`, `transient` (persistence mode is off), `refuses` (to change a mode),
-// `slack` (application clocks), `inforom`; from `lost` on of GPU 1; `driver-550`. FAKE_NVML_FILE: a file with more of
-// these words. FAKE_NVML_DRIVER: the driver's version.
+// `slack` (application clocks), `inforom`, `generation-3`; from `lost` on of GPU 1; `driver-550`; of all GPUs
+// `slot-of-1` (one lane of PCIe 1), `unknown-slot`. FAKE_NVML_FILE: a file with more of these words. FAKE_NVML_DRIVER:
+// the driver's version.
 
 #include <cstdlib>
 #include <cstring>
@@ -108,12 +109,16 @@ int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   *minor = 0;
   return kOk;
 }
-int nvmlDeviceGetCurrPcieLinkGeneration(void*, unsigned* value) { return number(value, 5); }
-int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* value) { return number(value, 5); }
-int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* value) {
-  return number(value, second(device, "narrow") ? 8 : 16);
+int nvmlDeviceGetCurrPcieLinkGeneration(void* device, unsigned* value) {
+  return number(value, is("slot-of-1") ? 1 : second(device, "generation-3") ? 3 : 5);
 }
-int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* value) { return number(value, 16); }
+int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* value) {
+  return is("unknown-slot") ? kNotSupported : number(value, is("slot-of-1") ? 1 : 5);
+}
+int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* value) {
+  return number(value, is("slot-of-1") ? 1 : second(device, "narrow") ? 8 : 16);
+}
+int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* value) { return number(value, is("slot-of-1") ? 1 : 16); }
 int nvmlDeviceGetTemperature(void*, unsigned sensor, unsigned* value) {
   return sensor == 0 ? number(value, 34) : kNotSupported;
 }

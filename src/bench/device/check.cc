@@ -129,7 +129,8 @@ Report check_device(const Options& options, const RankContext& rank, const std::
               .rank = rank,
               .why_no_network = why_no_network,
               .open_with_cudnn = [&] { return open_gpu(rank, true, nullptr); }};
-  if (options.quick) bench.copy_bytes = kQuickCopyBytes, bench.longest_sum = kQuickLongestSum;
+  if (options.quick)
+    bench.copy_bytes = kQuickCopyBytes, bench.judges_rates = false, bench.longest_sum = kQuickLongestSum;
 
   Report report;
   report.facts = {.program = program,

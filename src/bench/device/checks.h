@@ -19,6 +19,7 @@ struct Bench {
   const Sizes& sizes;
   int64_t steps = 50;                    ///< of training
   size_t copy_bytes = size_t{64} << 20;  ///< of the copies that are measured
+  bool judges_rates = true;              ///< false: too few bytes for that
   double longest_sum = 60;               ///< seconds until a sum over GPUs, which takes milliseconds, is given up
   const RankContext& rank;
   std::string why_no_network = {};                             ///< why NCCL was not loaded; empty: it was
@@ -26,10 +27,12 @@ struct Bench {
   std::function<void(const std::string&)> say = [](auto&) {};  ///< a line for who waits
 };
 
-// Of one GPU. No rank waits for another one.
-/// Bytes that go to the GPU and back, through pageable and pinned memory, and on the GPU, are the same; and their
-/// rates.
+/// Bytes that go to the GPU and back, through pageable and pinned memory, and on the GPU, are the same; the rates of
+/// pinned memory are those of the PCIe link. Collective: the ranks of a host copy one after the other, because GPUs
+/// share links.
 Result check_copies(const Bench&);
+
+// Of one GPU. No rank waits for another one.
 /// A stream that waits for an event of another one sees its work; times of events are positive and those of the host.
 Result check_events(const Bench&);
 /// Products (cuBLASLt) against the CPU's, f32 and bf16.

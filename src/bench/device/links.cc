@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "bench/data_sheet.h"
 #include "bench/device/checks.h"
+#include "bench/device/rates.h"
 #include "comm/scalars.h"
 #include "exchange/message_group.h"
 #include "tensor/device_network.h"
@@ -21,7 +22,6 @@
 namespace trireme::device_check {
 namespace {
 
-constexpr double kLeastShare = 0.5;  ///< of the link's rate: below it a link is down or messages take another way
 constexpr int kRepeats = 5;
 constexpr size_t kCopies = 4;  ///< times Bench::copy_bytes: 256 MiB reach the links' rate
 
@@ -121,22 +121,12 @@ Result check_sums(const Bench& bench, Scalars& scalars, DeviceNetwork& network, 
   });
 }
 
-/// The rate beside that of the links, where it is known.
-void judge(const Bench& bench, double rate, Result& result) {
-  const DataSheet sheet = data_sheet_of(bench.gpu.hardware);
-  if (!bench.rank.one_host() || sheet.link == 0) {
-    result.text += bench.rank.one_host() ? "; no rate of the links is known for this GPU" : "; on several hosts";
-    return;
-  }
-  result.figures.push_back({"link_bytes_per_s", sheet.link});
-  result.text += fmt::format("; the former is {:.0f} % of the {:.0f} GB/s of a {}'s links", 1e2 * rate / sheet.link,
-                             sheet.link / 1e9, sheet.card);
-  if (rate >= kLeastShare * sheet.link) return;
-  result.verdict = Verdict::failed;
-  result.text += fmt::format(
-      ", but at least {:.0f} % is expected: `trireme device` shows the links, NCCL_DEBUG=INFO the way that messages "
-      "take",
-      1e2 * kLeastShare);
+/// Collective: the rate beside that of the links.
+Judgement judge(const Bench& bench, Scalars& scalars, double rate) {
+  if (!bench.judges_rates) return not_judged("a quick check sums too little");
+  if (!bench.rank.one_host()) return not_judged("the GPUs are on several hosts");
+  const std::vector<std::string> places = scalars.gather(bench.gpu.gpu);
+  return judge_links(rate, data_sheet_of(bench.gpu.hardware), read_node_gpus(), places);
 }
 
 Result check_network(const Bench& bench, Scalars& scalars, DeviceNetwork& network) {
@@ -175,7 +165,9 @@ Result check_network(const Bench& bench, Scalars& scalars, DeviceNetwork& networ
       "training's",
       network.name(), ranks, of_library / 1e9, of_ours / 1e9);
   result.figures = {{"library_bus_bytes_per_s", of_library}, {"training_bus_bytes_per_s", of_ours}};
-  judge(bench, of_library, result);
+  const Judgement judgement = judge(bench, scalars, of_library);
+  if (judgement.expected > 0) result.figures.push_back({"link_bytes_per_s", judgement.expected});
+  add(judgement, result);
   return result;
 }
 
