@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/flag_word.h"
 #include "config/setting.h"
 
 namespace trireme {
@@ -31,23 +32,16 @@ bool is_value(const std::string& word) {
 }
 
 /// An option as it was typed.
-struct Typed {
-  std::string name, value;
-  bool has_value = false, value_apart = false;  ///< apart: the value is the next word
-  std::string meant;                            ///< the value in lower case; "true" without one
+struct Typed : FlagWord {
+  bool value_apart = false;  ///< the value is the next word
+  std::string meant;         ///< the value in lower case; "true" without one
 };
 
 Typed typed_at(const std::vector<std::string>& words, size_t i) {
-  const size_t equals = words[i].find('=');
-  Typed typed{.name = canonical(words[i].substr(0, equals)), .value = "", .meant = ""};
-  if (equals != std::string::npos) {
-    typed.value = words[i].substr(equals + 1);
-    typed.has_value = true;
-  } else if (i + 1 < words.size() && is_value(words[i + 1])) {
-    typed.value = words[i + 1];
-    typed.has_value = typed.value_apart = true;
-  }
-  typed.meant = typed.has_value ? lower_case(typed.value) : "true";
+  Typed typed{flag_word(words[i]), false, {}};
+  typed.value_apart = !typed.value && i + 1 < words.size() && is_value(words[i + 1]);
+  if (typed.value_apart) typed.value = words[i + 1];
+  typed.meant = typed.value ? lower_case(*typed.value) : "true";
   return typed;
 }
 
@@ -56,7 +50,7 @@ bool is_truth(std::string_view word) { return is_no(word) || word == "true" || w
 
 void refuse(const ForeignOption& option, const Typed& typed) {
   if (option.harmless != nullptr && lists(option.harmless, typed.meant)) return;
-  const std::string shown = typed.has_value ? typed.value : option.harmless != nullptr ? "True" : "";
+  const std::string shown = typed.value.value_or(option.harmless != nullptr ? "True" : "");
   fail(ErrorKind::config, "{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown,
        option.text);
 }

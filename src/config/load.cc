@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/option_name.h"
 #include "config/dialect.h"
+#include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/python_reader.h"
 #include "config/schema.h"
@@ -190,21 +191,20 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
     if (!dashed && (equals == std::string::npos || !dialect || !dialect->bare_overrides)) {
       fail(ErrorKind::usage, "\"{}\" is neither a file nor a flag; flags are written --key value or --key=value", word);
     }
+    const Option* option = schema().find(setting.key);
+    const DialectKey* key = option || !dialect ? nullptr : dialect->find(setting.key);
     if (equals != std::string::npos) {
       setting.text = word.substr(equals + 1);
     } else if (i + 1 < words.size() && !words[i + 1].starts_with("--")) {
       setting.text = words[++i];
     } else {
       require(setting.key != "default", ErrorKind::usage, "--default needs NAME=VALUE");
-      const Option* option = schema().find(setting.key);
-      const DialectKey* key = is_word_of(setting, dialect) ? dialect->find(setting.key) : nullptr;
       if (!option && !key) fail_unknown(setting, dialect);
       const bool is_flag = option ? option->value_is_optional() : std::holds_alternative<bool>(key->default_value);
       require(is_flag, ErrorKind::usage, "--{} needs a value", setting.key);
       setting.text = "true";
     }
-    setting.value =
-        is_word_of(setting, dialect) && dialect == &kNanogpt ? python_word(setting.text) : resolve_plain(setting.text);
+    setting.value = key && dialect == &kNanogpt ? python_word(setting.text) : resolve_plain(setting.text);
     if (const auto* text = std::get_if<std::string>(&setting.value)) setting.text = *text;
     require(find_invalid_utf8(setting.text) == std::string_view::npos, ErrorKind::usage,
             "the value of {} is not UTF-8 text", setting.key);
@@ -236,43 +236,21 @@ std::string find_file(const std::string& folder, const std::string& name) {
   return path.string();
 }
 
-/// The value of `word`'s flag: after '=' or the next word.
-std::string take_value(const std::vector<std::string>& words, size_t& i, const char* needs) {
-  const size_t equals = words[i].find('=');
-  if (equals != std::string::npos) return words[i].substr(equals + 1);
-  require(i + 1 < words.size(), ErrorKind::usage, "{} needs {}", words[i], needs);
-  return words[++i];
-}
-
-bool is_flag(const std::string& word, std::string_view name) {
-  return canonical(word.substr(0, word.find('='))) == name;
-}
-
-/// The dialect from --dialect or the first foreign file, needed before files and flags are separated; nullptr: native
-/// or unknown.
-const Dialect* dialect_of_words(const std::vector<std::string>& words) {
-  std::string folder;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    if (!is_flag(words[i], "-d") && !is_flag(words[i], "--conf-dir")) continue;
-    folder = equals != std::string::npos ? words[i].substr(equals + 1) : i + 1 < words.size() ? words[i + 1] : "";
-  }
-  const Dialect* found = nullptr;
-  for (size_t i = 0; i < words.size(); ++i) {
+/// The dialect of the first of the files among the words that is in one; needed before files and flags are separated.
+/// nullptr: none.
+const Dialect* dialect_of_files(const std::string& folder, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
     try {
-      if (is_flag(words[i], "--dialect")) {
-        const std::string name = take_value(words, i, "a name");
-        return name == "native" ? nullptr : &find_dialect(name);
-      }
-      const std::string path = words[i].starts_with('-') ? "" : find_file(folder, words[i]);
+      const std::string path = word.starts_with('-') ? "" : find_file(folder, word);
       const std::string ending = std::filesystem::path(path).extension();
-      const bool is_file = ending == ".yaml" || ending == ".yml" || ending == ".py";
-      if (is_file && !found && std::filesystem::is_regular_file(path)) found = read_source(path, 0, nullptr).dialect;
+      if ((ending != ".yaml" && ending != ".yml" && ending != ".py") || !std::filesystem::is_regular_file(path))
+        continue;
+      if (const Dialect* dialect = read_source(path, 0, nullptr).dialect) return dialect;
     } catch (const std::exception&) {
-      continue;  // reported when the words are parsed
+      continue;  // reported when the files are read
     }
   }
-  return found;
+  return nullptr;
 }
 
 }  // namespace
@@ -289,28 +267,33 @@ std::string where(const OptionOrigins& origins, std::string_view option) {
 }
 
 ConfigWords split_words(std::vector<std::string> words) {
-  const Dialect* dialect = dialect_of_words(words);
+  ConfigWords result;
+  result.dialect = take_flag({"--dialect"}, "a name", words);
+  const std::string folder =
+      take_flag({"-d", "--conf-dir"}, "the folder of the configuration files (the folder of the data is --data.dir)",
+                words)
+          .value_or("");
+  const Dialect* dialect = nullptr;
+  if (!result.dialect)
+    dialect = dialect_of_files(folder, words);
+  else if (*result.dialect != "native")
+    dialect = &find_dialect(*result.dialect);
   take_foreign_options(
       "train", [&](const std::string& name) { return is_own_word(name, dialect); }, words);
-  ConfigWords result;
-  std::string folder;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (is_flag(word, "--dialect")) {
-      result.dialect = take_value(words, i, "a name");
-    } else if (is_flag(word, "-d") || is_flag(word, "--conf-dir")) {
-      folder = take_value(words, i, "the folder of the configuration files (the folder of the data is --data.dir)");
-    } else if (word == "--verbose") {
+    const bool has_value = word.find('=') != std::string::npos;
+    if (word == "--verbose") {
       result.verbose = true;
     } else if (!word.starts_with("--")) {
       require(!word.starts_with('-'), ErrorKind::usage, "unknown flag {}; flags are written --key value or --key=value",
               word);
-      const bool bare = word.find('=') != std::string::npos && !std::filesystem::exists(word);
+      const bool bare = has_value && !std::filesystem::exists(word);
       (bare ? result.flags : result.files).push_back(word);
     } else {
       result.flags.push_back(word);
       const Option* option = schema().find(std::string_view(word).substr(2));
-      const bool more = i + 1 < words.size() && word.find('=') == std::string::npos && !words[i + 1].starts_with("--");
+      const bool more = !has_value && i + 1 < words.size() && !words[i + 1].starts_with("--");
       const bool takes = more && (!option || !option->value_is_optional() || option->takes(words[i + 1]));
       if (takes) result.flags.push_back(words[++i]);
     }

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/flag_word.h"
 #include "config/python_reader.h"
-#include "config/setting.h"
 
 namespace trireme {
 namespace {
@@ -33,42 +33,9 @@ const std::map<std::string, Value>& sampling_keys() {
   return keys;
 }
 
-struct SampleFlag {
-  std::string name;  ///< with its dashes, '_' as '-'
-  std::optional<std::string> value;
-  size_t place = 0, words = 1;
-};
-
-std::optional<SampleFlag> find_flag(const std::vector<std::string>& words, std::string_view wanted) {
-  std::optional<SampleFlag> found;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    if (canonical(words[i].substr(0, equals)) != wanted) continue;
-    found = SampleFlag{std::string(wanted), std::nullopt, i, 1};
-    if (equals != std::string::npos) {
-      found->value = words[i].substr(equals + 1);
-    } else if (i + 1 < words.size() && !words[i + 1].starts_with("--")) {
-      found->value = words[i + 1];
-      found->words = 2;
-    }
-  }
-  return found;
-}
-
-/// The value of the last occurrence; all occurrences are removed.
-std::optional<std::string> take_flag(std::vector<std::string>& words, std::string_view name) {
-  std::optional<std::string> value;
-  while (const auto flag = find_flag(words, name)) {
-    require(flag->value.has_value(), ErrorKind::usage, "{} needs a value", words[flag->place]);
-    if (!value) value = flag->value;
-    const auto first = words.begin() + static_cast<std::ptrdiff_t>(flag->place);
-    words.erase(first, first + static_cast<std::ptrdiff_t>(flag->words));
-  }
-  return value;
-}
-
-bool gives(const std::vector<std::string>& words, std::initializer_list<const char*> names) {
-  return std::ranges::any_of(names, [&](const char* name) { return find_flag(words, name).has_value(); });
+bool gives(const std::vector<std::string>& words, std::initializer_list<std::string_view> names) {
+  return std::ranges::any_of(
+      words, [&](const std::string& word) { return std::ranges::find(names, flag_word(word).name) != names.end(); });
 }
 
 /// The settings of sampling in a configuration file; other names are for training.
@@ -103,8 +70,8 @@ std::vector<std::string> of_nanogpt(std::vector<std::string> words, const std::s
     const auto found = settings.find(key);
     return found == settings.end() ? to_text(sampling_keys().at(key)) : found->second.text;
   };
-  const std::string init_from = take_flag(words, "--init-from").value_or(setting_of("init_from"));
-  const std::string out_dir = take_flag(words, "--out-dir").value_or(setting_of("out_dir"));
+  const std::string init_from = take_flag({"--init-from"}, "a value", words).value_or(setting_of("init_from"));
+  const std::string out_dir = take_flag({"--out-dir"}, "a value", words).value_or(setting_of("out_dir"));
   std::vector<std::string> own;
   if (!gives(words, {"--model", "--ckpt-path", "--checkpoint"})) own = {"--model=" + model_of(init_from, out_dir)};
   const bool prompted = gives(words, {"--prompt", "--start", "--prompt-file", "--interactive", "--sample-input-file"});
@@ -121,7 +88,7 @@ std::vector<std::string> of_nanogpt(std::vector<std::string> words, const std::s
 
 /// Intel's sample.py has one prompt and fixed settings.
 std::vector<std::string> of_intel(std::vector<std::string> words) {
-  std::string path = *take_flag(words, "--ckpt-path");
+  std::string path = *take_flag({"--ckpt-path"}, "a value", words);
   const fs::path link = fs::path(path).replace_extension();
   std::error_code unreadable;
   if (!fs::exists(path, unreadable) && fs::path(path).extension() == ".pt" && fs::is_directory(link, unreadable)) {
@@ -145,7 +112,7 @@ std::vector<std::string> take_sampling_dialects(std::vector<std::string> words) 
     file = words[0];
     words.erase(words.begin());
   }
-  if (const auto dialect = take_flag(words, "--dialect")) {
+  if (const auto dialect = take_flag({"--dialect"}, "a value", words)) {
     require(canonical(*dialect) == "nanogpt", ErrorKind::usage,
             "--dialect {}: sample supports only --dialect nanogpt; without --dialect it takes its own flags", *dialect);
     return of_nanogpt(std::move(words), file);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <optional>
+#include <string_view>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -12,6 +14,7 @@
 #include "cli/train/config_wizard.h"
 #include "cli/train/plan_text.h"
 #include "config/document.h"
+#include "config/flag_word.h"
 #include "model/model_options.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
@@ -36,21 +39,6 @@ constexpr const char* kUsage =
     "prints them; --verbose: also why keys have no effect\n"
     "options  prints docs/options.md: every option, and the keys of every dialect\n"
     "wizard   asks the questions of `accelerate config` and writes a file for `trireme launch --config-file`\n";
-
-/// Removes `--node TYPE` from the words; empty: not given.
-std::string take_node(std::vector<std::string>& words) {
-  const std::string flag = "--node";
-  for (size_t i = 0; i < words.size(); ++i) {
-    const bool apart = words[i] == flag;
-    if (!apart && !words[i].starts_with(flag + "=")) continue;
-    require(!apart || i + 1 < words.size(), ErrorKind::usage,
-            "--node needs a type; `trireme plan --node-types` lists them");
-    std::string name = apart ? words[i + 1] : words[i].substr(flag.size() + 1);
-    words.erase(words.begin() + static_cast<ptrdiff_t>(i), words.begin() + static_cast<ptrdiff_t>(i + (apart ? 2 : 1)));
-    return name;
-  }
-  return "";
-}
 
 /// Full nodes for ranks of which each has a GPU; fewer ranks than a node has GPUs are on one.
 int nodes_for(int ranks, const NodeType& type) {
@@ -80,28 +68,22 @@ std::string forecast_comments(const LoadedConfig& loaded, const NodeType& type, 
   return comments;
 }
 
-/// Removes `--ranks N` or a similar flag from the words and returns N; 0: not given.
-int take_number(const std::string& flag, std::vector<std::string>& words) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] != flag && !words[i].starts_with(flag + "=")) continue;
-    const bool apart = words[i] == flag;
-    require(!apart || i + 1 < words.size(), ErrorKind::usage, "{} needs a number", flag);
-    const std::string text = apart ? words[i + 1] : words[i].substr(words[i].find('=') + 1);
-    const Value value = resolve_plain(text);
-    const auto* number = std::get_if<int64_t>(&value);
-    constexpr int64_t kMost = 1 << 20;
-    require(number && *number >= 1 && *number <= kMost, ErrorKind::usage, "{} is {}, expected 1 to {}", flag, text,
-            kMost);
-    words.erase(words.begin() + static_cast<ptrdiff_t>(i), words.begin() + static_cast<ptrdiff_t>(i + (apart ? 2 : 1)));
-    return static_cast<int>(*number);
-  }
-  return 0;
+/// The number after `--ranks` or a similar flag, which is removed from the words; 0: not given.
+int take_number(std::string_view flag, std::vector<std::string>& words) {
+  const std::optional<std::string> text = take_flag({flag}, "a number", words);
+  if (!text) return 0;
+  const Value value = resolve_plain(*text);
+  const auto* number = std::get_if<int64_t>(&value);
+  constexpr int64_t kMost = 1 << 20;
+  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage, "{} is {}, expected 1 to {}", flag, *text,
+          kMost);
+  return static_cast<int>(*number);
 }
 
 void show(std::vector<std::string> words) {
   const int ranks = take_number("--ranks", words);
   int hosts = take_number("--hosts", words);
-  const std::string node = take_node(words);
+  const std::string node = take_flag({"--node"}, "a type; `trireme plan --node-types` lists them", words).value_or("");
   require(node.empty() || ranks > 0, ErrorKind::usage, "--node needs --ranks; add the number of ranks");
   require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts needs --ranks; add the number of ranks");
   const ConfigWords split = split_words(words);

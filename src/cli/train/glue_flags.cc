@@ -19,6 +19,7 @@
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
 #include "cli/train/config_shape.h"
+#include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "data/glue/task.h"
@@ -494,19 +495,19 @@ constexpr OptionName kNames[] = {
 std::vector<std::string> take_native(std::vector<std::string>& words) {
   std::vector<std::string> native, rest;
   for (size_t i = 0; i < words.size(); ++i) {
-    const std::string name = words[i].substr(0, words[i].find('='));
-    if (!name.starts_with("--") || name.find('.') == std::string::npos) {
+    const FlagWord flag = flag_word(words[i]);
+    if (!flag.name.starts_with("--") || flag.name.find('.') == std::string::npos) {
       rest.push_back(words[i]);
       continue;
     }
-    std::string plain = name.substr(2);
-    std::ranges::replace(plain, '_', '-');
-    const auto* const own = std::ranges::find(kNames, plain, &OptionName::native);
-    require(stays_native(plain), ErrorKind::usage,
-            "\"{}\" cannot be given to glue: run_glue's arguments determine it; {}", name,
+    const std::string option = flag.name.substr(2);
+    const auto* const own = std::ranges::find(kNames, option, &OptionName::native);
+    require(stays_native(option), ErrorKind::usage,
+            "\"{}\" cannot be given to glue: run_glue's arguments determine it; {}",
+            words[i].substr(0, flag.name.size()),
             own == std::end(kNames) ? "`trireme glue --help` lists them" : fmt::format("use {}", own->own));
     native.push_back(words[i]);
-    if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
+    if (!flag.value && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
   }
   words = std::move(rest);
   return native;

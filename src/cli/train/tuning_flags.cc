@@ -15,6 +15,7 @@
 #include "cli/train/config_shape.h"
 #include "cli/train/recipe_command.h"
 #include "config/document.h"
+#include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "config/setting.h"
@@ -35,8 +36,7 @@ constexpr TuningFlag kRepeated[] = {
     {"--template-option", "chat.template-options", "NAME=VALUE", "variable of the template; may be repeated"},
 };
 
-const TuningFlag* find(std::span<const TuningFlag> flags, const std::string& word) {
-  const std::string name = canonical(word.substr(0, word.find('=')));
+const TuningFlag* find(std::span<const TuningFlag> flags, const std::string& name) {
   const auto found = std::ranges::find_if(flags, [&](const TuningFlag& one) { return name == one.flag; });
   return found == flags.end() ? nullptr : &*found;
 }
@@ -72,20 +72,19 @@ class Collected {
 
 /// The words with native options instead of short flags.
 std::vector<std::string> native_words(const TuningCommand& command, std::vector<std::string> words) {
-  const auto is_own = [&](const std::string& word) {
-    return find(command.flags, word) != nullptr || find(kRepeated, word) != nullptr;
+  const auto is_own = [&](const std::string& name) {
+    return find(command.flags, name) != nullptr || find(kRepeated, name) != nullptr;
   };
   take_foreign_options(command.name, is_own, words);
   std::vector<std::string> native;
   Collected collected;
   for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    if (const TuningFlag* one = find(command.flags, words[i])) {
-      native.push_back(std::string("--") + one->option + (equals == std::string::npos ? "" : words[i].substr(equals)));
-    } else if (const TuningFlag* repeated = find(kRepeated, words[i])) {
-      require(equals != std::string::npos || i + 1 < words.size(), ErrorKind::usage, "{} needs NAME=VALUE",
-              repeated->flag);
-      collected.add(*repeated, equals == std::string::npos ? words[++i] : words[i].substr(equals + 1));
+    const FlagWord flag = flag_word(words[i]);
+    if (const TuningFlag* one = find(command.flags, flag.name)) {
+      native.push_back(std::string("--") + one->option + (flag.value ? "=" + *flag.value : ""));
+    } else if (const TuningFlag* repeated = find(kRepeated, flag.name)) {
+      require(flag.value || i + 1 < words.size(), ErrorKind::usage, "{} needs NAME=VALUE", repeated->flag);
+      collected.add(*repeated, flag.value ? *flag.value : words[++i]);
     } else {
       native.push_back(words[i]);
     }
