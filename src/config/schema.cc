@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -22,35 +21,8 @@ Field field_of(Config& config, const Option& option) {
 }
 
 template <class T>
-std::optional<Value> in_range(const Option& option, T value) {
-  if (value < std::get<T>(option.minimum) || value > std::get<T>(option.maximum)) return {};
-  return value;
-}
-
-/// The setting as a value of the option, if it is one.
-std::optional<Value> converted(const Option& option, const Setting& setting) {
-  const Value& value = setting.value;
-  if (std::holds_alternative<std::monostate>(value)) return {};
-  const auto* whole = std::get_if<int64_t>(&value);
-  const auto* number = std::get_if<double>(&value);
-  switch (option.type) {
-    case OptionType::text:
-      return setting.text;
-    case OptionType::choice:
-      if (std::ranges::find(option.choices, setting.text) != option.choices.end()) return setting.text;
-      for (const auto& [text, meaning] : option.spellings) {
-        if (text == to_text(value)) return meaning;
-      }
-      return {};
-    case OptionType::integer:
-      return whole ? in_range(option, *whole) : std::nullopt;
-    case OptionType::number:
-      if (whole) return in_range(option, static_cast<double>(*whole));
-      return number && std::isfinite(*number) ? in_range(option, *number) : std::nullopt;
-    case OptionType::flag:
-      return std::holds_alternative<bool>(value) ? std::optional(value) : std::nullopt;
-  }
-  return {};
+bool in_range(const Option& option, T value) {
+  return value >= std::get<T>(option.minimum) && value <= std::get<T>(option.maximum);
 }
 
 }  // namespace
@@ -130,10 +102,33 @@ void set(Config& config, const Option& option, const Value& value) {
 }
 
 Value convert(const Option& option, const Setting& setting) {
-  if (const std::optional<Value> value = converted(option, setting)) return *value;
-  const auto* number = std::get_if<double>(&setting.value);
-  require(option.type != OptionType::number || !number || std::isfinite(*number), ErrorKind::config,
-          "{} is {}, which is not a finite number; expected {}", place(setting), setting.text, option.expected());
+  const Value& value = setting.value;
+  const auto* whole = std::get_if<int64_t>(&value);
+  const auto* number = std::get_if<double>(&value);
+  switch (option.type) {
+    case OptionType::text:
+      if (!std::holds_alternative<std::monostate>(value)) return setting.text;
+      break;
+    case OptionType::choice:
+      if (std::holds_alternative<std::monostate>(value)) break;
+      if (std::ranges::find(option.choices, setting.text) != option.choices.end()) return setting.text;
+      for (const auto& [text, meaning] : option.spellings) {
+        if (text == to_text(value)) return meaning;
+      }
+      break;
+    case OptionType::integer:
+      if (whole && in_range(option, *whole)) return value;
+      break;
+    case OptionType::number:
+      if (whole && in_range(option, static_cast<double>(*whole))) return static_cast<double>(*whole);
+      if (number && in_range(option, *number)) return value;
+      require(!number || std::isfinite(*number), ErrorKind::config,
+              "{} is {}, which is not a finite number; expected {}", place(setting), setting.text, option.expected());
+      break;
+    case OptionType::flag:
+      if (std::holds_alternative<bool>(value)) return value;
+      break;
+  }
   fail(ErrorKind::config, "{} is {}, expected {}", place(setting), describe(setting), option.expected());
 }
 
