@@ -1,16 +1,13 @@
 #include "train/glue/job.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "checkpoint/spec_json.h"
-#include "config/document.h"
 #include "model/mesh_layout.h"
 #include "train/glue/output_dir.h"
 #include "train/start/resume.h"
@@ -43,7 +40,7 @@ std::string smoothing_of(const std::vector<DataFileFact>& facts) {
 /// Refuses a checkpoint of another training.
 void check_same_training(const RunPlan& plan, int ranks) {
   const CheckpointFacts& facts = plan.resume->facts;
-  const Config then = config_from_json(parse_json(facts.config_json, plan.resume->path), plan.resume->path);
+  const Config& then = plan.resumed;
   Spec spec = plan.spec;
   spec.vocabulary_rows = facts.spec.vocabulary_rows;
   require(facts.spec == spec, ErrorKind::config,
@@ -82,11 +79,10 @@ DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
 }
 
 /// The global batch: that of the resumed run, if any.
-int64_t global_batch(const BatchOptions& batch, const std::optional<CheckpointFolder>& resume, int ranks) {
-  if (!resume)
-    return checked_product({batch.micro, batch.accumulation, ranks},
-                           "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
-  return config_from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
+int64_t global_batch(const BatchOptions& batch, const RunPlan& plan) {
+  if (plan.resume) return plan.resumed.batch.global;
+  return checked_product({batch.micro, batch.accumulation, plan.mesh.data},
+                         "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
 }
 
 /// The largest there will be.
@@ -114,7 +110,10 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.mesh = mesh;
   const GlueData data = read_data(options);
   job.task = data.task;
-  if (!start.empty()) job.resume = open_checkpoint(start);
+  if (!start.empty()) {
+    job.resume = open_checkpoint(start);
+    job.resumed = resumed_config(*job.resume);
+  }
   job.model = job.resume ? resumed_model(options, data.task, *job.resume) : open_pretrained(options, data.task);
   const int64_t wanted = options.config().batch.sequence, most = std::min(wanted, job.model.spec.context);
   if (most < wanted)
@@ -130,8 +129,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   if (options.trains()) {
     job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
     if (options.label_smoothing > 0) job.data_files.push_back(smoothing_fact(options.label_smoothing));
-    job.epochs = {job.train[0].rows.rows(),
-                  global_batch(options.config().batch, job.resume, static_cast<int>(mesh.data))};
+    job.epochs = {job.train[0].rows.rows(), global_batch(options.config().batch, job)};
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
   }
   job.loaded = options.loaded;

@@ -173,7 +173,7 @@ ResumePlace ChatRecipe::find_start(const TrainingJob& job) {
 /// The templates of the model; a file of the user's becomes the template that the run's snapshots have.
 void ChatRecipe::take_template() {
   ChatOptions& chat = setup_.loaded.config.chat;
-  if (chat.date.empty() && setup_.resume) chat.date = resumed_config(*setup_.resume).chat.date;
+  if (chat.date.empty() && setup_.resume) chat.date = setup_.resumed.chat.date;
   if (chat.date.empty()) chat.date = today_;
   const std::string where = setup_.resume ? setup_.resume->path : setup_.init->path;
   files_ = chat::chat_files_of(kept_tokenizer_files(setup_.generation, where), where);

@@ -57,14 +57,14 @@ std::optional<Spec> spec_of_named_model(const std::string& init) {
 
 /// The checkpoint's model with everything that this start's options change: a preset, another folder than that of the
 /// run's first start, single options.
-Spec wanted_model(const Setup& setup, const Config& then) {
+Spec wanted_model(const Setup& setup) {
   const Spec& found = setup.resume->facts.spec;
   const ModelOptions& m = setup.config().model;
   Spec wanted = found;
   if (!m.preset.empty()) {
     wanted = preset(m.preset).spec;
     wanted.vocabulary = found.vocabulary;
-  } else if (names_a_model(m.init) && m.init != then.model.init) {
+  } else if (names_a_model(m.init) && m.init != setup.resumed.model.init) {
     if (const std::optional<Spec> named = spec_of_named_model(m.init)) wanted = *named;
   }
   wanted = with_given_options(wanted, setup.loaded);
@@ -107,8 +107,8 @@ std::string option_of_field(const LoadedConfig& loaded, const std::string& field
   return options["model"].contains(name) ? option_of(loaded, ("model." + name).c_str()) : field;
 }
 
-void compare_adapters(const Setup& setup, const LoraOptions& then, Differences& out) {
-  const LoraOptions& now = setup.config().lora;
+void compare_adapters(const Setup& setup, Differences& out) {
+  const LoraOptions &then = setup.resumed.lora, &now = setup.config().lora;
   const auto compare = [&](const char* option, const auto& before, const auto& after) {
     if (before != after)
       out.push_back({option_of(setup.loaded, option), fmt::format("{}", before), fmt::format("{}", after), nullptr});
@@ -124,9 +124,9 @@ void compare_adapters(const Setup& setup, const LoraOptions& then, Differences& 
   compare("lora.adapter", then.adapter, now.adapter);
 }
 
-void compare_models(const Setup& setup, const Config& then, Differences& out) {
+void compare_models(const Setup& setup, Differences& out) {
   const Spec& found = setup.resume->facts.spec;
-  const Spec wanted = wanted_model(setup, then);
+  const Spec wanted = wanted_model(setup);
   const bool same_head_width = found.heads == wanted.heads && found.width == wanted.width;
   for (auto& [field, before, now] : spec_differences(found, wanted)) {
     if (field.ends_with("_bias")) continue;
@@ -137,12 +137,12 @@ void compare_models(const Setup& setup, const Config& then, Differences& out) {
     }
     out.push_back({option_of_field(setup.loaded, field), before, now, nullptr});
   }
-  const ModelOptions& m = setup.config().model;
+  const std::string &init = setup.config().model.init, &init_then = setup.resumed.model.init;
   compare_biases(setup, found.biases, wanted.biases, out);
-  compare_adapters(setup, then.lora, out);
-  if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
-    log::info("model.init is {} now and was \"{}\": ignored, because the weights come from the checkpoint", m.init,
-              then.model.init);
+  compare_adapters(setup, out);
+  if (out.empty() && names_a_model(init) && init != init_then)
+    log::info("model.init is {} now and was \"{}\": ignored, because the weights come from the checkpoint", init,
+              init_then);
 }
 
 /// The same tokenizer can be written in several ways.
@@ -161,17 +161,18 @@ void compare_tokenizers(const Setup& setup, Differences& out) {
                  "checkpoint.allow-other-tokenizer", setup.config().checkpoint.allow_other_tokenizer});
 }
 
-void compare_batches(const Setup& setup, const Config& then, Differences& out) {
-  const auto compare = [&](const char* name, int64_t before, int64_t now) {
-    if (before != now)
-      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now),
+void compare_batches(const Setup& setup, Differences& out) {
+  const BatchOptions &then = setup.resumed.batch, &now = setup.config().batch;
+  const auto compare = [&](const char* name, int64_t before, int64_t after) {
+    if (before != after)
+      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", after),
                      "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
   };
   // With another number of ranks another batch.per-rank may give the same global batch.
-  if (then.batch.global != setup.batch.global && then.batch.per_rank > 0 && setup.config().batch.per_rank > 0)
-    compare("batch.per-rank", then.batch.per_rank, setup.config().batch.per_rank);
-  const int64_t sequence = then.batch.sequence > 0 ? then.batch.sequence : setup.resume->facts.spec.context;
-  compare("batch.global", then.batch.global, setup.batch.global);
+  if (then.global != setup.batch.global && then.per_rank > 0 && now.per_rank > 0)
+    compare("batch.per-rank", then.per_rank, now.per_rank);
+  const int64_t sequence = then.sequence > 0 ? then.sequence : setup.resume->facts.spec.context;
+  compare("batch.global", then.global, setup.batch.global);
   compare("batch.sequence", sequence, setup.batch.sequence);
 }
 
@@ -181,7 +182,8 @@ std::string describe(const std::vector<DataFileFact>& files, size_t i) {
 }
 
 /// Files may move, but their bytes must not change.
-void compare_data(const Setup& setup, const Config& then, Differences& out) {
+void compare_data(const Setup& setup, Differences& out) {
+  const Config& then = setup.resumed;
   const auto& before = setup.resume->facts.data_files;
   const auto& now = setup.data_files;
   const bool allowed = setup.config().checkpoint.allow_other_data;
@@ -212,8 +214,8 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
 }
 
 /// What is learned from pairs.
-void compare_pairs(const Setup& setup, const Config& then, Differences& out) {
-  const PairOptions &before = then.dpo, &now = setup.config().dpo;
+void compare_pairs(const Setup& setup, Differences& out) {
+  const PairOptions &before = setup.resumed.dpo, &now = setup.config().dpo;
   const auto compare = [&](const char* option, const auto& was, const auto& is) {
     if (was != is)
       out.push_back({option_of(setup.loaded, option), fmt::format("{}", was), fmt::format("{}", is), nullptr, false,
@@ -283,7 +285,7 @@ Config resumed_config(const CheckpointFolder& folder) {
 
 void check_same_trained(const RunPlan& plan, const char* model_option) {
   if (!plan.trains) return;
-  const Config then = resumed_config(*plan.resume);
+  const Config& then = plan.resumed;
   const Trained before = trained_of(then, plan.spec);
   const ParameterTable whole(plan.spec);
   const auto differs = std::ranges::find_if(
@@ -303,13 +305,12 @@ void check_resume(const Setup& setup) {
   log::info("RESUMING from {}: {} and {} are done{}", setup.resume->path, count_text(p.step, "step"),
             count_text(p.samples, "sample"),
             std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
-  const Config then = resumed_config(*setup.resume);
   Differences differences;
-  compare_models(setup, then, differences);
+  compare_models(setup, differences);
   compare_tokenizers(setup, differences);
-  compare_batches(setup, then, differences);
-  compare_data(setup, then, differences);
-  compare_pairs(setup, then, differences);
+  compare_batches(setup, differences);
+  compare_data(setup, differences);
+  compare_pairs(setup, differences);
   for (const Difference& d : differences) {
     if (d.allowed)
       log::write_once(log::Level::warning,

@@ -17,9 +17,9 @@ Config resumed_config(const CheckpointFolder& folder);
 /// takes the checkpoint's weights for a new run.
 void check_same_trained(const RunPlan& plan, const char* model_option);
 
-/// Compares a setup with the checkpoint that it resumes: model, tokenizer, batch, data, seed, trained
-/// parameters. Throws Error::config with
-/// a table of the differences and the flag that allows each; allowed differences give warnings.
+/// Compares a setup with the checkpoint that it resumes: model, tokenizer, batch, data, seed, trained parameters.
+/// Throws Error::config with a table of the differences and the flag that allows each; allowed differences give
+/// warnings.
 void check_resume(const Setup& setup);
 
 }  // namespace trireme

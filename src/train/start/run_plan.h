@@ -21,6 +21,7 @@ struct ResumePlace {
 struct RunPlan : RankPlan {
   LoadedConfig loaded;                     ///< batch.global is resolved
   std::optional<CheckpointFolder> resume;  ///< the run resumes from here
+  Config resumed;                          ///< the configuration with which `resume` was written
   std::string tokenizer_json;              ///< empty: unknown
   std::string generation;                  ///< generation settings of the model's first folder; empty: none
   std::vector<DataFileFact> data_files;

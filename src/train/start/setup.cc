@@ -23,8 +23,6 @@
 namespace trireme {
 namespace {
 
-bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
-
 /// The adapters of a resumed run are those of its snapshot.
 Spec resumed_spec(Setup& setup) {
   Spec spec = setup.resume->facts.spec;
@@ -32,7 +30,7 @@ Spec resumed_spec(Setup& setup) {
   LoraOptions& lora = setup.loaded.config.lora;
   if (spec.adapters.empty()) return spec;
   spec.adapter_dropout = static_cast<float>(lora.dropout);
-  if (!lora.adapter.empty()) lora.modules_to_save = resumed_config(*setup.resume).lora.modules_to_save;
+  if (!lora.adapter.empty()) lora.modules_to_save = setup.resumed.lora.modules_to_save;
   return spec;
 }
 
@@ -67,7 +65,7 @@ void check_masking(const Setup& setup) {
     return;
   }
   for (const char* option : {"data.mask-rate", "data.whole-words"})
-    require(!is_set(setup.loaded, option), ErrorKind::config,
+    require(!setup.loaded.origins.contains(option), ErrorKind::config,
             "{} is set, but the model predicts the next token and masks none; remove it, or choose a masked language "
             "model (--model.preset bert-base)",
             setup.loaded.where(option));
@@ -110,6 +108,7 @@ void open_resume(Setup& setup, const ResumePlace& place) {
   folder.nearby = place.nearby;
   for (const std::string& note : folder.notes) log::info("{}: {}", folder.path, note);
   if (folder.origin != CheckpointOrigin::neox_weights) {
+    setup.resumed = resumed_config(folder);
     setup.resume = std::move(folder);
     return;
   }
@@ -160,11 +159,8 @@ void check_options(const LoadedConfig& loaded) {
 
 BatchShape resolve_batch(Setup& setup, int rank) {
   // With batch.per-rank a run keeps its first global batch; another value asks for another batch.
-  int64_t started = 0;
-  if (setup.resume) {
-    const BatchOptions then = resumed_config(*setup.resume).batch;
-    if (then.per_rank == setup.config().batch.per_rank) started = then.global;
-  }
+  const BatchOptions& then = setup.resumed.batch;
+  const int64_t started = setup.resume && then.per_rank == setup.config().batch.per_rank ? then.global : 0;
   const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
   setup.loaded.config.batch.global = plan.global;
   int64_t sequence = setup.config().batch.sequence;

@@ -4,12 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "base/json_text.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
-#include "config/document.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/log_lines.h"
@@ -37,8 +34,8 @@ class CheckResume : public testing::Test {
     setup_.data_files = {{"train.bin", 123, "00000000000000ff"}};
     setup_.tokenizer_json = R"({"model":{"type":"BPE"}})";
     CheckpointFolder folder{.path = "run/step-00000004", .facts = facts_of(small_spec(), 4)};
-    folder.facts.config_json = dump_json(to_json(then));
     setup_.resume = folder;
+    setup_.resumed = then;
     setup_.spec = folder.facts.spec;
   }
 
@@ -122,9 +119,7 @@ TEST_F(CheckResume, AnotherBatchIsRefusedUnlessAllowed) {
 }
 
 TEST_F(CheckResume, AnotherBatchPerRankCountsOnlyWhereTheGlobalBatchChanges) {
-  Config then = config();
-  then.batch.per_rank = 32;
-  setup_.resume->facts.config_json = dump_json(to_json(then));
+  setup_.resumed.batch.per_rank = 32;
   config().batch.per_rank = 16;  // on twice as many ranks
   EXPECT_EQ(refusal(), "");
   setup_.batch.global = 16;
