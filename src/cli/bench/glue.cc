@@ -86,9 +86,7 @@ void print_ranks(const GlueBenchOptions& o, const GlueBenchResult& r) {
 int measure(Process& process, const Request& request) {
   const GlueBenchOptions& o = request.options;
   Scalars scalars(process.world());
-  LaunchOptions launch;
-  launch.threads = request.threads;
-  const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
+  const CorePlan cores = take_cores(request.threads, process, scalars);
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const Backend backend = backend_of_ranks(request.device, "--device", rank, scalars);
   const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.exchange_cores);

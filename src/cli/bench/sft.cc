@@ -108,9 +108,7 @@ Json to_json(const SftBenchOptions& o, const Backend& backend, int threads, cons
 
 int measure(Process& process, const SftBenchOptions& options, int64_t threads, const std::string& json) {
   Scalars scalars(process.world());
-  LaunchOptions launch;
-  launch.threads = threads;
-  const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
+  const CorePlan cores = take_cores(threads, process, scalars);
   Backend backend = make_backend();
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const SftBenchResult result = bench_sft(options, backend, rank, cores.exchange_cores);

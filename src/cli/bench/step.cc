@@ -224,9 +224,7 @@ std::optional<GoalResult> goal_of(const StepBenchOptions& o, const Backend& back
 int measure_step(Process& process, const StepBenchOptions& options, int64_t threads, const std::string& json,
                  double goal) {
   Scalars scalars(process.world());
-  LaunchOptions launch;
-  launch.threads = threads;
-  const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
+  const CorePlan cores = take_cores(threads, process, scalars);
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   Backend backend = backend_of_ranks(options.device, "--device", rank, scalars, options.cudnn);
   const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);

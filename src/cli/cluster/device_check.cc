@@ -30,9 +30,7 @@ std::string default_name(const device_check::Report& report) {
 
 int check(Process& process, const device_check::Options& options, int64_t threads, std::string name) {
   Scalars scalars(process.world());
-  LaunchOptions launch;
-  launch.threads = threads;
-  const CorePlan cores = take_cores(launch, CommOptions().cores, process, scalars);
+  const CorePlan cores = take_cores(threads, process, scalars);
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const device_check::Report report =
       device_check::check_device(options, rank, program_text(), [](const std::string& text) {

@@ -47,9 +47,7 @@ std::unique_ptr<Mesh> MeshFlags::mesh(Process& process) const {
 int rank_threads(Process& process, int64_t requested) {
   if (process.size() == 1) return compute_threads(requested);
   Scalars scalars(process.world());
-  LaunchOptions launch;
-  launch.threads = requested;
-  return take_cores(launch, CommOptions().cores, process, scalars).threads;
+  return take_cores(requested, process, scalars).threads;
 }
 
 }  // namespace trireme

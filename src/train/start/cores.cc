@@ -54,6 +54,12 @@ CorePlan take_cores(const LaunchOptions& launch, int64_t reserved, const Process
   return plan;
 }
 
+CorePlan take_cores(int64_t threads, const Process& process, Scalars& scalars) {
+  LaunchOptions launch;
+  launch.threads = threads;
+  return take_cores(launch, CommOptions().cores, process, scalars);
+}
+
 CorePlan move_to_gpus(const CorePlan& before, const std::string& bus, const LaunchOptions& launch, int64_t reserved,
                       const Process& process, Scalars& scalars) {
   DevicePlace place;
