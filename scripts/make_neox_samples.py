@@ -135,7 +135,7 @@ def write(folder, name, case):
                 return ("" if case["pipe"] else "sequential.") + f"{layer}.{file_key(key)}"
 
             own = {name_of(*place): place for place in weights[t] if place[0] in stage_layers[stage]}
-            if case["tied"] and stage > 0:  # the head's copy comes first: tied_modules stand before the layers
+            if case["tied"] and stage > 0:  # the head's copy comes first: tied_modules are before the layers
                 own = {name_of(0, "word_embeddings.weight"): (0, "word_embeddings.weight"), **own}
             groups = groups_of(list(own), single=name == "fused")
             shapes = [collections.OrderedDict((n, weights[t][own[n]].shape) for n in g) for g in groups]

@@ -25,7 +25,7 @@ Cpus united(const std::vector<Cpus>& lists) {
   return all;
 }
 
-/// The parts of each core that lie in `cpus`.
+/// The parts of each core that are in `cpus`.
 std::vector<Cpus> cores_in(const std::vector<Cpus>& cores, const Cpus& cpus) {
   std::vector<Cpus> parts;
   for (const Cpus& core : cores) {

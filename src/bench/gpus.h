@@ -1,5 +1,5 @@
 #pragma once
-// What each rank of a measurement computes with: a GPU of its own, or the CPU.
+// What each rank of a measurement computes with: its own GPU, or the CPU.
 
 #include <string_view>
 

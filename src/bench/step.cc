@@ -372,7 +372,7 @@ PeerStep measure_pytorch(const Measured& of, const RankContext& rank, const std:
   return both.result();
 }
 
-/// Each way of PyTorch, both sides from the start anew.
+/// Each way of PyTorch, both sides again from the start.
 void measure_peers(const Measured& of, bool has_bf16, const RankContext& rank, StepBenchResult& result,
                    StepsBesideCeiling& steps) {
   const StepBenchOptions& options = of.options;

@@ -123,7 +123,7 @@ bool is_state_of_trainer(std::string_view name) {
   return std::ranges::any_of(kStates, [&](std::string_view state) { return name.starts_with(state); });
 }
 
-/// With a configuration, a file that may be the weights under a name of its own.
+/// With a configuration, a file that may be the weights under another name.
 void refuse_other_name(const std::string& folder, const std::vector<std::string>& names) {
   if (!fs::exists(folder + "/config.json")) return;
   for (const auto& [ending, plain] : {std::pair{".safetensors", "model.safetensors"},

@@ -21,7 +21,7 @@ bool holds_huggingface_weights(const std::string& folder);
 std::string plain_model_folder(const std::string& folder);
 
 /// Throws Error::data naming the folder's format if it is known but cannot be loaded as a model: an adapter (LoRA),
-/// BERT's bert_config.json, weights of TensorFlow, Flax, ONNX, GGUF and others, weights under names of their own,
+/// BERT's bert_config.json, weights of TensorFlow, Flax, ONNX, GGUF and others, weights under other names,
 /// models in folders below.
 void refuse_other_folder(const std::string& folder);
 

@@ -115,7 +115,7 @@ std::string Hcl::str() const {
         text += "  " + deeper(item->text);
         break;
       case Kind::argument: {
-        // The signs of arguments that follow each other on lines of their own are below each other.
+        // The signs of arguments that follow each other on separate lines are below each other.
         if (item != items_.begin() && std::prev(item)->kind == Kind::block) text += "\n";
         auto first = item, last = item;
         while (first != items_.begin() && is_plain(*item) && is_plain(*std::prev(first))) --first;

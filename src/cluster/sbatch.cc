@@ -234,7 +234,7 @@ std::string launch_part(const BatchJob& job) {
 
 int gpus_of(const BatchJob& job) {
   require(job.gpus_per_node.empty() || job.gres.empty() || gpus_of_gres(job.gres) == 0, ErrorKind::usage,
-          "--gpus-per-node {} and --gres {} both ask for GPUs; leave one out", job.gpus_per_node, job.gres);
+          "--gpus-per-node {} and --gres {} both request GPUs; remove one", job.gpus_per_node, job.gres);
   require(
       job.gres.empty() ||
           matches(job.gres, "^[A-Za-z0-9_./-]+(:[A-Za-z0-9_./-]+){0,2}(,[A-Za-z0-9_./-]+(:[A-Za-z0-9_./-]+){0,2})*$"),

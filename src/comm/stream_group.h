@@ -2,11 +2,11 @@
 // The ranks of one axis of the mesh as code that computes sees them: collectives in the order of streams. Every call
 // returns at once. It begins when its event has been reached and returns the event of its end; until then its tensors
 // stay untouched. On a host, calls run on a progress thread beside compute and the caller waits for the event; a device
-// enqueues them on a stream of its own, for which the compute stream waits.
+// enqueues them on a separate stream, for which the compute stream waits.
 //
 // Every rank makes the same calls in the same order. They begin in that order, but may overlap: a call that needs the
 // result of another one takes its event. The event of a call covers all earlier calls except, on one rank, sends and
-// receives, which are two orders of their own.
+// receives, which have two separate orders.
 
 #include <cstdint>
 #include <functional>
@@ -73,7 +73,7 @@ class StreamGroup {
 /// Reached when both are.
 Event both(Event a, Event b);
 
-/// Returns once the event of the device is reached. Meanwhile who asks is told what the device's compute waits for, as
+/// Returns once the event of the device is reached. Meanwhile `heartbeat` names what the device's compute waits for, as
 /// StreamGroup::wait() got it. Throws the error of the work before the event, and as DeviceNetwork::check().
 void wait_watching(const Event& event, Device& device, Heartbeat* heartbeat = nullptr);
 

@@ -1,7 +1,7 @@
 #pragma once
 // What kernels are written in. nvcc compiles them for GPUs; g++ compiles the same source for the executor of the tests
 // (tests/gpu/gpu_executor.h), which runs them on the host and checks what a GPU does not: bounds, races, elements that
-// nobody wrote, collectives that some lanes do not reach, copies that nobody awaited.
+// no thread wrote, collectives that some lanes do not reach, copies that no thread waited for.
 //
 // The subset: a grid of up to three dims; shared memory through SharedMemory; sync_block, sync_warp; shuffles and votes
 // of complete warps; tensor-core products of 16 x 8 x 16; ldmatrix; asynchronous copies of 16 bytes with groups. No

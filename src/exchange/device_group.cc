@@ -268,7 +268,7 @@ class DeviceGroup final : public StreamGroup {
     bytes_sent_ = 0;
   }
 
-  /// Of no other messages than sums, which use connections of their own.
+  /// Of no other messages than sums, which use separate connections.
   void greet_by_library() {
     if (exchange_ == Exchange::reduce)
       sums_.links->collective(*sums_.stream, DeviceCollective::reduce_scatter, greetings_.first_as({size(), 1}),

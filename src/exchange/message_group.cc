@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Chunks have tags of their own, but no group uses both.
+// Chunks have separate tags, but no group uses both.
 enum Tag : int { kContribution = 1, kSum = 2, kPiece = 3, kMessage = 4 };
 
 constexpr int kGathersUnderWay = 4;  // hides one's round trip behind others

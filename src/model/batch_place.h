@@ -17,10 +17,10 @@ namespace trireme {
 /// dropout: positions are counted on, too. batch: on the host.
 void check_batch(const Spec& spec, const Batch& batch, bool dropout);
 
-/// The rows of every sequence, if they are as many in each; else 0. offsets: [sequences + 1] i32, on the host.
+/// The rows of every sequence, if all have the same number; else 0. offsets: [sequences + 1] i32, on the host.
 int64_t equal_length(ConstView offsets);
 
-/// Brings batches to a device beside compute: through pinned memory, on a stream of its own. Nothing on the host.
+/// Brings batches to a device beside compute: through pinned memory, on a separate stream. Nothing on the host.
 class BatchFeed {
  public:
   /// rows: of the largest batch.

@@ -128,7 +128,7 @@ struct WorkspaceMemory {
   Workspace work;
   BlockSaved block;    ///< shared by blocks; with full recomputation or without training: everything except x
   View rotary;         ///< [context, rotary dims] cosines and sines; empty where positions are learned
-  View window_rotary;  ///< the same of windowed layers with a base of their own
+  View window_rotary;  ///< the same of windowed layers with their own base
   /// Shared by the blocks below ModelShape::backward_from, which work in place: everything, x too.
   BlockSaved forward_only;
 

@@ -68,7 +68,7 @@ class StagePart {
     float scale = 1;                 ///< part with head: of loss x scale
     View loss{};                     ///< [1] f64: a part with the head adds the loss to it
     Write write = Write::overwrite;  ///< overwrite for a step's first micro-batch, add for later ones
-    /// If given, told of every gradient range of the part in ascending order as backward makes it: pass it on the last
+    /// If given, gets every gradient range of the part in ascending order as backward makes it: pass it on the last
     /// micro-batch that adds to them only.
     GradientSink* sink = nullptr;
   };

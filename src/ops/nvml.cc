@@ -29,7 +29,7 @@ bool is_there(const std::string& file) {
 Session::Session(const std::string& file) : library_(file) {
   const int started = library_.call("nvmlInit_v2");
   require(started != kDriverNotLoaded, ErrorKind::usage,
-          "NVIDIA's driver is installed but not loaded (modprobe nvidia says why)");
+          "NVIDIA's driver is installed but not loaded (modprobe nvidia shows why)");
   require(started == kSuccess, ErrorKind::usage, "NVIDIA's management library does not start: {}",
           library_.reason(started));
 }

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// A GPU that nobody has.
+/// A GPU that does not exist.
 class PlannedDevice final : public Device {
  public:
   std::string_view name() const override { return "cuda"; }

@@ -44,7 +44,7 @@ enum class Overflow : uint8_t {
 
 /// After a step whose gradients were finite.
 /// deepspeed: after every `window`-th step without an overflow in between, the scale doubles and the hysteresis is
-/// refilled. metaseq: likewise, and the window doubles, too, while the count since the last overflow goes on.
+/// refilled. metaseq: likewise, and the window doubles, too, while the count since the last overflow continues.
 /// Source: DynamicLossScaler of DeepSpeed and of metaseq.
 void count_clean_step(LossScale& state, const LossScaleOptions& options);
 

@@ -118,7 +118,7 @@ class Reducer::Groups {
     busy_ = false;
   }
 
-  /// The device's compute waits, the host goes on.
+  /// The device's compute waits, the host does not.
   void finish_issuing() {
     if (!std::exchange(busy_, false)) return;
     post_until(size(), ops_.device().stream().record());
@@ -217,7 +217,7 @@ class Reducer::Groups {
   }
 
   /// Packs and exchanges the rows that any rank has touched, after all stripes; where calls are issued at once, all
-  /// rows, because nobody waits for the maps: zeros add zeros. If the sums stay with their owners,
+  /// rows, because no rank waits for the maps: zeros add zeros. If the sums stay with their owners,
   /// other ranks' elements of them are undefined.
   void post_rows(const Event& after) {
     if (issued_at_once_) {

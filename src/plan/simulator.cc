@@ -26,7 +26,7 @@ struct Flow {
   PipelinePass pass = PipelinePass::forward;
 };
 
-/// A tensor group, or one that stands for equal ones.
+/// A tensor group, or one that represents equal ones.
 struct Group {
   int64_t stage = 0, replica = 0, rank = 0, node = 0;
   double weight = 1, slow = 1;

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// More could not be told apart by their lines.
+/// More could not be distinguished by their lines.
 constexpr size_t kMostCompared = 16;
 
 /// A run of the comparison.

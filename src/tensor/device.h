@@ -53,7 +53,7 @@ class Device {
   virtual std::unique_ptr<DeviceStream> make_stream() = 0;
   /// What connects it with devices of other processes (tensor/device_network.h); nullptr: nothing does.
   virtual DeviceNetwork* network() { return nullptr; }
-  /// Memory of the host that the device's streams can copy from and to while the program goes on
+  /// Memory of the host that the device's streams can copy from and to while the program continues
   /// (tensor/pinned.h); not zeroed. Throws Error::io if memory is insufficient.
   virtual std::byte* allocate_pinned(size_t bytes);
   virtual void free_pinned(std::byte* memory, size_t bytes);
@@ -103,7 +103,7 @@ class DeviceStream {
   /// The same, but what is on the host is pinned memory of the stream's device, which the copy reads or writes when it
   /// runs, perhaps after the return.
   virtual void copy_later(ConstView from, View to) = 0;
-  /// Work issued from now on runs after the event: the host goes on if the event is of the same device.
+  /// Work issued from now on runs after the event: the host continues if the event is of the same device.
   void wait(const Event& event) { event.hold(*this); }
   /// Returns once all work so far has run.
   void finish() { record().wait(); }

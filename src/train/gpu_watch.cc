@@ -68,7 +68,7 @@ void GpuWatch::watch() {
     if (!warned && slows_to_protect(now)) {
       warned = true;
       log::warning(
-          "GPU {}: {} holds its clocks down, so that every step of the job takes longer; look at its cooling and "
+          "GPU {}: {} holds its clocks down, so that every step of the job takes longer; check its cooling and "
           "power (trireme health -e check_gpu_clock_throttling)",
           bus_, fmt::join(slowdown_names(now.slowdowns), ", "));
     }

@@ -1,5 +1,5 @@
 #pragma once
-// What the driver reports of this rank's GPU while it trains: asked once a second by a thread of its own, so that no
+// What the driver reports of this rank's GPU while it trains: asked once a second by a separate thread, so that no
 // step waits for the driver.
 
 #include <mutex>

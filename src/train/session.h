@@ -51,7 +51,7 @@ class Session {
   const RankContext& rank() const { return rank_; }
   StageLinks& links() { return links_; }
   /// Before the host reads what a device has computed, if a library connects the ranks' devices: returns once all work
-  /// issued so far is done. Who asks meanwhile is told for what it waits. Throws as wait_watching().
+  /// issued so far is done. Meanwhile the heartbeat names what it waits for. Throws as wait_watching().
   void wait_for_ranks();
   /// Whether this rank's loss counts: only that of the last stage and tensor rank 0. Likewise, of the ranks that read
   /// the same batch only the first counts it.

@@ -120,7 +120,7 @@ TEST(BatchScript, AsksForGpusAndLetsLaunchCheckThem) {
                                                 HasSubstr(" launch --starter auto --gpus-per-node 4 --ppn 8 ")));
   job.gres = "gpu:2";
   EXPECT_ERROR(batch_script(job), ErrorKind::usage,
-               "--gpus-per-node a100:4 and --gres gpu:2 both ask for GPUs; leave one out");
+               "--gpus-per-node a100:4 and --gres gpu:2 both request GPUs; remove one");
   job.gres = "nvme:1";
   EXPECT_EQ(gpus_of(job), 4);
   job.gpus_per_node = "all";

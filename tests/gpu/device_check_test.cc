@@ -183,8 +183,8 @@ TEST_F(DeviceCheck, RanksCheckTheirLinks) {
 TEST_F(DeviceCheck, RefusesWhatItCannotDo) {
   const Outcome unknown = check({"--only", "copys"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.output, HasSubstr("--only copys: there is no such check; there are copies, events, products, "));
-  EXPECT_THAT(check({"--seq", "64"}).output, HasSubstr("--quick has sizes of its own; remove it or --seq"));
+  EXPECT_THAT(unknown.output, HasSubstr("--only copys: unknown check; the checks are copies, events, products, "));
+  EXPECT_THAT(check({"--seq", "64"}).output, HasSubstr("--quick has its own sizes; remove it or --seq"));
   const auto refused = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"device", "check"});
     const Outcome outcome = gpu_(more);

@@ -39,7 +39,7 @@ TEST_F(GpuProgram, RecordsWhatTheDriverSaysOfItsGpu) {
       outcome.output,
       AllOf(Not(HasSubstr("are not recorded")),
             HasSubstr("warning: GPU 0000:65:00.0: hw_slowdown, hw_thermal_slowdown holds its clocks down, so that "
-                      "every step of the job takes longer; look at its cooling and power (trireme health -e "
+                      "every step of the job takes longer; check its cooling and power (trireme health -e "
                       "check_gpu_clock_throttling)")));
   const GpuSummary gpu = read_run_log(path("run/metrics.jsonl")).steps.back().gpu.value();
   EXPECT_EQ(gpu.busy, 0.97);

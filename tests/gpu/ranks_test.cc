@@ -107,19 +107,18 @@ TEST_F(GpuRanks, MeasureTheLibrarysCollectivesAndTheirOwnSums) {
   EXPECT_THAT(done(comm({"all_reduce", "-b", "24000", "-e", "24000", "-n", "1", "--device", "cpu"})).output,
               HasSubstr("# Transport: shared memory"));
   for (const auto& [words, message] :
-       {std::pair{std::vector<std::string>{"gather"}, "gather is not measured on GPUs, but all_reduce, all_gather, "},
-        {{"all_reduce", "-d", "int8"}, "-d int8 is not measured on GPUs, but float, half and bfloat16"},
-        {{"all_reduce", "-o", "max"}, "-o max is not measured on GPUs, but sum; remove it, or add --device cpu"},
-        {{"all_reduce", "-e", "4G"}, "are free on the GPU, and three times as much as -e is needed"}}) {
+       {std::pair{std::vector<std::string>{"gather"}, "gather is not supported on GPUs, only all_reduce, all_gather, "},
+        {{"all_reduce", "-d", "int8"}, "-d int8 is not supported on GPUs, only float, half and bfloat16"},
+        {{"all_reduce", "-o", "max"}, "-o max is not supported on GPUs, only sum; remove it, or add --device cpu"},
+        {{"all_reduce", "-e", "4G"}, "are free on the GPU, but three times -e is needed"}}) {
     const Outcome refused = comm(words);
     EXPECT_EQ(refused.code, 2) << refused.output;
     EXPECT_THAT(refused.output, HasSubstr(message));
   }
   const Outcome threads = gpu_({"bench", "comm", "all_reduce", "-g", "8"});
   EXPECT_EQ(threads.code, 2) << threads.output;
-  EXPECT_THAT(threads.output,
-              HasSubstr("-g 8: each rank is a process with a GPU of its own; start as many: `mpirun -n 8 "
-                        "trireme bench comm ... -g 1`"));
+  EXPECT_THAT(threads.output, HasSubstr("-g 8: each rank is a process with its own GPU; start 8 ranks: `mpirun -n 8 "
+                                        "trireme bench comm ... -g 1`"));
 }
 
 TEST_F(GpuRanks, MeasureStepsBesideAGoal) {
@@ -188,7 +187,7 @@ TEST_F(GpuRanks, WhatOnlyCpusHaveIsNamed) {
   EXPECT_EQ(shard.code, 2) << shard.output;
   EXPECT_THAT(
       shard.output,
-      HasSubstr("optim.shard is gradients, which GPUs do not have: their memory is not given back in parts; set "
+      HasSubstr("optim.shard is gradients, which GPUs do not support: their memory is not given back in parts; set "
                 "--optim.shard optimizer (shards the optimizer state), or --run.device cpu"));
   const Outcome tune = gpu_.on_ranks(2, cuda("run", {"--run.tune"}));
   EXPECT_EQ(tune.code, 2) << tune.output;

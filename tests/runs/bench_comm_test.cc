@@ -138,8 +138,7 @@ TEST(BenchCommLogs, WrongFlagsAreRefusedBeforeAnyRankIsAskedFor) {
   expect_refused({"-b", "2G", "-e", "1G"}, "is above -e");
   expect_refused({"-d", "fp8"}, "-d fp8: expected int8");
   expect_refused({"-r", "x"}, "-r x: expected a rank or all");
-  expect_refused({"-g", "8"},
-                 "-g 8: each rank is a process with a GPU of its own; start as many: `mpirun -n 8 trireme");
+  expect_refused({"-g", "8"}, "-g 8: each rank is a process with its own GPU; start 8 ranks: `mpirun -n 8 trireme");
   expect_refused({"--wire", "f16"}, "--wire");
   for (const char* flag :
        {"--parallel-init", "--blocking", "--cudagraph", "--report-cputime", "--local-register", "--memory-report"}) {

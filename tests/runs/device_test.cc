@@ -62,7 +62,7 @@ TEST_F(DeviceCommand, SaysWhyThereIsNoGpu) {
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.output, HasSubstr("no GPU     driver 580.159.04 reports no GPU\n"));
   EXPECT_THAT(device("not-loaded").output,
-              HasSubstr("no GPU     NVIDIA's driver is installed but not loaded (modprobe nvidia says why)\n"));
+              HasSubstr("no GPU     NVIDIA's driver is installed but not loaded (modprobe nvidia shows why)\n"));
 }
 
 TEST_F(DeviceCommand, WritesJsonThatIsReadBack) {

@@ -117,15 +117,15 @@ std::vector<std::string> device_subjects() { return {std::begin(kSubjects), std:
 void require_device_collectives(const std::vector<Subject>& subjects, const Options& options) {
   for (const Subject& subject : subjects)
     require(std::ranges::find(kSubjects, subject.name) != std::end(kSubjects), ErrorKind::usage,
-            "{} is not measured on GPUs, but {}; remove it, or add --device cpu", subject.name,
+            "{} is not supported on GPUs, only {}; remove it, or add --device cpu", subject.name,
             fmt::join(kSubjects, ", "));
   for (const Element element : options.elements)
     require(element == Element::f32 || element == Element::f16 || element == Element::bf16, ErrorKind::usage,
-            "-d {} is not measured on GPUs, but float, half and bfloat16; choose one of them, or add --device cpu",
+            "-d {} is not supported on GPUs, only float, half and bfloat16; choose one of them, or add --device cpu",
             name_of(element));
   for (const ReduceOp op : options.ops)
     require(op == ReduceOp::sum, ErrorKind::usage,
-            "-o {} is not measured on GPUs, but sum; remove it, or add --device cpu", name_of(op));
+            "-o {} is not supported on GPUs, only sum; remove it, or add --device cpu", name_of(op));
 }
 
 }  // namespace trireme::comm_bench

@@ -97,8 +97,8 @@ std::unique_ptr<Collectives> make_library(const RunRequest& request, Communicato
   Scalars scalars(group);
   const auto bytes = static_cast<uint64_t>(request.options.most_bytes), free = request.gpus->device->memory().free;
   together(scalars, [&] {
-    require(3 * bytes <= free, ErrorKind::config,
-            "-e {}: {} are free on the GPU, and three times as much as -e is needed", bytes, human_bytes(free));
+    require(3 * bytes <= free, ErrorKind::config, "-e {}: {} are free on the GPU, but three times -e is needed", bytes,
+            human_bytes(free));
   });
   return make_device_collectives(scalars, *request.gpus->ops, request.options.most_bytes);
 }

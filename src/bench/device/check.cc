@@ -104,7 +104,7 @@ void validate(const Options& options) {
   const std::vector<std::string> names = check_names();
   for (const std::string& name : options.only)
     require(std::ranges::find(names, name) != names.end(), ErrorKind::usage,
-            "--only {}: there is no such check; there are {}", name, fmt::join(names, ", "));
+            "--only {}: unknown check; the checks are {}", name, fmt::join(names, ", "));
   if (options.quick) return;
   const Spec spec = preset(options.preset).spec;
   require(spec.head == HeadKind::language_model, ErrorKind::usage,

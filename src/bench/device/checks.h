@@ -1,5 +1,5 @@
 #pragma once
-// The checks, in the order in which they run. Each returns what it found and throws nothing of its own: check.cc turns
+// The checks, in the order in which they run. Each returns what it found and throws nothing itself: check.cc turns
 // an error of the device into a failed check.
 
 #include <functional>

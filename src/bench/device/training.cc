@@ -40,7 +40,7 @@ std::vector<TokenId> learnable(const Spec& spec) {
   return ids;
 }
 
-/// This rank as a job of its own.
+/// This rank as a separate job.
 struct Alone {
   explicit Alone(const RankContext& rank)
       : context{.world = *world,

@@ -195,7 +195,7 @@ void write_scales(const Spec& spec, const DecoderValues& values, Json& config) {
   config["logits_scaling"] = shortest_double(1 / spec.logits_scale);
 }
 
-/// transformers takes null for a value only where it has a meaning of its own.
+/// transformers takes null for a value only where null has its own meaning.
 void require_no_nulls(const Json& config, const DecoderValues& values, std::string_view where) {
   std::vector<const char*> keys = {"rms_norm_eps", "tie_word_embeddings", "rope_theta", values.activation_key};
   if (values.attention_bias == AttentionBias::key) keys.push_back("attention_bias");

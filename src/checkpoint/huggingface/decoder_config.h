@@ -25,7 +25,7 @@ enum class WindowLayers : uint8_t {
 struct DecoderValues {
   double epsilon = 1e-6;
   double theta = 10000;             ///< where no key says it
-  double window_theta = 0;          ///< of layers with a window, which have positions of their own; 0: of all layers
+  double window_theta = 0;          ///< of layers with a window, which have their own positions; 0: of all layers
   bool positions_by_layer = false;  ///< "rope_parameters" has an object for each kind of layer
   NormPlace norms = NormPlace::pre;
   float norm_offset = 0;

@@ -156,7 +156,7 @@ Json scaling_json(const RotaryScaling& scaling) {
   return rope;
 }
 
-/// What transformers passes over in families whose kinds of layers have positions of their own.
+/// What transformers ignores in families whose kinds of layers have their own positions.
 void require_kinds_of_layers(const Json& rope, const Json& scaling, bool nested, std::string_view where) {
   for (const auto& [key, value] : rope.items())
     require(key == kFull || key == kWindow, ErrorKind::data,

@@ -29,7 +29,7 @@ struct NeoxRule {
 std::vector<NeoxRule> neox_rules(const Spec& spec);
 int64_t neox_last_layer(const Spec& spec);  ///< the last one that has tensors
 
-/// In mp_rank files of our own: {"vocabulary": ids without the rows that were added}. NeoX passes over it.
+/// In mp_rank files that we write: {"vocabulary": ids without the rows that were added}. NeoX ignores it.
 constexpr const char* kNeoxOwnKey = "trireme";
 
 /// A name as the rules have it, from any form of it: "sequential.2.mlp.dense_h_to_4h.weight",

@@ -14,7 +14,7 @@ struct PeftConfig {
   int64_t rank = 8;
   double alpha = 8;
   bool rank_stabilized = false;                 ///< the scale is alpha / sqrt(rank), not alpha / rank
-  bool dora = false;                            ///< rows of the sum get a length of their own
+  bool dora = false;                            ///< rows of the sum get their own length
   std::map<std::string, int64_t> rank_pattern;  ///< by regular expression of the end of a module's path
   std::map<std::string, double> alpha_pattern;
   std::vector<std::string> target_modules;  ///< empty: a pattern, or not recorded

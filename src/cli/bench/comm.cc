@@ -75,7 +75,7 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
       .show_default();
   app.add("-T,--timeout", options.timeout, "maximum seconds for one size; 0: no limit").not_negative().show_default();
   app.add("-t,--nthreads", flags.threads, "only 1: each rank is a process").in_range(1, 1);
-  app.add("-g,--ngpus", flags.devices, "only 1: each rank is a process with a GPU of its own").in_range(1, 1 << 20);
+  app.add("-g,--ngpus", flags.devices, "only 1: each rank is a process with its own GPU").in_range(1, 1 << 20);
   app.choice(
       "--device", flags.device,
       "what is measured: auto: NCCL if every rank has a GPU that can be used, else MPI; cpu: MPI; cuda (docs/gpu.md)");
@@ -98,8 +98,7 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
 RunRequest request_of(const Choices& flags, RunRequest request) {
   require(
       flags.devices == 1, ErrorKind::usage,
-      "-g {0}: each rank is a process with a GPU of its own; start as many: `mpirun -n {0} trireme bench comm ... -g "
-      "1`",
+      "-g {0}: each rank is a process with its own GPU; start {0} ranks: `mpirun -n {0} trireme bench comm ... -g 1`",
       flags.devices);
   Options& options = request.options;
   request.subjects = parse_subjects(flags.subjects);

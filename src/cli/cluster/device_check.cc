@@ -88,7 +88,7 @@ int run_device_check(std::vector<std::string> arguments) {
       "Exit codes: 0: nothing failed; 1: a check failed; 2: wrong flags, or no GPU can be used.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   for (const char* flag : {"--model", "--batch", "--seq", "--steps"})
-    require(!options.quick || app.count(flag) == 0, ErrorKind::usage, "--quick has sizes of its own; remove it or {}",
+    require(!options.quick || app.count(flag) == 0, ErrorKind::usage, "--quick has its own sizes; remove it or {}",
             flag);
   device_check::validate(options);
   Process process;

@@ -43,7 +43,7 @@ Spec with_rows_for(Spec spec, const Mesh* mesh) {
 }
 
 /// Whether adapters are merged before a model is sampled: the lengths of rows that magnitudes (DoRA) need would be
-/// computed anew for every token. Ranks that hold a part each do not merge.
+/// computed again for every token. Ranks that hold a part each do not merge.
 bool merges(const ModelFolder& folder, const Mesh* mesh) { return !mesh && adapter_sizes(folder.spec, 1).magnitudes; }
 
 void load_merged(const ModelFolder& folder, const ParameterTable& table, TrainingState& state) {

@@ -18,7 +18,7 @@ class Talk {
   Talk(const ModelFolder& folder, const SampleOptions& options);
   ~Talk();
 
-  /// Begins anew, with --system if that is given.
+  /// Starts again, with --system if that is given.
   void begin();
   /// Adds what the user says. Returns the ids that the model continues.
   std::vector<TokenId> ask(const std::string& text, const Tokenizer& tokenizer);

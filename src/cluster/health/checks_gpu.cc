@@ -27,7 +27,7 @@ Check for_each_gpu(std::function<Outcome(const GpuCondition&)> check) {
     const GpuConditions found = gpu_conditions(machine);
     if (found.none) return not_checked(found.problem);
     if (!found.problem.empty()) return failed("{}", found.problem);
-    if (found.gpus.empty()) return failed("the driver lists no GPUs; `dmesg | grep NVRM` says why");
+    if (found.gpus.empty()) return failed("the driver lists no GPUs; `dmesg | grep NVRM` shows why");
     std::string remark;
     for (const GpuCondition& gpu : found.gpus) {
       if (!gpu.fault.empty()) return failed("{}: {}; {}", gpu.label(), gpu.fault, reset(gpu));
@@ -227,7 +227,7 @@ Check make_throttling(Words words) {
       const auto reason = std::ranges::find(nvml::kClockReasons, name, &nvml::ClockReason::name);
       if (reason != std::end(nvml::kClockReasons) && reason->protects) {
         return failed(
-            "{}: {} holds its clocks down; look at its cooling and power (nvidia-smi -q -i {} -d "
+            "{}: {} holds its clocks down; check its cooling and power (nvidia-smi -q -i {} -d "
             "PERFORMANCE,TEMPERATURE,POWER)",
             gpu.label(), fmt::join(gpu.held_down_by, ", "), gpu.index);
       }
@@ -310,7 +310,7 @@ Check make_xid(Words words) {
 }
 
 constexpr const char* kLinks =
-    "restart nvidia-fabricmanager and the node; if it stays so, have GPU and NVSwitch examined";
+    "restart nvidia-fabricmanager and the node; if that does not help, have GPU and NVSwitch examined";
 
 Outcome nvlinks_of_smi(const Machine& machine) {
   const ProcessResult result = machine.command({"nvidia-smi", "nvlink", "-s"}, 60);
@@ -356,12 +356,12 @@ Check make_pcie(Words words) {
     const double lanes = std::max(*gpu.most_width, width);
     if (*gpu.width < lanes) {
       return failed(
-          "{}: PCIe link of {:.0f} lanes, expected {:.0f}; restart the node, and if it stays so, have the GPU "
+          "{}: PCIe link of {:.0f} lanes, expected {:.0f}; restart the node, and if that does not help, have the GPU "
           "reseated",
           gpu.label(), *gpu.width, lanes);
     }
     if (*gpu.most_generation < generation) {
-      return failed("{}: PCIe generation {:.0f}, expected {:.0f}; look at the slot and the BIOS", gpu.label(),
+      return failed("{}: PCIe generation {:.0f}, expected {:.0f}; check the slot and the BIOS", gpu.label(),
                     *gpu.most_generation, generation);
     }
     return passed();

@@ -114,7 +114,7 @@ Outcome judge_copies(const MeasuredCopies& measured, const std::vector<GpuCondit
     const auto slow = [&](const char* way, double speed) {
       return failed(
           "{}: copies {} at {:.1f} GB/s, below {}; check_gpu_pcie and `nvidia-smi -q -i {} -d CLOCK,PERFORMANCE` "
-          "may say why; restart the node, and if it stays so, have the GPU reseated",
+          "may say why; restart the node, and if that does not help, have the GPU reseated",
           label, way, speed, least, copy.gpu);
     };
     if (copy.to_gpu < least) return slow("from the host", copy.to_gpu);
@@ -148,7 +148,7 @@ std::vector<GpuCondition> gpus_of(const Machine& machine, Outcome& problem) {
   else if (!found.problem.empty())
     problem = failed("{}", found.problem);
   else if (found.gpus.empty())
-    problem = failed("the driver lists no GPUs; `dmesg | grep NVRM` says why");
+    problem = failed("the driver lists no GPUs; `dmesg | grep NVRM` shows why");
   return std::move(found.gpus);
 }
 
@@ -181,7 +181,7 @@ Outcome check_peers(const Machine& machine, const std::vector<GpuCondition>& gpu
     const auto gpu = std::ranges::find(gpus, peer.to, &GpuCondition::index);
     return failed(
         "{}: reads GPU {} at {:.1f} GB/s, below {}; check_nvlink_status may say why; restart "
-        "nvidia-fabricmanager and the node, and if it stays so, have GPU and NVSwitch examined",
+        "nvidia-fabricmanager and the node, and if that does not help, have GPU and NVSwitch examined",
         gpu == gpus.end() ? fmt::format("GPU {}", peer.to) : gpu->label(), peer.from, peer.speed, least);
   }
   return passed();
@@ -281,7 +281,7 @@ Check sum_check(const SumWords& words, const EnvironmentVariables& variables, co
       }
       if (!sum.right) {
         return failed(
-            "NCCL's sum over {} has wrong values; restart the node, and if it stays so, have its GPUs examined "
+            "NCCL's sum over {} has wrong values; restart the node, and if that does not help, have its GPUs examined "
             "(dcgmi diag -r 3)",
             name);
       }

@@ -1,4 +1,4 @@
-// check_hw_topology: which devices lie at which NUMA node, by an NCCL topology file.
+// check_hw_topology: which devices are near which NUMA node, by an NCCL topology file.
 
 #include <algorithm>
 #include <array>
@@ -36,7 +36,8 @@ std::string kind_of(std::string_view pci_class) {
   return "";
 }
 
-/// Devices of a topology file, each with the NUMA node of the <cpu> that it lies in. Throws Error::data for other text.
+/// Devices of a topology file, each with the NUMA node of the <cpu> that contains it. Throws Error::data for other
+/// text.
 std::vector<Placed> parse_topology(std::string_view text, const std::string& file) {
   require(text.find("<system") != std::string_view::npos, ErrorKind::data,
           "{} is not a topology file of NCCL: it has no <system>", file);
@@ -102,8 +103,8 @@ Check make_topology(Words words) {
       }
     }
     if (wrong.empty()) return passed(fmt::format("{} as {} says", count_text(expected.size(), "device"), file));
-    return failed("{} ({}); restart the node, and if it stays so, have it repaired or replaced", fmt::join(wrong, "; "),
-                  file);
+    return failed("{} ({}); restart the node, and if that does not help, have it repaired or replaced",
+                  fmt::join(wrong, "; "), file);
   };
 }
 

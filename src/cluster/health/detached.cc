@@ -55,7 +55,7 @@ bool run_in_background(const std::string& path, const std::function<void()>& bod
   require(child >= 0, ErrorKind::io, "cannot start the background run: {}", std::strerror(errno));
   if (child == 0) {
     setsid();
-    if (fork() != 0) _exit(0);  // double fork: nobody has to wait for the grandchild
+    if (fork() != 0) _exit(0);  // double fork: no process has to wait for the grandchild
     const int null = open("/dev/null", O_RDWR);
     for (int stream = 0; stream < 3; ++stream) dup2(null, stream);
     try {

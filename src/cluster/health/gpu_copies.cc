@@ -64,7 +64,7 @@ MeasuredCopies measure_copies(int gpus) {
   MeasuredCopies measured;
   std::set<std::string> seen;
   for (int gpu = 0; gpu < gpus && measured.why_not.empty(); ++gpu) {
-    std::jthread([&] {  // a thread of its own, because it is bound to cores
+    std::jthread([&] {  // a separate thread, because it is bound to cores
       try {
         measured.gpus.push_back(measure(library, gpu, seen));
       } catch (const std::exception& e) {

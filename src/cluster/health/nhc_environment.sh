@@ -95,7 +95,7 @@ __trireme_check() {
   [[ $__trireme_code != fail ]] || { die 1 "$__trireme_text"; return 1; }
   return 0
 }
-# bash calls it for a command that does not exist; a check that nobody defines is not one that failed.
+# bash calls it for a command that does not exist; a check that is not defined has not failed.
 command_not_found_handle() {
   if [[ $1 == check_* ]]; then
     __trireme_send unknown "$*"

@@ -123,7 +123,7 @@ class Launch {
     return job;
   }
 
-  /// NCCL's variables of this process reach all ranks, and where only TCP can be used, it is told.
+  /// NCCL's variables of this process reach all ranks, and settings for TCP where only that can be used.
   void add_nccl_variables(StartRequest& start) const {
     const auto add = [&](const std::string& name, const std::string& value) {
       const bool given = std::ranges::any_of(start.variables, [&](const auto& own) { return own.first == name; });

@@ -42,7 +42,7 @@ struct ParquetNestedColumn::Reader {
     return one;
   }
 
-  /// Passes what stands for a missing value in each of its parts.
+  /// Passes the placeholder of a missing value in each of its parts.
   void skip(const ParquetNode& node) {
     for (size_t i = node.first_leaf; i < node.first_leaf + node.leaves; ++i) {
       if (!values[i].there) damaged("lists that end early");

@@ -18,7 +18,7 @@ namespace trireme::HWY_NAMESPACE {
 
 constexpr int64_t kQueries = 96;  // sixteen register tiles or three, which share each loaded tile of keys
 
-/// Keys that a query meets at a time, whole tiles of them. Its output is read and written, and perhaps scaled anew,
+/// Keys that a query meets at a time, whole tiles of them. Its output is read and written, and perhaps scaled again,
 /// once per span, and what a row costs besides its exponentials is shared by more of them. Products of bf16 are fast
 /// enough for that to matter; f32 would need twice the cache.
 template <class E>

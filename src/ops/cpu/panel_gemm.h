@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products of linear layers by a kernel of our own: the second operand is packed into panels of 64 columns that
+// Matrix products of linear layers by our own kernel: the second operand is packed into panels of 64 columns that
 // stay in the second-level cache while the rows of the first pass by; rows of the first operand and of the result and
 // the source of the next panel are prefetched.
 // Source for the blocking: Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication".

@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products of linear layers in the tile registers of AMX, bf16 with f32 sums, by a kernel of our own: both
+// Matrix products of linear layers in the tile registers of AMX, bf16 with f32 sums, by our own kernel: both
 // operands are packed as complete tiles. See tile_panel_gemm.cc for the sizes of its blocks.
 
 #include "ops/cpu/panel_gemm.h"

@@ -23,7 +23,7 @@ std::vector<uint8_t> mask_of(const std::vector<Span>& places, const std::vector<
   for (size_t i = 0; i < places.size(); ++i) {
     while (span < spans.size() && spans[span].end <= places[i].begin) ++span;
     if (span == spans.size()) break;
-    // The bytes of a character may belong to several ids, all but the last of which have no place of their own.
+    // The bytes of a character may belong to several ids; the places of all but the last are empty.
     mask[i] = std::max(places[i].end, places[i].begin + 1) > spans[span].begin;
   }
   return mask;

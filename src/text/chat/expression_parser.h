@@ -35,7 +35,7 @@ class ExpressionParser {
   [[noreturn]] void unexpected(std::string_view expected) const;
 
   /// A filter or test that is unknown within {% if %} or `a if b else c` is an error only where it is applied, as in
-  /// Jinja; elsewhere the template is refused. Loops, macros and captured blocks begin anew.
+  /// Jinja; elsewhere the template is refused. Inside loops, macros and captured blocks it is false again.
   bool optional_ = false;
   /// Throws for the first such one outside.
   void refuse_unknown() const;

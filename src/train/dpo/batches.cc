@@ -112,7 +112,7 @@ const Batch& PairBatches::fill(uint64_t consumed, int64_t index) {
   std::vector<int32_t> counted_offsets;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     const auto sample = static_cast<size_t>(samples[static_cast<size_t>(offsets[s])]);
-    conversations.push_back(sample % pairs_.conversations.size());  // they are numbered anew in every epoch
+    conversations.push_back(sample % pairs_.conversations.size());  // their numbers begin again in every epoch
   }
   for (const int32_t first : offsets)
     counted_offsets.push_back(static_cast<int32_t>(std::ranges::lower_bound(counted, first) - counted.begin()));

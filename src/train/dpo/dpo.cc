@@ -27,8 +27,7 @@ constexpr const char* kNotOfPairs[] = {"chat.packing", "optim.loss-mean"};
 void require_form(const LoadedConfig& loaded) {
   for (const char* option : kNotOfPairs)
     require(!loaded.given(option), ErrorKind::config,
-            "{} has no effect when training on pairs: each pair is a sample by itself; remove it",
-            loaded.where(option));
+            "{} has no effect when training on pairs: each pair is one sample; remove it", loaded.where(option));
   const PairOptions& dpo = loaded.config.dpo;
   require(dpo.label_smoothing == 0 || dpo.loss == PairLoss::sigmoid || dpo.loss == PairLoss::robust, ErrorKind::config,
           "{} is for the losses sigmoid and robust, but dpo.loss is {}; remove it, or choose one of them",
@@ -81,8 +80,8 @@ StepSize PreferenceTuning::size_of_step(int64_t longest) const {
           .scored = 2 * micro};
 }
 
-/// The batch and its memory are those of the pairs that there are: as many of them share a micro-batch as have room in
-/// two full sequences, unless the user says how many.
+/// The batch and its memory follow from the pairs: a micro-batch takes the number that fits into two full sequences,
+/// unless the user sets it.
 void PreferenceTuning::take_rows(const TrainingJob& job) {
   int64_t longest = 2;
   for (const chat::TrainingRows* rows : {&train_, &validation_}) {

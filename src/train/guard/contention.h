@@ -28,7 +28,7 @@ class ContentionWatch {
   /// not report it.
   double share(Clock::time_point now);
   /// shares: the bits of each rank's share (doubles). Returns the rank with the largest share above a third, once.
-  /// Depends only on what every rank knows, so that all decide alike.
+  /// Depends only on what every rank knows, so that all decide the same.
   std::optional<Contention> find(std::span<const uint64_t> shares);
   /// Collective. Warns of the rank that find() returns.
   void warn(Scalars& scalars, std::string_view host, Clock::time_point now = Clock::now());

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a job compute on: all on GPUs, each on one of its own, or all on CPUs.
+// What the ranks of a job compute on: all on GPUs, each on its own, or all on CPUs.
 
 #include <functional>
 #include <string>
@@ -17,7 +17,7 @@ namespace trireme {
 /// were asked for and a rank cannot have one, and for options that need another choice.
 Backend choose_backend(const Config& config, const MeshShape& mesh, const RankContext& rank, Scalars& scalars);
 
-/// Collective, of several ranks. The GPU of each rank, which `open` opens, if every rank has one of its own. Otherwise,
+/// Collective, of several ranks. The GPU of each rank, which `open` opens, if every rank has its own. Otherwise,
 /// if automatic, the CPU of each: rank 0's log says why, if this build has GPUs. Throws what `open` throws, and
 /// Error::usage for two ranks with one GPU, on all ranks.
 Backend backend_of_several(bool automatic, const std::function<Backend()>& open, const RankContext& rank,

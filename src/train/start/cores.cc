@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// A list of processors of each rank on this host, in local rank order, which is rank order. Hosts are told apart as
+/// A list of processors of each rank on this host, in local rank order, which is rank order. Hosts are distinguished as
 /// MPI does, not by their names: in containers the ranks of a host may have several.
 std::vector<Cpus> lists_of_host(const Process& process, Scalars& scalars, const Cpus& own) {
   std::vector<Cpus> lists;

@@ -46,7 +46,7 @@ void refuse(const Reasons& reasons) {
 std::string reason_against_gpus(const Config& config, int64_t data) {
   if (!exchanges_every_micro_batch(config.optim.shard, static_cast<int>(data))) return {};
   return fmt::format(
-      "optim.shard is {}, which GPUs do not have: their memory is not given back in parts; set {} (shards the "
+      "optim.shard is {}, which GPUs do not support: their memory is not given back in parts; set {} (shards the "
       "optimizer state), or {}",
       name_of(config.optim.shard), option_name("--optim.shard optimizer"), option_name("--run.device cpu"));
 }

@@ -248,7 +248,7 @@ TEST_F(Azure, EachFaultDrainsTheNodeAndSaysWhichGpuItIsAndWhatToDo) {
            {"check_nvsmi_healthmon", "lost", "GPU 1: GPU is lost (code 15)" + reset},
            {"check_nvsmi_healthmon", "inforom", gpu + "its infoROM is corrupt" + replace},
            {"check_nvsmi_healthmon", "not-loaded",
-            "NVIDIA's driver is installed but not loaded (modprobe nvidia says why)"},
+            "NVIDIA's driver is installed but not loaded (modprobe nvidia shows why)"},
            {"check_gpu_ecc", "remap-pending", gpu + "a row remap is pending" + reset},
            {"check_gpu_ecc", "remap-failed", gpu + "a row remap failed" + replace},
            {"check_gpu_ecc", "rows", gpu + "600 rows remapped, above 512" + replace},
@@ -258,9 +258,8 @@ TEST_F(Azure, EachFaultDrainsTheNodeAndSaysWhichGpuItIsAndWhatToDo) {
             gpu + "30000000 corrected DRAM errors (in its life), above 20000000; have the GPU examined (dcgmi diag -r "
                   "3), and replaced if it fails"},
            {"check_gpu_clock_throttling", "hot",
-            gpu +
-                "HW Slowdown, HW Thermal Slowdown holds its clocks down; look at its cooling and power (nvidia-smi -q "
-                "-i 1 -d PERFORMANCE,TEMPERATURE,POWER)"},
+            gpu + "HW Slowdown, HW Thermal Slowdown holds its clocks down; check its cooling and power (nvidia-smi -q "
+                  "-i 1 -d PERFORMANCE,TEMPERATURE,POWER)"},
            {"check_gpu_clock_throttling", "brake", gpu + "HW Slowdown, HW Power Brake Slowdown holds its clocks down"},
            {"check_gpu_persistence", "transient",
             gpu + "persistence mode is off; switch it on (nvidia-smi -i 1 -pm 1, or the service "
@@ -269,10 +268,12 @@ TEST_F(Azure, EachFaultDrainsTheNodeAndSaysWhichGpuItIsAndWhatToDo) {
             gpu + "graphics application clock 1200 MHz, below its maximum 1980 MHz; raise both with nvidia-smi -i 1 "
                   "-ac 2619,1980"},
            {"check_nvlink_status", "link-down",
-            gpu + "1 of 18 NVLinks are down; restart nvidia-fabricmanager and the node; if it stays so, have GPU and "
+            gpu + "1 of 18 NVLinks are down; restart nvidia-fabricmanager and the node; if that does not help, have "
+                  "GPU and "
                   "NVSwitch examined"},
            {"check_gpu_pcie", "narrow",
-            gpu + "PCIe link of 8 lanes, expected 16; restart the node, and if it stays so, have the GPU reseated"},
+            gpu + "PCIe link of 8 lanes, expected 16; restart the node, and if that does not help, have the GPU "
+                  "reseated"},
            {"check_vbios_version 1", "",
             "GPU 0 (00000001:00:00.0, GPU-0): VBIOS 96.00.89.00.01, expected 1; update it or have the node replaced"},
        }) {
@@ -294,7 +295,7 @@ TEST_F(Azure, AGpuThatLeftThePciBusIsMissed) {
   EXPECT_THAT(result_of("check_gpu_count 6", ""), HasSubstr("7 GPUs, expected 6"));
   EXPECT_THAT(result_of("check_hw_topology", ""),
               HasSubstr("check_hw_topology: the GPU 000c:00:00.0 of NUMA node 1 is missing (/azure/topofiles/"
-                        "ndv5-topo.xml); restart the node, and if it stays so, have it repaired or replaced"));
+                        "ndv5-topo.xml); restart the node, and if that does not help, have it repaired or replaced"));
 }
 
 TEST_F(Azure, TopologyIsComparedWithTheFile) {

@@ -111,7 +111,7 @@ TEST(RunForecast, RefusesWhatGpusCannotHave) {
   EXPECT_ERROR(forecast_run(configured({}), on(1, 16)), ErrorKind::config,
                "node type dgx-a100 has 8 GPUs: expected at most one rank for each, found 16");
   EXPECT_ERROR(forecast_run(configured({"--optim.shard", "gradients"}), on(1, 8)), ErrorKind::config,
-               "optim.shard is gradients, which GPUs do not have: their memory is not given back in parts; set "
+               "optim.shard is gradients, which GPUs do not support: their memory is not given back in parts; set "
                "--optim.shard optimizer (shards the optimizer state), or --run.device cpu");
   EXPECT_ERROR(forecast_run(configured({"--run.device", "cpu"}), on(1, 8)), ErrorKind::config,
                "run.device (flag --run.device) is cpu, but nodes of type dgx-a100 are planned with their GPUs; set "
@@ -136,7 +136,7 @@ TEST(RankTable, OfGpusHasTheirMemoryWithoutOne) {
   loaded = configured({"--run.device", "cuda", "--optim.shard", "parameters"});
   resolve_for_ranks(loaded, 8);
   EXPECT_ERROR(rank_table(loaded, 8, 1, PlannedDevices::gpus), ErrorKind::config,
-               "optim.shard is parameters, which GPUs do not have");
+               "optim.shard is parameters, which GPUs do not support");
 }
 
 TEST(BestLayouts, AreTheFastestOfEachMeshInOrder) {
