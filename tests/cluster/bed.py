@@ -117,6 +117,15 @@ class Bed:
     def start(self, host, *words):
         return Job(self.on(host, *words), self.work, self.environment)
 
+    def job_state(self, job):
+        """What Slurm says of a job, by the names that it uses."""
+        return dict(re.findall(r"(\w+)=(\S+)", self.run(1, "scontrol", "show", "job", job).stdout))
+
+    def node_state(self, node):
+        """Slurm's state of a node, and the reason that is given for it."""
+        state, _, reason = self.run(1, "sinfo", "-h", "-n", node, "-o", "%t|%E").stdout.strip().partition("|")
+        return state.rstrip("*"), reason
+
     def write_training(self, name="tiny", steps=20, every=5, batch=6):
         """A configuration of a tiny model whose data every host sees, and its run folder."""
         if not (self.work / "data").exists():

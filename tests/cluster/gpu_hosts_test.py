@@ -5,7 +5,6 @@ program, a work folder."""
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import sys
@@ -22,15 +21,6 @@ CUDA = ("--run.device", "cuda")
 
 def slurm(*words, host=1):
     return BED.run(host, *words)
-
-
-def job_state(job):
-    return dict(re.findall(r"(\w+)=(\S+)", slurm("scontrol", "show", "job", job).stdout))
-
-
-def node_state(node):
-    state, _, reason = slurm("sinfo", "-h", "-n", node, "-o", "%t|%E").stdout.strip().partition("|")
-    return state.rstrip("*"), reason
 
 
 def output(job):
@@ -83,14 +73,14 @@ class Gpus(unittest.TestCase):
         for text in ("preflight: GPUs of every host: 2 x NVIDIA H100 80GB HBM3, driver 580.159.04, sockets",
                      "gpu        the executor, connected by sockets"):
             self.assertIn(text, output(job))
-        node = job_state(job)["NodeList"]
+        node = BED.job_state(job)["NodeList"]
         host, other = int(node[1:]), {"h2": "h3", "h3": "h2"}[node]
         break_gpu(host, "lost")
-        self.assertTrue(wait_for(lambda: node_state(node)[0] in ("drng", "drain")), node_state(node))
-        self.assertRegex(node_state(node)[1], "^NHC: check_cmd_status: .*device")
+        self.assertTrue(wait_for(lambda: BED.node_state(node)[0] in ("drng", "drain")), BED.node_state(node))
+        self.assertRegex(BED.node_state(node)[1], "^NHC: check_cmd_status: .*device")
         # A job that is asked to stop is queued again; the node that is drained gets no other.
         slurm("scancel", "--signal=USR1", job)
-        self.assertTrue(wait_for(lambda: job_state(job).get("Restarts") == "1" and job_state(job).get("JobState") == "PENDING"), output(job))
+        self.assertTrue(wait_for(lambda: BED.job_state(job).get("Restarts") == "1" and BED.job_state(job).get("JobState") == "PENDING"), output(job))
         self.assertEqual(bed.status(run)["code"], 75, output(job))
         last = bed.status(run)["step"]
         self.assertTrue(wait_for(lambda: not bed.processes(f"slurmstepd: [{job}.")))
@@ -98,10 +88,10 @@ class Gpus(unittest.TestCase):
         self.assertTrue(wait_for(lambda: int(time.time()) > ended))
         slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
         self.assertTrue(wait_for(lambda: bed.records(run)[-1]["step"] > last), output(job))
-        self.assertEqual(job_state(job)["NodeList"], other)
+        self.assertEqual(BED.job_state(job)["NodeList"], other)
         self.assertIn(f"RESUMING from {run}/step-{last:08}", output(job))
         mend_gpu(host)
-        self.assertTrue(wait_for(lambda: node_state(node)[0] == "idle"), node_state(node))
+        self.assertTrue(wait_for(lambda: BED.node_state(node)[0] == "idle"), BED.node_state(node))
 
     def test_gpus_that_no_node_has_are_refused(self):
         config, _ = BED.write_training("many")

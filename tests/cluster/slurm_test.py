@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Batch jobs and node checks under a real Slurm (slurm.sh): two nodes, each a host of its own. Arguments: the program, a work folder."""
 import json
-import re
 import sys
 import time
 import unittest
@@ -19,15 +18,6 @@ def submit(config, *words):
     result = slurm(BED.binary, "slurm", "--nodes", "2", *words, "--submit", "--", "train", config)
     assert result.returncode == 0, result.both
     return result.stdout.strip()
-
-
-def job_state(job):
-    return dict(re.findall(r"(\w+)=(\S+)", slurm("scontrol", "show", "job", job).stdout))
-
-
-def node_state(node):
-    state, _, reason = slurm("sinfo", "-h", "-n", node, "-o", "%t|%E").stdout.strip().partition("|")
-    return state.rstrip("*"), reason
 
 
 def output(job):
@@ -48,7 +38,7 @@ class Slurm(unittest.TestCase):
                         slurm("sinfo", "-R").both)
 
     def assert_ends(self, job, state, seconds=240):
-        self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == state, seconds), (job_state(job).get("JobState"), output(job)))
+        self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("JobState") == state, seconds), (BED.job_state(job).get("JobState"), output(job)))
 
     def test_srun_joins_ranks_of_two_nodes(self):
         config, run = BED.write_training("srun")
@@ -69,8 +59,8 @@ class Slurm(unittest.TestCase):
         job = submit(config, *words)
         self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
         slurm("scancel", *cancel, "--signal=USR1", job)
-        self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1" and
-                                     job_state(job).get("JobState") == "PENDING"), output(job))
+        self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("Restarts") == "1" and
+                                     BED.job_state(job).get("JobState") == "PENDING"), output(job))
         stopped = json.loads((run / "status.json").read_text())
         self.assertEqual((stopped["state"], stopped["code"]), ("stopped", 75), output(job))
         self.assertGreaterEqual(stopped["step"], 50)
@@ -120,13 +110,13 @@ class Slurm(unittest.TestCase):
         result = slurm(BED.binary, "slurm", "-o", "made/x-%j.out", "--submit", "--", "train", config)
         self.assertEqual(result.returncode, 0, result.both)
         job = result.stdout.strip()
-        self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == "COMPLETED"), job_state(job))
+        self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("JobState") == "COMPLETED"), BED.job_state(job))
         self.assertIn("done at step 3", (BED.work / f"made/x-{job}.out").read_text())
 
     def test_idle_nodes_are_offered_and_others_on_request(self):
         job = slurm("sbatch", "--parsable", "--nodelist=h2", "--output=/dev/null", "--wrap=sleep 600").stdout.strip()
         try:
-            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "alloc"), job_state(job))
+            self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] == "alloc"), BED.job_state(job))
             shown = slurm(BED.binary, "hosts", "--sinfo", "--to", "list")
             self.assertEqual(shown.stdout, "h3\n", shown.both)
             self.assertIn("skipped h2: allocated (use it with --states alloc)", shown.stderr)
@@ -152,9 +142,9 @@ class Slurm(unittest.TestCase):
         self.addCleanup(BED.script, "restart", BED.folder, 3, name="slurm.sh")
         self.addCleanup(slurm, "scancel", job)
         BED.script("crash", BED.folder, 3)
-        self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1"), output(job))
+        self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("Restarts") == "1"), output(job))
         # A node that returns while Slurm still ends the job on it stays occupied for Slurm, although it shows it as idle.
-        self.assertTrue(bed.wait_for(lambda: node_state("h3")[0] == "down" and job_state(job).get("JobState") == "PENDING"), job_state(job))
+        self.assertTrue(bed.wait_for(lambda: BED.node_state("h3")[0] == "down" and BED.job_state(job).get("JobState") == "PENDING"), BED.job_state(job))
         # Slurm 24.11 may requeue the job for the lost node before the batch script does.
         self.assertRegex(output(job), "trireme: code 76: requeueing job|DUE TO NODE FAILURE")
         self.assertIn("rank 1 on h3 was lost", output(job))
@@ -164,7 +154,7 @@ class Slurm(unittest.TestCase):
         BED.script("boot", BED.folder, 3)
         BED.script("join", BED.folder, 3, name="slurm.sh")
         self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-r", "-t", "idle", "-o", "%D").stdout.strip() == "2"), slurm("sinfo", "-R").both)
-        self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == "PENDING"), job_state(job))
+        self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("JobState") == "PENDING"), BED.job_state(job))
         ended = int(time.time())
         self.assertTrue(bed.wait_for(lambda: int(time.time()) > ended))
         slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
@@ -184,7 +174,7 @@ class Slurm(unittest.TestCase):
         job = result.stdout.strip()
         self.assert_ends(job, "FAILED")
         self.assertIn("h3: health check failed: check_hw_eth: no network interface ib0", output(job))
-        self.assertEqual(job_state(job)["Comment"], "x")
+        self.assertEqual(BED.job_state(job)["Comment"], "x")
         self.assertFalse(run.exists())
 
     def test_a_job_is_warned_requeued_and_resumed(self):
@@ -209,7 +199,7 @@ class Slurm(unittest.TestCase):
             self.assertEqual(stopped.returncode, 0, stopped.both)
             self.assertRegex(stopped.stdout, r"^stopped after step \d+, ")
             self.assert_ends(job, "FAILED")
-            state = job_state(job)
+            state = BED.job_state(job)
             self.assertEqual((state["ExitCode"], state["Restarts"]), ("75:0", "0"), output(job))
             self.assertIn("stop requested by trireme stop (root on h1): saving after step", output(job))
             self.assertNotIn("queueing job", output(job))
@@ -229,7 +219,7 @@ class Slurm(unittest.TestCase):
         stopped = slurm(BED.binary, "stop", out)
         self.assertEqual(stopped.returncode, 0, stopped.both)
         self.assert_ends(job, "FAILED")
-        state = job_state(job)
+        state = BED.job_state(job)
         self.assertEqual((state["ExitCode"], state["Restarts"]), ("75:0", "0"), output(job))
         self.assertFalse(json.loads((out / "status.json").read_text())["requeue"])
 
@@ -237,19 +227,19 @@ class Slurm(unittest.TestCase):
         well = BED.work / "h2.well"
         well.unlink()
         try:
-            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "drain"), node_state("h2"))
-            self.assertEqual(node_state("h2")[1], f"NHC: check_file_test: {well} should be a plain file")
-            self.assertEqual(node_state("h3")[0], "idle")
+            self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] == "drain"), BED.node_state("h2"))
+            self.assertEqual(BED.node_state("h2")[1], f"NHC: check_file_test: {well} should be a plain file")
+            self.assertEqual(BED.node_state("h3")[0], "idle")
         finally:
             well.touch()
-        self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+        self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] == "idle"), BED.node_state("h2"))
 
     def drained_by(self, hook):
         """The reason with which this hook alone took h2 out of service while a job ran there."""
         flag, reasons = BED.work / f"h2.{hook}", []
 
         def is_out():
-            state, reason = node_state("h2")
+            state, reason = BED.node_state("h2")
             if state in ("drain", "drng"):
                 reasons.append(reason)
             return bool(reasons)
@@ -260,7 +250,7 @@ class Slurm(unittest.TestCase):
         flag.unlink()
         try:
             job = slurm("sbatch", "--parsable", "--nodelist=h2", "--output=/dev/null", "--wrap=true").stdout.strip()
-            self.assertTrue(bed.wait_for(is_out), (node_state("h2"), job_state(job)))
+            self.assertTrue(bed.wait_for(is_out), (BED.node_state("h2"), BED.job_state(job)))
         finally:
             flag.touch()
             slurm("scancel", "--user=root")
@@ -269,11 +259,11 @@ class Slurm(unittest.TestCase):
 
     def test_an_epilog_takes_a_node_out_after_a_job(self):
         self.assertEqual(self.drained_by("epilog"), f"NHC: check_file_test: {BED.work}/h2.epilog should be a plain file")
-        self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+        self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] == "idle"), BED.node_state("h2"))
 
     def test_a_prolog_keeps_jobs_off_a_sick_node(self):
         self.assertEqual(self.drained_by("prolog"), f"NHC: check_file_test: {BED.work}/h2.prolog should be a plain file")
-        self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+        self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] == "idle"), BED.node_state("h2"))
 
     def test_health_resumes_the_nodes_that_it_drained_through_sinfo(self):
         flag = BED.work / "h2.sinfo"
@@ -285,15 +275,15 @@ class Slurm(unittest.TestCase):
             dry = slurm(BED.binary, *words, "--dry-run")
             self.assertEqual(dry.returncode, 1, dry.both)
             self.assertIn(f"h2 in Slurm: would be drained: NHC: check_file_test: {flag}", dry.both)
-            self.assertEqual(node_state("h2")[0], "idle")
+            self.assertEqual(BED.node_state("h2")[0], "idle")
             sick = slurm(BED.binary, *words)
             self.assertIn("h2 in Slurm: drained: NHC: ", sick.both)
-            self.assertEqual(node_state("h2")[0], "drain")
+            self.assertEqual(BED.node_state("h2")[0], "drain")
             flag.touch()
             well = slurm(BED.binary, *words)
             self.assertEqual(well.returncode, 0, well.both)
             self.assertIn("h2 in Slurm: resumed", well.both)
-            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+            self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] == "idle"), BED.node_state("h2"))
         finally:
             slurm("scontrol", "update", "NodeName=h2", "State=RESUME")
             (BED.work / "no-periodic-checks").unlink()
@@ -307,10 +297,10 @@ class Slurm(unittest.TestCase):
             flag.unlink()
         try:
             job = slurm("sbatch", "--parsable", "--nodes=1", "--output=slurm-%j.out", "--wrap=hostname").stdout.strip()
-            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] in ("drain", "drng")), (node_state("h2"), job_state(job)))
+            self.assertTrue(bed.wait_for(lambda: BED.node_state("h2")[0] in ("drain", "drng")), (BED.node_state("h2"), BED.job_state(job)))
             # Slurm itself waits two minutes before it starts a job again.
-            self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == "PENDING"), job_state(job))
-            self.assertNotEqual(job_state(job).get("Reason"), "launch_failed_requeued_held")
+            self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("JobState") == "PENDING"), BED.job_state(job))
+            self.assertNotEqual(BED.job_state(job).get("Reason"), "launch_failed_requeued_held")
             slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
             self.assert_ends(job, "COMPLETED")
             self.assertEqual(output(job), "h3", slurm("scontrol", "show", "job", job).stdout)
@@ -340,7 +330,7 @@ class Slurm(unittest.TestCase):
             for check in ("check_hw_eth eth0", "check_hw_eth ib9"):
                 result = slurm(BED.binary, "health", "-e", check, "--drain", host=3)
                 self.assertIn("not changed: the node is drain", result.both)
-                self.assertEqual(node_state("h3"), ("drain", "disk swap, ask Ann"))
+                self.assertEqual(BED.node_state("h3"), ("drain", "disk swap, ask Ann"))
         finally:
             slurm("scontrol", "update", "NodeName=h3", "State=RESUME")
 
