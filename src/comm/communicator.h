@@ -8,12 +8,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tensor/view.h"
 
 namespace trireme {
 
+class DeviceLinks;
 class Heartbeat;
 
 enum class Reduction : uint8_t { sum, min, max };
@@ -66,9 +68,14 @@ class Communicator {
   /// this one need their own call.
   void report_to(Heartbeat* heartbeat) { heartbeat_ = heartbeat; }
   Heartbeat* heartbeat() const { return heartbeat_; }
+  /// The devices of these ranks, connected (exchange/mesh_devices.h): those of other groups are split from them.
+  /// nullptr, the default: they are not. Groups split from this one need their own call.
+  void set_devices(std::shared_ptr<DeviceLinks> devices) { devices_ = std::move(devices); }
+  const std::shared_ptr<DeviceLinks>& devices() const { return devices_; }
 
  private:
   Heartbeat* heartbeat_ = nullptr;
+  std::shared_ptr<DeviceLinks> devices_;
 };
 
 /// A group of one.

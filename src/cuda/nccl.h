@@ -1,7 +1,7 @@
 #pragma once
-// GPUs of several processes, connected by NCCL. Communicators do not block, so that every wait has an end. Each group
-// has an id of its own, which its ranks' messages carry (exchange/device_group.h): ncclCommSplit would need all ranks
-// of the job for each pair of a pipeline.
+// GPUs of several processes, connected by NCCL. Communicators do not block, so that every wait has an end. All ranks
+// are connected by an id, groups by ncclCommSplit (exchange/mesh_devices.h); they share no resources, so each has the
+// memory of a communicator of its own.
 
 #include <chrono>
 #include <memory>

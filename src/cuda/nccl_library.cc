@@ -34,6 +34,7 @@ Library load(void* opened) {
   find_symbol(opened, "ncclGetLastError", l.last_error);
   find_symbol(opened, "ncclGetUniqueId", l.make_id);
   find_symbol(opened, "ncclCommInitRankConfig", l.connect);
+  find_symbol(opened, "ncclCommSplit", l.split);
   find_symbol(opened, "ncclCommGetAsyncError", l.state);
   find_symbol(opened, "ncclCommFinalize", l.finalize);
   find_symbol(opened, "ncclCommDestroy", l.destroy);

@@ -13,7 +13,8 @@ struct CUstream_st;
 namespace trireme::nccl {
 
 enum Result : int { kSuccess = 0, kSystemError = 2, kRemoteError = 6, kInProgress = 7 };
-constexpr int kBytes = 0;  ///< ncclInt8: messages are bytes
+constexpr int kBytes = 0;     ///< ncclInt8: messages are bytes
+constexpr int kNoColor = -1;  ///< NCCL_SPLIT_NOCOLOR
 constexpr int kHalf = 6, kFloat = 7, kBfloat16 = 9, kSum = 0;
 
 struct UniqueId {
@@ -36,6 +37,7 @@ struct Library {
   const char* (*last_error)(ncclComm*) = nullptr;
   Result (*make_id)(UniqueId*) = nullptr;
   Result (*connect)(ncclComm**, int ranks, UniqueId, int rank, Config*) = nullptr;
+  Result (*split)(ncclComm*, int color, int key, ncclComm**, Config*) = nullptr;
   Result (*state)(ncclComm*, Result*) = nullptr;
   Result (*finalize)(ncclComm*) = nullptr;
   Result (*destroy)(ncclComm*) = nullptr;

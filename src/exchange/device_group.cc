@@ -130,15 +130,17 @@ class DeviceGroup final : public StreamGroup {
     if (options.chunks) rows_.emplace(arena_, size(), *options.chunks);
     for (const GroupOptions::Sums& of : options.sums)
       contributions_.push_back(arena_.take(of.dtype, {size() * of.longest_piece}));
+    assert(axis.devices() || size() == 1);
     // Few streams: those of a GPU share queues, where one that waits may delay another.
     const auto open = [&](Lane& lane) { lane.stream = ops.device().make_stream(); };
     if (is_chain(options)) {
       if (options.to) open(sends_);
       if (options.from) open(receives_);
-      connect_neighbours(options);
+      assert(options.color == 0);
+      connect_neighbours(*axis.devices(), options);
     } else {
       open(sums_);
-      connect_all();
+      connect_all(axis.devices().get(), options.color);
     }
     for (const Lane* lane : {&sums_, &sends_, &receives_}) connections_->add(lane->links);
   }
@@ -251,18 +253,10 @@ class DeviceGroup final : public StreamGroup {
   const ElementRange& own(Pieces pieces) const { return pieces[static_cast<size_t>(rank())]; }
   bool in_chunks(View x, Exchange exchange) const { return rows_ && exchange_ == exchange && x.dtype() == DType::f32; }
 
-  /// Everybody's, in turn: the group's rank 0 makes an id, all get it.
-  DeviceNetwork::Id id_of(int maker) const {
-    DeviceNetwork::Id id{};
-    if (rank() == maker) id = network_.make_id();
-    group_->broadcast(View(id.data(), DType::u8, {static_cast<int64_t>(id.size())}), maker)
-        .wait("the name of a group of GPUs");
-    return id;
-  }
-
-  void connect_all() {
+  /// Groups of one rank take part: others of the axis may be larger.
+  void connect_all(DeviceLinks* axis, int color) {
+    if (axis) sums_.links = axis->split(size() > 1 ? std::optional(color) : std::nullopt, rank(), LinkUse::tensors);
     if (size() == 1) return;
-    sums_.links = network_.connect(id_of(0), rank(), size());
     if (by_library_) return greet_by_library();
     issue_between([&](int r) { return greeting(0, r); }, [&](int r) { return greeting(1, r); });
     bytes_sent_ = 0;
@@ -277,17 +271,22 @@ class DeviceGroup final : public StreamGroup {
       sums_.links->collective(*sums_.stream, DeviceCollective::all_reduce, greeting(0, 0), greeting(0, 0), 0);
   }
 
-  /// A connection from each rank to the one that it sends to, in the order of senders, which is the same on all.
-  void connect_neighbours(const GroupOptions& options) {
+  /// A connection from each rank to the one that it sends to, named after the sender. A rank is in two pairs, and in
+  /// one of each split: even senders and odd ones take turns, and the last one of an odd ring.
+  void connect_neighbours(DeviceLinks& axis, const GroupOptions& options) {
     from_ = options.from.value_or(-1), to_ = options.to.value_or(-1);
-    for (int sender = 0; sender < size(); ++sender) {
-      const DeviceNetwork::Id id = id_of(sender);
-      if (rank() == sender && options.to) {
-        sends_.links = network_.connect(id, 0, 2);
+    const int last = size() - 1, turns = size() % 2 == 0 ? 2 : 3;
+    const auto turn_of = [&](int sender) { return turns == 3 && sender == last ? 2 : sender % 2; };
+    for (int turn = 0; turn < turns; ++turn) {
+      const bool sends = options.to && turn_of(rank()) == turn, receives = options.from && turn_of(from_) == turn;
+      assert(!(sends && receives));
+      const std::optional<int> sender = sends ? std::optional(rank()) : receives ? options.from : std::nullopt;
+      std::unique_ptr<DeviceLinks> pair = axis.split(sender, sends ? 0 : 1, LinkUse::tensors);
+      if (sends) {
+        sends_.links = std::move(pair);
         issue(sends_, std::array{Part{.peer = 1, .out = greeting(0, 0)}});
-      }
-      if (options.from == sender) {
-        receives_.links = network_.connect(id, 1, 2);
+      } else if (receives) {
+        receives_.links = std::move(pair);
         issue(receives_, std::array{Part{.peer = 0, .in = greeting(1, 0)}});
       }
     }

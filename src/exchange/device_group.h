@@ -20,8 +20,9 @@ constexpr size_t kDeviceChunkBytes = 4 << 20;
 /// Most elements per rank of a chunk: fewer than kDeviceChunkBytes if the buffers of many ranks would exceed 64 MiB.
 int64_t device_chunk_limit(int ranks, DType wire);
 
-/// make_stream_group() for a device with a network. All calls of a process are made by one thread. GroupOptions::cpus,
-/// pace and thread are not used.
+/// make_stream_group() for a device with a network: connections are split from those of the axis (mesh_devices.h),
+/// which an axis of several ranks must have. All calls of a process are made by one thread. GroupOptions::cpus, pace
+/// and thread are not used.
 std::unique_ptr<StreamGroup> make_device_group(Communicator& axis, Ops& ops, const GroupOptions& options);
 
 /// Memory that it allocates.

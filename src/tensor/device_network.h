@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,6 +31,9 @@ constexpr int kPeersOfLibrarySums = 5;
 /// training uses them where comm.reduce is nccl (docs/design.md, decision 7). Every rank gets the same bits.
 enum class DeviceCollective : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 
+/// What a group's links are for: tensors, or only to be split, which needs little memory.
+enum class LinkUse : uint8_t { tensors, splits };
+
 /// The ranks of a group, connected.
 class DeviceLinks {
  public:
@@ -48,6 +52,10 @@ class DeviceLinks {
   /// all_gather's out have a part for each rank; in place reduce_scatter's out and all_gather's in are the rank's part
   /// of the other one. root: of broadcast. Throws as check().
   virtual void collective(DeviceStream& stream, DeviceCollective which, ConstView in, View out, int root) = 0;
+  /// Collective over these ranks, in one order of calls, with nothing under way that was issued to these links: ranks
+  /// with the same color become a group, in the order of keys. color: at least 0; none: the rank is in no group and
+  /// gets nullptr. Groups share no memory. Throws as DeviceNetwork::connect(), and these links are then aborted.
+  virtual std::unique_ptr<DeviceLinks> split(std::optional<int> color, int key, LinkUse use) = 0;
   /// Throws with the library's words if what was issued has failed: Error::peer if a rank or the network is lost,
   /// Error::comm otherwise.
   virtual void check() = 0;
@@ -59,18 +67,20 @@ class DeviceLinks {
 class DeviceNetwork {
  public:
   virtual ~DeviceNetwork() = default;
-  /// Names a group to be: one rank makes it, all get it.
+  /// Names the ranks of a job: one of them makes it, all get it.
   using Id = std::array<std::byte, 128>;
   virtual std::string name() const = 0;  ///< "NCCL 2.28.9"
   virtual Id make_id() = 0;
-  /// Collective over the ranks of the group. Throws as check(), and Error::peer if the others have not called it after
-  /// two minutes.
+  /// Collective over all ranks of the job: links to be split. Throws as check(), and Error::peer if the others
+  /// have not called it after two minutes.
   virtual std::unique_ptr<DeviceLinks> connect(const Id& id, int rank, int size) = 0;
   /// DeviceLinks::check() of all groups that are there.
   virtual void check() = 0;
   /// DeviceLinks::abort() of all groups that are there: a failure of one ends them all. Once they are destroyed, new
-  /// ones can be connected.
+  /// ones can be connected. Returns after two seconds at most.
   void abort() noexcept;
+  /// The same for a process that is about to end: from any thread.
+  virtual void abort_all() noexcept = 0;
 
   /// What the device's compute waits for, and from where on.
   struct Awaited {
@@ -84,8 +94,6 @@ class DeviceNetwork {
   const Awaited* awaited();
 
  private:
-  virtual void abort_all() noexcept = 0;
-
   std::deque<Awaited> awaited_;
 };
 

@@ -12,6 +12,7 @@ std::unique_ptr<Communicator> make_tied_pair(Communicator& pipeline, const Param
     return nullptr;
   const bool holds = pipeline.rank() == 0 || pipeline.rank() + 1 == pipeline.size();
   auto group = pipeline.split(holds ? 0 : 1, pipeline.rank());
+  split_devices(pipeline, holds ? group.get() : nullptr);
   if (!holds) return nullptr;
   group->report_to(pipeline.heartbeat());
   return group;
@@ -22,6 +23,7 @@ std::unique_ptr<Communicator> make_host_group(Communicator& data, const Training
                                               const std::optional<OptimizerOptions>& options, Heartbeat* heartbeat) {
   if (!state.is_sharded() || options.value().shard_group == ShardGroup::all) return nullptr;
   auto group = data.split(options->hosts.host_of(data.rank()), data.rank());
+  split_devices(data, group.get());
   group->report_to(heartbeat);
   return group;
 }
@@ -35,6 +37,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       ops_(ops),
       rank_(rank),
       mesh_(rank.world, options.mesh),
+      devices_(mesh_, ops.device()),
       scalars_(mesh_.world()),
       host_group_(make_host_group(mesh_.data(), state, options.optimizer, rank.heartbeat)),
       links_(mesh_.pipeline(), ops, mesh_.shape().chunks, options.dtype, options.shape.own_rows(mesh_.tensor().size()),

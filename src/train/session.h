@@ -9,6 +9,7 @@
 #include "comm/mesh.h"
 #include "comm/rank_context.h"
 #include "comm/scalars.h"
+#include "exchange/mesh_devices.h"
 #include "model/sequence_parallel.h"
 #include "model/stage.h"
 #include "ops/backend.h"
@@ -69,6 +70,7 @@ class Session {
   Ops& ops_;
   const RankContext& rank_;
   Mesh mesh_;
+  MeshDevices devices_;
   Scalars scalars_;
   std::unique_ptr<Communicator> host_group_;  ///< ranks that share the state, if they are those of a host
   std::unique_ptr<Communicator> tied_pair_;   ///< first and last stage, if both hold a tied matrix

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "exchange/mesh_devices.h"
 #include "tests/support/exchange.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
@@ -22,13 +23,17 @@ using namespace std::chrono_literals;
 constexpr int64_t kCount = 1003;
 const std::vector<ElementRange> kPieces{{700, 1003}, {0, 0}, {0, 700}};  // of three ranks, one without elements
 
-/// A rank's device and its operators.
+/// A rank's device and its operators; the devices of its world are connected.
 struct Computer {
-  explicit Computer(NetworkFaults faults = {}) {
+  explicit Computer(RankContext& rank, NetworkFaults faults = {}) : world(rank.world) {
     auto made = std::make_unique<SocketNetwork>(device, faults);
     network = made.get();
     device.set_network(std::move(made));
+    connect_devices(world, device);
   }
+  ~Computer() { world.set_devices({}); }
+  Computer(const Computer&) = delete;
+  Computer& operator=(const Computer&) = delete;
   /// A tensor with these values.
   template <class T>
   View tensor(std::vector<T> values) {
@@ -37,6 +42,7 @@ struct Computer {
     device.stream().finish();
     return x;
   }
+  Communicator& world;
   ApartDevice device;
   SocketNetwork* network = nullptr;
   ApartOps ops{device, make_cpu_ops()};
@@ -60,7 +66,7 @@ GroupOptions chunked(DType wire, Exchange exchange) {
 
 TEST(DeviceGroup, SumsOfTheirOwnTypeHaveTheDefinitionsBits) {
   run_local(3, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::bf16, 700}, {DType::f32, 700}}});
     const std::vector<float> own = gradients_of(rank.rank(), kCount, 5);
     std::vector<bf16_t> rounded_own;
@@ -86,7 +92,7 @@ TEST(DeviceGroup, SumsOfTheirOwnTypeHaveTheDefinitionsBits) {
 TEST(DeviceGroup, RoundedSumsHaveTheBitsOfTheHosts) {
   for (const DType wire : {DType::bf16, DType::f32}) {
     run_local(3, [&](RankContext& rank) {
-      Computer computer;
+      Computer computer(rank);
       const auto all = make_stream_group(rank.world, computer.ops, chunked(wire, Exchange::reduce_and_share));
       const auto owners = make_stream_group(rank.world, computer.ops, chunked(wire, Exchange::reduce));
       const auto share = make_stream_group(rank.world, computer.ops, chunked(wire, Exchange::share));
@@ -118,7 +124,7 @@ TEST(DeviceGroup, ALibrarysSumsAreItsOwn) {
   for (const DType wire : {DType::bf16, DType::f32}) {
     std::vector<std::vector<float>> got(3);
     run_local(3, [&](RankContext& rank) {
-      Computer computer;
+      Computer computer(rank);
       const auto all = make_stream_group(rank.world, computer.ops, by_library(wire, Exchange::reduce_and_share));
       const auto owners = make_stream_group(rank.world, computer.ops, by_library(wire, Exchange::reduce));
       const std::vector<float> values = gradients_of(rank.rank(), kCount, 5);
@@ -155,7 +161,7 @@ TEST(DeviceGroup, ALibrarysSumsNeedOne) {
 
 TEST(DeviceGroup, ManySumsAreIssuedBeforeTheFirstIsDone) {
   run_local(2, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const auto group =
         make_stream_group(rank.world, computer.ops, {.chunks = GroupOptions::Chunks{{2, DType::bf16}, 1 << 10}});
     const View x = computer.tensor(std::vector<float>(kCount, 1.0F));
@@ -170,7 +176,7 @@ TEST(DeviceGroup, ManySumsAreIssuedBeforeTheFirstIsDone) {
 TEST(DeviceGroup, TheHostGoesOnWhileComputeWaits) {
   std::atomic<bool> seen = false;
   run_local(2, [&](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
     const View x = computer.tensor<float>({1, 2, 3});
     while (rank.rank() == 1 && !seen) std::this_thread::sleep_for(1ms);
@@ -187,7 +193,7 @@ TEST(DeviceGroup, TheHostGoesOnWhileComputeWaits) {
 
 TEST(DeviceGroup, GathersPiecesOfAnyType) {
   run_local(3, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const auto group = make_stream_group(rank.world, computer.ops, {});
     std::vector<int64_t> values(kCount, -1), expected(kCount);
     std::iota(expected.begin(), expected.end(), 0);
@@ -203,7 +209,7 @@ TEST(DeviceGroup, GathersPiecesOfAnyType) {
 
 TEST(DeviceGroup, MessagesOfARingTravelBothWaysAtOnce) {
   run_local(3, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const int before = (rank.rank() + 2) % 3, behind = (rank.rank() + 1) % 3;
     const auto down = make_stream_group(rank.world, computer.ops, {.from = before, .to = behind});
     const auto up = make_stream_group(rank.world, computer.ops, {.from = behind, .to = before});
@@ -234,7 +240,7 @@ void give_up(StreamGroup& group, const Event& last, Computer& computer) {
 
 TEST(DeviceGroup, AFailureOfTheLibraryEndsTheWaitAndTheGroup) {
   run_local(2, [](RankContext& rank) {
-    Computer computer(rank.rank() == 1 ? NetworkFaults{.fails_at = 1} : NetworkFaults{.hangs_at = 1});
+    Computer computer(rank, rank.rank() == 1 ? NetworkFaults{.fails_at = 1} : NetworkFaults{.hangs_at = 1});
     auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
     const View x = computer.tensor<float>({1, 2, 3});
     const Event sum = group->sum(x, equal_pieces(3, 2), {DType::f32}, {});
@@ -255,9 +261,10 @@ TEST(DeviceGroup, AFailureOfTheLibraryEndsTheWaitAndTheGroup) {
 
 TEST(DeviceGroup, AfterAFailureNewGroupsOfTheSameProcessAddRight) {
   run_local(3, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const GroupOptions options{.sums = {{DType::f32, 700}}};
     for (int attempt = 0; attempt < 3; ++attempt) {
+      if (attempt > 0) connect_devices(rank.world, computer.device);
       const auto group = make_stream_group(rank.world, computer.ops, options);
       const auto other = make_stream_group(rank.world, computer.ops, {});
       const View x = computer.tensor(gradients_of(rank.rank(), kCount, 5));
@@ -285,7 +292,7 @@ TEST(DeviceGroup, AfterAFailureNewGroupsOfTheSameProcessAddRight) {
 TEST(DeviceGroup, WhatComputeWaitsForIsNamedOnlyWhileItWaits) {
   std::atomic<bool> told = false;
   run_local(2, [&](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     Heartbeat heartbeat;
     const auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
     const View x = computer.tensor<float>({1, 2, 3});
@@ -318,7 +325,7 @@ TEST(DeviceGroup, WhatComputeWaitsForIsNamedOnlyWhileItWaits) {
 
 TEST(DeviceGroup, ALostRankFailsTheCallsOfTheOthers) {
   run_local(2, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 2}}});
     if (rank.rank() == 1) return;
     const View x = computer.tensor<float>({1, 2, 3});
@@ -334,7 +341,7 @@ TEST(DeviceGroup, ALostRankFailsTheCallsOfTheOthers) {
 
 TEST(DeviceGroup, TheTwinFindsWhatNcclForbids) {
   run_local(2, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     auto group = make_stream_group(rank.world, computer.ops, {.sums = {{DType::f32, 4}, {DType::bf16, 4}}});
     const View x = computer.tensor<float>({1, 2, 3, 4});
     if (rank.rank() == 0) {
@@ -354,7 +361,7 @@ TEST(DeviceGroup, TheTwinFindsWhatNcclForbids) {
 
 TEST(DeviceGroup, TheTwinFindsCallsInAnotherOrder) {
   run_local(2, [](RankContext& rank) {
-    Computer computer;
+    Computer computer(rank);
     const bool first = rank.rank() == 0;
     GroupOptions options{.chunks = GroupOptions::Chunks{{2, DType::f32, Exchange::reduce_and_share}, 4, true}};
     if (!first) options.chunks->route.exchange = Exchange::reduce;
@@ -374,6 +381,91 @@ TEST(DeviceGroup, TheTwinFindsCallsInAnotherOrder) {
                          "f32 was expected");
     EXPECT_FALSE(group->end());
     computer.device.stream().finish();
+  });
+}
+
+TEST(DeviceGroup, PartsOfAGroupAreSplitFromItsDevices) {
+  run_local(4, [](RankContext& rank) {
+    Computer computer(rank);
+    // Three of one kind, and a rank that is alone; then pairs of those.
+    const bool alone = rank.rank() == 2;
+    const auto axis = rank.world.split(alone ? 1 : 0, rank.rank());
+    split_devices(rank.world, axis.get());
+    EXPECT_EQ(axis->devices() == nullptr, alone);
+    const auto group = make_stream_group(*axis, computer.ops, {.sums = {{DType::f32, 3}}});
+    const auto pairs = make_stream_group(
+        *axis, computer.ops, {.sums = {{DType::f32, 3}}, .color = rank.rank() == 3 ? 1 : 0, .key = -rank.rank()});
+    const View x = computer.tensor<float>({1, 2, 3}), y = computer.tensor<float>({1, 2, 3});
+    group->wait(group->sum(x, equal_pieces(3, group->size()), {DType::f32}, {}), "the test", 0);
+    pairs->wait(pairs->sum(y, equal_pieces(3, pairs->size()), {DType::f32}, {}), "the test", 0);
+    EXPECT_EQ(floats(x)[2], alone ? 3.0F : 9.0F);
+    EXPECT_EQ(floats(y)[2], rank.rank() < 2 ? 6.0F : 3.0F);
+    if (rank.rank() < 2) {
+      EXPECT_EQ(pairs->rank(), 1 - rank.rank()) << "in the order of keys";
+    }
+    EXPECT_TRUE(group->end() && pairs->end());
+  });
+}
+
+TEST(DeviceGroup, TheTwinFindsSplitsInAnotherOrder) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer(rank);
+    DeviceLinks& world = *rank.world.devices();
+    const View x = computer.tensor<float>({1, 2});
+    const auto stream = computer.device.make_stream();
+    if (rank.rank() == 0) {
+      EXPECT_ERROR(world.split(0, 0, LinkUse::tensors), ErrorKind::comm,
+                   "a message of 4 bytes of f32 arrived where a split of 16 bytes of i64 was expected");
+    } else {
+      world.exchange(*stream, std::array{DeviceLinks::Part{.peer = 0, .out = x.rows_slice(0, 1)}});
+      stream->finish();
+    }
+    rank.world.barrier().wait("the test");
+    world.abort();
+  });
+}
+
+TEST(DeviceGroup, TheTwinFindsASplitOfWhatIsInUse) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer(rank);
+    DeviceLinks& world = *rank.world.devices();
+    const View x = computer.tensor<float>({1, 2});
+    const auto stream = computer.device.make_stream();
+    if (rank.rank() == 0) {
+      world.exchange(*stream, std::array{DeviceLinks::Part{.peer = 1, .in = x}});
+      EXPECT_ERROR(world.split(0, 0, LinkUse::tensors), ErrorKind::comm, "a split of connections that are in use");
+      std::jthread([&] { EXPECT_ERROR(world.split(0, 0, LinkUse::tensors), ErrorKind::comm, "a second thread"); });
+    }
+    world.abort();
+    stream->finish();
+  });
+}
+
+TEST(DeviceGroup, ARankThatDoesNotSplitEndsTheWaitOfTheOthers) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer(rank);
+    computer.network->set_limit(0.05);
+    const auto split = [&] { rank.world.devices()->split(0, 0, LinkUse::tensors); };
+    if (rank.rank() == 0) {
+      EXPECT_ERROR(split(), ErrorKind::peer, "the other ranks of a group did not split it");
+      const std::jthread aborts([&] { computer.network->abort_all(); });
+    }
+    rank.world.barrier().wait("the test");
+  });
+}
+
+TEST(DeviceGroup, AnAbortByAnotherThreadEndsASplit) {
+  run_local(2, [](RankContext& rank) {
+    Computer computer(rank);
+    if (rank.rank() == 0) {
+      const std::jthread aborts([&] {
+        std::this_thread::sleep_for(30ms);
+        computer.network->abort_all();
+      });
+      EXPECT_ERROR(rank.world.devices()->split(0, 0, LinkUse::tensors), ErrorKind::comm,
+                   "the connection was abandoned");
+    }
+    rank.world.barrier().wait("the test");
   });
 }
 

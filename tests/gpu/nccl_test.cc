@@ -5,9 +5,12 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "base/host.h"
+#include "base/time.h"
 #include "cuda/find_library.h"
 #include "cuda/place.h"
 #include "tensor/device.h"
@@ -17,7 +20,13 @@
 namespace trireme {
 namespace {
 
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
+
+constexpr const char* kParent = " blocking 0 blocks 1 shares 0\n";
+constexpr const char* kGroup = " blocking 0 blocks 16 shares 0\n";
 
 class Nccl : public testing::Test {
  protected:
@@ -27,7 +36,12 @@ class Nccl : public testing::Test {
     EXPECT_NE(opened_, nullptr) << dlerror();
     calls().clear();
   }
-  ~Nccl() override { dlclose(opened_); }
+  ~Nccl() override {
+    EXPECT_THAT(calls(), Not(HasSubstr("WRONG")));
+    EXPECT_EQ(communicators(), 0u) << "each one is destroyed or aborted";
+    dlclose(opened_);
+  }
+  size_t communicators() { return reinterpret_cast<size_t (*)()>(dlsym(opened_, "fake_communicators"))(); }
   template <class T>
   T& of(const char* name) {
     return *static_cast<T*>(dlsym(opened_, name));
@@ -46,7 +60,7 @@ TEST_F(Nccl, AGroupsMessagesAreOneCall) {
   EXPECT_EQ(network->name(), "NCCL 2.28.9");
   of<int>("fake_polls") = 3;  // it does not block: all calls go on in the background
   const auto links = network->connect(network->make_id(), 1, 3);
-  EXPECT_EQ(calls(), "connect 3 1 id 7 blocking 0 blocks 16\n");
+  EXPECT_EQ(calls(), std::string("connect 3 1 id 7") + kParent);
   calls().clear();
   of<int>("fake_polls") = 2;
   links->exchange(host_device().stream(), std::array{DeviceLinks::Part{.peer = 2, .out = view(0, 2), .in = view(2, 1)},
@@ -54,6 +68,77 @@ TEST_F(Nccl, AGroupsMessagesAreOneCall) {
   EXPECT_EQ(calls(), "begin\nsend 8 of type 0 to 2\nreceive 4 from 2\nreceive 12 from 0\nend\n");
   EXPECT_EQ(of<int>("fake_polls"), 0) << "what follows in the stream waits until the messages are issued";
   links->check();
+}
+
+TEST_F(Nccl, GroupsAreSplitFromTheRanksOfTheJob) {
+  const auto network = this->network();
+  const auto world = network->connect({}, 2, 4);
+  calls().clear();
+  of<int>("fake_polls") = 3;        // the split goes on, which the parent says
+  of<int>("fake_child_polls") = 2;  // and what it made is not ready at once
+  const auto axis = world->split(1, 0, LinkUse::splits);
+  EXPECT_EQ(of<int>("fake_polls") + of<int>("fake_child_polls"), 0);
+  const auto group = axis->split(5, 7, LinkUse::tensors);
+  EXPECT_EQ(world->split(std::nullopt, 0, LinkUse::tensors), nullptr);
+  EXPECT_EQ(calls(), std::string("split color 1 key 0") + kParent + "split color 5 key 7" + kGroup +
+                         "split color -1 key 0" + kGroup);
+  EXPECT_EQ(communicators(), 3u);
+  network->check();
+}
+
+TEST_F(Nccl, ASplitThatFailsEndsItsParentAndWhatItMade) {
+  const auto network = this->network();
+  const auto world = network->connect({}, 0, 2);
+  of<nccl::Result>("fake_state") = static_cast<nccl::Result>(6);
+  calls().clear();
+  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::peer,
+               "ncclCommSplit failed between GPUs: remote process exited");
+  EXPECT_EQ(calls(), std::string("split color 0 key 0") + kGroup + "abort\nabort of a failed split\n");
+  of<nccl::Result>("fake_state") = nccl::kSuccess;
+  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::comm, "the connection between GPUs was abandoned");
+}
+
+TEST_F(Nccl, AGroupThatDoesNotBecomeReadyIsEnded) {
+  const auto network = this->network(std::chrono::milliseconds(20));
+  const auto world = network->connect({}, 0, 2);
+  of<int>("fake_child_polls") = 1 << 30;
+  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::peer,
+               "ncclCommSplit did not complete within 0.02 s: the other ranks of the group do not answer");
+  EXPECT_THAT(calls(), EndsWith("abort\n"));
+  of<int>("fake_child_polls") = 0;
+  network->check();
+}
+
+TEST_F(Nccl, AnAbortByAnotherThreadEndsASplitThatIsUnderWay) {
+  const auto network = this->network();
+  const auto world = network->connect({}, 0, 2);
+  of<int>("fake_polls") = 1 << 30;
+  calls().clear();
+  std::jthread aborts([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    network->abort_all();
+  });
+  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::comm, "the connection between GPUs was abandoned");
+  aborts.join();
+  of<int>("fake_polls") = 0;
+  EXPECT_EQ(calls(), std::string("split color 0 key 0") + kGroup + "abort\nabort of a failed split\n");
+}
+
+TEST_F(Nccl, AnAbortThatHangsKeepsNoOtherOneWaiting) {
+  const auto network = this->network();
+  const auto world = network->connect({}, 0, 2);
+  const auto one = world->split(0, 0, LinkUse::tensors), other = world->split(1, 0, LinkUse::tensors);
+  calls().clear();
+  of<std::atomic<bool>>("fake_abort_hangs") = true;
+  const auto start = Clock::now();
+  network->abort_all();
+  EXPECT_GT(seconds_since(start), 1.5);
+  EXPECT_LT(seconds_since(start), 3);
+  EXPECT_THAT(calls(), HasSubstr("an abort that hangs\n"));
+  EXPECT_EQ(communicators(), 1u) << "the other two are aborted";
+  of<std::atomic<bool>>("fake_abort_goes_on") = true;
+  while (communicators() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for the thread to leave the library
 }
 
 TEST_F(Nccl, ItsOwnCollectivesAreCallsOfItsFunctions) {
@@ -77,12 +162,12 @@ TEST_F(Nccl, ItsOwnCollectivesAreCallsOfItsFunctions) {
 TEST_F(Nccl, AGroupEndsItsCommunicator) {
   const auto network = this->network();
   network->connect({}, 0, 2);
-  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0 blocks 16\nfinalize\ndestroy\n");
+  EXPECT_EQ(calls(), std::string("connect 2 0 id 0") + kParent + "finalize\ndestroy\n");
   calls().clear();
   const auto links = network->connect({}, 0, 2);
   links->abort();
   links->abort();
-  EXPECT_EQ(calls(), "connect 2 0 id 0 blocking 0 blocks 16\nabort\n") << "once";
+  EXPECT_EQ(calls(), std::string("connect 2 0 id 0") + kParent + "abort\n") << "once";
   EXPECT_ERROR(links->check(), ErrorKind::comm, "the connection between GPUs was abandoned");
 }
 
@@ -122,7 +207,7 @@ TEST_F(Nccl, RanksThatDoNotComeEndTheWait) {
   of<int>("fake_polls") = 1 << 30;
   EXPECT_ERROR(network(std::chrono::milliseconds(20))->connect({}, 0, 2), ErrorKind::peer,
                "ncclCommInitRankConfig did not complete within 0.02 s: the other ranks of the group do not answer");
-  EXPECT_THAT(calls(), testing::EndsWith("abort\n"));
+  EXPECT_THAT(calls(), EndsWith("abort\n"));
   of<int>("fake_polls") = 0;
 }
 

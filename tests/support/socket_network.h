@@ -1,8 +1,8 @@
 #pragma once
 // The library that connects devices (tensor/device_network.h), made of Unix sockets, for ranks that are threads or
 // processes on one host. It runs a call on the stream's thread, and demands what NCCL demands: calls of one thread, the
-// same calls in the same order on all ranks, with equal types and sizes, one stream for each group. It can hang, fail
-// and lose a peer.
+// same calls in the same order on all ranks, splits among them, with equal types and sizes, one stream for each group,
+// and nothing under way while a group is split. It can hang, fail and lose a peer.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -26,9 +26,10 @@ namespace trireme {
 
 /// By the number of a call of exchange() in its process, from 0; -1: never.
 struct NetworkFaults {
-  int64_t hangs_at = -1;  ///< that call is never done
-  int64_t fails_at = -1;  ///< after that call, check() throws
-  int64_t dies_at = -1;   ///< the process ends in that call
+  int64_t hangs_at = -1;                  ///< that call is never done
+  int64_t fails_at = -1;                  ///< after that call, check() throws
+  int64_t dies_at = -1;                   ///< the process ends in that call
+  std::function<void(size_t)> aborted{};  ///< is called after an abort of so many groups
 };
 
 class SocketLinks final : public DeviceLinks {
@@ -37,8 +38,10 @@ class SocketLinks final : public DeviceLinks {
     Shared(ApartDevice& of, NetworkFaults wanted) : device(of), faults(wanted) {}
     ApartDevice& device;
     NetworkFaults faults;
+    double limit = 120;        ///< seconds for the other ranks to connect and to split
     std::thread::id thread{};  ///< that calls
     int64_t calls = 0;
+    std::mutex mutex{};  ///< of `all`
     std::vector<SocketLinks*> all{};
     std::atomic<int64_t> messages = 0;  ///< that have arrived
 
@@ -54,10 +57,15 @@ class SocketLinks final : public DeviceLinks {
   SocketLinks(std::shared_ptr<Shared> shared, const std::string& name, int rank, int size)
       : shared_(std::move(shared)), rank_(rank), peers_(static_cast<size_t>(size)) {
     connect_all(name, size);
+    name_ = name;
+    const std::lock_guard lock(shared_->mutex);
     shared_->all.push_back(this);
   }
   ~SocketLinks() override {
-    std::erase(shared_->all, this);
+    {
+      const std::lock_guard lock(shared_->mutex);
+      std::erase(shared_->all, this);
+    }
     SocketLinks::abort();
     while (running_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
     for (const Peer& peer : peers_)
@@ -90,11 +98,46 @@ class SocketLinks final : public DeviceLinks {
         });
   }
 
+  /// All ranks tell all others.
+  std::unique_ptr<DeviceLinks> split(std::optional<int> color, int key, LinkUse) override {
+    shared_->demand_thread();
+    check();
+    Shared::demand(running_ == 0, "a split of connections that are in use");
+    struct Wish {
+      int64_t color, key;
+    };
+    std::vector<Wish> wishes(peers_.size());
+    Wish& own = wishes[static_cast<size_t>(rank_)] = {color.value_or(-1), key};
+    std::vector<Transfer> transfers;
+    for (size_t r = 0; r < peers_.size(); ++r) {
+      if (static_cast<int>(r) == rank_) continue;
+      add(transfers, peers_[r], true, View(&own, DType::i64, {2}), kSplit);
+      add(transfers, peers_[r], false, View(&wishes[r], DType::i64, {2}), kSplit);
+    }
+    const auto start = Clock::now();
+    while (!move(transfers)) {
+      check();
+      if (seconds_since(start) > shared_->limit) failed("the other ranks of a group did not split it", true);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    ++splits_;
+    if (!color) return nullptr;
+    std::vector<std::pair<int64_t, int>> members;
+    for (size_t r = 0; r < wishes.size(); ++r)
+      if (wishes[r].color == *color) members.emplace_back(wishes[r].key, static_cast<int>(r));
+    std::ranges::sort(members);
+    const auto place = std::ranges::find(members, std::pair{own.key, rank_}) - members.begin();
+    const size_t hash = std::hash<std::string>()(name_ + "/" + std::to_string(splits_) + "/" + std::to_string(*color));
+    return std::make_unique<SocketLinks>(shared_, "trireme-" + std::to_string(hash), static_cast<int>(place),
+                                         static_cast<int>(members.size()));
+  }
+
   void check() override {
     if (!has_failed_) return Shared::demand(!aborted_, "the connection was abandoned");
     const std::lock_guard lock(mutex_);
     fail(lost_ ? ErrorKind::peer : ErrorKind::comm, "the twin of NCCL: {}", failure_);
   }
+  bool has_failed() const { return has_failed_; }
   void abort() noexcept override {
     aborted_ = true;
     for (const Peer& peer : peers_)
@@ -103,8 +146,9 @@ class SocketLinks final : public DeviceLinks {
 
  private:
   struct Header {
-    int64_t bytes, dtype, number, kind;  ///< kind: 0: a message, else 1 + the collective
+    int64_t bytes, dtype, number, kind;  ///< kind: 0: a message, 1 + the collective, kSplit
   };
+  static constexpr int64_t kSplit = 5;
   struct Peer {
     int socket = -1;
     int64_t sent = 0, received = 0;
@@ -142,7 +186,7 @@ class SocketLinks final : public DeviceLinks {
                    "two ranks of a group have the same number");
     const auto wait_for = [&](const auto& done) {
       while (!done()) {
-        Shared::demand(seconds_since(start) < 120, "the other ranks of a group did not connect");
+        Shared::demand(seconds_since(start) < shared_->limit, "the other ranks of a group did not connect");
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
     };
@@ -204,16 +248,21 @@ class SocketLinks final : public DeviceLinks {
   }
 
   void move_all(std::vector<Transfer>& transfers) {
-    while (!aborted_) {
-      bool done = true, moved = false;
+    while (!aborted_ && !move(transfers)) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  /// As far as it goes; whether all is done.
+  bool move(std::vector<Transfer>& transfers) {
+    for (bool moved = true; moved && !has_failed_;) {
+      bool done = true;
+      moved = false;
       for (Transfer& transfer : transfers) {
         if (has_failed_) break;
         moved = advance(transfer) || moved;
         done = done && transfer.done == transfer.total();
       }
-      if (done && !has_failed_) return;
-      if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (done && !has_failed_) return true;
     }
+    return false;
   }
 
   static void add(std::vector<Transfer>& transfers, Peer& peer, bool out, View x, int64_t kind = 0) {
@@ -222,8 +271,9 @@ class SocketLinks final : public DeviceLinks {
     transfers.push_back({&peer, out, header, {}, static_cast<std::byte*>(x.data())});
   }
   static std::string described(const Header& header) {
-    constexpr const char* kKinds[] = {"a message", "a part of all_reduce", "a part of reduce_scatter",
-                                      "a part of all_gather", "a part of broadcast"};
+    constexpr const char* kKinds[] = {
+        "a message", "a part of all_reduce", "a part of reduce_scatter", "a part of all_gather", "a part of broadcast",
+        "a split"};
     return std::string(kKinds[header.kind]) + " of " + std::to_string(header.bytes) + " bytes of " +
            std::string(name_of(static_cast<DType>(header.dtype)));
   }
@@ -293,7 +343,7 @@ class SocketLinks final : public DeviceLinks {
     }
     if (has_failed_ || t.done < sizeof(Header)) return t.done > before;
     if (const size_t left = t.total() - t.done; left > 0) t.done += move(t.data + (t.done - sizeof(Header)), left);
-    if (!t.out && t.done == t.total()) {
+    if (!t.out && t.done == t.total() && t.header.kind != kSplit) {
       apart_faults.spoil("message", View(t.data, DType::u8, {t.header.bytes}));
       ++shared_->messages;
     }
@@ -302,6 +352,8 @@ class SocketLinks final : public DeviceLinks {
 
   const std::shared_ptr<Shared> shared_;
   const int rank_;
+  std::string name_;
+  int splits_ = 0;
   std::vector<Peer> peers_;  ///< of the stream's thread once all are connected
   DeviceStream* stream_ = nullptr;
   std::mutex mutex_;
@@ -330,18 +382,28 @@ class SocketNetwork final : public DeviceNetwork {
     return std::make_unique<SocketLinks>(shared_, name, rank, size);
   }
   void check() override {
+    // By the only thread that changes the list; the failure before the aborts that follow from it.
+    for (SocketLinks* links : shared_->all)
+      if (links->has_failed()) links->check();
     for (SocketLinks* links : shared_->all) links->check();
   }
   /// Calls of exchange() so far, and messages that have arrived.
   int64_t calls() const { return shared_->calls; }
   void set_faults(NetworkFaults faults) { shared_->faults = faults; }
+  void set_limit(double seconds) { shared_->limit = seconds; }
   int64_t messages() const { return shared_->messages; }
 
- private:
   void abort_all() noexcept override {
-    for (SocketLinks* links : shared_->all) links->abort();
+    size_t groups = 0;
+    {
+      const std::lock_guard lock(shared_->mutex);
+      for (SocketLinks* links : shared_->all) links->abort();
+      groups = shared_->all.size();
+    }
+    if (shared_->faults.aborted) shared_->faults.aborted(groups);
   }
 
+ private:
   std::shared_ptr<SocketLinks::Shared> shared_;
 };
 

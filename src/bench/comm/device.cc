@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -23,21 +22,15 @@ DType dtype_of(Element element) {
 
 class DeviceCollectives final : public Collectives {
  public:
-  DeviceCollectives(Scalars& scalars, Ops& ops, int64_t bytes)
+  DeviceCollectives(Communicator& group, Ops& ops, int64_t bytes)
       : ops_(ops),
-        rank_(scalars.rank()),
-        ranks_(scalars.size()),
+        rank_(group.rank()),
+        ranks_(group.size()),
         memory_(2 * (static_cast<size_t>(bytes) + 64), ops.device()),
         send_(memory_.take(DType::u8, {std::max<int64_t>(bytes, 1)})),
         receive_(memory_.take(DType::u8, {std::max<int64_t>(bytes, 1)})),
-        stream_(ops.device().make_stream()) {
-    DeviceNetwork& network = *ops.device().network();
-    DeviceNetwork::Id id{};
-    if (rank_ == 0) id = network.make_id();
-    const std::string sent = scalars.broadcast({reinterpret_cast<const char*>(id.data()), id.size()});
-    std::memcpy(id.data(), sent.data(), id.size());
-    links_ = network.connect(id, rank_, ranks_);
-  }
+        stream_(ops.device().make_stream()),
+        links_(group.devices()->split(0, rank_, LinkUse::tensors)) {}
 
   void take(const void* send, const void* receive, size_t bytes) override {
     const auto count = static_cast<int64_t>(bytes);
@@ -108,8 +101,8 @@ class DeviceCollectives final : public Collectives {
 
 }  // namespace
 
-std::unique_ptr<Collectives> make_device_collectives(Scalars& scalars, Ops& ops, int64_t bytes) {
-  return std::make_unique<DeviceCollectives>(scalars, ops, bytes);
+std::unique_ptr<Collectives> make_device_collectives(Communicator& group, Ops& ops, int64_t bytes) {
+  return std::make_unique<DeviceCollectives>(group, ops, bytes);
 }
 
 std::vector<std::string> device_subjects() { return {std::begin(kSubjects), std::end(kSubjects)}; }

@@ -21,6 +21,7 @@
 #include "bench/comm/pairs.h"
 #include "comm/agreement.h"
 #include "comm/mpi/mpi.h"
+#include "exchange/mesh_devices.h"
 #include "tensor/device_network.h"
 
 namespace trireme::comm_bench {
@@ -91,8 +92,8 @@ std::string step_text(const Options& options) {
   return options.factor > 0 ? fmt::format("{}(factor)", options.factor) : fmt::format("{}(bytes)", options.step_bytes);
 }
 
-/// Throws CommonError where a GPU's memory is too small.
-std::unique_ptr<Collectives> make_library(const RunRequest& request, Communicator& group) {
+/// Connects the GPUs of both groups, which have the same ranks. Throws CommonError where a GPU's memory is too small.
+std::unique_ptr<Collectives> make_library(const RunRequest& request, Communicator& group, Communicator& other) {
   if (request.gpus == nullptr) return make_mpi_collectives();
   Scalars scalars(group);
   const auto bytes = static_cast<uint64_t>(request.options.most_bytes), free = request.gpus->device->memory().free;
@@ -100,7 +101,9 @@ std::unique_ptr<Collectives> make_library(const RunRequest& request, Communicato
     require(3 * bytes <= free, ErrorKind::config, "-e {}: {} are free on the GPU, but three times -e is needed", bytes,
             human_bytes(free));
   });
-  return make_device_collectives(scalars, *request.gpus->ops, request.options.most_bytes);
+  connect_devices(group, *request.gpus->device);
+  split_devices(group, &other);
+  return make_device_collectives(group, *request.gpus->ops, request.options.most_bytes);
 }
 
 class Run {
@@ -112,7 +115,7 @@ class Run {
         gradient_(request.gradient),
         group_(process.world().split(0, process.rank())),
         exchange_group_(process.world().split(0, process.rank())),
-        library_(make_library(request, *group_)),
+        library_(make_library(request, *group_, *exchange_group_)),
         job_{*group_, *library_, Scalars(*group_)},
         print_(print),
         watchdog_(process, request.options.timeout) {

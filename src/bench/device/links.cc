@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "bench/device/checks.h"
 #include "bench/device/rates.h"
 #include "comm/scalars.h"
+#include "exchange/mesh_devices.h"
 #include "exchange/message_group.h"
 #include "tensor/device_network.h"
 
@@ -37,15 +37,6 @@ bool reach(const Event& event, DeviceNetwork& network, double longest) {
   }
   event.wait();
   return true;
-}
-
-/// The group of all ranks, connected. Collective.
-std::unique_ptr<DeviceLinks> connect(Scalars& scalars, DeviceNetwork& network) {
-  DeviceNetwork::Id id{};
-  if (scalars.rank() == 0) id = network.make_id();
-  const std::string sent = scalars.broadcast({reinterpret_cast<const char*>(id.data()), id.size()});
-  std::memcpy(id.data(), sent.data(), id.size());
-  return network.connect(id, scalars.rank(), scalars.size());
 }
 
 /// An array whose sum over the ranks is known.
@@ -129,15 +120,26 @@ Judgement judge(const Bench& bench, Scalars& scalars, double rate) {
   return judge_links(rate, data_sheet_of(bench.gpu.hardware), read_node_gpus(), places);
 }
 
+/// At the end of a scope.
+struct Disconnect {
+  explicit Disconnect(Communicator& of) : world(of) {}
+  ~Disconnect() { world.set_devices({}); }
+  Disconnect(const Disconnect&) = delete;
+  Disconnect& operator=(const Disconnect&) = delete;
+  Communicator& world;
+};
+
 Result check_network(const Bench& bench, Scalars& scalars, DeviceNetwork& network) {
   const int ranks = bench.rank.size();
   const auto count = static_cast<int64_t>(kCopies * bench.copy_bytes / sizeof(float));
   DeviceStream& stream = bench.gpu.ops->device().stream();
-  const std::unique_ptr<DeviceLinks> links = connect(scalars, network);
+  Communicator& world = bench.rank.world;
+  connect_devices(world, bench.gpu.ops->device());
+  const Disconnect disconnect{world};
+  const std::unique_ptr<DeviceLinks> links = world.devices()->split(0, world.rank(), LinkUse::tensors);
   const std::vector<ElementRange> pieces = equal_pieces(count, ranks);
   std::unique_ptr<StreamGroup> group;
-  if (ranks > 1)
-    group = make_stream_group(bench.rank.world, *bench.gpu.ops, {.sums = {{DType::f32, longest_of(pieces)}}});
+  if (ranks > 1) group = make_stream_group(world, *bench.gpu.ops, {.sums = {{DType::f32, longest_of(pieces)}}});
   const Summed array(bench, count);
   double of_library = 0, of_ours = 0;
   Result result = check_sums(
