@@ -1,6 +1,7 @@
 // In place of libtrireme_cuda.so: the kernels of src/cuda on the executor, with memory that the program does not reach
 // and streams that run later.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,12 +25,13 @@
 
 // Of the environment: TRIREME_EXECUTOR_GPUS: how many GPUs a process sees, default one; TRIREME_EXECUTOR_HIDES: each
 // process sees another one; TRIREME_EXECUTOR_FAULT: "fails RANK CALL": what happens to that rank's call for messages,
-// or hangs or dies; TRIREME_EXECUTOR_NETWORK: what connects GPUs, default sockets; TRIREME_EXECUTOR_SOCKETS: a folder
-// for these, if ranks are on several hosts; TRIREME_EXECUTOR_BUSES: places of the GPUs in the host, separated by
-// commas, default their numbers; TRIREME_EXECUTOR_CARD: what the driver calls them; TRIREME_EXECUTOR_SPOILS: "WORK
-// [HOW]": what is wrong in every result of that work (apart_device.h): a large value; `bit`: the lowest bit; `zeros`.
-// Words of their own: `first-wait`: the first wait for an event does not happen; `no-cudnn` and `no-network`: that
-// library is missing.
+// or hangs or dies, or `abort-hangs`: the abort of what hangs is never done; TRIREME_EXECUTOR_ABORTS: a file that gets
+// a line for each abort of a rank's connections, with its number and theirs; TRIREME_EXECUTOR_NETWORK: what connects
+// GPUs, default sockets; TRIREME_EXECUTOR_SOCKETS: a folder for these, if ranks are on several hosts;
+// TRIREME_EXECUTOR_BUSES: places of the GPUs in the host, separated by commas, default their numbers;
+// TRIREME_EXECUTOR_CARD: what the driver calls them; TRIREME_EXECUTOR_SPOILS: "WORK [HOW]": what is wrong in every
+// result of that work (apart_device.h): a large value; `bit`: the lowest bit; `zeros`. Words of their own:
+// `first-wait`: the first wait for an event does not happen; `no-cudnn` and `no-network`: that library is missing.
 namespace {
 
 int number_of(const char* name, int otherwise) {
@@ -46,17 +48,30 @@ std::string bus_of(int index) {
   return bus;
 }
 
+void note_abort(int rank, size_t connections) {
+  const char* file = std::getenv("TRIREME_EXECUTOR_ABORTS");
+  if (file == nullptr) return;
+  const std::string line = std::to_string(rank) + " " + std::to_string(connections) + "\n";
+  const int to = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  static_cast<void>(!write(to, line.data(), line.size()));
+  close(to);
+}
+
 trireme::NetworkFaults faults_of(int rank) {
   const char* text = std::getenv("TRIREME_EXECUTOR_FAULT");
-  if (text == nullptr) return {};
-  std::istringstream words(text);
+  std::istringstream words(text != nullptr ? text : "");
   std::string what;
   int of = -1, call = -1;
   words >> what >> of >> call;
-  if (of != rank) return {};
-  return {.hangs_at = what == "hangs" ? call : -1,
+  if (of != rank) what.clear();
+  const bool abort_hangs = what == "abort-hangs";
+  return {.hangs_at = what == "hangs" || abort_hangs ? call : -1,
           .fails_at = what == "fails" ? call : -1,
-          .dies_at = what == "dies" ? call : -1};
+          .dies_at = what == "dies" ? call : -1,
+          .aborted = [rank, abort_hangs](size_t connections) {
+            note_abort(rank, connections);
+            while (abort_hangs) pause();
+          }};
 }
 
 std::string_view spoiled() {

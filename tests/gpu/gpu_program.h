@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,24 @@ class ProgramOnGpu {
     words.insert(words.begin(), variables.begin(), variables.end());
     words.insert(words.begin(), {mpirun_path(), "-n", std::to_string(ranks), "env"});
     return run(words);
+  }
+  /// Process id of that rank of the job that runs; not that of its guard, which is its child.
+  pid_t pid_of_rank(int rank) const {
+    namespace fs = std::filesystem;
+    const auto runs_program = [&](const fs::path& process) {
+      std::error_code gone;
+      return fs::read_symlink(process / "exe", gone) == program_;
+    };
+    for (const fs::path& process : fs::directory_iterator("/proc")) {
+      if (!runs_program(process)) continue;
+      const std::string stat = read_text(process / "stat");
+      if (runs_program(fs::path("/proc") / std::to_string(std::atoi(stat.c_str() + stat.rfind(')') + 4)))) continue;
+      const std::string environment = '\0' + read_text(process / "environ");
+      for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="})
+        if (environment.find('\0' + (name + std::to_string(rank)) + '\0') != std::string::npos)
+          return std::atoi(process.filename().c_str());
+    }
+    throw std::runtime_error(fmt::format("rank {} is not there", rank));
   }
 
  private:

@@ -6,14 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "tests/gpu/gpu_program.h"
 
 namespace trireme {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class GpuRanks : public GpuProgram {
  protected:
@@ -227,6 +230,45 @@ TEST_F(GpuRanks, ACallThatIsNeverDoneEndsTheJobWithWhatIsWaitedFor) {
   const Outcome outcome = gpu_.on_ranks(2, cuda("run", {"--run.hang-timeout", "2"}));
   EXPECT_EQ(outcome.code, 76) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("waiting for the sum of gradients"));
+}
+
+TEST_F(GpuRanks, ConnectionsAreAbortedBeforeALostRanksPeersLeave) {
+  for (const char* fault : {"hangs", "abort-hangs"}) {
+    const Variable hangs("TRIREME_EXECUTOR_FAULT", fault + std::string(kCall));
+    const Variable aborts("TRIREME_EXECUTOR_ABORTS", path(fault));
+    const Outcome outcome = gpu_.on_ranks(2, cuda(std::string("run-") + fault, {"--run.hang-timeout", "3"}));
+    EXPECT_EQ(outcome.code, 76) << outcome.output;
+    EXPECT_THAT(outcome.output,
+                AllOf(ContainsRegex("rank [01] on .* was lost \\(no rank has made progress for 3"),
+                      HasSubstr("waiting for the sum of gradients"), Not(HasSubstr("the connection was abandoned"))));
+    // Of the job, and of the data ranks' sums.
+    EXPECT_THAT(read_text(path(fault)), AllOf(HasSubstr("0 2\n"), HasSubstr("1 2\n")));
+    const auto since = std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(path(fault));
+    EXPECT_LT(since, std::chrono::seconds(6)) << "two seconds for what hangs, and the end of mpirun";
+  }
+}
+
+TEST_F(GpuRanks, ALostRankIsNamedAsOnCpus) {
+  std::vector<std::string> named;
+  for (const char* device : {"cuda", "cpu"}) {
+    const std::string run = std::string("run-") + device;
+    const Variable aborts("TRIREME_EXECUTOR_ABORTS", path("aborts"));
+    Program program(gpu_.words_on_ranks(2, few(run, {"--run.steps", "5000", "--run.device", device})));
+    ASSERT_TRUE(program.wait_for([](const std::string& output) { return output.find("step    3/") != output.npos; }))
+        << program.output();
+    kill(gpu_.pid_of_rank(1), SIGKILL);
+    const Outcome outcome = program.finish();
+    EXPECT_NE(outcome.code, 0);
+    const RunStatus status = read_status(path(run));
+    EXPECT_EQ(status.state, RunState::peer_lost) << outcome.output;
+    EXPECT_EQ(status.code, 76);
+    EXPECT_EQ(status.rank, 1);
+    EXPECT_THAT(outcome.output, HasSubstr("exiting with code 76; start again to resume from the last checkpoint"));
+    named.push_back(status.message.substr(0, status.message.find(" closed ")));
+  }
+  EXPECT_EQ(named[0], named[1]);
+  EXPECT_THAT(named[0], AllOf(StartsWith("rank 1 on "), HasSubstr(" was lost (its connection")));
+  EXPECT_THAT(read_text(path("aborts")), HasSubstr("0 2\n"));
 }
 
 TEST_F(GpuRanks, AHangOfTensorRanksNamesTheirSum) {

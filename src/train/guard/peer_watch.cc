@@ -1,11 +1,15 @@
 #include "train/guard/peer_watch.h"
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "base/launch_variables.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "comm/rank_record.h"
 
@@ -14,6 +18,7 @@ namespace {
 
 constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is noticed within milliseconds
 constexpr auto kLastWords = std::chrono::seconds(5);
+constexpr auto kAbort = std::chrono::seconds(2);  // of connections between devices
 
 std::string launcher_secret() {
   const char* secret = std::getenv(kControlSecretVariable);
@@ -52,23 +57,75 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
 
 }  // namespace
 
+/// Of the connections between devices, on a thread of its own, which may outlive everything else.
+class PeerWatch::Abort : public std::enable_shared_from_this<Abort> {
+ public:
+  /// Waits for an abort.
+  void set(DeviceNetwork* network) {
+    const std::lock_guard lock(network_mutex_);
+    network_ = network;
+  }
+  void begin() {
+    limit_ = Clock::now() + kAbort;
+    begun_ = true;
+    const std::lock_guard lock(network_mutex_);
+    ended_ = network_ == nullptr;
+    if (ended_) return;
+    std::thread([self = shared_from_this()] {
+      {
+        const std::lock_guard network_lock(self->network_mutex_);
+        if (self->network_) self->network_->abort_all();
+      }
+      const std::lock_guard end_lock(self->mutex_);
+      self->ended_ = true;
+      self->changed_.notify_all();
+    }).detach();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, limit_, [&] { return ended_; });
+  }
+  bool begun() const { return begun_; }
+
+ private:
+  std::mutex network_mutex_, mutex_;
+  DeviceNetwork* network_ = nullptr;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  Clock::time_point limit_;
+  std::atomic<bool> begun_ = false;
+};
+
+PeerWatch::Connections::Connections(PeerWatch& peers, DeviceNetwork* network) : peers_(peers) {
+  peers_.abort_->set(network);
+}
+PeerWatch::Connections::~Connections() { peers_.abort_->set(nullptr); }
+
 PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-                     const Heartbeat& heartbeat) {
+                     const Heartbeat& heartbeat)
+    : abort_(std::make_shared<Abort>()) {
   const std::string secret = launcher_secret();
   if (process.size() == 1 && secret.empty()) return;
   const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
-  channel_.emplace(scalars, process.host(), heartbeat,
-                   ControlOptions{.hang_timeout = config.run.hang_timeout,
-                                  .one_host = process.local_size() == process.size(),
-                                  .interface = config.comm.interface,
-                                  .secret = secret,
-                                  .on_loss =
-                                      [&heartbeat, run_dir, mesh, rank = process.rank()](const Loss& loss) {
-                                        Loss named = loss;
-                                        named.place = describe_place(mesh, loss.rank);
-                                        report(named, rank, heartbeat.state(), run_dir);
-                                      },
-                                  .leave = leave});
+  channel_.emplace(
+      scalars, process.host(), heartbeat,
+      ControlOptions{.hang_timeout = config.run.hang_timeout,
+                     .one_host = process.local_size() == process.size(),
+                     .interface = config.comm.interface,
+                     .secret = secret,
+                     .on_loss =
+                         [&heartbeat, run_dir, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
+                           const RankState own = heartbeat.state();  // not that of an aborted wait
+                           abort->begin();
+                           Loss named = loss;
+                           named.place = describe_place(mesh, loss.rank);
+                           report(named, rank, own, run_dir);
+                         },
+                     .leave =
+                         [abort = abort_] {
+                           abort->wait();
+                           leave();
+                         }});
 }
 
 PeerWatch::~PeerWatch() = default;
@@ -88,7 +145,9 @@ void PeerWatch::dismiss() {
 }
 
 void PeerWatch::wait_for_verdict() const {
-  if (channel_) std::this_thread::sleep_for(kVerdict);
+  if (!channel_) return;
+  std::this_thread::sleep_for(kVerdict);
+  while (abort_->begun()) std::this_thread::sleep_for(kVerdict);  // the channel's thread ends the process
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 // The other ranks of the job, watched through the control channel (docs/design.md, decision 14): when one is lost or
 // hangs, this process reports it, writes RUN/status.json and leaves with code 76, whatever its main thread waits for.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "comm/mesh.h"
 #include "comm/process.h"
 #include "config/config.h"
+#include "tensor/device_network.h"
 
 namespace trireme {
 
@@ -31,8 +33,23 @@ class PeerWatch {
   void dismiss();
   /// After communication has failed: gives the watch time to find the lost rank; it then ends the process.
   void wait_for_verdict() const;
+  /// While it is there: what connects this rank's device with the others'. When a rank is lost, its connections are
+  /// aborted before this process leaves, in two seconds at most.
+  class Connections {
+   public:
+    /// network: nullptr: nothing does.
+    Connections(PeerWatch& peers, DeviceNetwork* network);
+    ~Connections();
+    Connections(const Connections&) = delete;
+    Connections& operator=(const Connections&) = delete;
+
+   private:
+    PeerWatch& peers_;
+  };
 
  private:
+  class Abort;
+  const std::shared_ptr<Abort> abort_;
   std::optional<ControlChannel> channel_;
 };
 

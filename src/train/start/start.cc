@@ -125,6 +125,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
   return run_to_end(claim, process, peers, [&] {
     claim_folder(claim, recipe, process, peers, scalars);
     const Backend backend = choose_backend(recipe.config(), mesh, rank, scalars);
+    const PeerWatch::Connections connections(peers, backend.device ? backend.device->network() : nullptr);
     if (!backend.gpu.empty()) {
       cores = move_to_gpus(cores, backend.gpu, recipe.config().launch, recipe.config().comm.cores, process, scalars);
       rank.threads = cores.threads;
