@@ -19,6 +19,7 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
     const Shape shape = token_.value.shape();
     token_.gradient = views.gradients.rows_slice(views.table->trained_count(), shape.count()).reshape(shape);
   }
+  filled_later_ = spec.tied_head && !views.table->layout().part.head;
   if (spec.position == Position::learned) {
     const LayerParameter all(views, "embedding.position.weight");
     position_.value = all.value.rows_slice(spec.position_offset, spec.context);
@@ -84,7 +85,14 @@ void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Wo
     dy = work.narrow_gradient;
   }
   if (!token_.trained()) return;
-  pass.ops.embedding_backward(pass.context, batch.tokens, pass.all_rows(dy), token_.gradient, pass.write,
+  Write write = pass.write;
+  // The operator gives untouched rows' memory back. Where the stage with the head adds to every row, the system would
+  // make each page again in every step.
+  if (filled_later_ && write == Write::overwrite) {
+    pass.ops.zero(pass.context, token_.gradient);
+    write = Write::add;
+  }
+  pass.ops.embedding_backward(pass.context, batch.tokens, pass.all_rows(dy), token_.gradient, write,
                               part_.value_or(TableRows{}));
 }
 

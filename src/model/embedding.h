@@ -26,6 +26,7 @@ class Embedding {
   std::optional<TableRows> part_;           ///< of the token matrix, where it is cut
   LayerParameter token_, position_, type_;  ///< position_ without the rows before position 0
   View unused_positions_;                   ///< gradient of those rows
+  bool filled_later_ = false;               ///< the gradient of the token matrix, by the stage with the tied head
   std::optional<Linear> project_;
   std::optional<Norm> norm_;
 };

@@ -23,6 +23,8 @@ class TiedSum {
   void add_other(Context& context, View own);
 
  private:
+  void add_on_device(Context& context, View own);
+
   Communicator& pair_;
   Ops& ops_;
   Arena arena_;
