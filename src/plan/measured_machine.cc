@@ -92,22 +92,30 @@ struct LinkFile {
   std::string path;
   std::vector<std::string> hosts;  ///< of each rank
   double ring = 0;                 ///< bytes per second of a rank that an all-reduce in a ring would need for this time
+  double work = 0;                 ///< seconds of computing that a rank loses per byte of them
 };
 
-/// Bus bandwidth of the largest gradient exchange, else of the largest all-reduce; else of plain messages.
-double ring_rate(const Json& json, int64_t ranks, const std::string& path) {
-  if (json.contains("gradient") && json.at("gradient").is_array() && !json.at("gradient").empty()) {
-    const Json& largest = json.at("gradient").back();
-    const std::string wire = text(member(json, "config", path), "wire", path);
-    const double bytes = positive(largest, "size", path) * (wire == "f32" ? 1 : 0.5);
-    const auto n = static_cast<double>(ranks);
-    return 2 * (n - 1) / n * bytes / positive(largest, "gradient_seconds", path);
+/// From the largest gradient exchange, else the rate of plain messages only.
+void take_rates(LinkFile& file, const Json& json, int64_t ranks) {
+  const std::string& path = file.path;
+  if (!json.contains("gradient") || !json.at("gradient").is_array() || json.at("gradient").empty()) {
+    file.ring = positive(member(json, "link", path), "measured_rate", path);
+    return;
   }
-  return positive(member(json, "link", path), "measured_rate", path);
+  const Json& largest = json.at("gradient").back();
+  const std::string wire = text(member(json, "config", path), "wire", path);
+  const auto n = static_cast<double>(ranks);
+  const double bytes = 2 * (n - 1) / n * positive(largest, "size", path) * (wire == "f32" ? 1 : 0.5);
+  file.ring = bytes / positive(largest, "gradient_seconds", path);
+  if (!largest.contains("lost_seconds")) return;  // a file of an earlier version
+  const Json& lost = largest.at("lost_seconds");
+  require(lost.is_number() && lost.get<double>() >= 0, ErrorKind::data,
+          "{}: lost_seconds is {}, expected a number from 0; measure again", path, dump_json(lost));
+  file.work = lost.get<double>() / bytes;
 }
 
 LinkFile link_file(const Json& json, const std::string& path) {
-  LinkFile file{path, {}, 0};
+  LinkFile file{path, {}, 0, 0};
   for (const Json& rank : member(json, "devices", path)) {
     const std::string words = rank.is_string() ? rank.get<std::string>() : "";  // "Pid 123 on HOST"
     const size_t at = words.rfind(" on ");
@@ -117,7 +125,7 @@ LinkFile link_file(const Json& json, const std::string& path) {
   }
   require(file.hosts.size() > 1, ErrorKind::data, "{}: measured with {}, expected at least 2", path,
           count_text(file.hosts.size(), "rank"));
-  file.ring = ring_rate(json, static_cast<int64_t>(file.hosts.size()), path);
+  take_rates(file, json, static_cast<int64_t>(file.hosts.size()));
   return file;
 }
 
@@ -153,6 +161,7 @@ void take_links(MeasuredMachine& machine, const LinkFile& file, const std::set<s
   const auto ranks = static_cast<double>(file.hosts.size()), each = ranks / static_cast<double>(used.size());
   if (used.size() == 1) {
     machine.node.link_gb_per_s = file.ring / 1e9;
+    machine.node.link_work = file.work;
     return;
   }
   machine.network = true;
@@ -160,6 +169,7 @@ void take_links(MeasuredMachine& machine, const LinkFile& file, const std::set<s
   const double rate = file.ring * each * (ranks - each) / (ranks - 1) * 8 / 1e9;
   double& network = machine.node.network_gbit_per_s;
   network = network > 0 ? std::min(network, rate) : rate;
+  machine.node.network_work = std::max(machine.node.network_work, file.work);
 }
 
 }  // namespace

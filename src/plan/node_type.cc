@@ -328,6 +328,13 @@ MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats
   // bench/results/2026-11-26-gpu-operators.md (136 to 239 of 692 TFLOP/s) and 2026-11-24-panels.md (0.74 to 0.86).
   rates.attention_share = node.gpus > 0 ? 0.25 : 0.8;
   rates.exchange_overlaps = true;
+  rates.messages_overlap = true;
+  rates.bucket_bytes = 25e6;  // OptimizerOptions::bucket_bytes
+  rates.embedding_apart = true;
+  rates.all_rows = node.gpus > 0;
+  rates.tied_bytes = 4;
+  rates.inner_work = node.link_work;
+  rates.node_work = node.network_work;
   rates.every_rank_sends = !formats.host_sums;
   for (const MeasuredProduct& product : node.products) {
     if (product.dtype != formats.dtype) continue;

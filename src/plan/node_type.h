@@ -21,6 +21,8 @@ struct NodeType {
   double network_gbit_per_s = 0;  ///< of the node
   int64_t units = 0;              ///< multiprocessors of a GPU
   double product_share = 0.7, link_share = 0.8, network_share = 0.8;  ///< of these rates that a run reaches
+  /// Measured: seconds of computing that a rank loses per byte of gradients that it sends inside a node, to others.
+  double link_work = 0, network_work = 0;
   std::vector<MeasuredProduct> products{};  ///< measured: used instead of tflops x product_share
   double memory_share = 0;                  ///< of memory_gb_per_s that a pass reaches; 0: docs/planner.md's table
   double price_per_hour = 0;                ///< USD; 0: unknown

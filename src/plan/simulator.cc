@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -127,7 +128,8 @@ class Simulation {
     if (!own && !group.arrived.contains({action.pass, part, action.micro_batch})) return;
     if (group.next + 1 == group.order.size() && machine_.exchange_overlaps) join_exchange(group);
     group.computes = true;
-    const double seconds = seconds_of(group, action);
+    const bool last = group.next + 1 == group.order.size();
+    const double seconds = seconds_of(group, action) + (last && layout_.data > 1 ? times_.exchange_lost : 0);
     group.busy_until = now_ + seconds;
     group.busy += seconds;
     record(forward ? SimulatedEvent::Kind::forward : SimulatedEvent::Kind::backward, group.rank, action.chunk,
@@ -199,12 +201,25 @@ class Simulation {
     flows_.push_back(flow);
   }
 
-  double rate_of(const Flow& flow) const {
+  /// Messages of one group to another follow each other.
+  void find_queued() {
+    queued_.assign(flows_.size(), false);
+    std::set<std::tuple<int64_t, int64_t, PipelinePass>> first;
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      const Flow& flow = flows_[i];
+      if (flow.receiver >= 0) queued_[i] = !first.insert({flow.sender, flow.receiver, flow.pass}).second;
+    }
+  }
+
+  double rate_of(size_t index) const {
+    const Flow& flow = flows_[index];
+    if (queued_[index]) return 0;
     if (flow.fixed_rate > 0) return flow.fixed_rate;
     const double capacity = machine_.node_bytes * machine_.node_share;
     double leaving = 0, coming = 0;
-    for (const Flow& other : flows_) {
-      if (other.fixed_rate > 0) continue;
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      const Flow& other = flows_[i];
+      if (other.fixed_rate > 0 || queued_[i]) continue;
       if (other.from == flow.from) leaving += other.weight;
       if (flow.to >= 0 && other.to == flow.to) coming += other.weight;
     }
@@ -222,9 +237,10 @@ class Simulation {
   double next_arrival() {
     double next = kNever;
     rates_.clear();
-    for (const Flow& flow : flows_) {
-      rates_.push_back(rate_of(flow));
-      next = std::min(next, now_ + flow.bytes / rates_.back());
+    find_queued();
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      rates_.push_back(rate_of(i));
+      if (rates_[i] > 0) next = std::min(next, now_ + flows_[i].bytes / rates_[i]);
     }
     return next;
   }
@@ -238,14 +254,15 @@ class Simulation {
     for (size_t i = 0; i < flows_.size(); ++i) {
       Flow& flow = flows_[i];
       flow.bytes -= rates_[i] * passed;
-      const bool no_time = now_ + flow.bytes / rates_[i] <= now_;  // less than the clock's precision
+      const bool no_time = rates_[i] > 0 && now_ + flow.bytes / rates_[i] <= now_;  // less than the clock's precision
       (flow.bytes <= kRest * flow.whole || no_time ? arrived : rest).push_back(flow);
     }
     flows_ = std::move(rest);
     for (const Flow& flow : arrived) {
       if (flow.receiver < 0) {
         StageExchange& exchange = exchanges_[static_cast<size_t>(flow.part)];
-        if (--exchange.flows == 0) exchange.done = now_ + times_.exchange_latency;
+        // It begins with the first bucket, and the flows with backward.
+        if (--exchange.flows == 0) exchange.done = now_ + times_.exchange_latency + times_.first_bucket;
         record(SimulatedEvent::Kind::exchange, flow.sender, 0, 0, flow.start, now_ - flow.start);
         continue;
       }
@@ -256,19 +273,31 @@ class Simulation {
     }
   }
 
+  /// When a stage has exchanged what its data ranks share; its own end where they share nothing.
+  double exchanged(const Group& group) const {
+    const StageExchange& exchange = exchanges_[static_cast<size_t>(group.stage)];
+    if (!exchange.began) return group.finished;
+    // The last bucket leaves when backward has ended.
+    const double travels = exchange.done - times_.first_bucket - exchange.start;
+    const double tail = machine_.exchange_overlaps ? travels * times_.last_bucket : 0;
+    double end = std::max(group.finished, exchange.done);
+    for (const Group& member : groups_) {
+      if (member.stage == group.stage) end = std::max(end, member.finished + tail);
+    }
+    return end + times_.exchange_after;
+  }
+
   void finish() {
-    for (const Group& group : groups_) {
-      const StageExchange& exchange = exchanges_[static_cast<size_t>(group.stage)];
-      double end = group.finished;
-      if (exchange.began) {
-        // The last bucket leaves when backward has ended.
-        const double tail = machine_.exchange_overlaps ? (exchange.done - exchange.start) * times_.last_bucket : 0;
-        for (const Group& member : groups_) {
-          if (member.stage == group.stage) end = std::max({end, exchange.done, member.finished + tail});
-        }
-      }
-      record(SimulatedEvent::Kind::update, group.rank, 0, 0, end, times_.update);
-      step_.seconds = std::max(step_.seconds, end + times_.update);
+    std::vector<double> ends;
+    for (const Group& group : groups_) ends.push_back(exchanged(group));
+    if (layout_.pipeline > 1) {  // the first stage and the last one wait for each other
+      const auto last = static_cast<size_t>((layout_.pipeline - 1) * classes_);
+      for (size_t i = 0; i < static_cast<size_t>(classes_); ++i)
+        ends[i] = ends[last + i] = std::max(ends[i], ends[last + i]) + times_.tied;
+    }
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      record(SimulatedEvent::Kind::update, groups_[i].rank, 0, 0, ends[i], times_.update);
+      step_.seconds = std::max(step_.seconds, ends[i] + times_.update);
     }
     for (const Group& group : groups_) step_.idle = std::max(step_.idle, 1 - group.busy / step_.seconds);
   }
@@ -288,6 +317,7 @@ class Simulation {
   std::vector<StageExchange> exchanges_;
   std::vector<Flow> flows_;
   std::vector<double> rates_;
+  std::vector<bool> queued_;  ///< of flows_: behind another message
   double now_ = 0;
   SimulatedStep step_;
 };

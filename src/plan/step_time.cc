@@ -40,19 +40,19 @@ class Kernels {
     return kind == GemmKind::input ? product_at(rate, rows, in, out, 1) : product_at(rate, out, in, rows, 1);
   }
 
-  /// The gradients of the input and of the matrix.
-  double linear_backward(double rows, double in, double out) const {
-    return linear(GemmKind::input, rows, in, out) + linear(GemmKind::weight, rows, in, out);
+  /// The gradients of the input and of a share of the matrix.
+  double linear_backward(double rows, double in, double out, double share) const {
+    return linear(GemmKind::input, rows, in, out) + share * linear(GemmKind::weight, rows, in, out);
   }
 
-  /// Products of `count` heads' scores and values, half of each kind.
-  double attention(double length, double head_size, double count, double products) const {
+  /// Products of `count` heads' scores and values, half of each kind. pairs: of a row and one that it sees, twice.
+  double attention(double length, double pairs, double head_size, double count, double products) const {
     if (!machine_.fused_attention) {
       const double scores = product(length, length, head_size, count),
                    values = product(length, head_size, length, count);
       return products / 2 * (scores + values);
     }
-    return products * length * length * head_size * count /
+    return products * pairs * head_size * count /
            (machine_.peak_flops * machine_.product_share * machine_.attention_share);
   }
   bool fused() const { return machine_.fused_attention; }
@@ -127,17 +127,20 @@ struct Sizes {
         first(inner * (model.gated ? 2 : 1)),
         vocabulary(static_cast<double>(model.vocabulary) / tensor),
         own_rows(layout.sequence_parallel ? rows / tensor : rows),
-        scores(heads * sequence * sequence) {}
+        scores(heads * sequence * sequence),
+        pairs(sequence * (model.attended > 0 ? model.attended : sequence) * (model.full_mask ? 2 : 1)),
+        trained(model.trained),
+        head_rows(rows * model.head_rows) {}
   double rows, width, sequence, tensor, head_size;
   double heads;                     ///< that a rank computes for all sequences of its micro-batch
   double qkv, mixed, inner, first;  ///< columns of the rank's matrices
-  double vocabulary, own_rows, scores;
+  double vocabulary, own_rows, scores, pairs, trained, head_rows;
 };
 
 constexpr double kForwardKernels = 25, kBackwardKernels = 40;  ///< of a layer without fused attention
 
 LayerTime attention_forward(const Sizes& s, const Kernels& k) {
-  return {.products = k.attention(s.sequence, s.head_size, s.heads, 2),
+  return {.products = k.attention(s.sequence, s.pairs, s.head_size, s.heads, 2),
           .passes =
               k.fused() ? 0 : k.elements(2 * s.scores) + k.elements(2.5 * s.scores)};  // softmax; dropout and its mask
 }
@@ -161,8 +164,8 @@ LayerTime forward_of(const Sizes& s, const Kernels& k, double sum) {
 
 LayerTime backward_of(const Sizes& s, const Kernels& k, double sum) {
   LayerTime time;
-  for (const auto& [out, in] : matrices_of(s)) time.products += k.linear_backward(s.rows, in, out);
-  time.products += k.attention(s.sequence, s.head_size, s.heads, k.fused() ? 5 : 4);
+  for (const auto& [out, in] : matrices_of(s)) time.products += k.linear_backward(s.rows, in, out, s.trained);
+  time.products += k.attention(s.sequence, s.pairs, s.head_size, s.heads, k.fused() ? 5 : 4);
   const double x = s.own_rows * s.width, attention = s.rows * s.mixed;
   time.passes = 2 * k.elements(3 * x) + 2 * k.elements(2.5 * x) + k.elements(s.rows * (2 * s.first + s.inner)) +
                 2 * k.elements(3 * attention) + (k.fused() ? 0 : k.elements(3 * s.scores) + k.elements(2.5 * s.scores));
@@ -175,7 +178,9 @@ LayerTime backward_of(const Sizes& s, const Kernels& k, double sum) {
 struct Links {
   double tensor = 0, tensor_latency = 0;
   double stages = 0;    ///< of one rank's messages
+  double tied = 0;      ///< between the first and the last stage
   bool across = false;  ///< stages are on several nodes
+  bool near = false;    ///< data ranks are on one node
   double exchange = 0, exchange_latency = 0;
 };
 
@@ -186,11 +191,14 @@ Links links_of(const StepLayout& layout, const MachineRates& machine) {
   const double groups = std::min(tensor, node_ranks);  // data groups that leave a node together
   const bool near = layout.data <= std::max<int64_t>(1, machine.node_ranks / layout.tensor);
   Links links;
+  links.near = near;
   const double slower = machine.node_ranks > 1 ? std::min(inner, node) : node;
   links.tensor = wide ? slower : inner;
   links.tensor_latency = wide ? machine.node_latency : machine.inner_latency;
   links.across = layout.ranks() > machine.node_ranks;
   links.stages = links.across ? node / node_ranks : inner;
+  // The other stages' ranks of a node send nothing then.
+  links.tied = links.across ? node / std::min(node_ranks, static_cast<double>(layout.data * layout.tensor)) : inner;
   double shared = node / groups;
   if (machine.every_rank_sends && !near) {
     const auto data = static_cast<double>(layout.data);
@@ -212,6 +220,7 @@ double ring(double bytes, int64_t members, double rate, double latency) {
 /// What data ranks exchange: the bytes of a ring's all-reduce that sends the same, and how often in a step.
 struct Exchange {
   double bytes = 0, times = 1;
+  double after = 0;  ///< of these bytes: weights that travel after the update
 };
 
 Exchange exchange_of(const StepLayout& layout, const MachineRates& machine, double held) {
@@ -221,9 +230,9 @@ Exchange exchange_of(const StepLayout& layout, const MachineRates& machine, doub
     case ShardChoice::none:
       return {gradients, 1};
     case ShardChoice::optimizer:  // sums to their owners, weights from them
-      return {(gradients + weights) / 2, 1};
+      return {(gradients + weights) / 2, 1, weights / 2};
     case ShardChoice::gradients:
-      return {(gradients * steps + weights) / 2, steps};
+      return {(gradients * steps + weights) / 2, steps, weights / 2};
     default:  // weights for each forward and each backward
       return {(gradients + 2 * weights) * steps / 2, steps};
   }
@@ -236,19 +245,21 @@ double largest_stage(const ModelSize& model, const StepLayout& layout) {
   return static_cast<double>(layers);
 }
 
-/// The stage that takes longest for a micro-batch.
+/// The stage that takes longest for a micro-batch, and the others.
 struct SlowestStage {
   double layers = 0;
   bool head = true;
+  double others = 0;         ///< layers of all other stages together
+  bool others_head = false;  ///< one of them has the head
 };
 
 /// layer, head: their seconds.
 SlowestStage slowest_stage(const ModelSize& model, const StepLayout& layout, const MachineRates& machine, double layer,
                            double head) {
-  SlowestStage slowest{largest_stage(model, layout), true};
+  const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
+  SlowestStage slowest{largest_stage(model, layout), true, (stages - 1) * largest_stage(model, layout)};
   const int64_t others = layout.pipeline * layout.chunks - 1;
   if (!machine.balanced_stages || layout.pipeline == 1 || others < 1) return slowest;
-  const auto chunks = static_cast<double>(layout.chunks);
   double least = std::numeric_limits<double>::infinity();
   for (int64_t last = 1; last <= model.layers - others; ++last) {  // layers of the part with the head
     const int64_t each = (model.layers - last + others - 1) / others;
@@ -256,7 +267,10 @@ SlowestStage slowest_stage(const ModelSize& model, const StepLayout& layout, con
     const double first_stage = other * chunks, last_stage = other * (chunks - 1) + static_cast<double>(last);
     const bool at_end = last_stage * layer + head > first_stage * layer;
     const double seconds = at_end ? last_stage * layer + head : first_stage * layer;
-    if (seconds < least) least = seconds, slowest = {at_end ? last_stage : first_stage, at_end};
+    if (seconds >= least) continue;
+    least = seconds;
+    slowest = at_end ? SlowestStage{last_stage, true, (stages - 1) * first_stage, false}
+                     : SlowestStage{first_stage, false, (stages - 2) * first_stage + last_stage, true};
   }
   return slowest;
 }
@@ -289,7 +303,8 @@ struct Parts {
       : kernels(machine),
         links(links_of(layout, machine)),
         held(held_parameters(model, layout)),
-        exchange(exchange_of(layout, machine, held)) {
+        matrix(static_cast<double>(model.vocabulary * model.width) / static_cast<double>(layout.tensor)),
+        exchange(exchange_of(layout, machine, model.trained * held)) {
     const Sizes sizes(model, layout);
     const double x_bytes = machine.element_bytes * sizes.rows * sizes.width;
     sum = ring(x_bytes, layout.tensor, links.tensor, links.tensor_latency);
@@ -303,25 +318,119 @@ struct Parts {
     forward_launches = late(forward);
     backward_launches = late(backward) + late(again);
     // Forward, gradient of the input, gradient of the matrix; softmax and its gradient pass over the logits.
-    head_forward = kernels.linear(GemmKind::forward, sizes.rows, sizes.width, sizes.vocabulary);
-    head_backward = kernels.linear_backward(sizes.rows, sizes.width, sizes.vocabulary);
-    head_passes = kernels.pass(machine.logit_bytes * sizes.rows * sizes.vocabulary);
+    if (sizes.head_rows > 0) {
+      head_forward = kernels.linear(GemmKind::forward, sizes.head_rows, sizes.width, sizes.vocabulary);
+      head_backward = kernels.linear_backward(sizes.head_rows, sizes.width, sizes.vocabulary, sizes.trained);
+      head_passes = kernels.pass(machine.logit_bytes * sizes.head_rows * sizes.vocabulary);
+    }
     // Tensor ranks send a part each where it leaves the node.
     message_bytes = links.across || layout.sequence_parallel ? x_bytes / sizes.tensor : x_bytes;
-    const double updated = layout.shard == ShardChoice::none ? held : held / static_cast<double>(layout.data);
+    const double all = layout.pipeline == 1 && !model.tied ? held + matrix : held;
+    const double updated =
+        model.trained * (layout.shard == ShardChoice::none ? all : all / static_cast<double>(layout.data));
     update = kernels.pass(machine.update_bytes * updated);
+    if (layout.pipeline > 1 && model.tied) tied = machine.tied_bytes * model.trained * matrix / links.tied;
   }
   double launches() const { return forward_launches + backward_launches; }
 
   Kernels kernels;
   Links links;
-  double held;
+  double held, matrix;  ///< weights; of the token matrix
   Exchange exchange;
   double sum = 0;  ///< of tensor ranks
   LayerTime forward, backward, again;
   double forward_launches = 0, backward_launches = 0, head_forward = 0, head_backward = 0, head_passes = 0;
   double message_bytes = 0, update = 0;
+  double tied = 0;  ///< of the sum of a tied matrix between two stages
 };
+
+/// How data ranks' exchange and a step's backward share time.
+struct ExchangeTime {
+  double exposed = 0;                                             ///< of the step, what computing loses included
+  double first_bucket = 0, last_bucket = 1, lost = 0, after = 0;  ///< as in StageTimes
+};
+
+/// layers: of the stage. head: it has the head, whose gradients are ready first.
+ExchangeTime exchange_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine,
+                           const Parts& parts, double layers, bool head) {
+  const Links& links = parts.links;
+  const double whole = ring(parts.exchange.bytes, layout.data, links.exchange, links.exchange_latency);
+  if (layout.data == 1 || !machine.exchange_overlaps) return {.exposed = whole};
+  ExchangeTime time;
+  time.after = whole * parts.exchange.after / parts.exchange.bytes;
+  const bool holds_embedding = layout.pipeline == 1, sums_stay = layout.shard >= ShardChoice::gradients;
+  if (machine.embedding_apart && holds_embedding && !sums_stay) {
+    const auto tokens = static_cast<double>(layout.global_batch * model.sequence);
+    const double share = machine.all_rows ? 1 : touched_share(tokens, model.vocabulary);
+    const double bytes =
+        share * machine.gradient_bytes * model.trained * parts.matrix * (layout.shard == ShardChoice::none ? 1 : 0.5);
+    time.after += ring(bytes, layout.data, links.exchange, links.exchange_latency);
+  }
+  // Of one exchange: what travels beside backward, in buckets that start when they are complete.
+  const double times = parts.exchange.times,
+               travels = (whole - whole * parts.exchange.after / parts.exchange.bytes) / times;
+  double beside = layers * (parts.backward.busy() + parts.again.busy());
+  if (layout.shard == ShardChoice::parameters) beside += layers * parts.forward.busy();
+  const double first = head ? parts.matrix / parts.held : 0;  // share that is ready when the layers' backward begins
+  const double of_layers = layers > 0 ? (1 - first) / layers : 1;
+  const double bucket = machine.bucket_bytes > 0
+                            ? std::min(1.0, machine.bucket_bytes / (machine.gradient_bytes * parts.held))
+                            : std::min(1.0, of_layers);
+  const double buckets = std::ceil(1 / bucket - 1e-9);
+  const auto ready = [&](double share) { return beside * std::clamp((share - first) / (1 - first + 1e-12), 0.0, 1.0); };
+  time.first_bucket = ready(bucket);
+  time.last_bucket = 1 - (buckets - 1) * bucket;
+  const double sent =
+      2 * static_cast<double>(layout.data - 1) / static_cast<double>(layout.data) * parts.exchange.bytes / times;
+  const double work = sent * (parts.links.near ? machine.inner_work : machine.node_work);
+  constexpr double kMostOfCore = 0.5;  // two threads share a core evenly
+  const double taken = travels > 0 ? std::min(kMostOfCore, work / travels) : 0;
+  time.lost = std::min(work, (beside - time.first_bucket) * taken / (1 - taken));
+  const double end =
+      std::max({time.first_bucket + travels, beside + time.lost + time.last_bucket * travels,
+                ready((buckets - 1) * bucket) + time.lost + std::min(1.0, time.last_bucket + bucket) * travels});
+  time.exposed = times * (end - beside) + time.after;
+  time.lost *= times;
+  return time;
+}
+
+}  // namespace
+
+double touched_share(double tokens, int64_t vocabulary) {
+  const auto rows = static_cast<double>(vocabulary);
+  constexpr double kEuler = 0.5772;
+  const double expected = tokens / (std::log(rows) + kEuler);  // times the most frequent one occurs
+  double touched = 0;
+  for (double rank = 1; rank <= rows;) {
+    const double width = std::min(std::max(1.0, std::floor(rank / 16)), rows - rank + 1);
+    touched += width * -std::expm1(-expected / (rank + (width - 1) / 2));
+    rank += width;
+  }
+  return touched / rows;
+}
+
+namespace {
+
+/// Seconds in which stages wait for messages that travel beside computing. The q-th stage from the end has at most q
+/// micro-batches under way, so that the last stage begins one no earlier than the q-th before it has gone back through
+/// these stages and made room for another: q - 1 messages each way, less what the slowest stage computes longer than
+/// the others. message: of one, one way. others, own: of a micro-batch, all other stages' seconds and the slowest
+/// one's.
+double waits_for_messages(const StepLayout& layout, double message, double others, double own, int64_t node_ranks) {
+  const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
+  const double filling = 2 * (stages - 1) * message;
+  if (layout.chunks > 1) {  // each chunk of a round waits for the chunk before on the last stage
+    const double rounds = std::ceil(static_cast<double>(layout.micro_batches()) / stages);
+    return filling + (rounds * chunks - 1) * std::max(0.0, 2 * stages * message - own / chunks);
+  }
+  const int64_t before = layout.micro_batches() - 1;  // the last one
+  const int64_t whole = before / layout.pipeline, left = before % layout.pipeline;
+  const auto rounds = static_cast<double>(whole), rest = static_cast<double>(left);
+  const double way = std::max(0.0, 2 * message + others / std::max(1.0, stages - 1) - own);
+  // A stage between others sends a message each way over one link, unless it shares its node with one of them.
+  const double links = stages * ((stages > 2 && layout.data * layout.tensor >= node_ranks ? 2 : 1) * message - own);
+  return filling + rounds * std::max((stages - 1) * way, links) + std::max(0.0, rest - 1) * way;
+}
 
 }  // namespace
 
@@ -333,24 +442,35 @@ PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const Ma
   const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
   const auto micro_batches = static_cast<double>(layout.micro_batches());
   const double head_products = parts.head_forward + parts.head_backward;
-  const auto [layers, has_head] =
-      slowest_stage(model, layout, machine, layer.busy() + launches, head_products + parts.head_passes);
+  const double layer_seconds = layer.busy() + launches, head_seconds = head_products + parts.head_passes;
+  const auto [layers, has_head, others, others_head] =
+      slowest_stage(model, layout, machine, layer_seconds, head_seconds);
   const double head = has_head ? 1 : 0;
-  // A message forward and one backward per chunk.
-  const double messages = layout.pipeline > 1 ? 2 * chunks * parts.message_bytes / parts.links.stages : 0;
+  const double message = layout.pipeline > 1 ? parts.message_bytes / parts.links.stages : 0;
 
   PlannedTime time;
   time.products = micro_batches * (layers * layer.products + head * head_products);
   time.passes = micro_batches * (layers * layer.passes + head * parts.head_passes);
-  time.tensor_sums = micro_batches * (layers * layer.sums + head * parts.sum);
+  // The embedding's outputs and the gradient of the head's input are sums, too.
+  const double ends = layout.pipeline == 1 ? 2 : head;
+  time.tensor_sums = micro_batches * (layers * layer.sums + ends * parts.sum);
   time.launches = micro_batches * layers * launches;
-  time.stage_messages = micro_batches * messages;
-  time.bubble = (stages - 1) / chunks * (layers * (layer.busy() + launches) + messages);
-  time.exchange = ring(parts.exchange.bytes, layout.data, parts.links.exchange, parts.links.exchange_latency);
-  if (machine.exchange_overlaps) {
-    const double hidden = parts.exchange.times * layers * (parts.backward.busy() + parts.again.busy());
-    time.exchange = std::max(time.exchange - hidden, time.exchange / std::max(1.0, layers + 1));
+  time.bubble = (others * layer_seconds + (others_head ? head_seconds : 0)) / chunks;
+  if (machine.messages_overlap && layout.pipeline > 1) {
+    const double own = layers * layer_seconds + head * head_seconds;
+    // Stages that share a node send inside it.
+    const int64_t of_node = std::max<int64_t>(1, machine.node_ranks / (layout.data * layout.tensor));
+    const int64_t used = (layout.pipeline + of_node - 1) / of_node;  // nodes
+    const auto crossing = static_cast<double>(used - 1);
+    const double inside = crossing + 1 < stages ? parts.message_bytes / (machine.inner_bytes * machine.inner_share) : 0;
+    const double mean = (crossing * message + (stages - 1 - crossing) * inside) / (stages - 1);
+    time.stage_messages = waits_for_messages(layout, mean, time.bubble * chunks, own, machine.node_ranks);
+  } else {
+    // A message forward and one backward per chunk.
+    time.stage_messages = micro_batches * 2 * chunks * message;
+    time.bubble += (stages - 1) * 2 * message;
   }
+  time.exchange = exchange_time(model, layout, machine, parts, layers, has_head).exposed + parts.tied;
   time.update = parts.update;
   return time;
 }
@@ -364,7 +484,9 @@ StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const M
   times.layer_forward = parts.forward.busy() + parts.forward_launches;
   times.layer_backward = parts.backward.busy() + parts.again.busy() + parts.backward_launches;
   constexpr double kForward = 1.0 / 3;  // of the passes over the logits
-  times.head_forward = parts.head_forward + kForward * parts.head_passes + parts.sum;
+  const double sums =
+      layout.pipeline == 1 ? 2 : 1;  // of the embedding's outputs and of the gradient of the head's input
+  times.head_forward = parts.head_forward + kForward * parts.head_passes + sums * parts.sum;
   times.head_backward = parts.head_backward + (1 - kForward) * parts.head_passes;
   times.message_bytes = parts.message_bytes;
   times.exchange_bytes = 2 * (data - 1) / data * parts.exchange.bytes;
@@ -372,7 +494,14 @@ StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const M
   if (!times.exchange_inside)
     times.exchange_crossing = machine.every_rank_sends ? (data - here) / (data - 1) : 1 / here;
   times.exchange_latency = 2 * (data - 1) * parts.links.exchange_latency;
-  times.last_bucket = 1 / (largest_stage(model, layout) + 1);
+  const ExchangeTime exchange =
+      exchange_time(model, layout, machine, parts, largest_stage(model, layout), layout.pipeline == 1);
+  times.first_bucket = exchange.first_bucket;
+  times.last_bucket = exchange.last_bucket;
+  times.exchange_lost = exchange.lost;
+  times.exchange_after = exchange.after;
+  times.exchange_bytes *= 1 - parts.exchange.after / parts.exchange.bytes;
+  times.tied = parts.tied;
   times.update = parts.update;
   return times;
 }

@@ -15,10 +15,16 @@ namespace trireme {
 /// The sizes of a decoder that its time depends on.
 struct ModelSize {
   int64_t layers = 0, width = 0, heads = 0, sequence = 0, vocabulary = 0;
-  int64_t inner = 0;      ///< 0: 4 x width
-  int64_t kv_heads = 0;   ///< 0: heads
-  int64_t head_size = 0;  ///< 0: width / heads
-  bool gated = false;     ///< the MLP has a third matrix
+  int64_t inner = 0;       ///< 0: 4 x width
+  int64_t kv_heads = 0;    ///< 0: heads
+  int64_t head_size = 0;   ///< 0: width / heads
+  bool gated = false;      ///< the MLP has a third matrix
+  bool tied = true;        ///< the head has the token matrix
+  bool full_mask = false;  ///< rows see later ones, too
+  double trained = 1;      ///< share of the weights that have gradients
+  // Where sequences differ in length, a micro-batch counts as one sequence of all its rows.
+  double attended = 0;   ///< rows of a row's own sequence, on average over rows; 0: sequence
+  double head_rows = 1;  ///< share of the rows that go through the head
 
   int64_t inner_width() const { return inner > 0 ? inner : 4 * width; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -82,7 +88,15 @@ struct MachineRates {
   double logit_bytes = 30;         ///< of memory traffic per logit, forward and backward, beside the products
   double update_bytes = 36;        ///< of memory traffic per weight that a rank updates
   bool exchange_overlaps = false;  ///< gradients travel while the last micro-batch's backward runs
-  bool every_rank_sends = false;   ///< to the ranks of all other nodes, instead of a ring through the nodes
+  double bucket_bytes = 0;         ///< on the link, of gradients that start together; 0: those of a layer
+  /// A rank with embedding and head sends the embedding's gradient apart from the head's, after backward: rows of
+  /// tokens that occur, or all of them.
+  bool embedding_apart = false, all_rows = false;
+  double tied_bytes = 2;  ///< per weight of a tied matrix, between the stages that hold it
+  /// Seconds of computing that a rank loses for each byte of gradients that it sends inside a node, to other nodes.
+  double inner_work = 0, node_work = 0;
+  bool messages_overlap = false;  ///< a stage computes while its messages travel, and waits only for what it needs
+  bool every_rank_sends = false;  ///< to the ranks of all other nodes, instead of a ring through the nodes
   /// Scores stay in the processor and those above the diagonal are not computed; backward computes them once more.
   bool fused_attention = false;
   /// The stage with the head has fewer layers, so that the slowest one has the least work.
@@ -98,7 +112,7 @@ struct PlannedTime {
   double launches = 0;        ///< kernels start more slowly than they run
   double stage_messages = 0;  ///< between pipeline stages
   double bubble = 0;          ///< the pipeline fills and drains
-  double exchange = 0;        ///< of gradients, as far as nothing hides it
+  double exchange = 0;        ///< of gradients, as far as nothing hides it, and what computing loses to it
   double update = 0;
   double total() const {
     return products + passes + tensor_sums + launches + stage_messages + bubble + exchange + update;
@@ -117,11 +131,19 @@ struct StageTimes {
   bool exchange_inside = true;   ///< the data ranks of a group are on one node
   double exchange_crossing = 1;  ///< share of these bytes that leaves the node
   double exchange_latency = 0;   ///< seconds of all messages' starts
+  double first_bucket = 0;       ///< seconds of the last backward before the exchange begins
   double last_bucket = 1;        ///< share of the exchange that begins when backward has ended
+  double exchange_lost = 0;      ///< seconds that the last backward loses to the exchange
+  double exchange_after = 0;     ///< seconds of what travels after the exchange: touched rows, updated weights
+  double tied = 0;               ///< seconds in which the first and the last stage add the gradients of a tied matrix
   double update = 0;
 };
 /// Throws as step_time().
 StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
+
+/// Expected share of a vocabulary's rows that so many tokens of text contain, their frequencies by Zipf's law: the r-th
+/// most frequent one has the probability 1 / (r x sum of 1 / r).
+double touched_share(double tokens, int64_t vocabulary);
 
 /// Bytes that one rank sends in a step.
 struct LinkBytes {

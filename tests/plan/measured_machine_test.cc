@@ -75,6 +75,14 @@ TEST_F(MeasuredFiles, OfLinksGiveTheNetworkAndTheRateInside) {
   machine = read_measured_machine({a, b, write("c.json", gradient)});
   // A ring of 4 carries 2 * 3/4 of 0.2 GB per rank. Two ranks of each host send 2 of their 3 parts over its network.
   EXPECT_NEAR(machine.node.network_gbit_per_s, 0.3 * 2 * 2 / 3 * 8, 1e-9);
+  EXPECT_EQ(machine.node.network_work, 0) << "a file of an earlier version";
+  gradient["gradient"][1]["lost_seconds"] = 0.15;
+  machine = read_measured_machine({a, b, write("c.json", gradient)});
+  EXPECT_NEAR(machine.node.network_work, 0.15 / 0.3e9, 1e-15);
+  EXPECT_DOUBLE_EQ(trireme_rates(machine.node, 2, {}).node_work, machine.node.network_work);
+  gradient["gradient"][1]["lost_seconds"] = -1;
+  EXPECT_ERROR(read_measured_machine({a, b, write("c.json", gradient)}), ErrorKind::data,
+               "lost_seconds is -1, expected a number from 0; measure again");
   machine = read_measured_machine({a, write("c.json", comm({"h1", "h1"}))});
   EXPECT_FALSE(machine.network);
   EXPECT_DOUBLE_EQ(machine.node.link_gb_per_s, 1);

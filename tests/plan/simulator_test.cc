@@ -40,6 +40,49 @@ TEST(Simulator, APipelineOfEqualStagesHasThePlannedBubble) {
   }
 }
 
+TEST(Simulator, StagesWaitForMessagesAsPlanned) {
+  for (const int64_t pipeline : {2, 4}) {
+    for (const int64_t micro_batches : {pipeline, 2 * pipeline, 4 * pipeline}) {
+      for (const double node_bytes : {1e8, 3e8, 3e9}) {
+        MachineRates rates = computing();
+        rates.node_ranks = 1;
+        rates.node_bytes = node_bytes;
+        rates.messages_overlap = true;
+        const ModelSize model = decoder(8, 1);
+        const StepLayout layout{.pipeline = pipeline, .global_batch = micro_batches, .micro_batch = 1};
+        const PlannedTime planned = step_time(model, layout, rates);
+        EXPECT_NEAR(simulate_step(model, layout, rates).seconds / planned.total(), 1, 0.04)
+            << pipeline << " stages, " << micro_batches << " micro-batches, " << node_bytes;
+        EXPECT_GT(planned.stage_messages, 0);
+      }
+    }
+  }
+}
+
+TEST(Simulator, AStageWithTheHeadDelaysTheOthersAsPlanned) {
+  MachineRates rates = computing();
+  rates.balanced_stages = rates.messages_overlap = true;
+  const ModelSize model = decoder(12, 20000);  // a head of 7 layers
+  const StepLayout layout{.pipeline = 2, .global_batch = 3, .micro_batch = 1};
+  SimulationOptions options;
+  options.part_layers = {9, 3};
+  const double planned = step_time(model, layout, rates).total();
+  EXPECT_NEAR(simulate_step(model, layout, rates, options).seconds / planned, 1, 0.03);
+}
+
+TEST(Simulator, StagesAddTheGradientsOfATiedMatrixAsPlanned) {
+  MachineRates rates = computing();
+  rates.node_ranks = 1;
+  rates.node_bytes = 1e8;
+  rates.messages_overlap = true;
+  ModelSize model = decoder(4, 20000);
+  const StepLayout layout{.pipeline = 2, .global_batch = 2, .micro_batch = 1};
+  const double tied = simulate_step(model, layout, rates).seconds, planned = step_time(model, layout, rates).exchange;
+  EXPECT_NEAR(planned, rates.tied_bytes * 20000 * 256 / 1e8, 1e-9);
+  model.tied = false;
+  EXPECT_NEAR(tied - simulate_step(model, layout, rates).seconds, planned, 1e-9);
+}
+
 TEST(Simulator, MessagesShareTheNetworkOfTheirNode) {
   const ModelSize model = decoder(4, 1);
   MachineRates rates = computing();
@@ -56,7 +99,7 @@ TEST(Simulator, MessagesShareTheNetworkOfTheirNode) {
     if (data == 1) alone = seconds;
     EXPECT_NEAR(seconds / alone, static_cast<double>(data), 1e-3);
   }
-  EXPECT_NEAR(alone, 2 * 2.0 * 128 * 256 / 1e6, 1e-9) << "forward and backward";
+  EXPECT_NEAR(alone, 2 * 2.0 * 128 * 256 / 1e6 + 2 * 256 / 1e6, 1e-9) << "forward, backward and the tied matrix";
 }
 
 TEST(Simulator, TheExchangeOfGradientsTakesThePlannedTime) {
@@ -88,6 +131,26 @@ TEST(Simulator, AnOverlappedExchangeIsHiddenByTheLastBackward) {
   const double without = simulate_step(model, layout, rates).seconds;
   EXPECT_LT(with, after);
   EXPECT_GT(with, without);
+}
+
+TEST(Simulator, BucketsOfTheExchangeStartAsPlanned) {
+  const ModelSize model = decoder(8, 2000);
+  for (const double work : {0.0, 2e-9}) {
+    for (const double node_bytes : {1e8, 1e9, 1e10}) {
+      for (const double bucket : {1e5, 2e6, 1e9}) {
+        MachineRates rates = computing();
+        rates.node_ranks = 1;
+        rates.exchange_overlaps = rates.embedding_apart = true;
+        rates.node_bytes = node_bytes;
+        rates.bucket_bytes = bucket;
+        rates.node_work = work;
+        const StepLayout layout{.data = 2, .global_batch = 8, .micro_batch = 1};
+        const double planned = step_time(model, layout, rates).total();
+        EXPECT_NEAR(simulate_step(model, layout, rates).seconds / planned, 1, 0.03)
+            << node_bytes << ", " << bucket << ", " << work;
+      }
+    }
+  }
 }
 
 TEST(Simulator, EqualRanksMayBeSimulatedOnce) {

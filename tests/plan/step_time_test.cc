@@ -220,6 +220,66 @@ TEST(PlannedTime, WhatIsSharedIsSentMoreOften) {
   EXPECT_NEAR(step_time(model, layout, rates).update / none.update, 0.25, 1e-9);
 }
 
+TEST(PlannedTime, ComputingLosesWhatAnExchangeTakesFromItsCores) {
+  const ModelSize model = gpt(4, 256, 4);
+  MachineRates rates{.peak_flops = 1e10, .memory_bytes = 1e12, .node_bytes = 1e12};
+  rates.exchange_overlaps = true;
+  rates.bucket_bytes = 1e6;
+  const StepLayout layout{.data = 2, .global_batch = 2, .micro_batch = 1};
+  const double free = step_time(model, layout, rates).exchange;
+  rates.node_work = 1e-9;
+  const double sent = 2 * (model.layer_parameters() * 4 + 51200.0 * 256);
+  EXPECT_NEAR(step_time(model, layout, rates).exchange - free, sent * 1e-9, 1e-3 * sent * 1e-9)
+      << "a fast link hides everything but this";
+  rates.node_bytes = 1e5;
+  const double slow = step_time(model, layout, rates).exchange;
+  rates.node_work = 0;
+  EXPECT_DOUBLE_EQ(step_time(model, layout, rates).exchange, slow) << "a slow link is waited for anyway";
+}
+
+TEST(PlannedTime, WeightsTravelAfterTheUpdate) {
+  const ModelSize model = gpt(4, 256, 4);
+  MachineRates rates{.peak_flops = 1e8, .memory_bytes = 1e12, .node_bytes = 1e9};
+  rates.exchange_overlaps = true;
+  rates.bucket_bytes = 1e5;
+  StepLayout layout{.data = 2, .global_batch = 2, .micro_batch = 1};
+  const double none = step_time(model, layout, rates).exchange;
+  layout.shard = ShardChoice::optimizer;
+  const double weights = model.layer_parameters() * 4 + 51200.0 * 256;
+  EXPECT_NEAR(step_time(model, layout, rates).exchange - none, weights / 1e9, 0.02 * weights / 1e9);
+}
+
+TEST(PlannedTime, OfSequencesOfOtherLengthsIsThatOfTheirRows) {
+  MachineRates rates = only_products();
+  rates.fused_attention = true;
+  ModelSize model = gpt(4, 256, 4);
+  model.sequence = 128;
+  const double equal = step_time(model, {.global_batch = 6, .micro_batch = 6}, rates).products;
+  model.sequence = 6 * 128;  // the same sequences, counted as rows
+  model.attended = 128;
+  const StepLayout layout{.global_batch = 1, .micro_batch = 1};
+  EXPECT_NEAR(step_time(model, layout, rates).products / equal, 1, 1e-9);
+  const double tokens = 6 * 128, matrices = 4 * 12.0 * 256 * 256, head = 51200.0 * 256;
+  const double attention = 7 * 128.0 * 256 * 4;  // 2 products forward, 5 backward, of half of the pairs
+  model.head_rows = 0.25;
+  EXPECT_NEAR(step_time(model, layout, rates).products, tokens * (6 * (matrices + head / 4) + attention) / 1e12, 1e-9);
+  model.head_rows = 0;
+  model.full_mask = true;
+  EXPECT_NEAR(step_time(model, layout, rates).products, tokens * (6 * matrices + 2 * attention) / 1e12, 1e-9);
+  model.trained = 0.01;
+  EXPECT_NEAR(step_time(model, layout, rates).products, tokens * (4.02 * matrices + 2 * attention) / 1e12, 1e-9);
+}
+
+TEST(TouchedShare, FollowsZipfsLaw) {
+  EXPECT_NEAR(touched_share(1e9, 8192), 1, 1e-3);
+  // 1 - exp(-1 / (rank x (ln 3 + 0.577))) of three rows, for one token each: about a third in sum.
+  EXPECT_NEAR(touched_share(1, 3), 0.29, 0.02);
+  double exact = 0;
+  const double expected = 4096 / (std::log(8192.0) + 0.5772);
+  for (int rank = 1; rank <= 8192; ++rank) exact += 1 - std::exp(-expected / rank);
+  EXPECT_NEAR(touched_share(4096, 8192) / (exact / 8192), 1, 0.01);
+}
+
 TEST(LinkBytes, OfARingAndOfStages) {
   const ModelSize model = gpt(4, 256, 4);
   const StepLayout layout{.data = 2, .tensor = 2, .pipeline = 2, .global_batch = 4, .micro_batch = 1};

@@ -18,10 +18,32 @@ namespace {
 constexpr int64_t kPingPongBytes = 1 << 20;
 constexpr int kPingPongRounds = 21;
 
-void reduce(Reducer& exchange, int64_t count) {
+void reduce(Reducer& exchange, int64_t count, const std::function<void()>& beside = {}) {
   exchange.begin();
   exchange.ready(count);
+  if (beside) beside();
   exchange.finish();
+}
+
+/// Work that needs a core and no memory bandwidth, equal in each call.
+void compute(int threads, int64_t rounds) {
+  double sum = 0;
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)
+  for (int thread = 0; thread < threads; ++thread) {
+    double x = 1;
+    for (int64_t i = 0; i < rounds; ++i) x = x * 0.999999 + 1e-6;
+    sum += x;
+  }
+  [[maybe_unused]] volatile const double kept = sum;
+}
+
+/// Rounds of compute() that last so long.
+int64_t rounds_for(int threads, double seconds) {
+  constexpr int64_t kSample = 1'000'000;
+  compute(threads, kSample);
+  const Clock::time_point start = Clock::now();
+  compute(threads, kSample);
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(kSample) * seconds / seconds_since(start)));
 }
 
 size_t chunk_bytes(const GradientOptions& gradient) { return gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes; }
@@ -113,7 +135,8 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
   GradientComparison result;
   result.bytes = count * static_cast<int64_t>(sizeof(float));
   result.moved_bytes = moved_bytes(count, job.ranks(), gradient.wire);
-  std::vector<double> library_seconds, own_seconds, two_way_seconds, copy_seconds, speeds, of_copy;
+  std::vector<double> library_seconds, own_seconds, two_way_seconds, copy_seconds, speeds, of_copy, lost_seconds;
+  int64_t rounds = 0;  // of computing that lasts longer than a reduction
   for (int round = -options.warmup; round < options.iterations; ++round) {
     const double theirs = timed(job, [&] { job.library.run(call, values.data(), reduced.data()); });
     const double ours = timed(job, [&] { reduce(exchange, count); });
@@ -123,7 +146,22 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
         job, [&] { two_way(job.group, outgoing.data(), incoming.data(), static_cast<int64_t>(result.wire_bytes)); });
     const double copying =
         timed(job, [&] { std::memcpy(reduced.data(), values.data(), static_cast<size_t>(result.bytes)); });
+    if (rounds == 0) {
+      constexpr double kLonger = 1.5;
+      rounds = job.scalars.max(rounds_for(gradient.threads, kLonger * ours));
+    }
+    const auto beside = [&] { compute(gradient.threads, rounds); };
+    const double computing = timed(job, beside);
+    double disturbed = 0;
+    job.meet();
+    reduce(exchange, count, [&] {
+      const Clock::time_point start = Clock::now();
+      beside();
+      disturbed = seconds_since(start);
+    });
+    const double lost = job.scalars.max(disturbed) - computing;
     if (round < 0) continue;
+    lost_seconds.push_back(lost);
     library_seconds.push_back(theirs);
     own_seconds.push_back(ours);
     two_way_seconds.push_back(plain);
@@ -137,6 +175,7 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
   result.speed = median(speeds);
   result.copy_rate = 2 * static_cast<double>(result.bytes) / median(copy_seconds);
   result.of_copy = median(of_copy);
+  result.lost_seconds = std::max(0.0, median(lost_seconds));
   result.ping_pong_rate = ping_pong_rate(job, kPingPongBytes, kPingPongRounds);
   return result;
 }
@@ -159,6 +198,9 @@ std::string to_text(const std::vector<GradientComparison>& comparisons, const Gr
         c.two_way_rate() / 1e9, 100 * c.wire_rate() / c.two_way_rate(), 100 * c.wire_rate() / c.ping_pong_rate,
         c.copy_rate / 1e9, 100 * c.of_copy);
   }
+  for (const GradientComparison& c : comparisons)
+    text += fmt::format("# computing beside a reduction of {} bytes takes {:.1f} us longer\n", c.bytes,
+                        1e6 * c.lost_seconds);
   return text;
 }
 

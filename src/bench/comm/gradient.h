@@ -14,6 +14,7 @@ struct GradientOptions {
   DType wire = DType::bf16;
   size_t bucket_bytes = OptimizerOptions().bucket_bytes;
   bool one_host = true;  ///< all ranks are on this host
+  int threads = 0;       ///< of a rank, that compute beside an exchange; 0: its share of the host's cores
 };
 
 /// In place only: gradients have no other place. `group` belongs to this call until it returns. ops: of the device of
@@ -34,6 +35,8 @@ struct GradientComparison {
   double moved_bytes = 0;     ///< that a rank must read and write for one reduction (moved_bytes())
   double copy_rate = 0;       ///< bytes per second read and written by a plain copy, all ranks at once
   double of_copy = 0;         ///< median of moved_bytes per second of a reduction over the copy rate of its round
+  /// Seconds that computing on all of a rank's threads takes longer if a reduction runs beside it.
+  double lost_seconds = 0;
 
   double wire_rate() const { return static_cast<double>(wire_bytes) / gradient_seconds; }
   double two_way_rate() const { return static_cast<double>(wire_bytes) / two_way_seconds; }

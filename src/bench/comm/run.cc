@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/affinity.h"
 #include "base/cgroup.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -120,6 +121,8 @@ class Run {
         print_(print),
         watchdog_(process, request.options.timeout) {
     gradient_.one_host = process.local_size() == process.size();
+    if (gradient_.threads == 0)
+      gradient_.threads = std::max(1, static_cast<int>(physical_cores().size()) / process.local_size());
   }
 
   RunResult all() {
@@ -285,7 +288,8 @@ class Run {
                                    {"ping_pong_rate", c.ping_pong_rate},
                                    {"moved_bytes", c.moved_bytes},
                                    {"copy_rate", c.copy_rate},
-                                   {"of_copy", c.of_copy}});
+                                   {"of_copy", c.of_copy},
+                                   {"lost_seconds", c.lost_seconds}});
     }
   }
 

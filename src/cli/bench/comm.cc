@@ -91,6 +91,10 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   app.add("--bucket-bytes", request.gradient.bucket_bytes, "size of a bucket of gradients in the wire format")
       .positive()
       .show_default();
+  app.add("--compute-threads", request.gradient.threads,
+          "threads of a rank that compute while gradients travel, to measure how much slower they are (default: the "
+          "rank's share of the host's cores)")
+      .in_range(1, 1024);
   app.add("--compare", flags.compare,
           "logs of nccl-tests or of this command, shown beside this run; without ranks, only the logs are compared");
 }

@@ -38,7 +38,9 @@ ModelSize size_of_model(const Spec& spec, int64_t sequence) {
           .inner = spec.inner_width,
           .kv_heads = spec.kv_heads(),
           .head_size = spec.head_dim(),
-          .gated = spec.gated};
+          .gated = spec.gated,
+          .tied = spec.tied_head,
+          .full_mask = spec.mask == Mask::full};
 }
 
 StepLayout layout_of_run(const Config& config, const RankPlan& plan) {
