@@ -20,11 +20,27 @@
 namespace trireme {
 namespace {
 
-constexpr int kGemmRepetitions = 5, kMemoryRounds = 7;
+constexpr int kMemoryRounds = 7;
 constexpr int64_t kElements = int64_t{1} << 24;  // of 8 bytes: arrays of 128 MiB are in no cache
 constexpr size_t kBlockBytes = size_t{4} << 20;  // of the disk's file
 
-std::vector<NodeGemm> measure_products(const NodeBenchOptions& options) {
+double flops_of(const GemmShape& shape) {
+  return 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.in) * static_cast<double>(shape.out);
+}
+
+/// "96 products, about 180 s". flops: per second, of the first one.
+std::string expected_time(const std::vector<GemmShape>& shapes, double flops) {
+  constexpr double kWays = 3, kOperands = 0.8;  // a product is computed in up to so many ways; seconds to fill operands
+  double seconds = 0;
+  for (const GemmShape& shape : shapes) {
+    const double once = flops_of(shape) / flops;
+    seconds += kOperands + kWays * (1 + repetitions_of(once)) * once;
+  }
+  return fmt::format("{}, about {:.0f} s", count_text(shapes.size(), "product"), seconds);
+}
+
+std::vector<NodeGemm> measure_products(const NodeBenchOptions& options,
+                                       const std::function<void(const std::string&)>& say) {
   std::vector<GemmShape> shapes;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int64_t w : options.widths) {
@@ -35,8 +51,12 @@ std::vector<NodeGemm> measure_products(const NodeBenchOptions& options) {
     }
   }
   std::vector<NodeGemm> gemms;
+  double flops = 0;                        // of the product before
   for (const GemmShape& shape : shapes) {  // one at a time: operands of all would not fit
-    const GemmTiming timing = measure_gemms(std::span(&shape, 1), options.threads, kGemmRepetitions).front();
+    const int repetitions = repetitions_of(flops > 0 ? flops_of(shape) / flops : 0);
+    const GemmTiming timing = measure_gemms(std::span(&shape, 1), options.threads, repetitions).front();
+    if (flops == 0) say(expected_time(shapes, flops_of(shape) / timing.seconds));
+    flops = flops_of(shape) / timing.seconds;
     if (timing.shape.dtype == shape.dtype) gemms.push_back({shape, timing.seconds});  // otherwise the CPU has no bf16
   }
   return gemms;
@@ -122,16 +142,18 @@ void measure_disk(const NodeBenchOptions& options, NodeBenchResult& result) {
 
 }  // namespace
 
-double NodeGemm::flops_per_second() const {
-  return 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.in) * static_cast<double>(shape.out) /
-         seconds;
+double NodeGemm::flops_per_second() const { return flops_of(shape) / seconds; }
+
+int repetitions_of(double seconds) {
+  constexpr int kMost = 5;
+  return seconds * kMost <= 1 ? kMost : std::max(1, static_cast<int>(1 / seconds));
 }
 
 const char* name_of(GemmKind kind) {
   return kind == GemmKind::forward ? "forward" : kind == GemmKind::input ? "input" : "weight";
 }
 
-NodeBenchResult bench_node(const NodeBenchOptions& options) {
+NodeBenchResult bench_node(const NodeBenchOptions& options, const std::function<void(const std::string&)>& say) {
   NodeBenchResult result;
   result.cores = static_cast<int>(physical_cores().size());
   result.sockets = static_cast<int>(sockets().size());
@@ -140,7 +162,7 @@ NodeBenchResult bench_node(const NodeBenchOptions& options) {
   if (sysinfo(&memory) == 0) result.memory_bytes = uint64_t{memory.totalram} * memory.mem_unit;
   measure_disk(options, result);  // first: reports an unusable folder at once
   measure_memory(options.threads, result);
-  result.gemms = measure_products(options);
+  result.gemms = measure_products(options, say);
   return result;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Rates of one node for a planner: matrix products per shape and type, memory and disk bandwidth, cores.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,13 @@ struct NodeBenchResult {
   double disk_read_bytes_per_second = 0;    ///< of that file, after the page cache has given it up
 };
 
-/// Throws Error::io where the folder cannot be written or lacks the space.
-NodeBenchResult bench_node(const NodeBenchOptions& options);
+/// say: gets a line with the number of products and the likely time before they are measured. Throws Error::io where
+/// the folder cannot be written or lacks the space.
+NodeBenchResult bench_node(const NodeBenchOptions& options, const std::function<void(const std::string&)>& say);
+
+/// How often a product that takes so many seconds is measured: 5 times, fewer where that would take longer than a
+/// second, at least once. A long product varies little. Pure.
+int repetitions_of(double seconds);
 
 const char* name_of(GemmKind kind);  ///< "forward", "input", "weight"
 

@@ -21,6 +21,17 @@ uint64_t hash_of(const Batch& batch) {
 /// The divisor of a micro-batch's sum of losses before it is added to others; a micro-batch without targets adds 0.
 double divisor(double counted) { return std::max(counted, 1.0); }
 
+void add_rows(const Batch& batch, StepRows& sum) {
+  ++sum.micro_batches;
+  sum.rows += static_cast<double>(batch.rows());
+  const auto* offsets = batch.offsets.as<int32_t>();
+  for (int64_t i = 0; i < batch.sequences(); ++i) {
+    const auto length = static_cast<double>(offsets[i + 1] - offsets[i]);
+    sum.squares += length * length;
+  }
+  sum.counted += static_cast<double>(batch.counted.empty() ? batch.rows() : batch.counted.rows());
+}
+
 }  // namespace
 
 TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean)
@@ -59,6 +70,7 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
 }
 
 TrainStep::Held TrainStep::put(const PipelineAction& action, const Batch& batch, uint64_t consumed) {
+  if (action.chunk == 0) add_rows(batch, rows_);
   return {.consumed = consumed,
           .number = part_of(action).put(slot_of(action), batch, session_.stage().spec().has_dropout()),
           .hash = shares_batch() && action.chunk == 0 ? hash_of(batch) : 0,
@@ -211,6 +223,7 @@ double TrainStep::count(uint64_t consumed) {
 
 StepResult TrainStep::run(const StepStart& start) {
   batch_hash_ = 0;
+  rows_ = {};
   const double counted = count(start.consumed);
   make_results();
   run_micro_batches(start, static_cast<float>(start.loss_scale / counted));

@@ -8,6 +8,7 @@
 
 #include "config/choices.h"
 #include "model/pipeline_order.h"
+#include "train/plan_check.h"
 #include "train/session.h"
 #include "train/step_batches.h"
 
@@ -47,6 +48,8 @@ class TrainStep {
 
   /// Collective over the session's mesh.
   StepResult run(const StepStart& start);
+  /// Of the batches that the last step took in.
+  const StepRows& rows() const { return rows_; }
 
  private:
   /// What is known of a batch that the stage holds.
@@ -81,6 +84,7 @@ class TrainStep {
   Held next_;                           ///< the first one of the next step
   std::vector<double> counted_;         ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
   uint64_t batch_hash_ = 0;             ///< hash of the step's tokens and targets
+  StepRows rows_;
 };
 
 /// Collective. Mean loss over the batches of `steps` steps of `samples` samples each, which have the same number of

@@ -62,7 +62,7 @@ StepResult Trainer::step(double rate) {
   const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
   const double taken = seconds_since(start);
   work_.run.meter.add_step(taken - exposed, exposed);
-  work_.run.speed.steps.add(taken, exposed);
+  work_.run.speed.steps.add(taken, exposed, step_.rows());
   work_.run.speed.trained_seconds += taken;
   if (profile_.end_step(exposed)) show_profile();
   account(result, limit);

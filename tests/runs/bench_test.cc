@@ -237,6 +237,7 @@ TEST(BenchNode, WritesWhatAPlannerNeeds) {
   const Outcome outcome = run(trireme_command({"bench", "node", "--rows", "16", "--width", "64", "--threads", "1",
                                                "--disk", folder.path(), "--disk-mb", "8", "-J", file}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, ContainsRegex("[0-9]+ products, about [0-9]+ s\n"));
   const Json node = read_json(file);
   for (const char* key : {"copy_bytes_per_s", "triad_bytes_per_s", "disk_write_bytes_per_s", "disk_read_bytes_per_s",
                           "memory_bytes", "cores", "sockets"})

@@ -59,6 +59,13 @@ TEST_F(Sft, LearnsToAnswerAndExportsWhatTransformersNeeds) {
   EXPECT_EQ(page.code, 0) << page.output;
 }
 
+TEST_F(Sft, EndsWithTheTimeOfAStepBesideItsPlan) {
+  // Longer than the two seconds from which on steps are judged, on a fast machine, too.
+  EXPECT_THAT(done("long", {"--epochs", "200", "--evaluation.every", "0"}).output,
+              ContainsRegex("step of [0-9]+ tokens on average: [0-9.]+ s planned with the rates of this machine "
+                            "\\(.*\\), [0-9.]+ s measured \\([+-][0-9.]+ %\\)"));
+}
+
 TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   const Outcome outcome =
       done("run", {"--epochs", "12", "--lora-rank", "8", "--lora.targets", "all-linear", "--learning-rate", "2e-2"});

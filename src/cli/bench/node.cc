@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -64,7 +65,10 @@ int bench_node_command(std::vector<std::string> arguments) {
   if (width) options.widths = {*width};
   options.threads = compute_threads(threads);
   const Backend backend = make_backend();
-  const NodeBenchResult result = bench_node(options);
+  const NodeBenchResult result = bench_node(options, [](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  });
   fmt::print("{} (commit {}), kernels {}\n{}", backend.hardware, commit_text(), backend.kernels, to_text(result));
   if (!json.empty()) write_text(json, dump_valid_json(to_json(backend, result), 1) + "\n");
   return 0;

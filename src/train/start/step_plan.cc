@@ -1,5 +1,8 @@
 #include "train/start/step_plan.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/log.h"
 #include "train/profile.h"
 #include "train/start/run_forecast.h"
@@ -33,6 +36,17 @@ NodeType this_host(double flops, double copied, const RankContext& rank, bool gp
   return type;
 }
 
+/// The sizes of steps that differ, on average.
+void take_rows(const StepRows& rows, ModelSize& model, StepLayout& layout) {
+  const auto micro_batches = std::max<int64_t>(1, std::llround(rows.micro_batches));
+  layout.micro_batch = 1;
+  layout.global_batch = layout.data * micro_batches;
+  model.sequence = std::max<int64_t>(1, std::llround(rows.rows / static_cast<double>(micro_batches)));
+  if (rows.rows == 0) return;
+  model.attended = rows.squares / rows.rows;
+  model.head_rows = rows.counted / rows.rows;
+}
+
 }  // namespace
 
 void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Ops& ops) {
@@ -40,22 +54,31 @@ void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Op
   const Config& config = run.config();
   const RunSpeed& speed = run.speed;
   const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;
-  const bool planned =
-      !plan.step.varies && !plan.step.uneven && plan.spec.head == HeadKind::language_model && plan.trained.all();
-  if (!scalars.any(judged) || !planned) return;
+  if (!scalars.any(judged)) return;
   const bool gpus = !ops.device().is_host();
   const double copied = measure_copy_rate(ops, rank.threads);
   if (rank.rank() != 0) return;
   const NodeType host = this_host(speed.peak_flops, copied, rank, gpus);
-  const int64_t sequence = plan.step.micro_rows / plan.step.micro_sequences;
+  const StepRows rows = speed.steps.mean_rows();
+  const bool classifies = plan.spec.head == HeadKind::classifier;
+  const bool differ = plan.step.varies || plan.step.uneven || classifies;
   StepLayout layout = layout_of_run(config, plan);
-  layout.global_batch = plan.mesh.data * plan.step.micro_batches * plan.step.micro_sequences;
+  ModelSize model = size_of_model(plan.spec, plan.step.micro_rows / plan.step.micro_sequences);
+  if (differ) {
+    take_rows(rows, model, layout);
+  } else {
+    layout.global_batch = plan.mesh.data * plan.step.micro_batches * plan.step.micro_sequences;
+  }
+  if (classifies) model.head_rows = 0;  // one row of each sequence, and few classes
+  if (plan.table && plan.table->flat_count() > 0)
+    model.trained = static_cast<double>(plan.table->trained_count()) / static_cast<double>(plan.table->flat_count());
   const MachineRates rates = trireme_rates(host, rank.local_size(), formats_of(config, plan.rank.gpu));
-  log::info("{}", compare_with_plan(step_time(size_of_model(plan.spec, sequence), layout, rates),
-                                    {.seconds = speed.steps.seconds(),
-                                     .waiting = speed.steps.waiting(),
+  log::info("{}", compare_with_plan(step_time(model, layout, rates),
+                                    {.seconds = differ ? speed.steps.mean_seconds() : speed.steps.seconds(),
+                                     .waiting = differ ? speed.steps.mean_waiting() : speed.steps.waiting(),
                                      .others = speed.used_by_others,
-                                     .unknown_links = rank.local_size() < rank.size() || (gpus && rank.size() > 1)}));
+                                     .unknown_links = rank.local_size() < rank.size() || (gpus && rank.size() > 1),
+                                     .rows = differ ? rows.rows : 0}));
 }
 
 }  // namespace trireme
