@@ -126,6 +126,23 @@ class Bed:
         state, _, reason = self.run(1, "sinfo", "-h", "-n", node, "-o", "%t|%E").stdout.strip().partition("|")
         return state.rstrip("*"), reason
 
+    def is_requeued(self, job):
+        """For the first time."""
+        state = self.job_state(job)
+        return (state.get("Restarts"), state.get("JobState")) == ("1", "PENDING")
+
+    def start_again(self, job, nodes):
+        """Of a requeued job. Slurm itself waits two minutes for what this waits for: that so many nodes have done with the first run."""
+        def idle():  # "-t idle" would also count those that are drained
+            return set(re.findall(r"(\w+) idle\n", self.run(1, "sinfo", "-h", "-r", "-N", "-o", "%n %t").stdout))
+
+        ready = wait_for(lambda: not processes(f"slurmstepd: [{job}.")) and wait_for(lambda: len(idle()) == nodes)
+        # A node refuses a job ("Job credential revoked") that was sent in the second in which it ended the first run, or before.
+        ended = int(time.time())
+        if not ready or not wait_for(lambda: int(time.time()) > ended):
+            raise AssertionError(f"job {job} cannot start again: {self.job_state(job)}")
+        self.run(1, "scontrol", "update", f"JobId={job}", "StartTime=now")
+
     def write_training(self, name="tiny", steps=20, every=5, batch=6):
         """A configuration of a tiny model whose data every host sees, and its run folder."""
         if not (self.work / "data").exists():

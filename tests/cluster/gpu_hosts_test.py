@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Nodes with two GPUs each, under a real Slurm with generic resources and from a hostfile. A GPU is the executor of tests/gpu; in the
+"""Three nodes with two GPUs each, under a real Slurm with generic resources and from a hostfile. A GPU is the executor of tests/gpu; in the
 place of the driver's library tests/runs/fake_nvml.cc says what is wrong with a host's GPUs, by a file of that host. Arguments: the
 program, a work folder."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import sys
-import time
 import unittest
 
 import bed
 from bed import wait_for
 
 BED = None  # set by bed.main()
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/opt-slurm.md"
 FAULTS = "/run/gpu-faults"  # each host has its own /run
 CUDA = ("--run.device", "cuda")
 
@@ -24,8 +25,18 @@ def slurm(*words, host=1):
 
 
 def output(job):
-    file = BED.work / f"slurm-{job}.out"
-    return file.read_text() if file.exists() else slurm("scontrol", "show", "job", job).stdout
+    file = next(BED.work.glob(f"*-{job}.out"), None)
+    return file.read_text() if file else slurm("scontrol", "show", "job", job).stdout
+
+
+def script_of_the_page(config):
+    """The batch script that the page has for the recipe, for a tiny model and nodes of this size."""
+    text = re.search(r"^```\n(#!/bin/bash\n.*?)^```\n", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
+    for of_page, here in (("-per-node=8", "-per-node=2"), ("--cpus-per-task=12", "--cpus-per-task=1"), ("configs/opt-125m.yaml", config),
+                          ("data/opt", "data"), ("runs/opt-125m", f"run-{config.removesuffix('.yaml')}")):
+        assert of_page in text, of_page
+        text = text.replace(of_page, here)
+    return text
 
 
 def break_gpu(host, faults):
@@ -61,8 +72,29 @@ def write_neox(name):
 class Gpus(unittest.TestCase):
     def setUp(self):
         self.addCleanup(slurm, "scancel", "--user=root")
-        for host in (1, 2, 3):
+        for host in (1, 2, 3, 4):
             self.addCleanup(mend_gpu, host)
+
+    def assert_resumes_elsewhere(self, job, run, ask):
+        """A GPU of the job's last node is lost, so Slurm takes the node out of service; the job is asked to stop, and queued again."""
+        nodes = slurm("scontrol", "show", "hostnames", BED.job_state(job)["NodeList"]).stdout.split()
+        node = nodes[-1]
+        host = int(node[1:])
+        break_gpu(host, "lost")
+        self.assertTrue(wait_for(lambda: BED.node_state(node)[0] in ("drng", "drain")), BED.node_state(node))
+        self.assertRegex(BED.node_state(node)[1], "^NHC: check_cmd_status: .*device")
+        ask()
+        self.assertTrue(wait_for(lambda: BED.is_requeued(job)), output(job))
+        self.assertEqual(bed.status(run)["code"], 75, output(job))
+        last = bed.status(run)["step"]
+        BED.start_again(job, 2)
+        self.assertTrue(wait_for(lambda: bed.records(run)[-1]["step"] > last), output(job))
+        others = slurm("scontrol", "show", "hostnames", BED.job_state(job)["NodeList"]).stdout.split()
+        self.assertEqual(len(others), len(nodes))
+        self.assertNotIn(node, others)
+        self.assertRegex(output(job), f"RESUMING from {run}/step-{last:08}|RESUMING from {run.name}/step-{last:08}")
+        mend_gpu(host)
+        self.assertTrue(wait_for(lambda: BED.node_state(node)[0] == "idle"), BED.node_state(node))
 
     def test_a_job_leaves_a_node_that_its_gpu_drained(self):
         config, run = BED.write_training("drained", **{**bed.FOREVER, "every": 5}, batch=2)
@@ -73,31 +105,24 @@ class Gpus(unittest.TestCase):
         for text in ("preflight: GPUs of every host: 2 x NVIDIA H100 80GB HBM3, driver 580.159.04, sockets",
                      "gpu        the executor, connected by sockets"):
             self.assertIn(text, output(job))
-        node = BED.job_state(job)["NodeList"]
-        host, other = int(node[1:]), {"h2": "h3", "h3": "h2"}[node]
-        break_gpu(host, "lost")
-        self.assertTrue(wait_for(lambda: BED.node_state(node)[0] in ("drng", "drain")), BED.node_state(node))
-        self.assertRegex(BED.node_state(node)[1], "^NHC: check_cmd_status: .*device")
-        # A job that is asked to stop is queued again; the node that is drained gets no other.
-        slurm("scancel", "--signal=USR1", job)
-        self.assertTrue(wait_for(lambda: BED.job_state(job).get("Restarts") == "1" and BED.job_state(job).get("JobState") == "PENDING"), output(job))
-        self.assertEqual(bed.status(run)["code"], 75, output(job))
-        last = bed.status(run)["step"]
-        self.assertTrue(wait_for(lambda: not bed.processes(f"slurmstepd: [{job}.")))
-        ended = int(time.time())
-        self.assertTrue(wait_for(lambda: int(time.time()) > ended))
-        slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
-        self.assertTrue(wait_for(lambda: bed.records(run)[-1]["step"] > last), output(job))
-        self.assertEqual(BED.job_state(job)["NodeList"], other)
-        self.assertIn(f"RESUMING from {run}/step-{last:08}", output(job))
-        mend_gpu(host)
-        self.assertTrue(wait_for(lambda: BED.node_state(node)[0] == "idle"), BED.node_state(node))
+        self.assert_resumes_elsewhere(job, run, lambda: slurm("scancel", "--signal=USR1", job))
+
+    def test_the_recipes_own_script_resumes_on_other_nodes(self):
+        config, run = BED.write_training("recipe", **{**bed.FOREVER, "every": 5}, batch=4)
+        (BED.work / "opt.sbatch").write_text(script_of_the_page(config))
+        job = slurm("sbatch", "--parsable", "opt.sbatch").stdout.strip()
+        self.assertTrue(wait_for(lambda: bed.has_snapshot(run)), output(job))
+        for text in ("gpu        the executor, connected by sockets",
+                     "sums       of gradients first on each host (hosts), because comm.reduce is auto and GPUs of 2 hosts with 2 data ranks each"):
+            self.assertIn(text, output(job))
+        # What Slurm sends to the script before the end of the job's time.
+        self.assert_resumes_elsewhere(job, run, lambda: slurm("scancel", "--batch", "--signal=USR1", job))
 
     def test_gpus_that_no_node_has_are_refused(self):
         config, _ = BED.write_training("many")
         result = slurm(BED.binary, "slurm", "--gres", "gpu:4", "--ntasks-per-node", "1", "--submit", "--", "train", config, *CUDA)
         self.assertEqual(result.returncode, 2, result.both)
-        self.assertIn("--gres gpu:4: 4 GPUs are needed on each of 1 node, but only 0 of the 2 nodes", result.both)
+        self.assertIn("--gres gpu:4: 4 GPUs are needed on each of 1 node, but only 0 of the 3 nodes", result.both)
 
     def test_hosts_of_a_hostfile_must_have_the_same_gpus(self):
         (BED.work / "hostfile").write_text("h1 slots=2\nh2 slots=2\nh3 slots=2\n")
@@ -139,6 +164,7 @@ class Gpus(unittest.TestCase):
         environment = pathlib.Path(f"/proc/{victims[0]}/environ").read_bytes()
         for variable in (b"NCCL_DEBUG=INFO", b"NCCL_IB_DISABLE=1", b"NCCL_SOCKET_IFNAME==eth0"):
             self.assertIn(b"\0" + variable + b"\0", b"\0" + environment)
+        break_gpu(2, "lost")  # what its rank dies of
         os.kill(victims[0], signal.SIGKILL)
         self.assertTrue(wait_for(lambda: "RESUMING from" in job.output() and ranks_on(3, words[0]) or not job.running()), job.output())
         self.assertIn("launch: using spare host h3", job.output())
@@ -157,13 +183,13 @@ def start_slurm(hosts):
     hosts.binary = pathlib.Path(shutil.copy2(hosts.originals[0], folder / "trireme"))
     shutil.copy2(build / "tests/gpu/libexecutor_gpu.so", folder / "libtrireme_cuda.so")
     shutil.copy2(build / "tests/fake_nvml/libnvidia-ml.so.1", folder)
-    hosts.environment |= gpu_variables(hosts.work) | {"SLURM_CONF": str(hosts.folder / "slurm.conf")}
+    hosts.environment |= gpu_variables(hosts.work) | {"SLURM_CONF": str(hosts.folder / "slurm.conf"), "PATH": f"{folder}:{os.environ['PATH']}"}
     check = hosts.work / "check-gpus"
     exports = " ".join(f"{name}='{value}'" for name, value in hosts.environment.items() if name in (*gpu_variables(hosts.work), "SLURM_CONF"))
     check.write_text(f"#!/bin/sh\nexport {exports} PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
                      f"exec {hosts.binary} health -e 'check_cmd_status -t 20 -r 0 {hosts.binary} device' --drain\n")
     check.chmod(0o755)
-    return hosts.script("up", hosts.folder, 3, check, "/bin/true", "/bin/true", check=False, name="slurm.sh")
+    return hosts.script("up", hosts.folder, 4, check, "/bin/true", "/bin/true", check=False, name="slurm.sh")
 
 
 def gpu_variables(work):
@@ -176,4 +202,4 @@ if __name__ == "__main__":
     # What sshd gives to programs that it starts, and what Slurm's nodes have.
     os.environ["TRIREME_TEST_SSHD"] = "SetEnv=" + " ".join(f"{n}={v}" for n, v in gpu_variables(bed.place_of_bed(sys.argv[2])).items())
     os.environ["TRIREME_TEST_GPUS"] = "2"
-    sys.exit(bed.main(3, start_slurm))
+    sys.exit(bed.main(4, start_slurm))

@@ -59,21 +59,14 @@ class Slurm(unittest.TestCase):
         job = submit(config, *words)
         self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
         slurm("scancel", *cancel, "--signal=USR1", job)
-        self.assertTrue(bed.wait_for(lambda: BED.job_state(job).get("Restarts") == "1" and
-                                     BED.job_state(job).get("JobState") == "PENDING"), output(job))
+        self.assertTrue(bed.wait_for(lambda: BED.is_requeued(job)), output(job))
         stopped = json.loads((run / "status.json").read_text())
         self.assertEqual((stopped["state"], stopped["code"]), ("stopped", 75), output(job))
         self.assertGreaterEqual(stopped["step"], 50)
         last = stopped["step"] + 100
         text = (BED.work / config).read_text()
         (BED.work / config).write_text(text.replace(f"steps: {bed.FOREVER['steps']}", f"steps: {last}"))
-        # Slurm itself waits two minutes for what this waits for: that the nodes have done with the first run.
-        self.assertTrue(bed.wait_for(lambda: not bed.processes(f"slurmstepd: [{job}.")))
-        self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-r", "-t", "idle", "-o", "%D").stdout.strip() == "2"))
-        # A node refuses a job ("Job credential revoked") that was sent in the second in which it ended the first run, or before.
-        ended = int(time.time())
-        self.assertTrue(bed.wait_for(lambda: int(time.time()) > ended))
-        slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
+        BED.start_again(job, 2)
         self.assert_ends(job, "COMPLETED")
         self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
         self.assertIn(f"RESUMING from {run}/step-{stopped['step']:08}", output(job))
