@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -102,6 +103,19 @@ double parse_number(const std::string& text, std::string_view what) {
   require(!text.empty() && stop == end && error == std::errc() && value == value && value < 1e300 && value > -1e300,
           ErrorKind::config, "{}: expected a number, found \"{}\"", what, text);
   return value;
+}
+
+double parse_amount(const std::string& text, std::string_view what) {
+  const double value = parse_number(text, what);
+  require(value >= 0, ErrorKind::config, "{}: expected 0 or more, found \"{}\"", what, text);
+  return value;
+}
+
+int parse_count(const std::string& text, std::string_view what, int least, int most) {
+  const double value = parse_number(text, what);
+  require(value == std::floor(value) && value >= least && value <= most, ErrorKind::config,
+          "{}: expected a whole number from {} to {}, found \"{}\"", what, least, most, text);
+  return static_cast<int>(value);
 }
 
 double parse_size_kb(const std::string& text) {

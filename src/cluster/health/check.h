@@ -81,6 +81,10 @@ struct Options {
 double parse_size_kb(const std::string& text);
 /// The whole text as a decimal number. Throws Error::config naming `what`.
 double parse_number(const std::string& text, std::string_view what);
+/// The same, 0 or more: below a negative threshold everything would pass.
+double parse_amount(const std::string& text, std::string_view what);
+/// A whole number from `least` to `most`. Throws Error::config naming `what`.
+int parse_count(const std::string& text, std::string_view what, int least, int most);
 /// Throws Error::config with the usage when the number of words is outside [least, most].
 void require_words(Words words, size_t least, size_t most, std::string_view usage);
 

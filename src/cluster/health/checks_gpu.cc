@@ -21,6 +21,14 @@ std::string reset(const GpuCondition& gpu) {
   return fmt::format("reset it (nvidia-smi --gpu-reset -i {}) or restart the node", gpu.index);
 }
 
+/// Not checked where all GPUs are AMD's: what it asks does not exist there, and passing would say that it was looked
+/// at.
+Check of_nvidia(Check check) {
+  return [check = std::move(check)](const Machine& machine) {
+    return has_only_amd(machine) ? not_checked("this node has no GPU of NVIDIA's") : check(machine);
+  };
+}
+
 /// Runs `check` on every GPU; the first failure is the outcome.
 Check for_each_gpu(std::function<Outcome(const GpuCondition&)> check) {
   return [check = std::move(check)](const Machine& machine) {
@@ -54,43 +62,51 @@ std::vector<std::string> silent_gpus(const Machine& machine, const std::vector<G
   return silent;
 }
 
-Outcome count_nvidia(const Machine& machine, double wanted) {
+Outcome count_nvidia(const Machine& machine, int wanted) {
+  if (has_only_amd(machine)) {
+    return wanted == 0 ? passed()
+                       : failed(
+                             "no GPU of NVIDIA's on this node, expected {0}; AMD's are counted by "
+                             "`check_gpu_count {0} rocm`",
+                             wanted);
+  }
   const GpuConditions found = gpu_conditions(machine);
   if (!found.by_nvml && !found.problem.empty() && !has_gpu(machine))
-    return wanted == 0 ? passed() : failed("no GPU on this node, expected {:.0f}", wanted);
+    return wanted == 0 ? passed() : failed("no GPU on this node, expected {}", wanted);
   if (!found.problem.empty()) return failed("{}", found.problem);
   std::vector<std::string> lost;
   for (const GpuCondition& gpu : found.gpus) {
     if (!gpu.fault.empty()) lost.push_back(fmt::format("{}: {}", gpu.label(), gpu.fault));
   }
   const size_t count = found.gpus.size() - lost.size();
-  if (static_cast<double>(count) == wanted) return passed();
+  if (count == static_cast<size_t>(wanted)) return passed();
   for (const std::string& place : silent_gpus(machine, found.gpus))
     lost.push_back(fmt::format("GPU at {}: on the PCI bus, but the driver does not list it", place));
-  if (static_cast<double>(count) > wanted) return failed("{}, expected {:.0f}", count_text(count, "GPU"), wanted);
+  if (count > static_cast<size_t>(wanted)) return failed("{}, expected {}", count_text(count, "GPU"), wanted);
   if (lost.empty()) lost.emplace_back("the others are not on the PCI bus");
-  return failed("{}, expected {:.0f}; {}; restart the node, and if they stay away, have it repaired",
+  return failed("{}, expected {}; {}; restart the node, and if they stay away, have it repaired",
                 count_text(count, "GPU"), wanted, fmt::join(lost, "; "));
 }
 
 Check make_count(Words words) {
   require_words(words, 1, 2, "COUNT [rocm]");
-  const double wanted = parse_number(words[0], "count");
+  const int wanted = parse_count(words[0], "count", 0, 1024);
   const bool rocm = words.size() > 1 && words[1] == "rocm";
   require(words.size() == 1 || rocm || words[1] == "cuda" || words[1] == "nvidia", ErrorKind::config,
           "\"{}\" after the count; expected rocm or nothing", words[words.size() - 1]);
   if (!rocm) return [wanted](const Machine& machine) { return count_nvidia(machine, wanted); };
   return [wanted](const Machine& machine) {
     const ProcessResult result = machine.command({"rocm-smi", "--showid"}, 60);
-    if (result.exit_code == 127 && !has_gpu(machine))
-      return wanted == 0 ? passed() : failed("no GPU on this node, expected {:.0f}", wanted);
+    if (result.exit_code == 127 && !has_amd_gpu(machine))
+      return wanted == 0 ? passed() : failed("no GPU of AMD's on this node, expected {}", wanted);
+    if (result.exit_code == 127) return not_checked("this node has no rocm-smi, which counts AMD's GPUs");
     if (result.exit_code != 0) return failed("rocm-smi {}", describe_end(result));
     std::set<std::string> devices;
     for (std::string_view line : split_lines(result.out)) {
       if (line.starts_with("GPU[")) devices.emplace(line.substr(0, line.find(']')));
     }
-    if (static_cast<double>(devices.size()) != wanted)
-      return failed("{}, expected {:.0f}", count_text(devices.size(), "GPU"), wanted);
+    if (devices.size() != static_cast<size_t>(wanted))
+      return failed("{}, expected {}", count_text(devices.size(), "GPU"), wanted);
     return passed();
   };
 }
@@ -98,7 +114,7 @@ Check make_count(Words words) {
 /// What nvidia-smi's exit code would say: the driver starts and answers for every GPU, and no infoROM is corrupt.
 Check make_healthmon(Words words) {
   require_words(words, 0, 0, "no argument");
-  return [](const Machine& machine) {
+  return of_nvidia([](const Machine& machine) {
     if (nvml::is_there(machine.nvml_library)) {
       return for_each_gpu([](const GpuCondition& gpu) {
         return gpu.inforom_corrupt ? failed("{}: its infoROM is corrupt; {}", gpu.label(), kReplace) : passed();
@@ -110,19 +126,20 @@ Check make_healthmon(Words words) {
       return failed("nvidia-smi ended with code {}: {}", result.exit_code, smi_exit_reason(result.exit_code));
     }
     return passed();
-  };
+  });
 }
 
 Check make_dcgm(Words words) {
   require_words(words, 0, 0, "no argument");
-  return [](const Machine& machine) {
+  return of_nvidia([](const Machine& machine) {
     const ProcessResult result = machine.command({"dcgmi", "diag", "-r", "1"}, 120);
+    if (result.exit_code == 127) return not_checked("this node has no dcgmi; install NVIDIA's datacenter-gpu-manager");
     if (result.exit_code != 0) return failed("dcgmi diag -r 1 {}", describe_end(result));
     for (std::string_view line : split_lines(result.out)) {
       if (line.find("Fail") != std::string_view::npos) return failed("dcgmi diag -r 1: {}", trim_blanks(line));
     }
     return passed();
-  };
+  });
 }
 
 /// Checks, repairs what the check finds if that is allowed, and checks again.
@@ -212,8 +229,8 @@ Outcome check_ecc(const GpuCondition& gpu, double most_dram, double most_sram) {
 
 Check make_ecc(Words words) {
   require_words(words, 0, 2, "[MOST-DRAM-ERRORS [MOST-SRAM-ERRORS]]");
-  const double dram = words.empty() ? 2e7 : parse_number(words[0], "DRAM errors");
-  const double sram = words.size() < 2 ? 1e4 : parse_number(words[1], "SRAM errors");
+  const double dram = words.empty() ? 2e7 : parse_amount(words[0], "DRAM errors");
+  const double sram = words.size() < 2 ? 1e4 : parse_amount(words[1], "SRAM errors");
   return for_each_gpu([=](const GpuCondition& gpu) { return check_ecc(gpu, dram, sram); });
 }
 
@@ -281,7 +298,7 @@ std::string xid_device(const std::string& device, const std::vector<GpuCondition
 Check make_xid(Words words) {
   require_words(words, 0, 1, "[KERNEL-LOG]");
   const std::string file = words.empty() ? "" : words[0];
-  return [file](const Machine& machine) {
+  return of_nvidia([file](const Machine& machine) -> Outcome {
     constexpr double kForgivenAfter = 2 * 3600;  // of the system processor, 119 and 120: cleared by a reset
     std::string log;
     if (!file.empty()) {
@@ -306,7 +323,7 @@ Check make_xid(Words words) {
                     xid_device(event.device, gpu_conditions(machine).gpus), bad->what, bad->advice, event.line);
     }
     return passed();
-  };
+  });
 }
 
 constexpr const char* kLinks =
@@ -332,7 +349,7 @@ Outcome nvlinks_of_smi(const Machine& machine) {
 
 Check make_nvlink(Words words) {
   require_words(words, 0, 0, "no argument");
-  return [](const Machine& machine) {
+  return of_nvidia([](const Machine& machine) {
     if (!nvml::is_there(machine.nvml_library)) return nvlinks_of_smi(machine);
     return for_each_gpu([](const GpuCondition& gpu) {
       if (gpu.links_up + gpu.links_down == 0) return passed(fmt::format("{}: no NVLink to check", gpu.label()));
@@ -342,14 +359,14 @@ Check make_nvlink(Words words) {
       }
       return passed();
     })(machine);
-  };
+  });
 }
 
 /// [GENERATION [WIDTH]]: the link has the device's full width, and the slot the expected generation.
 Check make_pcie(Words words) {
   require_words(words, 0, 2, "[GENERATION [WIDTH]]");
-  const double generation = words.empty() ? 0 : parse_number(words[0], "generation");
-  const double width = words.size() < 2 ? 0 : parse_number(words[1], "width");
+  const double generation = words.empty() ? 0 : parse_amount(words[0], "generation");
+  const double width = words.size() < 2 ? 0 : parse_amount(words[1], "width");
   return for_each_gpu([=](const GpuCondition& gpu) {
     if (!gpu.width || !gpu.most_width || !gpu.most_generation)
       return failed("{}: the driver does not report its PCIe link", gpu.label());

@@ -15,6 +15,7 @@
 namespace trireme::health {
 namespace {
 
+constexpr int kMostTries = 1000;
 constexpr double kSeconds = 300;  // the longest time that one run of a tool may take
 
 ProcessResult run_tool(const Machine& machine, std::vector<std::string> words,
@@ -159,8 +160,8 @@ bool is_number(const std::string& word) {
 /// [LEAST-GB-PER-S [TRIES]]: some versions of the original take a folder of programs in place of the tries.
 Check make_cuda_bw(Words words) {
   require_words(words, 0, 2, "[LEAST-GB-PER-S [TRIES]]");
-  const double least = words.empty() ? 24 : parse_number(words[0], "GB/s");
-  const int tries = words.size() > 1 && is_number(words[1]) ? static_cast<int>(parse_number(words[1], "tries")) : 1;
+  const double least = words.empty() ? 24 : parse_amount(words[0], "GB/s");
+  const int tries = words.size() > 1 && is_number(words[1]) ? parse_count(words[1], "tries", 0, kMostTries) : 1;
   return [=](const Machine& machine) {
     Outcome outcome;
     const std::vector<GpuCondition> gpus = gpus_of(machine, outcome);
@@ -190,8 +191,8 @@ Outcome check_peers(const Machine& machine, const std::vector<GpuCondition>& gpu
 /// LEAST-GB-PER-S [LEAST-BETWEEN-GPUS]
 Check make_gpu_bw(Words words) {
   require_words(words, 1, 3, "LEAST-GB-PER-S [LEAST-BETWEEN-GPUS]");
-  const double least = parse_number(words[0], "GB/s");
-  const double between = words.size() > 1 ? parse_number(words[1], "GB/s between GPUs") : 0;
+  const double least = parse_amount(words[0], "GB/s");
+  const double between = words.size() > 1 ? parse_amount(words[1], "GB/s between GPUs") : 0;
   return [=](const Machine& machine) {
     Outcome outcome;
     const std::vector<GpuCondition> gpus = gpus_of(machine, outcome);
@@ -212,8 +213,8 @@ struct SumWords {
 /// differ.
 SumWords sum_words(Words words, const char* size) {
   require_words(words, 1, 4, "LEAST-GB-PER-S [TRIES [SIZE [TOPOLOGY-FILE]]]");
-  SumWords sum{.least = parse_number(words[0], "GB/s"), .size = size};
-  if (words.size() > 1) sum.tries = std::max(1, static_cast<int>(parse_number(words[1], "tries")));
+  SumWords sum{.least = parse_amount(words[0], "GB/s"), .size = size};
+  if (words.size() > 1) sum.tries = std::max(1, parse_count(words[1], "tries", 0, kMostTries));
   for (const std::string& word : words.subspan(std::min<size_t>(words.size(), 2))) {
     const bool is_size = !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) != 0;
     (is_size ? sum.size : sum.topology) = word;

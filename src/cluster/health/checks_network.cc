@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cluster/health/check.h"
+#include "cluster/health/gpu_condition.h"
 
 namespace trireme::health {
 namespace {
@@ -168,6 +169,7 @@ double write_bandwidth(std::string_view text) {
 /// RDMA writes from every InfiniBand port to itself. gpus: from the memory of the GPU with the port's number.
 Check loopback_check(double least, const std::string& bytes, bool gpus) {
   return [=](const Machine& machine) {
+    if (gpus && has_only_amd(machine)) return not_checked("this node has no GPU of NVIDIA's");
     std::vector<IbPort> ports = ib_ports(machine);
     std::erase_if(ports, [](const IbPort& port) { return !port.layer.empty() && port.layer != "InfiniBand"; });
     if (ports.empty()) return failed("found no InfiniBand port");
@@ -204,13 +206,13 @@ Check make_ib_loopback(Words words) {
   require_words(words, 1, 2, "LEAST-GBIT [BYTES]");
   const std::string bytes = words.size() > 1 ? words[1] : "1048576";
   parse_number(bytes, "bytes");
-  return loopback_check(parse_number(words[0], "Gb/s"), bytes, false);
+  return loopback_check(parse_amount(words[0], "Gb/s"), bytes, false);
 }
 
 /// LEAST-GBIT [NODE-TYPE]: from GPUs' memory. The type is that of older files; the ports are those of this node.
 Check make_ib_gdr(Words words) {
   require_words(words, 1, 2, "LEAST-GBIT [NODE-TYPE]");
-  return loopback_check(parse_number(words[0], "Gb/s"), "8388608", true);
+  return loopback_check(parse_amount(words[0], "Gb/s"), "8388608", true);
 }
 
 constexpr KnownCheck kChecks[] = {

@@ -163,12 +163,20 @@ GpuCondition condition_of(const GpuFacts& facts) {
   return gpu;
 }
 
-bool has_nvidia_device(const Machine& machine) {
+constexpr const char* kNvidia = "0x10de";
+constexpr const char* kAmd = "0x1002";
+
+/// kinds: beginnings of classes.
+bool has_device(const Machine& machine, const char* vendor, std::initializer_list<const char*> kinds) {
   const std::string folder = "/sys/bus/pci/devices/";
   return std::ranges::any_of(machine.list(folder), [&](const std::string& place) {
-    return machine.read(folder + place + "/vendor").value_or("").starts_with("0x10de");
+    const std::string kind = machine.read(folder + place + "/class").value_or("");
+    return machine.read(folder + place + "/vendor").value_or("").starts_with(vendor) &&
+           std::ranges::any_of(kinds, [&](const char* one) { return kind.starts_with(one); });
   });
 }
+
+bool has_nvidia_device(const Machine& machine) { return has_device(machine, kNvidia, {""}); }
 
 GpuConditions by_smi(const Machine& machine) {
   const ProcessResult result = machine.command({"nvidia-smi", "-q"}, 60);
@@ -198,6 +206,12 @@ bool with_nvml(const Machine& machine, const GpuCondition& gpu, Change change) {
 }
 
 }  // namespace
+
+bool has_amd_gpu(const Machine& machine) { return has_device(machine, kAmd, {"0x03", "0x12"}); }
+
+bool has_only_amd(const Machine& machine) {
+  return has_amd_gpu(machine) && !has_nvidia_device(machine) && !nvml::is_there(machine.nvml_library);
+}
 
 std::string GpuCondition::label() const {
   std::string place = bus;

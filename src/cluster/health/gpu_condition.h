@@ -42,6 +42,11 @@ struct GpuConditions {
   std::string problem = {};             ///< why the driver says nothing at all, and what to do; empty: it answers
 };
 
+/// A GPU of AMD's is on the PCI bus.
+bool has_amd_gpu(const Machine& machine);
+/// GPUs are on the PCI bus, none of them NVIDIA's, and no driver of NVIDIA's is there.
+bool has_only_amd(const Machine& machine);
+
 /// Of all GPUs. Never throws.
 GpuConditions gpu_conditions(const Machine& machine);
 

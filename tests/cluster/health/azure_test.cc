@@ -214,17 +214,46 @@ TEST_F(Azure, ItsFileForAmdsGpusDrainsNoHealthyNode) {
       "implemented in trireme))\n");
 }
 
+TEST_F(Azure, ChecksOfNvidiasGpusAreNotCheckedWhereGpusAreAmds) {
+  node.machine.nvml_library = "/no-libnvidia-ml.so.1";
+  for (const std::string& place : node.machine.list("/sys/bus/pci/devices"))
+    node.file("/sys/bus/pci/devices/" + place + "/vendor", "0x1002\n");
+  for (const char* check :
+       {"check_nvsmi_healthmon", "check_nv_healthmon", "check_gpu_persistence", "check_app_gpu_clocks", "check_gpu_ecc",
+        "check_gpu_clock_throttling", "check_gpu_xid", "check_nvlink_status", "check_gpu_pcie 5 16",
+        "check_vbios_version 1", "check_cuda_bw 52", "check_gpu_bw 48 335", "check_nccl_allreduce 460",
+        "check_nccl_allreduce_ib_loopback 40", "check_ib_bw_gdr 380", "check_ib_bw_loop_gdr 380"}) {
+    const std::string name = std::string(check).substr(0, std::string(check).find(' '));
+    EXPECT_EQ(one_line_per_node(run(fmt::format("* || {}\n", check))),
+              fmt::format("n1 | Not checked: {} (this node has no GPU of NVIDIA's)\n", name));
+  }
+  EXPECT_EQ(one_line_per_node(run("* || check_gpu_count 8 rocm\n")),
+            "n1 | Not checked: check_gpu_count (this node has no rocm-smi, which counts AMD's GPUs)\n");
+  EXPECT_EQ(one_line_per_node(run("* || check_gpu_count 8\n")),
+            "n1 | ERROR: nhc: Health check failed: check_gpu_count: no GPU of NVIDIA's on this node, expected 8; AMD's "
+            "are counted by `check_gpu_count 8 rocm`\n");
+  answers["rocm-smi"] = "GPU[0]\t\t: Device Name: x\n";
+  EXPECT_THAT(one_line_per_node(run("* || check_gpu_count 8 rocm\n")), HasSubstr("1 GPU, expected 8"));
+}
+
+TEST_F(Azure, ACountOfAmdsGpusFailsOnANodeWithout) {
+  EXPECT_EQ(one_line_per_node(run("* || check_gpu_count 8 rocm\n")),
+            "n1 | ERROR: nhc: Health check failed: check_gpu_count: no GPU of AMD's on this node, expected 8\n");
+}
+
 TEST_F(Azure, ToolsThatAreMissingDrainNoNode) {
-  for (const char* tool : {"curl", "nvbandwidth", "all_reduce_perf", "sh", "dmesg"}) answers.erase(tool);
+  for (const char* tool : {"curl", "nvbandwidth", "all_reduce_perf", "sh", "dmesg", "dcgmi"}) answers.erase(tool);
   node.machine.measure_copies = {};
   const Report report =
       run("* || check_hw_topology\n* || check_gpu_xid\n* || check_gpu_bw 48 335\n* || check_cuda_bw 52\n"
-          "* || check_nccl_allreduce 460\n* || check_ib_bw_gdr 380\n* || check_gpu_count 8\n");
+          "* || check_nccl_allreduce 460\n* || check_ib_bw_gdr 380\n* || check_gpu_count 8\n"
+          "* || check_nv_healthmon\n");
   EXPECT_TRUE(report.healthy());
   EXPECT_EQ(report.checked(), 1u);
   EXPECT_THAT(
       one_line_per_node(report),
-      AllOf(HasSubstr("n1 | Healthy (6 of 7 not checked: "),
+      AllOf(HasSubstr("n1 | Healthy (7 of 8 not checked: "),
+            HasSubstr("this node has no dcgmi; install NVIDIA's datacenter-gpu-manager"),
             HasSubstr("its line names no topology file, and this is not an Azure node of a known kind"),
             HasSubstr("cannot read Xid events: neither dmesg nor journalctl -k can be used; run as root"),
             HasSubstr("cannot measure copies: this build has no libtrireme_cuda.so, and this node has no nvbandwidth"),

@@ -199,7 +199,10 @@ TEST_F(Gpu, ExitCodesOfNvidiaSmiAreExplained) {
   EXPECT_THAT(run("check_gpu_ecc"), HasSubstr("the driver is not loaded"));
   node.answer("nvidia-smi -q", "no gpu here");
   EXPECT_THAT(run("check_gpu_ecc"), HasSubstr("not the output of"));
-  EXPECT_THAT(run("check_nv_healthmon"), HasSubstr("dcgmi diag -r 1 does not exist"));
+  EXPECT_EQ(run("check_nv_healthmon"),
+            "remark: this node has no dcgmi; install NVIDIA's datacenter-gpu-manager");  // not checked
+  node.answer("dcgmi diag -r 1", "", 1);
+  EXPECT_THAT(run("check_nv_healthmon"), HasSubstr("dcgmi diag -r 1 ended with code 1"));
   node.answer("dcgmi diag -r 1", "| Deployment | Pass |\n");
   EXPECT_EQ(run("check_nv_healthmon"), "");
 }

@@ -174,6 +174,12 @@ TEST(NhcConfig, AWrongLineIsNamedAndTheOthersStayActive) {
   EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("the command is missing"));
   EXPECT_THAT(reason("* || check_cmd_status -t -1 true\n"), HasSubstr("-t -1: expected seconds, or 0 for no limit"));
   EXPECT_THAT(reason("* || check_gpu_count 8 tpu\n"), HasSubstr("expected rocm or nothing"));
+  for (const char* wrong : {"-1", "1.5", "1e99"})
+    EXPECT_THAT(reason(std::string("* || check_gpu_count ") + wrong + "\n"),
+                HasSubstr(std::string("count: expected a whole number from 0 to 1024, found \"") + wrong + "\""));
+  EXPECT_THAT(reason("* || check_cuda_bw -5\n"), HasSubstr("GB/s: expected 0 or more, found \"-5\""));
+  EXPECT_THAT(reason("* || check_nccl_allreduce 200 1e18\n"),
+              HasSubstr("tries: expected a whole number from 0 to 1000, found \"1e18\""));
 }
 
 TEST(NhcConfig, AFileThatIsNoTextIsRefused) {
