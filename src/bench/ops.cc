@@ -1,6 +1,7 @@
 #include "bench/ops.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <list>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/rng.h"
 #include "base/time.h"
 #include "ops/element_sum.h"
@@ -146,16 +148,31 @@ struct Bench {
                           .amount = amount});
   }
   /// The ceilings always are.
-  bool is_wanted(std::string_view op) const {
+  bool is_wanted(std::string_view op) {
+    if (std::ranges::find(operators, op) == operators.end()) operators.emplace_back(op);
     if (o.only.empty() || op == "copy" || op.starts_with("linear")) return true;
-    std::istringstream words(o.only);
-    for (std::string word; std::getline(words, word, ',');)
-      if (op.starts_with(word)) return true;
-    return false;
+    return std::ranges::any_of(words(), [&](const std::string& word) { return op.starts_with(word); });
   }
 
-  bool wants_any(std::initializer_list<std::string_view> operators) const {
-    return std::ranges::any_of(operators, [&](std::string_view op) { return is_wanted(op); });
+  bool wants_any(std::initializer_list<std::string_view> some) {
+    return std::ranges::count_if(some, [&](std::string_view op) { return is_wanted(op); }) >
+           0;  // looks at each of them
+  }
+
+  /// Throws Error::usage for a word with which no operator's name begins.
+  void require_known() const {
+    for (const std::string& word : words()) {
+      const bool known = std::ranges::any_of(operators, [&](const std::string& op) { return op.starts_with(word); });
+      require(known, ErrorKind::usage, "--only {}: no operator's name begins with it; there are {}", word,
+              fmt::join(operators, ", "));
+    }
+  }
+
+  std::vector<std::string> words() const {
+    std::vector<std::string> all;
+    std::istringstream text(o.only);
+    for (std::string word; std::getline(text, word, ',');) all.push_back(word);
+    return all;
   }
 
   double size() const { return static_cast<double>(size_of(o.dtype)); }
@@ -169,6 +186,7 @@ struct Bench {
   AttentionShape shape;
   Context context;
   OpsBenchTable table;
+  std::vector<std::string> operators;  ///< that there are, wanted or not
 
  private:
   /// The rotation or one set of the largest operator, and the tensors that calls share: the flat arrays, tables,
@@ -455,6 +473,7 @@ OpsBenchTable run(Bench&& b) {
   measure_head(b);
   measure_parameters(b);
   measure_weights_hash(b);
+  b.require_known();
   for (OpsBenchRow& row : b.table.rows) {
     row.share = row.rate / (row.counts_bytes ? b.table.copy_bytes_per_s : b.table.gemm_flops_per_s);
     row.best =

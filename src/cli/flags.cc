@@ -13,6 +13,8 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/output_path.h"
+#include "comm/launcher.h"
 #include "config/foreign_options.h"
 #include "config/setting.h"
 
@@ -86,16 +88,17 @@ const CLI::Validator& number_of_its_type() {
         if constexpr (std::is_floating_point_v<Number>) {
           char* end = nullptr;
           const double value = std::strtod(text.c_str(), &end);
+          if (end == text.c_str() || *end != 0) return fmt::format("{} given, expected a number", text);
           const bool finite = std::fabs(value) <= static_cast<double>(std::numeric_limits<Number>::max());
-          return end == text.c_str() || finite ? std::string()
-                                               : fmt::format("{} given, expected a finite number", text);
+          return finite ? std::string() : fmt::format("{} given, expected a finite number", text);
         } else {
           int64_t value = 0;
           const size_t sign = text.starts_with('+');
           const auto result = std::from_chars(text.data() + sign, text.data() + text.size(), value);
           using Limits = std::numeric_limits<Number>;
-          const bool fits = result.ec == std::errc() ? value >= Limits::min() && value <= Limits::max()
-                                                     : result.ec != std::errc::result_out_of_range;
+          if (result.ec == std::errc::invalid_argument || result.ptr != text.data() + text.size())
+            return fmt::format("{} given, expected a whole number", text);
+          const bool fits = result.ec == std::errc() && value >= Limits::min() && value <= Limits::max();
           return fits ? std::string()
                       : fmt::format("{} given, expected a whole number from {} to {}", text, Limits::min(),
                                     Limits::max());
@@ -159,6 +162,12 @@ std::vector<std::string> with_empty_values(const CLI::App& app, std::vector<std:
 
 }  // namespace
 
+void require_output(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  const std::string why = why_no_output(path);
+  require(why.empty(), ErrorKind::usage, "{}: {}", flag, why);
+}
+
 bool asks_help(const std::vector<std::string>& words) {
   return std::ranges::any_of(words, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
@@ -185,6 +194,15 @@ Flag Flag::not_empty() const {
   option_->check(CLI::Validator(
       [](const std::string& text) {
         return text.empty() ? std::string("the value is empty; is a shell variable not set?") : std::string();
+      },
+      "", ""));
+  return *this;
+}
+Flag Flag::output_file() const {
+  option_->check(CLI::Validator(
+      [](const std::string& text) {
+        // Ranks that write nothing may be on hosts without the folder.
+        return detect_launcher().rank > 0 ? std::string() : why_no_output(text);
       },
       "", ""));
   return *this;
@@ -335,7 +353,9 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     const std::vector<std::string> unknown = app_->remaining(true);
     const std::string what =
         unknown.empty() ? e.what() : fmt::format("not expected: {}{}", fmt::join(unknown, " "), meant(*app_, unknown));
-    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", app_->get_name(), what, app_->get_name());
+    const auto actions = app_->get_subcommands();
+    const std::string name = app_->get_name() + (actions.empty() ? "" : " " + actions[0]->get_name());
+    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", name, what, name);
   }
 }
 

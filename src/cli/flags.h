@@ -22,6 +22,9 @@ class Option;
 
 namespace trireme {
 
+/// Throws Error::usage if no file can be written under the name; empty: none is asked for.
+void require_output(const char* flag, const std::string& path);
+
 /// Whether one of the words is --help or -h.
 bool asks_help(const std::vector<std::string>& words);
 
@@ -35,7 +38,8 @@ class Flag {
   Flag show_default() const;  ///< shows the variable's current value in --help
   Flag positive() const;
   Flag not_negative() const;
-  Flag not_empty() const;  ///< refuses "", usually a shell variable that is not set
+  Flag output_file() const;  ///< refuses a name under which nothing can be written, on the rank that may write it
+  Flag not_empty() const;    ///< refuses "", usually a shell variable that is not set
   Flag in_range(int64_t lowest, int64_t highest) const;
   Flag between(double lowest, double highest) const;  ///< of numbers with a fraction
   Flag one_of(std::vector<std::string> values) const;

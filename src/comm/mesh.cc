@@ -30,8 +30,9 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
   const MeshShape fits = nearest_that_fits(wanted, ranks);
   const std::string needs = wanted.data > 0 ? count_text(wanted.data * others, "process")
                                             : fmt::format("a multiple of {}", count_text(others, "process"));
-  const std::string found = source.empty() ? "no launcher started this process, so it is the only one"
-                                           : fmt::format("the launcher started {} ({})", ranks, source);
+  const std::string found = source.empty()             ? "no launcher started this process, so it is the only one"
+                            : source.starts_with("--") ? fmt::format("{} gives {}", source, count_text(ranks, "rank"))
+                                                       : fmt::format("the launcher started {} ({})", ranks, source);
   fail(ErrorKind::config,
        "mesh {} x {} x {} needs {} but {}; set --mesh.data {} --mesh.tensor {} "
        "--mesh.pipeline {}",

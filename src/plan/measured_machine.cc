@@ -29,7 +29,19 @@ double positive(const Json& json, const char* key, const std::string& where) {
   const Json& value = member(json, key, where);
   require(value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>()), ErrorKind::data,
           "{}: {} is {}, expected a positive number; measure again", where, key, dump_json(value));
+  constexpr double kMost = 1e18;  // bytes and operations per second of no node are more
+  require(value.get<double>() <= kMost, ErrorKind::data, "{}: {} is {}, expected at most {:g}; measure again", where,
+          key, dump_json(value), kMost);
   return value.get<double>();
+}
+
+int64_t count(const Json& json, const char* key, const std::string& where) {
+  const double value = positive(json, key, where);
+  constexpr double kMost = 1e9;
+  require(value == std::floor(value) && value <= kMost, ErrorKind::data,
+          "{}: {} is {}, expected a whole number up to {:g}; measure again", where, key, dump_json(json.at(key)),
+          kMost);
+  return static_cast<int64_t>(value);
 }
 
 std::string text(const Json& json, const char* key, const std::string& where) {
@@ -40,8 +52,8 @@ std::string text(const Json& json, const char* key, const std::string& where) {
 
 MeasuredProduct product_of(const Json& json, const std::string& where) {
   MeasuredProduct product;
-  product.in = static_cast<int64_t>(positive(json, "in", where));
-  product.out = static_cast<int64_t>(positive(json, "out", where));
+  product.in = count(json, "in", where);
+  product.out = count(json, "out", where);
   product.flops = positive(json, "flops_per_s", where);
   const std::string kind = text(json, "kind", where), dtype = text(json, "dtype", where);
   const std::optional<DType> known = value_named<DType>(dtype);
@@ -63,11 +75,11 @@ NodeFile node_file(const Json& json, const std::string& path) {
   NodeType& type = file.type;
   type.processor = text(json, "cpu", path);
   type.instruction_set = text(json, "instruction_set", path);
-  type.cores = static_cast<int64_t>(positive(json, "cores", path));
-  const double threads = positive(json, "threads", path);
-  require(threads == static_cast<double>(type.cores), ErrorKind::mismatch,
+  type.cores = count(json, "cores", path);
+  const int64_t threads = count(json, "threads", path);
+  require(threads == type.cores, ErrorKind::mismatch,
           "{}: {} measured a node of {}, so its rates are not those of the node; measure without --threads", path,
-          count_text(static_cast<int64_t>(threads), "thread"), count_text(type.cores, "core"));
+          count_text(threads, "thread"), count_text(type.cores, "core"));
   type.memory_gb = positive(json, "memory_bytes", path) / 1e9;
   type.memory_gb_per_s =
       std::max(positive(json, "copy_bytes_per_s", path), positive(json, "triad_bytes_per_s", path)) / 1e9;
@@ -98,7 +110,9 @@ struct LinkFile {
 /// From the largest gradient exchange, else the rate of plain messages only.
 void take_rates(LinkFile& file, const Json& json, int64_t ranks) {
   const std::string& path = file.path;
-  if (!json.contains("gradient") || !json.at("gradient").is_array() || json.at("gradient").empty()) {
+  require(!json.contains("gradient") || json.at("gradient").is_array(), ErrorKind::data,
+          "{}: gradient is {}, expected a list; {}", path, dump_json(json.value("gradient", Json())), kExpected);
+  if (!json.contains("gradient") || json.at("gradient").empty()) {
     file.ring = positive(member(json, "link", path), "measured_rate", path);
     return;
   }
@@ -208,11 +222,11 @@ void require_same_machine(const MeasuredMachine& measured, const NodeType& type)
   const bool memory = std::abs(node.memory_gb / type.memory_gb - 1) <= kNear;
   const bool kernels = type.instruction_set.empty() || node.instruction_set == type.instruction_set;
   require(type.gpus == 0 && node.cores == type.cores && kernels && memory, ErrorKind::mismatch,
-          "the measured files are of another machine: {} has {} with {} and {:.0f} GB, but a node of type {} has {} "
-          "with {} and {:.0f} GB; measure on such a node, or leave out --node",
+          "the measured files are of another machine: {} has {} with {} and {:.0f} GB, but a node of type {} has {}{} "
+          "and {:.0f} GB; measure on such a node, or leave out --node",
           measured.host, count_text(node.cores, "core"), node.instruction_set, node.memory_gb, type.name,
-          type.gpus > 0 ? count_text(type.gpus, "GPU") : count_text(type.cores, "core"), type.instruction_set,
-          type.memory_gb);
+          type.gpus > 0 ? count_text(type.gpus, "GPU") : count_text(type.cores, "core"),
+          type.instruction_set.empty() ? "" : " with " + type.instruction_set, type.memory_gb);
 }
 
 }  // namespace trireme

@@ -104,6 +104,9 @@ MeasuredRun run_of(const std::array<double, kColumns>& row, int64_t vocabulary, 
                 .global_batch = batch,
                 .micro_batch = micro,
                 .recomputed = Recomputed::layers};
+  constexpr double kLeastMs = 1e-3, kMostMs = 1e9;  // a microsecond, eleven days
+  require(row[kSeconds] >= kLeastMs && row[kSeconds] <= kMostMs, ErrorKind::data, "{}: {} is {}, expected {:g} to {:g}",
+          where, column_names()[kSeconds], row[kSeconds], kLeastMs, kMostMs);
   run.seconds = row[kSeconds] / 1e3;
   const double product = row[7] * row[8] * row[9];  // as doubles: no overflow
   require(product == row[0], ErrorKind::data, "{}: tensor {} x data {} x pipeline {} ranks are {}, but # GPUs is {}",
@@ -160,6 +163,8 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& path, int64_t voc
     if (line.empty()) continue;
     const std::vector<std::string> fields = fields_of(line);
     if (columns == 0) {
+      require(fields.size() > 1, ErrorKind::data,
+              "{}: the first line has no comma, expected names of columns with commas between them", path);
       places = places_of(fields, path);
       columns = fields.size();
       continue;
@@ -260,7 +265,6 @@ JudgedRuns judge_runs(const std::vector<MeasuredRun>& runs, const std::vector<bo
           "all {} are used for fitting, none is left to judge: add runs of other layouts",
           count_text(runs.size(), "run"));
   judged.mean_error /= static_cast<double>(judged.judged);
-  size_t correlated = 0;
   judged.least_spearman = 1;
   for (const auto& [key, times] : models) {
     constexpr size_t kFewest = 3;  // two values are in order or not
@@ -268,10 +272,10 @@ JudgedRuns judge_runs(const std::vector<MeasuredRun>& runs, const std::vector<bo
     const double one = rank_correlation(times.first, times.second);
     judged.spearman += one;
     judged.least_spearman = std::min(judged.least_spearman, one);
-    ++correlated;
+    ++judged.models;
   }
-  if (correlated > 0) judged.spearman /= static_cast<double>(correlated);
-  if (correlated == 0) judged.least_spearman = 0;
+  if (judged.models > 0) judged.spearman /= static_cast<double>(judged.models);
+  if (judged.models == 0) judged.least_spearman = 0;
   for (const auto& [key, choice] : choices) {
     const double loss = choice.measured / choice.best - 1;
     judged.choice_loss += loss;

@@ -42,6 +42,7 @@ struct JudgedRuns {
   double spearman = 0, least_spearman = 0;  ///< of the judged runs of each model: mean and least; models with 3 or more
   double choice_loss = 0, largest_choice_loss = 0;  ///< of all runs of each model, number of ranks and batch
   size_t judged = 0, fitted = 0, groups = 0;
+  size_t models = 0;            ///< with a rank correlation
   std::vector<double> planned;  ///< seconds of every run
 };
 /// planned: seconds of every run. Throws Error::data where no run is left to judge.

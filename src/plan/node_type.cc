@@ -1,6 +1,7 @@
 #include "plan/node_type.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -194,8 +195,12 @@ double positive_number(const Setting& setting) {
   double value = 0;
   if (const auto* whole = std::get_if<int64_t>(&setting.value)) value = static_cast<double>(*whole);
   if (const auto* number = std::get_if<double>(&setting.value)) value = *number;
+  const std::string found = setting.problem.empty() ? describe(setting) : setting.problem;
   require(value > 0 && std::isfinite(value), ErrorKind::config, "{} is {}, expected a positive number", place(setting),
-          setting.problem.empty() ? describe(setting) : setting.problem);
+          found);
+  constexpr double kLeast = 1e-6, kMost = 1e9;  // no machine is beyond
+  require(value >= kLeast && value <= kMost, ErrorKind::config, "{} is {}, expected a number from {:g} to {:g}",
+          place(setting), found, kLeast, kMost);
   return value;
 }
 
@@ -252,11 +257,15 @@ const NodeType& node_type(const std::string& name) {
     if (type.name == name) return type;
     names.push_back(type.name);
   }
-  const auto begins = std::ranges::find_if(names, [&](const std::string& one) { return one.starts_with(name); });
+  std::vector<std::string> alike;  // "H100" is a part of a processor's name
+  for (const NodeType& type : types())
+    if (lower_case(type.name + " " + type.processor).find(lower_case(name)) != std::string::npos)
+      alike.push_back(fmt::format("\"{}\"", type.name));
+  if (alike.empty()) alike.push_back(fmt::format("\"{}\"", nearest(name, names)));
   fail(ErrorKind::config,
-       "unknown node type \"{}\", nearest is \"{}\"; `trireme plan --node-types` lists all, and a .yaml file describes "
+       "unknown node type \"{}\", nearest {} {}; `trireme plan --node-types` lists all, and a .yaml file describes "
        "another one",
-       name, begins == names.end() ? nearest(name, names) : *begins);
+       name, alike.size() == 1 ? "is" : "are", fmt::join(alike, ", "));
 }
 
 NodeType read_node_type(const std::string& path) {

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include "base/error.h"
 #include "tests/ops/op_test.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme::test {
 namespace {
@@ -93,6 +95,9 @@ TEST(OpsBenchTable, MeasuresAnotherHeadSizeAndOnlyWhatWasAskedFor) {
                          "attention_window_4", "attention_backward_window_4", "attention_window_2",
                          "attention_backward_window_2", "attention_window_1", "attention_backward_window_1",
                          "attention_mixed_lengths", "attention_backward_mixed_lengths", "softmax_stats"));
+  one.only = "softmax,atention";
+  EXPECT_ERROR(bench_ops(*cpu->ops, one), ErrorKind::usage,
+               "--only atention: no operator's name begins with it; there are copy, linear, ");
 }
 
 TEST(OpsBenchTable, SaysWhatAnOperatorIsBoundBy) {

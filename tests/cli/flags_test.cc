@@ -1,5 +1,6 @@
 #include "cli/flags.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
@@ -38,6 +39,40 @@ TEST(Flags, OfAFlagThatIsGivenTwiceTheLastValueCounts) {
   EXPECT_EQ(model, "b");
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(rate, 0.25);
+}
+
+std::string refusal(Flags& flags, const std::vector<std::string>& words);
+
+TEST(Flags, ANumberIsWrittenAsOne) {
+  int64_t steps = 0;
+  double rate = 0;
+  Flags flags("test", "");
+  flags.add("--steps", steps);
+  flags.add("--rate", rate);
+  for (const char* word : {"1e3", "8x", "a100:8", "0x10", "1.5", "-"})
+    EXPECT_EQ(refusal(flags, {"--steps", word}),
+              fmt::format("test: --steps: {} given, expected a whole number; `test --help` explains the flags", word));
+  for (const char* word : {"fast", "1.5s", "1,5"})
+    EXPECT_EQ(refusal(flags, {"--rate", word}),
+              fmt::format("test: --rate: {} given, expected a number; `test --help` explains the flags", word));
+  EXPECT_FALSE(flags.parse({"--steps", "-3", "--rate", "1e-3"}));
+  EXPECT_EQ(steps, -3);
+  EXPECT_EQ(rate, 1e-3);
+}
+
+TEST(Flags, AFileThatCannotBeWrittenIsRefusedBeforeTheWork) {
+  std::string file;
+  Flags flags("test", "");
+  flags.add("--json", file).output_file();
+  EXPECT_EQ(
+      refusal(flags, {"--json", "/no/such/x.json"}),
+      "test: --json: cannot write /no/such/x.json: there is no folder /no/such; create it; `test --help` explains "
+      "the flags");
+  EXPECT_THAT(refusal(flags, {"--json", "/"}), HasSubstr("--json: / is a folder, expected the name of a file"));
+  EXPECT_THAT(refusal(flags, {"--json", "/dev/null/x"}),
+              HasSubstr("cannot write /dev/null/x: /dev/null is not a folder"));
+  EXPECT_THAT(refusal(flags, {"--json="}), HasSubstr("the value is empty; is a shell variable not set?"));
+  EXPECT_FALSE(flags.parse({"--json", "result.json"}));
 }
 
 std::string refusal(Flags& flags, const std::vector<std::string>& words) {

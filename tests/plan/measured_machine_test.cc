@@ -120,6 +120,18 @@ TEST_F(MeasuredFiles, WithAMistakeAreRefused) {
   EXPECT_ERROR(read_measured_machine({write("b.json", broken)}), ErrorKind::data,
                "copy_bytes_per_s is 0, expected a positive number; measure again");
   broken = node("h1");
+  broken["memory_bytes"] = 1e300;
+  EXPECT_ERROR(read_measured_machine({write("b.json", broken)}), ErrorKind::data,
+               "memory_bytes is 1e+300, expected at most 1e+18; measure again");
+  broken = node("h1");
+  broken["cores"] = 2.5;
+  EXPECT_ERROR(read_measured_machine({write("b.json", broken)}), ErrorKind::data,
+               "cores is 2.5, expected a whole number up to 1e+09; measure again");
+  broken = comm({"h1", "h1"});
+  broken["gradient"] = 5;
+  EXPECT_ERROR(read_measured_machine({a, write("c.json", broken)}), ErrorKind::data,
+               "c.json: gradient is 5, expected a list; expected a file of");
+  broken = node("h1");
   broken["threads"] = 4;
   EXPECT_ERROR(read_measured_machine({write("b.json", broken)}), ErrorKind::mismatch,
                "4 threads measured a node of 8 cores");

@@ -49,6 +49,10 @@ TEST_F(MeasuredRuns, AFileWithAMistakeIsRefused) {
   EXPECT_ERROR(read("# GPUs,global batch\n"), ErrorKind::data, "column \"micro batch\" is missing");
   EXPECT_ERROR(read("# GPUs,global bach\n"), ErrorKind::data,
                "unknown column \"global bach\", nearest is \"global batch\"");
+  EXPECT_ERROR(read("# GPUs;global batch\n"), ErrorKind::data,
+               "the first line has no comma, expected names of columns with commas between them");
+  EXPECT_ERROR(read(header + "8,16,2,256,4,4,128,2,2,2,1e308\n"), ErrorKind::data,
+               "runs.csv:2: iteration time (ms) is 1e+308, expected 0.001 to 1e+09");
   EXPECT_ERROR(read("# GPUs,# GPUs\n"), ErrorKind::data, "column \"# GPUs\" appears twice");
   EXPECT_ERROR(read(header + "8,16,2\n"), ErrorKind::data, "runs.csv:2: 3 fields, expected 11 as in the first line");
   EXPECT_ERROR(read(header + "8,16,2,256,4,x,128,2,2,2,10\n"), ErrorKind::data,

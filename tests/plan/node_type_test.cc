@@ -1,5 +1,6 @@
 #include "plan/node_type.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@ TEST(NodeType, EveryOneHasASourceAndADateOfItsPrice) {
 TEST(NodeType, AnUnknownNameIsRefusedWithTheNearest) {
   EXPECT_ERROR(node_type("aws-hpc7a.96xlarg"), ErrorKind::config,
                "unknown node type \"aws-hpc7a.96xlarg\", nearest is \"aws-hpc7a.96xlarge\"");
+  EXPECT_ERROR(node_type("h100"), ErrorKind::config,
+               "unknown node type \"h100\", nearest are \"azure-nd96isr-h100-v5\", \"aws-p5.48xlarge\"; `trireme plan");
 }
 
 TEST(NodeType, ComesFromAFile) {
@@ -47,6 +50,10 @@ TEST(NodeType, AFileWithAMistakeIsRefused) {
   EXPECT_ERROR(read_node_type(path), ErrorKind::config, ":2: tflop: unknown key, nearest is tflops");
   write_text(path, "cores: 64\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\nnetwork-gbit-per-s: 0\n");
   EXPECT_ERROR(read_node_type(path), ErrorKind::config, ":5: network-gbit-per-s is 0, expected a positive number");
+  for (const char* value : {"1e308", "1e-300"}) {
+    write_text(path, fmt::format("cores: 64\ntflops: {}\n", value));
+    EXPECT_ERROR(read_node_type(path), ErrorKind::config, ", expected a number from 1e-06 to 1e+09");
+  }
   write_text(path, "cores: 64\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\n");
   EXPECT_ERROR(read_node_type(path), ErrorKind::config, "network-gbit-per-s is missing; add it");
   write_text(path, "gpus: 8\ntflops: 4\nmemory-gb: 256\nmemory-gb-per-s: 200\nnetwork-gbit-per-s: 10\n");

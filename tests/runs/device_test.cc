@@ -57,6 +57,14 @@ TEST_F(DeviceCommand, WarnsOfEveryGpuThatCannotBeUsedAsItIs) {
   for (const auto& [fault, warning] : cases) EXPECT_THAT(device(fault).output, HasSubstr(warning)) << fault;
 }
 
+TEST_F(DeviceCommand, NamesItsOnlyAction) {
+  const Outcome outcome = device("", {"chek"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output,
+              HasSubstr("trireme device: \"chek\" is no action, the only one is check; name nodes with -f "
+                        "or --hosts"));
+}
+
 TEST_F(DeviceCommand, SaysWhyThereIsNoGpu) {
   const Outcome none = device("none");
   EXPECT_EQ(none.code, 1);

@@ -438,7 +438,7 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
               HasSubstr("--hosts needs --ranks; add the number of ranks"));
   const Outcome wrong = here(1, "config show tiny -d conf --ranks 0");
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_THAT(wrong.output, HasSubstr("--ranks is 0, expected 1 to 1048576"));
+  EXPECT_THAT(wrong.output, HasSubstr("--ranks is 0, expected a whole number from 1 to 1048576"));
 }
 
 TEST_F(GptNeox, NeoxsOwnFolderIsNotTouched) {

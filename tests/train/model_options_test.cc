@@ -334,7 +334,7 @@ TEST(ResolveForRanks, FillsInMeshAndBatch) {
   EXPECT_THAT(text,
               HasSubstr("  global: 1536  # batch.per-rank (flag --batch.per-rank), 128 x 12 data-parallel ranks\n"));
   EXPECT_ERROR(shown({"mesh.tensor=2", "mesh.pipeline=4"}, 12), ErrorKind::config,
-               "mesh rest x 2 x 4 needs a multiple of 8 processes but the launcher started 12 (--ranks)");
+               "mesh rest x 2 x 4 needs a multiple of 8 processes but --ranks gives 12 ranks");
 }
 
 TEST(Runnable, ReportsAllUntrainableSettingsTogether) {

@@ -69,7 +69,7 @@ int bench_generate_command(std::vector<std::string> arguments) {
   app.add("--prompt", options.prompt, "tokens of the prompt").in_range(1, 1 << 20).show_default();
   app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
-  app.add("--json", json, "also write the result to this file");
+  app.add("--json", json, "also write the result to this file").output_file();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.threads = compute_threads(threads);
   const Backend backend = make_backend(device, "--device");

@@ -82,7 +82,7 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   for (size_t i = 0; i < std::size(kNeutral); ++i) {
     app.add(kNeutral[i].first, flags.neutral[i], kNeutral[i].second).in_range(0, 0);
   }
-  app.add("-J,--output-file", flags.json, "also write the result to this file as JSON");
+  app.add("-J,--output-file", flags.json, "also write the result to this file as JSON").output_file();
   app.add("--min-bandwidth", flags.least_bandwidth,
           "minimum of the average bus bandwidth in GB/s, otherwise exit code 1; NCCL_TESTS_MIN_BW is also read, with "
           "its tolerance of 10 %")

@@ -127,7 +127,7 @@ int bench_glue_command(std::vector<std::string> arguments) {
       .one_of({"pytorch"});
   app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
   app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
-  app.add("--json", request.json, "also write the result to this file");
+  app.add("--json", request.json, "also write the result to this file").output_file();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.pytorch = peer == "pytorch";
   Process process;

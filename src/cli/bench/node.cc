@@ -59,7 +59,7 @@ int bench_node_command(std::vector<std::string> arguments) {
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add("--disk", options.folder, "folder whose disk is measured").show_default();
   app.add("--disk-mb", disk_mb, "size of the test file there").in_range(4, 1 << 20).show_default();
-  app.add("-J,--json", json, "also write the result to this file");
+  app.add("-J,--json", json, "also write the result to this file").output_file();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.disk_bytes = disk_mb << 20;
   if (width) options.widths = {*width};

@@ -18,11 +18,16 @@ namespace trireme {
 namespace {
 
 Json to_json(const JudgedRuns& judged, const FittedNumbers& fitted) {
-  Json json{{"mean_error", judged.mean_error},   {"max_error", judged.max_error},
-            {"spearman", judged.spearman},       {"spearman_min", judged.least_spearman},
-            {"choice_loss", judged.choice_loss}, {"choice_loss_max", judged.largest_choice_loss},
-            {"judged", judged.judged},           {"fitted", judged.fitted},
-            {"choices", judged.groups},          {"product_share", fitted.product_share},
+  Json json{{"mean_error", judged.mean_error},
+            {"max_error", judged.max_error},
+            {"spearman", judged.models > 0 ? Json(judged.spearman) : Json()},
+            {"spearman_min", judged.models > 0 ? Json(judged.least_spearman) : Json()},
+            {"choice_loss", judged.choice_loss},
+            {"choice_loss_max", judged.largest_choice_loss},
+            {"judged", judged.judged},
+            {"fitted", judged.fitted},
+            {"choices", judged.groups},
+            {"product_share", fitted.product_share},
             {"inner_share", fitted.inner_share}};
   if (fitted.node_share) json["node_share"] = *fitted.node_share;
   if (fitted.launch_seconds) json["launch_seconds"] = *fitted.launch_seconds;
@@ -75,7 +80,7 @@ int bench_plan_command(std::vector<std::string> arguments) {
   app.add("--node", node, "node type of the runs, or a .yaml file that describes it").not_empty().show_default();
   app.add("--vocabulary", vocabulary, "rows of the models' token matrix").in_range(1, 1 << 24).show_default();
   app.add_switch("--rows", rows, "also print every run");
-  app.add("--json", json, "also write the result and every run to this file");
+  app.add("--json", json, "also write the result and every run to this file").output_file();
   app.set_footer(
       "mean_error: of |planned / measured - 1| over the judged runs. spearman: rank correlation of the judged runs of "
       "a "
@@ -106,7 +111,10 @@ int bench_plan_command(std::vector<std::string> arguments) {
   if (numbers.node_share) fmt::print(", node_share {:.4f}\n", *numbers.node_share);
   if (numbers.launch_seconds) fmt::print(", launch_seconds {:.2e}\n", *numbers.launch_seconds);
   fmt::print("mean_error  {:.4f} (largest {:.4f})\n", judged.mean_error, judged.max_error);
-  fmt::print("spearman    {:.4f} (least {:.4f})\n", judged.spearman, judged.least_spearman);
+  if (judged.models == 0)
+    fmt::print("spearman    unknown: no model has three judged runs\n");
+  else
+    fmt::print("spearman    {:.4f} (least {:.4f})\n", judged.spearman, judged.least_spearman);
   fmt::print("choice_loss {:.4f} (largest {:.4f}, {})\n", judged.choice_loss, judged.largest_choice_loss,
              count_text(judged.groups, "choice"));
   fmt::print("judged      {}\n", judged.judged);

@@ -151,7 +151,7 @@ int bench_sft_command(std::vector<std::string> arguments) {
       .show_default();
   app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
   app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
-  app.add("--json", json, "also write the result to this file");
+  app.add("--json", json, "also write the result to this file").output_file();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.trl = peer == "trl";
   require(options.lora.rank > 0 || options.lora.targets.empty(), ErrorKind::usage,

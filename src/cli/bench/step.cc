@@ -303,7 +303,7 @@ int bench_step_command(std::vector<std::string> arguments) {
           "goal "
           "that docs/gpu.md lists for preset and card in bf16)")
       .positive();
-  app.add("--json", json, "also write the result to this file");
+  app.add("--json", json, "also write the result to this file").output_file();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
           "--synthetic means random tokens, but --data {} names a file; remove one of them", options.tokens);

@@ -270,7 +270,7 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
   app.add_switch("--train", flags.train, "train a vocabulary instead of encoding");
   app.add_switch("--decode", flags.decode, "decode the text's ids instead, on one thread; rates count decoded bytes");
   app.add("--vocab-size", flags.vocabulary_size, "size of the vocabulary").show_default();
-  app.add("--json", flags.json, "also write the result to this file");
+  app.add("--json", flags.json, "also write the result to this file").output_file();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
   require(!flags.decode || !flags.train, ErrorKind::usage, "--decode and --train were both given; use one");

@@ -71,7 +71,8 @@ int run_device_check(std::vector<std::string> arguments) {
   app.add("--threads", threads, "compute threads of the CPU's side (0: this rank's share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
-  app.add("--report", name, "the report is NAME.txt and NAME.json (default: trireme-device-check-HOST-DATE-TIME)");
+  app.add("--report", name, "the report is NAME.txt and NAME.json (default: trireme-device-check-HOST-DATE-TIME)")
+      .output_file();
   app.set_footer(
       "One process checks the first GPU; `mpirun -n 8 trireme device check` checks eight, one for each rank, and the "
       "links between them (NCCL). Checks:\n"

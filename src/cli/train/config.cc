@@ -75,8 +75,8 @@ int take_number(std::string_view flag, std::vector<std::string>& words) {
   const Value value = resolve_plain(*text);
   const auto* number = std::get_if<int64_t>(&value);
   constexpr int64_t kMost = 1 << 20;
-  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage, "{} is {}, expected 1 to {}", flag, *text,
-          kMost);
+  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage,
+          "{} is {}, expected a whole number from 1 to {}", flag, *text, kMost);
   return static_cast<int>(*number);
 }
 
@@ -86,6 +86,7 @@ void show(std::vector<std::string> words) {
   const std::string node = take_flag({"--node"}, "a type; `trireme plan --node-types` lists them", words).value_or("");
   require(node.empty() || ranks > 0, ErrorKind::usage, "--node needs --ranks; add the number of ranks");
   require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts needs --ranks; add the number of ranks");
+  require_spelling(words, {"--ranks", "--hosts", "--node"});
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
   resolve_model_options(loaded);

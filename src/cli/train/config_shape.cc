@@ -1,8 +1,14 @@
 #include "cli/train/config_shape.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
 #include "config/dialect.h"
+#include "config/misspelling.h"
 #include "config/schema.h"
 
 namespace trireme {
@@ -45,6 +51,21 @@ std::vector<FlagGroup> option_groups(bool (*wanted)(std::string_view name)) {
     if (!shape.flags.empty()) groups.push_back(std::move(shape));
   }
   return groups;
+}
+
+void require_spelling(const std::vector<std::string>& words, const std::vector<std::string>& own) {
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || schema().find(name.substr(2)) != nullptr) continue;
+    const bool is_key = std::ranges::any_of(
+        dialects(), [&](const Dialect* dialect) { return dialect->find(name.substr(2)) != nullptr; });
+    if (is_key) continue;
+    std::vector<std::string> meant;
+    std::ranges::copy_if(own, std::back_inserter(meant),
+                         [&](const std::string& known) { return is_misspelling_of(name.substr(2), known.substr(2)); });
+    require(meant.empty(), ErrorKind::usage, "{}: there is no such flag; did you mean {}?", name,
+            fmt::join(meant, " or "));
+  }
 }
 
 std::vector<FlagShape> file_flags() {

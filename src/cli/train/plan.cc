@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -119,20 +119,23 @@ int64_t take_count(const std::string& flag, int64_t otherwise, std::vector<std::
   const Value value = resolve_plain(*text);
   const auto* number = std::get_if<int64_t>(&value);
   constexpr int64_t kMost = 1 << 16;
-  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage, "{} is {}, expected 1 to {}", flag, *text,
-          kMost);
+  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage,
+          "{} is {}, expected a whole number from 1 to {}", flag, *text, kMost);
   return *number;
 }
 
 /// A positive number; nullopt: not given.
 std::optional<double> take_number(const std::string& flag, std::vector<std::string>& words) {
+  constexpr double kMost = 1e7;  // hours and seconds that a plan can be about
+
   const std::optional<std::string> text = take_value(flag, words);
   if (!text) return {};
   const Value value = resolve_plain(*text);
   double number = 0;
   if (const auto* whole = std::get_if<int64_t>(&value)) number = static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&value)) number = *real;
-  require(number > 0 && std::isfinite(number), ErrorKind::usage, "{} is {}, expected a positive number", flag, *text);
+  require(number > 0 && number <= kMost, ErrorKind::usage, "{} is {}, expected a positive number up to 10000000", flag,
+          *text);
   return number;
 }
 
@@ -249,6 +252,11 @@ int run_plan(std::vector<std::string> arguments) {
   constexpr int64_t kMostRanks = 1 << 16;
   require(on.ranks() <= kMostRanks, ErrorKind::usage, "{} x {} are {} ranks, expected at most {}", on.nodes,
           on.per_node, on.ranks(), kMostRanks);
+  std::vector<std::string> own;
+  for (const FlagShape& flag : plan_flags()) own.push_back(flag.names[0]);
+  require_spelling(arguments, own);
+  for (const auto& [flag, file] : {std::pair("--json", json), {"--trace", simulation.trace}})
+    require_output(flag, file.value_or(""));
   const ConfigWords split = split_words(arguments);
   require(!split.files.empty() || !split.flags.empty(), ErrorKind::usage,
           "trireme plan needs a configuration; name its files, or --model.preset NAME");

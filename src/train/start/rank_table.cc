@@ -120,10 +120,14 @@ RunPlan unplanned(const LoadedConfig& loaded, const MeshShape& mesh) {
 /// Fills in what a rank holds and its memory.
 void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const Ops& ops, PlannedDevices devices) {
   const Config& config = plan.loaded.config;
+  const int64_t sequence = config.batch.sequence == 0 ? plan.spec.context : config.batch.sequence;
+  require(sequence <= plan.spec.context, ErrorKind::config,
+          "batch.sequence is {}, but the model has only {} positions; lower it or raise model.context", sequence,
+          plan.spec.context);
   plan_rank(plan, config,
             step_size({.global = config.batch.global,
                        .micro_batches = config.batch.accumulation,
-                       .sequence = config.batch.sequence == 0 ? plan.spec.context : config.batch.sequence,
+                       .sequence = sequence,
                        .ranks = static_cast<int>(plan.mesh.data),
                        .rank = place_of(plan.mesh, rank).data}),
             {.rank = rank, .threads = threads, .hosts = hosts, .gpu = devices == PlannedDevices::gpus});

@@ -36,9 +36,9 @@ MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& sour
   return mesh;
 }
 
-void resolve_for_ranks(LoadedConfig& loaded, int ranks) {
+void resolve_for_ranks(LoadedConfig& loaded, int ranks, const std::string& source) {
   MeshOptions& mesh = loaded.config.mesh;
-  const MeshShape shape = mesh_of(mesh, ranks, "--ranks");
+  const MeshShape shape = mesh_of(mesh, ranks, source);
   settle(loaded, "mesh.data", mesh.data, shape.data, count_text(ranks, "rank"));
   BatchOptions& batch = loaded.config.batch;
   const BatchPlan plan = plan_batch(loaded, static_cast<int>(shape.data));

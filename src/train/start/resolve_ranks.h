@@ -11,7 +11,7 @@ namespace trireme {
 MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source);
 
 /// Sets mesh.data, batch.global, batch.micro and batch.accumulation to their values on `ranks` ranks. Throws
-/// Error::config if mesh or batch does not fit this number.
-void resolve_for_ranks(LoadedConfig& loaded, int ranks);
+/// Error::config if mesh or batch does not fit this number. source: where the number comes from, a flag or a variable.
+void resolve_for_ranks(LoadedConfig& loaded, int ranks, const std::string& source = "--ranks");
 
 }  // namespace trireme

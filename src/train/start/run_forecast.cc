@@ -83,6 +83,21 @@ void require_device(const LoadedConfig& loaded, const NodeType& type) {
   require(type.gpus > 0 || device != DeviceChoice::cuda, ErrorKind::config,
           "{} is cuda, but nodes of type {} have no GPUs; name a type that has some, or set --run.device cpu",
           loaded.where("run.device"), type.name);
+  if (type.gpus > 0) return;
+  require(loaded.config.precision.dtype != DType::f16, ErrorKind::config,
+          "{} is f16, in which CPUs cannot train, and nodes of type {} have no GPUs; set --precision.dtype bf16",
+          loaded.where("precision.dtype"), type.name);
+  require(loaded.config.comm.reduce != ReduceOrder::nccl, ErrorKind::config,
+          "{} is nccl, which adds gradients between GPUs, and nodes of type {} have none; set --comm.reduce auto",
+          loaded.where("comm.reduce"), type.name);
+}
+
+/// Sequences of a micro-batch, so few that one rank can have all of a step: the number of its micro-batches is limited.
+int64_t least_micro(int64_t batch) {
+  constexpr int64_t kMostMicroBatches = 1 << 14;  // config/validate.cc
+  int64_t micro = (batch + kMostMicroBatches - 1) / kMostMicroBatches;
+  while (batch % micro != 0) ++micro;
+  return micro;
 }
 
 /// A layout, what it would cost and on how many nodes, before its memory is planned.
@@ -200,7 +215,7 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   require_device(loaded, on.type);
   const MachineRates rates =
       rates_for(formats_of(loaded.config, on.type.gpus > 0), on);  // throws for ranks that the nodes cannot have
-  resolve_for_ranks(loaded, static_cast<int>(on.ranks()));
+  resolve_for_ranks(loaded, static_cast<int>(on.ranks()), "--nodes");
   require_layout(loaded);
   const int threads = static_cast<int>(std::max<int64_t>(1, on.type.cores / on.per_node));
   RunForecast forecast;
@@ -249,6 +264,7 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
   alone.nodes = alone.per_node = 1;
   StepLayout whole;
   whole.global_batch = global_batch_on(loaded, on.ranks());
+  whole.micro_batch = least_micro(whole.global_batch);
   RunForecast sizes = forecast_run(with_layout(loaded, whole), alone);
   sizes.on = on;
   const std::vector<Candidate> candidates =

@@ -40,6 +40,17 @@ TEST(BenchPlan, PrintsAndWritesHowFarThePlanIsFromTheRuns) {
   EXPECT_TRUE(result.contains("spearman"));
 }
 
+TEST(BenchPlan, AFewRunsHaveNoRankCorrelation) {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs.csv", json = folder / "result.json";
+  write_text(runs, std::string(kHeader) + "16,64,1,2048,16,24,2048,8,2,1,2000\n16,64,2,2048,16,24,2048,8,2,1,1900\n");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(bench_plan_command({"--runs", runs, "--json", json}), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("spearman    unknown: no model has three judged runs\n"));
+  EXPECT_TRUE(read_json(json)["spearman"].is_null());
+}
+
 TEST(BenchPlan, RefusesAFileWithoutRunsAndAnUnknownNode) {
   const TemporaryFolder folder;
   const std::string runs = folder / "runs.csv";

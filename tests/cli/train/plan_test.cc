@@ -161,6 +161,10 @@ TEST_F(PlanCommand, RefusesWordsOfASimulation) {
   };
   EXPECT_ERROR(refused({"--slow", "2"}), ErrorKind::usage, "need --simulate; add it");
   EXPECT_ERROR(refused({"--simulate", "--slow", "-1"}), ErrorKind::usage, "--slow is -1, expected a positive number");
+  EXPECT_ERROR(refused({"--simulate", "--slow", "1e308"}), ErrorKind::usage,
+               "--slow is 1e308, expected a positive number up to 10000000");
+  EXPECT_ERROR(refused({"--simulate", "--trace", "/no/such/folder/x.json"}), ErrorKind::usage,
+               "--trace: cannot write /no/such/folder/x.json: there is no folder /no/such/folder; create it");
   EXPECT_ERROR(refused({"--simulate=yes"}), ErrorKind::usage, "--simulate takes no value, found \"--simulate=yes\"");
   EXPECT_ERROR(refused({"--simulate", "--save-seconds", "3"}), ErrorKind::usage,
                "--save-seconds and --restart-seconds need --failure-hours; add it");
@@ -173,13 +177,21 @@ TEST_F(PlanCommand, RefusesWordsThatItCannotUse) {
   EXPECT_ERROR(printed({"--node", type}), ErrorKind::usage,
                "trireme plan needs a configuration; name its files, or --model.preset NAME");
   EXPECT_ERROR(printed({"--node", "azure-hb", "--model.preset", "gpt2-124m"}), ErrorKind::config,
-               "unknown node type \"azure-hb\", nearest is \"azure-hb176rs-v4\"");
+               "unknown node type \"azure-hb\", nearest are \"azure-hb176rs-v4\", \"azure-hb120rs-v3\"");
+  EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--nodez", "2"}), ErrorKind::usage,
+               "--nodez: there is no such flag; did you mean --node or --nodes?");
+  EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--json", "/"}), ErrorKind::usage,
+               "--json: / is a folder, expected the name of a file");
+  EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--mesh.tensor", "3"}), ErrorKind::config,
+               "mesh rest x 3 x 1 needs a multiple of 3 processes but --nodes gives 1 rank; set --mesh.data 1");
   EXPECT_ERROR(printed({"--node"}), ErrorKind::usage, "--node needs a value");
   EXPECT_ERROR(printed({"--node", type, "--node", type}), ErrorKind::usage, "--node is given twice");
-  EXPECT_ERROR(printed({"--node", type, "--nodes", "0"}), ErrorKind::usage, "--nodes is 0, expected 1 to 65536");
+  EXPECT_ERROR(printed({"--node", type, "--nodes", "0"}), ErrorKind::usage,
+               "--nodes is 0, expected a whole number from 1 to 65536");
   EXPECT_ERROR(printed({"--node", type, "--nodes="}), ErrorKind::usage,
                "--nodes: the value is empty; is a shell variable not set?");
-  EXPECT_ERROR(printed({"--node", type, "--nodes", "many"}), ErrorKind::usage, "--nodes is many, expected 1 to 65536");
+  EXPECT_ERROR(printed({"--node", type, "--nodes", "many"}), ErrorKind::usage,
+               "--nodes is many, expected a whole number from 1 to 65536");
   EXPECT_ERROR(printed({"--node", type, "--nodes", "65536", "--ranks-per-node", "2"}), ErrorKind::usage,
                "65536 x 2 are 131072 ranks, expected at most 65536");
   EXPECT_ERROR(printed({"--node", type, "--goal", "speed"}), ErrorKind::usage,

@@ -85,10 +85,28 @@ TEST(RunForecast, RefusesLayoutsThatNobodyCanHave) {
   EXPECT_ERROR(forecast_run(configured({"--mesh.pipeline", "9"}), on_nodes(9)), ErrorKind::config, "9");
   EXPECT_ERROR(forecast_run(configured({"--mesh.tensor", "2"}), on_nodes(3)), ErrorKind::config, "3");
   EXPECT_ERROR(forecast_run(configured({}), on_nodes(5)), ErrorKind::config, "5");
+  EXPECT_ERROR(
+      forecast_run(configured({"--precision.dtype", "f16"}), on_nodes(1)), ErrorKind::config,
+      "precision.dtype (flag --precision.dtype) is f16, in which CPUs cannot train, and nodes of type made have "
+      "no GPUs; set --precision.dtype bf16");
+  EXPECT_ERROR(forecast_run(configured({"--comm.reduce", "nccl"}), on_nodes(1)), ErrorKind::config,
+               "is nccl, which adds gradients between GPUs, and nodes of type made have none; set --comm.reduce auto");
+  LoadedConfig longer = load_config({}, {"--model.preset", "gpt2-124m", "--batch.sequence", "4096"});
+  resolve_model_options(longer);
+  EXPECT_ERROR(forecast_run(longer, on_nodes(1)), ErrorKind::config,
+               "batch.sequence is 4096, but the model has only 1024 positions; lower it or raise model.context");
   PlannedNodes slow = on_nodes(2);
   slow.type.network_gbit_per_s = 0;
   EXPECT_ERROR(forecast_run(configured({}), slow), ErrorKind::config,
                "the network bandwidth of a node is 0, expected a positive number");
+}
+
+/// One rank of it would have more micro-batches of one sequence than the trainer takes.
+TEST(RunForecast, FindsLayoutsForABatchOfManySequences) {
+  const LoadedConfig loaded = configured({"--batch.global", "65536"});
+  const std::vector<RunForecast> best = best_layouts(loaded, on_nodes(64), PlanGoal::time, 2);
+  ASSERT_FALSE(best.empty());
+  EXPECT_EQ(best[0].layout.global_batch, 65536);
 }
 
 TEST(RunForecast, OfGpusIsOfTheirMemory) {
