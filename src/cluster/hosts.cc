@@ -204,12 +204,15 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
   int left = request.processes;
   for (const Host& host : hosts) {
     const int bound = host.slots > 0 ? host.slots : host.max_slots;
-    require(request.per_host == 0 || bound == 0 || request.per_host <= bound, ErrorKind::config,
-            "--ppn {}: host \"{}\" has {} ({}); lower --ppn or raise its slots", request.per_host, host.name,
-            count_text(bound, "slot"), host.origin);
+    const bool by_gpus = request.per_host == 0 && request.processes == 0 && request.gpus > 0;
+    const int each = by_gpus ? request.gpus : request.per_host;
+    require(each == 0 || bound == 0 || each <= bound, ErrorKind::config,
+            "{} {}: host \"{}\" has {} ({}); lower {} or raise its slots", by_gpus ? "--gpus-per-node" : "--ppn", each,
+            host.name, count_text(bound, "slot"), host.origin, by_gpus ? "--gpus-per-node, set --ppn" : "--ppn");
     // max_slots alone gives no processes: it is used only if more processes are requested.
-    const int offered = host.slots > 0 ? host.slots : request.processes > 0 ? std::max(bound, 1) : 1;
-    const int room = request.per_host > 0 ? request.per_host : offered;
+    const int most = bound > 0 ? bound : std::max(request.gpus, 1);
+    const int offered = host.slots > 0 ? host.slots : request.processes > 0 ? most : 1;
+    const int room = each > 0 ? each : offered;
     capacity += room;
     require(capacity <= kMostProcesses, ErrorKind::config,
             "the hosts up to \"{}\" hold {}, but at most {} can be started; lower --ppn or the hosts' slots", host.name,
@@ -225,7 +228,7 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
 }
 
 bool offer_ranks(std::vector<Host>& hosts, std::span<const int> counts, PlacementRequest request) {
-  if (request.processes > 0 || request.per_host > 0) return false;
+  if (request.processes > 0 || request.per_host > 0 || request.gpus > 0) return false;
   bool more = false;
   for (size_t i = 0; i < hosts.size(); ++i) {
     Host& host = hosts[i];

@@ -44,6 +44,7 @@ struct Placement {
 struct PlacementRequest {
   int processes = 0;  ///< --np; 0: all slots of the hosts
   int per_host = 0;   ///< --ppn; 0: the hosts' slots; without slots 1 (see offer_ranks()), or with --np up to max_slots
+  int gpus = 0;       ///< --gpus-per-node: ranks of a host without slots, with --np at most so many; 0: not asked for
 };
 
 /// Fills the hosts in order, without hosts that get no process. Throws Error::config if the processes do not fit on the

@@ -239,6 +239,14 @@ int gpus_of(const BatchJob& job) {
       job.gres.empty() ||
           matches(job.gres, "^[A-Za-z0-9_./-]+(:[A-Za-z0-9_./-]+){0,2}(,[A-Za-z0-9_./-]+(:[A-Za-z0-9_./-]+){0,2})*$"),
       ErrorKind::usage, "--gres \"{}\": expected NAME[:TYPE]:NUMBER, such as gpu:8 or gpu:a100:8", job.gres);
+  std::istringstream parts(job.gres);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const bool of_gpus =
+        part == "gpu" || part.starts_with("gpu:") || part.starts_with("gres:gpu") || part.starts_with("gres/gpu");
+    require(!of_gpus || matches(part, "^gpu(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]{0,3})?$"), ErrorKind::usage,
+            "--gres \"{}\": expected gpu[:TYPE][:NUMBER] with a number of at least 1, such as gpu:8 or gpu:a100:8",
+            part);
+  }
   if (!job.gres.empty() && job.gpus_per_node.empty()) return static_cast<int>(gpus_of_gres(job.gres));
   if (job.gpus_per_node.empty()) return 0;
   require(matches(job.gpus_per_node, "^([A-Za-z][A-Za-z0-9_.-]*:)?[1-9][0-9]{0,3}$"), ErrorKind::usage,

@@ -84,6 +84,16 @@ TEST(Place, FillsHostsInOrder) {
   EXPECT_EQ(total_processes(place(kHosts, {})), 7);
 }
 
+TEST(Place, GivesHostsWithoutSlotsARankForEachGpu) {
+  const std::vector<Host> bare = {{"a", 0, 0, "--hosts", ""}, {"b", 0, 0, "--hosts", ""}};
+  EXPECT_THAT(text(place(bare, {.gpus = 8})), ElementsAre("a:8", "b:8"));
+  EXPECT_THAT(text(place(bare, {.processes = 10, .gpus = 8})), ElementsAre("a:8", "b:2"));
+  EXPECT_THAT(text(place(bare, {.per_host = 2, .gpus = 8})), ElementsAre("a:2", "b:2"));
+  EXPECT_THAT(text(place(kHosts, {.processes = 5, .gpus = 8})), ElementsAre("n1:4", "n2:1"));
+  EXPECT_EQ(reason([] { place(kHosts, {.gpus = 3}); }),
+            "--gpus-per-node 3: host \"n2\" has 2 slots (f:2); lower --gpus-per-node, set --ppn or raise its slots");
+}
+
 TEST(OfferSockets, GivesARankPerSocketWhereNobodySaysHowMany) {
   const std::vector<Host> told = {{"a", 0, 0, "f:1", ""}, {"b", 3, 0, "f:2", ""}, {"c", 0, 1, "f:3", ""}};
   const std::vector<int> sockets = {2, 4, 4};

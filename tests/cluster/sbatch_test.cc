@@ -1,5 +1,6 @@
 #include "cluster/sbatch.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,6 +131,16 @@ TEST(BatchScript, AsksForGpusAndLetsLaunchCheckThem) {
   job.gres = "gpu 8";
   EXPECT_ERROR(batch_script(job), ErrorKind::usage,
                "--gres \"gpu 8\": expected NAME[:TYPE]:NUMBER, such as gpu:8 or gpu:a100:8");
+  for (const char* wrong : {"gpu:0", "gpu:-1", "gpu:8K", "gpu:1.5", "gpu:99999999999", "gres:gpu:8", "gres/gpu:8"}) {
+    job.gres = std::string("nvme:1,") + wrong;
+    EXPECT_ERROR(batch_script(job), ErrorKind::usage,
+                 fmt::format("--gres \"{}\": expected gpu[:TYPE][:NUMBER] with a number of at least 1", wrong).c_str());
+  }
+  for (const auto& [right, count] :
+       {std::pair{"gpu", 1}, {"gpu:a100", 1}, {"gpu:a100:4,gpu:h100:2", 6}, {"shard:4", 0}}) {
+    job.gres = right;
+    EXPECT_EQ(gpus_of(job), count) << right;
+  }
 }
 
 TEST(BatchScript, AContainerSeesTheCurrentFolderUnlessOtherMountsAreGiven) {

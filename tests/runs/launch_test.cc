@@ -136,6 +136,26 @@ TEST(Launch, AProgramThatCannotBeStartedIsNotTriedAgain) {
   }
 }
 
+TEST(Launch, GpusPerNodeAndItsRanksDoNotContradict) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const auto launch = [](std::vector<std::string> words, const std::vector<std::string>& command) {
+    words.insert(words.begin(), {"launch", "--hosts", "a,b", "--dry-run"});
+    words.emplace_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    return run(trireme_command(words));
+  };
+  const std::vector<std::string> none = {"train", "--run.dir", "x"};
+  EXPECT_THAT(launch({"--gpus-per-node", "8"}, none).output, HasSubstr("# 16 processes on 2 hosts\n"));
+  EXPECT_THAT(launch({"--gpus-per-node", "8", "--np", "10"}, none).output, HasSubstr("# 10 processes on 2 hosts\n"));
+  const Outcome many = launch({"--gpus-per-node", "4", "--ppn", "8"}, none);
+  EXPECT_EQ(many.code, 2);
+  EXPECT_THAT(many.output,
+              HasSubstr("--ppn 8 starts more ranks on a host than the 4 GPUs of --gpus-per-node 4, and each "
+                        "rank computes on one of its own; lower --ppn to 4, or leave out --gpus-per-node"));
+  EXPECT_THAT(launch({"--gpus-per-node", "2"}, {"train", "--run.dir", "x", "--run.device", "cpu"}).output,
+              HasSubstr("launch: --gpus-per-node 2: no rank uses a GPU, because run.device is cpu"));
+}
+
 TEST(Launch, ABlankContainerIsRefused) {
   const Outcome outcome = run(trireme_command({"launch", "--container", "  ", "--", "train", "x.yaml"}));
   EXPECT_EQ(outcome.code, 2);
@@ -161,6 +181,11 @@ TEST_F(SlurmScript, StartsARankPerGpu) {
   EXPECT_THAT(script_of({}),
               ::testing::AllOf(HasSubstr("#SBATCH --gpus-per-node=8\n"), HasSubstr("#SBATCH --ntasks-per-node=8\n")));
   EXPECT_THAT(script_of({"--ntasks-per-node", "2"}), HasSubstr("#SBATCH --ntasks-per-node=2\n"));
+  EXPECT_THAT(
+      script_of({"--ntasks-per-node", "9"}),
+      HasSubstr("--ntasks-per-node 9 starts more ranks on a node than the 8 GPUs of --gpus-per-node 8, and each "
+                "rank computes on one of its own; lower it to 8, or leave out --gpus-per-node for ranks on "
+                "CPUs"));
 }
 
 TEST_F(SlurmScript, AFileInTheCurrentFolderIsNotTakenForAnImageOfARegistry) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -96,7 +97,7 @@ int run_launch(std::vector<std::string> arguments) {
   app.add("--ppn", request.placement.per_host, "ranks per host (also -ppn)").positive();
   app.add("--gpus-per-node", request.gpus_per_node,
           "GPUs that every host must have, checked by preflight; a rank for each unless --np or --ppn says otherwise")
-      .positive();
+      .in_range(1, 1024);
   app.add("--env", request.variables, "NAME=VALUE for every rank, repeatable (also -genv)").one_value();
   app.add("--starter", request.starter.wanted, "auto, openmpi, hydra or srun").show_default();
   app.add("--mpirun", request.starter.program, "path of the mpirun to use");
@@ -170,11 +171,18 @@ int run_launch(std::vector<std::string> arguments) {
   complete_remote_options(app, request.remote);
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
-  if (request.placement.processes == 0 && request.placement.per_host == 0)
-    request.placement.per_host = request.gpus_per_node;
+  request.placement.gpus = request.gpus_per_node;
+  require(
+      request.any_program || request.gpus_per_node == 0 || request.placement.per_host <= request.gpus_per_node,
+      ErrorKind::usage,
+      "--ppn {0} starts more ranks on a host than the {1} of --gpus-per-node {2}, and each rank computes on one of its "
+      "own; lower --ppn to {2}, or leave out --gpus-per-node for ranks on CPUs",
+      request.placement.per_host, count_text(request.gpus_per_node, "GPU"), request.gpus_per_node);
   HostSet hosts = resolve_hosts(request.hosts, environment_variable);
   require_first_component(environment_variable, hosts.hosts);
   JobFacts job = describe_job(request);
+  if (job.on_cpus && request.gpus_per_node > 0)
+    log::warning("launch: --gpus-per-node {}: no rank uses a GPU, because run.device is cpu", request.gpus_per_node);
   return launch_job(std::move(request), std::move(hosts), std::move(job));
 }
 

@@ -93,6 +93,7 @@ void take_run(const Config& config, const std::vector<std::string>& files, JobFa
   job.start_seconds = config.run.start_timeout;
   job.inherit_binding = config.launch.bind == Binding::inherit;
   job.gpus = gpu_wish(config.run.device);
+  job.on_cpus = config.run.device == DeviceChoice::cpu;
   for (const std::string& file : files) job.files.push_back(std::filesystem::absolute(file));
 }
 
@@ -128,6 +129,7 @@ JobFacts describe_job(const LaunchRequest& request) {
     const Config& config = options.config();
     if (options.trains()) job.stop_folder = config.run.dir;
     job.gpus = gpu_wish(config.run.device);
+    job.on_cpus = config.run.device == DeviceChoice::cpu;
     job.named = {.model = name_of_hub(config.model.init),
                  .tokenizer = name_of_hub(config.data.tokenizer),
                  .glue_task = config.data.dir.empty() ? options.rows.task : ""};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -138,10 +139,17 @@ int run_slurm(std::vector<std::string> arguments) {
           "NHC configuration file that every node must pass first; also checks the nodes as --preflight does")
       .not_empty();
   app.add("--env", job.variables, "NAME=VALUE for the job, repeatable").one_value();
-  app.add("--write", write_to, "write the script to this file instead of printing it");
+  app.add("--write", write_to, "write the script to this file instead of printing it").output_file();
   app.add_switch("--submit", submits, "submit it with sbatch and print the job id");
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
-  if (const int gpus = gpus_of(job); gpus > 0 && app.count("--ntasks-per-node") == 0) job.tasks_per_node = gpus;
+  const int gpus = gpus_of(job);
+  if (gpus > 0 && app.count("--ntasks-per-node") == 0) job.tasks_per_node = gpus;
+  require(gpus == 0 || job.tasks_per_node <= gpus, ErrorKind::usage,
+          "--ntasks-per-node {0} starts more ranks on a node than the {1} of {2}, and each rank computes on one of its "
+          "own; lower it to {3}, or leave out {4} for ranks on CPUs",
+          job.tasks_per_node, count_text(gpus, "GPU"),
+          job.gres.empty() ? "--gpus-per-node " + job.gpus_per_node : "--gres " + job.gres, gpus,
+          job.gres.empty() ? "--gpus-per-node" : "--gres");
   job.requeue = !no_requeue;
   job.container = image_of_pyxis(job.container);
   if (!job.command.empty()) job.run_folder = check_command(job.command);

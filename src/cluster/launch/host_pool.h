@@ -18,7 +18,7 @@ class HostPool {
   std::vector<std::string> names() const;  ///< of the placement
   size_t spares() const { return spares_.size(); }
   /// Whether no number of ranks was given.
-  bool offers_ranks() const { return request_.processes == 0 && request_.per_host == 0; }
+  bool offers_ranks() const { return request_.processes == 0 && request_.per_host == 0 && request_.gpus == 0; }
   /// Places one process per socket, or per GPU, if no number was given; returns whether that changed the placement.
   bool offer_ranks(std::span<const int> counts);
 

@@ -40,6 +40,7 @@ struct JobFacts {
   std::string stop_folder;  ///< its status.json distinguishes a final stop from one to resume; empty: none
   bool inherit_binding = false;
   launch::GpuWish gpus = launch::GpuWish::none;
+  bool on_cpus = false;                ///< run.device is cpu
   double start_seconds = 120;          ///< limit for the first sign of a rank
   int64_t run_bytes = 0;               ///< free space needed in the run folder
   std::vector<std::string> files;      ///< must be the same on every host
