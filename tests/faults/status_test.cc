@@ -90,6 +90,8 @@ TEST_F(Status, ASecondStartThatIsRefusedLeavesWhatAFinishedRunSaid) {
   EXPECT_EQ(fs::last_write_time(path("run") + "/status.json"), time) << "launch tells old ones by their time";
   EXPECT_EQ(run(trireme_command(train("new", {"--batch.global", "8", "--batch.micro", "3"}))).code, 2);
   EXPECT_EQ(read_status(path("new")).state, RunState::failed) << "where nothing was told before";
+  EXPECT_EQ(run(trireme_command(train("new", {"--data.dir", path("nowhere")}))).code, 1);
+  EXPECT_THAT(read_status(path("new")).message, HasSubstr("nowhere/train.bin does not exist")) << "the newest reason";
 }
 
 TEST_F(Status, AnEndlessMessageIsBounded) {

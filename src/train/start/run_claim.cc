@@ -92,11 +92,13 @@ bool RunClaim::end_now(const RunStatus& status) const {
   }
 }
 
-/// Nullopt if the last run was killed: then a failure must be recorded.
+/// Nullopt if the last run was killed: then a failure must be recorded. And if it failed: the newest reason counts.
 std::optional<RunClaim::Before> RunClaim::ended_run(const std::string& run_dir) {
   try {
     const std::string path = status_path(run_dir);
-    if (!std::filesystem::exists(path) || read_status(run_dir).state == RunState::running) return {};
+    if (!std::filesystem::exists(path)) return {};
+    const RunState state = read_status(run_dir).state;
+    if (state == RunState::running || state == RunState::failed) return {};
     return Before{read_text(path, kMostStatusBytes), std::filesystem::last_write_time(path)};
   } catch (const std::exception&) {
     return {};  // the status cannot be parsed

@@ -28,9 +28,9 @@ class RunClaim {
   std::optional<StopRequest> stop_request() const;
   /// The start succeeded: from now on the folder's status is that of this run, not of an earlier one.
   void begin() { before_.reset(); }
-  /// The run ends on this rank. A start that fails before begin() keeps the folder's status of an ended run. A status
-  /// that cannot be written gives a warning; none is written into a folder that another job has taken over. Returns
-  /// whether the folder has the status.
+  /// The run ends on this rank. A start that fails before begin() keeps the folder's status of an ended run, unless
+  /// that had failed, too. A status that cannot be written gives a warning; none is written into a folder that another
+  /// job has taken over. Returns whether the folder has the status.
   bool end(RunStatus status);
 
  private:
