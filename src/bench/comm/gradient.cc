@@ -25,26 +25,28 @@ void reduce(Reducer& exchange, int64_t count, const std::function<void()>& besid
   exchange.finish();
 }
 
-/// Work that needs a core and no memory bandwidth, equal in each call.
-void compute(int threads, int64_t rounds) {
+}  // namespace
+
+void keep_busy(int threads, int64_t rounds) {
   double sum = 0;
 #pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)
   for (int thread = 0; thread < threads; ++thread) {
-    double x = 1;
+    double x = thread + 2;  // 1 would stay 1, and the compiler would leave the loop out
     for (int64_t i = 0; i < rounds; ++i) x = x * 0.999999 + 1e-6;
     sum += x;
   }
   [[maybe_unused]] volatile const double kept = sum;
 }
 
-/// Rounds of compute() that last so long.
-int64_t rounds_for(int threads, double seconds) {
+int64_t busy_rounds(int threads, double seconds) {
   constexpr int64_t kSample = 1'000'000;
-  compute(threads, kSample);
+  keep_busy(threads, kSample);
   const Clock::time_point start = Clock::now();
-  compute(threads, kSample);
+  keep_busy(threads, kSample);
   return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(kSample) * seconds / seconds_since(start)));
 }
+
+namespace {
 
 size_t chunk_bytes(const GradientOptions& gradient) { return gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes; }
 
@@ -148,9 +150,9 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
         timed(job, [&] { std::memcpy(reduced.data(), values.data(), static_cast<size_t>(result.bytes)); });
     if (rounds == 0) {
       constexpr double kLonger = 1.5;
-      rounds = job.scalars.max(rounds_for(gradient.threads, kLonger * ours));
+      rounds = job.scalars.max(busy_rounds(gradient.threads, kLonger * ours));
     }
-    const auto beside = [&] { compute(gradient.threads, rounds); };
+    const auto beside = [&] { keep_busy(gradient.threads, rounds); };
     const double computing = timed(job, beside);
     double disturbed = 0;
     job.meet();

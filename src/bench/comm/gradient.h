@@ -17,6 +17,11 @@ struct GradientOptions {
   int threads = 0;       ///< of a rank, that compute beside an exchange; 0: its share of the host's cores
 };
 
+/// Work on each thread that needs a core and no memory bandwidth, equal in each call.
+void keep_busy(int threads, int64_t rounds);
+/// Rounds of it that last so long.
+int64_t busy_rounds(int threads, double seconds);
+
 /// In place only: gradients have no other place. `group` belongs to this call until it returns. ops: of the device of
 /// the gradients, which exchange them.
 Row measure_gradient(Job& job, Communicator& group, Ops& ops, const Options& options, const GradientOptions& gradient,

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/time.h"
+
 namespace trireme::comm_bench {
 namespace {
 
@@ -23,9 +27,22 @@ TEST(GradientTable, HoldsAReductionAgainstACopy) {
   c.ping_pong_rate = 4e9;
   c.copy_rate = 12.34e9;
   c.of_copy = 0.876;
+  c.lost_seconds = 3e-6;
   const std::string text = to_text({c}, {});
   EXPECT_NE(text.find("copy GB/s    of copy\n"), std::string::npos) << text;
   EXPECT_NE(text.find("50.0 %       12.34     87.6 %\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("# computing beside a reduction of 4000 bytes takes 3.0 us longer\n"), std::string::npos) << text;
+}
+
+TEST(KeepBusy, LastsAboutAsLongAsAsked) {
+  const int64_t rounds = busy_rounds(1, 0.02);
+  double longest = 0;  // of a few, should the sample have been disturbed
+  for (int i = 0; i < 3; ++i) {
+    const Clock::time_point start = Clock::now();
+    keep_busy(1, rounds);
+    longest = std::max(longest, seconds_since(start));
+  }
+  EXPECT_GT(longest, 0.005);
 }
 
 GradientComparison compared(int64_t bytes, double of_copy) {
