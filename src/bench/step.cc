@@ -306,7 +306,14 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
     std::istringstream words(o.layouts);
     for (std::string word; std::getline(words, word, ',');) {
       layouts.push_back(parse_layout(word));
-      layouts.back().mesh = resolve_mesh(layouts.back().mesh, ranks, "mpirun");
+      MeshShape& mesh = layouts.back().mesh;
+      const bool divides = mesh.data > 0 && mesh.tensor > 0 && mesh.pipeline > 0 && ranks % mesh.data == 0 &&
+                           ranks / mesh.data % mesh.tensor == 0;
+      require(divides && ranks / mesh.data / mesh.tensor == mesh.pipeline, ErrorKind::usage,
+              "--layouts: {}: data x tensor x pipeline is not the number of ranks, {}; correct it, or start another "
+              "number with mpirun -n N",
+              word, ranks);
+      mesh = resolve_mesh(mesh, ranks, "mpirun");
     }
   }
   for (MeasuredLayout& layout : layouts) {

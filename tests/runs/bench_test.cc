@@ -206,8 +206,10 @@ TEST(BenchStep, ComparesLayoutsOfOneBatch) {
   for (const char* name :
        {"2x2x1", "1x2x2", "1x2x2c2s"})  // the same work: the loss of the second step, after one update
     EXPECT_NEAR(layouts[name]["loss"].get<double>(), layouts["4x1x1"]["loss"].get<double>(), 1e-3);
-  EXPECT_THAT(with({"--layouts", "2x1x1"}).output,
-              HasSubstr("mesh 2 x 1 x 1 needs 2 processes but the launcher started 4"));
+  for (const std::string other : {"2x1x1", "0x2x1", "3x1x1", "4x2x2"})
+    EXPECT_THAT(
+        with({"--layouts", other}).output,
+        HasSubstr("--layouts: " + other + ": data x tensor x pipeline is not the number of ranks, 4; correct it"));
   EXPECT_THAT(with({"--layouts", "4x1"}).output,
               HasSubstr("--layouts: \"4x1\" is not a layout; expected data x tensor x pipeline, like 2x1x1"));
   EXPECT_THAT(with({"--layouts", "4x1x1s"}).output,
