@@ -309,7 +309,7 @@ TEST_F(GpuProgram, MeasuresStepsOperatorsAndGeneration) {
               AllOf(HasSubstr("token  "), HasSubstr("read once per token:"), HasSubstr("none is known"),
                     Not(HasSubstr("share"))));
   EXPECT_THAT(done(gpu_({"bench", "ops", "--batch", "1", "--seq", "8", "--width", "32", "--heads", "2", "--seconds",
-                         "0.001", "--only", "layer_norm,attention_size"}))
+                         "0.001", "--only", "layer_norm,attention_group"}))
                   .output,
               AllOf(HasSubstr("kernels cuda"), HasSubstr("layer_norm_backward"), HasSubstr("linear_backward_weight"),
                     Not(HasSubstr("adamw"))));

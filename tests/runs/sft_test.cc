@@ -61,7 +61,7 @@ TEST_F(Sft, LearnsToAnswerAndExportsWhatTransformersNeeds) {
 
 TEST_F(Sft, EndsWithTheTimeOfAStepBesideItsPlan) {
   // Longer than the two seconds from which on steps are judged, on a fast machine, too.
-  EXPECT_THAT(done("long", {"--epochs", "200", "--evaluation.every", "0"}).output,
+  EXPECT_THAT(done("long", {"--epochs", "500", "--evaluation.every", "0"}).output,
               ContainsRegex("step of [0-9]+ tokens on average: [0-9.]+ s planned with the rates of this machine "
                             "\\(.*\\), [0-9.]+ s measured \\([+-][0-9.]+ %\\)"));
 }
