@@ -25,7 +25,7 @@ const std::vector<ElementRange> kPieces{{700, 1003}, {0, 0}, {0, 700}};  // of t
 
 /// A rank's device and its operators; the devices of its world are connected.
 struct Computer {
-  explicit Computer(RankContext& rank, NetworkFaults faults = {}) : world(rank.world) {
+  explicit Computer(RankContext& rank, const NetworkFaults& faults = {}) : world(rank.world) {
     auto made = std::make_unique<SocketNetwork>(device, faults);
     network = made.get();
     device.set_network(std::move(made));

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -35,7 +36,7 @@ struct NetworkFaults {
 class SocketLinks final : public DeviceLinks {
  public:
   struct Shared {  ///< by the groups of a rank
-    Shared(ApartDevice& of, NetworkFaults wanted) : device(of), faults(wanted) {}
+    Shared(ApartDevice& of, NetworkFaults wanted) : device(of), faults(std::move(wanted)) {}
     ApartDevice& device;
     NetworkFaults faults;
     double limit = 120;        ///< seconds for the other ranks to connect and to split
@@ -365,7 +366,7 @@ class SocketLinks final : public DeviceLinks {
 
 class SocketNetwork final : public DeviceNetwork {
  public:
-  explicit SocketNetwork(ApartDevice& device, NetworkFaults faults = {})
+  explicit SocketNetwork(ApartDevice& device, const NetworkFaults& faults = {})
       : shared_(std::make_shared<SocketLinks::Shared>(device, faults)) {}
   std::string name() const override { return "sockets"; }
   Id make_id() override {
@@ -389,7 +390,7 @@ class SocketNetwork final : public DeviceNetwork {
   }
   /// Calls of exchange() so far, and messages that have arrived.
   int64_t calls() const { return shared_->calls; }
-  void set_faults(NetworkFaults faults) { shared_->faults = faults; }
+  void set_faults(NetworkFaults faults) { shared_->faults = std::move(faults); }
   void set_limit(double seconds) { shared_->limit = seconds; }
   int64_t messages() const { return shared_->messages; }
 
