@@ -88,7 +88,7 @@ class Gpus(unittest.TestCase):
         self.assertEqual(bed.status(run)["code"], 75, output(job))
         last = bed.status(run)["step"]
         BED.start_again(job, 2)
-        self.assertTrue(wait_for(lambda: bed.records(run)[-1]["step"] > last), output(job))
+        self.assertTrue(wait_for(lambda: bed.records(run)[-1]["step"] > last, seconds=420), output(job))
         others = slurm("scontrol", "show", "hostnames", BED.job_state(job)["NodeList"]).stdout.split()
         self.assertEqual(len(others), len(nodes))
         self.assertNotIn(node, others)
