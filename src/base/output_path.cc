@@ -17,7 +17,7 @@ std::string why_no_output(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   if (!fs::exists(folder, ignored))
-    return fmt::format("cannot write {}: there is no folder {}; create it", path, folder);
+    return fmt::format("cannot write {}: folder {} is missing; create it", path, folder);
   if (!fs::is_directory(folder, ignored)) return fmt::format("cannot write {}: {} is not a folder", path, folder);
   if (access(folder.c_str(), W_OK | X_OK) != 0)
     return fmt::format("cannot write {}: folder {}: {}", path, folder, std::strerror(errno));

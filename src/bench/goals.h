@@ -33,7 +33,7 @@ struct GoalResult {
   std::vector<std::string> causes = {};  ///< of a result below the goal, likely ones
   bool reached() const { return got >= goal; }
 };
-/// asked: the user's goal in the unit, instead of the table's; 0: none. Nullopt: there is no goal. libraries:
+/// asked: the user's goal in the unit, instead of the table's; 0: none. Nullopt: without a goal. libraries:
 /// Backend::libraries. Reads the node's GPUs if the goal is not reached.
 std::optional<GoalResult> compare_with_goal(const std::optional<Goal>& known, double asked, std::string_view unit,
                                             double got, const std::vector<std::string>& libraries);

@@ -16,7 +16,7 @@ TEST(OutputPath, SaysWhyNothingCanBeWritten) {
   EXPECT_EQ(why_no_output(folder / "result.json"), "") << "it is replaced";
   EXPECT_EQ(why_no_output(""), "the value is empty; is a shell variable not set?");
   EXPECT_EQ(why_no_output("/"), "/ is a folder, expected the name of a file");
-  EXPECT_EQ(why_no_output("/no/such/x"), "cannot write /no/such/x: there is no folder /no/such; create it");
+  EXPECT_EQ(why_no_output("/no/such/x"), "cannot write /no/such/x: folder /no/such is missing; create it");
   const std::string inside = folder / "result.json/x";
   EXPECT_EQ(why_no_output(inside), "cannot write " + inside + ": " + (folder / "result.json") + " is not a folder");
 }

@@ -64,10 +64,9 @@ TEST(Flags, AFileThatCannotBeWrittenIsRefusedBeforeTheWork) {
   std::string file;
   Flags flags("test", "");
   flags.add("--json", file).output_file();
-  EXPECT_EQ(
-      refusal(flags, {"--json", "/no/such/x.json"}),
-      "test: --json: cannot write /no/such/x.json: there is no folder /no/such; create it; `test --help` explains "
-      "the flags");
+  EXPECT_EQ(refusal(flags, {"--json", "/no/such/x.json"}),
+            "test: --json: cannot write /no/such/x.json: folder /no/such is missing; create it; `test --help` explains "
+            "the flags");
   EXPECT_THAT(refusal(flags, {"--json", "/"}), HasSubstr("--json: / is a folder, expected the name of a file"));
   EXPECT_THAT(refusal(flags, {"--json", "/dev/null/x"}),
               HasSubstr("cannot write /dev/null/x: /dev/null is not a folder"));

@@ -61,7 +61,7 @@ TEST_F(DeviceCommand, NamesItsOnlyAction) {
   const Outcome outcome = device("", {"chek"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.output,
-              HasSubstr("trireme device: \"chek\" is no action, the only one is check; name nodes with -f "
+              HasSubstr("trireme device: \"chek\" is not an action, the only one is check; name nodes with -f "
                         "or --hosts"));
 }
 

@@ -42,7 +42,7 @@ std::vector<std::string> causes_of_copies(size_t i, const NodeGpu& gpu) {
   return causes;
 }
 
-/// NVLinks between two GPUs; 0 if there are none or none are known.
+/// NVLinks between two GPUs; 0 if there is none or none is known.
 int links_between(const NodeGpus& node, size_t a, size_t b) {
   const std::string& link = node.links.at(a).at(b);
   return link.starts_with("NV") ? std::atoi(link.c_str() + 2) : 0;

@@ -184,7 +184,7 @@ CommandShape device_shape() {
 int run_device(std::vector<std::string> arguments) {
   if (!arguments.empty() && arguments[0] == "check") return run_device_check({arguments.begin() + 1, arguments.end()});
   require(arguments.empty() || arguments[0].starts_with("-"), ErrorKind::usage,
-          "trireme device: \"{}\" is no action, the only one is check; name nodes with -f or --hosts",
+          "trireme device: \"{}\" is not an action, the only one is check; name nodes with -f or --hosts",
           arguments.empty() ? "" : arguments[0]);
   Flags app("trireme device",
             "Shows the GPUs of this node, or of the nodes of a host list, and what keeps them from use");

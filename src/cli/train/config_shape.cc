@@ -63,8 +63,7 @@ void require_spelling(const std::vector<std::string>& words, const std::vector<s
     std::vector<std::string> meant;
     std::ranges::copy_if(own, std::back_inserter(meant),
                          [&](const std::string& known) { return is_misspelling_of(name.substr(2), known.substr(2)); });
-    require(meant.empty(), ErrorKind::usage, "{}: there is no such flag; did you mean {}?", name,
-            fmt::join(meant, " or "));
+    require(meant.empty(), ErrorKind::usage, "{}: unknown flag; did you mean {}?", name, fmt::join(meant, " or "));
   }
 }
 

@@ -164,7 +164,7 @@ TEST_F(PlanCommand, RefusesWordsOfASimulation) {
   EXPECT_ERROR(refused({"--simulate", "--slow", "1e308"}), ErrorKind::usage,
                "--slow is 1e308, expected a positive number up to 10000000");
   EXPECT_ERROR(refused({"--simulate", "--trace", "/no/such/folder/x.json"}), ErrorKind::usage,
-               "--trace: cannot write /no/such/folder/x.json: there is no folder /no/such/folder; create it");
+               "--trace: cannot write /no/such/folder/x.json: folder /no/such/folder is missing; create it");
   EXPECT_ERROR(refused({"--simulate=yes"}), ErrorKind::usage, "--simulate takes no value, found \"--simulate=yes\"");
   EXPECT_ERROR(refused({"--simulate", "--save-seconds", "3"}), ErrorKind::usage,
                "--save-seconds and --restart-seconds need --failure-hours; add it");
@@ -179,7 +179,7 @@ TEST_F(PlanCommand, RefusesWordsThatItCannotUse) {
   EXPECT_ERROR(printed({"--node", "azure-hb", "--model.preset", "gpt2-124m"}), ErrorKind::config,
                "unknown node type \"azure-hb\", nearest are \"azure-hb176rs-v4\", \"azure-hb120rs-v3\"");
   EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--nodez", "2"}), ErrorKind::usage,
-               "--nodez: there is no such flag; did you mean --node or --nodes?");
+               "--nodez: unknown flag; did you mean --node or --nodes?");
   EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--json", "/"}), ErrorKind::usage,
                "--json: / is a folder, expected the name of a file");
   EXPECT_ERROR(printed({"--node", type, "--model.preset", "gpt2-124m", "--mesh.tensor", "3"}), ErrorKind::config,
