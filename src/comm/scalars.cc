@@ -26,13 +26,20 @@ std::vector<T> all_values(Communicator& group, std::span<const T> own) {
   return all;
 }
 
-template <class T, class Combine>
-void reduce(Communicator& group, std::span<T> values, Combine combine) {
+/// Of integers the result does not depend on an order, so the backend may choose one.
+void reduce(Communicator& group, std::span<int64_t> values, Reduction reduction) {
   if (group.size() == 1 || values.empty()) return;
-  const std::vector<T> all = all_values(group, std::span<const T>(values));
+  wait(group, group.all_reduce(View(values, Shape{std::ssize(values)}), reduction), "a reduction of host values",
+       values.size_bytes());
+}
+
+template <class Combine>
+void reduce(Communicator& group, std::span<double> values, Combine combine) {
+  if (group.size() == 1 || values.empty()) return;
+  const std::vector<double> all = all_values(group, std::span<const double>(values));
   std::copy_n(all.begin(), values.size(), values.begin());
   for (size_t i = values.size(); i < all.size(); ++i) {
-    T& value = values[i % values.size()];
+    double& value = values[i % values.size()];
     value = combine(value, all[i]);
   }
 }
@@ -43,15 +50,11 @@ double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 }  // namespace
 
 void Scalars::sum(std::span<double> values) { reduce(group_, values, std::plus<double>()); }
-void Scalars::sum(std::span<int64_t> values) { reduce(group_, values, std::plus<int64_t>()); }
+void Scalars::sum(std::span<int64_t> values) { reduce(group_, values, Reduction::sum); }
 void Scalars::min(std::span<double> values) { reduce(group_, values, smaller); }
 void Scalars::max(std::span<double> values) { reduce(group_, values, larger); }
-void Scalars::min(std::span<int64_t> values) {
-  reduce(group_, values, [](int64_t a, int64_t b) { return std::min(a, b); });
-}
-void Scalars::max(std::span<int64_t> values) {
-  reduce(group_, values, [](int64_t a, int64_t b) { return std::max(a, b); });
-}
+void Scalars::min(std::span<int64_t> values) { reduce(group_, values, Reduction::min); }
+void Scalars::max(std::span<int64_t> values) { reduce(group_, values, Reduction::max); }
 
 double Scalars::sum(double value) {
   sum(std::span(&value, 1));

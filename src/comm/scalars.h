@@ -1,7 +1,7 @@
 #pragma once
 // Host values for decisions of all ranks: losses, norms, counts, flags, hashes, short texts. Every rank gets the same
-// bits, and sums are made in rank order, so they do not depend on the backend. Calls block; all ranks of the group make
-// the same calls in the same order.
+// bits, and sums of f64 are made in rank order, so they do not depend on the backend. Calls block; all ranks of the
+// group make the same calls in the same order.
 
 #include <cstdint>
 #include <span>

@@ -108,11 +108,8 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       state_(state),
       ops_(ops),
       options_(options),
-      rank_(data_group.rank()),
       ownership_(ownership_of(table, options, data_group.size())),
-      norm_(table, ownership_),
-      mesh_norm_(table.whole(), options.mesh.value_or(MeshShape{.data = data_group.size()}),
-                 [&](const ParameterTable& other) { return ownership_of(other, options, data_group.size()); }),
+      norm_(table, ownership_, data_group.rank()),
       reducer_(f32_gradients(state, data_group), data_group, ops, ownership_, [&] {
         ReducerOptions reduction = reducer_options(table, options);
         if (state.shares_gradients())
@@ -120,7 +117,6 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
         return reduction;
       }()) {
   assert((tied_pair != nullptr) == is_tied_across(table));
-  assert(norm_.values_per_rank() <= mesh_norm_.values_per_rank());
   if (tied_pair) other_stage_.emplace(*tied_pair, ops);
   assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).owned.empty());
   assert(!(tied_pair && state.shares_gradients()));
@@ -185,10 +181,8 @@ void Optimizer::finish_exchange(Context& context, View norms) {
   finish_reduction();
   add_tied_sum(context);
   const auto summed = [&](int64_t first, int64_t count) { return state_.summed_gradient(first, count); };
-  norm_.write_values(rank_, summed, ops_, context, norms);
+  norm_.write_values(summed, ops_, context, norms);
 }
-
-double Optimizer::squared_norm(std::span<const double> values) const { return mesh_norm_.squared(values); }
 
 void Optimizer::update(Context& context, double learning_rate, int64_t t, double norm, double loss_scale) {
   assert(t >= 1);

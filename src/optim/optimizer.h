@@ -36,7 +36,6 @@ struct OptimizerOptions {
   HostMap hosts{};                   ///< of the data ranks if the reduction is hierarchical (optim/reduction_plan.h)
   bool by_library = false;           ///< gradients are added by the library that connects the devices
   std::vector<int> exchange_cores;   ///< where messages are sent and received; empty: where its creator runs
-  std::optional<MeshShape> mesh{};   ///< the mesh of the gradient; none: the data group only
   /// Each data rank updates what it owns and keeps only that part of the optimizer's state, the gradients, the weights.
   ShardChoice shard = ShardChoice::none;
   ShardGroup shard_group =
@@ -82,16 +81,13 @@ class Optimizer final : public GradientSink {
   /// Ranges come in ascending order and cover [0, gradient_count).
   void ready(ParameterRange range) override;
   /// Waits for the sums and adds the tied matrix's second one. norms = this rank's values of the squared norm of the
-  /// complete gradient: of the chunks that it owns, in table order; the elements of a rank that owns fewer stay as they
-  /// are after them. norms: [norm_values()] f64, of the operators' device. Throws Error::comm, Error::peer.
+  /// complete gradient, which is the exact sum (base/exact_sum.h) of all ranks' values. norms: [norm_values()] f64, of
+  /// the operators' device. Throws Error::comm, Error::peer.
   void finish_exchange(Context& context, View norms);
-  /// Values of the squared norm of every rank.
-  int64_t norm_values() const { return static_cast<int64_t>(mesh_norm_.values_per_rank()); }
-  /// The squared norm (f64, per parameter in table order) from the values of all ranks of the mesh, in rank order.
-  double squared_norm(std::span<const double> values) const;
+  int64_t norm_values() const { return norm_.count(); }
   /// AdamW over all parameters, or over those that this rank owns, whose weights are then sent to every data rank; t =
-  /// updates applied, including this one, from 1. loss_scale: the gradients are those of the loss times it; norm =
-  /// sqrt(squared_norm()) / loss_scale.
+  /// updates applied, including this one, from 1. loss_scale: the gradients are those of the loss times it; norm = that
+  /// of the gradients / loss_scale.
   void update(Context& context, double learning_rate, int64_t t, double norm, double loss_scale = 1);
 
   /// Times of the last step.
@@ -106,10 +102,8 @@ class Optimizer final : public GradientSink {
   TrainingState& state_;
   Ops& ops_;
   OptimizerOptions options_;
-  int rank_;
   Ownership ownership_, state_ownership_;
   GradientNorm norm_;
-  MeshNorm mesh_norm_;
   std::unique_ptr<StreamGroup> weights_group_;  ///< of a sharded state whose weights are not sharded, as the next one
   std::optional<Gatherer> gatherer_;
   std::optional<TiedSum> other_stage_;  ///< if it also holds the tied matrix

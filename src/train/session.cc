@@ -52,9 +52,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
              &weights()) {
   if (!options.optimizer || !options.shape.training) return;
   tied_pair_ = make_tied_pair(mesh_.pipeline(), table);
-  OptimizerOptions optimizer = *options.optimizer;
-  optimizer.mesh = mesh_.shape();
-  optimizer_.emplace(table, state, ops, mesh_.data(), optimizer, tied_pair_.get(),
+  optimizer_.emplace(table, state, ops, mesh_.data(), *options.optimizer, tied_pair_.get(),
                      state.shares_weights() ? nullptr : state_ranks());
   if (options.shape.sequence_parallel)
     sequence_sums_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);

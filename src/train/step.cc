@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/exact_sum.h"
 #include "base/hash.h"
 #include "comm/agreement.h"
 #include "comm/stream_group.h"
@@ -163,14 +164,13 @@ bool TrainStep::shares_batch() const {
   return mesh.tensor * mesh.pipeline > 1;
 }
 
-/// halves: upper and lower half of every rank's batch_hash_. Throws CommonError (mismatch) before any weight changes.
-void TrainStep::compare_batches(std::span<const double> halves, int64_t step) const {
+/// Throws CommonError (mismatch) before any weight changes.
+void TrainStep::compare_batches(int64_t step) {
   const MeshShape& mesh = session_.mesh().shape();
+  const std::vector<uint64_t> hashes = session_.scalars().gather_values(batch_hash_);
   for (int rank = 0; rank < session_.rank().size(); ++rank) {
     const int first = place_of(mesh, rank).data * static_cast<int>(mesh.tensor);  // first rank of its data rank
-    if (std::ranges::equal(halves.subspan(2 * static_cast<size_t>(rank), 2),
-                           halves.subspan(2 * static_cast<size_t>(first), 2)))
-      continue;
+    if (hashes[static_cast<size_t>(rank)] == hashes[static_cast<size_t>(first)]) continue;
     throw CommonError(ErrorKind::mismatch,
                       fmt::format("step {}: rank {} ({}) has other tokens than rank {} ({}), but both compute the same "
                                   "batch: their data files differ; copy the data again. No weight was changed",
@@ -178,29 +178,26 @@ void TrainStep::compare_batches(std::span<const double> halves, int64_t step) co
   }
 }
 
-/// Exchanges the results of a step between ranks in one message. norms: this rank's parts of the squared norm.
+/// Sums the results of a step over ranks: a message whose size depends neither on the model nor on the number of ranks.
+/// norms: this rank's values of the squared norm.
 StepResult TrainStep::agree(double loss, std::span<const double> norms, double counted, const StepStart& start) {
-  const bool stop = session_.rank().stop_requested();
-  std::vector<double> own{loss, stop ? 1.0 : 0.0, start.saved ? 0.0 : 1.0, start.copied ? 0.0 : 1.0};
-  const size_t counts = own.size();
-  if (shares_batch())
-    own.insert(own.end(), {static_cast<double>(batch_hash_ >> 32), static_cast<double>(batch_hash_ & 0xffffffff)});
-  const size_t hash_end = own.size();
-  own.insert(own.end(), norms.begin(), norms.end());
-  const std::vector<double> all = session_.scalars().gather(own);
-  std::vector<double> sums(counts), hashes, all_norms;
-  for (size_t row = 0; row < all.size(); row += own.size()) {  // one per rank
-    for (size_t i = 0; i < counts; ++i) sums[i] += all[row + i];
-    hashes.insert(hashes.end(), &all[row + counts], &all[row + hash_end]);
-    all_norms.insert(all_norms.end(), &all[row + hash_end], &all[row] + own.size());
-  }
-  if (shares_batch()) compare_batches(hashes, start.step);
-  const double squared_norm = session_.optimizer().squared_norm(all_norms);
-  StepResult result{.loss = sums[0] / counted,
+  if (shares_batch()) compare_batches(start.step);
+  ExactSum own_loss, own_norm;
+  own_loss.add(loss);
+  for (const double value : norms) own_norm.add(value);
+  std::vector<int64_t> sums{session_.rank().stop_requested(), !start.saved, !start.copied};
+  const size_t counts = sums.size();
+  for (const ExactSum& own : {own_loss, own_norm}) sums.insert(sums.end(), own.digits().begin(), own.digits().end());
+  session_.scalars().sum(sums);
+  const auto sum_at = [&](size_t at) {
+    return ExactSum(std::span(sums).subspan(at).first<ExactSum::kDigits>()).value();
+  };
+  const double squared_norm = sum_at(counts + ExactSum::kDigits);
+  StepResult result{.loss = sum_at(counts) / counted,
                     .norm = std::sqrt(squared_norm) / start.loss_scale,
-                    .stop = sums[1] > 0,
-                    .saved = sums[2] == 0,
-                    .copied = sums[3] == 0};
+                    .stop = sums[0] > 0,
+                    .saved = sums[1] == 0,
+                    .copied = sums[2] == 0};
   result.finite = std::isfinite(result.loss) && std::isfinite(squared_norm);
   result.overflow = !result.finite && session_.state().weights().dtype() == DType::f16;
   result.skipped = !result.finite || result.loss > start.most_loss;

@@ -71,7 +71,7 @@ class TrainStep {
   StagePart& part_of(const PipelineAction& action);
   int64_t slot_of(const PipelineAction& action) { return action.micro_batch % part_of(action).slots(); }
   bool shares_batch() const;
-  void compare_batches(std::span<const double> halves, int64_t step) const;
+  void compare_batches(int64_t step);
   StepResult agree(double loss, std::span<const double> norms, double counted, const StepStart& start);
 
   Session& session_;

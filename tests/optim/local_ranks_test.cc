@@ -117,8 +117,7 @@ std::vector<float> train(const ParameterTable& table, Communicator& group, Commu
     give(state.gradients().values<float>(), static_cast<unsigned>(step));
     optimizer.begin_exchange();
     for (const ParameterRange& range : table.ready_ranges()) optimizer.ready(range);
-    const auto values = Scalars(verdicts).gather(finish_exchange(optimizer, context));
-    optimizer.update(context, 1e-2, step + 1, std::sqrt(optimizer.squared_norm(values)));
+    optimizer.update(context, 1e-2, step + 1, norm_of(finish_exchange(optimizer, context), verdicts));
   }
   const auto weights = state.weights().values<float>();
   return {weights.begin(), weights.end()};

@@ -54,7 +54,7 @@ TEST_F(OptimizerTest, TheNormCoversEveryParameterOnce) {
   random_gradients(2);
   Optimizer optimizer(table_, state_, *ops_, *group_, options_);
   optimizer.begin_exchange();
-  const double squares = optimizer.squared_norm(finish_exchange(optimizer, context_));
+  const double squares = std::pow(norm_of(finish_exchange(optimizer, context_)), 2);
   double expected = 0;
   for (const Parameter& p : table_.all()) {
     for (int64_t i = 0; i < p.count(); ++i) expected += gradient(p, i) * gradient(p, i);
@@ -73,7 +73,7 @@ void OptimizerTest::expect_definition(bool decay_all) {
   const std::vector<double> before(state_.weights().values<double>().begin(), state_.weights().values<double>().end());
   Optimizer optimizer(table_, state_, *ops_, *group_, options_);
   optimizer.begin_exchange();
-  const double norm = std::sqrt(optimizer.squared_norm(finish_exchange(optimizer, context_)));
+  const double norm = norm_of(finish_exchange(optimizer, context_));
   const double lr = 1e-2, clip = 1.0 / (norm + 1e-6);
   ASSERT_LT(clip, 1);
   optimizer.update(context_, lr, 1, norm);
@@ -92,7 +92,7 @@ TEST_F(OptimizerTest, ANormBelowTheClipScalesNothing) {
   options_.clip = 1e9;
   Optimizer optimizer(table_, state_, *ops_, *group_, options_);
   optimizer.begin_exchange();
-  optimizer.update(context_, 1e-2, 1, std::sqrt(optimizer.squared_norm(finish_exchange(optimizer, context_))));
+  optimizer.update(context_, 1e-2, 1, norm_of(finish_exchange(optimizer, context_)));
   const Parameter& p = table_.find("norm.weight");
   const double g = gradient(p, 0);
   EXPECT_NEAR(state_.moment1().as<double>()[p.offset], (1 - static_cast<double>(0.9f)) * g, 1e-7 * std::abs(g));
@@ -107,7 +107,7 @@ TEST_F(OptimizerTest, LaterStepsUseTheBiasCorrectionsOfTheirCount) {
   for (int64_t t = 1; t <= 5; ++t) {
     random_gradients(static_cast<unsigned>(10 + t));
     optimizer.begin_exchange();
-    optimizer.update(context_, 1e-3, t, std::sqrt(optimizer.squared_norm(finish_exchange(optimizer, context_))));
+    optimizer.update(context_, 1e-3, t, norm_of(finish_exchange(optimizer, context_)));
     const double g = gradient(p, 5), b1 = static_cast<double>(0.9f), b2 = static_cast<double>(0.95f);
     m = b1 * m + (1 - b1) * g;
     v = b2 * v + (1 - b2) * g * g;
@@ -126,7 +126,7 @@ TEST_F(OptimizerTest, PaddingRowsStayZero) {
       state_.gradients().as<double>()[table_.flat_count() + i] = 0;
     }
     optimizer.begin_exchange();
-    optimizer.update(context_, 1e-2, t, std::sqrt(optimizer.squared_norm(finish_exchange(optimizer, context_))));
+    optimizer.update(context_, 1e-2, t, norm_of(finish_exchange(optimizer, context_)));
   }
   for (int64_t i = matrix.stored_shape.count(); i < matrix.count(); ++i) ASSERT_EQ(weight(matrix, i), 0);
 }

@@ -51,8 +51,7 @@ class Trainer {
         begin = end;
       }
     }
-    const auto values = Scalars(*verdicts_).gather(finish_exchange(optimizer_, context_));
-    const double norm = std::sqrt(optimizer_.squared_norm(values));
+    const double norm = norm_of(finish_exchange(optimizer_, context_), *verdicts_);
     optimizer_.update(context_, 1e-3, t, norm);
     return norm;
   }
