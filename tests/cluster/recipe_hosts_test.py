@@ -13,65 +13,24 @@ import unittest
 import bed
 from bed import records, status, wait_for
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scripts"))
+import pages
+from pages import missing_line
+
 BED = None  # set by bed.main()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, SECTION = ROOT / "docs/gpt-neox.md", "## 6. The whole recipe on three hosts"
 PEERS = ROOT / ".venv/bin/python"
 NEEDS_PEERS = "make_parity_case.py", "case.safetensors"
-LEFT_OUT = "..."
-
-
-class Command:
-    """What the page shows: a command of a host, its here-document included, and lines of what it prints."""
-
-    def __init__(self, host, text, line):
-        self.host, self.text, self.line, self.prints = int(host), text, line, []
-
-    def __str__(self):
-        return f"{PAGE.name}:{self.line}: h{self.host}$ {self.text}"
 
 
 def commands_of(page, section):
     """The commands in the fenced blocks of a section, in order."""
-    found, fenced, inside, ends = [], False, False, None
-    for number, line in enumerate(page.splitlines(), 1):
-        if line.startswith("## "):
-            inside = line == section
-        elif inside and line.startswith("```"):
-            fenced = not fenced
-        elif inside and fenced and ends:
-            found[-1].text += "\n" + line
-            ends = None if line == ends else ends
-        elif inside and fenced and (match := re.match(r"h(\d)\$ (.*)", line)):
-            found.append(Command(match[1], match[2], number))
-            here = re.search(r"<<'(\w+)'", line)
-            ends = here and here[1]
-        elif inside and fenced and line.strip():
-            found[-1].prints.append(line)
-    return found
-
-
-def form(line):
-    """A line without what another machine, another hour or another compiler changes: numbers, whether one is the best of them,
-    hashes, widths of columns."""
-    line = line.replace(", best so far", "")
-    line = re.sub(r"\b[0-9a-f]{16}\b", "#", line)
-    line = re.sub(r"[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line, flags=re.IGNORECASE)
-    line = re.sub(r"(# )(M|G|T|k)(B|FLOP)", r"\1\3", re.sub(r"#([KMGT])", r"# \1", line))
-    return " ".join(line.split())
-
-
-def missing_line(prints, output):
-    """The first line of the page that the output has not, behind those before it; "..." ends a line of which more was printed."""
-    lines = [form(line) for line in output.splitlines()]
-    for line in prints:
-        wanted = form(line)
-        fits = (lambda found, head=form(line.removesuffix(LEFT_OUT)): found.startswith(head)) if line.endswith(LEFT_OUT) else wanted.__eq__
-        at = next((i for i, found in enumerate(lines) if fits(found)), None)
-        if at is None:
-            return line
-        del lines[:at + 1]
-    return None
+    begin = page.index(section + "\n")
+    end = page.find("\n## ", begin)
+    first = page.count("\n", 0, begin)
+    return [command for block in pages.blocks_of(page[begin:end if end >= 0 else None])
+            for command in pages.commands_in(block.lines, first + block.line)]
 
 
 class Shell:
