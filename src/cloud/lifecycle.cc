@@ -201,8 +201,8 @@ int converge(Opened& opened, const std::string& file) {
   missing.merge(set_up(cluster, remote, opened.provider->shared_folder(cluster), opened.provider->end(cluster)));
   const bool proved = prove(cluster, remote);
   const bool lacks = tell_missing(missing);
-  fmt::print("{} of {} are up; log in with `trireme cluster ssh {}`; the hostfile is {}\n", cluster.nodes.size(),
-             count_text(wanted, "node"), file, hostfile_path(cluster));
+  fmt::print("{} of {} {} up; log in with `trireme cluster ssh {}`; the hostfile is {}\n", cluster.nodes.size(),
+             count_text(wanted, "node"), wanted == 1 ? "is" : "are", file, hostfile_path(cluster));
   return proved && !lacks ? 0 : 1;
 }
 
