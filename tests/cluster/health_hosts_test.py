@@ -169,7 +169,7 @@ class Health(unittest.TestCase):
             done = health("-e", check)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.both)
-        self.assertEqual(health("-e", "check_cuda_bw 23", "--hosts", "h[1-2]").returncode, 0)
+        self.assertEqual(health("-e", "check_hw_gm a", "--hosts", "h[1-2]").returncode, 0)
         self.assertEqual(health("-e", "check_hw_cpuinfo two", "--hosts", "h[1-2]").returncode, 2)
 
     def test_dry_run_without_drain_is_refused(self):
