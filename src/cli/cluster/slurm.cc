@@ -57,8 +57,9 @@ void take_share(BatchJob& job) {
   if (!share.said.empty()) return log::info("slurm: {}", share.said);
   if (job.cpus_per_task == 0 && !job.exclusive && job.lines.empty())
     log::warning(
-        "slurm: the job asks for GPUs but not for cores and memory, and this host cannot ask Slurm (sinfo) how many a "
-        "node has: each rank gets one core; give --cpus-per-task and --mem, or --exclusive");
+        "slurm: the job asks for GPUs but not for cores and memory, and sinfo does not tell here how many a node with "
+        "so "
+        "many GPUs has: each rank gets one core; give --cpus-per-task and --mem, or --exclusive");
 }
 
 /// sbatch accepts jobs that their partition never starts.

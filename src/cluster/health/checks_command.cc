@@ -53,6 +53,7 @@ class CommandCheck {
     command_ = options.value('e', options.positional.empty() ? command : shell_join(options.positional));
     require(!command_.empty(), ErrorKind::config, "-e: the command is empty");
     name_ = options.value('C');
+    keeps_output_ = options.has('O');
     code_ = static_cast<int>(parse_number(options.value('r', "0"), "-r"));
     seconds_ = parse_number(options.value('t', "20"), "-t");
     require(seconds_ >= 0, ErrorKind::config, "-t {}: expected seconds, or 0 for no limit", seconds_);
@@ -65,6 +66,7 @@ class CommandCheck {
     const ProcessResult result = machine.command({"/bin/sh", "-c", command_}, seconds_);
     Outcome outcome = judge(result);
     if (outcome.kind == Outcome::Kind::fail) outcome.name = name_;
+    if (!keeps_output_) return outcome;  // which bash would read byte by byte
     for (const std::string_view line : lines_of(result)) {
       if (!line.empty()) outcome.output += (outcome.output.empty() ? "" : "\n") + std::string(line);
     }
@@ -117,6 +119,7 @@ class CommandCheck {
   std::string command_, name_;
   std::vector<Match> matches_;
   std::vector<std::string> messages_;
+  bool keeps_output_ = false;
   int code_ = 0;
   double seconds_ = 20;
 };
@@ -172,9 +175,9 @@ constexpr Diagnosis kScheduler = {"${MDIAG_CMD:-mdiag} -S -v", "a:m:t:v:", judge
 Check make_diagnosis(Words words, const Diagnosis& diagnosis) {
   const Options options(words, diagnosis.options);
   for (const char letter : {'a', 'v'}) Match{options.value(letter)};
-  std::vector<std::string> of_command = {"-t", options.value('t', "5"), "-e", diagnosis.command};
+  std::vector<std::string> of_command = {"-O", "OUTPUT", "-t", options.value('t', "5"), "-e", diagnosis.command};
   for (const std::string& match : options.all('m')) of_command.insert(of_command.end(), {"-m", match});
-  return [=, judge = diagnosis.judge, command = CommandCheck(of_command, "t:e:m:")](const Machine& machine) {
+  return [=, judge = diagnosis.judge, command = CommandCheck(of_command, "O:e:m:t:")](const Machine& machine) {
     const Outcome outcome = command(machine);
     return outcome.kind == Outcome::Kind::pass ? judge(options, outcome.output) : outcome;
   };
