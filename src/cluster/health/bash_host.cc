@@ -113,7 +113,10 @@ void BashHost::start(std::vector<LineResult>& results) {
 
 void BashHost::say(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) text.append(word).push_back('\0');
+  for (std::string word : words) {
+    std::erase(word, '\0');  // of a command's output; it ends a word
+    text.append(word).push_back('\0');
+  }
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t put = send(to_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (put < 0 && errno != EINTR) return;  // it has exited, which is noticed when its answer is read

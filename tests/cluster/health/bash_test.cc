@@ -109,7 +109,8 @@ TEST_F(Bash, WrappersOfASiteGetTheOutputAndTheNameThatTheyAskFor) {
          "  check_cmd_output -t 5 -C \"$FUNCNAME\" -O FOUND -m '/^sd/' -M 'no disk in %c' \"$@\" || return 1\n"
          "  [[ ${#FOUND[*]} -eq 2 ]] || { die 7 \"$FUNCNAME:  ${#FOUND[*]} disks: ${FOUND[*]}\"; return 7; }\n"
          "}\n"
-         "check_nothing() { check_cmd_output -OEMPTY true; [[ ${#EMPTY[*]} -eq 0 ]]; }\n");
+         "check_nothing() { check_cmd_output -OEMPTY true; [[ ${#EMPTY[*]} -eq 0 ]]; }\n"
+         "check_nul() { check_cmd_output -m '!a*' -M 'found %L' printf 'a\\0b\\n'; }\n");
   EXPECT_EQ(line("* || check_disk printf 'sda\\\\n\\\\nsdb\\\\n'\n"), "n1 | Healthy\n");
   const Report three = run("* || check_disk printf 'sda\\\\nsdb\\\\nsdc'\n");
   EXPECT_EQ(exit_code(three, false), 7);
@@ -117,6 +118,7 @@ TEST_F(Bash, WrappersOfASiteGetTheOutputAndTheNameThatTheyAskFor) {
   EXPECT_EQ(line("* || check_disk echo none\n"),
             "n1 | ERROR: nhc: Health check failed: check_disk: no disk in echo none.\n");
   EXPECT_EQ(line("* || check_nothing\n"), "n1 | Healthy\n");
+  EXPECT_EQ(line("* || check_nul\n"), "n1 | ERROR: nhc: Health check failed: check_cmd_output: found ab.\n");
 }
 
 TEST_F(Bash, ALineTellsWhichChecksItCalled) {
