@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/run_folder/attempts.h"
+#include "report/append_file.h"
 
 namespace trireme {
 namespace {
@@ -24,6 +26,7 @@ RunClaim::RunClaim(const RunOptions& run, const std::string& interface, const Pr
   } catch (const Error& e) {
     log::warning("{}; the log is on standard error only", e.what());
   }
+  record_attempt(dir_, {unix_time(), process.hosts().hosts(), process.size()});
   before_ = ended_run(dir_);
   reserve_.emplace(dir_);
   const RunStatus running = of_this_rank({.state = RunState::running,
