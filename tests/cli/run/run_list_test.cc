@@ -72,7 +72,7 @@ TEST_F(RunList, LeavesOneRunAndAFolderWithoutRunsToTheStatusItself) {
   EXPECT_EQ(listed({folder / "a"}), "nothing");
   std::filesystem::create_directories(folder / "b");
   EXPECT_EQ(listed({folder / "b"}), "nothing");
-  EXPECT_THROW(listed({folder / "b", folder / "c"}), Error);
+  EXPECT_THROW(list_runs({folder / "b", folder / "c"}, false), Error);
 }
 
 TEST_F(RunList, AnUnfinishedLineOfAKilledAttemptIsSkipped) {
