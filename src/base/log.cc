@@ -1,30 +1,74 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log_form.h"
+#include "base/opened_file.h"
 #include "base/printable.h"
 
 namespace trireme::log {
 namespace {
 
+/// The file of add_file(). A full one is moved to NAME.1, so that the two have at most twice the limit. Like the
+/// console it must not stop training: what cannot be written is lost.
+class FileCopy {
+ public:
+  /// Begins with what was said before, up to a limit. Throws Error::io.
+  void open(const std::string& path) {
+    const int fd = open_for_writing(path, kFlags);
+    require(fd >= 0, ErrorKind::io, "cannot open log file {}: {}", path, std::strerror(errno));
+    take(fd, path);
+    write(std::exchange(early_, {}));
+  }
+  void write(std::string_view text) {
+    if (path_.empty() && early_.size() + text.size() <= kMostEarlyBytes) early_ += text;
+    if (fd_ < 0) return;
+    if (size_ > 0 && size_ + text.size() > kMostBytes) {
+      rename(path_.c_str(), (path_ + ".1").c_str());
+      take(::open(path_.c_str(), kFlags | O_CLOEXEC | O_NOFOLLOW, 0644), path_);
+    }
+    if (::write(fd_, text.data(), text.size()) > 0) size_ += text.size();
+  }
+
+ private:
+  static constexpr size_t kMostEarlyBytes = size_t{256} << 10, kMostBytes = size_t{32} << 20;
+  static constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND;
+
+  void take(int fd, const std::string& path) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+    path_ = path;
+    const off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    size_ = end > 0 ? static_cast<size_t>(end) : 0;
+  }
+
+  int fd_ = -1;
+  std::string path_, early_;
+  size_t size_ = 0;
+};
+
 struct State {
   std::shared_ptr<spdlog::logger> logger;
+  FileCopy file;
   Identity identity;
   std::mutex mutex;  // messages and the status line take turns
   std::function<void(std::string_view)> listener, error_listener;
@@ -127,6 +171,7 @@ void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_
   if (above_status) write_to_terminal(kEraseLine);
   if (state().error_listener && level == spdlog::level::err) state().error_listener(line);
   state().logger->log(level, "{}", in_form(state().form, level, line, said));
+  state().file.write(fmt::format("{} {}\n", time_text(), line));
   if (state().listener) state().listener(line);
   if (above_status) write_to_terminal(state().status);
 }
@@ -165,13 +210,8 @@ ThreadIdentity::~ThreadIdentity() { identity_of_thread = around_; }
 void set_level(Level lowest) { state().logger->set_level(to_spdlog(lowest)); }
 
 void add_file(std::string_view path) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(std::string(path));
-    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-    state().logger->sinks().push_back(std::move(sink));
-  } catch (const spdlog::spdlog_ex& e) {
-    fail(ErrorKind::io, "cannot open log file {}: {}", path, e.what());
-  }
+  const std::lock_guard lock(state().mutex);
+  state().file.open(std::string(path));
 }
 
 void set_line_form(LineForm form) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cloud/folded.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
 #include "cloud/setup.h"
@@ -199,8 +201,8 @@ int converge(Opened& opened, const std::string& file) {
   missing.merge(set_up(cluster, remote, opened.provider->shared_folder(cluster), opened.provider->end(cluster)));
   const bool proved = prove(cluster, remote);
   const bool lacks = tell_missing(missing);
-  fmt::print("{} of {} are up; log in with `trireme cluster ssh {}`; the hostfile is {}\n", cluster.nodes.size(),
-             count_text(wanted, "node"), file, hostfile_path(cluster));
+  fmt::print("{} of {} {} up; log in with `trireme cluster ssh {}`; the hostfile is {}\n", cluster.nodes.size(),
+             count_text(wanted, "node"), wanted == 1 ? "is" : "are", file, hostfile_path(cluster));
   return proved && !lacks ? 0 : 1;
 }
 
@@ -366,6 +368,35 @@ std::vector<std::string> ssh_to(const std::string& file, const std::string& name
   require(!node->login.empty(), ErrorKind::io, "{} has no address; check it with `trireme cluster status {}`",
           node->name, file);
   return opened.remote(cluster).ssh_words(*node);
+}
+
+int run_on_all(const std::string& file, const std::string& command) {
+  const Opened opened(file, false);
+  opened.require_created(file);
+  Cluster cluster = opened.cluster();
+  find_logins(opened, cluster);
+  const Remote remote = opened.remote(cluster);
+  std::mutex mutex;
+  std::map<std::string, std::string> said;
+  bool failed = false;
+  const Failures unreached = for_each_node(cluster.nodes, [&](const Node& node) {
+    require(!node.login.empty(), ErrorKind::io, "no address; check it with `trireme cluster status {}`", file);
+    const RemoteResult result = remote.run(node, command);
+    std::string text = result.out + result.err;
+    if (!text.empty() && !text.ends_with('\n')) text += '\n';
+    const std::lock_guard lock(mutex);
+    const bool good = result.exit_code == 0 && !result.timed_out;
+    failed = failed || !good;
+    said[node.name] = text + (good ? "" : fmt::format("({})\n", describe_end(result)));
+  });
+  std::vector<std::pair<std::string, std::string>> answers;
+  for (const Node& node : cluster.nodes) {
+    const auto lost = unreached.find(node.name);
+    answers.emplace_back(node.name,
+                         lost != unreached.end() ? "(not reached: " + lost->second + ")\n" : said[node.name]);
+  }
+  fmt::print("{}", folded(answers));
+  return failed || !unreached.empty() ? 1 : 0;
 }
 
 std::string nodes_as_hostfile(const std::string& file) {

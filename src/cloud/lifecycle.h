@@ -23,6 +23,9 @@ int destroy(const std::string& file, const Confirm& confirm);
 
 /// The ssh command for a node of the cluster ("": the head), to be executed instead of this program.
 std::vector<std::string> ssh_to(const std::string& file, const std::string& node);
+/// Runs a shell command on all nodes at once and prints its folded output. Returns 0, or 1 if it failed on a node or a
+/// node could not be reached.
+int run_on_all(const std::string& file, const std::string& command);
 /// The nodes as a hostfile for commands on the head, or as a part of ~/.ssh/config for this machine.
 std::string nodes_as_hostfile(const std::string& file);
 std::string nodes_as_ssh_config(const std::string& file);

@@ -222,7 +222,7 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
     if (here > 0) placement.push_back({host.name, here});
   }
   require(capacity >= request.processes, ErrorKind::config,
-          "--np {}: at most {} fit on {}; add hosts, raise their slots or set --ppn", request.processes,
+          "--np {}: at most {} on {}; add hosts, raise their slots or set --ppn", request.processes,
           count_text(capacity, "process"), count_text(hosts.size(), "host"));
   return placement;
 }

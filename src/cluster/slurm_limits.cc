@@ -119,9 +119,9 @@ std::string too_few(const Nodes& nodes, const BatchJob& job, int64_t PartitionNo
   }
   if (largest == 0 && what != &PartitionNode::gpus) return "";  // unknown
   if (fit >= job.nodes) return "";
-  return fmt::format("{}: {} {} are needed on each of {}, but only {} of the {} of {} have them; the largest has {}",
-                     asked, need, unit, count_text(job.nodes, "node"), fit, count_text(nodes.size(), "node"), where,
-                     largest);
+  return fmt::format("{}: {} needed on each of {}, but {} has only {} with that much; the largest has {}", asked,
+                     unit == "MB" ? fmt::format("{} MB", need) : count_text(need, unit), count_text(job.nodes, "node"),
+                     where, count_text(fit, "node"), largest);
 }
 
 std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& where) {
@@ -152,10 +152,10 @@ std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& wh
                                                   : fmt::format("--ntasks-per-node {}", job.tasks_per_node);
   if (!has_option(job, "--overcommit", "-O")) {
     if (any.most_cpus > 0 && cpus > any.most_cpus) {
-      return fmt::format("{}: {} CPUs are needed on each node, but jobs of {} have at most {}", tasks, cpus, where,
-                         any.most_cpus);
+      return fmt::format("{}: {} needed on each node, but jobs of {} have at most {}", tasks, count_text(cpus, "CPU"),
+                         where, any.most_cpus);
     }
-    if (std::string why = too_few(nodes, job, &PartitionNode::cpus, cpus, tasks, "CPUs", where); !why.empty())
+    if (std::string why = too_few(nodes, job, &PartitionNode::cpus, cpus, tasks, "CPU", where); !why.empty())
       return why;
   }
   if (const int64_t memory = megabytes(job.memory); memory > 0) {
@@ -165,7 +165,7 @@ std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& wh
   const int gpus = gpus_of(job);
   if (gpus == 0) return "";
   return too_few(nodes, job, &PartitionNode::gpus, gpus,
-                 job.gpus_per_node.empty() ? "--gres " + job.gres : "--gpus-per-node " + job.gpus_per_node, "GPUs",
+                 job.gpus_per_node.empty() ? "--gres " + job.gres : "--gpus-per-node " + job.gpus_per_node, "GPU",
                  where);
 }
 
@@ -211,6 +211,43 @@ std::string why_never(const BatchJob& asked, const std::vector<PartitionNode>& a
     reasons += (reasons.empty() ? "" : "; ") + why;
   }
   return reasons;
+}
+
+GpuShare share_of_gpus(const BatchJob& asked, const std::vector<PartitionNode>& all) {
+  const BatchJob job = as_submitted(asked);
+  const int64_t gpus = gpus_of(job);
+  const auto asks = [&](std::initializer_list<const char*> names, char letter) {
+    return std::ranges::any_of(names, [&](const char* name) { return !given(job, name, letter).empty(); });
+  };
+  const bool exclusive = job.exclusive || has_option(job, "--exclusive", "--exclusive=");
+  const bool cores = job.cpus_per_task == 0 && !exclusive && !asks({"cpus-per-gpu"}, 0),
+             memory = job.memory.empty() && !asks({"mem-per-cpu", "mem-per-gpu"}, 0);
+  int64_t cpus = 0, megabytes = 0;
+  bool whole = true;
+  for (const std::string& partition : split(job.partition, ',')) {
+    for (const PartitionNode* node : nodes_of(all, partition)) {
+      if (gpus == 0 || node->gpus < gpus) continue;
+      const auto share = [&](int64_t of) { return std::max<int64_t>(1, of * gpus / node->gpus); };
+      const int64_t most = node->most_cpus > 0 ? std::min(node->cpus, node->most_cpus) : node->cpus;
+      cpus = cpus == 0 ? share(most) : std::min(cpus, share(most));
+      megabytes = megabytes == 0 ? share(node->memory_mb) : std::min(megabytes, share(node->memory_mb));
+      whole = whole && node->gpus == gpus;
+    }
+  }
+  GpuShare chosen;
+  if (cpus == 0) return chosen;
+  if (cores) chosen.cpus_per_task = static_cast<int>(std::max<int64_t>(1, cpus / job.tasks_per_node));
+  if (memory) chosen.memory = whole || exclusive ? "0" : fmt::format("{}M", megabytes);
+  std::vector<std::string> words;
+  if (cores) words.push_back(fmt::format("--cpus-per-task {}", chosen.cpus_per_task));
+  if (memory) words.push_back("--mem " + chosen.memory);
+  if (words.empty()) return chosen;
+  const char* const what = cores && memory ? "cores and memory" : cores ? "cores" : "memory";
+  chosen.said = fmt::format("{}: {}", fmt::join(words, " "),
+                            exclusive ? fmt::format("all {} of each node, because of --exclusive", what)
+                            : whole   ? fmt::format("all {} of each node, because the job has all of its GPUs", what)
+                                      : fmt::format("of each node's {}, the share that the job has of its GPUs", what));
+  return chosen;
 }
 
 std::string start_warning(const BatchJob& asked, const std::vector<PartitionNode>& all) {

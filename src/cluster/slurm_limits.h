@@ -28,6 +28,18 @@ std::vector<PartitionNode> read_partitions(std::string_view sinfo);
 /// nothing is known. Includes time, partition, nodes and tasks from options of --sbatch. Pure.
 std::string why_never(const BatchJob& job, const std::vector<PartitionNode>& nodes);
 
+/// Cores and memory for a job that asks for GPUs but for neither, nor for whole nodes: Slurm's default is one core for
+/// each rank.
+struct GpuShare {
+  int cpus_per_task = 0;  ///< 0: the job asks for cores itself, or nothing is known
+  std::string memory;     ///< as of --mem; empty likewise
+  std::string said;       ///< what was chosen and why; empty: nothing
+};
+
+/// The share of a node's cores and memory that is the job's share of its GPUs, the least of the nodes of its partitions
+/// that have enough GPUs. Pure.
+GpuShare share_of_gpus(const BatchJob& job, const std::vector<PartitionNode>& nodes);
+
 /// A warning about a job that can start, such as a partition that is down now; empty: none. Pure.
 std::string start_warning(const BatchJob& job, const std::vector<PartitionNode>& nodes);
 

@@ -126,6 +126,7 @@ class NodeTable {
 
   void add(std::string_view nodes, std::string_view state, int line, std::string_view partition) {
     if (!partition.empty() && partition.back() == '*') partition.remove_suffix(1);
+    if (!partition.empty()) partitions_.emplace(partition);
     if (!partition_.empty() && !partition.empty() && partition != partition_) return;
     const std::string where = line > 0 ? fmt::format("{}:{}", source_, line) : source_;
     const std::string reason = unusable_reason(state, where);
@@ -150,8 +151,10 @@ class NodeTable {
         nodes.skipped.push_back(std::move(entry.host));
       }
     }
-    require(!entries_.empty(), ErrorKind::data, "{}: found no node{}{}; expected the output of sinfo", source_,
-            partition_.empty() ? "" : " in partition ", partition_);
+    require(!entries_.empty() || partitions_.empty(), ErrorKind::data,
+            "{}: found no node in partition {}; its partitions are {}", source_, partition_,
+            fmt::join(partitions_, ", "));
+    require(!entries_.empty(), ErrorKind::data, "{}: found no node; expected the output of sinfo", source_);
     return nodes;
   }
 
@@ -164,6 +167,7 @@ class NodeTable {
   };
   std::string source_;
   std::string_view partition_;
+  std::set<std::string, std::less<>> partitions_;  ///< all that are mentioned
   std::vector<Entry> entries_;
   std::map<std::string, size_t> index_;
 };
@@ -328,8 +332,8 @@ std::vector<Host> component_hosts(const EnvironmentReader& environment, const st
   if (const char* tasks = environment(counts_variable.c_str())) {
     const std::vector<int> counts = expand_counts(tasks, counts_variable, hosts.size());
     require(counts.size() == hosts.size(), ErrorKind::config,
-            "{} is \"{}\", but {} are in {}; the counts must match the nodes", counts_variable, tasks,
-            count_text(hosts.size(), "node"), variable);
+            "{} is \"{}\", but {} lists {}; the counts must match the nodes", counts_variable, tasks, variable,
+            count_text(hosts.size(), "node"));
     for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = counts[i];
   }
   return hosts;

@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "config/misspelling.h"
 
@@ -84,8 +85,9 @@ void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& 
         fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
   }
   if (!names.empty())
-    out.notes.push_back(fmt::format("{} keys of {} have no effect here (--verbose shows why): {}", names.size(),
-                                    dialect.name, fmt::join(names, ", ")));
+    out.notes.push_back(fmt::format("{} of {} {} no effect here (--verbose shows why): {}",
+                                    count_text(names.size(), "key"), dialect.name, names.size() == 1 ? "has" : "have",
+                                    fmt::join(names, ", ")));
 }
 
 }  // namespace

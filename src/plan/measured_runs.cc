@@ -262,8 +262,7 @@ JudgedRuns judge_runs(const std::vector<MeasuredRun>& runs, const std::vector<bo
     theirs.push_back(runs[i].seconds);
   }
   require(judged.judged > 0, ErrorKind::data,
-          "all {} are used for fitting, none is left to judge: add runs of other layouts",
-          count_text(runs.size(), "run"));
+          "fitting uses all of {}, none is left to judge: add runs of other layouts", count_text(runs.size(), "run"));
   judged.mean_error /= static_cast<double>(judged.judged);
   judged.least_spearman = 1;
   for (const auto& [key, times] : models) {

@@ -323,7 +323,7 @@ class Sender {
       lost = std::exchange(queue_->lost, 0);
     }
     log::info("log.mlflow: {} answers again{}", queue_->options.url,
-              lost > 0 ? fmt::format("; {} were lost", count_text(lost, "number")) : "");
+              lost > 0 ? fmt::format("; {} lost", count_text(lost, "number")) : "");
   }
 
   std::shared_ptr<MlflowQueue> queue_;

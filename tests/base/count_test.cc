@@ -17,6 +17,7 @@ TEST(CountText, PutsTheNounInTheNumberThatTheCountAsksFor) {
   EXPECT_EQ(count_text(2, "micro-batch"), "2 micro-batches");
   EXPECT_EQ(count_text(size_t{12}, "entry"), "12 entries");
   EXPECT_EQ(count_text(2, "key"), "2 keys");
+  EXPECT_EQ(count_text(3, "epoch"), "3 epochs");
 }
 
 }  // namespace

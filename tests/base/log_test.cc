@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log_form.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
@@ -40,6 +44,28 @@ TEST(Log, AListenerGetsTheLinesOfTheConsole) {
   EXPECT_EQ(heard, "warning: the disk is 90 % full\n[rank 1] error: ab\n");
   logged([] { log::warning("more"); });
   EXPECT_EQ(heard, shown);
+}
+
+TEST(Log, AFileGetsEveryLineWithItsTimeAndIsBounded) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "log.txt";
+  write_text(path, "of an earlier attempt\n");
+  logged([&] {
+    log::warning("before the file is known");
+    log::add_file(path);
+    log::warning("after");
+  });
+  EXPECT_THAT(
+      read_text(path),
+      testing::MatchesRegex("of an earlier attempt\n(.|\n)*20[^\n]*Z warning: before the file is known\n20[^\n]*Z "
+                            "warning: after\n"));
+  const std::string long_text(60000, 'x');
+  logged([&] {
+    for (int i = 0; i < 600; ++i) log::warning("{}", long_text);
+  });
+  EXPECT_EQ(std::filesystem::file_size(path) / (1 << 20), 2u);
+  EXPECT_EQ(std::filesystem::file_size(path + ".1") / (1 << 20), 31u);
+  EXPECT_THROW(log::add_file(folder.path()), Error);
 }
 
 TEST(Log, LinesMayBeginWithTheTime) {

@@ -112,6 +112,7 @@ class Hosts(unittest.TestCase):
         self.assertIn("\nSelectType=select/cons_tres\n", conf)
         self.assertRegex(conf, r"\nDefMemPerCPU=\d+\n")
         self.assertEqual(self.done("ssh", "--", "ps -o user= -p $(cat /run/trireme-slurmctld.pid)").stdout, "slurm\n")
+        self.assertEqual(self.done("ssh", "--all", "--", "echo same").stdout, "---- batch-[1-3] (3) ----\nsame\n")
         confined = "ProctrackType=proctrack/cgroup" in conf
         self.assertEqual(confined, "cannot confine jobs" not in made.both)
         if confined:

@@ -93,10 +93,31 @@ class Health(unittest.TestCase):
     def test_checks_of_the_azure_files_that_do_not_exist_here_fail_no_node(self):
         config = self.config("azure.conf", "* || check_hw_eth eth0", "* || check_hw_topology /opt/topo.xml",
                              "* || check_nccl_allreduce 228.0 1 /opt/topo.xml 1G", "* || check_ib_bw_gdr 180")
-        result = health("-c", config)
+        result = health("-c", config, "--skip-gpu")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertIn("h1 | Healthy (3 of 4 not checked: check_hw_topology, ", result.stdout)
-        self.assertEqual(health("-c", config, "--require-all").returncode, 1)
+        self.assertEqual(health("-c", config, "--skip-gpu", "--require-all").returncode, 1)
+        for words in ((), ("--hosts", "h1,h2")):
+            broken = health("-c", config, *words)
+            self.assertEqual(broken.returncode, 1, broken.both)
+            self.assertIn("h1 | ERROR: nhc: Health check failed: check_nccl_allreduce: no GPU on this node; ", broken.stdout)
+        self.assertEqual(health("-c", config, "--skip-gpu", "--hosts", "h1,h2").returncode, 0)
+
+    def test_a_file_that_others_can_write_is_refused(self):
+        config = self.config("open.conf", "* || check_hw_eth eth0")
+        (BED.work / config).chmod(0o666)
+        for words in ((), ("--hosts", "h1")):
+            done = health("-c", config, *words)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn("is not used, because its lines run in bash: it is world-writable; chmod o-w", done.both)
+
+    def test_detached_mode_without_a_result_passes_unless_told_otherwise(self):
+        words = ("-e", "check_hw_eth eth0", "--detached", "--result-file", BED.work / "fresh.json")
+        asked = health(*words, "DETACHED_MODE_FAIL_NODATA=1")
+        self.assertEqual(asked.returncode, 1, asked.both)
+        self.assertIn("h1 | ERROR: nhc: Health check failed: Detached mode -- pending checks (no data found)", asked.stdout)
+        self.assertTrue(bed.wait_for((BED.work / "fresh.json").exists, 60))
+        self.assertEqual(health(*words, "DETACHED_MODE_FAIL_NODATA=1").returncode, 0)
 
     def test_a_node_without_a_gpu_fails_the_count_of_gpus(self):
         result = health("-e", "check_gpu_count 8")
@@ -148,7 +169,7 @@ class Health(unittest.TestCase):
             done = health("-e", check)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.both)
-        self.assertEqual(health("-e", "check_cuda_bw 23", "--hosts", "h[1-2]").returncode, 0)
+        self.assertEqual(health("-e", "check_hw_gm a", "--hosts", "h[1-2]").returncode, 0)
         self.assertEqual(health("-e", "check_hw_cpuinfo two", "--hosts", "h[1-2]").returncode, 2)
 
     def test_dry_run_without_drain_is_refused(self):

@@ -112,7 +112,7 @@ TEST(Place, RefusesMoreThanTheHostsHold) {
   EXPECT_EQ(reason([] {
               place(kHosts, {8, 0});
             }),
-            "--np 8: at most 7 processes fit on 3 hosts; add hosts, raise their slots or set --ppn");
+            "--np 8: at most 7 processes on 3 hosts; add hosts, raise their slots or set --ppn");
   EXPECT_EQ(reason([] {
               place(kHosts, {0, 3});
             }),
@@ -120,7 +120,7 @@ TEST(Place, RefusesMoreThanTheHostsHold) {
   const std::vector<Host> bounded = {{"a", 0, 2, "f:1", ""}};
   EXPECT_THAT(text(place(bounded, {})), ElementsAre("a:1"));
   EXPECT_THAT(text(place(bounded, {2, 0})), ElementsAre("a:2"));
-  EXPECT_THAT(reason([&] { place(bounded, {3, 0}); }), HasSubstr("at most 2 processes fit on 1 host"));
+  EXPECT_THAT(reason([&] { place(bounded, {3, 0}); }), HasSubstr("at most 2 processes on 1 host"));
   EXPECT_THAT(reason([&] { place(bounded, {0, 3}); }), HasSubstr("has 2 slots"));
 }
 

@@ -93,7 +93,7 @@ class Launch(unittest.TestCase):
         result = launch("-f", "hosts", "--program", "--", "sh", "-c",
                         f"[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 100; exec {BED.binary} train {config} --run.start-timeout 3")
         self.assertEqual(result.returncode, 76, result.both)
-        self.assertIn("waiting in MPI_Init for 3 s: 1 of this host's 1 rank have reached it, so ranks of another host have not",
+        self.assertIn("waiting in MPI_Init for 3 s: 1 of this host's 1 rank has reached it, so ranks of another host have not",
                       result.both)
         self.assertIn("error: launch: 2 of 3 ranks reached MPI_Init; rank 2 on h3 did not: check the process and its log", result.both)
         self.assertNotIn("trireme-record", result.both)

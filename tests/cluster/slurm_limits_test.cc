@@ -52,8 +52,8 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
        },
        "--time 2:00:00: partition small"},
       {[](BatchJob& j) { j.tasks_per_node = 99; },
-       "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node, but only 0 of the 2 nodes of the default partition "
-       "have them; the largest has 2"},
+       "--ntasks-per-node 99: 99 CPUs needed on each of 1 node, but the default partition has only 0 nodes with that "
+       "much; the largest has 2"},
       {[](BatchJob& j) {
          j.tasks_per_node = 2;
          j.cpus_per_task = 2;
@@ -63,10 +63,10 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
          j.nodes = 2;
          j.memory = "6G";
        },
-       "--mem 6G: 6144 MB are needed on each of 2 nodes, but only 1 of the 2"},
-      {[](BatchJob& j) { j.gpus_per_node = "4"; }, "--gpus-per-node 4: 4 GPUs are needed"},
-      {[](BatchJob& j) { j.gres = "gpu:a100:4"; }, "--gres gpu:a100:4: 4 GPUs are needed"},
-      {[](BatchJob& j) { j.lines = {"--gres=gpu:5"}; }, "--gres gpu:5: 5 GPUs are needed"},
+       "--mem 6G: 6144 MB needed on each of 2 nodes, but the default partition has only 1 node with that much"},
+      {[](BatchJob& j) { j.gpus_per_node = "4"; }, "--gpus-per-node 4: 4 GPUs needed"},
+      {[](BatchJob& j) { j.gres = "gpu:a100:4"; }, "--gres gpu:a100:4: 4 GPUs needed"},
+      {[](BatchJob& j) { j.lines = {"--gres=gpu:5"}; }, "--gres gpu:5: 5 GPUs needed"},
       {[](BatchJob& j) { j.partition = "hpc"; }, "partition hpc has no nodes (others are all, pairs, small)"},
       {[](BatchJob& j) {
          j.partition = "small,hpc";
@@ -74,6 +74,43 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
        },
        "at most 10 min; partition hpc has no nodes"}};
   for (const auto& [change, said] : cases) EXPECT_THAT(never(change), HasSubstr(said));
+}
+
+TEST(SlurmLimits, AJobOfGpusGetsItsShareOfCoresAndMemory) {
+  const auto nodes = read_partitions(
+      "g1|gpu*|96|900000|infinite|1-infinite|up|UNLIMITED|gpu:8(S:0-1)\n"
+      "g2|gpu*|128|800000|infinite|1-infinite|up|UNLIMITED|gpu:a100:8\n"
+      "c1|cpu|64|256000|infinite|1-infinite|up|UNLIMITED|(null)\n"
+      "g3|small|64|256000|infinite|1-infinite|up|32|gpu:4\n");
+  BatchJob job;
+  job.gpus_per_node = "8";
+  job.tasks_per_node = 8;
+  GpuShare share = share_of_gpus(job, nodes);
+  EXPECT_EQ(share.cpus_per_task, 12);
+  EXPECT_EQ(share.memory, "0");
+  EXPECT_EQ(share.said,
+            "--cpus-per-task 12 --mem 0: all cores and memory of each node, because the job has all of its GPUs");
+  job.gpus_per_node = "";
+  job.gres = "gpu:2";
+  job.tasks_per_node = 2;
+  share = share_of_gpus(job, nodes);
+  EXPECT_EQ(share.cpus_per_task, 12);
+  EXPECT_EQ(share.memory, "200000M");
+  EXPECT_THAT(share.said, HasSubstr("of each node's cores and memory, the share that the job has of its GPUs"));
+  job.partition = "small";
+  EXPECT_EQ(share_of_gpus(job, nodes).cpus_per_task, 8) << "of the 32 that the partition allows";
+  job.memory = "10G";
+  EXPECT_EQ(share_of_gpus(job, nodes).memory, "");
+  job.lines = {"--cpus-per-gpu=4"};
+  EXPECT_EQ(share_of_gpus(job, nodes).said, "") << "the job asks for both itself";
+  BatchJob whole;
+  whole.gpus_per_node = "4";
+  whole.exclusive = true;
+  EXPECT_EQ(share_of_gpus(whole, nodes).said, "--mem 0: all memory of each node, because of --exclusive")
+      << "Slurm gives it all cores";
+  whole.partition = "cpu";
+  EXPECT_EQ(share_of_gpus(whole, nodes).said, "");
+  EXPECT_EQ(share_of_gpus({}, nodes).said, "") << "no GPU";
 }
 
 TEST(SlurmLimits, JobsThatCanStartAreAccepted) {

@@ -121,7 +121,10 @@ TEST(Sinfo, NamesTheLineThatItCannotRead) {
   EXPECT_THAT(parse("{\"n\":1}\n"), HasSubstr("s:1: expected an object with \"n\""));
   EXPECT_THAT(parse("{\"nodes\":[{\"name\":\"a\"}]}"), HasSubstr("a node without"));
   EXPECT_THAT(reason([] { parse_sinfo("PARTITION STATE NODELIST\np* idle n1\n", "s", "q"); }),
-              HasSubstr("no node in partition q"));
+              HasSubstr("s: found no node in partition q; its partitions are p"));
+  EXPECT_THAT(
+      reason([] { parse_sinfo(R"({"nodes":[{"name":"a","state":["IDLE"],"partitions":["big","all"]}]})", "s", "q"); }),
+      HasSubstr("its partitions are all, big"));
 }
 
 class SlurmJob : public testing::Test {
@@ -146,7 +149,7 @@ TEST_F(SlurmJob, RefusesWhatDoesNotFit) {
   const auto why = [this] { return reason([this] { slurm_job_hosts(reader()); }); };
   EXPECT_THAT(why(), HasSubstr("not in a Slurm job: SLURM_JOB_NODELIST is not set"));
   variables_ = {{"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_TASKS_PER_NODE", "2(x2)"}};
-  EXPECT_THAT(why(), HasSubstr("but 3 nodes are in"));
+  EXPECT_THAT(why(), HasSubstr("but SLURM_JOB_NODELIST lists 3 nodes"));
   for (const char* bad : {"2(x", "x", "2(x0)", "0", "2(x3"}) {
     variables_["SLURM_TASKS_PER_NODE"] = bad;
     EXPECT_THAT(why(), HasSubstr("expected counts such as 2(x3),1")) << bad;

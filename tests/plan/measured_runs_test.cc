@@ -148,7 +148,7 @@ TEST(JudgeRuns, CountsErrorsOrderAndChoice) {
   EXPECT_DOUBLE_EQ(judged.choice_loss, 1) << "it prefers the run of 4 s, and 2 s are possible";
   EXPECT_EQ(judged.groups, 1);
   EXPECT_ERROR(judge_runs(runs, {true, true, true, true}, {1, 1, 1, 1}), ErrorKind::data,
-               "all 4 runs are used for fitting, none is left to judge");
+               "fitting uses all of 4 runs, none is left to judge");
 }
 
 TEST(RankCorrelation, SharesTheRanksOfEqualValues) {

@@ -331,7 +331,7 @@ TEST_F(GptNeox, TrainsFromItsFilesAndResumesFromLoad) {
   EXPECT_THAT(
       outcome.output,
       HasSubstr("conf/local_setup.yml:1: load is checkpoints, which has no checkpoint; the run starts from scratch"));
-  EXPECT_THAT(outcome.output, HasSubstr("1 keys of gpt-neox have no effect here (--verbose shows why): hostfile"));
+  EXPECT_THAT(outcome.output, HasSubstr("1 key of gpt-neox has no effect here (--verbose shows why): hostfile"));
   EXPECT_THAT(
       outcome.output,
       ContainsRegex(" samples/sec: [0-9.]+ \\| iteration        4/       4 \\| elapsed time per iteration \\(ms\\): "

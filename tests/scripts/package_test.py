@@ -32,7 +32,7 @@ class Package(unittest.TestCase):
         self.tool("scripts/build", '[[ "$*" == "release trireme" ]]')
         self.tool("tools/dpkg", "[[ $1 != -S ]] || exit 1; echo amd64")
         self.tool("tools/dpkg-shlibdeps", "echo 'shlibs:Depends=libc6 (>= 2.36)'")
-        self.tool("tools/dpkg-deb", 'cp "${@: -2:1}/DEBIAN/control" "${@: -1}"')
+        self.tool("tools/dpkg-deb", 'cp "${@: -2:1}/DEBIAN/control" "${@: -1}"; (cd "${@: -2:1}"; find -type f) >"${@: -1}.files"')
         self.tool("tools/git", "[[ $* != *%ct ]] || { echo 1700000000; exit; }; echo 'A Maintainer <a@b.example>'")
         self.libraries("libmpi.so.40", "/mpi/libmpi.so.40")
 
@@ -75,6 +75,25 @@ class Package(unittest.TestCase):
         self.assertEqual(gzip.decompress(text["share/man/man1/trireme.1.gz"]), b"1700000000\n", "the date of the last commit")
         self.assertIn("share/man/man1/trireme-train.1.gz", names)
         self.assertIn(b'whatis("Version: 1.2.3")', text["share/modulefiles/trireme/1.2.3.lua"])
+
+    def test_the_modulefile_of_the_deb_is_where_debians_lmod_looks(self):
+        self.assertEqual(self.package("--output", "out").returncode, 0)
+        files = (self.folder / "out/trireme_1.2.3_amd64.deb.files").read_text().splitlines()
+        self.assertIn("./etc/lmod/modules/trireme/1.2.3.lua", files)
+        self.assertIn("./DEBIAN/conffiles", files)
+        self.assertNotIn("./usr/share/modulefiles/trireme/1.2.3.lua", files)
+
+    def test_the_tarball_takes_nothing_of_the_c_library_along(self):
+        (self.folder / "lib/libfmt.so.9").write_text("fmt")
+        for name in ("libresolv.so.2", "libanl.so.1", "libc.so.6"):
+            (self.folder / "lib" / name).write_text("c")
+        self.tool("tools/dpkg", "[[ $1 != -S ]] || { echo bash: $2; exit; }; echo amd64")
+        self.libraries("libmpi.so.40", "/mpi/libmpi.so.40", *sum(([path.name, str(path)] for path in sorted((self.folder / "lib").iterdir())), []))
+        done = self.package("--output", "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with tarfile.open(next((self.folder / "out").glob("*.tar.gz"))) as archive:
+            bundled = sorted(name.rpartition("/")[2] for name in archive.getnames() if "/lib/trireme/" in name)
+        self.assertEqual(bundled, ["libfmt.so.9"])
 
     def test_typing_errors_are_reported(self):
         self.assert_fails(2, "package: unknown argument --deb; there are --output DIR, --cuda, --portable and --image", "--deb")

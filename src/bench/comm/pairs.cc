@@ -51,7 +51,7 @@ PairRates measure_pairs(Job& job, const std::string& host, int64_t bytes, int re
     leaders.push_back(static_cast<int>(rank));
   }
   const size_t count = pairs.hosts.size();
-  require(count > 1, ErrorKind::mismatch, "pairs: all {} are on {}; it measures pairs of hosts and needs at least 2",
+  require(count > 1, ErrorKind::mismatch, "pairs: {} on {} alone; it measures pairs of hosts and needs at least 2",
           count_text(names.size(), "rank"), host);
   pairs.rates.assign(count * count, 0);
   const auto leader = std::ranges::find(leaders, job.rank());

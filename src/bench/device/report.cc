@@ -28,15 +28,18 @@ std::string line_of(const Result& result) {
 }
 
 bool has_failed(const Report& report) { return !checks_with(report, Verdict::failed).empty(); }
+bool has_checked(const Report& report) { return has_failed(report) || !checks_with(report, Verdict::ok).empty(); }
 
 std::string verdict_line(const Report& report) {
   const std::vector<std::string> failed = checks_with(report, Verdict::failed),
                                  left = checks_with(report, Verdict::not_checked);
   const size_t good = checks_with(report, Verdict::ok).size();
-  std::string line = failed.empty()
-                         ? fmt::format("ok: {} of {}", count_text(good, "check"), count_text(report.gpus.size(), "GPU"))
-                         : fmt::format("failed: {}", fmt::join(failed, ", "));
-  if (!left.empty()) line += fmt::format("; not checked: {}", fmt::join(left, ", "));
+  std::vector<std::string> parts;
+  if (!failed.empty()) parts.push_back(fmt::format("failed: {}", fmt::join(failed, ", ")));
+  if (failed.empty() && good > 0)
+    parts.push_back(fmt::format("ok: {} of {}", count_text(good, "check"), count_text(report.gpus.size(), "GPU")));
+  if (!left.empty()) parts.push_back(fmt::format("not checked: {}", fmt::join(left, ", ")));
+  std::string line = fmt::format("{}", fmt::join(parts, "; "));
   if (report.facts.quick) line += "; a quick check: not the shapes of a model";
   if (!report.facts.only.empty()) line += fmt::format("; only {}", report.facts.only);
   return line;
@@ -98,7 +101,8 @@ Json to_json(const Report& report) {
   const Facts& f = report.facts;
   Json gpus = Json::array();
   for (const GpuReport& gpu : report.gpus) gpus.push_back(to_json(gpu));
-  return {{"verdict", has_failed(report) ? "failed" : "ok"},
+  const char* const verdict = has_failed(report) ? "failed" : has_checked(report) ? "ok" : "not checked";
+  return {{"verdict", verdict},
           {"verdict_line", verdict_line(report)},
           {"program", f.program},
           {"date", f.date},

@@ -53,9 +53,12 @@ struct Report {
 
 /// "operators    ok           ..."
 std::string line_of(const Result& result);
-/// The last line: "ok: 9 checks of 1 GPU; not checked: cudnn". Of several GPUs what failed names the rank.
+/// The last line: "ok: 9 checks of 1 GPU; not checked: cudnn". Of several GPUs what failed names the rank. Without a
+/// result: "not checked: cudnn".
 std::string verdict_line(const Report& report);
 bool has_failed(const Report& report);
+/// Whether any check gave a result.
+bool has_checked(const Report& report);
 /// What to_text() shows before the results.
 std::string head_of(const Report& report, const GpuReport& gpu);
 std::string to_text(const Report& report);

@@ -1,6 +1,6 @@
 // trireme cluster: creates, shows, changes and deletes a cluster of machines described by one file.
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -144,7 +144,7 @@ int run_cluster(std::vector<std::string> arguments) {
   std::vector<std::string> names, command, run;
   int count = 1;
   cloud::PlanFormat format = cloud::PlanFormat::native;
-  bool yes = false, as_ssh_config = false, take_over = false;
+  bool yes = false, as_ssh_config = false, take_over = false, on_all = false;
   const auto dashes = std::ranges::find(arguments, "--");
   if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
 
@@ -187,6 +187,7 @@ int run_cluster(std::vector<std::string> arguments) {
   remove_flags.add("NODE", names, "names of the nodes").required();
   Flags& ssh_flags = of_file("ssh", "logs in to a node, or runs the command after -- there");
   ssh_flags.add("NODE", node, "name of the node (default: the head)");
+  ssh_flags.add_switch("--all", on_all, "run the command after -- on all nodes at once; equal output is printed once");
   Flags& hosts_flags = of_file("hosts", "prints the nodes as a hostfile");
   hosts_flags.add_switch("--ssh-config", as_ssh_config, "in the format of ~/.ssh/config");
   const Flags& options_flags = app.add_action("options", "prints the tables of docs/clouds.md: options, node types");
@@ -214,6 +215,11 @@ int run_cluster(std::vector<std::string> arguments) {
   if (hosts_flags.chosen()) {
     fmt::print("{}", as_ssh_config ? cloud::nodes_as_ssh_config(file) : cloud::nodes_as_hostfile(file));
     return 0;
+  }
+  if (on_all) {
+    require(node.empty() && !command.empty(), ErrorKind::usage,
+            "trireme cluster ssh --all: expected a command for all nodes: trireme cluster ssh FILE --all -- COMMAND");
+    return cloud::run_on_all(file, fmt::format("{}", fmt::join(command, " ")));
   }
   std::vector<std::string> words = cloud::ssh_to(file, node);
   words.insert(words.end(), command.begin(), command.end());

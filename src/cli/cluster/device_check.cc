@@ -47,7 +47,7 @@ int check(Process& process, const device_check::Options& options, int64_t thread
     write_text(name + ".json", dump_json(to_json(report), 1) + "\n");
     fmt::print("report       {0}.txt, {0}.json\nverdict      {1}\n", name, verdict_line(report));
   }
-  return has_failed(report) ? 1 : 0;
+  return has_failed(report) || !has_checked(report) ? 1 : 0;
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ int run_device_check(std::vector<std::string> arguments) {
       "  resume     snapshots that go from the GPU to the CPU and back\n"
       "  links      NCCL: right sums, and the rate of the links\n"
       "A check is `ok`, `failed`, or `not checked` with the reason. The last line is the verdict.\n"
-      "Exit codes: 0: nothing failed; 1: a check failed; 2: wrong flags, or no GPU can be used.");
+      "Exit codes: 0: nothing failed; 1: a check failed, or none could run; 2: wrong flags, or no GPU can be used.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   for (const char* flag : {"--model", "--batch", "--seq", "--steps"})
     require(!options.quick || app.count(flag) == 0, ErrorKind::usage, "--quick has its own sizes; remove it or {}",

@@ -20,6 +20,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/opened_file.h"
+#include "base/printable.h"
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -88,9 +89,11 @@ int list_plan(const Plan& plan, bool json) {
                           {"arguments", whole ? std::vector<std::string>{step.text} : step.words}});
       if (!step.problem.empty()) document.back()["problem"] = step.placed_problem();
     } else {
-      fmt::print("{:>4}  {:<12} {:<15} {}{}{}{}{}\n", step.number, step.target, kind_name(step), name,
-                 name.empty() ? "" : " ", arguments, step.applies ? "" : "   (not for this host)",
-                 step.problem.empty() ? "" : "   (" + step.placed_problem() + ")");
+      const std::string line =
+          fmt::format("{:<12} {:<15} {}{}{}{}{}", step.target, kind_name(step), name, name.empty() ? "" : " ",
+                      arguments, step.applies ? "" : "   (not for this host)",
+                      step.problem.empty() ? "" : "   (" + step.placed_problem() + ")");
+      fmt::print("{:>4}  {}\n", step.number, printable(line));
     }
   }
   if (json) fmt::print("{}\n", dump_json(document, 2));
@@ -121,7 +124,7 @@ void print_report(const Report& report, const HealthOptions& options) {
   }
   if (options.verbose) print_results(report, "");
   print_node(report, options.quiet);
-  if (options.verbose && report.healthy()) {
+  if (options.verbose && report.healthy() && report.checked() > 0) {
     log::info("Node Health Check completed successfully ({:.0f}s).", report.seconds);
   }
 }
@@ -144,7 +147,8 @@ Report look(const HealthOptions& options, const Plan& plan, const Machine& machi
     run.announce = [](const Step& step) { log::info("Running check:  \"{}\"", step.text); };
   }
   Report report = run_plan(plan, machine, run);
-  if (options.drain || is_set(plan, "MARK_OFFLINE")) mark_in_slurm(machine, {machine.host, options.dry_run}, report);
+  if (options.drain || is_set(plan, "MARK_OFFLINE"))
+    mark_in_slurm(machine, {machine.host, options.dry_run, options.require_all}, report);
   if (options.require_all) require_all_checked(report);
   append_log(options, report);
   return report;
@@ -159,7 +163,9 @@ int run_detached(const HealthOptions& options, const Plan& plan, const Machine& 
   if (!started) log::warning("the last background run is still running; no new one was started");
   if (!last) {
     log::info("{}: no result since boot; the first run started in the background", machine.host);
-    return 0;
+    if (!is_set(plan, "DETACHED_MODE_FAIL_NODATA")) return 0;
+    fmt::print("{} | ERROR: nhc: Health check failed: Detached mode -- pending checks (no data found)\n", machine.host);
+    return 1;
   }
   print_report(*last, options);
   return exit_code(*last, options.all || is_set(plan, "NHC_CHECK_ALL"));
@@ -171,7 +177,7 @@ void refuse_with_gen(const Flags& app) {
           "gen prints a configuration file and does not read one: use `trireme health gen > FILE` instead of --config "
           "FILE");
   for (const char* flag : {"--check", "--list", "--all", "--timeout", "--name", "--json", "--log", "--no-repair",
-                           "--detached", "--drain", "--dry-run", "--require-all"}) {
+                           "--skip-gpu", "--detached", "--drain", "--dry-run", "--require-all"}) {
     require(app.count(flag) == 0, ErrorKind::usage, "{} is for checks, but gen runs no checks", flag);
   }
 }
@@ -204,12 +210,7 @@ std::string health_config_text(const HealthOptions& options) {
     return text + "\n";
   }
   if (options.config == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::error_code ignored;
-  require(std::filesystem::exists(options.config, ignored), ErrorKind::config,
-          "the configuration file {} does not exist; give --config FILE, or write one on a good node with `trireme "
-          "health gen`",
-          options.config);
-  return read_text(options.config, size_t{16} << 20);
+  return read_nhc_config(options.config);
 }
 
 void require_usable(const HealthOptions& options, const Plan& plan) {
@@ -224,6 +225,7 @@ int check_this_node(const HealthOptions& options) {
   Machine machine = Machine::local();
   if (!options.name.empty()) machine.host = machine.full_host = options.name;
   machine.repair = !options.no_repair;
+  machine.skip_gpu = options.skip_gpu;
   const Plan plan = read_plan(options, machine);
   require_usable(options, plan);
   if (options.list) return list_plan(plan, options.json);
@@ -258,6 +260,7 @@ int run_health(std::vector<std::string> arguments) {
   app.add_switch("--json", options.json, "print the report as JSON");
   app.add("-l,--log", options.log_file, "append the result to this file (- : standard output, the default)");
   app.add_switch("--no-repair", options.no_repair, "never run repairs of the file (service start, remount, ...)");
+  app.add_switch("--skip-gpu", options.skip_gpu, "skip checks of GPUs where there is no GPU (default: they fail)");
   app.add_switch("--detached", options.detached, "print the last result at once and check again in the background");
   app.add("--result-file", options.result_file, "file for the result of detached mode").show_default();
   app.add_switch("--drain", options.drain,

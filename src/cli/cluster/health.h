@@ -14,7 +14,7 @@ struct HealthOptions {
   std::string result_file = "/run/trireme/health.json";
   double seconds = -1;  ///< below 0: not given
   bool list = false, all = false, verbose = false, quiet = false, json = false;
-  bool no_repair = false, detached = false, drain = false, dry_run = false, require_all = false;
+  bool no_repair = false, skip_gpu = false, detached = false, drain = false, dry_run = false, require_all = false;
   int json_indent = 2;
   std::vector<std::string> variables;
 };

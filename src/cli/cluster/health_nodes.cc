@@ -42,7 +42,9 @@ Json request_of(const HealthOptions& options) {
           {"seconds", options.seconds},
           {"repair", !options.no_repair},
           {"drain", options.drain},
+          {"skip_gpu", options.skip_gpu},
           {"dry_run", options.dry_run},
+          {"require_all", options.require_all},
           {"variables", variables}};
 }
 

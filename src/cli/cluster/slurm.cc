@@ -43,11 +43,28 @@ ProcessResult ask(std::vector<std::string> words, const std::string& input = "")
   return run_process({.arguments = std::move(words), .input = input, .variables = {}, .user = ""});
 }
 
+/// Without Slurm on this host: none; sbatch will report the reason.
+std::vector<PartitionNode> ask_partitions() {
+  const ProcessResult asked = ask({"sinfo", "-h", "-N", "-o", kPartitionFormat});
+  return asked.exit_code == 0 ? read_partitions(asked.out) : std::vector<PartitionNode>();
+}
+
+/// GPUs alone would get one core for each rank.
+void take_share(BatchJob& job) {
+  const GpuShare share = share_of_gpus(job, ask_partitions());
+  if (share.cpus_per_task > 0) job.cpus_per_task = share.cpus_per_task;
+  if (!share.memory.empty()) job.memory = share.memory;
+  if (!share.said.empty()) return log::info("slurm: {}", share.said);
+  if (job.cpus_per_task == 0 && !job.exclusive && job.lines.empty())
+    log::warning(
+        "slurm: the job asks for GPUs but not for cores and memory, and sinfo does not tell here how many a node with "
+        "so "
+        "many GPUs has: each rank gets one core; give --cpus-per-task and --mem, or --exclusive");
+}
+
 /// sbatch accepts jobs that their partition never starts.
 void check_limits(const BatchJob& job, const std::string& script) {
-  const ProcessResult asked = ask({"sinfo", "-h", "-N", "-o", kPartitionFormat});
-  if (asked.exit_code != 0) return;  // sbatch will report the reason
-  const std::vector<PartitionNode> nodes = read_partitions(asked.out);
+  const std::vector<PartitionNode> nodes = ask_partitions();
   const std::string never = why_never(job, nodes), later = start_warning(job, nodes);
   require(never.empty(), ErrorKind::usage, "{}, so the job would wait forever; nothing was submitted", never);
   if (!later.empty()) log::warning("{}", later);
@@ -112,11 +129,13 @@ int run_slurm(std::vector<std::string> arguments) {
           "ranks per node; with --gpus-per-node or --gres gpu:N one per GPU unless given")
       .positive()
       .show_default();
-  app.add("-c,--cpus-per-task", job.cpus_per_task).positive();
+  app.add("-c,--cpus-per-task", job.cpus_per_task,
+          "cores of each rank; with GPUs the node's by the job's share of its GPUs, unless given")
+      .positive();
   app.add("--gpus-per-node", job.gpus_per_node, "GPUs that the job gets on each node: 8, a100:8").not_empty();
   app.add("--gres", job.gres, "the same as generic resources, also others: gpu:8, gpu:a100:8,nvme:1").not_empty();
   app.add("-t,--time", job.time, "time limit: minutes, or [days-]hours:minutes:seconds");
-  app.add("--mem", job.memory, "memory per node: 0 for all, 64G");
+  app.add("--mem", job.memory, "memory per node: 0 for all, 64G; with GPUs by the same share, unless given");
   app.add_switch("--exclusive", job.exclusive, "exclusive use of the nodes");
   app.add("-o,--output", job.output, "file of the job's output").show_default();
   app.add("--cpu-bind", job.cpu_bind, "srun's binding: cores, mask_cpu:ff,ff00; default: none, ranks bind themselves");
@@ -150,6 +169,7 @@ int run_slurm(std::vector<std::string> arguments) {
           job.tasks_per_node, count_text(gpus, "GPU"),
           job.gres.empty() ? "--gpus-per-node " + job.gpus_per_node : "--gres " + job.gres, gpus,
           job.gres.empty() ? "--gpus-per-node" : "--gres");
+  if (gpus > 0) take_share(job);
   job.requeue = !no_requeue;
   job.container = image_of_pyxis(job.container);
   if (!job.command.empty()) job.run_folder = check_command(job.command);

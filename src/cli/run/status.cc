@@ -17,6 +17,7 @@
 #include "cli/flags.h"
 #include "cli/run/contact.h"
 #include "cli/run/page.h"
+#include "cli/run/run_list.h"
 #include "report/console.h"
 #include "report/run_log.h"
 
@@ -64,19 +65,27 @@ Json json_of(const EvaluationMetrics& evaluation) {
 }  // namespace
 
 int run_status(std::vector<std::string> arguments) {
-  Flags app("trireme status", "Shows the state of the job of a run folder, or how it ended.");
-  app.set_footer("The exit code is 0 if the state is known, whatever it is; --json is for programs.");
-  std::string run;
+  Flags app("trireme status",
+            "Shows the state of the job of a run folder, or how it ended; lists all runs of a folder.");
+  app.set_footer(
+      "Of several folders, or one with runs below it, each run gets a line with its state (as its files say), steps, "
+      "best validation loss and node-hours. The exit code is 0 if the state is known, whatever it is; --json is for "
+      "programs.");
+  std::vector<std::string> folders;
   std::string page, token;
   bool json = false;
-  app.add("RUN", run, "run folder").required();
+  app.add("RUN", folders, "run folder, or folders with runs below them").required();
   app.add_switch("--json", json, "one line of JSON: state and everything else that is known");
   app.add("--page", page, "PORT or ADDRESS:PORT: shows the run's curves there in a browser until Ctrl-C");
   app.add("--token", token, "with --page: file whose first line readers must send (?token=TOKEN)");
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  const std::string run = folders[0];
+  require(page.empty() || folders.size() == 1, ErrorKind::usage, "--page shows one run; found {} folders",
+          folders.size());
   if (!page.empty()) return serve_page(run, page, token);
   require(token.empty(), ErrorKind::usage, "--token {} has no effect without --page", token);
 
+  if (const auto listed = list_runs(folders, json)) return *listed;
   RunContact contact(run);
   const auto to_launch = contact.ask_launch("status");
   const Json launch = to_launch ? answer_of(*to_launch) : Json();

@@ -27,9 +27,9 @@ struct Form {
   std::string_view name;
   int words;
 };
-constexpr Form kForms[] = {{"log", 1},   {"fail", 2},    {"match", 2},   {"check", -1}, {"unknown", 1},
-                           {"site", 1},  {"trusted", 1}, {"refused", 2}, {"cpus", 0},   {"loading", 1},
-                           {"ready", 0}, {"syntax", 1},  {"done", 2}};
+constexpr Form kForms[] = {{"log", 1},     {"fail", 2},   {"match", 2},  {"check", -1},  {"unknown", 1},
+                           {"site", 1},    {"called", 1}, {"cpus", 0},   {"trusted", 1}, {"refused", 2},
+                           {"loading", 1}, {"ready", 0},  {"syntax", 1}, {"done", 2}};
 
 int number_of(const std::string& text, int absent) {
   if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) return absent;
@@ -113,7 +113,10 @@ void BashHost::start(std::vector<LineResult>& results) {
 
 void BashHost::say(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) text.append(word).push_back('\0');
+  for (std::string word : words) {
+    std::erase(word, '\0');  // of a command's output; it ends a word
+    text.append(word).push_back('\0');
+  }
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t put = send(to_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (put < 0 && errno != EINTR) return;  // it has exited, which is noticed when its answer is read
@@ -169,6 +172,8 @@ bool BashHost::receive(std::vector<LineResult>& results, int number) {
     results.push_back({last_check_, {Outcome::Kind::fail, words[2], code}});
     last_check_.clear();
     explained_ = true;
+  } else if (name == "called") {
+    if (std::ranges::find(called_, words[1]) == called_.end()) called_.push_back(words[1]);
   } else if (name == "unknown") {
     const std::string check = words[1].substr(0, words[1].find(' '));
     results.push_back({words[1], of_line(number, where + callbacks_.why_unknown(check))});
@@ -219,7 +224,7 @@ void BashHost::answer(const std::vector<std::string>& asked, std::vector<LineRes
     if (outcome.kind == Outcome::Kind::pass && !outcome.text.empty()) {
       remarks_ += (remarks_.empty() ? "" : "; ") + outcome.text;
     }
-    say({outcome.kind == Outcome::Kind::fail ? "fail" : "pass", outcome.text});
+    say({outcome.kind == Outcome::Kind::fail ? "fail" : "pass", outcome.text, outcome.output});
   }
 }
 
@@ -227,6 +232,7 @@ std::vector<LineResult> BashHost::run(const std::string& line, int number) {
   std::vector<LineResult> results;
   remarks_.clear();
   last_check_.clear();
+  called_.clear();
   passed_ = false;
   code_ = 0;
   if (pid_ == 0) {
@@ -254,6 +260,7 @@ std::vector<LineResult> BashHost::run(const std::string& line, int number) {
     results.push_back(failure(line));
   } else if (results.size() == before || passed_) {
     results.push_back({line, passed(remarks_)});
+    results.back().outcome.called = called_;
   }
   return results;
 }

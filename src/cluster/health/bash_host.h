@@ -61,6 +61,7 @@ class BashHost {
   int to_ = -1, from_ = -1, out_ = -1, err_ = -1;
   std::string text_;  ///< read but not yet used
   std::string loading_, remarks_, last_check_;
+  std::vector<std::string> called_;  ///< in the line: names of checks
   bool started_ = false, ended_ = false;
   bool passed_ = false, explained_ = false;  ///< in the line: a check passed; its exit code is explained
   int code_ = 0;                             ///< of the line, or of a shell that exited

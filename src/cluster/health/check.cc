@@ -13,17 +13,11 @@ namespace {
 
 // Checks of NHC and of the Azure set without a native form: they need programs or hardware that Trireme does not use.
 constexpr KnownCheck kWithoutNativeForm[] = {
-    {"check_file_stat", nullptr},
     {"check_gpfs_health", nullptr},
     {"check_group_member", nullptr},
     {"check_hw_gm", nullptr},
-    {"check_hw_mcelog", nullptr},
     {"check_moab_queues", nullptr},
-    {"check_moab_rm", nullptr},
-    {"check_moab_sched", nullptr},
-    {"check_moab_torque", nullptr},
     {"check_net_link", nullptr},
-    {"check_net_socket", nullptr},
     {"check_nrpe_cmd", nullptr},
     {"check_nvgpu_smi", nullptr, true},
     {"check_nvmsi_number", nullptr, true},
@@ -32,7 +26,6 @@ constexpr KnownCheck kWithoutNativeForm[] = {
     {"check_ps_mem", nullptr},
     {"check_ps_physmem", nullptr},
     {"check_ps_time", nullptr},
-    {"check_ps_unauth_users", nullptr},
     {"check_ps_userproc_lineage", nullptr},
     {"check_rccl_allreduce", nullptr, true},
     {"check_reboot_slurm", nullptr},
@@ -45,7 +38,7 @@ constexpr KnownCheck kWithoutNativeForm[] = {
 std::vector<KnownCheck> collect() {
   std::vector<KnownCheck> all(std::begin(kWithoutNativeForm), std::end(kWithoutNativeForm));
   for (const auto part : {filesystem_checks(), hardware_checks(), network_checks(), process_checks(), command_checks(),
-                          gpu_checks(), gpu_speed_checks(), topology_checks(), cluster_checks()}) {
+                          gpu_checks(), gpu_speed_checks(), socket_checks(), topology_checks(), cluster_checks()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   std::ranges::sort(all, {}, &KnownCheck::name);

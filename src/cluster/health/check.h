@@ -16,11 +16,14 @@
 namespace trireme::health {
 
 struct Outcome {
-  /// skipped: does not apply to this node (a GPU check without a GPU); not_checked: applies, but cannot be run here
+  /// skipped: left out on request (a GPU check with Machine::skip_gpu); not_checked: it cannot be run here
   enum class Kind { pass, fail, skipped, not_checked } kind = Kind::pass;
-  std::string text;       ///< why it is not a pass; for a pass a remark or nothing
-  int code = 1;           ///< of a failure: exit code of the run, from a check's `die CODE MESSAGE` or command
-  bool unusable = false;  ///< of not_checked: its line, or bash, cannot be used
+  std::string text;         ///< why it is not a pass; for a pass a remark or nothing
+  int code = 1;             ///< of a failure: exit code of the run, from a check's `die CODE MESSAGE` or command
+  bool unusable = false;    ///< of not_checked: its line, or bash, cannot be used
+  std::string name = {};    ///< of a failure: the check that stands for this one (-C); empty: its own name
+  std::string output = {};  ///< what a command printed, for the site function that called the check
+  std::vector<std::string> called = {};  ///< of a line that bash ran: the names of the checks that it called
 };
 
 inline Outcome passed(std::string remark = "") { return {Outcome::Kind::pass, std::move(remark)}; }
@@ -40,7 +43,7 @@ struct KnownCheck {
   std::string_view name;
   /// Parses the words after the name; throws Error::config for wrong ones. nullptr: known, but without a native form.
   Check (*make)(Words words);
-  bool gpu = false;       ///< skipped on a node without GPUs
+  bool gpu = false;       ///< fails on a node without GPUs
   bool measures = false;  ///< a speed, which may take minutes
 };
 
@@ -54,6 +57,7 @@ std::span<const KnownCheck> process_checks();
 std::span<const KnownCheck> command_checks();
 std::span<const KnownCheck> gpu_checks();
 std::span<const KnownCheck> gpu_speed_checks();
+std::span<const KnownCheck> socket_checks();
 std::span<const KnownCheck> topology_checks();
 std::span<const KnownCheck> cluster_checks();  ///< from the Azure set, except GPU and network
 

@@ -46,8 +46,9 @@ Check make_nvme(Words words) {
   require_words(words, 1, 1, "COUNT");
   const double wanted = parse_number(words[0], "count");
   return [wanted](const Machine& machine) {
-    const auto found = static_cast<double>(machine.list("/sys/class/nvme").size());
-    if (found != wanted) return failed("{:.0f} NVMe devices, expected {:.0f}", found, wanted);
+    const size_t found = machine.list("/sys/class/nvme").size();
+    if (static_cast<double>(found) != wanted)
+      return failed("{}, expected {:.0f}", count_text(found, "NVMe device"), wanted);
     return passed();
   };
 }
@@ -69,9 +70,10 @@ Check make_raid(Words words) {
     const std::string stat = machine.read("/proc/mdstat").value_or("");
     for (std::string_view line : split_lines(stat)) {
       if (!line.starts_with(array + " :")) continue;
-      const auto devices = static_cast<double>(std::ranges::count(line, '['));
+      const auto devices = std::ranges::count(line, '[');
       if (line.find("(F)") != std::string_view::npos) return failed("{} has a failed device: {}", array, line);
-      if (devices != wanted) return failed("{} has {:.0f} devices, expected {:.0f}", array, devices, wanted);
+      if (static_cast<double>(devices) != wanted)
+        return failed("{} has {}, expected {:.0f}", array, count_text(devices, "device"), wanted);
       return passed();
     }
     return failed("{} ({}) is not in /proc/mdstat", point, array);

@@ -1,5 +1,5 @@
-// NVIDIA GPUs through the driver (gpu_condition.h), dcgmi and the kernel log. The runner skips these on a node without
-// GPUs, except the count.
+// NVIDIA GPUs through the driver (gpu_condition.h), dcgmi and the kernel log. On a node without GPUs the runner lets
+// these fail, except the count, which may be 0.
 
 #include <algorithm>
 #include <set>
@@ -33,17 +33,18 @@ Check of_nvidia(Check check) {
 Check for_each_gpu(std::function<Outcome(const GpuCondition&)> check) {
   return [check = std::move(check)](const Machine& machine) {
     const GpuConditions found = gpu_conditions(machine);
-    if (found.none) return not_checked(found.problem);
+    if (found.none && has_amd_gpu(machine)) return not_checked(found.problem);
     if (!found.problem.empty()) return failed("{}", found.problem);
     if (found.gpus.empty()) return failed("the driver lists no GPUs; `dmesg | grep NVRM` shows why");
-    std::string remark;
+    Outcome all = passed();
     for (const GpuCondition& gpu : found.gpus) {
       if (!gpu.fault.empty()) return failed("{}: {}; {}", gpu.label(), gpu.fault, reset(gpu));
       const Outcome outcome = check(gpu);
       if (outcome.kind == Outcome::Kind::fail) return outcome;
-      if (!outcome.text.empty()) remark = outcome.text;
+      const bool worse = all.kind == Outcome::Kind::pass && !outcome.text.empty();
+      if (worse || outcome.kind == Outcome::Kind::not_checked) all = outcome;
     }
-    return passed(remark);
+    return all;
   };
 }
 
@@ -71,8 +72,10 @@ Outcome count_nvidia(const Machine& machine, int wanted) {
                              wanted);
   }
   const GpuConditions found = gpu_conditions(machine);
-  if (!found.by_nvml && !found.problem.empty() && !has_gpu(machine))
+  if (!found.by_nvml && !found.problem.empty() && !has_gpu(machine)) {
+    if (wanted > 0 && machine.skip_gpu) return skipped("no GPU on this node");
     return wanted == 0 ? passed() : failed("no GPU on this node, expected {}", wanted);
+  }
   if (!found.problem.empty()) return failed("{}", found.problem);
   std::vector<std::string> lost;
   for (const GpuCondition& gpu : found.gpus) {
@@ -153,7 +156,7 @@ Check repairable(const std::function<Outcome(const GpuCondition&)>& check,
       if (gpu.fault.empty() && check(gpu).kind == Outcome::Kind::fail) repair(machine, gpu);
     }
     const Outcome second = look(machine);
-    return second.kind == Outcome::Kind::fail ? second : passed(remark);
+    return second.kind == Outcome::Kind::pass ? passed(remark) : second;
   };
 }
 
@@ -161,7 +164,8 @@ Check make_persistence(Words words) {
   require_words(words, 0, 0, "no argument");
   return repairable(
       [](const GpuCondition& gpu) {
-        if (gpu.persistence.value_or(true)) return passed();
+        if (!gpu.persistence) return not_checked(gpu.label() + ": the driver does not report its persistence mode");
+        if (*gpu.persistence) return passed();
         return failed(
             "{}: persistence mode is off; switch it on (nvidia-smi -i {} -pm 1, or the service nvidia-persistenced)",
             gpu.label(), gpu.index);
@@ -213,6 +217,7 @@ Outcome check_ecc(const GpuCondition& gpu, double most_dram, double most_sram) {
   // NVIDIA recommends replacement at 60 retired pages, and allows 512 remapped rows.
   constexpr double kMostRetired = 60, kMostRemapped = 512;
   const std::string label = gpu.label();
+  if (!gpu.memory_known) return not_checked(label + ": the driver reports no errors of its memory, so ECC is off");
   if (gpu.remap_failed.value_or(false)) return failed("{}: a row remap failed; {}", label, kReplace);
   if (gpu.remap_pending.value_or(false)) return failed("{}: a row remap is pending; {}", label, reset(gpu));
   if (gpu.rows_remapped > kMostRemapped)
@@ -239,6 +244,7 @@ Check make_ecc(Words words) {
 Check make_throttling(Words words) {
   require_words(words, 0, 0, "no argument");
   return for_each_gpu([](const GpuCondition& gpu) {
+    if (!gpu.reasons_known) return not_checked(gpu.label() + ": the driver does not report what lowers its clocks");
     std::string others;
     for (const std::string& name : gpu.held_down_by) {
       const auto reason = std::ranges::find(nvml::kClockReasons, name, &nvml::ClockReason::name);

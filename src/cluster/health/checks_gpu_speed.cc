@@ -134,6 +134,7 @@ Outcome check_copies(const Machine& machine, const std::vector<GpuCondition>& gp
                                   ? machine.measure_copies(static_cast<int>(gpus.size()))
                                   : MeasuredCopies{.why_not = "this build has no libtrireme_cuda.so"};
     if (!measured.why_not.empty()) measured = copies_by_tool(machine, measured.why_not);
+    if (measured.why_not.empty() && measured.gpus.empty()) measured.why_not = "nothing was measured";
     if (!measured.why_not.empty()) return not_checked("cannot measure copies: " + measured.why_not);
     outcome = judge_copies(measured, gpus, least);
     if (outcome.kind == Outcome::Kind::pass) break;
@@ -144,7 +145,7 @@ Outcome check_copies(const Machine& machine, const std::vector<GpuCondition>& gp
 /// The GPUs, or the failure that there are none.
 std::vector<GpuCondition> gpus_of(const Machine& machine, Outcome& problem) {
   GpuConditions found = gpu_conditions(machine);
-  if (found.none)
+  if (found.none && has_amd_gpu(machine))
     problem = not_checked(found.problem);
   else if (!found.problem.empty())
     problem = failed("{}", found.problem);
@@ -177,7 +178,9 @@ Outcome check_peers(const Machine& machine, const std::vector<GpuCondition>& gpu
         "copies between GPUs were not measured: this node has no nvbandwidth; copies from and to the host "
         "are fast enough");
   if (result.exit_code != 0) return failed("nvbandwidth {}: {}", describe_end(result), first_line(result.err));
-  for (const PeerSpeed& peer : parse_nvbandwidth(result.out).peers) {
+  const std::vector<PeerSpeed> peers = parse_nvbandwidth(result.out).peers;
+  if (peers.empty()) return not_checked("nvbandwidth printed no speeds of copies between GPUs");
+  for (const PeerSpeed& peer : peers) {
     if (peer.speed >= least) continue;
     const auto gpu = std::ranges::find(gpus, peer.to, &GpuCondition::index);
     return failed(
@@ -276,9 +279,9 @@ Check sum_check(const SumWords& words, const EnvironmentVariables& variables, co
               "this build has no libtrireme_cuda.so");
         }
         sum = measure_own_sum(machine, count, words.size, "cuda", all, kSeconds);
-        if (!sum.problem.empty()) {
+        if (sum.cannot_run)
           return not_checked("this node has no all_reduce_perf of nccl-tests, and trireme bench comm " + sum.problem);
-        }
+        if (!sum.problem.empty()) sum.problem = "trireme bench comm " + sum.problem;
       }
       if (!sum.right) {
         return failed(

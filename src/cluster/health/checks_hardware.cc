@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cluster/health/check.h"
 #include "cluster/health/match.h"
@@ -40,10 +42,10 @@ Check make_cpuinfo(Words words) {
   return [wanted](const Machine& machine) {
     const CpuCount count = count_cpus(machine);
     const std::pair<const char*, size_t> found[] = {
-        {"sockets", count.sockets}, {"cores", count.cores}, {"threads", count.threads}};
+        {"socket", count.sockets}, {"core", count.cores}, {"thread", count.threads}};
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i] >= 0 && static_cast<double>(found[i].second) != wanted[i]) {
-        return failed("{} {}, expected {:.0f}", found[i].second, found[i].first, wanted[i]);
+        return failed("{}, expected {:.0f}", count_text(found[i].second, found[i].first), wanted[i]);
       }
     }
     return passed();
@@ -182,10 +184,48 @@ Check make_raw_dmi(Words words) {
   };
 }
 
+/// The variable as a number; NHC's default if it is not set.
+double limit_of(const char* variable, double absent) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr || *text == '\0' ? absent : parse_number(text, variable);
+}
+
+/// Memory errors that mcelog's daemon counted in the last 24 hours, of each DIMM.
+Check make_mcelog(Words words) {
+  require_words(words, 0, 0, "no argument");
+  return [](const Machine& machine) {
+    const ProcessResult result = machine.command({"/bin/sh", "-c", "${MCELOG:-mcelog} ${MCELOG_ARGS:---client}"});
+    const std::string said = result.out + result.err;
+    if (result.exit_code == 127) return not_checked("this node has no mcelog");
+    if (said.find("Connection refused") != std::string::npos || result.exit_code != 0)
+      return not_checked(fmt::format("mcelog's daemon does not answer: {}", said.substr(0, said.find('\n'))));
+    std::string counted;
+    size_t line_of_kind = 0, number = 0;
+    for (std::string_view line : split_lines(std::string_view(said))) {
+      ++number;
+      const std::string_view content = trim_blanks(line);
+      if (content == "corrected memory errors:" || content == "uncorrected memory errors:") {
+        counted = content.substr(0, content.find(' '));
+        line_of_kind = number;
+      }
+      if (counted.empty() || number != line_of_kind + 2) continue;  // "9 in 24h", after "325 total"
+      const bool corrected = counted == "corrected";
+      const double most =
+          corrected ? limit_of("MCELOG_MAX_CORRECTED_RATE", 9) : limit_of("MCELOG_MAX_UNCORRECTED_RATE", 0);
+      const int64_t found = std::atoll(std::string(content).c_str());
+      if (static_cast<double>(found) > most)
+        return failed("{} of a DIMM in 24 hours, above {}; have the DIMM replaced (mcelog --client names it)",
+                      count_text(found, counted + " memory error"), most);
+    }
+    return passed();
+  };
+}
+
 constexpr KnownCheck kChecks[] = {
     {"check_hw_cpuinfo", make_cpuinfo},
     {"check_hw_physmem", [](Words w) { return make_memory(w, "memory", {"MemTotal"}, true); }},
     {"check_hw_physmem_free", [](Words w) { return make_memory(w, "free memory", {"MemAvailable"}, false); }},
+    {"check_hw_mcelog", make_mcelog},
     {"check_hw_swap", [](Words w) { return make_memory(w, "swap", {"SwapTotal"}, true); }},
     {"check_hw_swap_free", [](Words w) { return make_memory(w, "free swap", {"SwapFree"}, false); }},
     {"check_hw_mem",

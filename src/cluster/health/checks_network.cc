@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cluster/health/check.h"
@@ -126,7 +127,7 @@ Check make_flapping(Words words) {
       if (time != 0 && static_cast<double>(now - time) <= hours * 3600) ++flaps[device];
     }
     for (const auto& [device, count] : flaps) {
-      if (count >= most) return failed("{} lost its carrier {} times within {} h", device, count, hours);
+      if (count >= most) return failed("{} lost its carrier {} within {} h", device, count_text(count, "time"), hours);
     }
     return passed();
   };

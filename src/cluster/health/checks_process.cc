@@ -4,6 +4,10 @@
 #include <pwd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "cluster/health/check.h"
@@ -141,10 +145,84 @@ Check make_blacklist(Words words) {
   };
 }
 
+/// The last number of a user that belongs to the system, as in NHC.
+unsigned last_system_user(const Machine& machine) {
+  const char* const given = std::getenv("MAX_SYS_UID");
+  if (given != nullptr && *given != '\0') return static_cast<unsigned>(parse_amount(given, "MAX_SYS_UID"));
+  const std::string text = machine.read("/etc/login.defs").value_or("");
+  unsigned first = 0, last = 0;
+  for (const std::string_view line : split_lines(std::string_view(text))) {
+    std::istringstream fields{std::string(line)};
+    std::string key;
+    unsigned value = 0;
+    if (!(fields >> key >> value)) continue;
+    if (key == "UID_MIN") first = value;
+    if (key == "SYS_UID_MAX") last = value;
+  }
+  return last > 0 ? last : first > 1 ? first - 1 : 99;
+}
+
+/// [-c COMMAND] [-u UID] [-n USER] [-p PID] [ACTION...]: processes of users without a job of Slurm on this node, except
+/// these. ACTION: die (the default), kill, log, syslog, ignore, in their order.
+class UnauthorizedUsers {
+ public:
+  explicit UnauthorizedUsers(Words words) : options_(words, "c:u:n:p:"), actions_(options_.positional) {
+    if (actions_.empty()) actions_ = {"die"};
+    for (const std::string& action : actions_) {
+      require(std::ranges::find(kActions, action) != std::end(kActions), ErrorKind::config, "\"{}\": expected {}",
+              action, fmt::join(kActions, ", "));
+    }
+  }
+
+  Outcome operator()(const Machine& machine) const {
+    const ProcessResult jobs = machine.command({"squeue", "--noheader", "-w", machine.host, "-o", "%u"});
+    if (jobs.exit_code == 127) return not_checked("this node has no squeue, which knows whose jobs run here");
+    if (jobs.exit_code != 0) {  // as if nobody had a job: kill would end them all
+      return not_checked(fmt::format("cannot ask Slurm whose jobs run here: squeue {}: {}", describe_end(jobs),
+                                     jobs.err.substr(0, jobs.err.find('\n'))));
+    }
+    const char* const always = std::getenv("NHC_AUTH_USERS");
+    std::istringstream names(jobs.out + "\n" + (always == nullptr ? "root nobody" : always));
+    const std::set<std::string> allowed{std::istream_iterator<std::string>(names), {}};
+    const unsigned system = last_system_user(machine);
+    std::string remark;
+    for (const ProcessEntry& process : machine.processes()) {
+      if (process.uid <= system || allowed.contains(process.user) || is_excepted(process)) continue;
+      const std::string what =
+          fmt::format("process {} ({}) of user {}, who has no job here", process.pid, process.name, process.user);
+      for (const std::string& action : actions_) {
+        if (action == "ignore") break;
+        if (action == "die") return failed("{}", what);
+        const bool kills = action == "kill" && machine.repair;
+        if (kills) machine.command({"kill", "-9", std::to_string(process.pid)});
+        remark += fmt::format("{}{}{}", remark.empty() ? "" : "; ", kills ? "killed " : "", what);
+      }
+    }
+    return passed(remark);
+  }
+
+ private:
+  static constexpr const char* kActions[] = {"die", "kill", "log", "syslog", "ignore"};
+
+  bool is_excepted(const ProcessEntry& process) const {
+    const auto names = [&](char letter, const std::string& value) {
+      const std::vector<std::string> all = options_.all(letter);
+      return std::ranges::find(all, value) != all.end();
+    };
+    const std::string first = process.command_line.substr(0, process.command_line.find(' '));
+    return names('c', first) || names('c', process.name) || names('u', std::to_string(process.uid)) ||
+           names('n', process.user) || names('p', std::to_string(process.pid));
+  }
+
+  Options options_;
+  std::vector<std::string> actions_;
+};
+
 constexpr KnownCheck kChecks[] = {
     {"check_ps_service", [](Words w) -> Check { return ServiceCheck(w); }},
     {"check_ps_daemon", make_daemon},
     {"check_ps_blacklist", make_blacklist},
+    {"check_ps_unauth_users", [](Words w) -> Check { return UnauthorizedUsers(w); }},
 };
 
 }  // namespace

@@ -15,11 +15,12 @@ namespace {
 constexpr unsigned kCorrected = 0, kUncorrected = 1, kSinceStart = 0, kLifetime = 1, kDram = 2, kSram = 7,
                    kGraphicsClock = 0, kMemoryClock = 2;
 
-GpuCondition::Errors errors_of(const nvml::Library& library, nvml::Device device, unsigned counter) {
+GpuCondition::Errors errors_of(const nvml::Library& library, nvml::Device device, unsigned counter, bool& known) {
   const auto count = [&](unsigned kind, unsigned memory) {
-    return static_cast<double>(
-        library.number<unsigned long long>("nvmlDeviceGetMemoryErrorCounter", device, kind, counter, memory)
-            .value_or(0));
+    const auto value =
+        library.number<unsigned long long>("nvmlDeviceGetMemoryErrorCounter", device, kind, counter, memory);
+    known = known || value.has_value();
+    return static_cast<double>(value.value_or(0));
   };
   return {.sram_corrected = count(kCorrected, kSram),
           .sram_uncorrected = count(kUncorrected, kSram),
@@ -53,12 +54,14 @@ void read_memory(const nvml::Library& library, nvml::Device device, GpuCondition
     gpu.rows_remapped = uncorrected;
     gpu.remap_pending = pending != 0;
     gpu.remap_failed = failed != 0;
+    gpu.memory_known = true;
   }
   gpu.pages_retired = retired_pages(library, device);
   if (const auto waits = library.number<unsigned>("nvmlDeviceGetRetiredPagesPendingStatus", device))
     gpu.retirement_pending = *waits != 0;
-  gpu.since_start = errors_of(library, device, kSinceStart);
-  gpu.lifetime = errors_of(library, device, kLifetime);
+  gpu.memory_known = gpu.memory_known || gpu.retirement_pending.has_value();
+  gpu.since_start = errors_of(library, device, kSinceStart, gpu.memory_known);
+  gpu.lifetime = errors_of(library, device, kLifetime, gpu.memory_known);
 }
 
 GpuCondition read_gpu(const nvml::Library& library, nvml::Device device) {
@@ -77,9 +80,11 @@ GpuCondition read_gpu(const nvml::Library& library, nvml::Device device) {
   gpu.graphics = clock_of(library, device, kGraphicsClock);
   gpu.memory = clock_of(library, device, kMemoryClock);
   read_memory(library, device, gpu);
-  const unsigned long long reasons = nvml::clock_reasons(library, device).value_or(0);
+  const auto reasons = nvml::clock_reasons(library, device);
+  gpu.reasons_known = reasons.has_value();
   for (const nvml::ClockReason& reason : nvml::kClockReasons) {
-    if ((reasons & reason.bit) != 0 && reason.bit != nvml::kIdle) gpu.held_down_by.emplace_back(reason.name);
+    if ((reasons.value_or(0) & reason.bit) != 0 && reason.bit != nvml::kIdle)
+      gpu.held_down_by.emplace_back(reason.name);
   }
   for (unsigned link = 0; link < nvml::kMostLinks; ++link) {
     if (const auto up = library.number<unsigned>("nvmlDeviceGetNvLinkState", device, link))
@@ -149,11 +154,18 @@ GpuCondition condition_of(const GpuFacts& facts) {
   gpu.retirement_pending = yes("Retired Pages/Pending Page Blacklist", "Yes");
   gpu.pages_retired = facts.number("Retired Pages/Single Bit ECC", 0) + facts.number("Retired Pages/Double Bit ECC", 0);
   gpu.unrepairable = yes("Unrepairable Memory", "Yes");
+  gpu.memory_known = std::ranges::any_of(facts.values, [](const auto& entry) {
+    const auto& [path, value] = entry;
+    const bool of_memory =
+        path.starts_with("ECC Errors/") || path.starts_with("Remapped Rows/") || path.starts_with("Retired Pages/");
+    return of_memory && !value.empty() && !value.starts_with("N/A") && !value.starts_with("[N/A");
+  });
   gpu.since_start = errors_of(facts, "Volatile");
   gpu.lifetime = errors_of(facts, "Aggregate");
   for (const auto& [path, value] : facts.values) {
     const bool reason = path.starts_with("Clocks Event Reasons/") || path.starts_with("Clocks Throttle Reasons/");
     const std::string name = path.substr(path.rfind('/') + 1);
+    gpu.reasons_known = gpu.reasons_known || (reason && value.ends_with("ctive"));
     if (reason && value == "Active" && name != "Idle") gpu.held_down_by.push_back(name);
   }
   const std::string link = "PCI/GPU Link Info/";

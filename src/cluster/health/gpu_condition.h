@@ -21,12 +21,14 @@ struct GpuCondition {
   };
   std::optional<Clock> graphics = {}, memory = {};
   std::optional<bool> remap_pending = {}, remap_failed = {}, retirement_pending = {}, unrepairable = {};
+  bool memory_known = false;                    ///< the driver says something of errors of its memory
   double rows_remapped = 0, pages_retired = 0;  ///< after uncorrectable errors; after all
   struct Errors {
     double sram_corrected = 0, sram_uncorrected = 0, dram_corrected = 0, dram_uncorrected = 0;
   };
   Errors since_start = {}, lifetime = {};      ///< of ECC: since the driver was loaded; in the GPU's life
-  std::vector<std::string> held_down_by = {};  ///< the reasons for low clocks that are active now, without Idle
+  bool reasons_known = false;                  ///< of low clocks
+  std::vector<std::string> held_down_by = {};  ///< those that are active now, without Idle
   int links_up = 0, links_down = 0;            ///< NVLinks; read by NVML only
   std::optional<double> width = {}, most_width = {}, most_generation = {};  ///< of PCIe: lanes now and at most
   bool inforom_corrupt = false;

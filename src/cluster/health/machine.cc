@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -52,6 +53,7 @@ std::vector<ProcessEntry> running_processes() {
     while (entry.command_line.ends_with(' ')) entry.command_line.pop_back();
     const passwd* user = getpwuid(info.st_uid);
     entry.user = user != nullptr ? user->pw_name : std::to_string(info.st_uid);
+    entry.uid = info.st_uid;
     if (entry.pid != getpid()) entries.push_back(std::move(entry));
   }
   return entries;
@@ -82,10 +84,12 @@ Machine Machine::local() {
 std::optional<std::string> Machine::read(const std::string& path) const {
   try {
     OpenedFile file(root + path);
-    std::string text(size_t{4} << 20, '\0');
-    size_t size = 0;
-    while (const size_t n = size < text.size() ? file.read(text.data() + size, text.size() - size) : 0) size += n;
-    text.resize(size);
+    std::string text;
+    std::array<char, size_t{1} << 16> buffer;  // a /proc/sys file refuses reads of megabytes
+    while (const size_t n = file.read(buffer.data(), buffer.size())) {
+      text.append(buffer.data(), n);
+      if (text.size() > size_t{1} << 30) return std::nullopt;
+    }
     return text;
   } catch (const Error&) {
     return std::nullopt;

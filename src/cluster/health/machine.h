@@ -25,6 +25,7 @@ struct Space {
 struct ProcessEntry {
   int pid = 0;
   std::string user, name, command_line;
+  unsigned uid = 0;
 };
 
 struct Machine {
@@ -40,11 +41,13 @@ struct Machine {
   std::string gpu_library;                                 ///< this program's, for GPUs; empty: it has none
   std::string nvml_library = nvml::kFile;                  ///< the library of NVIDIA's driver, as the loader finds it
   bool repair = true;                                      ///< checks may run the repairs of the configuration
+  bool skip_gpu = false;                                   ///< it has no GPU by design: GPU checks are skipped
 
   /// This node.
   static Machine local();
 
-  std::optional<std::string> read(const std::string& path) const;  ///< first 4 MiB
+  /// A complete file; nullopt: it cannot be read, or has more than 1 GiB.
+  std::optional<std::string> read(const std::string& path) const;
   std::vector<std::string> list(const std::string& folder) const;  ///< names, sorted; empty if the folder is missing
   bool exists(const std::string& path) const;
   /// Runs the program in PATH with arguments; exit code 127 if it is missing.

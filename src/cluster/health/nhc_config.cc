@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
+#include "config/utf8.h"
 
 namespace trireme::health {
 namespace {
@@ -178,14 +181,40 @@ ConfigLine make_line(int number, std::string_view content) {
   return line;
 }
 
+/// A few bytes of another encoding, or NULs after a crash, are tolerated.
+void require_text(std::string_view text) {
+  const auto is_control = [](unsigned char c) { return (c < 0x20 && (c < '\t' || c > '\r')) || c == 0x7F; };
+  const auto controls = static_cast<size_t>(std::ranges::count_if(text, is_control));
+  size_t wrong = controls;
+  for (size_t at = 0, next; (next = find_invalid_utf8(text.substr(at))) != std::string_view::npos; at += next + 1)
+    wrong += is_control(static_cast<unsigned char>(text[at + next])) ? 0 : 1;
+  require(controls * 100 <= text.size() && wrong * 10 <= text.size(), ErrorKind::config,
+          "the configuration is not a text file: {} of {} bytes are control characters or not UTF-8{}; name NHC's file "
+          "with --config",
+          wrong, text.size(),
+          text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")
+              ? " (UTF-16 is read after iconv -f UTF-16 -t UTF-8)"
+              : "");
+}
+
 }  // namespace
 
+std::string read_nhc_config(const std::string& path) {
+  std::error_code ignored;
+  require(
+      std::filesystem::exists(path, ignored), ErrorKind::config,
+      "the configuration file {} does not exist; name another one, or write one on a good node with `trireme health "
+      "gen`",
+      path);
+  const std::string reason = why_not_trusted(path);
+  require(reason.empty(), ErrorKind::config, "the configuration file {} is not used, because its lines run in bash: {}",
+          path, reason);
+  return read_text(path, size_t{16} << 20);
+}
+
 std::vector<ConfigLine> parse_nhc_config(std::string_view text) {
-  const size_t nuls = static_cast<size_t>(std::ranges::count(text, '\0'));
-  require(nuls * 100 <= text.size(), ErrorKind::config,
-          "the configuration is not a text file: {} of {} bytes are NUL, the first is byte {}; name NHC's file with "
-          "--config",
-          nuls, text.size(), text.find('\0'));
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // byte order mark
+  require_text(text);
   std::vector<ConfigLine> lines;
   int next = 1;
   std::string joined;

@@ -21,6 +21,9 @@ struct ConfigLine {
   std::string problem;          ///< why the line cannot be used; empty: it can
 };
 
+/// The text of a file. Throws Error::config if it does not exist or why_not_trusted() refuses it.
+std::string read_nhc_config(const std::string& path);
+
 /// Without comments and blank lines. As in NHC's shell a backslash joins lines and escapes the next character ("\\" is
 /// one backslash); but file system checks keep "\040" (three octal digits), which is how /proc/mounts writes a blank. A
 /// line without "||", without a target or check, or with a target that cannot be parsed has a `problem`; the other

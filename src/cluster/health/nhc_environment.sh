@@ -92,8 +92,24 @@ nhc_hw_gather_data() {
 ### Native checks
 __trireme_check() {
   __trireme_ask check "$#" "$@"
+  IFS= read -r -d '' -u 198 __trireme_output
   [[ $__trireme_code != fail ]] || { die 1 "$__trireme_text"; return 1; }
   return 0
+}
+# check_cmd_output -O NAME also sets an array to the lines of the output, for the function of a site that calls it.
+__trireme_check_cmd_output() {
+  local OPTION OPTARG OPTIND=1 __trireme_array="" __trireme_status
+  while getopts ":C:M:O:e:m:r:t:" OPTION; do
+    [[ $OPTION != O ]] || __trireme_array=$OPTARG
+  done
+  __trireme_check check_cmd_output "$@"
+  __trireme_status=$?
+  if [[ -n $__trireme_array && -n $__trireme_output ]]; then
+    mapfile -t "$__trireme_array" <<<"$__trireme_output"
+  elif [[ -n $__trireme_array ]]; then
+    eval "$__trireme_array=()"
+  fi
+  return "$__trireme_status"
 }
 # bash calls it for a command that does not exist; a check that is not defined has not failed.
 command_not_found_handle() {
@@ -111,14 +127,22 @@ __trireme_take_over() {
       __trireme_ask site "${where#* * }"
       [[ $__trireme_code == 0 ]] || continue
     fi
-    eval "$name() { __trireme_check $name \"\$@\"; }"
+    case $name in
+      check_cmd_output) check_cmd_output() { __trireme_check_cmd_output "$@"; } ;;
+      *) eval "$name() { __trireme_check $name \"\$@\"; }" ;;
+    esac
   done
 }
 
 ### Files
-# Called before every command: one that reads a file is skipped when the file is not to be trusted.
+# Called before every command: one that reads a file is skipped when the file is not to be trusted, and one that is a
+# check is named.
 __trireme_guard() {
   case $BASH_COMMAND in
+    check_*)
+      __trireme_send called "${BASH_COMMAND%%[^a-zA-Z0-9_]*}"
+      return 0
+      ;;
     "source "* | ". "*) ;;
     *) return 0 ;;
   esac

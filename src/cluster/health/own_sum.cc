@@ -28,6 +28,7 @@ OwnSum measure_own_sum(const Machine& machine, const std::string& ranks, const s
                        const std::string& device, const std::vector<std::pair<std::string, std::string>>& variables,
                        double seconds) {
   constexpr int kBelowGoal = 3;  // the exit code of a result that is slow for its hardware
+  constexpr int kRefused = 2;    // ... of what cannot run as it is asked for: no mpirun, no NCCL
   const PrivateFolder folder;
   const std::string file = folder.file("result.json");
   std::vector<std::string> command = clean_environment();
@@ -37,7 +38,8 @@ OwnSum measure_own_sum(const Machine& machine, const std::string& ranks, const s
                                  bytes, "-e", bytes, "-n", "5", "--device", device, "-J", file});
   const ProcessResult result = machine.command(command, seconds);
   if (result.exit_code != 0 && result.exit_code != kBelowGoal)
-    return {.problem = fmt::format("{}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')))};
+    return {.problem = fmt::format("{}: {}", describe_end(result), result.err.substr(0, result.err.find('\n'))),
+            .cannot_run = result.exit_code == kRefused};
   const Json document = read_json(file);
   OwnSum sum;
   sum.bandwidth = json_field<double>(json_member(document, "average_bus_bandwidth", file), "bandwidth", file);

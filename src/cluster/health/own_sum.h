@@ -13,6 +13,7 @@ struct OwnSum {
   double bandwidth = 0;      ///< GB/s: average bus bandwidth
   bool right = true;         ///< every value of the sums that were checked
   std::string problem = {};  ///< why there is no result
+  bool cannot_run = false;   ///< there is none because this program cannot run it here
 };
 
 /// bytes: of the array, as `-b` of nccl-tests. device: cpu (MPI) or cuda (NCCL, a GPU for each rank). variables: of the

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "cluster/health/bash_host.h"
@@ -26,9 +27,21 @@ namespace {
 
 constexpr const char* kKinds[] = {"pass", "fail", "skipped", "not checked"};
 
+/// Of a check of GPUs where there is none: as with NHC, a node that should have some is broken.
+Outcome without_gpu(const std::string& check, const Machine& machine) {
+  if (machine.skip_gpu) return skipped("no GPU on this node");
+  return failed("{}: no GPU on this node; if it has none by design, exclude it from the line, or use --skip-gpu",
+                check);
+}
+
+void name_failure(const std::string& check, Outcome& outcome) {
+  if (outcome.kind != Outcome::Kind::fail) return;
+  outcome.text = fmt::format("{}: {}", outcome.name.empty() ? check : outcome.name, outcome.text);
+}
+
 /// Runs a known check with its words, as called by a line or a site function.
 Outcome run_check(const KnownCheck& known, Words words, const Machine& machine, bool gpu) {
-  if (known.gpu && !gpu) return skipped("no GPU on this node");
+  if (known.gpu && !gpu) return without_gpu(std::string(known.name), machine);
   Outcome outcome;
   try {
     const Check check = known.make(words);
@@ -36,7 +49,7 @@ Outcome run_check(const KnownCheck& known, Words words, const Machine& machine, 
   } catch (const Error& e) {
     return not_checked(fmt::format("{}: {}", known.name, e.what()));
   }
-  if (outcome.kind == Outcome::Kind::fail) outcome.text = fmt::format("{}: {}", known.name, outcome.text);
+  name_failure(std::string(known.name), outcome);
   return outcome;
 }
 
@@ -54,15 +67,15 @@ std::string why_unknown(const std::string& name) {
 Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
   if (step.kind == StepKind::bad)
     return step.number > 0 ? unusable(step.placed_problem()) : not_checked(step.placed_problem());
-  if (step.gpu && !gpu) return skipped("no GPU on this node");
+  if (step.gpu && !gpu) return without_gpu(step.name, machine);
   if (step.kind == StepKind::not_implemented) return not_checked("not implemented in trireme");
   Outcome outcome = step.check(machine);
-  if (outcome.kind == Outcome::Kind::fail) outcome.text = step.name + ": " + outcome.text;
+  name_failure(step.name, outcome);
   return outcome;
 }
 
 /// Sends a line {"step": i, "left": pids that earlier checks left running} before each check, {"kind", "text", "code",
-/// "unusable", "check"} for each of its results, {"end": i} after it.
+/// "unusable", "called", "check"} for each of its results, {"end": i} after it.
 void send(int fd, const Json& message) {
   const std::string line = dump_json(message) + "\n";
   for (size_t sent = 0; sent < line.size();) {
@@ -145,6 +158,7 @@ class Runner {
                {"text", outcome.text},
                {"code", outcome.code},
                {"unusable", outcome.unusable},
+               {"called", outcome.called},
                {"check", check}});
     failed_ = failed_ || outcome.kind == Outcome::Kind::fail;
     stop_ = stop_ || (outcome.kind == Outcome::Kind::fail && !all_);
@@ -249,20 +263,22 @@ class Watch {
       step_ = nullptr;
       return;
     }
-    report_.results.push_back(
-        {step_->number,
-         message["check"].get<std::string>(),
-         {kind_of(message["kind"].get<std::string>(), "check"), message["text"].get<std::string>(),
-          message["code"].get<int>(), message["unusable"].get<bool>()}});
+    report_.results.push_back({step_->number,
+                               printable(message["check"].get<std::string>()),
+                               {.kind = kind_of(message["kind"].get<std::string>(), "check"),
+                                .text = printable(message["text"].get<std::string>()),
+                                .code = message["code"].get<int>(),
+                                .unusable = message["unusable"].get<bool>(),
+                                .called = message["called"].get<std::vector<std::string>>()}});
   }
 
   void close_open_step() {
     const Outcome outcome =
         report_.timed_out
             ? failed("watchdog: Script timed out while executing \"{}\" (line {} did not end within {} s of the run)",
-                     step_->text, step_->number, options_.seconds)
-            : failed("`{}` (line {}) crashed", step_->text, step_->number);
-    report_.results.push_back({step_->number, step_->text, outcome});
+                     printable(step_->text), step_->number, options_.seconds)
+            : failed("`{}` (line {}) crashed", printable(step_->text), step_->number);
+    report_.results.push_back({step_->number, printable(step_->text), outcome});
   }
 
   const Plan& plan_;
@@ -384,18 +400,17 @@ Json to_json(const Report& report) {
 
 Report report_from_json(const Json& document, const std::string& where) {
   try {
-    Report report{document.at("host").get<std::string>(),
-                  {},
-                  document.at("timed_out").get<bool>(),
-                  document.at("seconds").get<double>(),
-                  document.value("slurm", ""),
-                  document.value("slurm_failed", false)};
+    const auto text_of = [](const Json& text) { return printable(text.get<std::string>()); };
+    Report report{text_of(document.at("host")),           {},
+                  document.at("timed_out").get<bool>(),   document.at("seconds").get<double>(),
+                  printable(document.value("slurm", "")), document.value("slurm_failed", false)};
     for (const Json& entry : document.at("results")) {
-      report.results.push_back(
-          {entry.at("line").get<int>(),
-           entry.at("check").get<std::string>(),
-           {kind_of(entry.at("outcome").get<std::string>(), where), entry.at("text").get<std::string>(),
-            entry.value("code", 1), entry.value("unusable", false)}});
+      report.results.push_back({entry.at("line").get<int>(),
+                                text_of(entry.at("check")),
+                                {.kind = kind_of(entry.at("outcome").get<std::string>(), where),
+                                 .text = text_of(entry.at("text")),
+                                 .code = entry.value("code", 1),
+                                 .unusable = entry.value("unusable", false)}});
     }
     return report;
   } catch (const Json::exception& e) {

@@ -44,7 +44,7 @@ struct CheckOptions {
 };
 
 /// Whether this node has a GPU or what a driver brings: a display or 3D controller of NVIDIA or AMD on the PCI bus,
-/// nvidia-smi or rocm-smi in PATH, or NVIDIA's management library. On a node without them GPU checks are skipped.
+/// nvidia-smi or rocm-smi in PATH, or NVIDIA's management library. On a node without them GPU checks fail.
 bool has_gpu(const Machine& machine);
 
 /// Checks run in a child process, so that a check that hangs in the kernel (a dead NFS server) becomes a failure
@@ -56,8 +56,8 @@ Report run_plan(const Plan& plan, const Machine& machine, const CheckOptions& op
 /// the first failure: 1, or the code of the line's command or of its `die CODE MESSAGE`.
 int exit_code(const Report& report, bool all);
 
-/// "host | Healthy", "host | Healthy (2 of 9 not checked: ...)", "host | Not checked: ..." if nothing was checked, or
-/// one line "host | ERROR: nhc: Health check failed: ..." per failure.
+/// Safe on a terminal: "host | Healthy", "host | Healthy (2 of 9 not checked: ...)", "host | Not checked: ..." if
+/// nothing was checked, or one line "host | ERROR: nhc: Health check failed: ..." per failure.
 std::string one_line_per_node(const Report& report);
 
 Json to_json(const Report& report);

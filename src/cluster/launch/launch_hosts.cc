@@ -136,7 +136,8 @@ void LaunchHosts::check_starter(NodeSessions& sessions, PreflightResult& result)
 
 void LaunchHosts::check_health(NodeSessions& sessions, PreflightResult& result) const {
   if (request_.health_config.empty()) return;
-  const std::string text = read_text(request_.health_config, size_t{16} << 20);
+  const std::string text = health::read_nhc_config(request_.health_config);
+  health::parse_nhc_config(text);  // an error of the file is reported once
   const size_t known = sessions.problems().size();
   const auto answers = sessions.ask_all({{"do", "health"}, {"config", text}, {"all", true}}, 120);
   result.problems.insert(result.problems.end(), sessions.problems().begin() + static_cast<std::ptrdiff_t>(known),
@@ -147,9 +148,10 @@ void LaunchHosts::check_health(NodeSessions& sessions, PreflightResult& result) 
     for (const health::Result* failure : report.failures()) {
       result.problems.push_back({sessions.hosts()[i], "health check failed: " + failure->outcome.text, ""});
     }
-    if (!report.not_checked().empty() || report.checked() == 0) {
-      result.notes.push_back(fmt::format("health of {}", health::one_line_per_node(report)));
-      result.notes.back().pop_back();  // its line end
+    if (report.failures().empty() && (!report.not_checked().empty() || report.checked() == 0)) {
+      std::string line = health::one_line_per_node(report);
+      line.pop_back();  // its line end
+      log::warning("preflight: health of {}", line);
     }
   }
 }

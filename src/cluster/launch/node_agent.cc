@@ -134,6 +134,7 @@ Json check_health(const Json& request) {
   using namespace health;
   Machine machine = Machine::local();
   machine.repair = request.value("repair", true);
+  machine.skip_gpu = request.value("skip_gpu", false);
   const Settings settings = read_settings(machine.full_host, request.value("variables", Variables{}));
   const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>()), machine.full_host, settings);
   health::CheckOptions options;
@@ -141,7 +142,8 @@ Json check_health(const Json& request) {
   options.seconds = watchdog_seconds(request.value("seconds", -1.0), plan);
   health::Report report = run_plan(plan, machine, options);
   if (request.value("drain", false)) {
-    mark_in_slurm(machine, {machine.host, request.value("dry_run", false)}, report);
+    mark_in_slurm(machine, {machine.host, request.value("dry_run", false), request.value("require_all", false)},
+                  report);
   }
   return to_json(report);
 }

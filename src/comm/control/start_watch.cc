@@ -85,8 +85,8 @@ std::string describe(const Arrivals& arrivals, double seconds) {
   const auto here = static_cast<int>(arrivals.here.size());
   if (arrivals.host_ranks == 0) return fmt::format("waiting in MPI_Init for {:.0f} s", seconds);
   if (arrivals.host_ranks < arrivals.ranks) {
-    return fmt::format("waiting in MPI_Init for {:.0f} s: {} of this host's {} have reached it, {}", seconds, here,
-                       count_text(arrivals.host_ranks, "rank"),
+    return fmt::format("waiting in MPI_Init for {:.0f} s: {} of this host's {} {} reached it, {}", seconds, here,
+                       count_text(arrivals.host_ranks, "rank"), arrivals.host_ranks == 1 ? "has" : "have",
                        here < arrivals.host_ranks ? "the others have ended or run another program"
                                                   : "so ranks of another host have not, or a connection to them fails");
   }

@@ -17,9 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Files that a run leaves when it is stopped before its first checkpoint.
-constexpr std::array<std::string_view, 9> kLeftBehind{
-    "lock",        "status.json",        "status.reserve", "control.json",  "metrics.jsonl",
-    "tensorboard", "trainer_state.json", "mlflow.json",    "products.jsonl"};
+constexpr std::array<std::string_view, 12> kLeftBehind{
+    "lock",           "status.json", "status.reserve",     "control.json",
+    "metrics.jsonl",  "tensorboard", "trainer_state.json", "mlflow.json",
+    "products.jsonl", "log.txt",     "log.txt.1",          "attempts.jsonl"};
 
 bool holds_files(const std::string& folder) {
   if (!fs::is_directory(folder)) return false;

@@ -266,7 +266,8 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
     log::warning("{}: {} skipped of {}; for example {}", given, made.skipped, count_text(made.rows, "row"),
                  made.first_skipped);
   if (made.rejected > 0)
-    log::info("{}: {} are pairs; only the chosen answers are trained on", given, count_text(made.rejected, "row"));
+    log::info("{}: found {} with a pair of answers; only the chosen ones are trained on", given,
+              count_text(made.rejected, "row"));
   return made;
 }
 

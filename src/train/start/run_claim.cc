@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/run_folder/attempts.h"
+#include "report/append_file.h"
 
 namespace trireme {
 namespace {
@@ -19,6 +21,12 @@ RunClaim::RunClaim(const RunOptions& run, const std::string& interface, const Pr
     : dir_(run.dir), process_(process), peers_(peers) {
   if (process.rank() != 0) return;
   lock_.emplace(dir_, this_owner(), run.take_over);
+  try {
+    log::add_file(dir_ + "/log.txt");
+  } catch (const Error& e) {
+    log::warning("{}; the log is on standard error only", e.what());
+  }
+  record_attempt(dir_, {unix_time(), process.hosts().hosts(), process.size()});
   before_ = ended_run(dir_);
   reserve_.emplace(dir_);
   const RunStatus running = of_this_rank({.state = RunState::running,

@@ -115,7 +115,7 @@ void open_resume(Setup& setup, const ResumePlace& place) {
   log::write_once(
       log::Level::warning,
       fmt::format("{} holds weights but no optimizer state (zero_pp_rank_*, or in its mp_rank files), so only the "
-                  "weights are loaded: the run starts at step 0 with zero moments; the checkpoint's {} are not counted",
+                  "weights are loaded: the run starts at step 0 with zero moments, without the {} of the checkpoint",
                   folder.path, count_text(folder.facts.progress.step, "step")));
   setup.init = open_model(folder.path);
 }

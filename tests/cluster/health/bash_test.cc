@@ -102,6 +102,37 @@ TEST_F(Bash, RunsWhatNhcRuns) {
   EXPECT_EQ(line(source), "n1 | Healthy\n");
 }
 
+TEST_F(Bash, WrappersOfASiteGetTheOutputAndTheNameThatTheyAskFor) {
+  script("site.nhc",
+         "check_disk() {\n"
+         "  local -a FOUND\n"
+         "  check_cmd_output -t 5 -C \"$FUNCNAME\" -O FOUND -m '/^sd/' -M 'no disk in %c' \"$@\" || return 1\n"
+         "  [[ ${#FOUND[*]} -eq 2 ]] || { die 7 \"$FUNCNAME:  ${#FOUND[*]} disks: ${FOUND[*]}\"; return 7; }\n"
+         "}\n"
+         "check_nothing() { check_cmd_output -OEMPTY true; [[ ${#EMPTY[*]} -eq 0 ]]; }\n"
+         "check_nul() { check_cmd_output -m '!a*' -M 'found %L' printf 'a\\0b\\n'; }\n");
+  EXPECT_EQ(line("* || check_disk printf 'sda\\\\n\\\\nsdb\\\\n'\n"), "n1 | Healthy\n");
+  const Report three = run("* || check_disk printf 'sda\\\\nsdb\\\\nsdc'\n");
+  EXPECT_EQ(exit_code(three, false), 7);
+  EXPECT_THAT(one_line_per_node(three), HasSubstr("failed: check_disk:  3 disks: sda sdb sdc\n"));
+  EXPECT_EQ(line("* || check_disk echo none\n"),
+            "n1 | ERROR: nhc: Health check failed: check_disk: no disk in echo none.\n");
+  EXPECT_EQ(line("* || check_nothing\n"), "n1 | Healthy\n");
+  EXPECT_EQ(line("* || check_nul\n"), "n1 | ERROR: nhc: Health check failed: check_cmd_output: found ab.\n");
+}
+
+TEST_F(Bash, ALineTellsWhichChecksItCalled) {
+  script("site.nhc", "check_pair() { check_hw_eth \"$1\" && check_none_such; }\n");
+  const Report report =
+      run("* || if [ -d / ]; then check_hw_eth lo; fi\n* || check_pair lo\n* || [ -d /no ] && check_x || true\n");
+  EXPECT_THAT(report.results.at(0).outcome.called, testing::ElementsAre("check_hw_eth"));
+  EXPECT_EQ(report.results.at(1).check, "check_none_such");
+  EXPECT_EQ(report.results.at(1).outcome.kind, Outcome::Kind::not_checked);
+  EXPECT_THAT(report.results.at(2).outcome.called,
+              testing::ElementsAre("check_pair", "check_hw_eth", "check_none_such"));
+  EXPECT_TRUE(report.results.at(3).outcome.called.empty());
+}
+
 TEST_F(Bash, UndefinedChecksAreNotCheckedAndTheOthersStayActive) {
   Report report =
       run("* || check_hw_eht lo\n* || if true then; fi; done\n* || [ -d / ] && check_gone 3\n/n(/ || check_hw_eth lo\n"
@@ -141,8 +172,8 @@ TEST_F(Bash, ASiteReplacesACheckAndKeepsWhatNhcBrings) {
   script("zz_site.nhc", "check_hw_eth() { die 1 from the site; }\n");
   EXPECT_THAT(line("* || check_hw_eth lo\n"), HasSubstr("failed: from the site\n"));
   EXPECT_THAT(line("* || true && check_hw_eth lo\n"), HasSubstr("failed: from the site\n"));
-  script("lbnl_file.nhc", "check_file_stat() { die 1 \"stat $1\"; }\n");
-  EXPECT_THAT(line("* || check_file_stat /x\n"), HasSubstr("failed: stat /x\n")) << "has no native form";
+  script("lbnl_hw.nhc", "check_hw_gm() { die 1 \"gm $1\"; }\n");
+  EXPECT_THAT(line("* || check_hw_gm /x\n"), HasSubstr("failed: gm /x\n")) << "has no native form";
 }
 
 TEST_F(Bash, AHungFunctionIsEndedByTheWatchdogWithNhcsMessage) {

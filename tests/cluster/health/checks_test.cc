@@ -1,5 +1,11 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/file.h"
 #include "tests/cluster/health/fake_node.h"
@@ -329,6 +335,59 @@ TEST_F(Checks, CommandsAreJudgedByCodeAndLines) {
   EXPECT_EQ(run("check_cmd_status -t 0 slow"), "") << "no limit";
 }
 
+TEST_F(Checks, MessagesAndNamesOfWrappersAreThoseOfNhc) {
+  node.answer("/bin/sh -c 'cat /etc/x'", "alpha 1\n\nbeta $2\n");
+  const auto failure = [&](const std::string& line) {
+    const Plan plan = make_plan(parse_nhc_config("* || check_cmd_output " + line + " cat /etc/x\n"), "n1", {});
+    const Outcome outcome = plan.steps.at(0).check(node.machine);
+    return outcome.name + "|" + outcome.text;
+  };
+  EXPECT_EQ(failure("-C check_disk -m 'alpha*' -m '!gamma*'"), "|");
+  EXPECT_EQ(failure("-C check_disk -O OUT -m '!beta*'"), "check_disk|output of `cat /etc/x`: a line matches !beta*");
+  EXPECT_EQ(failure("-M 'bad: %m at %l (%L) of %c' -m '!beta*'"), "|bad: beta* at 2 (beta 2) of cat /etc/x.");
+  EXPECT_EQ(failure("-m 'alpha*' -m a -m b -M one -M two -M 'three %m %f'"), "|two.");
+  EXPECT_EQ(failure("-m a -M 'no %m in %c, %f, %l'"), "|no a in cat /etc/x, 1/1, %l.");
+  node.answers["/bin/sh -c 'cat /etc/x'"].err = "gamma\n";
+  EXPECT_EQ(failure("-m '!gamma'"), "|") << "only standard output counts";
+  EXPECT_EQ(run("check_cmd_output -m alpha* -e 'cat /etc/x' and more"), "") << "-e is the command";
+}
+
+TEST_F(Checks, TheKernelsLogAndMoabAreLookedAtThroughTheirCommands) {
+  node.answer("/bin/sh -c dmesg", "[1.0] all well\n[2.0] mce: Hardware Error\n");
+  EXPECT_EQ(run("check_cmd_dmesg -m '*all well'"), "");
+  EXPECT_EQ(run("check_cmd_dmesg -m '!/Hardware Error/'"), "output of `dmesg`: a line matches !/Hardware Error/");
+  EXPECT_EQ(run("check_cmd_dmesg -m '!/Hardware Error/' -M 'broken at line %l'"), "broken at line 2.");
+  EXPECT_THAT(run("check_cmd_dmesg -e journalctl -m x"), HasSubstr("`journalctl` does not exist"));
+  for (const char* check : {"check_moab_sched", "check_moab_rm", "check_moab_torque"})
+    EXPECT_THAT(run(check), HasSubstr("does not exist (code 127), expected code 0")) << check;
+  node.answer("/bin/sh -c '${MDIAG_CMD:-mdiag} -S -v'", "Moab Server  Version: 7.2.1  PID: 1\nALERT:  no license\n");
+  EXPECT_EQ(run("check_moab_sched -v '7.2.*'"), "");
+  EXPECT_EQ(run("check_moab_sched -v '8.*'"), "Moab has version 7.2.1, expected 8.*");
+  EXPECT_EQ(run("check_moab_sched -a '*license*'"), "Moab's alert: no license");
+  EXPECT_THAT(run("check_moab_sched -m '*Uptime*'"), HasSubstr("no line matches *Uptime*"));
+  node.answer("/bin/sh -c '${MDIAG_CMD:-mdiag} -R -v'",
+              "RM[internal]  State: None\nRM[torque]  State: Active  Type: PBS\n");
+  EXPECT_EQ(run("check_moab_rm"), "");
+  node.answer("/bin/sh -c '${MDIAG_CMD:-mdiag} -R -v'", "RM[torque]  State: Down  Type: PBS\n");
+  EXPECT_EQ(run("check_moab_rm"), "resource manager RM[torque] is Down  Type: PBS, expected Active");
+  node.on_command = [&](const std::string& line) {
+    if (line.find("print server") != std::string::npos) node.answer(line, "set server scheduling = False\n");
+  };
+  EXPECT_EQ(run("check_moab_torque"), "TORQUE does not schedule: scheduling is False");
+}
+
+TEST_F(Checks, PseudoFilesAreReadToTheirEnd) {
+  node.machine.root.clear();
+  EXPECT_EQ(run("check_file_contents /proc/sys/kernel/ostype Linux"), "") << "one read of megabytes is ENOMEM";
+  EXPECT_EQ(run("check_file_contents /proc/sys/kernel/random/boot_id '/^[0-9a-f]+-/'"), "");
+  EXPECT_EQ(run("check_file_contents /proc/meminfo '/^MemTotal: /' '/^SwapFree/' '!Never'"), "");
+}
+
+TEST_F(Checks, ALongFileIsReadToItsEnd) {
+  node.file("/var/log/long", std::string(size_t{5} << 20, 'x') + "\nlast\n");
+  EXPECT_EQ(run("check_file_contents /var/log/long last"), "");
+}
+
 TEST_F(Checks, FilesAreTestedLikeTest) {
   node.file("/etc/limits.conf", "* soft memlock unlimited\n");
   node.file("/etc/empty", "");
@@ -345,6 +404,110 @@ TEST_F(Checks, FilesAreTestedLikeTest) {
   EXPECT_EQ(run("check_file_contents /etc/limits.conf '*memlock*'"), "");
   EXPECT_EQ(run("check_file_contents /etc/limits.conf '*nofile*'"), "/etc/limits.conf: no line matches *nofile*");
   EXPECT_EQ(run("check_file_contents /etc/none x"), "cannot read /etc/none");
+}
+
+TEST_F(Checks, FilesHaveOwnersModesAndTimes) {
+  node.file("/etc/x", "");
+  const std::string file = node.machine.root + "/etc/x";
+  ASSERT_EQ(chmod(file.c_str(), 0640), 0);
+  const std::string uid = std::to_string(geteuid()), gid = std::to_string(getegid());
+  EXPECT_EQ(run("check_file_stat -m 0640 -M 0600 -u " + uid + " -g " + gid + " -n 60 -N 60 /etc/x"), "");
+  EXPECT_EQ(run("check_file_stat -m 0600 /etc/x"), "/etc/x has mode 0640, expected 0600");
+  EXPECT_EQ(run("check_file_stat -M 0007 /etc/x"), "/etc/x has mode 0640, expected all of 0007");
+  EXPECT_EQ(run("check_file_stat -u 4711 /etc/x"), "/etc/x has user " + uid + ", expected 4711");
+  EXPECT_THAT(run("check_file_stat -U nobody-here /etc/x"), HasSubstr("expected nobody-here"));
+  EXPECT_THAT(run("check_file_stat -G nobody-here /etc/x"), HasSubstr("/etc/x belongs to group"));
+  EXPECT_EQ(run("check_file_stat -o 60 /etc/x"), "/etc/x was modified within 60 s");
+  node.machine.now = [] { return std::time(nullptr) + 3600; };
+  EXPECT_EQ(run("check_file_stat -n 60 /etc/x"), "/etc/x was not modified within 60 s");
+  EXPECT_EQ(run("check_file_stat -o 60 -O 60 /etc/x"), "");
+  EXPECT_EQ(run("check_file_stat -m 0640 /etc/x /etc/none"), "cannot stat /etc/none: No such file or directory");
+  node.machine.root.clear();
+  EXPECT_EQ(run("check_file_stat -t 1 -T 3 /dev/null"), "");
+  EXPECT_EQ(run("check_file_stat -t 0x1 -T 5 /dev/null"), "/dev/null has minor device number 3, expected 5");
+}
+
+TEST_F(Checks, MemoryErrorsOfMcelogAreCountedByDay) {
+  const std::string command = "/bin/sh -c '${MCELOG:-mcelog} ${MCELOG_ARGS:---client}'";
+  EXPECT_EQ(run("check_hw_mcelog"), "remark: this node has no mcelog");
+  node.answer(command, "");
+  EXPECT_EQ(run("check_hw_mcelog"), "");
+  const auto dimm = [](int corrected, int uncorrected) {
+    return fmt::format(
+        "Memory errors\nSOCKET 0 CHANNEL 1 DIMM 0\ncorrected memory errors:\n\t325 total\n\t{} in 24h\n"
+        "uncorrected memory errors:\n\t7 total\n\t{} in 24h\n",
+        corrected, uncorrected);
+  };
+  node.answer(command, dimm(9, 0) + dimm(0, 0));
+  EXPECT_EQ(run("check_hw_mcelog"), "");
+  node.answer(command, dimm(0, 0) + dimm(10, 0));
+  EXPECT_THAT(run("check_hw_mcelog"), HasSubstr("10 corrected memory errors of a DIMM in 24 hours, above 9"));
+  setenv("MCELOG_MAX_CORRECTED_RATE", "20", 1);
+  EXPECT_EQ(run("check_hw_mcelog"), "");
+  unsetenv("MCELOG_MAX_CORRECTED_RATE");
+  node.answer(command, dimm(0, 1));
+  EXPECT_THAT(run("check_hw_mcelog"), HasSubstr("1 uncorrected memory error of a DIMM in 24 hours, above 0"));
+  node.answers[command] = {1, false, "", "client connect: Connection refused\n", 0};
+  EXPECT_EQ(run("check_hw_mcelog"), "remark: mcelog's daemon does not answer: client connect: Connection refused");
+}
+
+TEST_F(Checks, ProcessesOfUsersWithoutAJobAreFound) {
+  node.processes = {{1, "root", "init", "/sbin/init", 0},
+                    {20, "ada", "train", "train.sh --all", 2001},
+                    {30, "bob", "spy", "/home/bob/spy -v", 2002}};
+  node.file("/etc/login.defs", "UID_MIN 1000\nSYS_UID_MAX 999\n");
+  EXPECT_THAT(run("check_ps_unauth_users"), HasSubstr("this node has no squeue"));
+  const std::string asked = "squeue --noheader -w n1 -o %u";
+  node.answers[asked] = {1, false, "", "no controller\n", 0};
+  EXPECT_THAT(run("check_ps_unauth_users kill"), HasSubstr("remark: cannot ask Slurm whose jobs run here"));
+  node.answer(asked, "ada\nada\n");
+  EXPECT_EQ(run("check_ps_unauth_users"), "process 30 (spy) of user bob, who has no job here");
+  EXPECT_EQ(run("check_ps_unauth_users log syslog"),
+            "remark: process 30 (spy) of user bob, who has no job here; "
+            "process 30 (spy) of user bob, who has no job here");
+  for (const char* except : {"-n bob", "-u 2002", "-p 30", "-c spy", "-c /home/bob/spy"})
+    EXPECT_EQ(run(std::string("check_ps_unauth_users ") + except), "") << except;
+  EXPECT_EQ(run("check_ps_unauth_users -n carol ignore"), "");
+  node.commands.clear();
+  EXPECT_THAT(run("check_ps_unauth_users kill"), HasSubstr("remark: killed process 30"));
+  EXPECT_EQ(node.commands.back(), "kill -9 30");
+  node.machine.repair = false;
+  node.commands.clear();
+  EXPECT_THAT(run("check_ps_unauth_users kill die"), HasSubstr("process 30"));
+  EXPECT_EQ(node.commands.back(), asked);
+}
+
+TEST_F(Checks, SocketsAreFoundInTheKernelsTables) {
+  EXPECT_EQ(run("check_net_socket -p tcp"), "remark: the kernel lists no sockets (/proc/net)");
+  node.file("/proc/net/tcp",
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+            "   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4242 1 0\n"
+            "   1: 0100007F:1F90 0200000A:D431 01 00000000:00000000 00:00000000 00000000     0        0 4243 1 0\n");
+  node.file("/proc/net/tcp6",
+            "   0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A "
+            "00000000:00000000 00:00000000 00000000     0        0 4244 1 0\n");
+  node.file("/proc/net/unix",
+            "Num       RefCount Protocol Flags    Type St Inode Path\n"
+            "0000000000000000: 00000002 00000000 00010000 0001 01 4245 /run/munge/munge.socket.2\n");
+  node.processes = {{10, "root", "sshd", "sshd: /usr/sbin/sshd -D", 0}};
+  node.file("/proc/10/fd/x", "");
+  std::filesystem::create_symlink("socket:[4242]", node.machine.root + "/proc/10/fd/3");
+  for (const char* found :
+       {"-p tcp -s LISTEN -l '*:22' -d sshd -u root", "-l 0.0.0.0:22", "-d '/^ssh/' -u 0",
+        "-s ESTABLISHED -r '10.0.0.2:*'", "-l '*::1?:80' -p tcp6", "-p tcp -l ::1:80",
+        "-p unix -t STREAM -s LISTENING -l '/run/munge/*'", "-! -d nginx", "-0 -d nginx", "-p '!udp*' -l '*:22'"}) {
+    EXPECT_EQ(run(std::string("check_net_socket ") + found).find("expected"), std::string::npos) << found;
+    EXPECT_THAT(run(std::string("check_net_socket ") + found), testing::Not(testing::StartsWith("no "))) << found;
+  }
+  EXPECT_EQ(run("check_net_socket -n web -s LISTEN -l '*:8443'"),
+            "no web socket with local address *:8443, state LISTEN");
+  EXPECT_EQ(run("check_net_socket -! -p 'tcp*' -s LISTEN"),
+            "2 sockets with protocol tcp*, state LISTEN, expected none");
+  EXPECT_EQ(run("check_net_socket -0 -d nginx"), "remark: no socket with daemon nginx");
+  run("check_net_socket -d nginx -e 'start it'");
+  EXPECT_EQ(node.commands.back(), "/bin/sh -c 'start it'");
+  run("check_net_socket -d sshd -E 'stop it'");
+  EXPECT_EQ(node.commands.back(), "/bin/sh -c 'stop it'");
 }
 
 TEST_F(Checks, DmiLinesCarryTheirSection) {
@@ -377,7 +540,7 @@ TEST_F(Checks, ClusterChecksLookAtCacheDisksAndArrays) {
   EXPECT_EQ(run("check_cpu_drop_mem_cache 1000000"), "remark: dropped a page cache of 2000000 kB");
   node.file("/sys/class/nvme/nvme0/model", "x");
   EXPECT_EQ(run("check_nvme_count 1"), "");
-  EXPECT_EQ(run("check_nvme_count 8"), "1 NVMe devices, expected 8");
+  EXPECT_EQ(run("check_nvme_count 8"), "1 NVMe device, expected 8");
   node.file("/proc/mounts", "/dev/md10 /mnt/resource_nvme xfs rw 0 0\n");
   node.file("/proc/mdstat", "Personalities : [raid0]\nmd10 : active raid0 nvme1n1[1] nvme0n1[0]\n");
   EXPECT_EQ(run("check_raid /mnt/resource_nvme 2"), "");

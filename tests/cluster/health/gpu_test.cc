@@ -82,6 +82,20 @@ TEST_F(Gpu, EveryEccFaultIsSeen) {
   EXPECT_THAT(fault("DRAM Correctable    : 5", "DRAM Correctable    : 100000000"), HasSubstr("above 20000000"));
 }
 
+TEST_F(Gpu, WhatTheDriverDoesNotReportHasNotPassed) {
+  const auto kind = [&](const std::string& check) {
+    const Plan plan = make_plan(parse_nhc_config("* || " + check + "\n"), "n1", {});
+    return plan.steps.at(0).check(node.machine).kind;
+  };
+  node.answer("nvidia-smi -q",
+              "==============NVSMI LOG==============\n\nAttached GPUs    : 1\nGPU 00000000:00:09.0\n    Persistence "
+              "Mode : N/A\n"
+              "    ECC Errors\n        Volatile\n            SRAM Correctable    : N/A\n"
+              "    Remapped Rows    : N/A\n");
+  for (const char* check : {"check_gpu_ecc", "check_gpu_persistence", "check_gpu_clock_throttling"})
+    EXPECT_EQ(kind(check), Outcome::Kind::not_checked) << check;
+}
+
 TEST_F(Gpu, RealReportsOfHealthyDevicesPass) {
   TRIREME_NEEDS_TEST_DATA("parsers/nvidia-smi");
   for (const std::string device : {"h100-80gb-hbm3", "h200", "h200-mig"}) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 
 namespace trireme::health {
@@ -188,10 +191,41 @@ TEST(NhcConfig, AFileThatIsNoTextIsRefused) {
       "ELF\2\1\1 || a\n";
   program += std::string(9, '\0');
   EXPECT_ERROR(parse_nhc_config(program), ErrorKind::config,
-               "the configuration is not a text file: 9 of 22 bytes are NUL, the first is byte 13");
+               "the configuration is not a text file: 13 of 22 bytes are control characters or not UTF-8; name NHC's "
+               "file with --config");
+  std::string packed;  // as of an archive: few NULs
+  for (int i = 1; i < 5000; ++i) packed += static_cast<char>(i * i % 251);
+  EXPECT_ERROR(parse_nhc_config(packed), ErrorKind::config, "is not a text file: ");
+  EXPECT_ERROR(parse_nhc_config(std::string("\xFF\xFE*\0|\0|\0a\0", 10)), ErrorKind::config,
+               "(UTF-16 is read after iconv -f UTF-16 -t UTF-8)");
+  EXPECT_EQ(parse_nhc_config("# caf\xE9 de la gare\n* || check_hw_eth lo\n").size(), 1u) << "Latin-1";
   std::string stray = "* || check_hw_eth lo\n";
   for (int i = 0; i < 10; ++i) stray += "# a comment\n";
   EXPECT_EQ(parse_nhc_config(stray + std::string(1, '\0')).front().problem, "");
+}
+
+TEST(NhcConfig, AByteOrderMarkIsNotPartOfTheFirstLine) {
+  const auto lines = parse_nhc_config("\xEF\xBB\xBFn1 || check_hw_eth lo\r\n");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].target_text, "n1");
+  EXPECT_TRUE(make_plan(lines, "n1", {}).steps.at(0).applies);
+}
+
+TEST(NhcConfig, AFileThatOthersCanWriteIsRefusedAsSiteScriptsAre) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "nhc.conf";
+  write_text(path, "* || touch /x\n");
+  EXPECT_EQ(read_nhc_config(path), "* || touch /x\n");
+  chmod(path.c_str(), 0666);
+  EXPECT_ERROR(read_nhc_config(path), ErrorKind::config,
+               "is not used, because its lines run in bash: it is world-writable; chmod o-w");
+  chmod(path.c_str(), 0644);
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(path.c_str(), 4711, 4711), 0);
+    EXPECT_ERROR(read_nhc_config(path), ErrorKind::config,
+                 "it belongs to user 4711, not to root or the caller; chown it");
+  }
+  EXPECT_ERROR(read_nhc_config(folder / "none"), ErrorKind::config, "does not exist; name another one, or write");
 }
 
 TEST(NhcConfig, WhatOnlyAShellCanReadIsForBash) {
@@ -226,10 +260,10 @@ TEST(NhcConfig, SiteFunctionsReplaceNativeChecksAndNhcsDoNot) {
   settings.functions = {{"check_hw_eth", "/etc/nhc/scripts/site.nhc"},
                         {"check_hw_ib", "/etc/nhc/scripts/lbnl_hw.nhc"},
                         {"check_gpu_ecc", "/etc/nhc/scripts/azure_gpu_ecc.nhc"},
-                        {"check_file_stat", "/etc/nhc/scripts/lbnl_file.nhc"}};
+                        {"check_hw_gm", "/etc/nhc/scripts/lbnl_hw.nhc"}};
   const Plan plan = make_plan(
-      parse_nhc_config("* || check_hw_eth lo\n* || check_hw_ib 200\n* || check_gpu_ecc\n* || check_file_stat /x\n"),
-      "n1", settings);
+      parse_nhc_config("* || check_hw_eth lo\n* || check_hw_ib 200\n* || check_gpu_ecc\n* || check_hw_gm /x\n"), "n1",
+      settings);
   EXPECT_EQ(plan.steps[0].kind, StepKind::command);
   EXPECT_EQ(plan.steps[1].kind, StepKind::native);
   EXPECT_EQ(plan.steps[2].kind, StepKind::native);

@@ -119,16 +119,37 @@ TEST_F(Run, TheWatchdogEndsWhatAHungCheckStarted) {
   run_process({.arguments = {"pkill", "-f", "^sleep " + spared}, .input = "", .variables = {}, .user = ""});
 }
 
-TEST_F(Run, GpuChecksAreSkippedOnACpuOnlyNodeOnly) {
-  const std::string text = "* || check_gpu_ecc\n* || check_cuda_bw 23\n";
-  const Report cpu = run(text, true);
+TEST_F(Run, ANodeWithoutTheGpusThatItsFileAsksForFailsUnlessToldToSkipThem) {
+  const std::string text = "* || check_gpu_ecc\n* || check_rccl_allreduce 1\n* || check_gpu_xid $((1-1))\n";
+  const Report without = run(text, true);
+  ASSERT_EQ(without.failures().size(), 3u);
+  EXPECT_EQ(
+      without.results[0].outcome.text,
+      "check_gpu_ecc: no GPU on this node; if it has none by design, exclude it from the line, or use --skip-gpu");
+  node.machine.skip_gpu = true;
+  Report cpu = run(text, true);
   EXPECT_TRUE(cpu.healthy());
   EXPECT_EQ(cpu.results[0].outcome.kind, Outcome::Kind::skipped);
   EXPECT_EQ(cpu.results[0].outcome.text, "no GPU on this node");
   node.file("/sys/bus/pci/devices/0000:3b:00.0/vendor", "0x10de\n");
   node.file("/sys/bus/pci/devices/0000:3b:00.0/class", "0x030200\n");
-  const Report gpu = run(text, true);
+  node.machine.run = [](const ProcessRequest&) { return ProcessResult{127, false, "", "", 0}; };
+  const Report gpu = run("* || check_gpu_ecc\n* || check_cuda_bw 23\n", true);
   EXPECT_EQ(gpu.failures().size(), 2u) << "its driver does not answer";
+}
+
+TEST_F(Run, TextFromOutsideIsSafeOnATerminal) {
+  const Report report =
+      run("# " + std::string(1000, '-') +
+              "\n* || echo $'\\\\e[31m\\\\e]0;x\\\\a\\\\x01' >&2; exit 3\n* \xFF\x01|| check_hw_eth '\x1b[2J'\n",
+          true);
+  for (const std::string& text : {one_line_per_node(report), report.results.back().check}) {
+    EXPECT_EQ(text.find_first_of("\x1b\x01\a\xFF"), std::string::npos) << testing::PrintToString(text);
+  }
+  EXPECT_THAT(one_line_per_node(report), HasSubstr("\\x01"));
+  const Report far = report_from_json(
+      Json{{"host", "h\x1b[2J"}, {"timed_out", false}, {"seconds", 1}, {"results", Json::array()}}, "x");
+  EXPECT_EQ(one_line_per_node(far), "h | Not checked: no line applies to this host\n");
 }
 
 TEST_F(Run, ANodeWithoutAGpuHasNotTheGpusThatAreExpected) {
@@ -227,32 +248,42 @@ TEST(Generate, CommonLinesAreForAllAndTheOthersForTheirNodes) {
   EXPECT_EQ(std::ranges::count(plan.steps, true, &Step::applies), 3);
 }
 
+Report report_of(std::vector<Result> results) { return {"n1", std::move(results), false, 0, ""}; }
+Report sick(const std::string& text) { return report_of({{1, "check_x", failed("{}", text)}}); }
+Report well() { return report_of({{1, "check_x", passed()}}); }
+
 TEST(SlurmState, DrainsASickNodeWithOurReason) {
-  for (const char* state : {"idle", "mix", "alloc", "comp", "resv"}) {
-    const SlurmAction action = decide(false, "no ib0\nx", state, "none");
+  for (const char* state : {"idle", "mix", "alloc", "comp", "resv", "planned", "plnd", "mix-", "idle*"}) {
+    const SlurmAction action = decide(sick("check_x: no ib0\nx"), state, "none");
     EXPECT_EQ(action.kind, SlurmAction::Kind::drain) << state;
-    EXPECT_EQ(action.reason, "NHC: no ib0 x");
+    EXPECT_EQ(action.reason, "NHC: check_x: no ib0 x");
+    EXPECT_EQ(decide(well(), state, "none").why, "the node is in service") << state;
   }
-  EXPECT_EQ(decide(false, "new", "drain", "NHC: old").kind, SlurmAction::Kind::drain)
+  EXPECT_EQ(decide(sick("check_x: new"), "drain", "NHC: check_x: old").reason, "NHC: check_x: new")
       << "our own reason is brought up to date";
-  EXPECT_EQ(decide(false, "old", "drain", "NHC: old").kind, SlurmAction::Kind::none);
+  EXPECT_EQ(decide(sick("check_x: old"), "drain", "NHC: check_x: old").kind, SlurmAction::Kind::none);
+  EXPECT_EQ(decide(sick("no disk 3"), "idle", "none").reason, "NHC: check_x: no disk 3")
+      << "a later run has to know which check it was";
 }
 
 TEST(SlurmState, NeverTouchesAHumansReason) {
-  for (const char* state : {"drain", "drng", "drained*", "fail", "maint", "DRAINING"}) {
+  for (const char* state : {"drain", "drng", "drained*", "fail", "maint", "DRAINING", "drain$"}) {
     for (const char* reason : {"bad DIMM, ticket 12", "none", "", "nhc: lower case", "see NHC: x"}) {
-      EXPECT_EQ(decide(false, "p", state, reason).kind, SlurmAction::Kind::none) << state << reason;
-      EXPECT_EQ(decide(true, "", state, reason).kind, SlurmAction::Kind::none) << state << reason;
+      EXPECT_EQ(decide(sick("p"), state, reason).kind, SlurmAction::Kind::none) << state << reason;
+      EXPECT_EQ(decide(well(), state, reason).kind, SlurmAction::Kind::none) << state << reason;
     }
   }
 }
 
-TEST(SlurmState, LeavesDownAndRestartingNodesAlone) {
-  EXPECT_EQ(decide(false, "p", "down", "none").kind, SlurmAction::Kind::none);
-  for (const char* state : {"idle@", "drain@", "alloc#", "boot", "planned", "idle~", "reboot^"}) {
-    EXPECT_EQ(decide(false, "p", state, "none").kind, SlurmAction::Kind::none) << state;
-    EXPECT_EQ(decide(true, "", state, "NHC: x").kind, SlurmAction::Kind::none) << state;
+TEST(SlurmState, LeavesNodesAloneThatAreDownRestartingOrInMaintenance) {
+  for (const char* state : {"down", "down*", "down$", "idle@", "drain@", "alloc#", "boot", "idle~", "reboot^", "maint",
+                            "maint*", "idle$", "alloc$", "pow_dn", "futr"}) {
+    for (const char* reason : {"none", "NHC: check_x: x"}) {
+      EXPECT_EQ(decide(sick("p"), state, reason).kind, SlurmAction::Kind::none) << state;
+      EXPECT_EQ(decide(well(), state, reason).kind, SlurmAction::Kind::none) << state;
+    }
   }
+  EXPECT_EQ(decide(sick("p"), "maint", "none").why, "the node is maint: it is in a maintenance reservation");
 }
 
 TEST(SlurmState, KnowsItsOwnReasons) {
@@ -260,57 +291,127 @@ TEST(SlurmState, KnowsItsOwnReasons) {
   for (const char* reason : {"", "none", "broken NHC: x", "nhc: x"}) EXPECT_FALSE(is_own_reason(reason)) << reason;
 }
 
-TEST(SlurmState, ResumesOnlyWhatItDrained) {
-  for (const char* state : {"drain", "drng", "down*", "fail", "maint"}) {
-    EXPECT_EQ(decide(true, "", state, "NHC: x").kind, SlurmAction::Kind::resume) << state;
+struct Recheck {
+  const char* reason;
+  std::vector<Result> results;
+  const char* why;  ///< a part of why it stays; nullptr: it is resumed
+};
+
+TEST(SlurmState, ANodeComesBackOnlyWhenTheVeryCheckThatDrainedItHasPassed) {
+  const Outcome lost = not_checked("no tool");
+  Outcome in_bash = passed();
+  in_bash.called = {"check_gpu_ecc", "check_site"};
+  const Recheck cases[] = {
+      {"NHC: check_gpu_ecc: GPU 1: x", {{1, "check_gpu_ecc 2000", passed()}}, nullptr},
+      {"NHC: check_gpu_ecc: x", {{1, "check_gpu_ecc", passed()}, {2, "check_nv_healthmon", lost}}, nullptr},
+      {"NHC: check_gpu_ecc: x", {{1, "check_gpu_ecc", lost}, {2, "check_hw_eth lo", passed()}}, "was not checked: no "},
+      {"NHC: check_gpu_ecc: x", {{1, "check_gpu_ecc", skipped("a")}, {2, "check_hw_eth lo", passed()}}, "not checked"},
+      {"NHC: check_gpu_ecc: x", {{2, "check_hw_eth lo", passed()}}, "`check_gpu_ecc` did not run"},
+      {"NHC: check_hw_eth: x", {{1, "check_hw_eth a", passed()}, {2, "check_hw_eth b", lost}}, "`check_hw_eth b` was"},
+      {"NHC: check_gpu_ecc: x", {{1, "if true; then check_gpu_ecc; fi", in_bash}}, nullptr},
+      {"NHC: check_site:  2 disks", {{1, "if true; then check_gpu_ecc; fi", in_bash}}, nullptr},
+      {"NHC: check_gone: x", {{1, "if true; then check_gpu_ecc; fi", in_bash}}, "`check_gone` did not run"},
+      {"NHC: `test -e /a` ended with code 1", {{1, "test -e /a", passed()}}, nullptr},
+      {"NHC: `test -e /a` ended with code 1", {{1, "test -e /b", passed()}}, "did not run"},
+      {"NHC: watchdog: Script timed out while executing \"sleep 9\" (line 2 did", {{1, "sleep 9", passed()}}, nullptr},
+      {"NHC: Script timed out while executing \"check_fs_mount_rw -f /a\".",
+       {{1, "check_fs_mount_rw -f /b", passed()}, {2, "check_hw_ib", lost}},
+       nullptr},
+      {"NHC: Check ls /a returned 2", {{1, "ls /a", passed()}, {2, "check_hw_ib", lost}}, nullptr},
+      {"NHC: Check the fan", {{1, "check_x", passed()}}, nullptr},
+      {"NHC: of my own", {{1, "die 1 of my own", passed()}, {2, "check_hw_ib", passed()}}, nullptr},
+      {"NHC: of my own", {{1, "die 1 of my own", passed()}, {2, "check_hw_ib", lost}}, "`check_hw_ib` was not checked"},
+  };
+  for (const Recheck& one : cases) {
+    for (const char* state : {"drain", "drng", "fail", "drain*", "drain$"}) {
+      const SlurmAction action = decide(report_of(one.results), state, one.reason);
+      if (one.why == nullptr) {
+        EXPECT_EQ(action.kind, SlurmAction::Kind::resume) << one.reason << action.why;
+      } else {
+        EXPECT_EQ(action.kind, SlurmAction::Kind::none) << one.reason;
+        EXPECT_THAT(action.why, testing::AllOf(HasSubstr(one.why), HasSubstr("NodeName=n1 State=RESUME")));
+      }
+    }
   }
-  EXPECT_EQ(decide(true, "", "idle", "none").kind, SlurmAction::Kind::none);
+}
+
+TEST(SlurmState, AnotherFailureDoesNotReplaceAReasonWhoseCheckHasNotPassed) {
+  const Result eth{1, "check_hw_eth a", failed("check_hw_eth: no a")};
+  const auto act = [&](std::vector<Result> others) {
+    others.push_back(eth);
+    return decide(report_of(std::move(others)), "drain", "NHC: check_gpu_ecc: old");
+  };
+  EXPECT_EQ(act({{2, "check_gpu_ecc", passed()}}).reason, "NHC: check_hw_eth: no a");
+  EXPECT_EQ(act({{2, "check_gpu_ecc", failed("check_gpu_ecc: new")}}).reason, "NHC: check_gpu_ecc: new");
+  for (const auto& others : {std::vector<Result>{}, {{2, "check_gpu_ecc", not_checked("x")}}}) {
+    const SlurmAction action = act(others);
+    EXPECT_EQ(action.kind, SlurmAction::Kind::none);
+    EXPECT_THAT(action.why, HasSubstr("keeps that reason, because `check_gpu_ecc`"));
+  }
+  EXPECT_THAT(decide(report_of({eth}), "drain", "NHC: of a site").why, HasSubstr("its reason names no check"));
 }
 
 TEST(SlurmState, AControllerThatDoesNotAnswerChangesNothingOfTheReport) {
   FakeNode node;
-  Report sick{"n1", {{1, "check_hw_eth a", failed("no a")}}, false, 0, ""};
-  mark_in_slurm(node.machine, {"n1", false}, sick);
-  EXPECT_EQ(sick.slurm, "not marked: sinfo does not exist (code 127): ");
-  EXPECT_TRUE(sick.slurm_failed);
-  EXPECT_TRUE(report_from_json(to_json(sick), "test").slurm_failed);
-  EXPECT_EQ(exit_code(sick, false), 1);
-  Report well{"n1", {{1, "check_hw_eth a", passed()}}, false, 0, ""};
-  mark_in_slurm(node.machine, {"n1", false}, well);
-  EXPECT_EQ(exit_code(well, false), 0);
+  Report broken = sick("no a");
+  mark_in_slurm(node.machine, {"n1"}, broken);
+  EXPECT_EQ(broken.slurm, "not marked: sinfo does not exist (code 127): ");
+  EXPECT_TRUE(broken.slurm_failed);
+  EXPECT_TRUE(report_from_json(to_json(broken), "test").slurm_failed);
+  EXPECT_EQ(exit_code(broken, false), 1);
+  Report good = well();
+  mark_in_slurm(node.machine, {"n1"}, good);
+  EXPECT_EQ(exit_code(good, false), 0);
 }
 
 TEST(SlurmState, WhatWasNotCheckedNeitherDrainsNorResumes) {
   FakeNode node;
   Report report{"n1", {{1, "check_cuda_bw", not_checked("not implemented in trireme")}}, false, 0, ""};
-  mark_in_slurm(node.machine, {"n1", false}, report);
+  mark_in_slurm(node.machine, {"n1"}, report);
   EXPECT_EQ(report.slurm, "not changed: nothing was checked");
   EXPECT_FALSE(report_from_json(to_json(report), "test").slurm_failed);
   EXPECT_TRUE(node.commands.empty());
 }
 
-TEST(SlurmState, ADryRunShowsItsActions) {
+class Marking : public testing::Test {
+ protected:
+  void is(const char* state) { node.answer("sinfo -h -n n1 -o '%t|%E'", state); }
+  std::string mark(Report report, const MarkOptions& options) {
+    mark_in_slurm(node.machine, options, report);
+    return report.slurm;
+  }
   FakeNode node;
-  node.answer("sinfo -h -n n1 -o '%t|%E'", "idle|none\n");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0", true), "would be drained: NHC: no ib0");
-  node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|NHC: no ib0\n");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", true), "would be resumed");
+};
+
+TEST_F(Marking, ADryRunShowsItsActions) {
+  is("idle|none\n");
+  EXPECT_EQ(mark(sick("check_x: no ib0"), {"n1", true}), "would be drained: NHC: check_x: no ib0");
+  is("drain|NHC: check_x: no ib0\n");
+  EXPECT_EQ(mark(well(), {"n1", true}), "would be resumed");
   EXPECT_EQ(node.commands.size(), 2u);
 }
 
-TEST(SlurmState, CallsScontrolWithTheReason) {
-  FakeNode node;
-  node.answer("sinfo -h -n n1 -o '%t|%E'", "idle|none\nidle|none\n");
-  node.answer("scontrol update NodeName=n1 State=DRAIN 'Reason=NHC: no ib0'", "");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0", false), "drained: NHC: no ib0");
-  node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|NHC: no ib0\n");
+TEST_F(Marking, CallsScontrolWithTheReason) {
+  is("idle|none\nidle|none\n");
+  node.answer("scontrol update NodeName=n1 State=DRAIN 'Reason=NHC: check_x: no ib0'", "");
+  EXPECT_EQ(mark(sick("check_x: no ib0"), {"n1"}), "drained: NHC: check_x: no ib0");
+  is("drain|NHC: check_x: no ib0\n");
   node.answer("scontrol update NodeName=n1 State=RESUME", "");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", false), "resumed");
-  node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|bad fan\n");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", false),
+  EXPECT_EQ(mark(well(), {"n1"}), "resumed");
+  is("drain|bad fan\n");
+  EXPECT_EQ(mark(well(), {"n1"}),
             "not changed: the node is drain for another reason, which Trireme did not set: bad fan");
-  node.answer("sinfo -h -n n1 -o '%t|%E'", "");
-  EXPECT_THROW(mark_in_slurm(node.machine, "n1", true, "", false), Error);
+  is("");
+  EXPECT_THAT(mark(well(), {"n1"}), HasSubstr("not marked: Slurm does not know the node \"n1\""));
+}
+
+TEST_F(Marking, RequireAllResumesOnlyWhatWasCheckedCompletely) {
+  is("drain|NHC: check_x: old\n");
+  node.answer("scontrol update NodeName=n1 State=RESUME", "");
+  Report partly = report_of({{1, "check_x", passed()}, {2, "check_y", not_checked("no tool")}});
+  EXPECT_EQ(mark(partly, {.node = "n1", .require_all = true}),
+            "not changed: not everything was checked, which --require-all asks for");
+  EXPECT_EQ(mark(partly, {"n1"}), "resumed");
 }
 
 }  // namespace

@@ -1,0 +1,16 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+/// For `trireme status` of several folders, or of one that is not a run folder but has some below it: prints a line per
+/// run, with its node-hours, and their sum. Nothing for one run folder, or if there is no run at all.
+std::optional<int> list_runs(const std::vector<std::string>& folders, bool json);
+
+/// Node-hours of all attempts of a run: from the start of each to its last record. Nothing if the run folder does not
+/// say on how many hosts they ran.
+std::optional<double> node_hours(const std::string& run);
+
+}  // namespace trireme
