@@ -1,5 +1,6 @@
 #include "cloud/options.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,6 +103,41 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
        "cluster.lifetime-hours is only for azure and aws"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(message_of(text), HasSubstr(message)) << text;
+}
+
+TEST(ClusterOptions, WhatAProviderRefusesIsRefusedAtOnce) {
+  const auto azure = [](const std::string& more) {
+    return message_of("cluster: {provider: azure}\nnetwork: {region: e}\n" + more);
+  };
+  const auto aws = [](const std::string& more) {
+    return message_of("cluster: {provider: aws}\nnetwork: {region: e}\n" + more);
+  };
+  for (const char* user : {"admin", "administrator", "test", "user1", "guest", "backup", "a", "console", "david",
+                           "server", "sql", "support", "sys", "video", "actuser", "user5"})
+    EXPECT_THAT(azure("access: {user: " + std::string(user) + "}\n"), HasSubstr("c.yaml: access.user is ")) << user;
+  EXPECT_THAT(
+      azure("access: {user: admin}\n"),
+      HasSubstr("access.user is admin, which Azure does not allow as a login; name another user, such as trireme"));
+  for (const char* user : {"www-data", "sshd", "slurm", "nobody", "daemon"})
+    EXPECT_THAT(aws("access: {user: " + std::string(user) + "}\n"),
+                HasSubstr("which is an account of the system in images of aws"))
+        << user;
+  for (const char* user : {"trireme", "ubuntu", "me", "user_a"})
+    EXPECT_EQ(azure("access: {user: " + std::string(user) + "}\n"), "no error") << user;
+  EXPECT_EQ(aws("access: {user: admin}\n"), "no error") << "the login of Debian's images";
+  EXPECT_EQ(message_of(kHosts + "access: {user: admin}\n"), "no error");
+  EXPECT_THAT(azure("azure: {resource-group: ours.}\n"), HasSubstr("of which the last is not '.'"));
+  EXPECT_THAT(azure("azure: {resource-group: " + std::string(91, 'a') + "}\n"), HasSubstr("at most 90 characters"));
+  const auto tags = [](const std::string& provider, const std::string& list) {
+    return message_of("cluster: {provider: " + provider + ", tags: '" + list + "'}\nnetwork: {region: e}\n");
+  };
+  std::string many;
+  for (int i = 0; i < 48; ++i) many += fmt::format("{}k{}=v", i == 0 ? "" : ",", i);
+  EXPECT_THAT(tags("aws", many), HasSubstr("cluster.tags has 48 tags, but aws allows 50 for a resource"));
+  EXPECT_THAT(tags("azure", "owner=" + std::string(257, 'v')), HasSubstr("128 characters of key and 256 of value"));
+  EXPECT_THAT(tags("aws", std::string(129, 'k') + "=v"), HasSubstr("128 characters of key and 256 of value"));
+  EXPECT_THAT(tags("azure", "Azure-team=a"), HasSubstr("Azure reserves tags that begin with azure"));
+  EXPECT_EQ(tags("aws", "azure-team=a"), "no error");
 }
 
 TEST(ClusterOptions, NetworksThatAreNoObstacleAreAllowed) {
