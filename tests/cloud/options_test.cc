@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cloud/node_types.h"
-#include "plan/node_price.h"
+#include "plan/node_type.h"
 #include "tests/support/paths.h"
 
 namespace trireme::cloud {
@@ -204,10 +204,8 @@ TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {
 
 TEST(NodeTypes, EveryKnownSizeHasAPriceAndItsDate) {
   for (const NodeType& type : node_types()) {
-    const NodePrice* price = find_node_price(planner_name(type.provider, type.name));
-    ASSERT_NE(price, nullptr) << type.name;
-    EXPECT_GT(price->usd_per_hour, 0) << type.name;
-    EXPECT_EQ(std::string(price->date).size(), 7U) << type.name;
+    EXPECT_GT(type.usd_per_hour, 0) << type.name;
+    EXPECT_EQ(type.price_date.size(), 7U) << type.name;
     EXPECT_EQ(type.gpus > 0, accelerators_of(type.provider, type.name) == Accelerators::nvidia) << type.name;
   }
   ClusterOptions options = parse_options(kAzure, "c.yaml");
@@ -215,6 +213,37 @@ TEST(NodeTypes, EveryKnownSizeHasAPriceAndItsDate) {
   options.node.head_type = "Standard_D8s_v5";
   EXPECT_THAT(describe_cost(options, 3), HasSubstr("197.02 USD per hour"));
   EXPECT_THAT(describe_cost(options, 3), HasSubstr("2025-01 and 2023-12"));
+}
+
+TEST(NodeTypes, AreAllKnownToThePlanner) {
+  EXPECT_EQ(node_types().size(), 23U);
+  for (const NodeType& type : node_types()) {
+    const trireme::NodeType* planned = known_node_type(planner_name(type.provider, type.name));
+    ASSERT_NE(planned, nullptr) << type.name;
+    EXPECT_EQ(planned->size, type.name);
+    EXPECT_EQ(planned->cores, type.cores) << type.name;
+    EXPECT_EQ(planned->gpus, type.gpus) << type.name;
+    EXPECT_EQ(planned->price_per_hour, type.usd_per_hour) << type.name;
+    EXPECT_GT(trireme_rates(*planned, 1, {}).peak_flops, 0) << type.name;
+  }
+  for (const char* guide : {"azure-d32-v5", "aws-c6i.16xlarge"}) EXPECT_NE(known_node_type(guide), nullptr) << guide;
+}
+
+TEST(NodeTypes, CycleCloudsSchedulerIsASmallMachineMore) {
+  ClusterOptions options = parse_options(
+      "cluster: {provider: azure, scheduler: cyclecloud, nodes: 2}\nnetwork: {region: e}\n"
+      "node: {type: Standard_ND96amsr_A100_v4, disk-gb: 256}\n",
+      "c.yaml");
+  EXPECT_EQ(type_of_head(options), "Standard_D4s_v5");
+  EXPECT_DOUBLE_EQ(cost_per_hour(options, 2).value_or(0), 0.192 + 2 * 32.77);
+  EXPECT_THAT(describe_cost(options, 2),
+              HasSubstr("3 machines, Standard_D4s_v5 and Standard_ND96amsr_A100_v4: 65.73 USD per hour"));
+  options.node.head_type = "Standard_D8s_v5";
+  EXPECT_EQ(type_of_head(options), "Standard_D8s_v5");
+  options.cluster.scheduler = SchedulerChoice::slurm;
+  options.node.head_type.clear();
+  EXPECT_EQ(type_of_head(options), "Standard_ND96amsr_A100_v4") << "the head of other clusters trains, too";
+  EXPECT_THAT(describe_cost(options, 2), HasSubstr("2 machines"));
 }
 
 TEST(ClusterDocuments, HaveTheTablesOfThisProgram) {
