@@ -211,6 +211,9 @@ MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats
   rates.inner_work = node.link_work;
   rates.node_work = node.network_work;
   rates.every_rank_sends = !formats.host_sums;
+  rates.sends_if_uneven = formats.host_sums_if_even;
+  rates.direct_sums = true;
+  rates.by_rank = true;
   for (const MeasuredProduct& product : node.products) {
     if (product.dtype != formats.dtype) continue;
     rates.products.push_back(product);

@@ -57,6 +57,7 @@ MachineRates rates_of(const NodeType& node, int64_t ranks);
 struct RunFormats {
   DType dtype = DType::bf16, wire = DType::bf16;
   bool host_sums = false;          ///< gradients are summed inside each node before they leave it (comm.reduce hosts)
+  bool host_sums_if_even = false;  ///< but not where nodes have different numbers of data ranks (auto on GPUs)
 };
 /// The same as Trireme computes with these numbers. Throws Error::config as rates_of().
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);

@@ -62,9 +62,9 @@ StepLayout layout_of_run(const Config& config, const RankPlan& plan) {
 RunFormats formats_of(const Config& config, bool gpus) {
   const ReduceOrder order = config.comm.reduce;
   // NCCL's own rings cross the network as often as the sums of hosts do.
-  const bool host_sums =
-      order == ReduceOrder::hosts || order == ReduceOrder::nccl || (order == ReduceOrder::automatic && gpus);
-  return {config.precision.dtype, config.comm.wire, host_sums};
+  const bool chosen = order == ReduceOrder::automatic && gpus;
+  const bool host_sums = order == ReduceOrder::hosts || order == ReduceOrder::nccl || chosen;
+  return {config.precision.dtype, config.comm.wire, host_sums, chosen};
 }
 
 namespace {
