@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "ops/gemm_bench.h"
+#include "train/machine.h"
 
 namespace trireme {
 namespace {
@@ -153,16 +154,25 @@ const char* name_of(GemmKind kind) {
   return kind == GemmKind::forward ? "forward" : kind == GemmKind::input ? "input" : "weight";
 }
 
-NodeBenchResult bench_node(const NodeBenchOptions& options, const std::function<void(const std::string&)>& say) {
+double processors_taken(Ops& ops, int threads) {
+  return std::clamp(1 - measure_gemm_rate(ops, threads, DType::f32).processors, 0.0, 1.0);
+}
+
+NodeBenchResult bench_node(const NodeBenchOptions& options, Ops& ops,
+                           const std::function<void(const std::string&)>& say) {
   NodeBenchResult result;
+  const auto look = [&] { result.taken = std::max(result.taken, processors_taken(ops, options.threads)); };
   result.cores = static_cast<int>(physical_cores().size());
   result.sockets = static_cast<int>(sockets().size());
   result.threads = options.threads;
   struct sysinfo memory {};
   if (sysinfo(&memory) == 0) result.memory_bytes = uint64_t{memory.totalram} * memory.mem_unit;
   measure_disk(options, result);  // first: reports an unusable folder at once
+  look();
   measure_memory(options.threads, result);
+  look();
   result.gemms = measure_products(options, say);
+  look();
   return result;
 }
 
@@ -183,6 +193,11 @@ std::string to_text(const NodeBenchResult& r) {
     text += fmt::format(" {:>9.1f}", gemm.flops_per_second() / 1e9);
     if (s.kind == GemmKind::weight) text += "\n";
   }
+  if (r.taken >= kBusyNode)
+    text += fmt::format(
+        "warning            other programs used {:.0f} % of the processors: these rates are not those of the node, and "
+        "a plan from them is too slow; measure again when it is idle\n",
+        1e2 * r.taken);
   return text;
 }
 

@@ -28,6 +28,7 @@ struct NodeGemm {
 struct NodeBenchResult {
   int cores = 0, sockets = 0, threads = 0;  ///< physical cores of this node; sockets; threads that measured
   uint64_t memory_bytes = 0;                ///< of the node
+  double taken = 0;                         ///< most of the processors that other programs had meanwhile, a share
   std::vector<NodeGemm> gemms;              ///< linears in->out of width w: w->3w, w->w, w->4w, 4w->w
   double copy_bytes_per_second = 0;         ///< read + written: y = x
   double triad_bytes_per_second = 0;        ///< read + written: a = b + s c
@@ -35,9 +36,15 @@ struct NodeBenchResult {
   double disk_read_bytes_per_second = 0;    ///< of that file, after the page cache has given it up
 };
 
-/// say: gets a line with the number of products and the likely time before they are measured. Throws Error::io where
-/// the folder cannot be written or lacks the space.
-NodeBenchResult bench_node(const NodeBenchOptions& options, const std::function<void(const std::string&)>& say);
+/// Share of the processors that other programs have from which on rates are not those of the node.
+inline constexpr double kBusyNode = 0.1;
+/// That share now, by the processor time of `threads` threads in a third of a second.
+double processors_taken(Ops& ops, int threads);
+
+/// ops: of the host. say: gets a line with the number of products and the likely time before they are measured. Throws
+/// Error::io where the folder cannot be written or lacks the space.
+NodeBenchResult bench_node(const NodeBenchOptions& options, Ops& ops,
+                           const std::function<void(const std::string&)>& say);
 
 /// How often a product that takes so many seconds is measured: 5 times, fewer where that would take longer than a
 /// second, at least once. A long product varies little. Pure.

@@ -82,12 +82,15 @@ void add_storage(const Cluster& cluster, std::vector<AzureStep>& steps) {
   steps.push_back({"the shared folder", words, "", "", ""});
 }
 
+/// Every region has two for managed disks, and only some have three, which is the default of other tools.
+constexpr const char* kFaultDomains = "2";
+
 void add_placement(const Cluster& cluster, std::vector<AzureStep>& steps) {
   const bool fast = uses_fast_network(cluster.options);
   const std::string name = cluster.name() + (fast ? "-set" : "-near");
   Words words = call(cluster, fast ? Words{"vm", "availability-set", "create"} : Words{"ppg", "create"}, name);
   append(words, {"--location", cluster.options.network.region});
-  if (!fast) append(words, {"--type", "Standard"});
+  append(words, fast ? Words{"--platform-fault-domain-count", kFaultDomains} : Words{"--type", "Standard"});
   steps.push_back({fast ? "one InfiniBand network for all: an availability set" : "machines near each other",
                    with_tags(cluster, words),
                    fast ? "Microsoft.Compute/availabilitySets" : "Microsoft.Compute/proximityPlacementGroups", name,

@@ -3,42 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "base/count.h"
 #include "base/text.h"
-#include "plan/node_price.h"
+#include "plan/node_type.h"
 
 namespace trireme::cloud {
 namespace {
 
 constexpr ProviderChoice kAzure = ProviderChoice::azure, kAws = ProviderChoice::aws;
-
-constexpr std::array<NodeType, 23> kTypes = {{
-    {kAzure, "Standard_D2s_v5", 2, 1, 8, false, 0},
-    {kAzure, "Standard_D4s_v5", 4, 2, 16, false, 0},
-    {kAzure, "Standard_D8s_v5", 8, 4, 32, false, 0},
-    {kAzure, "Standard_D16s_v5", 16, 8, 64, false, 0},
-    {kAzure, "Standard_D32_v5", 32, 16, 128, false, 0},
-    {kAzure, "Standard_D32s_v5", 32, 16, 128, false, 0},
-    {kAzure, "Standard_D64s_v5", 64, 32, 256, false, 0},
-    {kAzure, "Standard_D96s_v5", 96, 48, 384, false, 0},
-    {kAzure, "Standard_F72s_v2", 72, 36, 144, false, 0},
-    {kAzure, "Standard_HB120rs_v3", 120, 120, 448, true, 0},
-    {kAzure, "Standard_HB176rs_v4", 176, 176, 768, true, 0},
-    {kAzure, "Standard_ND96amsr_A100_v4", 96, 96, 1900, true, 8},
-    {kAzure, "Standard_ND96isr_H100_v5", 96, 96, 1900, true, 8},
-    {kAws, "c6i.16xlarge", 64, 32, 128, false, 0},
-    {kAws, "c6i.32xlarge", 128, 64, 256, true, 0},
-    {kAws, "c7i.large", 2, 1, 4, false, 0},
-    {kAws, "c7i.16xlarge", 64, 32, 128, false, 0},
-    {kAws, "c7i.48xlarge", 192, 96, 384, true, 0},
-    {kAws, "m7i.48xlarge", 192, 96, 768, true, 0},
-    {kAws, "hpc6a.48xlarge", 96, 96, 384, true, 0},
-    {kAws, "hpc7a.96xlarge", 192, 192, 768, true, 0},
-    {kAws, "p4de.24xlarge", 96, 48, 1152, true, 8},
-    {kAws, "p5.48xlarge", 192, 96, 2048, true, 8},
-}};
 
 const char* price_page(ProviderChoice provider) {
   return provider == kAzure ? "https://azure.microsoft.com/pricing/details/virtual-machines/linux/"
@@ -52,10 +26,23 @@ const char* price_region(ProviderChoice provider, std::string_view type) {
   return type.starts_with("hpc") ? "us-east-2" : "us-east-1";
 }
 
-std::span<const NodeType> node_types() { return kTypes; }
+std::span<const NodeType> node_types() {
+  static const std::vector<NodeType> all = [] {
+    std::vector<NodeType> sizes;
+    for (const trireme::NodeType& known : trireme::node_types()) {
+      if (known.size.empty()) continue;
+      const bool azure = known.name.starts_with("azure-");
+      sizes.push_back({azure ? kAzure : kAws, known.size, static_cast<int>(known.threads),
+                       static_cast<int>(known.cores), static_cast<int>(known.memory_gib), known.fast,
+                       static_cast<int>(known.gpus), known.price_per_hour, known.price_date});
+    }
+    return sizes;
+  }();
+  return all;
+}
 
 const NodeType* find_node_type(ProviderChoice provider, std::string_view name) {
-  for (const NodeType& type : kTypes) {
+  for (const NodeType& type : node_types()) {
     if (type.provider == provider && name == type.name) return &type;
   }
   return nullptr;
@@ -74,8 +61,11 @@ std::string type_of_nodes(const ClusterOptions& options) {
   return "";
 }
 
+bool has_scheduler(const ClusterOptions& options) { return options.cluster.scheduler == SchedulerChoice::cyclecloud; }
+
 std::string type_of_head(const ClusterOptions& options) {
-  return options.node.head_type.empty() ? type_of_nodes(options) : options.node.head_type;
+  if (!options.node.head_type.empty()) return options.node.head_type;
+  return has_scheduler(options) ? kSchedulerSize : type_of_nodes(options);
 }
 
 bool uses_fast_network(const ClusterOptions& options) {
@@ -129,17 +119,20 @@ std::string planner_name(ProviderChoice provider, std::string_view size) {
 
 namespace {
 
-const NodePrice* price_of(const ClusterOptions& options, const std::string& size) {
-  return find_node_price(planner_name(options.cluster.provider, size));
+/// nullptr: unknown.
+const NodeType* price_of(const ClusterOptions& options, const std::string& size) {
+  return find_node_type(options.cluster.provider, size);
 }
 
 }  // namespace
 
+int64_t machines_of(const ClusterOptions& options, int64_t nodes) { return nodes + (has_scheduler(options) ? 1 : 0); }
+
 std::optional<double> cost_per_hour(const ClusterOptions& options, int64_t nodes) {
-  const NodePrice* head = price_of(options, type_of_head(options));
-  const NodePrice* other = price_of(options, type_of_nodes(options));
+  const NodeType* head = price_of(options, type_of_head(options));
+  const NodeType* other = price_of(options, type_of_nodes(options));
   if (head == nullptr || other == nullptr) return {};
-  return head->usd_per_hour + static_cast<double>(nodes - 1) * other->usd_per_hour;
+  return head->usd_per_hour + static_cast<double>(machines_of(options, nodes) - 1) * other->usd_per_hour;
 }
 
 namespace {
@@ -147,19 +140,20 @@ namespace {
 std::string describe_price(const ClusterOptions& options, int64_t nodes) {
   const ProviderChoice provider = options.cluster.provider;
   if (provider == ProviderChoice::hosts)
-    return fmt::format("{}, existing: the price is unknown", count_text(nodes, "machine"));
+    return fmt::format("{}, existing: the price is unknown", count_text(machines_of(options, nodes), "machine"));
   const std::string what = type_of_head(options) == type_of_nodes(options)
                                ? type_of_nodes(options)
                                : type_of_head(options) + " and " + type_of_nodes(options);
   const std::optional<double> cost = cost_per_hour(options, nodes);
   if (!cost) {
-    return fmt::format("{}, {}: the price is unknown, look it up at {}", count_text(nodes, "machine"), what,
-                       price_page(provider));
+    return fmt::format("{}, {}: the price is unknown, look it up at {}",
+                       count_text(machines_of(options, nodes), "machine"), what, price_page(provider));
   }
-  const std::string of_head = price_of(options, type_of_head(options))->date,
-                    of_nodes = price_of(options, type_of_nodes(options))->date;
+  const std::string of_head = price_of(options, type_of_head(options))->price_date,
+                    of_nodes = price_of(options, type_of_nodes(options))->price_date;
   return fmt::format("{}, {}: {:.2f} USD per hour (list price without disks and traffic, {}, {}{}; {})",
-                     count_text(nodes, "machine"), what, *cost, price_region(provider, type_of_nodes(options)),
+                     count_text(machines_of(options, nodes), "machine"), what, *cost,
+                     price_region(provider, type_of_nodes(options)),
                      of_head == of_nodes ? of_nodes : of_head + " and " + of_nodes,
                      options.node.spot ? ", spot costs less" : "", price_page(provider));
 }
@@ -183,12 +177,10 @@ std::string node_types_table() {
   std::string page =
       "| provider | type | hardware threads | cores | GiB | GPUs | InfiniBand or EFA | USD per hour | date | in "
       "|\n|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const NodeType& type : kTypes) {
-    const NodePrice* price = find_node_price(planner_name(type.provider, type.name));
+  for (const NodeType& type : node_types()) {
     page += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", name_of(type.provider), type.name,
                         type.vcpus, type.cores, type.memory_gib, type.gpus, type.fast ? "yes" : "no",
-                        price == nullptr ? "unknown" : fmt::format("{}", price->usd_per_hour),
-                        price == nullptr ? "" : price->date, price_region(type.provider, type.name));
+                        fmt::format("{}", type.usd_per_hour), type.price_date, price_region(type.provider, type.name));
   }
   return page;
 }

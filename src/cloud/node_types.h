@@ -1,5 +1,5 @@
 #pragma once
-// Known machine sizes. Other sizes may be used. Prices are those of plan/node_price.h.
+// Known machine sizes: those of the planner's table (plan/node_table.cc). Other sizes may be used.
 
 #include <cstdint>
 #include <optional>
@@ -13,11 +13,13 @@ namespace trireme::cloud {
 
 struct NodeType {
   ProviderChoice provider;
-  const char* name;
+  std::string name;
   int vcpus, cores;  ///< hardware threads, physical cores
   int memory_gib;
   bool fast;  ///< InfiniBand or Elastic Fabric Adapter
   int gpus;   ///< NVIDIA GPUs
+  double usd_per_hour;
+  std::string price_date;  ///< when this was the list price: Linux, without commitment
 };
 
 /// The planner's name of a size: "azure-hb176rs-v4" of Standard_HB176rs_v4; "" for hosts.
@@ -31,7 +33,13 @@ const NodeType* find_node_type(ProviderChoice provider, std::string_view name);
 
 /// node.type, or the provider's default; empty for hosts.
 std::string type_of_nodes(const ClusterOptions& options);
+/// node.head-type, or as the others; CycleCloud's scheduler, which does not train, is a small machine by default.
 std::string type_of_head(const ClusterOptions& options);
+inline constexpr const char* kSchedulerSize = "Standard_D4s_v5";
+/// Whether a machine beside the nodes is only their scheduler: CycleCloud's.
+bool has_scheduler(const ClusterOptions& options);
+/// With that.
+int64_t machines_of(const ClusterOptions& options, int64_t nodes);
 /// Network cards of a size of aws: each can have an Elastic Fabric Adapter, and together they have the size's
 /// bandwidth.
 int network_cards(std::string_view type);

@@ -64,7 +64,9 @@ struct ClusterGroup {
   void visit(V& v) {
     v.text("name", name, "names everything that is created: letters, digits and '-', at most 24");
     v.choice("provider", provider, "who provides the machines; hosts: existing machines, reached by ssh");
-    v.integer("nodes", nodes, "number of machines; the first one is the head, which also trains", 1, 200);
+    v.integer("nodes", nodes,
+              "number of machines; the first one is the head, which also trains; CycleCloud's scheduler comes to them",
+              1, 200);
     v.choice("scheduler", scheduler,
              "none: `trireme launch` over ssh; slurm: set up on the nodes; cyclecloud (azure): `plan` writes a project "
              "for a CycleCloud server, which creates the machines");
@@ -85,7 +87,9 @@ struct NodeGroup {
   template <class V>
   void visit(V& v) {
     v.text("type", type, "size of a machine, by the provider's name (empty: Standard_D32s_v5, c7i.16xlarge)");
-    v.text("head-type", head_type, "size of the first machine (empty: as the others)");
+    v.text("head-type", head_type,
+           "size of the first machine (empty: as the others; of CycleCloud's scheduler, which does not train, "
+           "Standard_D4s_v5)");
     v.text("image", image,
            "operating system, Debian or Ubuntu: an image of az, or the id of an AMI or its path in the parameter store "
            "(empty: Ubuntu 24.04; for sizes with NVIDIA GPUs the provider's image of it with driver, CUDA and NCCL)");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -59,6 +60,55 @@ void check_words(const ClusterOptions& options, const std::string& path) {
             "{}: cluster.tags has \"{}\", but aws uses that tag for the machines' names; choose another", path, tag);
     require(keys.insert(key).second, ErrorKind::config,
             "{}: cluster.tags has {} twice (upper and lower case are the same)", path, tag.substr(0, key.size()));
+  }
+}
+
+/// Logins that Azure refuses for machines with Linux or Windows, and accounts that images of both providers have for
+/// services: cloud-init would not create them with a home and a key.
+constexpr std::array kAzureLogins = {
+    "1",      "123",           "a",      "actuser", "adm",     "admin",   "admin1",
+    "admin2", "administrator", "aspnet", "backup",  "console", "david",   "guest",
+    "john",   "owner",         "root",   "server",  "sql",     "support", "support_388945a0",
+    "sys",    "test",          "test1",  "test2",   "test3",   "user",    "user1",
+    "user2",  "user3",         "user4",  "user5",   "video"};
+constexpr std::array kServiceAccounts = {
+    "_apt",  "bin",  "backup",     "chrony", "daemon", "dnsmasq", "games",  "gnats", "irc",       "list",    "lp",
+    "mail",  "man",  "messagebus", "munge",  "mysql",  "news",    "nobody", "nslcd", "pollinate", "proxy",   "postfix",
+    "slurm", "sshd", "statd",      "sync",   "sys",    "syslog",  "tss",    "uucp",  "uuidd",     "www-data"};
+
+/// What a provider refuses, some of it only after minutes and when other machines are there.
+void check_limits(const ClusterOptions& options, const std::string& path) {
+  const std::string& user = options.access.user;
+  const std::string_view provider = name_of(options.cluster.provider);
+  const bool azure = options.cluster.provider == ProviderChoice::azure;
+  const auto is_one_of = [&](const auto& names) { return std::ranges::find(names, user) != names.end(); };
+  require(!azure || !is_one_of(kAzureLogins), ErrorKind::config,
+          "{}: access.user is {}, which Azure does not allow as a login; name another user, such as trireme", path,
+          user);
+  require(
+      !is_one_of(kServiceAccounts), ErrorKind::config,
+      "{}: access.user is {}, which is an account of the system in images of {}; name another user, such as trireme",
+      path, user, provider);
+  const std::string& group = options.azure.resource_group;
+  constexpr size_t kLongestGroup = 90, kMostTags = 50;
+  require(group.size() <= kLongestGroup && !group.ends_with('.'), ErrorKind::config,
+          "{}: azure.resource-group is \"{}\", expected at most {} characters, of which the last is not '.'", path,
+          group, kLongestGroup);
+  const std::vector<std::string> tags = split_list(options.cluster.tags);
+  constexpr size_t kOwn = 3;  // of the cluster, the run and, on aws, the machine's name
+  require(tags.size() + kOwn <= kMostTags, ErrorKind::config,
+          "{}: cluster.tags has {}, but {} allows {} for a resource, and {} are needed for the cluster's own", path,
+          count_text(tags.size(), "tag"), provider, kMostTags, kOwn);
+  const size_t longest_key = 128, longest_value = 256;  // of Azure's storage accounts, and of aws
+  for (const std::string& tag : tags) {
+    const size_t equals = tag.find('=');
+    require(equals <= longest_key && tag.size() - equals - 1 <= longest_value, ErrorKind::config,
+            "{}: cluster.tags has \"{}\", expected at most {} characters of key and {} of value", path, tag,
+            longest_key, longest_value);
+    const std::string key = lower_case(tag.substr(0, equals));
+    for (const char* reserved : {"microsoft", "azure", "windows"})
+      require(!azure || !key.starts_with(reserved), ErrorKind::config,
+              "{}: cluster.tags has \"{}\", but Azure reserves tags that begin with {}", path, tag, reserved);
   }
 }
 
@@ -232,6 +282,7 @@ void validate(const ClusterOptions& options, const std::string& path) {
   if (options.cluster.provider == ProviderChoice::hosts) return check_hosts(options, path);
   require(options.storage.kind != StorageChoice::existing, ErrorKind::config,
           "{}: storage.kind is existing, but new machines have no existing folder; expected nfs or provider", path);
+  check_limits(options, path);
   check_network(options, path);
   check_types(options, path);
 }

@@ -64,7 +64,7 @@ class StreamGroup {
   virtual void wait(const Event& event, const char* what, uint64_t bytes) const;
   /// Ends the group. False: it has failed or was not done; then buffers that it was given must stay until the process
   /// ends. Also called by the destructor.
-  virtual bool end() = 0;
+  virtual bool end() noexcept = 0;
 
   virtual Heartbeat* heartbeat() const = 0;
   virtual uint64_t bytes_sent() const = 0;  ///< payload, since construction

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cuda/check.h"
 #include "cuda/stream.h"
 
@@ -136,9 +138,9 @@ class OneCudaDevice final : public CudaDevice {
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // before work of any stream
     return static_cast<std::byte*>(memory);
   }
-  void free(std::byte* memory, size_t) override {
-    stream_.use();
-    check_cuda(cudaFree(memory), "cudaFree");
+  void free(std::byte* memory, size_t) noexcept override {
+    cudaSetDevice(index_);
+    check_freed(cudaFree(memory), "cudaFree");
   }
   std::byte* allocate_pinned(size_t bytes) override {
     stream_.use();
@@ -154,9 +156,9 @@ class OneCudaDevice final : public CudaDevice {
     check_cuda(answer, "cudaHostAlloc");
     return static_cast<std::byte*>(memory);
   }
-  void free_pinned(std::byte* memory, size_t) override {
-    stream_.use();
-    check_cuda(cudaFreeHost(memory), "cudaFreeHost");
+  void free_pinned(std::byte* memory, size_t) noexcept override {
+    cudaSetDevice(index_);
+    check_freed(cudaFreeHost(memory), "cudaFreeHost");
   }
   /// Memory of a GPU is not given back in parts.
   void release(std::byte*, size_t) override {}
@@ -170,6 +172,16 @@ class OneCudaDevice final : public CudaDevice {
   std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<CudaStream>(index_); }
 
  private:
+  /// After a fault of the GPU every call fails, and memory is freed while that fault is on its way as an exception.
+  static void check_freed(cudaError_t answer, const char* call) noexcept {
+    static std::atomic<bool> said = false;
+    if (answer == cudaSuccess || said.exchange(true)) return;
+    try {
+      log::warning("{} failed: {}; memory stays allocated until the process ends", call, cudaGetErrorString(answer));
+    } catch (...) {  // no memory for a message
+    }
+  }
+
   int index_;
   CudaStream stream_;
 };

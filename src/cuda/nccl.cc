@@ -72,7 +72,7 @@ class NcclCommunicator {
       comm = std::exchange(comm_, nullptr);
     }
     if (comm == nullptr) return;
-    make_current();
+    make_current(shared_->device);
     library().finalize(comm);
     const auto start = Clock::now();
     Result state = state_of(comm);
@@ -105,7 +105,7 @@ class NcclCommunicator {
     Result answer = nccl::kSuccess;
     {
       const std::lock_guard lock(shared_->calls);
-      make_current();
+      make_current(shared_->device);
       answer = library().connect(place_.get(), size, id, rank, &config);
       comm_ = *place_;
     }
@@ -121,7 +121,7 @@ class NcclCommunicator {
       const std::lock_guard lock(shared_->calls);
       ncclComm* from = parent.get();
       parent.child_ = place_;
-      make_current();
+      make_current(shared_->device);
       answer = library().split(from, color.value_or(nccl::kNoColor), key, place_.get(), &config);
     }
     parent.finish_or_abort(answer, kCall, parent);
@@ -183,7 +183,7 @@ class NcclCommunicator {
   std::shared_ptr<Ending> abort_beside(const Aborted& what) {
     auto ending = std::make_shared<Ending>();
     std::thread([ending, what, place = place_, call = library().abort, &device = shared_->device] {
-      gpu_stream(device.stream());
+      make_current(device);
       call(what.comm);  // returns after the split has ended
       if (what.child && *what.child) call(*what.child);
       ending->end();
@@ -203,8 +203,13 @@ class NcclCommunicator {
     const Result answer = library().state(comm, &result);
     return answer == nccl::kSuccess ? result : answer;
   }
-  /// The GPU becomes the calling thread's.
-  void make_current() const { gpu_stream(shared_->device.stream()); }
+  /// The GPU becomes the calling thread's, unless it has failed.
+  static void make_current(Device& device) noexcept {
+    try {
+      gpu_stream(device.stream());
+    } catch (const Error&) {  // what is destroyed or aborted then does not use it
+    }
+  }
 
   const std::shared_ptr<Shared> shared_;
   const Place place_ = std::make_shared<ncclComm*>(nullptr);

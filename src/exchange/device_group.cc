@@ -44,10 +44,10 @@ class Connections {
     }
   }
   /// Whether none has failed or was given up.
-  bool work() {
+  bool work() noexcept {
     try {
       check();
-    } catch (const Error&) {
+    } catch (...) {
     }
     return !failed_;
   }
@@ -165,12 +165,20 @@ class DeviceGroup final : public StreamGroup {
     compute.wait(event);
   }
 
-  bool end() override {
+  bool end() noexcept override {
     if (ended_) return *ended_;
-    const auto done = [&] { return std::ranges::all_of(last_, [](const Event& e) { return e.reached(); }); };
+    bool works = true;  // the device
+    const auto done = [&] {
+      try {
+        return std::ranges::all_of(last_, [](const Event& e) { return e.reached(); });
+      } catch (...) {  // the error of the work before, which its own caller has got
+        works = false;
+        return false;
+      }
+    };
     const auto until = [&](const auto& otherwise) {
       const auto start = Clock::now();
-      while (!otherwise() && !done() && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
+      while (!otherwise() && !done() && works && Clock::now() - start < kEnd) std::this_thread::sleep_for(kLook);
     };
     until([&] { return !connections_->work(); });
     ended_ = connections_->work() && done();

@@ -293,7 +293,7 @@ class MessageGroup final : public StreamGroup {
   uint64_t bytes_sent() const override {
     return state_->bytes_sent + (state_->chunks ? state_->chunks->bytes_sent() : 0);
   }
-  bool end() override { return thread_->end(); }
+  bool end() noexcept override { return thread_->end(); }
 
   Event sum(View x, Pieces pieces, const RankOrderSum& definition, Event after) override {
     check(pieces);

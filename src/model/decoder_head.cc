@@ -127,7 +127,7 @@ std::vector<double> DecoderHead::sequence_loss(const Pass& pass, const HeadRows&
   std::vector<double> derivatives(wanted ? loss.sequences() : 0);
   const double value = loss.value(HostValues<double>(sums).get(), derivatives);
   const double before = HostValues<double>(pass.loss).get()[0];
-  HostWriter<double>(pass.loss).get()[0] = before + value;
+  write_values<double>(pass.loss, [&](auto to) { to[0] = before + value; });
   return derivatives;
 }
 

@@ -13,7 +13,7 @@ class PlannedDevice final : public Device {
  public:
   std::string_view name() const override { return "cuda"; }
   std::byte* allocate(size_t) override { refuse(); }
-  void free(std::byte*, size_t) override {}
+  void free(std::byte*, size_t) noexcept override {}
   void release(std::byte*, size_t) override {}
   DeviceStream& stream() override { refuse(); }
   std::unique_ptr<DeviceStream> make_stream() override { refuse(); }

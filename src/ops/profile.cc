@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+
 namespace trireme {
 namespace {
 
@@ -53,8 +55,11 @@ OpTimer::OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_lis
 
 OpTimer::~OpTimer() {
   if (!recorder_) return;
-  call_.end = recorder_->mark();
-  recorder_->add(std::move(call_));
+  try {
+    call_.end = recorder_->mark();
+    recorder_->add(std::move(call_));
+  } catch (const Error&) {  // of the device, whose next call fails, too
+  }
 }
 
 }  // namespace trireme

@@ -119,23 +119,24 @@ void store_run(TrainingState& state, int64_t first, const float* values, int64_t
   const View weights = state.weights().rows_slice(first, n);
   switch (state.weights().dtype()) {
     case DType::bf16:
-      std::transform(values, values + n, HostWriter<bf16_t>(weights).get().begin(), to_bf16_master);
+      write_values<bf16_t>(weights, [&](auto to) { std::transform(values, values + n, to.begin(), to_bf16_master); });
       state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        split(values + (begin - first), HostWriter<int16_t>(state.owned_remainder(count, place)).get());
+        write_values<int16_t>(state.owned_remainder(count, place),
+                              [&](auto to) { split(values + (begin - first), to); });
       });
       return;
     case DType::f16:
-      std::transform(values, values + n, HostWriter<f16_t>(weights).get().begin(), to_f16);
+      write_values<f16_t>(weights, [&](auto to) { std::transform(values, values + n, to.begin(), to_f16); });
       state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        std::copy_n(values + (begin - first), count,
-                    HostWriter<float>(state.owned_remainder(count, place)).get().begin());
+        write_values<float>(state.owned_remainder(count, place),
+                            [&](auto to) { std::copy_n(values + (begin - first), count, to.begin()); });
       });
       return;
     case DType::f64:
-      std::copy(values, values + n, HostWriter<double>(weights).get().begin());
+      write_values<double>(weights, [&](auto to) { std::copy(values, values + n, to.begin()); });
       return;
     default:
-      std::copy(values, values + n, HostWriter<float>(weights).get().begin());
+      write_values<float>(weights, [&](auto to) { std::copy(values, values + n, to.begin()); });
   }
 }
 
@@ -310,7 +311,8 @@ void TrainingState::read_moment(Moment which, int64_t first, std::span<float> ou
 void TrainingState::write_moment(Moment which, int64_t first, std::span<const float> values) {
   const View all = which == Moment::first ? moment1_ : moment2_;
   for_owned(first, first + static_cast<int64_t>(values.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    std::copy_n(values.data() + (begin - first), count, HostWriter<float>(all.rows_slice(place, count)).get().begin());
+    write_values<float>(all.rows_slice(place, count),
+                        [&](auto to) { std::copy_n(values.data() + (begin - first), count, to.begin()); });
   });
 }
 

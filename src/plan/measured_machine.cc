@@ -68,10 +68,11 @@ MeasuredProduct product_of(const Json& json, const std::string& where) {
 struct NodeFile {
   std::string path, host;
   NodeType type;
+  double taken = 0;  ///< MeasuredMachine::taken
 };
 
 NodeFile node_file(const Json& json, const std::string& path) {
-  NodeFile file{path, text(json, "host", path), {}};
+  NodeFile file{path, text(json, "host", path), {}, 0};
   NodeType& type = file.type;
   type.processor = text(json, "cpu", path);
   type.instruction_set = text(json, "instruction_set", path);
@@ -95,6 +96,12 @@ NodeFile node_file(const Json& json, const std::string& path) {
   type.f32_tflops = full;
   type.tflops = half > 0 ? half : full;
   type.product_share = type.memory_share = type.link_share = type.network_share = 1;
+  if (json.contains("processors_taken")) {  // not in a file of an earlier version
+    const Json& taken = json.at("processors_taken");
+    require(taken.is_number() && taken.get<double>() >= 0 && taken.get<double>() <= 1, ErrorKind::data,
+            "{}: processors_taken is {}, expected a number from 0 to 1; measure again", path, dump_json(taken));
+    file.taken = taken.get<double>();
+  }
   type.name = "measured on " + file.host;
   type.source = path;
   return file;
@@ -210,6 +217,7 @@ MeasuredMachine read_measured_machine(const std::vector<std::string>& files) {
   for (const NodeFile& node : nodes) {
     require_alike(nodes.front(), node);
     take_slower(machine.node, node.type);
+    if (node.taken > machine.taken) machine.taken = node.taken, machine.busy = node.path;
     hosts.insert(node.host);
   }
   for (const LinkFile& link : links) take_links(machine, link, hosts);

@@ -12,6 +12,8 @@ struct MeasuredMachine {
   NodeType node;         ///< rates as measured: every share is 1
   std::string host;      ///< where the node was measured
   bool network = false;  ///< a file of several hosts gave the network's rate
+  double taken = 0;      ///< largest share of a node's processors that other programs had while it was measured
+  std::string busy;      ///< the file that says so
 };
 
 /// At least one file of `bench node`; of several, the slowest rate of each kind counts. Throws Error::io, Error::data

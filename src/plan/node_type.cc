@@ -13,144 +13,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/yaml_reader.h"
-#include "plan/node_price.h"
 
 namespace trireme {
 namespace {
-
-/// What all nodes with eight of a GPU share.
-struct EightGpus {
-  const char *processor, *instruction_set;
-  double tflops, f32_tflops, memory_gb, memory_gb_per_s, link_gb_per_s;
-  int64_t units;
-  const char* source;
-};
-constexpr EightGpus kA100{"8 x A100-SXM4-80GB",
-                          "sm_80",
-                          312,
-                          19.5,
-                          80,
-                          2039,
-                          300,
-                          108,
-                          "NVIDIA A100 80GB data sheet: 312 TFLOP/s, f32 19.5, 2039 GB/s, NVLink 600 GB/s both ways"};
-constexpr EightGpus kSmallA100{
-    "8 x A100-SXM4-40GB",
-    "sm_80",
-    312,
-    19.5,
-    40,
-    1555,
-    300,
-    108,
-    "NVIDIA A100 40GB data sheet: 312 TFLOP/s, f32 19.5, 1555 GB/s, NVLink 600 GB/s both ways"};
-constexpr EightGpus kH100{"8 x H100-SXM5-80GB",
-                          "sm_90",
-                          989,
-                          67,
-                          80,
-                          3352,
-                          450,
-                          132,
-                          "NVIDIA H100 SXM data sheet: 989 TFLOP/s, f32 67, 3352 GB/s, NVLink 900 GB/s both ways"};
-
-NodeType node_with(const EightGpus& gpus, const char* name, double network, const char* source) {
-  return {.name = name,
-          .processor = gpus.processor,
-          .instruction_set = gpus.instruction_set,
-          .cores = 96,
-          .gpus = 8,
-          .tflops = gpus.tflops,
-          .f32_tflops = gpus.f32_tflops,
-          .memory_gb = gpus.memory_gb,
-          .memory_gb_per_s = gpus.memory_gb_per_s,
-          .link_gb_per_s = gpus.link_gb_per_s,
-          .network_gbit_per_s = network,
-          .units = gpus.units,
-          .source = std::string(gpus.source) + "; " + source};
-}
-
-std::vector<NodeType> make_types() {
-  return {
-      node_with(kA100, "a100-80gb", 800, "800 Gbit/s between nodes: vTrain's measured cluster (MICRO 2024)"),
-      node_with(kA100, "dgx-a100", 1600, "NVIDIA DGX A100 data sheet: 8 x 200 Gbit/s"),
-      node_with(kA100, "azure-nd96amsr-a100-v4", 1600, "Azure ND A100 v4 page: 8 x 200 Gbit/s"),
-      node_with(kA100, "aws-p4de.24xlarge", 400, "AWS EC2 P4 page: 400 Gbit/s"),
-      node_with(kSmallA100, "a100-40gb-ethernet", 3.5,
-                "a network that carries 0.35 GB/s, fitted to GPT-NeoX's published speeds on 1 to 3 nodes"),
-      {.name = "a6000-10gbe",
-       .processor = "4 x RTX A6000",
-       .instruction_set = "sm_86",
-       .cores = 64,
-       .gpus = 4,
-       .tflops = 154.8,
-       .f32_tflops = 38.7,
-       .memory_gb = 48,
-       .memory_gb_per_s = 768,
-       .link_gb_per_s = 31.5,
-       .network_gbit_per_s = 10,
-       .units = 84,
-       .source = "NVIDIA RTX A6000 data sheet: 154.8 TFLOP/s, f32 38.7, 768 GB/s, PCIe 4 x16, NVLink in pairs only; "
-                 "64 cores and 10 Gbit/s between nodes are assumptions"},
-      node_with(kH100, "azure-nd96isr-h100-v5", 3200, "Azure ND H100 v5 page: 8 x 400 Gbit/s"),
-      node_with(kH100, "aws-p5.48xlarge", 3200, "AWS EC2 P5 page: 3200 Gbit/s"),
-      {.name = "azure-hb176rs-v4",
-       .processor = "2 x EPYC 9V33X (Zen 4)",
-       .instruction_set = "avx512bf16",
-       .cores = 176,
-       .tflops = 27.0,
-       .f32_tflops = 13.5,
-       .memory_gb = 768,
-       .memory_gb_per_s = 780,
-       .network_gbit_per_s = 400,
-       .source = "Azure HBv4 page: 2.4 GHz, 780 GB/s, 400 Gbit/s; 64 bf16 or 32 f32 operations per cycle and core"},
-      {.name = "azure-hb120rs-v3",
-       .processor = "2 x EPYC 7V73X (Zen 3)",
-       .instruction_set = "avx2",
-       .cores = 120,
-       .tflops = 11.5,
-       .memory_gb = 448,
-       .memory_gb_per_s = 350,
-       .network_gbit_per_s = 200,
-       .source = "Azure HBv3 page: 3.0 GHz on all cores, 350 GB/s, 200 Gbit/s; 32 f32 operations per cycle and core"},
-      {.name = "aws-hpc7a.96xlarge",
-       .processor = "2 x EPYC 9R14 (Zen 4)",
-       .instruction_set = "avx512bf16",
-       .cores = 192,
-       .tflops = 31.9,
-       .f32_tflops = 16.0,
-       .memory_gb = 768,
-       .memory_gb_per_s = 922,
-       .network_gbit_per_s = 300,
-       .source = "AWS EC2 Hpc7a page: 300 Gbit/s; 2 x 12 channels of DDR5-4800; 2.6 GHz, 64 bf16 or 32 f32 operations "
-                 "per cycle and core"},
-      {.name = "aws-hpc6a.48xlarge",
-       .processor = "2 x EPYC 7R13 (Zen 3)",
-       .instruction_set = "avx2",
-       .cores = 96,
-       .tflops = 8.1,
-       .memory_gb = 384,
-       .memory_gb_per_s = 410,
-       .network_gbit_per_s = 100,
-       .source =
-           "AWS EC2 Hpc6a page: 100 Gbit/s; 2 x 8 channels of DDR4-3200; 2.65 GHz, 32 f32 operations per cycle and "
-           "core"},
-  };
-}
-
-const std::vector<NodeType>& types() {
-  static const std::vector<NodeType> all = [] {
-    std::vector<NodeType> made = make_types();
-    for (NodeType& type : made) {
-      const NodePrice* price = find_node_price(type.name);
-      if (price == nullptr) continue;
-      type.price_per_hour = price->usd_per_hour;
-      type.price_date = price->date;
-    }
-    return made;
-  }();
-  return all;
-}
 
 struct NumberKey {
   const char* name;
@@ -234,13 +99,11 @@ void take(NodeType& node, const Setting& setting) {
 
 }  // namespace
 
-std::span<const NodeType> node_types() { return types(); }
-
 std::string node_types_markdown() {
   std::string text =
       "| type | processor | cores | TFLOP/s 16 bit, f32 | memory GB, GB/s | network Gbit/s | USD per hour | source |\n"
       "|---|---|---|---|---|---|---|---|\n";
-  for (const NodeType& type : types()) {
+  for (const NodeType& type : node_types()) {
     const double f32 = type.f32_tflops > 0 ? type.f32_tflops : type.tflops;
     const std::string price =
         type.price_per_hour > 0 ? fmt::format("{:.2f} ({})", type.price_per_hour, type.price_date) : "unknown";
@@ -251,14 +114,17 @@ std::string node_types_markdown() {
   return text;
 }
 
+const NodeType* known_node_type(std::string_view name) {
+  const auto found = std::ranges::find(node_types(), name, &NodeType::name);
+  return found == node_types().end() ? nullptr : &*found;
+}
+
 const NodeType& node_type(const std::string& name) {
+  if (const NodeType* known = known_node_type(name)) return *known;
   std::vector<std::string> names;
-  for (const NodeType& type : types()) {
-    if (type.name == name) return type;
-    names.push_back(type.name);
-  }
+  for (const NodeType& type : node_types()) names.push_back(type.name);
   std::vector<std::string> alike;  // "H100" is a part of a processor's name
-  for (const NodeType& type : types())
+  for (const NodeType& type : node_types())
     if (lower_case(type.name + " " + type.processor).find(lower_case(name)) != std::string::npos)
       alike.push_back(fmt::format("\"{}\"", type.name));
   if (alike.empty()) alike.push_back(fmt::format("\"{}\"", nearest(name, names)));
@@ -345,6 +211,9 @@ MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats
   rates.inner_work = node.link_work;
   rates.node_work = node.network_work;
   rates.every_rank_sends = !formats.host_sums;
+  rates.sends_if_uneven = formats.host_sums_if_even;
+  rates.direct_sums = true;
+  rates.by_rank = true;
   for (const MeasuredProduct& product : node.products) {
     if (product.dtype != formats.dtype) continue;
     rates.products.push_back(product);

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/step_time.h"
@@ -27,12 +28,19 @@ struct NodeType {
   double memory_share = 0;                  ///< of memory_gb_per_s that a pass reaches; 0: docs/planner.md's table
   double price_per_hour = 0;                ///< USD; 0: unknown
   std::string price_date{};                 ///< when this was the list price
-  std::string source;                       ///< of the rates
+  std::string source{};                     ///< of the rates
+  // Of a size that `trireme cluster` knows.
+  std::string size{};      ///< the provider's name: "Standard_D32_v5", "c6i.16xlarge"; empty: no such size
+  int64_t threads = 0;     ///< hardware threads of the node
+  int64_t memory_gib = 0;  ///< of the node
+  bool fast = false;       ///< InfiniBand or Elastic Fabric Adapter
 };
 
 std::span<const NodeType> node_types();
 /// The table of docs/planner.md.
 std::string node_types_markdown();
+/// By name; nullptr: not in the table.
+const NodeType* known_node_type(std::string_view name);
 /// By name. Throws Error::config naming the nearest one.
 const NodeType& node_type(const std::string& name);
 /// A type from a YAML file of the keys that docs/planner.md lists. Throws Error::config naming file, line and key.
@@ -48,7 +56,8 @@ MachineRates rates_of(const NodeType& node, int64_t ranks);
 /// Numbers of a run that rates depend on.
 struct RunFormats {
   DType dtype = DType::bf16, wire = DType::bf16;
-  bool host_sums = false;  ///< gradients are summed inside each node before they leave it (comm.reduce hosts)
+  bool host_sums = false;          ///< gradients are summed inside each node before they leave it (comm.reduce hosts)
+  bool host_sums_if_even = false;  ///< but not where nodes have different numbers of data ranks (auto on GPUs)
 };
 /// The same as Trireme computes with these numbers. Throws Error::config as rates_of().
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);

@@ -31,13 +31,15 @@ struct Flow {
 struct Group {
   int64_t stage = 0, replica = 0, rank = 0, node = 0;
   double weight = 1, slow = 1;
+  StageTimes times;
   std::vector<PipelineAction> order;
   size_t next = 0;  ///< action
   double busy_until = 0;
   bool computes = false;
-  double busy = 0;                                                     ///< seconds of computing
-  double finished = -1;                                                ///< all actions are done
-  std::map<std::tuple<PipelinePass, int64_t, int64_t>, bool> arrived;  ///< pass, part, micro-batch
+  double busy = 0;       ///< seconds of computing
+  double finished = -1;  ///< all actions are done
+  std::map<std::tuple<PipelinePass, int64_t, int64_t>, int64_t>
+      coming;  ///< flows of pass, part, micro-batch to wait for
 };
 
 struct StageExchange {
@@ -51,7 +53,11 @@ class Simulation {
  public:
   Simulation(const ModelSize& model, const StepLayout& layout, const MachineRates& machine,
              const SimulationOptions& options)
-      : layout_(layout), machine_(machine), options_(options), times_(stage_times(model, layout, machine)) {
+      : model_(model),
+        layout_(layout),
+        machine_(machine),
+        options_(options),
+        placement_(layout.on(machine.node_ranks)) {
     parts_ = options.part_layers;
     const int64_t parts = layout.pipeline * layout.chunks;
     for (int64_t i = 0; parts_.size() < static_cast<size_t>(parts); ++i)
@@ -86,9 +92,10 @@ class Simulation {
         group.stage = stage;
         group.replica = replica;
         // The second class is on separate nodes.
-        const int64_t place = !step_.exact && replica == 1 ? layout_.data - 1 : replica;
+        const int64_t place = step_.exact ? replica : replica == 1 ? layout_.data - 1 : slowest_replica(stage);
         group.rank = (stage * layout_.data + place) * layout_.tensor;
-        group.node = group.rank / machine_.node_ranks;
+        group.node = placement_.node_of(group.rank);
+        group.times = stage_times(model_, layout_, machine_, group.rank);
         if (!step_.exact) group.weight = static_cast<double>(std::min(layout_.data, here));
         if (stage == 0 && replica == 0) group.slow = options_.slow;
         group.order = pipeline_order(stage, layout_.pipeline, layout_.chunks, layout_.micro_batches());
@@ -97,6 +104,18 @@ class Simulation {
     }
     step_.groups = static_cast<int64_t>(groups_.size());
     classes_ = classes;
+  }
+
+  /// Of a stage: the one whose tensor group's sums take longest.
+  int64_t slowest_replica(int64_t stage) const {
+    int64_t slowest = 0;
+    double most = 0;
+    for (int64_t replica = 0; replica < std::min(layout_.data, machine_.node_ranks); ++replica) {
+      const double share =
+          placement_.tensor_share(GroupTraffic::direct, (stage * layout_.data + replica) * layout_.tensor);
+      if (share > most) most = share, slowest = replica;
+    }
+    return slowest;
   }
 
   int64_t part_of(const Group& group, const PipelineAction& action) const {
@@ -113,8 +132,8 @@ class Simulation {
     const int64_t part = part_of(group, action);
     const auto layers = static_cast<double>(parts_[static_cast<size_t>(part)]);
     const bool forward = action.pass == PipelinePass::forward;
-    double seconds = layers * (forward ? times_.layer_forward : times_.layer_backward);
-    if (is_last(part)) seconds += forward ? times_.head_forward : times_.head_backward;
+    double seconds = layers * (forward ? group.times.layer_forward : group.times.layer_backward);
+    if (is_last(part)) seconds += forward ? group.times.head_forward : group.times.head_backward;
     return seconds * group.slow;
   }
 
@@ -125,11 +144,12 @@ class Simulation {
     const int64_t part = part_of(group, action);
     const bool forward = action.pass == PipelinePass::forward;
     const bool own = forward ? is_first(part) : is_last(part);
-    if (!own && !group.arrived.contains({action.pass, part, action.micro_batch})) return;
+    const auto message = group.coming.find({action.pass, part, action.micro_batch});
+    if (!own && (message == group.coming.end() || message->second > 0)) return;
     if (group.next + 1 == group.order.size() && machine_.exchange_overlaps) join_exchange(group);
     group.computes = true;
     const bool last = group.next + 1 == group.order.size();
-    const double seconds = seconds_of(group, action) + (last && layout_.data > 1 ? times_.exchange_lost : 0);
+    const double seconds = seconds_of(group, action) + (last && layout_.data > 1 ? group.times.exchange_lost : 0);
     group.busy_until = now_ + seconds;
     group.busy += seconds;
     record(forward ? SimulatedEvent::Kind::forward : SimulatedEvent::Kind::backward, group.rank, action.chunk,
@@ -150,24 +170,28 @@ class Simulation {
     begin_next(index);
   }
 
+  /// Of each rank to the one at its place; ranks that send from one node to another are one flow.
   void send(const Group& group, const PipelineAction& action, int64_t to_part) {
     const size_t receiver = holder(group, to_part);
-    const bool inside = groups_[receiver].node == group.node;
-    Flow flow{.from = group.node,
-              .to = groups_[receiver].node,
-              .bytes = times_.message_bytes,
-              .weight = group.weight,
-              .fixed_rate = inside ? machine_.inner_bytes * machine_.inner_share : 0,
-              .start = now_,
-              .receiver = static_cast<int64_t>(receiver),
-              .sender = group.rank,
-              .part = to_part,
-              .micro_batch = action.micro_batch,
-              .pass = action.pass};
-    if (!inside)
-      flow.bytes *=
-          static_cast<double>(std::min(layout_.tensor, machine_.node_ranks));  // they share the node's network
-    add(flow);
+    std::map<std::pair<int64_t, int64_t>, int64_t> ranks;  // by nodes
+    for (int64_t i = 0; i < layout_.tensor; ++i)
+      ++ranks[{placement_.node_of(group.rank + i), placement_.node_of(groups_[receiver].rank + i)}];
+    groups_[receiver].coming[{action.pass, to_part, action.micro_batch}] = static_cast<int64_t>(ranks.size());
+    for (const auto& [nodes, count] : ranks) {
+      const bool inside = nodes.first == nodes.second;
+      // Ranks that send to another node share their node's network.
+      add({.from = nodes.first,
+           .to = nodes.second,
+           .bytes = group.times.message_bytes * (inside ? 1 : static_cast<double>(count)),
+           .weight = group.weight,
+           .fixed_rate = inside ? machine_.inner_bytes * machine_.inner_share : 0,
+           .start = now_,
+           .receiver = static_cast<int64_t>(receiver),
+           .sender = group.rank,
+           .part = to_part,
+           .micro_batch = action.micro_batch,
+           .pass = action.pass});
+    }
   }
 
   void join_exchange(const Group& group) {
@@ -176,24 +200,37 @@ class Simulation {
     exchange.began = true;
     exchange.start = now_;
     for (const Group& member : groups_) {
-      if (member.stage != group.stage) continue;
-      Flow flow{.from = member.node,
-                .to = -1,
-                .bytes = times_.exchange_bytes,
-                .weight = member.weight,
-                .start = now_,
-                .receiver = -1,
-                .sender = member.rank,
-                .part = member.stage};
-      const double inner = machine_.inner_bytes * machine_.inner_share;
-      if (times_.exchange_inside) {
-        flow.fixed_rate = inner;
-      } else {
-        flow.bytes *= times_.exchange_crossing * static_cast<double>(std::min(layout_.tensor, machine_.node_ranks));
-      }
-      ++exchange.flows;
+      if (member.stage == group.stage) add_exchange(member, exchange);
+    }
+  }
+
+  void add_exchange(const Group& member, StageExchange& exchange) {
+    const auto data = static_cast<double>(layout_.data);
+    const GroupTraffic traffic = gradient_traffic(layout_, machine_);
+    Flow flow{.from = member.node,
+              .to = -1,
+              .weight = member.weight,
+              .start = now_,
+              .receiver = -1,
+              .sender = member.rank,
+              .part = member.stage};
+    int64_t leaving = 0;
+    const int64_t end = keeps_data_on_a_node(layout_, machine_) ? member.rank : member.rank + layout_.tensor;
+    for (int64_t first = member.rank, next = 0; first < end; first = next) {
+      next = std::min(end, (placement_.node_of(first) + 1) * machine_.node_ranks);
+      const double share = placement_.data_share(traffic, member.stage, first, next);
+      if (share == 0) continue;
+      flow.from = placement_.node_of(first);
+      flow.bytes = share * member.times.exchange_bytes / (2 * (data - 1) / data);
+      ++leaving;
       add(flow);
     }
+    if (leaving == 0) {
+      flow.bytes = member.times.exchange_bytes;
+      flow.fixed_rate = machine_.inner_bytes * machine_.inner_share;
+      add(flow);
+    }
+    exchange.flows += std::max<int64_t>(leaving, 1);
   }
 
   void add(Flow flow) {
@@ -204,10 +241,11 @@ class Simulation {
   /// Messages of one group to another follow each other.
   void find_queued() {
     queued_.assign(flows_.size(), false);
-    std::set<std::tuple<int64_t, int64_t, PipelinePass>> first;
+    std::set<std::tuple<int64_t, int64_t, int64_t, int64_t, PipelinePass>> first;
     for (size_t i = 0; i < flows_.size(); ++i) {
       const Flow& flow = flows_[i];
-      if (flow.receiver >= 0) queued_[i] = !first.insert({flow.sender, flow.receiver, flow.pass}).second;
+      if (flow.receiver >= 0)
+        queued_[i] = !first.insert({flow.sender, flow.receiver, flow.from, flow.to, flow.pass}).second;
     }
   }
 
@@ -262,13 +300,13 @@ class Simulation {
       if (flow.receiver < 0) {
         StageExchange& exchange = exchanges_[static_cast<size_t>(flow.part)];
         // It begins with the first bucket, and the flows with backward.
-        if (--exchange.flows == 0) exchange.done = now_ + times_.exchange_latency + times_.first_bucket;
+        if (--exchange.flows == 0) exchange.done = now_ + any().exchange_latency + any().first_bucket;
         record(SimulatedEvent::Kind::exchange, flow.sender, 0, 0, flow.start, now_ - flow.start);
         continue;
       }
       record(SimulatedEvent::Kind::message, flow.sender, flow.part / layout_.pipeline, flow.micro_batch, flow.start,
              now_ - flow.start);
-      groups_[static_cast<size_t>(flow.receiver)].arrived[{flow.pass, flow.part, flow.micro_batch}] = true;
+      --groups_[static_cast<size_t>(flow.receiver)].coming[{flow.pass, flow.part, flow.micro_batch}];
       begin_next(static_cast<size_t>(flow.receiver));
     }
   }
@@ -278,13 +316,13 @@ class Simulation {
     const StageExchange& exchange = exchanges_[static_cast<size_t>(group.stage)];
     if (!exchange.began) return group.finished;
     // The last bucket leaves when backward has ended.
-    const double travels = exchange.done - times_.first_bucket - exchange.start;
-    const double tail = machine_.exchange_overlaps ? travels * times_.last_bucket : 0;
+    const double travels = exchange.done - any().first_bucket - exchange.start;
+    const double tail = machine_.exchange_overlaps ? travels * any().last_bucket : 0;
     double end = std::max(group.finished, exchange.done);
     for (const Group& member : groups_) {
       if (member.stage == group.stage) end = std::max(end, member.finished + tail);
     }
-    return end + times_.exchange_after;
+    return end + any().exchange_after;
   }
 
   void finish() {
@@ -293,11 +331,11 @@ class Simulation {
     if (layout_.pipeline > 1) {  // the first stage and the last one wait for each other
       const auto last = static_cast<size_t>((layout_.pipeline - 1) * classes_);
       for (size_t i = 0; i < static_cast<size_t>(classes_); ++i)
-        ends[i] = ends[last + i] = std::max(ends[i], ends[last + i]) + times_.tied;
+        ends[i] = ends[last + i] = std::max(ends[i], ends[last + i]) + any().tied;
     }
     for (size_t i = 0; i < groups_.size(); ++i) {
-      record(SimulatedEvent::Kind::update, groups_[i].rank, 0, 0, ends[i], times_.update);
-      step_.seconds = std::max(step_.seconds, ends[i] + times_.update);
+      record(SimulatedEvent::Kind::update, groups_[i].rank, 0, 0, ends[i], any().update);
+      step_.seconds = std::max(step_.seconds, ends[i] + any().update);
     }
     for (const Group& group : groups_) step_.idle = std::max(step_.idle, 1 - group.busy / step_.seconds);
   }
@@ -307,10 +345,14 @@ class Simulation {
     if (options_.records) step_.events.push_back({kind, rank, chunk, micro_batch, start, seconds});
   }
 
+  /// Of what does not depend on the group's place.
+  const StageTimes& any() const { return groups_.front().times; }
+
+  const ModelSize& model_;
   const StepLayout& layout_;
   const MachineRates& machine_;
   const SimulationOptions& options_;
-  const StageTimes times_;
+  const MeshPlacement placement_;
   std::vector<int64_t> parts_;
   std::vector<Group> groups_;
   int64_t classes_ = 1;

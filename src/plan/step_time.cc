@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -176,38 +177,70 @@ LayerTime backward_of(const Sizes& s, const Kernels& k, double sum) {
 
 /// Rates and latencies of the links that a layout uses.
 struct Links {
-  double tensor = 0, tensor_latency = 0;
-  double stages = 0;    ///< of one rank's messages
   double tied = 0;      ///< between the first and the last stage
   bool across = false;  ///< stages are on several nodes
   bool near = false;    ///< data ranks are on one node
   double exchange = 0, exchange_latency = 0;
 };
 
-Links links_of(const StepLayout& layout, const MachineRates& machine) {
-  const auto node_ranks = static_cast<double>(machine.node_ranks), tensor = static_cast<double>(layout.tensor);
-  const double inner = machine.inner_bytes * machine.inner_share, node = machine.node_bytes * machine.node_share;
-  const bool wide = layout.tensor > machine.node_ranks;
-  const double groups = std::min(tensor, node_ranks);  // data groups that leave a node together
-  const bool near = layout.data <= std::max<int64_t>(1, machine.node_ranks / layout.tensor);
+GroupTraffic of_sums(const MachineRates& machine) {
+  return machine.direct_sums ? GroupTraffic::direct : GroupTraffic::ring;
+}
+double inside(const MachineRates& machine) { return machine.inner_bytes * machine.inner_share; }
+double between(const MachineRates& machine) { return machine.node_bytes * machine.node_share; }
+
+/// data_share: MeshPlacement::data_share() of the stages that count.
+Links links_of(const StepLayout& layout, const MachineRates& machine, double data_share) {
+  const auto node_ranks = static_cast<double>(machine.node_ranks);
   Links links;
-  links.near = near;
-  const double slower = machine.node_ranks > 1 ? std::min(inner, node) : node;
-  links.tensor = wide ? slower : inner;
-  links.tensor_latency = wide ? machine.node_latency : machine.inner_latency;
+  links.near = data_share == 0 || keeps_data_on_a_node(layout, machine);
   links.across = layout.ranks() > machine.node_ranks;
-  links.stages = links.across ? node / node_ranks : inner;
   // The other stages' ranks of a node send nothing then.
-  links.tied = links.across ? node / std::min(node_ranks, static_cast<double>(layout.data * layout.tensor)) : inner;
-  double shared = node / groups;
-  if (machine.every_rank_sends && !near) {
-    const auto data = static_cast<double>(layout.data);
-    const double here = std::max(1.0, std::floor(node_ranks / tensor));  // of a data group on one node
-    shared = shared / here * (data - 1) / (data - here);
-  }
-  links.exchange = near ? inner : machine.node_ranks > 1 ? std::min(inner, shared) : shared;
-  links.exchange_latency = near ? machine.inner_latency : machine.node_latency;
+  links.tied = links.across ? between(machine) / std::min(node_ranks, static_cast<double>(layout.data * layout.tensor))
+                            : inside(machine);
+  const auto data = static_cast<double>(layout.data);
+  const double shared = links.near ? 0 : 2 * (data - 1) / data / data_share * between(machine);  // as a ring's rate
+  links.exchange = links.near ? inside(machine) : machine.node_ranks > 1 ? std::min(inside(machine), shared) : shared;
+  links.exchange_latency = links.near ? machine.inner_latency : machine.node_latency;
   return links;
+}
+
+/// A sum of so many bytes over a tensor group. share: MeshPlacement::tensor_share().
+double tensor_sum(double bytes, int64_t members, double share, const MachineRates& machine) {
+  if (members == 1) return 0;
+  const auto n = static_cast<double>(members);
+  const double here = machine.node_ranks > 1 ? 2 * (n - 1) / n * bytes / inside(machine) : 0;
+  const double network = share > 0 ? share * bytes / between(machine) : 0;
+  return std::max(here, network) + 2 * (n - 1) * (share > 0 ? machine.node_latency : machine.inner_latency);
+}
+
+/// Messages between stages, in seconds.
+struct StageMessages {
+  double mean = 0;  ///< of one, from one stage to the next one or back
+  double pair = 0;  ///< a stage's messages of a micro-batch from both neighbours
+  double node = 0;  ///< all messages of a micro-batch of the node that sends most
+};
+
+/// bytes: of a rank.
+StageMessages messages_of(const StepLayout& layout, const MachineRates& machine, double bytes) {
+  StageMessages messages;
+  if (layout.pipeline == 1) return messages;
+  const MeshPlacement placement = layout.on(machine.node_ranks);
+  const auto seconds = [&](int64_t leaving) {
+    const double here = machine.node_ranks > 1 ? bytes / inside(machine) : 0;
+    return leaving == 0 ? here : std::max(here, static_cast<double>(leaving) * bytes / between(machine));
+  };
+  const int64_t borders =
+      layout.pipeline - (layout.chunks > 1 ? 0 : 1);  // with chunks from the last stage to the first
+  double before = seconds(placement.leaving(borders - 1));
+  for (int64_t border = 0; border < borders; ++border) {
+    const double one = seconds(placement.leaving(border));
+    messages.mean += one / static_cast<double>(borders);
+    messages.pair = std::max(messages.pair, border > 0 || borders == 1 || layout.chunks > 1 ? before + one : 0);
+    before = one;
+  }
+  messages.node = seconds(placement.leaving_both_ways());
+  return messages;
 }
 
 /// A ring's all-reduce, or its two halves.
@@ -299,15 +332,20 @@ namespace {
 
 /// What the time of a step and the simulator are made of.
 struct Parts {
-  Parts(const ModelSize& model, const StepLayout& layout, const MachineRates& machine)
+  /// sum_share: of the tensor groups, MeshPlacement::tensor_share().
+  Parts(const ModelSize& model, const StepLayout& layout, const MachineRates& machine, double sum_share)
       : kernels(machine),
-        links(links_of(layout, machine)),
+        links(links_of(layout, machine, layout.on(machine.node_ranks).data_share(gradient_traffic(layout, machine)))),
         held(held_parameters(model, layout)),
         matrix(static_cast<double>(model.vocabulary * model.width) / static_cast<double>(layout.tensor)),
         exchange(exchange_of(layout, machine, model.trained * held)) {
     const Sizes sizes(model, layout);
     const double x_bytes = machine.element_bytes * sizes.rows * sizes.width;
-    sum = ring(x_bytes, layout.tensor, links.tensor, links.tensor_latency);
+    across_sums = sum_share > 0;
+    sum_with = [=, &machine, members = layout.tensor](double share) {
+      return tensor_sum(x_bytes, members, share, machine);
+    };
+    sum = sum_with(sum_share);
     forward = forward_of(sizes, kernels, sum);
     backward = backward_of(sizes, kernels, sum);
     if (layout.recomputed == Recomputed::layers) again = forward;
@@ -323,8 +361,8 @@ struct Parts {
       head_backward = kernels.linear_backward(sizes.head_rows, sizes.width, sizes.vocabulary, sizes.trained);
       head_passes = kernels.pass(machine.logit_bytes * sizes.head_rows * sizes.vocabulary);
     }
-    // Tensor ranks send a part each where it leaves the node.
-    message_bytes = links.across || layout.sequence_parallel ? x_bytes / sizes.tensor : x_bytes;
+    const bool split = layout.sequence_parallel || links.across;  // parts of a message that leaves the node
+    message_bytes = split ? x_bytes / sizes.tensor : x_bytes;
     const double all = layout.pipeline == 1 && !model.tied ? held + matrix : held;
     const double updated =
         model.trained * (layout.shard == ShardChoice::none ? all : all / static_cast<double>(layout.data));
@@ -338,6 +376,8 @@ struct Parts {
   double held, matrix;  ///< weights; of the token matrix
   Exchange exchange;
   double sum = 0;  ///< of tensor ranks
+  bool across_sums = false;
+  std::function<double(double share)> sum_with;
   LayerTime forward, backward, again;
   double forward_launches = 0, backward_launches = 0, head_forward = 0, head_backward = 0, head_passes = 0;
   double message_bytes = 0, update = 0;
@@ -352,8 +392,7 @@ struct ExchangeTime {
 
 /// layers: of the stage. head: it has the head, whose gradients are ready first.
 ExchangeTime exchange_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine,
-                           const Parts& parts, double layers, bool head) {
-  const Links& links = parts.links;
+                           const Parts& parts, const Links& links, double layers, bool head) {
   const double whole = ring(parts.exchange.bytes, layout.data, links.exchange, links.exchange_latency);
   if (layout.data == 1 || !machine.exchange_overlaps) return {.exposed = whole};
   ExchangeTime time;
@@ -382,7 +421,7 @@ ExchangeTime exchange_time(const ModelSize& model, const StepLayout& layout, con
   time.last_bucket = 1 - (buckets - 1) * bucket;
   const double sent =
       2 * static_cast<double>(layout.data - 1) / static_cast<double>(layout.data) * parts.exchange.bytes / times;
-  const double work = sent * (parts.links.near ? machine.inner_work : machine.node_work);
+  const double work = sent * (links.near ? machine.inner_work : machine.node_work);
   constexpr double kMostOfCore = 0.5;  // two threads share a core evenly
   const double taken = travels > 0 ? std::min(kMostOfCore, work / travels) : 0;
   time.lost = std::min(work, (beside - time.first_bucket) * taken / (1 - taken));
@@ -395,6 +434,15 @@ ExchangeTime exchange_time(const ModelSize& model, const StepLayout& layout, con
 }
 
 }  // namespace
+
+bool keeps_data_on_a_node(const StepLayout& layout, const MachineRates& machine) {
+  return !machine.by_rank && layout.data <= std::max<int64_t>(1, machine.node_ranks / layout.tensor);
+}
+
+GroupTraffic gradient_traffic(const StepLayout& layout, const MachineRates& machine) {
+  const bool flat = machine.sends_if_uneven && !layout.on(machine.node_ranks).is_even();
+  return machine.every_rank_sends || flat ? GroupTraffic::direct : GroupTraffic::ring;
+}
 
 double touched_share(double tokens, int64_t vocabulary) {
   const auto rows = static_cast<double>(vocabulary);
@@ -414,9 +462,9 @@ namespace {
 /// Seconds in which stages wait for messages that travel beside computing. The q-th stage from the end has at most q
 /// micro-batches under way, so that the last stage begins one no earlier than the q-th before it has gone back through
 /// these stages and made room for another: q - 1 messages each way, less what the slowest stage computes longer than
-/// the others. message: of one, one way. others, own: of a micro-batch, all other stages' seconds and the slowest
-/// one's.
-double waits_for_messages(const StepLayout& layout, double message, double others, double own, int64_t node_ranks) {
+/// the others. others, own: of a micro-batch, all other stages' seconds and the slowest one's.
+double waits_for_messages(const StepLayout& layout, const StageMessages& messages, double others, double own) {
+  const double message = messages.mean;
   const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
   const double filling = 2 * (stages - 1) * message;
   if (layout.chunks > 1) {  // each chunk of a round waits for the chunk before on the last stage
@@ -427,8 +475,7 @@ double waits_for_messages(const StepLayout& layout, double message, double other
   const int64_t whole = before / layout.pipeline, left = before % layout.pipeline;
   const auto rounds = static_cast<double>(whole), rest = static_cast<double>(left);
   const double way = std::max(0.0, 2 * message + others / std::max(1.0, stages - 1) - own);
-  // A stage between others sends a message each way over one link, unless it shares its node with one of them.
-  const double links = stages * ((stages > 2 && layout.data * layout.tensor >= node_ranks ? 2 : 1) * message - own);
+  const double links = stages * (messages.node - own);
   return filling + rounds * std::max((stages - 1) * way, links) + std::max(0.0, rest - 1) * way;
 }
 
@@ -436,7 +483,8 @@ double waits_for_messages(const StepLayout& layout, double message, double other
 
 PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
   require_rates(machine, layout);
-  const Parts parts(model, layout, machine);
+  const MeshPlacement placement = layout.on(machine.node_ranks);
+  const Parts parts(model, layout, machine, placement.tensor_share(of_sums(machine)));
   const LayerTime layer = parts.forward + parts.backward + parts.again;
   const double launches = parts.launches();
   const auto stages = static_cast<double>(layout.pipeline), chunks = static_cast<double>(layout.chunks);
@@ -446,7 +494,7 @@ PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const Ma
   const auto [layers, has_head, others, others_head] =
       slowest_stage(model, layout, machine, layer_seconds, head_seconds);
   const double head = has_head ? 1 : 0;
-  const double message = layout.pipeline > 1 ? parts.message_bytes / parts.links.stages : 0;
+  const StageMessages messages = messages_of(layout, machine, parts.message_bytes);
 
   PlannedTime time;
   time.products = micro_batches * (layers * layer.products + head * head_products);
@@ -456,30 +504,36 @@ PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const Ma
   time.tensor_sums = micro_batches * (layers * layer.sums + ends * parts.sum);
   time.launches = micro_batches * layers * launches;
   time.bubble = (others * layer_seconds + (others_head ? head_seconds : 0)) / chunks;
+  if (const double sums = layer.sums / std::max(parts.sum, 1e-300); parts.across_sums) {  // not all stages' are so slow
+    double less = 0;
+    for (int64_t stage = 0; stage < layout.pipeline; ++stage)
+      less += parts.sum - parts.sum_with(placement.tensor_share_of_stage(of_sums(machine), stage));
+    time.bubble -= sums * layers * less / chunks;
+  }
   if (machine.messages_overlap && layout.pipeline > 1) {
     const double own = layers * layer_seconds + head * head_seconds;
-    // Stages that share a node send inside it.
-    const int64_t of_node = std::max<int64_t>(1, machine.node_ranks / (layout.data * layout.tensor));
-    const int64_t used = (layout.pipeline + of_node - 1) / of_node;  // nodes
-    const auto crossing = static_cast<double>(used - 1);
-    const double inside = crossing + 1 < stages ? parts.message_bytes / (machine.inner_bytes * machine.inner_share) : 0;
-    const double mean = (crossing * message + (stages - 1 - crossing) * inside) / (stages - 1);
-    time.stage_messages = waits_for_messages(layout, mean, time.bubble * chunks, own, machine.node_ranks);
+    time.stage_messages = waits_for_messages(layout, messages, time.bubble * chunks, own);
   } else {
     // A message forward and one backward per chunk.
-    time.stage_messages = micro_batches * 2 * chunks * message;
-    time.bubble += (stages - 1) * 2 * message;
+    time.stage_messages = micro_batches * chunks * messages.pair;
+    time.bubble += (stages - 1) * 2 * messages.mean;
   }
-  time.exchange = exchange_time(model, layout, machine, parts, layers, has_head).exposed + parts.tied;
+  // The first stage and the last one add a tied matrix after their exchange, whatever the others still do.
+  const GroupTraffic traffic = gradient_traffic(layout, machine);
+  const double of_ends =
+      std::max(placement.data_share_of_stage(traffic, 0), placement.data_share_of_stage(traffic, layout.pipeline - 1));
+  const auto exchange = [&](const Links& links) {
+    return exchange_time(model, layout, machine, parts, links, layers, has_head).exposed;
+  };
+  time.exchange = std::max(exchange(parts.links), exchange(links_of(layout, machine, of_ends)) + parts.tied);
   time.update = parts.update;
   return time;
 }
 
-StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine) {
+StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine, int64_t first) {
   require_rates(machine, layout);
-  const Parts parts(model, layout, machine);
+  const Parts parts(model, layout, machine, layout.on(machine.node_ranks).tensor_share(of_sums(machine), first));
   const auto data = static_cast<double>(layout.data);
-  const auto here = static_cast<double>(std::max<int64_t>(1, machine.node_ranks / layout.tensor));
   StageTimes times;
   times.layer_forward = parts.forward.busy() + parts.forward_launches;
   times.layer_backward = parts.backward.busy() + parts.again.busy() + parts.backward_launches;
@@ -490,12 +544,9 @@ StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const M
   times.head_backward = parts.head_backward + (1 - kForward) * parts.head_passes;
   times.message_bytes = parts.message_bytes;
   times.exchange_bytes = 2 * (data - 1) / data * parts.exchange.bytes;
-  times.exchange_inside = data <= here;
-  if (!times.exchange_inside)
-    times.exchange_crossing = machine.every_rank_sends ? (data - here) / (data - 1) : 1 / here;
   times.exchange_latency = 2 * (data - 1) * parts.links.exchange_latency;
   const ExchangeTime exchange =
-      exchange_time(model, layout, machine, parts, largest_stage(model, layout), layout.pipeline == 1);
+      exchange_time(model, layout, machine, parts, parts.links, largest_stage(model, layout), layout.pipeline == 1);
   times.first_bucket = exchange.first_bucket;
   times.last_bucket = exchange.last_bucket;
   times.exchange_lost = exchange.lost;

@@ -9,6 +9,7 @@
 
 #include "config/choices.h"
 #include "ops/gemm_shape.h"
+#include "plan/mesh_placement.h"
 
 namespace trireme {
 
@@ -55,6 +56,8 @@ struct StepLayout {
 
   int64_t ranks() const { return data * tensor * pipeline; }
   int64_t micro_batches() const { return global_batch / (data * micro_batch); }
+  /// On nodes of so many ranks each.
+  MeshPlacement on(int64_t node_ranks) const { return {data, tensor, pipeline, node_ranks}; }
 };
 
 /// A product of a linear layer as `trireme bench node` measured it.
@@ -96,7 +99,10 @@ struct MachineRates {
   /// Seconds of computing that a rank loses for each byte of gradients that it sends inside a node, to other nodes.
   double inner_work = 0, node_work = 0;
   bool messages_overlap = false;  ///< a stage computes while its messages travel, and waits only for what it needs
-  bool every_rank_sends = false;  ///< to the ranks of all other nodes, instead of a ring through the nodes
+  bool every_rank_sends = false;  ///< gradients, to the ranks of all other nodes, instead of a ring through the nodes
+  bool sends_if_uneven = false;   ///< so does every rank where nodes have different numbers of ranks of a data group
+  bool by_rank = false;           ///< data ranks are on nodes by their number; else a group that fits is on one node
+  bool direct_sums = false;       ///< tensor ranks send to each other instead of around a ring
   /// Scores stay in the processor and those above the diagonal are not computed; backward computes them once more.
   bool fused_attention = false;
   /// The stage with the head has fewer layers, so that the slowest one has the least work.
@@ -126,20 +132,23 @@ PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const Ma
 struct StageTimes {
   double layer_forward = 0, layer_backward = 0;  ///< of one layer; backward: what is computed again included
   double head_forward = 0, head_backward = 0;
-  double message_bytes = 0;      ///< between stages, of one rank
-  double exchange_bytes = 0;     ///< of one rank, for all gradients
-  bool exchange_inside = true;   ///< the data ranks of a group are on one node
-  double exchange_crossing = 1;  ///< share of these bytes that leaves the node
-  double exchange_latency = 0;   ///< seconds of all messages' starts
-  double first_bucket = 0;       ///< seconds of the last backward before the exchange begins
-  double last_bucket = 1;        ///< share of the exchange that begins when backward has ended
-  double exchange_lost = 0;      ///< seconds that the last backward loses to the exchange
-  double exchange_after = 0;     ///< seconds of what travels after the exchange: touched rows, updated weights
-  double tied = 0;               ///< seconds in which the first and the last stage add the gradients of a tied matrix
+  double message_bytes = 0;     ///< between stages, of one rank
+  double exchange_bytes = 0;    ///< of one rank, for all gradients, in a ring
+  double exchange_latency = 0;  ///< seconds of all messages' starts
+  double first_bucket = 0;      ///< seconds of the last backward before the exchange begins
+  double last_bucket = 1;       ///< share of the exchange that begins when backward has ended
+  double exchange_lost = 0;     ///< seconds that the last backward loses to the exchange
+  double exchange_after = 0;    ///< seconds of what travels after the exchange: touched rows, updated weights
+  double tied = 0;              ///< seconds in which the first and the last stage add the gradients of a tied matrix
   double update = 0;
 };
-/// Throws as step_time().
-StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine);
+/// Of the tensor group that begins at rank `first`. Throws as step_time().
+StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine, int64_t first);
+
+/// Whether the ranks of every data group are counted on one node (MachineRates::by_rank).
+bool keeps_data_on_a_node(const StepLayout& layout, const MachineRates& machine);
+/// How data ranks add gradients up.
+GroupTraffic gradient_traffic(const StepLayout& layout, const MachineRates& machine);
 
 /// Expected share of a vocabulary's rows that so many tokens of text contain, their frequencies by Zipf's law: the r-th
 /// most frequent one has the probability 1 / (r x sum of 1 / r).

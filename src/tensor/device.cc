@@ -53,7 +53,7 @@ class Host final : public Device {
     madvise(start + head, bytes, MADV_HUGEPAGE);  // advice only: without it the memory is slower
     return start + head;
   }
-  void free(std::byte* memory, size_t bytes) override { munmap(memory, bytes); }
+  void free(std::byte* memory, size_t bytes) noexcept override { munmap(memory, bytes); }
   void release(std::byte* memory, size_t bytes) override {
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<uintptr_t>(memory);
@@ -71,7 +71,7 @@ class Host final : public Device {
 }  // namespace
 
 std::byte* Device::allocate_pinned(size_t bytes) { return host_device().allocate(bytes); }
-void Device::free_pinned(std::byte* memory, size_t bytes) { host_device().free(memory, bytes); }
+void Device::free_pinned(std::byte* memory, size_t bytes) noexcept { host_device().free(memory, bytes); }
 
 double Event::State::seconds_since(const State&) const {
   fail(ErrorKind::shape, "the event was recorded without its time");

@@ -42,7 +42,8 @@ class Device {
   virtual bool is_host() const { return false; }
   /// Zeroed and aligned to 2 MiB. Throws Error::io with the number if memory is insufficient.
   virtual std::byte* allocate(size_t bytes) = 0;
-  virtual void free(std::byte* memory, size_t bytes) = 0;
+  /// A failure is logged once: the memory is then lost until the process ends.
+  virtual void free(std::byte* memory, size_t bytes) noexcept = 0;
   /// Returns the complete pages inside to the system. Their contents are lost; later writes get memory again.
   virtual void release(std::byte* memory, size_t bytes) = 0;
   /// Of a device other than the host, whose memory train/machine.h knows; zeros if unknown.
@@ -56,7 +57,7 @@ class Device {
   /// Memory of the host that the device's streams can copy from and to while the program continues
   /// (tensor/pinned.h); not zeroed. Throws Error::io if memory is insufficient.
   virtual std::byte* allocate_pinned(size_t bytes);
-  virtual void free_pinned(std::byte* memory, size_t bytes);
+  virtual void free_pinned(std::byte* memory, size_t bytes) noexcept;
 };
 
 /// A point in a stream's work. One of the host, and one that was not recorded, has always been reached.
@@ -143,21 +144,14 @@ class HostValues {
   HostBytes bytes_;
 };
 
-/// The same for new values of all elements, which are copied to the tensor at its end.
-template <class T>
-class HostWriter {
- public:
-  explicit HostWriter(View x) : view_(x), copy_(x.device() ? static_cast<size_t>(x.count()) : 0) {}
-  HostWriter(const HostWriter&) = delete;
-  HostWriter& operator=(const HostWriter&) = delete;
-  ~HostWriter() {
-    if (view_.device()) view_.device()->stream().copy(View(std::span(copy_), view_.shape()), view_);
-  }
-  std::span<T> get() { return view_.device() ? std::span<T>(copy_) : view_.values<T>(); }
-
- private:
-  View view_;
-  std::vector<T> copy_;
-};
+/// New values of all elements of a tensor, which fill(std::span<T>) sets on the host: in the tensor itself, or in what
+/// is then copied to it.
+template <class T, class Fill>
+void write_values(View x, const Fill& fill) {
+  if (!x.device()) return fill(x.values<T>());
+  std::vector<T> values(static_cast<size_t>(x.count()));
+  fill(std::span<T>(values));
+  x.device()->stream().copy(View(std::span<T>(values), x.shape()), x);
+}
 
 }  // namespace trireme

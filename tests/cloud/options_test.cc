@@ -1,12 +1,13 @@
 #include "cloud/options.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "cloud/node_types.h"
-#include "plan/node_price.h"
+#include "plan/node_type.h"
 #include "tests/support/paths.h"
 
 namespace trireme::cloud {
@@ -104,6 +105,41 @@ TEST(ClusterOptions, ImpossibleOptionsAreNamedWithTheirPlace) {
   for (const auto& [text, message] : cases) EXPECT_THAT(message_of(text), HasSubstr(message)) << text;
 }
 
+TEST(ClusterOptions, WhatAProviderRefusesIsRefusedAtOnce) {
+  const auto azure = [](const std::string& more) {
+    return message_of("cluster: {provider: azure}\nnetwork: {region: e}\n" + more);
+  };
+  const auto aws = [](const std::string& more) {
+    return message_of("cluster: {provider: aws}\nnetwork: {region: e}\n" + more);
+  };
+  for (const char* user : {"admin", "administrator", "test", "user1", "guest", "backup", "a", "console", "david",
+                           "server", "sql", "support", "sys", "video", "actuser", "user5"})
+    EXPECT_THAT(azure("access: {user: " + std::string(user) + "}\n"), HasSubstr("c.yaml: access.user is ")) << user;
+  EXPECT_THAT(
+      azure("access: {user: admin}\n"),
+      HasSubstr("access.user is admin, which Azure does not allow as a login; name another user, such as trireme"));
+  for (const char* user : {"www-data", "sshd", "slurm", "nobody", "daemon"})
+    EXPECT_THAT(aws("access: {user: " + std::string(user) + "}\n"),
+                HasSubstr("which is an account of the system in images of aws"))
+        << user;
+  for (const char* user : {"trireme", "ubuntu", "me", "user_a"})
+    EXPECT_EQ(azure("access: {user: " + std::string(user) + "}\n"), "no error") << user;
+  EXPECT_EQ(aws("access: {user: admin}\n"), "no error") << "the login of Debian's images";
+  EXPECT_EQ(message_of(kHosts + "access: {user: admin}\n"), "no error");
+  EXPECT_THAT(azure("azure: {resource-group: ours.}\n"), HasSubstr("of which the last is not '.'"));
+  EXPECT_THAT(azure("azure: {resource-group: " + std::string(91, 'a') + "}\n"), HasSubstr("at most 90 characters"));
+  const auto tags = [](const std::string& provider, const std::string& list) {
+    return message_of("cluster: {provider: " + provider + ", tags: '" + list + "'}\nnetwork: {region: e}\n");
+  };
+  std::string many;
+  for (int i = 0; i < 48; ++i) many += fmt::format("{}k{}=v", i == 0 ? "" : ",", i);
+  EXPECT_THAT(tags("aws", many), HasSubstr("cluster.tags has 48 tags, but aws allows 50 for a resource"));
+  EXPECT_THAT(tags("azure", "owner=" + std::string(257, 'v')), HasSubstr("128 characters of key and 256 of value"));
+  EXPECT_THAT(tags("aws", std::string(129, 'k') + "=v"), HasSubstr("128 characters of key and 256 of value"));
+  EXPECT_THAT(tags("azure", "Azure-team=a"), HasSubstr("Azure reserves tags that begin with azure"));
+  EXPECT_EQ(tags("aws", "azure-team=a"), "no error");
+}
+
 TEST(ClusterOptions, NetworksThatAreNoObstacleAreAllowed) {
   const std::string azure = "cluster: {provider: azure}\nnetwork: {region: e, range: 100.100.0.0/24}\n";
   EXPECT_EQ(message_of(azure), "no error") << "Azure's gateway needs no range";
@@ -168,10 +204,8 @@ TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {
 
 TEST(NodeTypes, EveryKnownSizeHasAPriceAndItsDate) {
   for (const NodeType& type : node_types()) {
-    const NodePrice* price = find_node_price(planner_name(type.provider, type.name));
-    ASSERT_NE(price, nullptr) << type.name;
-    EXPECT_GT(price->usd_per_hour, 0) << type.name;
-    EXPECT_EQ(std::string(price->date).size(), 7U) << type.name;
+    EXPECT_GT(type.usd_per_hour, 0) << type.name;
+    EXPECT_EQ(type.price_date.size(), 7U) << type.name;
     EXPECT_EQ(type.gpus > 0, accelerators_of(type.provider, type.name) == Accelerators::nvidia) << type.name;
   }
   ClusterOptions options = parse_options(kAzure, "c.yaml");
@@ -179,6 +213,37 @@ TEST(NodeTypes, EveryKnownSizeHasAPriceAndItsDate) {
   options.node.head_type = "Standard_D8s_v5";
   EXPECT_THAT(describe_cost(options, 3), HasSubstr("197.02 USD per hour"));
   EXPECT_THAT(describe_cost(options, 3), HasSubstr("2025-01 and 2023-12"));
+}
+
+TEST(NodeTypes, AreAllKnownToThePlanner) {
+  EXPECT_EQ(node_types().size(), 23U);
+  for (const NodeType& type : node_types()) {
+    const trireme::NodeType* planned = known_node_type(planner_name(type.provider, type.name));
+    ASSERT_NE(planned, nullptr) << type.name;
+    EXPECT_EQ(planned->size, type.name);
+    EXPECT_EQ(planned->cores, type.cores) << type.name;
+    EXPECT_EQ(planned->gpus, type.gpus) << type.name;
+    EXPECT_EQ(planned->price_per_hour, type.usd_per_hour) << type.name;
+    EXPECT_GT(trireme_rates(*planned, 1, {}).peak_flops, 0) << type.name;
+  }
+  for (const char* guide : {"azure-d32-v5", "aws-c6i.16xlarge"}) EXPECT_NE(known_node_type(guide), nullptr) << guide;
+}
+
+TEST(NodeTypes, CycleCloudsSchedulerIsASmallMachineMore) {
+  ClusterOptions options = parse_options(
+      "cluster: {provider: azure, scheduler: cyclecloud, nodes: 2}\nnetwork: {region: e}\n"
+      "node: {type: Standard_ND96amsr_A100_v4, disk-gb: 256}\n",
+      "c.yaml");
+  EXPECT_EQ(type_of_head(options), "Standard_D4s_v5");
+  EXPECT_DOUBLE_EQ(cost_per_hour(options, 2).value_or(0), 0.192 + 2 * 32.77);
+  EXPECT_THAT(describe_cost(options, 2),
+              HasSubstr("3 machines, Standard_D4s_v5 and Standard_ND96amsr_A100_v4: 65.73 USD per hour"));
+  options.node.head_type = "Standard_D8s_v5";
+  EXPECT_EQ(type_of_head(options), "Standard_D8s_v5");
+  options.cluster.scheduler = SchedulerChoice::slurm;
+  options.node.head_type.clear();
+  EXPECT_EQ(type_of_head(options), "Standard_ND96amsr_A100_v4") << "the head of other clusters trains, too";
+  EXPECT_THAT(describe_cost(options, 2), HasSubstr("2 machines"));
 }
 
 TEST(ClusterDocuments, HaveTheTablesOfThisProgram) {

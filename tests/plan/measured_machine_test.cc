@@ -65,6 +65,19 @@ TEST_F(MeasuredFiles, OfSeveralNodesTheSlowestCounts) {
   EXPECT_DOUBLE_EQ(machine.node.products[1].flops, 3e11);
 }
 
+TEST_F(MeasuredFiles, OfABusyNodeAreKnown) {
+  EXPECT_EQ(read_measured_machine({write("a.json", node("h1"))}).taken, 0) << "a file of an earlier version";
+  Json busy = node("h2");
+  busy["processors_taken"] = 0.6;
+  const std::string path = write("b.json", busy);
+  const MeasuredMachine machine = read_measured_machine({write("a.json", node("h1")), path});
+  EXPECT_EQ(machine.taken, 0.6);
+  EXPECT_EQ(machine.busy, path);
+  busy["processors_taken"] = 1.5;
+  EXPECT_ERROR(read_measured_machine({write("b.json", busy)}), ErrorKind::data,
+               "processors_taken is 1.5, expected a number from 0 to 1; measure again");
+}
+
 TEST_F(MeasuredFiles, OfLinksGiveTheNetworkAndTheRateInside) {
   const std::string a = write("a.json", node("h1")), b = write("b.json", node("h2"));
   MeasuredMachine machine = read_measured_machine({a, b, write("c.json", comm({"h1", "h2"}))});

@@ -13,6 +13,7 @@
 #include <functional>
 #include <list>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,9 +33,9 @@ class ApartDevice;
 /// Runs issued work in order, each item a moment after it was issued.
 class ApartStream final : public DeviceStream {
  public:
-  ApartStream(ApartDevice& device, std::chrono::microseconds late)
-      : device_(device), late_(late), thread_([this] { run(); }) {}
+  ApartStream(ApartDevice& device, std::chrono::microseconds late);
   ~ApartStream() override {
+    leave_device();
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
@@ -54,11 +55,24 @@ class ApartStream final : public DeviceStream {
     changed_.notify_all();
   }
 
+  /// Until all work has run, whatever came of it.
+  void drain() {
+    uint64_t issued = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      issued = issued_;
+    }
+    std::unique_lock lock(done_->mutex);
+    done_->changed.wait(lock, [&] { return done_->works >= issued; });
+  }
+
   Event record() override {
+    apart_faults.call("an event");
     const std::lock_guard lock(mutex_);
     return Event(std::make_shared<Point>(device_, done_, issued_));
   }
   Event record_time() override {
+    apart_faults.call("an event with its time");
     const auto time = std::make_shared<Clock::time_point>();
     issue([time] { *time = Clock::now(); });
     const std::lock_guard lock(mutex_);
@@ -68,6 +82,7 @@ class ApartStream final : public DeviceStream {
   void copy_later(ConstView from, View to) override;
 
  private:
+  void leave_device();
   /// What a stream has done, which events outlive.
   struct Done {
     std::mutex mutex;
@@ -87,11 +102,13 @@ class ApartStream final : public DeviceStream {
         : device(of), done(std::move(of_stream)), work(at), time(std::move(reached_at)) {}
     void wait() override;
     bool reached() override {
+      apart_faults.look("a look at an event");
       if (apart_faults.drops(true)) return true;
       const std::lock_guard lock(done->mutex);
       return done->works >= work;
     }
     void hold(DeviceStream& later) override {
+      apart_faults.call("a stream's wait");
       if (apart_faults.drops(false)) return;
       static_cast<ApartStream&>(later).issue([of = done, at = work] { of->wait_for(at); });
     }
@@ -159,6 +176,7 @@ class ApartDevice final : public Device {
 
   std::string_view name() const override { return "apart"; }
   std::byte* allocate(size_t bytes) override {
+    apart_faults.call("an allocation");
     const std::lock_guard lock(mutex_);
     if (used_ + bytes > kBytes) fail(ErrorKind::io, "the device is full");
     std::byte* memory = outside_ + used_;
@@ -166,7 +184,7 @@ class ApartDevice final : public Device {
     ++counts_.allocations;
     return memory;
   }
-  void free(std::byte* memory, size_t bytes) override {  // and never allocates it again
+  void free(std::byte* memory, size_t bytes) noexcept override {  // and never allocates it again
     fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, memory - outside_, static_cast<off_t>(bytes));
   }
   /// Reads after free() find NaN.
@@ -174,17 +192,37 @@ class ApartDevice final : public Device {
   DeviceMemory memory() const override { return {.free = kBytes - used_, .total = kBytes}; }
   DeviceStream& stream() override { return *stream_; }
   std::unique_ptr<DeviceStream> make_stream() override {
+    apart_faults.call("a stream");
     return std::make_unique<ApartStream>(*this, apart_faults.late_others);
   }
   /// Filled with NaN.
   std::byte* allocate_pinned(size_t bytes) override {
+    apart_faults.call("an allocation of pinned memory");
     const std::lock_guard lock(mutex_);
     ++counts_.allocations;
     const auto& memory = pinned_.emplace_back(bytes, std::byte{0xff});
     return const_cast<std::byte*>(memory.data());
   }
   /// It stays until the device ends: CUDA waits for the copies that were issued.
-  void free_pinned(std::byte*, size_t) override {}
+  void free_pinned(std::byte*, size_t) noexcept override {}
+
+  /// Of all streams, those that nobody can destroy any more included.
+  void drain() {
+    std::vector<ApartStream*> streams;
+    {
+      const std::lock_guard lock(mutex_);
+      streams.assign(streams_.begin(), streams_.end());
+    }
+    for (ApartStream* stream : streams) stream->drain();
+  }
+  void enter(ApartStream& stream) {
+    const std::lock_guard lock(mutex_);
+    streams_.insert(&stream);
+  }
+  void leave(ApartStream& stream) {
+    const std::lock_guard lock(mutex_);
+    streams_.erase(&stream);
+  }
 
   DeviceNetwork* network() override { return network_.get(); }
   void set_network(std::unique_ptr<DeviceNetwork> network) { network_ = std::move(network); }
@@ -241,11 +279,19 @@ class ApartDevice final : public Device {
   size_t used_ = 0;
   std::list<std::vector<std::byte>> pinned_;
   DeviceCounts counts_;
+  std::set<ApartStream*> streams_;
   std::unique_ptr<DeviceStream> stream_;
   std::unique_ptr<DeviceNetwork> network_;
 };
 
+inline ApartStream::ApartStream(ApartDevice& device, std::chrono::microseconds late)
+    : device_(device), late_(late), thread_([this] { run(); }) {
+  device.enter(*this);
+}
+inline void ApartStream::leave_device() { device_.leave(*this); }
+
 inline void ApartStream::copy(ConstView from, View to) {
+  apart_faults.call("a copy");
   if (!to.device()) {  // after all issued work
     issue([this, from, to] {
       std::memcpy(to.data(), device_.inside(from).data(), from.bytes());
@@ -263,6 +309,7 @@ inline void ApartStream::copy(ConstView from, View to) {
 }
 
 inline void ApartStream::copy_later(ConstView from, View to) {
+  apart_faults.call("a copy");
   if (!from.device()) device_.count_copy_from_host(true);
   issue([source = device_.inside_or_pinned(from), target = device_.inside_or_pinned(to), to_host = !to.device()] {
     std::memcpy(target.data(), source.data(), source.bytes());
@@ -271,6 +318,7 @@ inline void ApartStream::copy_later(ConstView from, View to) {
 }
 
 inline void ApartStream::Point::wait() {
+  apart_faults.call("a wait");
   if (apart_faults.drops(false)) return;
   device.count_wait();
   done->wait_for(work);
@@ -282,12 +330,7 @@ class ApartOps final : public Ops {
   /// has_f16: the operators take f16, too.
   ApartOps(ApartDevice& device, std::unique_ptr<Ops> host, bool has_f16 = false)
       : device_(device), host_(std::move(host)), has_f16_(has_f16) {}
-  ~ApartOps() override {  // after a failure work may be left that uses it
-    try {
-      device_.stream().finish();
-    } catch (...) {
-    }
-  }
+  ~ApartOps() override { device_.drain(); }  // after a failure work may be left that uses it
   std::string_view name() const override { return "apart"; }
   Device& device() const override { return device_; }
   size_t scratch_bytes(const CallSizes& sizes) const override { return host_->scratch_bytes(sizes); }
@@ -309,6 +352,7 @@ class ApartOps final : public Ops {
   /// work(context): with scratch of the host's operators.
   template <class Work>
   void later(const Context& context, Work work) {
+    apart_faults.call("a kernel");
     static_cast<ApartStream*>(context.stream)->issue([threads = context.threads, work] {
       thread_local Arena scratch(size_t{64} << 20);
       Context own{.threads = threads, .scratch = &scratch};

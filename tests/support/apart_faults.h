@@ -1,10 +1,13 @@
 #pragma once
 // What an ApartDevice (apart_device.h) counts, and what tests may break about it.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
+#include "base/error.h"
 #include "tensor/view.h"
 
 namespace trireme {
@@ -29,6 +32,16 @@ struct ApartFaults {
   void (*spoils)(std::string_view work, View result) = nullptr;
   void spoil(std::string_view work, View result) const {
     if (spoils != nullptr) spoils(work, result);
+  }
+  /// Calls of all devices so far, and the one from which on every call fails, as after a fault of a GPU.
+  std::atomic<int64_t> calls = 0, fails_from = std::numeric_limits<int64_t>::max();
+  void call(const char* what) {
+    ++calls;
+    look(what);
+  }
+  /// The same for a call of which a run has more or fewer, and which does not count.
+  void look(const char* what) const {
+    if (calls >= fails_from) fail(ErrorKind::io, "{} failed: an illegal memory access was encountered", what);
   }
 };
 inline ApartFaults apart_faults;

@@ -78,8 +78,7 @@ Row measure_gradient(Job& job, Communicator& group, Ops& ops, const Options& opt
   Arena arena(static_cast<size_t>(count) * sizeof(float) + 64, ops.device());
   const View gradients = arena.take(DType::f32, {count});
   const auto fill = [&](const std::function<void(float*)>& with) {
-    HostWriter<float> values(gradients);
-    with(values.get().data());
+    write_values<float>(gradients, [&](auto to) { with(to.data()); });
   };
   const auto clear = [&](float* values) { std::fill_n(values, count, 0.0F); };
   fill(clear);  // allocates the pages before anything is measured

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace trireme::comm_bench {
@@ -71,6 +72,8 @@ int64_t total_wrong(const std::vector<Row>& rows) {
   for_each_timing(rows, [&](const Timing& timing) { wrong += static_cast<int64_t>(timing.wrong.value_or(0)); });
   return wrong;
 }
+
+int64_t wrong_results(const Table& table) { return std::max(total_wrong(table.rows), table.out_of_bounds); }
 
 Json to_json(const Row& row) {
   return {{"size", row.bytes},

@@ -32,6 +32,7 @@ struct Table {
   std::vector<Row> rows;
   std::optional<double> average_bus_bandwidth;  ///< as the footer has it
   std::vector<int> skipped_lines;               ///< that begin like a row but are not rows
+  int64_t out_of_bounds = 0;                    ///< sizes with wrong results, as the footer has it
 };
 
 std::string table_header();
@@ -39,11 +40,14 @@ std::string to_text(const Row& row);
 /// Mean bus bandwidth over all rows and both modes; 0 without any.
 double average_bus_bandwidth(const std::vector<Row>& rows);
 int64_t total_wrong(const std::vector<Row>& rows);
+/// Of a table: wrong values of its rows, or what its footer counts; 0: all was right, or was not checked.
+int64_t wrong_results(const Table& table);
 Json to_json(const Row& row);
 
-/// Logs, and the files of their and our -J and of rccl-tests' -Z json and csv. Columns are found by their header. Tags
-/// that mpirun and srun put before lines ("[1,0]<stdout>:", "0: ") are removed, and a file may hold the tables of
-/// several runs. Throws Error::data naming the file if it has no table.
+/// Logs, and the files of their and our -J and of rccl-tests' -Z json and csv. Columns are found by their header.
+/// Whatever words are before the lines (tags of launch, mpirun and srun, times) say who printed them. A file may hold
+/// the tables of several runs, one after the other or printed in turn. Throws Error::data naming the file if it has no
+/// table.
 std::vector<Table> parse_tables(std::string_view text, const std::string& source);
 
 /// Of a file in JSON or CSV, one table per collective; empty: it is neither. Throws Error::data naming the file for one

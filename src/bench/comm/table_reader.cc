@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <numeric>
 #include <span>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "bench/comm/table.h"
 
@@ -31,16 +33,23 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Without the tag of Open MPI's or srun's output.
-std::string_view without_tag(std::string_view line) {
-  if (line.starts_with('[')) {
-    const size_t end = line.find(">:");
-    if (end != std::string_view::npos && line.substr(0, end).find("]<std") != std::string_view::npos) {
-      return line.substr(end + 2);
-    }
+/// The words before a line's own, without those that are a time: who printed it. Of launch, mpirun, srun, kubectl and
+/// others: "h1[0]", "[1,0]<stdout>:", "0:", "2026-03-01T10:11:12.123Z".
+std::string printer_of(std::string_view prefix) {
+  const auto is_time = [](std::string_view word) {
+    const auto of = [&](std::string_view some) {
+      return std::ranges::count_if(word, [&](char c) { return some.find(c) != std::string_view::npos; });
+    };
+    const auto digits = of("0123456789"), marks = of(":-"), points = of(".");
+    const bool only = digits + marks + points + of("TZ[](),+") == std::ssize(word);
+    const bool ends = word.ends_with(':');  // "0:", srun's rank
+    return only && !ends && (marks > 0 || points == 1) && digits > marks + points;
+  };
+  std::string printer;
+  for (const std::string_view word : split(prefix)) {
+    if (!is_time(word)) printer += fmt::format("{} ", word);
   }
-  const size_t colon = line.find(": ");
-  return colon != std::string_view::npos && is_number(line.substr(0, colon)) ? line.substr(colon + 2) : line;
+  return printer;
 }
 
 template <class T>
@@ -110,6 +119,7 @@ std::optional<Row> read_row(std::span<const std::string_view> fields, const Layo
   const size_t timings = fits(all) ? all : last;
   Row row;
   row.op = "none";
+  if (std::isalpha(static_cast<unsigned char>(fields[2][0])) == 0) return std::nullopt;
   if (!read_number(fields[0], row.bytes) || !read_number(fields[1], row.count)) return std::nullopt;
   row.type = fields[2];
   for (size_t i = kFixedColumns; i < fields.size() - timings; ++i) {
@@ -123,25 +133,32 @@ std::optional<Row> read_row(std::span<const std::string_view> fields, const Layo
   return row;
 }
 
+bool same_measurement(const Row& a, const Row& b) { return a.bytes == b.bytes && a.type == b.type && a.op == b.op; }
+
 class Reader {
  public:
   explicit Reader(const std::string& source) : source_(source) {}
 
   void take(std::string_view line) {
     ++number_;
-    line = without_tag(line);
-    if (line.starts_with('#')) return take_comment(line);
+    for (size_t at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
+      if (take_comment(line.substr(0, at), line.substr(at + 1))) return;
+    }
+    if (printers_.empty()) return;
     const Fields fields = split(line);
-    if (!layout_ || fields.empty() || !is_number(fields[0])) return;  // NCCL's own output, a prompt
-    if (const auto row = read_row(fields, *layout_)) {
-      tables_.back().rows.push_back(*row);
-    } else {
-      tables_.back().skipped_lines.push_back(number_);
+    for (size_t first = 0; first + kFixedColumns < fields.size(); ++first) {
+      if (!is_number(fields[first])) continue;
+      Printer& printer =
+          printer_named(printer_of(line.substr(0, static_cast<size_t>(fields[first].data() - line.data()))));
+      const auto row = read_row(std::span(fields).subspan(first), printer.layout);
+      if (row) return add(printer, *row);
+      if (first == printer.words) tables_[printer.tables.back()].skipped_lines.push_back(number_);
     }
   }
 
   std::vector<Table> finish() {
-    require(!tables_.empty() && !tables_.front().rows.empty(), ErrorKind::data,
+    std::erase_if(tables_, [](const Table& table) { return table.rows.empty(); });
+    require(!tables_.empty(), ErrorKind::data,
             "{}: has no table of nccl-tests or rccl-tests: neither a line \"# size count type ... time algbw busbw\" "
             "with rows below it, nor their JSON or CSV",
             source_);
@@ -149,35 +166,85 @@ class Reader {
   }
 
  private:
-  void take_comment(std::string_view line) {
-    line.remove_prefix(1);
+  /// Who prints the lines with the same words before them: one rank, or several that print in turn.
+  struct Printer {
+    std::string name;
+    size_t words = 0;  ///< before its header
+    Layout layout;
+    std::vector<size_t> tables;  ///< that are filled at the same time
+  };
+
+  /// Else the last one that began a table.
+  Printer& printer_named(const std::string& name) {
+    const auto found = std::ranges::find(printers_, name, &Printer::name);
+    return found != printers_.end() ? *found : printers_.back();
+  }
+
+  /// To the first table that has no such row; a run may measure a size again.
+  void add(const Printer& printer, const Row& row) {
+    const auto lacks = [&](size_t table) {
+      return std::ranges::none_of(tables_[table].rows, [&](const Row& own) { return same_measurement(own, row); });
+    };
+    const auto place = std::ranges::find_if(printer.tables, lacks);
+    tables_[place != printer.tables.end() ? *place : printer.tables.back()].rows.push_back(row);
+  }
+
+  void begin_table(const std::string& name, size_t words, Layout layout) {
+    layout.in_place_only = in_place_only_;
+    tables_.push_back({source_, collective_, {}, std::nullopt, {}, 0});
+    const auto known = std::ranges::find(printers_, name, &Printer::name);
+    Printer printer{name, words, std::move(layout), {tables_.size() - 1}};
+    if (known != printers_.end()) {
+      const std::vector<size_t>& before = known->tables;
+      if (std::ranges::all_of(before, [&](size_t table) { return tables_[table].rows.empty(); }))
+        printer.tables.insert(printer.tables.begin(), before.begin(), before.end());
+      printers_.erase(known);
+    }
+    printers_.push_back(std::move(printer));
+  }
+
+  /// False: nothing that is known.
+  bool take_comment(std::string_view prefix, std::string_view line) {
+    const std::string printer = printer_of(prefix);
     const Fields fields = split(line);
     if (auto layout = read_header(fields)) {
-      layout_ = layout;
-      layout_->in_place_only = in_place_only_;
-      tables_.push_back({source_, collective_, {}, std::nullopt, {}});
+      begin_table(printer, split(prefix).size(), std::move(*layout));
     } else if (line.find("in-place") != std::string_view::npos) {
       in_place_only_ = line.find("out-of-place") == std::string_view::npos;
     } else if (const size_t at = line.find("Collective test starting:"); at != std::string_view::npos) {
       const Fields words = split(line.substr(at + 25));
       collective_ = words.empty() ? "" : std::string(words[0]);
       if (collective_.ends_with("_perf")) collective_.resize(collective_.size() - 5);
-    } else if (line.starts_with(" Avg bus bandwidth") && !tables_.empty()) {
+    } else if (!printers_.empty() && line.find("Avg bus bandwidth") != std::string_view::npos) {
+      Table& table = unfinished(printer);
       double value = 0;
       for (const std::string_view field : fields) {
-        if (read_number(field, value)) tables_.back().average_bus_bandwidth = value;
+        if (read_number(field, value)) table.average_bus_bandwidth = value;
       }
+    } else if (!printers_.empty() && line.find("Out of bounds values") != std::string_view::npos) {
+      for (const std::string_view field : fields) {
+        int64_t value = 0;
+        if (read_number(field, value) && value > 0) unfinished(printer).out_of_bounds = value;
+      }
+    } else {
+      return false;
     }
+    return true;
+  }
+
+  /// The first table of the printer without its last line.
+  Table& unfinished(const std::string& name) {
+    const std::vector<size_t>& own = printer_named(name).tables;
+    const auto place = std::ranges::find_if(own, [&](size_t table) { return !tables_[table].average_bus_bandwidth; });
+    return tables_[place != own.end() ? *place : own.back()];
   }
 
   std::string source_, collective_;
-  std::optional<Layout> layout_;
   bool in_place_only_ = false;
   std::vector<Table> tables_;
+  std::vector<Printer> printers_;  ///< in the order of their last tables
   int number_ = 0;
 };
-
-bool same_measurement(const Row& a, const Row& b) { return a.bytes == b.bytes && a.type == b.type && a.op == b.op; }
 
 bool comparable(const Table& a, const Table& b) {
   if (!a.collective.empty() && !b.collective.empty() && a.collective != b.collective) return false;
@@ -224,6 +291,8 @@ std::string side_by_side(const std::vector<Table>& all) {
     text += fmt::format("# [{}] {}{}{}", i, table.source, table.collective.empty() ? "" : ", ", table.collective);
     text += table.average_bus_bandwidth ? fmt::format(", average bus bandwidth {:g} GB/s", *table.average_bus_bandwidth)
                                         : "";
+    if (const int64_t wrong = wrong_results(table); wrong > 0)
+      text += fmt::format("; WRONG RESULTS: {}", count_text(wrong, "value"));
     for (const int line : table.skipped_lines) text += fmt::format("; line {} is incomplete and was skipped", line);
     text += "\n";
   }

@@ -51,8 +51,9 @@ class Summed {
   }
   View x() const { return x_; }
   void fill() const {
-    HostWriter<float> values(x_);
-    for (size_t i = 0; i < values.get().size(); ++i) values.get()[i] = contribution(rank_, static_cast<int64_t>(i));
+    write_values<float>(x_, [&](auto to) {
+      for (size_t i = 0; i < to.size(); ++i) to[i] = contribution(rank_, static_cast<int64_t>(i));
+    });
   }
   /// Where the sum is wrong; empty: nowhere.
   std::string fault(const char* of) const {

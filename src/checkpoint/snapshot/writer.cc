@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
@@ -393,12 +394,19 @@ void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& lo
   self.local = local;
   ++self.saves;
   const auto count = static_cast<int64_t>(self.buffers.size());
+  std::exception_ptr failure;  // of a device; it must not leave the region
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const View buffer = self.buffers[at];
-    copy_part(self.state, self.slices()[at].part, self.sources[at].offset, buffer.count(), buffer.as<float>());
+    try {
+      const auto at = static_cast<size_t>(i);
+      const View buffer = self.buffers[at];
+      copy_part(self.state, self.slices()[at].part, self.sources[at].offset, buffer.count(), buffer.as<float>());
+    } catch (...) {
+#pragma omp critical(trireme_snapshot_failure)
+      failure = std::current_exception();
+    }
   }
+  if (failure) std::rethrow_exception(failure);
   self.run_transfers();
   self.pending = true;
   self.start_writing();

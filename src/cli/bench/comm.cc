@@ -143,6 +143,19 @@ std::vector<Table> read_logs(const std::vector<std::string>& files) {
   return tables;
 }
 
+/// Whether some of the logs are of a network or a library that corrupts data.
+bool tell_wrong(const std::vector<Table>& logs) {
+  bool any = false;
+  for (const Table& log : logs) {
+    const int64_t wrong = wrong_results(log);
+    if (wrong == 0) continue;
+    log::error("{}{}{}: {} had wrong results: the network or the library corrupted data there", log.source,
+               log.collective.empty() ? "" : ", ", log.collective, count_text(wrong, "value"));
+    any = true;
+  }
+  return any;
+}
+
 /// What GPUs reach of the goal for all_reduce of 2 GB and more; nothing: none is known, or no such size was measured.
 std::optional<GoalResult> goal_of(const Backend& gpus, const Process& process, const RunResult& result) {
   constexpr int64_t kLeastBytes = int64_t{2'000'000'000};
@@ -177,8 +190,9 @@ int measure_with_ranks(Process& process, RunRequest request, const Choices& flag
     fmt::print("{}", text);
     std::fflush(stdout);
   });
-  bool below = false;
+  bool below = false, wrong = false;
   if (process.rank() == 0) {
+    wrong = tell_wrong(logs);
     if (!flags.json.empty()) write_text(flags.json, result.json);
     if (const auto goal = gpus ? goal_of(*gpus, process, result) : std::nullopt) {
       fmt::print("{}", to_text(*goal));
@@ -196,7 +210,7 @@ int measure_with_ranks(Process& process, RunRequest request, const Choices& flag
       log::error("average bus bandwidth {:g} GB/s, below {:g}", result.average_bus_bandwidth, request.least_bandwidth);
     }
   }
-  if (!result.good()) return 1;
+  if (!result.good() || Scalars(process.world()).any(wrong)) return 1;
   return Scalars(process.world()).any(below) ? kBelowGoal : 0;
 }
 
@@ -223,7 +237,8 @@ int bench_comm_command(std::vector<std::string> arguments) {
             "Measures collectives over the ranks of a job, with the options and the table of nccl-tests.");
   app.set_footer(
       "Start it on several ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`. Exit codes: 1: "
-      "wrong results, or less than --min-bandwidth; 3: GPUs below their goal (docs/gpu.md).");
+      "wrong results, also in a log of --compare, or less than --min-bandwidth; 3: GPUs below their goal "
+      "(docs/gpu.md).");
   add_flags(app, flags, request);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();
@@ -237,7 +252,7 @@ int bench_comm_command(std::vector<std::string> arguments) {
   const Launcher launcher = detect_launcher();
   if (launcher.kind == Launcher::Kind::none && !logs.empty()) {
     fmt::print("{}", side_by_side(logs));
-    return 0;
+    return tell_wrong(logs) ? 1 : 0;
   }
   require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
           "this process was started without a launcher and has no other ranks to exchange data with; start it with "

@@ -27,6 +27,7 @@ Json to_json(const Backend& backend, const NodeBenchResult& r) {
             {"sockets", r.sockets},
             {"threads", r.threads},
             {"memory_bytes", r.memory_bytes},
+            {"processors_taken", r.taken},
             {"copy_bytes_per_s", r.copy_bytes_per_second},
             {"triad_bytes_per_s", r.triad_bytes_per_second},
             {"disk_write_bytes_per_s", r.disk_write_bytes_per_second},
@@ -65,7 +66,7 @@ int bench_node_command(std::vector<std::string> arguments) {
   if (width) options.widths = {*width};
   options.threads = compute_threads(threads);
   const Backend backend = make_backend();
-  const NodeBenchResult result = bench_node(options, [](const std::string& line) {
+  const NodeBenchResult result = bench_node(options, *backend.ops, [](const std::string& line) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   });

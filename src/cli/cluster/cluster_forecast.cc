@@ -44,7 +44,7 @@ std::string cluster_forecast(const cloud::ClusterOptions& options, const std::ve
   if (forecast.fits()) return text;
   constexpr size_t kShown = 5;
   const std::vector<RunForecast> best = best_layouts(loaded, on, PlanGoal::time, kShown);
-  text += fits_text(forecast, best, larger_tensor_that_fits(loaded, on)) + "\n";
+  text += fits_text(forecast, best, remedies_for(loaded, forecast)) + "\n";
   return best.empty() ? text : text + to_text(best, PlanGoal::time);
 }
 

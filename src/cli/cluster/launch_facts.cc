@@ -17,6 +17,8 @@
 #include "ops/gpu_library.h"
 #include "text/tokenizer.h"
 #include "train/start/data_setup.h"
+#include "train/start/rank_table.h"
+#include "train/start/resolve_ranks.h"
 #include "train/start/run_bytes.h"
 #include "train/start/run_forecast.h"
 #include "train/start/runnable.h"
@@ -146,6 +148,13 @@ JobFacts describe_job(const LaunchRequest& request) {
   job.run_bytes = snapshot_file_bytes(loaded);
   job.rank_memory = [loaded](int ranks, int hosts, uint64_t limit, bool on_gpus) {
     return planned_memory(loaded, ranks, hosts, limit, on_gpus);
+  };
+  job.layout_warning = [mesh = loaded.config.mesh](const HostMap& hosts) -> std::string {
+    try {
+      return split_tensor_groups(mesh_of(mesh, hosts.ranks(), "launch"), hosts);
+    } catch (const Error&) {  // the ranks will name it
+      return "";
+    }
   };
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;

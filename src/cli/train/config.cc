@@ -56,7 +56,7 @@ std::string forecast_comments(const LoadedConfig& loaded, const NodeType& type, 
   if (!forecast.fits()) {
     constexpr size_t kShown = 5;
     const std::vector<RunForecast> best = best_layouts(loaded, on, PlanGoal::time, kShown);
-    text += fits_text(forecast, best, larger_tensor_that_fits(loaded, on)) + "\n";
+    text += fits_text(forecast, best, remedies_for(loaded, forecast)) + "\n";
     if (!best.empty()) text += to_text(best, PlanGoal::time);
   }
   std::string comments;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -22,6 +23,7 @@
 #include "model/model_options.h"
 #include "plan/measured_machine.h"
 #include "plan/node_type.h"
+#include "train/start/rank_table.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {
@@ -202,6 +204,12 @@ NodeType nodes_of(const std::optional<std::string>& name, const std::vector<std:
   if (files.empty()) return find_node_type(*name);
   const MeasuredMachine measured = read_measured_machine(files);
   NodeType node = measured.node;
+  constexpr double kBusy = 0.1;  // as `trireme bench node` warns
+  if (measured.taken >= kBusy)
+    log::warning(
+        "plan: {}: other programs used {:.0f} % of the processors while it was measured, so that the planned times are "
+        "too long; measure again on an idle node",
+        measured.busy, 1e2 * measured.taken);
   if (name) {
     const NodeType type = find_node_type(*name);
     require_same_machine(measured, type);
@@ -214,6 +222,21 @@ NodeType nodes_of(const std::optional<std::string>& name, const std::vector<std:
           "HOSTS -- bench comm gradient -J FILE`, or --node TYPE",
           nodes);
   return node;
+}
+
+/// The best layouts. impossible: why the configuration's own one is.
+std::vector<RunForecast> search(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal,
+                                const std::optional<Error>& impossible) {
+  constexpr size_t kShown = 5;
+  try {
+    std::vector<RunForecast> best = best_layouts(loaded, on, goal, kShown);
+    if (const auto nodes = nodes_that_share_the_batch(loaded, on); best.empty() && nodes)
+      fmt::print("\n{}\n", batch_text(on, loaded.config.batch.global, *nodes));
+    return best;
+  } catch (const Error&) {
+    if (impossible) throw Error(*impossible);
+    throw;
+  }
 }
 
 }  // namespace
@@ -262,19 +285,31 @@ int run_plan(std::vector<std::string> arguments) {
           "trireme plan needs a configuration; name its files, or --model.preset NAME");
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
   resolve_model_options(loaded);
-  const RunForecast given = forecast_run(loaded, on);
-  fmt::print("{}", to_text(given));
-  const Json simulated = simulation.wanted ? simulate(simulation, given) : Json();
-  constexpr size_t kShown = 5;
-  const std::vector<RunForecast> best = best_layouts(loaded, on, goal, kShown);
+  std::optional<RunForecast> given;
+  std::optional<Error> impossible;  // the configuration's own layout
+  try {
+    given = forecast_run(loaded, on);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::config) throw;
+    impossible = error;
+  }
+  Json result{{"goal", name_of(goal)}, {"best", Json::array()}};
+  if (given) {
+    fmt::print("{}", to_text(*given));
+    const HostMap hosts = even_hosts(static_cast<int>(on.ranks()), static_cast<int>(on.nodes));
+    if (const std::string groups = split_tensor_groups(given->plan.mesh, hosts); !groups.empty())
+      log::warning("plan: {}", groups);
+    result["plan"] = to_json(*given);
+    if (simulation.wanted) result["simulated"] = simulate(simulation, *given);
+  }
+  const std::vector<RunForecast> best = search(loaded, on, goal, impossible);
   if (!best.empty()) fmt::print("\nlayouts that fit, best {} first:\n{}", name_of(goal), to_text(best, goal));
   if (json) {
-    Json result{{"plan", to_json(given)}, {"goal", name_of(goal)}, {"best", Json::array()}};
-    if (simulation.wanted) result["simulated"] = simulated;
     for (const RunForecast& one : best) result["best"].push_back(to_json(one));
     write_text(*json, dump_valid_json(result, 1) + "\n");
   }
-  if (!given.fits()) fail(ErrorKind::config, "{}", fits_text(given, best, larger_tensor_that_fits(loaded, on)));
+  if (impossible) throw Error(*impossible);
+  if (!given->fits()) fail(ErrorKind::config, "{}", fits_text(*given, best, remedies_for(loaded, *given)));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/train/plan_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -102,19 +103,32 @@ std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal) {
                             layout_yaml(best[0].layout));
 }
 
-std::string fits_text(const RunForecast& f, const std::vector<RunForecast>& best,
-                      const std::optional<RunForecast>& wider) {
+std::string fits_text(const RunForecast& f, const std::vector<RunForecast>& best, const std::vector<Remedy>& remedies) {
   const std::string needs =
       f.on.type.gpus > 0 ? fmt::format("a GPU needs {:.2f} GB, and those of node type {} have {:.2f} GB for a rank",
                                        f.memory() / kGiga, f.on.type.name, f.memory_limit() / kGiga)
                          : fmt::format("a rank needs {:.2f} GB, and a node of type {} leaves {:.2f} GB for each of {}",
                                        f.memory() / kGiga, f.on.type.name, f.memory_limit() / kGiga,
                                        count_text(f.on.per_node, "rank"));
-  if (best.empty())
-    return fmt::format("does not fit: {}; no layout of these nodes fits: use more nodes or a smaller model", needs);
-  if (!wider) return fmt::format("does not fit: {}; these layouts do", needs);
-  return fmt::format("does not fit: {}; with --mesh.tensor {} it needs {:.2f} GB and fits, and these layouts do", needs,
-                     wider->layout.tensor, wider->memory() / kGiga);
+  std::string text = "does not fit: " + needs;
+  if (f.memory() - static_cast<double>(f.plan.memory.nccl) <= f.memory_limit())
+    text += fmt::format(", {:.2f} GB of them for NCCL's connections with other ranks", gigabytes(f.plan.memory.nccl));
+  for (const Remedy& remedy : remedies)
+    text += fmt::format("{} {} it needs {:.2f} GB{}", &remedy == remedies.data() ? "; with" : ", with", remedy.options,
+                        remedy.forecast.memory() / kGiga, &remedy == remedies.data() ? " and fits" : "");
+  if (!best.empty()) return text + (remedies.empty() ? "; these layouts do" : ", and these layouts do");
+  if (!remedies.empty()) return text;
+  return text + "; no layout of these nodes fits: use more nodes or a smaller model";
+}
+
+std::string batch_text(const PlannedNodes& on, int64_t sequences, const std::vector<int64_t>& nodes) {
+  std::vector<std::string> counts;
+  for (const int64_t one : nodes) counts.push_back(fmt::format("{} ({})", one, count_text(one * on.per_node, "rank")));
+  return fmt::format("no layout of {} divides a batch of {} evenly{}", count_text(on.ranks(), "rank"),
+                     count_text(sequences, "sequence"),
+                     counts.empty()
+                         ? "; change batch.global"
+                         : fmt::format("; --nodes {} can, or change batch.global", fmt::join(counts, " or ")));
 }
 
 Json to_json(const RunForecast& f) {

@@ -13,10 +13,11 @@ namespace trireme {
 std::string to_text(const RunForecast& forecast);
 /// A table, best first, with the reasons, and the best one's lines of YAML.
 std::string to_text(const std::vector<RunForecast>& best, PlanGoal goal);
-/// "does not fit: ...": what a rank needs and may have, and whether some of `best` fit. wider: the same with more
-/// tensor ranks, if that fits.
+/// "does not fit: ...": what a rank needs and may have, what of remedies_for() helps, and whether some of `best` fit.
 std::string fits_text(const RunForecast& forecast, const std::vector<RunForecast>& best,
-                      const std::optional<RunForecast>& wider);
+                      const std::vector<Remedy>& remedies);
+/// Why there is no layout to choose for so many sequences. nodes: of nodes_that_share_the_batch().
+std::string batch_text(const PlannedNodes& on, int64_t sequences, const std::vector<int64_t>& nodes);
 Json to_json(const RunForecast& forecast);
 
 /// What `--simulate` says of the forecast's step.

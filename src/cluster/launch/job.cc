@@ -90,7 +90,8 @@ class Launch {
       if (!began && code != 0 && cause != 0) code = cause;
       cause = code;
       if (code != 0 && code != kStopped) hosts_.sweep(!end.start_problems.empty() || !end.refusal.empty());
-      const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
+      repeats_ = may_restart(code, end);
+      const bool again = !end.stop_requested && repeats_ && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
       if (!again) return code;
       show_activity(
@@ -238,7 +239,7 @@ class Launch {
   int requeue(int code, const StopSignals& signals) const {
     SlurmRestarts restarts(job_facts_.stop_folder);
     if (code == kStopped && stays_stopped()) return code;
-    if (code != kStopped && !(may_restart(code) && restarts.may_follow_loss(request_.max_requeues))) return code;
+    if (code != kStopped && !(repeats_ && restarts.may_follow_loss(request_.max_requeues))) return code;
     restarts.requeue(code, signals);
     return code;
   }
@@ -299,6 +300,7 @@ class Launch {
   JobView job_;
   PrivateFolder folder_;  ///< for the hostfile and the remote shell
   std::optional<LaunchStatusServer> status_server_;
+  bool repeats_ = false;  ///< what the last attempt ended with may be repeated
 };
 
 }  // namespace

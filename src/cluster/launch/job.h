@@ -2,6 +2,7 @@
 // A launched job: checks its hosts; starts, watches and stops its ranks, and restarts them if requested.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "cluster/launch/preflight.h"
 #include "cluster/launch/remote_shell.h"
 #include "cluster/launch/starter.h"
+#include "comm/host_map.h"
 #include "hub/place.h"
 
 namespace trireme {
@@ -45,7 +47,9 @@ struct JobFacts {
   int64_t run_bytes = 0;               ///< free space needed in the run folder
   std::vector<std::string> files;      ///< must be the same on every host
   launch::RankMemoryPlan rank_memory;  ///< empty: the command's memory is not planned
-  hub::Named named;                    ///< models and data sets named on the Hugging Face hub
+  /// What of the layout is slow on these hosts; "": nothing. Empty: unknown.
+  std::function<std::string(const HostMap& hosts)> layout_warning{};
+  hub::Named named;  ///< models and data sets named on the Hugging Face hub
 };
 
 /// The program of every rank and its arguments. In a container trireme is found by its PATH.

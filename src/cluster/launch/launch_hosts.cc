@@ -112,6 +112,13 @@ std::vector<Problem> LaunchHosts::look() {
     log::info("preflight: {}, one per {}; change this with --ppn", count_text(total_processes(placement()), "rank"),
               gpus_ ? "GPU" : "socket");
   }
+  if (job_.layout_warning) {
+    std::vector<int> host_of;
+    for (size_t host = 0; host < placement().size(); ++host)
+      host_of.insert(host_of.end(), static_cast<size_t>(placement()[host].processes), static_cast<int>(host));
+    if (const std::string slow = job_.layout_warning(HostMap(host_of)); !slow.empty())
+      log::warning("preflight: {}", slow);
+  }
   if (placement().size() > 1) {
     log::info("preflight: {} hosts agree; network {}, {}", placement().size(), network_,
               infiniband_ ? "InfiniBand on every host" : "TCP");

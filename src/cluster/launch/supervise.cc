@@ -241,6 +241,10 @@ std::string describe_absent(const std::vector<Placement>& placement, const std::
                      rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
-bool may_restart(int code) { return code == 76 || code > 128; }
+bool may_restart(int code, const AttemptEnd& end) {
+  constexpr int kPeerLost = 76, kSignals = 128, kAborted = kSignals + SIGABRT;
+  if (code == kAborted && !end.first_error.empty() && !end.lost_rank) return false;
+  return code == kPeerLost || code > kSignals;
+}
 
 }  // namespace trireme::launch

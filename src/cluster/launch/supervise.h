@@ -68,7 +68,8 @@ AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std:
 /// "2 of 3 ranks reached MPI_Init; rank 2 on h3 did not ..."; empty if all or none did.
 std::string describe_absent(const std::vector<Placement>& placement, const std::set<int>& arrived);
 
-/// Whether an attempt that ended with `code` may be repeated: 76 (a peer was lost) and deaths by signal.
-bool may_restart(int code);
+/// Whether an attempt that ended with `code` may be repeated: 76 (a peer was lost) and deaths by signal. Not that of a
+/// rank that named an error and aborted itself, with no rank lost before: it would do so again.
+bool may_restart(int code, const AttemptEnd& end);
 
 }  // namespace trireme::launch

@@ -99,10 +99,15 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
   if (!device.is_host()) {
     const DeviceMemory now = device.memory();
     require(now.total == 0 || memory.on_device() <= now.free, ErrorKind::config,
-            "this run needs {} on the GPU ({} {}, activations {}, scratch {}{}), but {} of its {} are free; lower "
+            "this run needs {} on the GPU ({} {}, activations {}, scratch {}{}), but {} of its {} are free; {}lower "
             "{} (now {}) or {}, choose a smaller model, or end other programs on it",
             gigabytes(memory.on_device()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
             gigabytes(memory.scratch), of_connections(memory), gigabytes(now.free), gigabytes(now.total),
+            memory.on_device() - memory.nccl > now.free ? ""
+            : plan.optimizer->shard == ShardChoice::none
+                ? fmt::format("set {} for fewer connections, ", option_name("--comm.reduce nccl"))
+                : fmt::format("set {} and {} for fewer connections, ", option_name("--optim.shard-group host"),
+                              option_name("--comm.reduce hosts")),
             option_name("batch.micro"), count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
     return;
   }

@@ -87,14 +87,6 @@ std::string held_by(const Layout& layout) {
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
 
-/// The ranks in order, the same number on each host.
-HostMap even_hosts(int ranks, int hosts) {
-  require(ranks % hosts == 0, ErrorKind::config, "--ranks {} cannot be spread evenly over --hosts {}", ranks, hosts);
-  std::vector<int> host_of(static_cast<size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) host_of[static_cast<size_t>(rank)] = rank / (ranks / hosts);
-  return HostMap(host_of);
-}
-
 /// Operators whose sizes are those of the devices.
 std::unique_ptr<Ops> planned_ops(PlannedDevices devices) {
   return devices == PlannedDevices::gpus ? make_planned_gpu_ops() : make_backend().ops;
@@ -208,7 +200,41 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
                             ? fmt::format("{:<11}  {}", gigabytes(memory.activations), gigabytes(memory.nccl))
                             : gigabytes(memory.activations));
   }
-  return exchange.empty() ? text : text + "# " + exchange + "\n";
+  if (!exchange.empty()) text += "# " + exchange + "\n";
+  const std::string split = split_tensor_groups(mesh, host_map);
+  return split.empty() ? text : text + "# warning: " + split + "\n";
+}
+
+HostMap even_hosts(int ranks, int hosts) {
+  require(ranks % hosts == 0, ErrorKind::config, "--ranks {} cannot be spread evenly over --hosts {}", ranks, hosts);
+  std::vector<int> host_of(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) host_of[static_cast<size_t>(rank)] = rank / (ranks / hosts);
+  return HostMap(host_of);
+}
+
+Spec planned_model(const LoadedConfig& loaded, LoraOptions& lora) {
+  const std::optional<Spec> spec = model_of(loaded, lora);
+  require(spec.has_value(), ErrorKind::config,
+          "the vocabulary size is unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists "
+          "here");
+  return *spec;
+}
+
+std::string split_tensor_groups(const MeshShape& mesh, const HostMap& hosts) {
+  int groups = 0, split = 0;
+  const int tensor = static_cast<int>(mesh.tensor);
+  for (int first = 0; first + tensor <= hosts.ranks(); first += tensor, ++groups)
+    split += hosts.host_of(first) != hosts.host_of(first + tensor - 1) && hosts.local_size(first) > 1 ? 1 : 0;
+  if (split == 0) return "";
+  const int each = hosts.ranks_per_host();
+  std::string fit = "set --mesh.tensor to a number that divides the ranks of every host";
+  if (each > 0) {
+    int64_t divisor = std::min<int64_t>(each, mesh.tensor);
+    while (each % divisor != 0) --divisor;
+    fit = fmt::format("with --mesh.tensor {} each is on one host", divisor);
+  }
+  return fmt::format("{} of {} {} on several hosts, so that the sums of every layer use the network; {}", split,
+                     count_text(groups, "tensor group"), split == 1 ? "is" : "are", fit);
 }
 
 RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
@@ -220,12 +246,8 @@ RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threa
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
   RunPlan plan = unplanned(loaded, mesh), largest;
-  const std::optional<Spec> spec = model_of(loaded, plan.loaded.config.lora);
-  require(spec.has_value(), ErrorKind::config,
-          "the vocabulary size is unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists "
-          "here");
   const std::unique_ptr<Ops> ops = planned_ops(devices);
-  plan.spec = with_rows_for(*spec, mesh.tensor);
+  plan.spec = with_rows_for(planned_model(loaded, plan.loaded.config.lora), mesh.tensor);
   // Earlier stages keep more micro-batches: of those with the same number of layers the first needs most, and the last
   // one has the head.
   std::set<int64_t> layers;

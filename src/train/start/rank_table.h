@@ -31,6 +31,15 @@ PlannedDevices planned_devices(const Config& config);
 std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts = 0,
                        PlannedDevices devices = PlannedDevices::cpus);
 
+/// The model of a run. lora: as its adapters change it. Throws Error::config if the vocabulary is unknown.
+Spec planned_model(const LoadedConfig& loaded, LoraOptions& lora);
+
+/// The ranks in order, the same number on each host. Throws Error::config if hosts do not divide the ranks.
+HostMap even_hosts(int ranks, int hosts);
+
+/// Which tensor groups are on several hosts although their hosts have several ranks, and what helps; "": none.
+std::string split_tensor_groups(const MeshShape& mesh, const HostMap& hosts);
+
 /// The plan of the rank that needs most memory: on GPUs, of the GPU. hosts: with the same number of ranks each. Throws
 /// as rank_table() does, and Error::config if the vocabulary is unknown.
 RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads,

@@ -62,9 +62,9 @@ StepLayout layout_of_run(const Config& config, const RankPlan& plan) {
 RunFormats formats_of(const Config& config, bool gpus) {
   const ReduceOrder order = config.comm.reduce;
   // NCCL's own rings cross the network as often as the sums of hosts do.
-  const bool host_sums =
-      order == ReduceOrder::hosts || order == ReduceOrder::nccl || (order == ReduceOrder::automatic && gpus);
-  return {config.precision.dtype, config.comm.wire, host_sums};
+  const bool chosen = order == ReduceOrder::automatic && gpus;
+  const bool host_sums = order == ReduceOrder::hosts || order == ReduceOrder::nccl || chosen;
+  return {config.precision.dtype, config.comm.wire, host_sums, chosen};
 }
 
 namespace {
@@ -92,12 +92,16 @@ void require_device(const LoadedConfig& loaded, const NodeType& type) {
           loaded.where("comm.reduce"), type.name);
 }
 
-/// Sequences of a micro-batch, so few that one rank can have all of a step: the number of its micro-batches is limited.
-int64_t least_micro(int64_t batch) {
-  constexpr int64_t kMostMicroBatches = 1 << 14;  // config/validate.cc
-  int64_t micro = (batch + kMostMicroBatches - 1) / kMostMicroBatches;
-  while (batch % micro != 0) ++micro;
-  return micro;
+/// Sequences of a step on so many ranks.
+int64_t global_batch_on(const LoadedConfig& loaded, int64_t ranks) {
+  const BatchOptions& batch = loaded.config.batch;
+  if (batch.per_rank == 0) return batch.global;
+  return batch.per_rank * mesh_of(loaded.config.mesh, static_cast<int>(ranks), "--nodes").data;
+}
+
+double memory_limit(const PlannedNodes& on) {
+  const double sharers = on.type.gpus > 0 ? 1 : static_cast<double>(on.per_node);
+  return kUsable * on.type.memory_gb * 1e9 / sharers;
 }
 
 /// A layout, what it would cost and on how many nodes, before its memory is planned.
@@ -107,20 +111,33 @@ struct Candidate {
   double seconds = 0, rank = 0;  ///< rank: less is better
 };
 
-std::vector<Candidate> candidates_of(const RunForecast& given, const RunFormats& formats, PlanGoal goal) {
+/// The sizes of a model, whatever its own layout may be.
+ModelSize searched_model(const LoadedConfig& loaded) {
+  LoraOptions lora = loaded.config.lora;
+  const Spec spec = planned_model(loaded, lora);
+  const int64_t sequence = loaded.config.batch.sequence;
+  return size_of_model(with_rows_for(spec, 1), sequence == 0 ? spec.context : sequence);
+}
+
+/// What the options fix is not searched.
+std::vector<Candidate> candidates_of(const LoadedConfig& loaded, const PlannedNodes& given, PlanGoal goal) {
+  const ModelSize model = searched_model(loaded);
+  const int64_t batch = global_batch_on(loaded, given.ranks());
+  const bool gpus = given.type.gpus > 0, shards = loaded.config.optim.shard_group == ShardGroup::host;
   std::vector<int64_t> counts;
-  for (int64_t n = 1; goal == PlanGoal::cost && n < given.on.nodes; n *= 2) counts.push_back(n);
-  counts.push_back(given.on.nodes);
-  const MachineRates rates = rates_for(formats, given.on);
+  for (int64_t n = 1; goal == PlanGoal::cost && n < given.nodes; n *= 2) counts.push_back(n);
+  counts.push_back(given.nodes);
+  const MachineRates rates = rates_for(formats_of(loaded.config, gpus), given);
   std::vector<Candidate> candidates;
   for (const int64_t nodes : counts) {
-    PlannedNodes on = given.on;
+    PlannedNodes on = given;
     on.nodes = nodes;
-    for (const StepLayout& layout : possible_layouts(given.model, on.ranks(), given.layout.global_batch)) {
-      if (given.on.type.gpus > 0 && exchanges_every_micro_batch(layout.shard, static_cast<int>(layout.data))) continue;
-      if (least_memory(given.model, layout, rates.element_bytes) > given.memory_limit()) continue;
-      const double seconds = step_time(given.model, layout, rates).total();
-      const double rough = rough_memory(given.model, layout, rates.element_bytes);
+    for (const StepLayout& layout : possible_layouts(model, on.ranks(), batch)) {
+      if (gpus && exchanges_every_micro_batch(layout.shard, static_cast<int>(layout.data))) continue;
+      if (shards && layout.shard == ShardChoice::none) continue;
+      if (least_memory(model, layout, rates.element_bytes) > memory_limit(given)) continue;
+      const double seconds = step_time(model, layout, rates).total();
+      const double rough = rough_memory(model, layout, rates.element_bytes);
       // Of costs within 1 % the shorter time is better.
       const double cost = std::round(1e2 * std::log(seconds * static_cast<double>(nodes)));
       candidates.push_back({layout, nodes, seconds,
@@ -137,13 +154,6 @@ std::vector<Candidate> candidates_of(const RunForecast& given, const RunFormats&
 
 auto mesh_key(const Candidate& one) {
   return std::tuple(one.nodes, one.layout.data, one.layout.tensor, one.layout.pipeline);
-}
-
-/// Sequences of a step on so many ranks.
-int64_t global_batch_on(const LoadedConfig& loaded, int64_t ranks) {
-  const BatchOptions& batch = loaded.config.batch;
-  if (batch.per_rank == 0) return batch.global;
-  return batch.per_rank * mesh_of(loaded.config.mesh, static_cast<int>(ranks), "--nodes").data;
 }
 
 /// Nullopt: the trainer refuses it, or it does not fit.
@@ -163,10 +173,7 @@ double RunForecast::memory() const {
   return static_cast<double>(on.type.gpus > 0 ? plan.memory.on_device() : plan.memory.total());
 }
 
-double RunForecast::memory_limit() const {
-  const double sharers = on.type.gpus > 0 ? 1 : static_cast<double>(on.per_node);
-  return kUsable * on.type.memory_gb * 1e9 / sharers;
-}
+double RunForecast::memory_limit() const { return trireme::memory_limit(on); }
 
 double RunForecast::days() const {
   constexpr double kDay = 86400;
@@ -234,14 +241,28 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   return forecast;
 }
 
-std::optional<RunForecast> larger_tensor_that_fits(const LoadedConfig& loaded, const PlannedNodes& on) {
+std::vector<Remedy> remedies_for(const LoadedConfig& loaded, const RunForecast& forecast) {
+  std::vector<Remedy> remedies;
+  const auto try_one = [&](const LoadedConfig& changed, const std::string& options) {
+    std::optional<RunForecast> fits = that_fits(changed, forecast.on);
+    if (fits) remedies.push_back({options, std::move(*fits)});
+    return fits.has_value();
+  };
   LoadedConfig wider = loaded;
   MeshOptions& mesh = wider.config.mesh;
   mesh.data = 0;  // follows, and so does the accumulation
   if (wider.config.batch.micro > 0) wider.config.batch.accumulation = 0;
-  for (mesh.tensor *= 2; mesh.tensor * mesh.pipeline <= on.ranks(); mesh.tensor *= 2)
-    if (std::optional<RunForecast> forecast = that_fits(wider, on)) return forecast;
-  return {};
+  for (mesh.tensor *= 2; mesh.tensor * mesh.pipeline <= forecast.on.ranks(); mesh.tensor *= 2)
+    if (try_one(wider, fmt::format("--mesh.tensor {}", mesh.tensor))) break;
+  if (forecast.memory() - static_cast<double>(forecast.plan.memory.nccl) > forecast.memory_limit()) return remedies;
+  LoadedConfig hosts = loaded, nccl = loaded;
+  hosts.config.comm.reduce = ReduceOrder::hosts;
+  hosts.config.optim.shard_group = ShardGroup::host;
+  if (loaded.config.optim.shard != ShardChoice::none) try_one(hosts, "--optim.shard-group host --comm.reduce hosts");
+  nccl.config.comm.reduce = ReduceOrder::nccl;
+  nccl.config.optim.shard_group = ShardGroup::all;
+  try_one(nccl, "--comm.reduce nccl");
+  return remedies;
 }
 
 SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions options) {
@@ -253,22 +274,28 @@ SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions option
                        options);
 }
 
+std::optional<std::vector<int64_t>> nodes_that_share_the_batch(const LoadedConfig& loaded, const PlannedNodes& on) {
+  const ModelSize model = searched_model(loaded);
+  const int64_t batch = global_batch_on(loaded, on.ranks());
+  const auto shares = [&](int64_t nodes) { return !possible_layouts(model, nodes * on.per_node, batch).empty(); };
+  if (shares(on.nodes)) return {};
+  std::vector<int64_t> found;
+  int64_t fewer = on.nodes - 1, more = on.nodes + 1;
+  while (fewer > 0 && !shares(fewer)) --fewer;
+  if (fewer > 0) found.push_back(fewer);
+  const int64_t most = 2 * on.nodes;  // a power of two is between
+  while (more <= most && !shares(more)) ++more;
+  if (more <= most) found.push_back(more);
+  return std::optional(std::move(found));
+}
+
 std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal, size_t count) {
   require(
       goal != PlanGoal::cost || on.type.price_per_hour > 0, ErrorKind::config,
       "--goal cost needs a price, and node type {} has none; set price-per-hour in a .yaml file of the type, or add "
       "--node TYPE with a price",
       on.type.name);
-  // Sizes of model and batch; its own layout may be impossible, so that one rank holds everything.
-  PlannedNodes alone = on;
-  alone.nodes = alone.per_node = 1;
-  StepLayout whole;
-  whole.global_batch = global_batch_on(loaded, on.ranks());
-  whole.micro_batch = least_micro(whole.global_batch);
-  RunForecast sizes = forecast_run(with_layout(loaded, whole), alone);
-  sizes.on = on;
-  const std::vector<Candidate> candidates =
-      candidates_of(sizes, formats_of(sizes.plan.loaded.config, on.type.gpus > 0), goal);
+  const std::vector<Candidate> candidates = candidates_of(loaded, on, goal);
   std::set<decltype(mesh_key(candidates[0]))> meshes, taken;
   for (const Candidate& one : candidates) meshes.insert(mesh_key(one));
   const size_t wanted = goal == PlanGoal::memory ? 10 * count : count;  // ordered by the plan below

@@ -54,8 +54,14 @@ RunFormats formats_of(const Config& config, bool gpus);
 /// type with GPUs each rank has one.
 RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on);
 
-/// The configuration with the least larger mesh.tensor, doubled, that fits; nullopt: none does.
-std::optional<RunForecast> larger_tensor_that_fits(const LoadedConfig& loaded, const PlannedNodes& on);
+/// Options that make a configuration fit.
+struct Remedy {
+  std::string options;  ///< "--mesh.tensor 4"
+  RunForecast forecast;
+};
+/// Of a configuration whose forecast does not fit: the least larger mesh.tensor, doubled, that does, and between many
+/// GPUs what needs fewer of NCCL's connections. Only what then fits; empty: nothing does.
+std::vector<Remedy> remedies_for(const LoadedConfig& loaded, const RunForecast& forecast);
 
 enum class PlanGoal : uint8_t { time, cost, memory };
 template <>
@@ -68,6 +74,10 @@ struct Names<PlanGoal> {
 /// step; USD to the end, on 1, 2, 4 ... nodes, and the shorter time where USD differ by less than 1 %; bytes of a rank.
 /// Throws Error::config for goal cost without a price.
 std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal, size_t count);
+
+/// Numbers of nodes whose ranks can share the batch of a configuration: the largest below and the least above `on`,
+/// which cannot. Nullopt: `on` can.
+std::optional<std::vector<int64_t>> nodes_that_share_the_batch(const LoadedConfig& loaded, const PlannedNodes& on);
 
 /// The step of a forecast event by event, with the layers that its stages have. options.part_layers is set here.
 SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions options);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -84,6 +85,115 @@ TEST(CommTable, ReadsEveryRealLogAndAgreesWithItsFooter) {
     ++files;
   }
   EXPECT_EQ(files, 9);
+}
+
+/// A log of two sizes. each: what is before every line, by its number.
+std::string log_with(const std::function<std::string(int line)>& each, double first = 1) {
+  const std::string text = "# Collective test starting: all_reduce_perf\n" + table_header() +
+                           to_text(row_of(8, 99.5, first)) + to_text(row_of(1024, 17.9, 2 * first)) +
+                           "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.25 OK\n";
+  std::string all;
+  int line = 0;
+  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+    all += each(line++) + text.substr(at, text.find('\n', at) + 1 - at);
+  return all;
+}
+
+TEST(CommTable, IsReadBehindWhateverIsBeforeItsLines) {
+  for (const char* before : {"",
+                             "h1[0] ",
+                             "12:00:07 h1[0] ",
+                             "0: ",
+                             "[1,0]<stdout>:",
+                             "[0] ",
+                             "[mpiexec@h1] ",
+                             "rank-0 | ",
+                             "2026-03-01T10:11:12.123456789Z ",
+                             "2026-03-01T10:11:12.123456789Z stdout F ",
+                             "pod/worker-0/main: ",
+                             "Mar  1 10:11:12 node17 app[4711]: ",
+                             "[   12.345678] ",
+                             "2026-03-01 10:11:12,123 INFO ",
+                             "ip-10-0-0-12: ",
+                             "10.0.0.12 ",
+                             "job#3 ",
+                             "(pid=17) ",
+                             "0 ",
+                             "3> ",
+                             "\t"}) {
+    const auto tables = parse_tables(log_with([&](int) { return before; }), "f");
+    ASSERT_EQ(tables.size(), 1u) << before;
+    EXPECT_EQ(tables[0].collective, "all_reduce") << before;
+    ASSERT_EQ(tables[0].rows.size(), 2u) << before;
+    EXPECT_EQ(tables[0].rows[1].bytes, 1024) << before;
+    EXPECT_EQ(tables[0].average_bus_bandwidth, 1.25) << before;
+    EXPECT_THAT(tables[0].skipped_lines, ElementsAre()) << before;
+  }
+  const auto tables = parse_tables(log_with([](int line) { return fmt::format("10:11:{:02}.{} ", line, line); }), "f");
+  ASSERT_EQ(tables.size(), 1u) << "a time that goes on";
+  EXPECT_EQ(tables[0].rows.size(), 2u);
+}
+
+/// Lines of several logs, one of each in turn.
+std::string in_turn(std::vector<std::string> logs) {
+  std::string all;
+  while (!logs[0].empty()) {
+    for (std::string& log : logs) {
+      const size_t end = log.find('\n') + 1;
+      all += log.substr(0, end);
+      log.erase(0, end);
+    }
+  }
+  return all;
+}
+
+TEST(CommTable, RanksThatPrintInTurnHaveATableEach) {
+  const auto log_of = [](const char* before, double rate) { return log_with([=](int) { return before; }, rate); };
+  const std::vector<std::vector<std::string>> cases{
+      {log_of("h1[0] ", 1), log_of("h1[1] ", 3)},
+      {log_of("[1,0]<stdout>:", 1), log_of("[1,1]<stdout>:", 3)},
+      {log_of("", 1), log_of("", 3)},
+      {log_of("2026-03-01T10:11:12.1Z w0 ", 1), log_of("2026-03-01T10:11:12.1Z w1 ", 3)}};
+  for (const auto& logs : cases) {
+    const auto tables = parse_tables(in_turn(logs), "f");
+    ASSERT_EQ(tables.size(), 2u) << logs[0];
+    for (size_t i = 0; i < 2; ++i) {
+      ASSERT_EQ(tables[i].rows.size(), 2u) << logs[i];
+      EXPECT_DOUBLE_EQ(tables[i].rows[0].out_of_place->bus_bandwidth, i == 0 ? 1 : 3);
+      EXPECT_DOUBLE_EQ(tables[i].rows[1].out_of_place->bus_bandwidth, i == 0 ? 2 : 6);
+      EXPECT_TRUE(tables[i].average_bus_bandwidth);
+    }
+  }
+  const auto after = parse_tables(log_of("", 1) + log_of("", 3), "f");
+  ASSERT_EQ(after.size(), 2u) << "one after the other";
+  EXPECT_DOUBLE_EQ(after[1].rows[0].out_of_place->bus_bandwidth, 3);
+}
+
+TEST(CommTable, WrongResultsAreSaid) {
+  Row wrong = row_of(1024, 17.9, 2);
+  wrong.out_of_place->wrong = 37;
+  const std::string rows = table_header() + to_text(row_of(8, 99.5, 1)), end = "# Avg bus bandwidth    : 1.25\n";
+  const auto counted = parse_tables(rows + to_text(wrong) + end, "a.log");
+  EXPECT_EQ(wrong_results(counted[0]), 37);
+  EXPECT_THAT(side_by_side(counted), HasSubstr("a.log, average bus bandwidth 1.25 GB/s; WRONG RESULTS: 37 values\n"));
+  const auto unchecked = parse_tables(rows + "# Out of bounds values : 2 FAILED\n" + end, "a.log");
+  EXPECT_EQ(wrong_results(unchecked[0]), 2) << "the footer counts them, too";
+  const auto right = parse_tables(rows + "# Out of bounds values : 0 OK\n" + end, "a.log");
+  EXPECT_EQ(wrong_results(right[0]), 0);
+  EXPECT_THAT(side_by_side(right), testing::Not(HasSubstr("WRONG")));
+}
+
+TEST(CommTable, LogsOfClustersAreReadAsTheyAre) {
+  TRIREME_NEEDS_TEST_DATA("field4/nccl");
+  const auto read = [](const std::string& name) {
+    const auto tables = parse_tables(read_text(test_data_dir() / "field4/nccl" / name), name);
+    EXPECT_EQ(tables.size(), 1u) << name;
+    EXPECT_EQ(tables[0].rows.size(), 5u) << name;
+    return tables[0];
+  };
+  EXPECT_EQ(wrong_results(read("n05-k8s-timestamps.log")), 0);
+  EXPECT_EQ(wrong_results(read("n22-own-prefix.log")), 0);
+  EXPECT_EQ(wrong_results(read("n09-wrong.log")), 74);
 }
 
 TEST(CommTable, FindsColumnsByTheirHeader) {

@@ -46,9 +46,9 @@ TEST(ClusterForecast, NamesWhatFitsWhereTheConfigurationDoesNot) {
 
 TEST(ClusterForecast, NeedsTheRatesOfTheMachines) {
   const std::vector<std::string> run{"--model.preset", "gpt2-124m"};
-  EXPECT_ERROR(cluster_forecast(cluster_of(cloud::ProviderChoice::azure, "Standard_D32s_v5", 2), run, ""),
+  EXPECT_ERROR(cluster_forecast(cluster_of(cloud::ProviderChoice::azure, "Standard_E64_v9", 2), run, ""),
                ErrorKind::config,
-               "cannot plan the run: the rates of Standard_D32s_v5 are unknown; describe the machine in a .yaml file");
+               "cannot plan the run: the rates of Standard_E64_v9 are unknown; describe the machine in a .yaml file");
   EXPECT_ERROR(cluster_forecast(cluster_of(cloud::ProviderChoice::hosts, "", 2), run, ""), ErrorKind::config,
                "the rates of your own machines are unknown");
 }

@@ -77,6 +77,38 @@ TEST_F(PlanCommand, AConfigurationThatDoesNotFitNamesThoseThatDo) {
                "GB for each of 1 rank; no layout of these nodes fits: use more nodes or a smaller model");
 }
 
+TEST_F(PlanCommand, AnImpossibleConfigurationNamesLayoutsThatAreNot) {
+  const std::vector<std::string> words{"--model.preset",   "gpt2-124m", "--batch.global", "256",     "--nodes", "3",
+                                       "--ranks-per-node", "8",         "--node",         own_type()};
+  testing::internal::CaptureStdout();
+  EXPECT_ERROR(run_plan(words), ErrorKind::config,
+               "cannot be divided evenly among 24 data-parallel ranks; start 2, 4, 8, 16, 32, 64");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("layouts that fit, best time first:"));
+  testing::internal::CaptureStdout();
+  EXPECT_ERROR(run_plan({"--model.layers", "1", "--model.heads", "1", "--model.width", "64", "--model.vocabulary",
+                         "100", "--model.context", "64", "--batch.global", "256", "--nodes", "3", "--ranks-per-node",
+                         "8", "--node", own_type()}),
+               ErrorKind::config, "cannot be divided evenly among 24 data-parallel ranks");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStdout(),
+      "\nno layout of 24 ranks divides a batch of 256 sequences evenly; --nodes 2 (16 ranks) or 4 (32 ranks) can, "
+      "or change batch.global\n");
+}
+
+TEST_F(PlanCommand, TensorGroupsOnSeveralNodesTriggerAWarning) {
+  testing::internal::CaptureStderr();
+  printed({"--model.preset", "gpt2-124m", "--mesh.tensor", "3", "--batch.global", "8", "--nodes", "3",
+           "--ranks-per-node", "8", "--node", own_type()});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("plan: 2 of 8 tensor groups are on several hosts, so that the sums of every layer use the "
+                        "network; with --mesh.tensor 2 each is on one host"));
+  testing::internal::CaptureStdout();
+  run_config({"show", "--model.preset", "gpt2-124m", "--mesh.tensor", "3", "--batch.global", "8", "--ranks", "24",
+              "--hosts", "3"});
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("\n# warning: 2 of 8 tensor groups are on several hosts"));
+}
+
 TEST_F(PlanCommand, GpusAreOneRankEach) {
   const std::string text =
       printed({"--model.preset", "gpt2-124m", "--batch.global", "64", "--node", "dgx-a100", "--run.device", "cuda"});

@@ -285,8 +285,17 @@ TEST(Problems, EqualOnesOfSeveralHostsAreOneLine) {
 }
 
 TEST(Restart, OnlyLostPeersAndDeathsBySignal) {
-  for (int code : {76, 137, 139, 134}) EXPECT_TRUE(may_restart(code)) << code;
-  for (int code : {0, 1, 2, 75}) EXPECT_FALSE(may_restart(code)) << code;
+  for (int code : {76, 137, 139, 134}) EXPECT_TRUE(may_restart(code, {})) << code;
+  for (int code : {0, 1, 2, 75}) EXPECT_FALSE(may_restart(code, {})) << code;
+}
+
+TEST(Restart, NotAfterARankNamedItsErrorAndAborted) {
+  AttemptEnd end;
+  end.first_error = "cudaMemcpyAsync failed: an illegal memory access was encountered";
+  EXPECT_FALSE(may_restart(134, end)) << "it would do so again";
+  EXPECT_TRUE(may_restart(137, end)) << "somebody else killed it";
+  end.lost_rank = 1;
+  EXPECT_TRUE(may_restart(134, end)) << "it aborted because another rank was lost";
 }
 
 TEST(Ssh, MessagesBecomeReasonsAndFixes) {

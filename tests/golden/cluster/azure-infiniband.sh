@@ -28,7 +28,7 @@ az storage account create --resource-group trireme-sea --name trireme8f3f307572b
 az storage share-rm create --resource-group trireme-sea --name cluster --storage-account trireme8f3f307572b9 --enabled-protocols NFS --root-squash NoRootSquash --quota 256
 
 # one InfiniBand network for all: an availability set
-az vm availability-set create --resource-group trireme-sea --name sea-set --location eastus --tags trireme-cluster=sea trireme-run=8f3f307572b9
+az vm availability-set create --resource-group trireme-sea --name sea-set --location eastus --platform-fault-domain-count 2 --tags trireme-cluster=sea trireme-run=8f3f307572b9
 
 # address of sea-1
 az network public-ip create --resource-group trireme-sea --name sea-1-ip --location eastus --sku Standard --allocation-method Static --version IPv4 --tags trireme-cluster=sea trireme-run=8f3f307572b9

@@ -138,10 +138,11 @@ locals {
 
 # One InfiniBand network for all.
 resource "azurerm_availability_set" "cluster" {
-  name                = "sea-set"
-  resource_group_name = azurerm_resource_group.cluster.name
-  location            = local.region
-  tags                = local.tags
+  name                        = "sea-set"
+  resource_group_name         = azurerm_resource_group.cluster.name
+  location                    = local.region
+  tags                        = local.tags
+  platform_fault_domain_count = 2
 }
 
 resource "azurerm_public_ip" "node" {

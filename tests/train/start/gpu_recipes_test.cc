@@ -99,11 +99,11 @@ TEST(GpuRecipes, OptAboveGetsTheTensorSizeThatFits) {
   // In bf16 with f32 gradients six bytes of each weight are not shared.
   EXPECT_NEAR(static_cast<double>(given.plan.table->total()) * 6 / 1e9, 90, 1);
   EXPECT_FALSE(given.fits());
-  const std::optional<RunForecast> wider = larger_tensor_that_fits(opt("30b", 2), two_nodes_of_a100());
-  ASSERT_TRUE(wider.has_value());
-  EXPECT_EQ(wider->layout.tensor, 4);
-  EXPECT_EQ(wider->layout.data, 4);
-  EXPECT_FALSE(larger_tensor_that_fits(opt("66b", 8), two_nodes_of_a100()).has_value());
+  const std::vector<Remedy> remedies = remedies_for(opt("30b", 2), given);
+  ASSERT_EQ(remedies.size(), 1);
+  EXPECT_EQ(remedies[0].options, "--mesh.tensor 4");
+  EXPECT_EQ(remedies[0].forecast.layout.data, 4);
+  EXPECT_TRUE(remedies_for(opt("66b", 8), forecast_run(opt("66b", 8), two_nodes_of_a100())).empty());
   const auto best = best_layouts(opt("66b", 8), two_nodes_of_a100(), PlanGoal::time, 1);
   ASSERT_FALSE(best.empty());
   EXPECT_EQ(best[0].layout.tensor * best[0].layout.pipeline, 16) << "all 16 GPUs hold one replica";

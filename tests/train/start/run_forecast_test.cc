@@ -178,6 +178,83 @@ TEST(BestLayouts, AreTheFastestOfEachMeshInOrder) {
                                              best[1].layout.tensor, best[1].layout.pipeline)));
 }
 
+/// What the configuration's own layout has need not be possible for one rank, nor for the layouts that are tried.
+TEST(BestLayouts, AreFoundWhateverTheOptionsFix) {
+  for (const std::vector<std::string>& fixed :
+       {std::vector<std::string>{"--optim.shard", "optimizer", "--optim.shard-group", "host", "--comm.reduce", "hosts"},
+        {"--optim.shard", "parameters", "--optim.shard-group", "host", "--comm.reduce", "hosts"},
+        {"--optim.shard", "gradients"},
+        {"--comm.reduce", "hosts"},
+        {"--mesh.pipeline", "2", "--mesh.stages", "5,3"},
+        {"--mesh.pipeline", "2", "--mesh.chunks", "2"},
+        {"--mesh.tensor", "2", "--mesh.sequence", "true"},
+        {"--model.recompute", "full", "--batch.micro", "2"},
+        {"--batch.accumulation", "4"},
+        {"--batch.global", "24", "--mesh.tensor", "4"},
+        {"--train.only", "*bias*"},
+        {"--lora.rank", "4"}}) {
+    const LoadedConfig loaded = configured(fixed);
+    const std::vector<RunForecast> best = best_layouts(loaded, on_nodes(4, 2), PlanGoal::time, 5);
+    EXPECT_FALSE(best.empty()) << fixed[0] << " " << fixed[1];
+    for (const RunForecast& one : best) {
+      EXPECT_EQ(one.plan.loaded.config.optim.shard_group, loaded.config.optim.shard_group);
+      EXPECT_TRUE(loaded.config.optim.shard_group == ShardGroup::all || one.layout.shard != ShardChoice::none);
+    }
+  }
+}
+
+TEST(BestLayouts, SayWhichNodesCanShareABatch) {
+  const auto loaded = [](int64_t batch) {
+    LoadedConfig one =
+        load_config({}, {"--model.layers", "1", "--model.heads", "1", "--model.width", "64", "--model.context", "64",
+                         "--model.vocabulary", "100", "--batch.global", std::to_string(batch)});
+    resolve_model_options(one);
+    return one;
+  };
+  EXPECT_TRUE(best_layouts(loaded(256), on_nodes(3, 8), PlanGoal::time, 5).empty());
+  EXPECT_THAT(*nodes_that_share_the_batch(loaded(256), on_nodes(3, 8)), testing::ElementsAre(2, 4));
+  EXPECT_THAT(*nodes_that_share_the_batch(loaded(7), on_nodes(3, 8)), testing::IsEmpty());
+  EXPECT_FALSE(nodes_that_share_the_batch(loaded(240), on_nodes(3, 8)).has_value());
+}
+
+TEST(Remedies, ForManyGpusNameWhatNeedsFewerConnections) {
+  const auto options_for = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> words{"--batch.global", "512"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const LoadedConfig loaded = configured(words);
+    const RunForecast given = forecast_run(loaded, {node_type("dgx-a100"), 64, 8});
+    EXPECT_FALSE(given.fits()) << given.memory() / 1e9;
+    EXPECT_GT(static_cast<double>(given.plan.memory.nccl), 0.9 * given.memory()) << "of 511 other ranks";
+    std::vector<std::string> options;
+    for (const Remedy& remedy : remedies_for(loaded, given)) {
+      EXPECT_TRUE(remedy.forecast.fits()) << remedy.options;
+      options.push_back(remedy.options);
+    }
+    return options;
+  };
+  EXPECT_THAT(options_for({"--optim.shard", "optimizer"}),
+              testing::Contains("--optim.shard-group host --comm.reduce hosts"));
+  EXPECT_THAT(options_for({"--comm.reduce", "flat"}), testing::Contains("--comm.reduce nccl"));
+}
+
+TEST(SplitTensorGroups, AreNamedWithASizeThatIsNot) {
+  const auto text = [](int64_t tensor, int ranks, int hosts) {
+    return split_tensor_groups({.data = ranks / tensor, .tensor = tensor}, even_hosts(ranks, hosts));
+  };
+  EXPECT_EQ(text(6, 24, 3),
+            "2 of 4 tensor groups are on several hosts, so that the sums of every layer use the network; with "
+            "--mesh.tensor 4 each is on one host");
+  EXPECT_EQ(text(4, 24, 3), "");
+  EXPECT_EQ(text(8, 24, 3), "");
+  EXPECT_THAT(text(16, 32, 4), testing::StartsWith("2 of 2 tensor groups are on several hosts"));
+  EXPECT_THAT(text(16, 32, 4), testing::EndsWith("with --mesh.tensor 8 each is on one host"));
+  EXPECT_EQ(text(2, 4, 4), "") << "a rank on each host has no other one";
+  const std::vector<int> uneven{0, 0, 0, 1, 1, 1, 1, 1};
+  EXPECT_EQ(split_tensor_groups({.data = 4, .tensor = 2}, HostMap(uneven)),
+            "1 of 4 tensor groups is on several hosts, so that the sums of every layer use the network; set "
+            "--mesh.tensor to a number that divides the ranks of every host");
+}
+
 TEST(BestLayouts, LeaveOutWhatDoesNotFit) {
   const LoadedConfig loaded = configured({"--model.layers", "16", "--model.width", "1024"});
   PlannedNodes on = on_nodes(8);
