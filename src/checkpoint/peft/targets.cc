@@ -43,12 +43,6 @@ std::vector<std::string> names_of(const char* option, std::string_view list) {
 
 bool is_regex(std::string_view text) { return text.find_first_of("*+?[](){}|\\^$") != std::string_view::npos; }
 
-/// As PEFT matches a name of a list: the whole path or its end behind a dot.
-bool ends_path(std::string_view path, std::string_view name) {
-  if (path == name) return true;
-  return path.size() > name.size() && path.ends_with(name) && path[path.size() - name.size() - 1] == '.';
-}
-
 std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 /// The last words of paths, each once.
@@ -98,7 +92,7 @@ std::vector<std::string> other_modules(const Family& family, const Spec& spec) {
 std::vector<PublishedLinear> chosen(const LoraOptions& options, const Family& family, const Spec& spec) {
   const std::vector<PublishedLinear> all = published_linears(family, spec);
   const std::string targets = options.targets.empty() ? std::string(usual_targets(family.model_type)) : options.targets;
-  if (targets == "all-linear") return all;
+  if (targets == kAllLinear) return all;
   std::vector<PublishedLinear> chosen;
   if (is_regex(targets)) {
     try {
@@ -128,8 +122,8 @@ std::vector<PublishedLinear> chosen(const LoraOptions& options, const Family& fa
 
 /// "down_proj=4, layers.0.self_attn.q_proj=32".
 template <class T>
-std::map<std::string, T> pattern_of(const char* option, const std::string& text) {
-  std::map<std::string, T> pattern;
+ModulePattern<T> pattern_of(const char* option, const std::string& text) {
+  ModulePattern<T> pattern;
   if (text.empty()) return pattern;
   for (const std::string& one : names_of(option, text)) {
     const size_t sign = one.rfind('=');
@@ -139,15 +133,16 @@ std::map<std::string, T> pattern_of(const char* option, const std::string& text)
                        std::from_chars(one.data() + sign + 1, end, value).ptr == end && value > 0;
     require(right, ErrorKind::config, "{}: \"{}\" is not NAME=NUMBER with a number above 0; expected like down_proj=4",
             option, one);
-    require(pattern.emplace(one.substr(0, sign), value).second, ErrorKind::config, "{}: {} is given twice", option,
-            one.substr(0, sign));
+    std::string name = one.substr(0, sign);
+    const bool is_new = std::ranges::find(pattern, name, &std::pair<std::string, T>::first) == pattern.end();
+    require(is_new, ErrorKind::config, "{}: {} is given twice", option, name);
+    pattern.emplace_back(std::move(name), value);
   }
   return pattern;
 }
 
 template <class T>
-void check_pattern(const char* option, const std::map<std::string, T>& pattern,
-                   const std::vector<PublishedLinear>& linears) {
+void check_pattern(const char* option, const ModulePattern<T>& pattern, const std::vector<PublishedLinear>& linears) {
   for (const auto& [key, value] : pattern) {
     const bool matches = std::ranges::any_of(
         linears, [&, &name = key](const PublishedLinear& linear) { return matches_module(name, linear.path, option); });

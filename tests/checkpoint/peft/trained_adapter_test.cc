@@ -251,6 +251,13 @@ TEST(LoraTargets, HaveRanksAndAlphasOfTheirOwn) {
   EXPECT_EQ(adapters("llama", options, "llama"),
             "attention.qkv.query in 0: rank 4, scale 2; attention.out in 0: rank 2, scale 3; attention.qkv.query in 1: "
             "rank 16, scale 0.5; attention.out in 1: rank 2, scale 4");
+  options.rank_pattern = "q_proj=16, .*_proj=2";  // the first that matches
+  options.alpha_pattern = "";
+  EXPECT_EQ(adapters("llama", options, "llama"),
+            "attention.qkv.query in 0-1: rank 16, scale 0.5; attention.out in 0-1: rank 2, scale 4");
+  options.rank_pattern = ".*_proj=2, q_proj=16";
+  EXPECT_EQ(adapters("llama", options, "llama"),
+            "attention.qkv.query in 0-1: rank 2, scale 4; attention.out in 0-1: rank 2, scale 4");
   options.rank_stabilized = true;
   options.rank_pattern = options.alpha_pattern = "";
   EXPECT_EQ(adapters("llama", options, "llama"),
