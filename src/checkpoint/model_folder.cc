@@ -14,18 +14,17 @@
 #include "checkpoint/spec_json.h"
 #include "hub/place.h"
 #include "text/tokenizer.h"
+#include "text/files/declared_tokens.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
-
-/// tokenizer.json unchanged, or converted from the older files: OPT's vocab.json with merges.txt, BERT's vocab.txt.
+/// tokenizer.json with the tokens that the files beside it declare, or converted from the older files: OPT's vocab.json
+/// with merges.txt, BERT's vocab.txt.
 std::string tokenizer_in(const fs::path& folder) {
-  const fs::path json = folder / "tokenizer.json";
-  if (fs::exists(json)) return read_text(json.string(), kMostTokenizerBytes);
+  if (fs::exists(folder / "tokenizer.json")) return read_tokenizer_json(folder.string());
   return holds_tokenizer(folder.string()) ? load_tokenizer(folder.string())->json() : std::string();
 }
 

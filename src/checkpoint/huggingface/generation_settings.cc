@@ -166,10 +166,10 @@ class Fields {
   std::string where_;
 };
 
-/// What lies beside tokenizer.json; without it the export has a converted tokenizer, which the files do not describe.
+/// What lies beside the tokenizer's vocabulary.
 Json tokenizer_files(const std::string& folder) {
   Json files = Json::object();
-  if (!std::filesystem::exists(folder + "/tokenizer.json")) return files;
+  if (!holds_tokenizer(folder)) return files;
   for (const char* name : kTokenizerFiles) {
     const std::string path = folder + "/" + name;
     if (std::filesystem::exists(path)) files[name] = read_text(path, kMostTokenizerFile);

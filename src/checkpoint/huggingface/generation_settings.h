@@ -16,8 +16,8 @@ namespace trireme {
 
 /// What an export of the model writes back, a JSON object {"model_type": of the folder, "config": {...},
 /// "generation_config": {...} or null, "tokenizer_files": {name: text} of tokenizer_config.json,
-/// special_tokens_map.json and the chat templates (also those in additional_chat_templates/) if there are any beside a
-/// tokenizer.json}; the fields of both files unchanged. It travels with the model. Throws Error::data for a
+/// special_tokens_map.json and the chat templates (also those in additional_chat_templates/) if there are any beside
+/// the tokenizer}; the fields of both files unchanged. It travels with the model. Throws Error::data for a
 /// generation_config.json that is not an object, Error::io for a file above 16 MiB.
 std::string read_generation_files(const std::string& folder, const Json& config);
 
