@@ -71,7 +71,7 @@ TEST_F(LoraTraining, ResumesOnEveryLayoutAndLeavesTheBaseAsItWas) {
                 ranks);
   };
   const Outcome one = run_to("one", 1, "24", {});
-  EXPECT_THAT(one.output, HasSubstr("attention.qkv in 0-3: rank 4, scale 2; attention.out in 0-3: rank 4, scale 2"));
+  EXPECT_THAT(one.output, HasSubstr("c_attn, attn.c_proj, c_fc, mlp.c_proj in 0-3: rank 4, scale 2\n"));
   EXPECT_THAT(one.output, HasSubstr("M parameters, in 32 of 84 tensors"));
   run_to("changes", 4, "4", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
   run_to("changes", 2, "8", {"--optim.shard", "optimizer"});
@@ -154,7 +154,7 @@ TEST_F(LoraTraining, TrainsMagnitudesOnEveryLayout) {
       {"--model.init", path("base"), "--optim.decay-steps", "12", "--optim.epsilon", "1e-3", "--lora.dora", "true"},
       kAll);
   const Outcome one = done("one", with(flags, {"--run.steps", "12"}));
-  EXPECT_THAT(one.output, HasSubstr("attention.qkv in 0-1: rank 4, scale 2, magnitudes; "));
+  EXPECT_THAT(one.output, HasSubstr("c_attn, attn.c_proj, c_fc, mlp.c_proj in 0-1: rank 4, scale 2, magnitudes"));
   const double start = loss_of("base"), first = losses("one").at(1);
   done("plain", with({"--model.init", path("base"), "--run.steps", "1"}, kAll));
   EXPECT_NEAR(first, losses("plain").at(1), 1e-5) << "it begins as the base model";

@@ -69,7 +69,7 @@ TEST_F(Sft, EndsWithTheTimeOfAStepBesideItsPlan) {
 TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   const Outcome outcome =
       done("run", {"--epochs", "12", "--lora-rank", "8", "--lora.targets", "all-linear", "--learning-rate", "2e-2"});
-  EXPECT_THAT(outcome.output, HasSubstr("mlp.out in 0-1: rank 8, scale 2"));
+  EXPECT_THAT(outcome.output, HasSubstr("mlp.c_proj in 0-1: rank 8, scale 2"));
   const RunLog log = log_of("run");
   // Embedding and head are random and frozen.
   EXPECT_LT(log.evaluations.back().validation_loss.value(), log.evaluations.front().validation_loss.value() - 0.4);

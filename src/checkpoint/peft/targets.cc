@@ -231,6 +231,46 @@ Spec with_adapters(Spec spec, LoraOptions& options, std::string_view model_type)
   return spec;
 }
 
+std::string published_adapters(const Spec& spec, std::string_view model_type) {
+  const std::vector<PublishedLinear> linears = published_linears(adapter_family(spec, model_type), spec);
+  // Behind the layer's number; the last word alone where it means nothing else.
+  const auto tail = [](const std::string& path) {
+    const size_t digit = path.find_first_of("0123456789");
+    return std::string_view(path).substr(std::min(path.find('.', digit), path.size() - 1) + 1);
+  };
+  const auto name_of_linear = [&](std::string_view ours) {
+    const auto same = [&](const PublishedLinear& linear) {
+      const std::string_view own = std::string_view(linear.linear).substr(linear.linear.find('.', 6) + 1);
+      return ours ==
+             (linear.part == AdapterPart::all ? std::string(own) : fmt::format("{}.{}", own, name_of(linear.part)));
+    };
+    const auto found = std::ranges::find_if(linears, same);
+    if (found == linears.end()) return std::string(ours);
+    const std::string_view whole = tail(found->path), last = last_word(found->path);
+    const bool alone = std::ranges::all_of(linears, [&](const PublishedLinear& other) {
+      return last_word(other.path) != last || tail(other.path) == whole;
+    });
+    return std::string(alone ? last : whole);
+  };
+  std::vector<std::pair<std::string, std::string>> groups;  // what is the same, names
+  for (std::string_view rest = spec.adapters; !rest.empty();) {
+    constexpr std::string_view kNext = "; ";
+    const size_t end = std::min(rest.find(kNext), rest.size());
+    const std::string_view one = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + kNext.size(), rest.size()));
+    const size_t in = one.find(" in ");
+    const std::string name = name_of_linear(one.substr(0, in)), values(one.substr(in));
+    const auto known = std::ranges::find(groups, values, &std::pair<std::string, std::string>::first);
+    if (known == groups.end())
+      groups.emplace_back(values, name);
+    else
+      known->second += ", " + name;
+  }
+  std::string text;
+  for (const auto& [values, names] : groups) text += (text.empty() ? "" : "; ") + names + values;
+  return text;
+}
+
 std::string trained_beside_adapters(const Spec& spec, const std::string& modules_to_save) {
   std::vector<std::string> patterns{"*.lora_A", "*.lora_B"};
   if (adapter_sizes(spec, 1).magnitudes) patterns.emplace_back("*.lora_magnitude");
