@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/run_pointer.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
@@ -13,8 +14,8 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/spec_json.h"
 #include "hub/place.h"
-#include "text/tokenizer.h"
 #include "text/files/declared_tokens.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 namespace {
@@ -87,7 +88,7 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
 }  // namespace
 
 void require_no_file(const std::string& path) {
-  if (fs::is_regular_file(path)) refuse_file(path);
+  if (fs::is_regular_file(follow_run_pointer(path))) refuse_file(path);
 }
 
 ModelFolder open_model(const std::string& given, const std::function<void()>& alive) {

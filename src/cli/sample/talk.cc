@@ -8,7 +8,11 @@ namespace trireme {
 namespace {
 
 chat::ChatFiles files_of(const ModelFolder& folder, const SampleOptions& options) {
-  if (!options.tokenizer.empty()) return chat::read_chat_files(tokenizer_folder(options.tokenizer));
+  if (!options.tokenizer.empty()) return chat_files_beside(options.tokenizer);
+  if (!options.adapter.empty()) {
+    chat::ChatFiles trained_with = chat::read_chat_files(options.adapter);
+    if (!trained_with.templates.empty()) return trained_with;
+  }
   return chat::chat_files_of(kept_tokenizer_files(folder.generation, folder.path), folder.path);
 }
 
