@@ -15,7 +15,9 @@
 namespace trireme {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Flags = std::vector<std::string>;
 
 class LoraTraining : public TrainingFixture {
@@ -115,7 +117,11 @@ TEST_F(LoraTraining, ItsExportsAndItsAdapterGiveTheLossOfTheRun) {
     return exported.output;
   };
   EXPECT_THAT(exports({"--model", path("run"), "--output", path("adapter")}),
-              HasSubstr("exported the adapters of " + path("run")));
+              AllOf(HasSubstr("exported the adapters of " + path("run")),
+                    HasSubstr("the adapter names " + path("base") + " as its base model, which PEFT cannot load")));
+  EXPECT_THAT(exports({"--model", path("run"), "--output", path("named"), "--base", "owner/name"}),
+              Not(HasSubstr("PEFT cannot load")));
+  EXPECT_EQ(read_json(path("named/adapter_config.json"), 1 << 20).at("base_model_name_or_path"), "owner/name");
   EXPECT_THAT(exports({"--model", path("run"), "--merge", "--output", path("merged")}),
               HasSubstr(" with its adapters (step 20, "));
   exports({"--model", path("base"), "--adapter", path("adapter"), "--merge", "--output", path("again")});
