@@ -372,6 +372,7 @@ void ChatRecipe::make_weights(Run& run) {
   load_model(*setup_.init, setup_.spec, run.table, run.state);
   require_finite(run.state, run.table, setup_.init->path, "training cannot start from them; name another --model");
   log::info("starting from the weights of {}", setup_.init->path);
+  note_frozen_row(setup_);
   fill_adapters(setup_, run.table, run.state);
 }
 

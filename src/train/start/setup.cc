@@ -212,6 +212,18 @@ void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank
   if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
   if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
   setup.batch = resolve_batch(setup, rank.rank);
+void note_frozen_row(const Setup& setup) {
+  if (!setup.trained.includes("embedding.token.weight")) return;
+  const Family& family = adapter_family(setup.spec, kept_model_type(setup.generation));
+  const int64_t row = frozen_row(family, kept_config(setup.generation), setup.spec.vocabulary, setup.init->path);
+  const std::vector<TokenId> ends = generation_settings(setup.generation, setup.init->path).end;
+  if (row < 0 || std::ranges::find(ends, static_cast<TokenId>(row)) == ends.end()) return;
+  log::info(
+      "id {} is the padding token (pad_token_id) and ends texts, too: its row of the embedding is trained like every "
+      "other; transformers gives it no gradient (padding_idx), so losses differ slightly from there",
+      row);
+}
+
   plan_rank(setup, config, step_size(setup.batch), rank);
   open_data(setup);
   if (setup.resume) check_resume(setup);
