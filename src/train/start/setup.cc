@@ -102,6 +102,17 @@ std::vector<std::string> index_files(const Setup& setup) {
   return files;
 }
 
+/// nanoGPT's init_from=resume names the run alone: its batch is the run's where no key gives it.
+void keep_batch_of_run(Setup& setup) {
+  if (setup.loaded.dialect != "nanogpt") return;
+  const auto given = [&](const char* option) { return setup.loaded.given(option); };
+  BatchOptions& batch = setup.loaded.config.batch;
+  const BatchOptions& then = setup.resumed.batch;
+  if (!given("batch.sequence")) batch.sequence = then.sequence;
+  if (!given("batch.micro")) batch.micro = then.micro;
+  if (!given("batch.global") && !given("batch.per-rank")) batch.global = then.global;
+}
+
 /// The checkpoint that the run resumes; from one without the optimizer state only the weights are taken.
 void open_resume(Setup& setup, const ResumePlace& place) {
   CheckpointFolder folder = open_checkpoint(place.path);
@@ -110,6 +121,7 @@ void open_resume(Setup& setup, const ResumePlace& place) {
   if (folder.origin != CheckpointOrigin::neox_weights) {
     setup.resumed = resumed_config(folder);
     setup.resume = std::move(folder);
+    keep_batch_of_run(setup);
     return;
   }
   log::write_once(
@@ -200,18 +212,6 @@ void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingStat
   log::info("starting from the adapter {}", adapter);
 }
 
-void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {
-  const Config& config = setup.config();
-  setup.init_scheme = init_scheme_of(config.model);
-  if (!resume.path.empty()) open_resume(setup, resume);
-  const std::string data_tokenizer = tokenizer_of_data(setup);
-  setup.tokenizer_json = data_tokenizer;
-  setup.spec =
-      with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), setup.mesh.tensor);
-  check_masking(setup);
-  if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
-  if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
-  setup.batch = resolve_batch(setup, rank.rank);
 void note_frozen_row(const Setup& setup) {
   if (!setup.trained.includes("embedding.token.weight")) return;
   const Family& family = adapter_family(setup.spec, kept_model_type(setup.generation));
@@ -224,6 +224,18 @@ void note_frozen_row(const Setup& setup) {
       row);
 }
 
+void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {
+  const Config& config = setup.config();
+  setup.init_scheme = init_scheme_of(config.model);
+  if (!resume.path.empty()) open_resume(setup, resume);
+  const std::string data_tokenizer = tokenizer_of_data(setup);
+  setup.tokenizer_json = data_tokenizer;
+  setup.spec =
+      with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), setup.mesh.tensor);
+  check_masking(setup);
+  if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
+  if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
+  setup.batch = resolve_batch(setup, rank.rank);
   plan_rank(setup, config, step_size(setup.batch), rank);
   open_data(setup);
   if (setup.resume) check_resume(setup);
