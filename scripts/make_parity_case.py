@@ -126,8 +126,9 @@ def make_random(name, folder, seed, size="small"):
     model.save_pretrained(folder, safe_serialization=True)
 
 
-def inputs_for(model, sequences, length, seed):
-    """Random rows of different lengths, padded right; token ids from 3 up are no padding in any family."""
+def inputs_for(model, sequences, length, seed, padding=False):
+    """Random rows of different lengths, padded right; token ids from 3 up are no padding in any family. padding: the
+    first row has the padding token among its ids."""
     config = model.config
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(3, config.vocab_size, (sequences, length), generator=generator)
@@ -136,6 +137,8 @@ def inputs_for(model, sequences, length, seed):
         mask[row, max(2, length - 2 * row):] = 0
     if config.model_type == "roberta":
         ids[0, 3] = config.pad_token_id  # attended to: it has the padding's position, and those behind it are one earlier
+    if padding:
+        ids[0, 2:4] = config.pad_token_id
     ids[mask == 0] = config.pad_token_id if getattr(config, "pad_token_id", None) is not None else 0
     case = {"input_ids": ids, "attention_mask": mask}
     if getattr(config, "type_vocab_size", 0) > 1:
@@ -173,10 +176,10 @@ def adapted(model, adapter):
     return model, plain
 
 
-def make_case(folder, output, sequences, length, seed, adapter=None):
+def make_case(folder, output, sequences, length, seed, adapter=None, padding=False):
     """Writes the case and returns the model, in float64."""
     model = load(folder).double().eval()
-    case = inputs_for(model, sequences, length, seed)
+    case = inputs_for(model, sequences, length, seed, padding)
     parameters = dict(model.named_parameters())
     if adapter:
         model, parameters = adapted(model, adapter)
@@ -198,13 +201,15 @@ def main():
     parser.add_argument("--random", choices=sorted(random_models()), help="make this random model in --model first")
     parser.add_argument("--size", choices=SIZES, default="small", help="of the random model")
     parser.add_argument("--adapter", help="folder of an adapter of PEFT")
+    parser.add_argument("--padding", action="store_true", help="the padding token is also an id of the text")
     parser.add_argument("--sequences", type=int, default=3)
     parser.add_argument("--length", type=int, default=9)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.random:
         make_random(options.random, options.model, options.seed, options.size)
-    make_case(options.model, options.output, options.sequences, options.length, options.seed, options.adapter)
+    make_case(options.model, options.output, options.sequences, options.length, options.seed, options.adapter,
+              options.padding)
 
 
 if __name__ == "__main__":

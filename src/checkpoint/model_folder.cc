@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/run_pointer.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
@@ -13,6 +14,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/spec_json.h"
 #include "hub/place.h"
+#include "text/files/declared_tokens.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -20,12 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
-
-/// tokenizer.json unchanged, or converted from the older files: OPT's vocab.json with merges.txt, BERT's vocab.txt.
+/// tokenizer.json with the tokens that the files beside it declare, or converted from the older files: OPT's vocab.json
+/// with merges.txt, BERT's vocab.txt.
 std::string tokenizer_in(const fs::path& folder) {
-  const fs::path json = folder / "tokenizer.json";
-  if (fs::exists(json)) return read_text(json.string(), kMostTokenizerBytes);
+  if (fs::exists(folder / "tokenizer.json")) return read_tokenizer_json(folder.string());
   return holds_tokenizer(folder.string()) ? load_tokenizer(folder.string())->json() : std::string();
 }
 
@@ -88,7 +88,7 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
 }  // namespace
 
 void require_no_file(const std::string& path) {
-  if (fs::is_regular_file(path)) refuse_file(path);
+  if (fs::is_regular_file(follow_run_pointer(path))) refuse_file(path);
 }
 
 ModelFolder open_model(const std::string& given, const std::function<void()>& alive) {

@@ -58,6 +58,7 @@ const Family& family() {
                               .synonyms = {},
                               .ignored = kIgnored,
                               .positions = PositionRule::columns,
+                              .has_padding = false,
                               .padding = -1,
                               .gamma_beta = false,
                               .expresses = [](const Spec&) { return false; },

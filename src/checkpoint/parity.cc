@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_pointer.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/family_config.h"
 #include "checkpoint/huggingface/generation_settings.h"
@@ -66,8 +67,8 @@ class Run {
         model_(open_model(folder)),
         family_(config_.is_null() ? family_for(model_.spec, kept_model_type(model_.generation))
                                   : find_family(json_field<std::string>(config_, "model_type", folder), folder)),
-        padding_(config_.is_null() ? family_.padding
-                                   : field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
+        padding_(frozen_row(family_, config_.is_null() ? kept_config(model_.generation) : config_,
+                            model_.spec.vocabulary, folder)),
         lora_(of_adapter(adapter)),
         spec_(with_rows_for(parity_spec(with_adapters_of(adapter), family_), mesh)),
         file_(case_path),
@@ -191,13 +192,12 @@ class Run {
   /// token, nor to its position where it has its own.
   std::vector<float> gradient(const Parameter& parameter) {
     std::vector<float> values = gathered(parameter, false);
-    if (parameter.name == "embedding.position.weight" && family_.positions == PositionRule::not_padding)
+    if (parameter.name == "embedding.position.weight" && family_.positions == PositionRule::not_padding &&
+        padding_ >= 0)
       std::fill_n(values.begin() + padding_ * spec_.width, spec_.width, 0.0f);
     if (parameter.name != "embedding.token.weight") return values;
     const auto width = static_cast<size_t>(spec_.token_width());
-    const auto is_padding = [&](size_t i) {
-      return static_cast<int64_t>(i / width) == padding_ && family_.padding >= 0;
-    };
+    const auto is_padding = [&](size_t i) { return static_cast<int64_t>(i / width) == padding_; };
     const std::vector<float> embedding = spec_.tied_head ? gathered(parameter, true) : std::vector<float>();
     for (size_t i = 0; i < values.size(); ++i) {
       if (spec_.tied_head && !is_padding(i)) values[i] += embedding[i];
@@ -292,8 +292,9 @@ class Run {
 
 }  // namespace
 
-std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
+std::vector<ParityTensor> compare_with_case(const std::string& given, const std::string& case_path, DType dtype,
                                             Ops& ops, int threads, Mesh* mesh, const std::string& adapter) {
+  const std::string folder = follow_run_pointer(given);
   require_no_file(folder);
   const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads, mesh, adapter).run(ops);
   double scale = 0;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -31,6 +32,7 @@
 #include "config/document.h"
 #include "report/run_log.h"
 #include "report/trainer_state.h"
+#include "text/chat/turn_end.h"
 
 namespace trireme {
 namespace {
@@ -123,6 +125,36 @@ Trained results_of(const ModelFolder& folder) {
   return {trained_beside_adapters(folder.spec, run_config(folder).lora.modules_to_save), ""};
 }
 
+/// The model's settings with those of the adapter that is merged into it: what its folder names as the ends of texts,
+/// and the template that it was trained with.
+std::string with_files_of_adapter(const std::string& generation, const std::string& adapter,
+                                  const std::string& tokenizer_json) {
+  std::string made = generation;
+  const chat::ChatFiles files = chat::read_chat_files(adapter);
+  std::vector<TokenId> ends = generation_settings(read_generation_files(adapter, Json::object()), adapter).end;
+  if (const auto usual = files.templates.find("default"); usual != files.templates.end() && !tokenizer_json.empty()) {
+    made = with_tokenizer_file(made, "chat_template.jinja", usual->second.text);
+    const auto tokenizer = tokenizer_from_json(tokenizer_json, "the model's tokenizer.json");
+    const auto turn = chat::end_of_turn(chat::ChatFormat(files, usual->second), *tokenizer);
+    if (turn && std::ranges::find(ends, *turn) == ends.end()) ends.insert(ends.begin(), *turn);
+  }
+  const std::vector<TokenId> before = generation_settings(made, adapter).end;
+  std::erase_if(ends, [&](TokenId id) { return std::ranges::find(before, id) != before.end(); });
+  return ends.empty() ? made : with_end_tokens(made, ends, std::nullopt);
+}
+
+/// The base model that an adapter of a run names; PEFT cannot load a run.
+std::string base_of_adapter(const std::string& given, const std::string& init, const std::string& output) {
+  if (!given.empty()) return given;
+  if (fs::exists(init) && !fs::exists(init + "/config.json"))
+    log::warning(
+        "the adapter names {} as its base model, which PEFT cannot load; export that, too, and name it: `trireme "
+        "export "
+        "--model {} --output BASE`, then --base BASE with --output {}",
+        init, init, output);
+  return init;
+}
+
 /// trainer_state.json beside the model, where the run's records are still there.
 void write_trainer_state(const ModelFolder& folder, const std::string& path) {
   if (!folder.checkpoint) return;
@@ -157,13 +189,16 @@ int run_export(std::vector<std::string> arguments) {
   app.choice("--dtype", wanted.dtype, "type of the written weights", {DType::f32, DType::bf16});
   app.add("--vocabulary", vocabulary, "write only this number of ids: without the padding of another program")
       .positive();
-  std::string adapter;
+  std::string adapter, base;
   bool merge = false, force = false;
   app.add("--adapter", adapter, "folder of a LoRA adapter of PEFT for this model; needs --merge");
   app.add_switch(
       "--merge", merge,
       "add the adapter to the weights: that of --adapter, or those of a run with adapters, which without this are "
       "written as a folder of PEFT");
+  app.add("--base", base,
+          "of a run with adapters: the folder or hub name of the base model that the adapter names; without it the one "
+          "that the run started from");
   app.add_switch("--force", force, "export a model although some weights are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
@@ -175,7 +210,7 @@ int run_export(std::vector<std::string> arguments) {
           "--adapter needs --merge: an export is a model, into which the adapter is merged");
 
   stop::install();
-  const ModelFolder folder = open_model(newest_on_either_side(model, true));
+  ModelFolder folder = open_model(newest_on_either_side(model, true));
   const bool has_adapters = !folder.spec.adapters.empty(), writes_adapter = has_adapters && !merge;
   require(!merge || has_adapters || !adapter.empty(), ErrorKind::usage,
           "--merge needs --adapter DIR, the adapter to add to the weights: {} has no adapters", folder.path);
@@ -189,11 +224,19 @@ int run_export(std::vector<std::string> arguments) {
             "{} has no effect on adapters, which are written as PEFT's, in f32; remove it, or add --merge for a whole "
             "model",
             flag);
+  require(writes_adapter || base.empty(), ErrorKind::usage,
+          "--base is of an adapter, but the export is a whole model; remove it");
+  // Of a base in bf16, f32 has no more than its bits, and peers load what config.json says.
+  if (app.count("--dtype") == 0 && wanted.format == "huggingface" && kept_dtype(folder.generation) == "bfloat16")
+    wanted.dtype = DType::bf16;
   PartialFolder partial(wanted.output);
   const ParameterTable table(folder.spec, InitScheme::gpt2, {}, results_of(folder));
   TrainingState state(table, DType::f32, false);
   load_model(folder, folder.spec, table, state);
-  if (!adapter.empty()) PeftAdapter(adapter).merge(folder, table, state);
+  if (!adapter.empty()) {
+    PeftAdapter(adapter).merge(folder, table, state);
+    folder.generation = with_files_of_adapter(folder.generation, adapter, folder.tokenizer_json);
+  }
   if (has_adapters && merge) merge_adapters(table, state);
   const Spec spec = writes_adapter ? folder.spec : base_of(folder.spec);
   if (!force)
@@ -203,7 +246,9 @@ int run_export(std::vector<std::string> arguments) {
   int64_t parameters = writes_adapter ? table.total_trained() : ParameterTable(spec).total();
   if (writes_adapter) {
     const Config config = run_config(folder);
-    export_adapter(partial.path(), table, state, config.lora, config.model.init, kept_model_type(folder.generation));
+    export_adapter(partial.path(), table, state, config.lora, base_of_adapter(base, config.model.init, wanted.output),
+                   kept_model_type(folder.generation));
+    (void)export_text_files(partial.path(), base_of(folder.spec), folder.tokenizer_json, folder.generation);
   } else if (vocabulary) {
     const Cut cut(spec, *vocabulary, table, state);
     parameters = cut.table.total();
@@ -219,7 +264,7 @@ int run_export(std::vector<std::string> arguments) {
                                              : fmt::format("{} with the adapter {}", folder.path, adapter);
   fmt::print("exported {}{} ({}{:.2f} M parameters, {}) to {}\n", what,
              has_adapters && merge ? " with its adapters" : "", step, static_cast<double>(parameters) / 1e6,
-             name_of(wanted.dtype), wanted.output);
+             name_of(writes_adapter ? DType::f32 : wanted.dtype), wanted.output);
   return 0;
 }
 

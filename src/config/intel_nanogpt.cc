@@ -77,7 +77,13 @@ void translate_start(const DialectView& view, Translation& out) {
   require(init && !init->text.empty(), ErrorKind::config,
           "an intel-nanogpt file does not say which weights to fine-tune: add --model.init DIR with the folder of a "
           "Hugging Face model (config.json and model.safetensors, such as gpt2), or --model.init scratch");
-  if (init->text != "scratch") return;
+  if (init->text != "scratch") {
+    if (!init->text.ends_with(".pt"))
+      out.notes.emplace_back(
+          "GELU is the one that the model's config.json names (of gpt2 the tanh form); the guide's script computes the "
+          "exact one, so its losses differ slightly");
+    return;
+  }
   out.set("model.context", view.value("block_size"), view.origin("block_size"));
   if (const auto vocabulary = bare_gpt2_vocabulary(view.text("data_dir"))) {
     out.set("model.vocabulary", *vocabulary, view.origin("data_dir"));
@@ -108,6 +114,15 @@ void translate_batch(const DialectView& view, Translation& out) {
     if (view.integer(key) > kMost) view.refuse(key, fmt::format("the largest possible value is {}", kMost));
   }
   const int64_t accumulation = view.integer(kAccumulation);
+  if (accumulation > 1) {
+    constexpr const char* kSteps = "trainer_config.max_iters";
+    const int64_t each = view.integer(kBatch), steps = view.integer(kSteps);
+    const double there = static_cast<double>(each) * static_cast<double>(steps);
+    out.notes.push_back(fmt::format(
+        "{}: a step accumulates {} x {} samples per rank, so {} steps take {:.0f}; the guide's script counts each "
+        "micro-batch as an iteration and takes {:.0f}",
+        kAccumulation, accumulation, each, steps, static_cast<double>(accumulation) * there, there));
+  }
   if (!view.native("batch.global")) {
     out.set("batch.per-rank", view.integer(kBatch) * accumulation, view.latest({kBatch, kAccumulation}));
   }

@@ -168,8 +168,13 @@ void translate_batch(const DialectView& view, Translation& out) {
   }
   const int64_t accumulation = view.integer("gradient_accumulation_steps");
   if (!view.native("batch.per-rank")) {
+    // A run that is resumed keeps its batch unless both numbers are given (train/start/setup.cc).
+    const bool resumes = view.text("init_from") == "resume";
+    const char* const missing = view.given("batch_size") ? "gradient_accumulation_steps" : "batch_size";
     out.set("batch.global", view.integer("batch_size") * accumulation,
-            view.latest({"batch_size", "gradient_accumulation_steps"}));
+            resumes && !(view.given("batch_size") && view.given("gradient_accumulation_steps"))
+                ? view.origin(missing)
+                : view.latest({"batch_size", "gradient_accumulation_steps"}));
   }
   out.set("evaluation.batches", (view.integer("eval_iters") - 1) / accumulation + 1,
           view.latest({"eval_iters", "gradient_accumulation_steps"}));

@@ -11,6 +11,7 @@
 
 #include "base/count.h"
 #include "base/log.h"
+#include "base/run_pointer.h"
 #include "base/text.h"
 #include "hub/api.h"
 
@@ -199,11 +200,15 @@ std::string advice(const Settings& settings, const Repository& repository, const
 Place place_of_model(const std::string& given, const Alive& alive) {
   if (exists(given + "/config.json") && looks_like_name(given) && given.find('.') != 0)
     log::info("{} is the local folder of that name, not a model of the hub", given);
-  return place_of(given, CompleteModel(), ModelSelection(), alive);
+  Place place = place_of(given, CompleteModel(), ModelSelection(), alive);
+  place.path = follow_run_pointer(place.path);
+  return place;
 }
 
 Place place_of_tokenizer(const std::string& given, const Alive& alive) {
-  return place_of(given, TokenizerSelection(), TokenizerSelection(), alive);
+  Place place = place_of(given, TokenizerSelection(), TokenizerSelection(), alive);
+  place.path = tokenizer_folder_of_run(follow_run_pointer(place.path));
+  return place;
 }
 
 Place place_of_glue(const std::string& task, const Alive& alive) {

@@ -14,9 +14,11 @@ struct Place {
   std::string why_not;  ///< if nothing was found: the reason, as a clause after "; "
 };
 
-/// Returns `given` if it exists or cannot be a name of the hub. Logs once if a local folder hides a model of the hub.
+/// Returns `given` if it exists or cannot be a name of the hub; of RUN/best and RUN/latest the step folder. Logs once
+/// if a local folder hides a model of the hub.
 Place place_of_model(
     const std::string& given, const Alive& alive = [] {});
+/// Of a run folder the newest step's, which holds the tokenizer.
 Place place_of_tokenizer(
     const std::string& given, const Alive& alive = [] {});
 

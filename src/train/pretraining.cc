@@ -90,6 +90,7 @@ void Pretraining::make_weights(Run& run) {
     require_finite(run.state, run.table, setup_.init->path,
                    "training cannot start from them; name another --model.init");
     log::info("starting from the weights of {}", setup_.init->path);
+    note_frozen_row(setup_);
   } else {
     initialize(run.state, run.table, static_cast<uint64_t>(config().run.seed));
     log::info("starting from scratch");

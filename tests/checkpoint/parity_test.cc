@@ -90,6 +90,15 @@ TEST_P(EveryFamily, GivesThemOnTensorAndPipelineRanks) {
   }
 }
 
+TEST(ParityOfPadding, ItsRowHasTheGradientOfTheHeadAlone) {
+  const auto ops = make_cpu_ops();
+  for (const char* model : {"llama", "qwen2"}) {  // an own and a tied head
+    const std::string folder = golden(model);
+    for (const ParityTensor& tensor : compare_with_case(folder, folder + "/padding.safetensors", DType::f32, *ops, 1))
+      EXPECT_LT(tensor.error, tensor.name.starts_with("grad.") ? 1e-3 : 1e-4) << model << ": " << tensor.name;
+  }
+}
+
 TEST_P(EveryFamily, IsNearInBfloat) {
   const auto ops = make_cpu_ops();
   const std::string folder = golden(GetParam());

@@ -86,6 +86,18 @@ TEST(ExportCommand, TakesAStepFolderAndBfloat) {
   EXPECT_THAT(read_text(out + "/config.json"), testing::HasSubstr("bfloat16"));
 }
 
+TEST(ExportCommand, WritesTheTypeThatTheModelsFolderHas) {
+  SavedRun run;
+  const std::string narrow = run.folder / "narrow", again = run.folder / "again", wide = run.folder / "wide";
+  output_of(run_export, {"--checkpoint", run.dir, "--output", narrow, "--dtype", "bf16"});
+  EXPECT_THAT(output_of(run_export, {"--model", narrow, "--output", again}), testing::HasSubstr(", bf16) to "));
+  EXPECT_EQ(read_text(again + "/model.safetensors"), read_text(narrow + "/model.safetensors"));
+  EXPECT_EQ(read_json(again + "/config.json").at("dtype"), "bfloat16");
+  EXPECT_THAT(output_of(run_export, {"--model", narrow, "--output", wide, "--dtype", "f32"}),
+              testing::HasSubstr(", f32) to "));
+  EXPECT_EQ(read_json(wide + "/config.json").at("dtype"), "float32");
+}
+
 /// What the export of a folder with these added tokens, from id 0 on, says that ends a text.
 std::pair<Json, std::string> end_among(const std::vector<std::string>& added) {
   SavedRun run;

@@ -175,10 +175,20 @@ TEST_F(IntelNanogpt, MakesTheGlobalBatchOfBatchSizeAccumulationAndRanks) {
   EXPECT_EQ(plan_batch(load(), 2, 192).accumulation, 3) << "kept when the run is resumed on fewer ranks";
 }
 
+TEST_F(IntelNanogpt, SaysWhatTheGuidesScriptComputesOtherwise) {
+  EXPECT_THAT(load().notes, testing::Contains("trainer_config.gradient_accumulation_steps: a step accumulates 2 x 32 "
+                                              "samples per rank, so 10 steps take 640; the guide's script counts each "
+                                              "micro-batch as an iteration and takes 320"));
+  EXPECT_THAT(load().notes, testing::Contains(HasSubstr("GELU is the one that the model's config.json names")));
+  const auto one = load({"trainer_config.gradient_accumulation_steps=1", "--model.init", "scratch"}).notes;
+  EXPECT_THAT(one, testing::Not(testing::Contains(HasSubstr("accumulates"))));
+  EXPECT_THAT(one, testing::Not(testing::Contains(HasSubstr("GELU"))));
+}
+
 TEST_F(IntelNanogpt, SaysWhatHasNoEffect) {
   EXPECT_THAT(load().notes,
-              ElementsAre(HasSubstr("intel.yaml:4: optimizer_config.learning_rate has no effect here: the "
-                                    "schedule sets the rate of every step")));
+              testing::Contains(HasSubstr("intel.yaml:4: optimizer_config.learning_rate has no effect here: the "
+                                          "schedule sets the rate of every step")));
 }
 
 TEST_F(IntelNanogpt, AsksForTheWeightsToStartFrom) {

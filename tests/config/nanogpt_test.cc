@@ -165,6 +165,18 @@ TEST(Nanogpt, ResumesFromItsFolder) {
   EXPECT_EQ(loaded.origins.count("model.init"), 0u);
 }
 
+TEST(Nanogpt, AResumedRunKeepsItsBatchUnlessBothNumbersAreGiven) {
+  const auto given = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "--out_dir=o");
+    return flags(words).given("batch.global");
+  };
+  EXPECT_FALSE(given({"--init_from=resume"}));
+  EXPECT_FALSE(given({"--init_from=resume", "--batch_size=3"}));
+  EXPECT_FALSE(given({"--init_from=resume", "--gradient_accumulation_steps=3"}));
+  EXPECT_TRUE(given({"--init_from=resume", "--batch_size=3", "--gradient_accumulation_steps=3"}));
+  EXPECT_TRUE(given({"--batch_size=3"}));
+}
+
 TEST(Nanogpt, StartsFromGpt2InALocalFolderAndCropsIt) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "gpt2-xl");

@@ -217,6 +217,22 @@ TEST_F(Nanogpt, TrainsFromAPythonFileAndFlagsAndResumes) {
   EXPECT_EQ(progress("out").step, 4);
 }
 
+TEST_F(Nanogpt, ResumesWithTheRunsBlockSizeAndBatch) {
+  done(here(1, std::string("train small.py --max_iters=2") + kVocabulary));
+  const std::string bare =
+      "train --dialect nanogpt --init_from=resume --out_dir=out --dataset=tokens --device=cpu --eval_iters=2 "
+      "--dropout=0.2 --lr_decay_iters=4 --warmup_iters=1";
+  const Outcome resumed = done(here(1, bare + " --max_iters=3"));
+  EXPECT_THAT(resumed.output, HasSubstr("RESUMING from out/step-00000002"));
+  EXPECT_THAT(resumed.output, HasSubstr("12 x 16 = 192 tokens per step"));
+  EXPECT_EQ(progress("out").samples, 36U);
+  done(here(1, bare + " --max_iters=4 --batch_size=6"));
+  EXPECT_EQ(progress("out").samples, 48U);
+  const Outcome other = here(1, bare + " --max_iters=5 --block_size=8");
+  EXPECT_EQ(other.code, 2) << other.output;
+  EXPECT_THAT(other.output, ContainsRegex("batch.sequence \\(flag --block_size\\) +16 +8 +"));
+}
+
 TEST_F(Nanogpt, AnotherModelOrBatchIsRefusedOnResume) {
   done(here(1, std::string("train small.py --max_iters=2") + kVocabulary));
   const Outcome refused = here(1, "train small.py --init_from=resume --n_layer=3 --n_embd=64 --bias=True");

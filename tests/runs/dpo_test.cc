@@ -204,7 +204,8 @@ TEST_F(Dpo, TrainsAdaptersBesideTheBaseModel) {
   std::vector<std::string> flags = kAdapters;
   flags.insert(flags.end(), {"--epochs", "6", "--learning-rate", "2e-2"});
   const Outcome outcome = done("run", flags);
-  EXPECT_THAT(outcome.output, ContainsRegex("adapters +attention.qkv in 0-1: rank 4, scale 4; "));
+  EXPECT_THAT(outcome.output,
+              ContainsRegex("adapters +c_attn, attn.c_proj, c_fc, mlp.c_proj in 0-1: rank 4, scale 4\n"));
   EXPECT_THAT(outcome.output, ContainsRegex("computed the log-probabilities of 60 pairs by [^ ]*model in"));
   const RunLog log = log_of("run");
   EXPECT_NEAR(log.evaluations.front().validation_loss.value(), std::log(2), 1e-6) << "B is 0 at the start";

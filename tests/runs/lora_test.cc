@@ -15,7 +15,9 @@
 namespace trireme {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Flags = std::vector<std::string>;
 
 class LoraTraining : public TrainingFixture {
@@ -71,7 +73,7 @@ TEST_F(LoraTraining, ResumesOnEveryLayoutAndLeavesTheBaseAsItWas) {
                 ranks);
   };
   const Outcome one = run_to("one", 1, "24", {});
-  EXPECT_THAT(one.output, HasSubstr("attention.qkv in 0-3: rank 4, scale 2; attention.out in 0-3: rank 4, scale 2"));
+  EXPECT_THAT(one.output, HasSubstr("c_attn, attn.c_proj, c_fc, mlp.c_proj in 0-3: rank 4, scale 2\n"));
   EXPECT_THAT(one.output, HasSubstr("M parameters, in 32 of 84 tensors"));
   run_to("changes", 4, "4", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
   run_to("changes", 2, "8", {"--optim.shard", "optimizer"});
@@ -115,7 +117,11 @@ TEST_F(LoraTraining, ItsExportsAndItsAdapterGiveTheLossOfTheRun) {
     return exported.output;
   };
   EXPECT_THAT(exports({"--model", path("run"), "--output", path("adapter")}),
-              HasSubstr("exported the adapters of " + path("run")));
+              AllOf(HasSubstr("exported the adapters of " + path("run")),
+                    HasSubstr("the adapter names " + path("base") + " as its base model, which PEFT cannot load")));
+  EXPECT_THAT(exports({"--model", path("run"), "--output", path("named"), "--base", "owner/name"}),
+              Not(HasSubstr("PEFT cannot load")));
+  EXPECT_EQ(read_json(path("named/adapter_config.json"), 1 << 20).at("base_model_name_or_path"), "owner/name");
   EXPECT_THAT(exports({"--model", path("run"), "--merge", "--output", path("merged")}),
               HasSubstr(" with its adapters (step 20, "));
   exports({"--model", path("base"), "--adapter", path("adapter"), "--merge", "--output", path("again")});
@@ -154,7 +160,7 @@ TEST_F(LoraTraining, TrainsMagnitudesOnEveryLayout) {
       {"--model.init", path("base"), "--optim.decay-steps", "12", "--optim.epsilon", "1e-3", "--lora.dora", "true"},
       kAll);
   const Outcome one = done("one", with(flags, {"--run.steps", "12"}));
-  EXPECT_THAT(one.output, HasSubstr("attention.qkv in 0-1: rank 4, scale 2, magnitudes; "));
+  EXPECT_THAT(one.output, HasSubstr("c_attn, attn.c_proj, c_fc, mlp.c_proj in 0-1: rank 4, scale 2, magnitudes"));
   const double start = loss_of("base"), first = losses("one").at(1);
   done("plain", with({"--model.init", path("base"), "--run.steps", "1"}, kAll));
   EXPECT_NEAR(first, losses("plain").at(1), 1e-5) << "it begins as the base model";

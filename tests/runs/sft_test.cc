@@ -69,7 +69,7 @@ TEST_F(Sft, EndsWithTheTimeOfAStepBesideItsPlan) {
 TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   const Outcome outcome =
       done("run", {"--epochs", "12", "--lora-rank", "8", "--lora.targets", "all-linear", "--learning-rate", "2e-2"});
-  EXPECT_THAT(outcome.output, HasSubstr("mlp.out in 0-1: rank 8, scale 2"));
+  EXPECT_THAT(outcome.output, HasSubstr("mlp.c_proj in 0-1: rank 8, scale 2"));
   const RunLog log = log_of("run");
   // Embedding and head are random and frozen.
   EXPECT_LT(log.evaluations.back().validation_loss.value(), log.evaluations.front().validation_loss.value() - 0.4);
@@ -105,6 +105,45 @@ TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   ASSERT_EQ(exported.code, 0) << exported.output;
   EXPECT_EQ(answer("dora", {}), answer("dora-merged", {}));
   EXPECT_NE(answer("dora", {}), answer("model", {}));
+}
+
+TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {
+  // The token is declared beside the tokenizer alone, and nothing calls it an end.
+  Json config = read_json(path("model/tokenizer_config.json"));
+  config["additional_special_tokens"] = {"<turn>"};
+  write_text(path("model/tokenizer_config.json"), dump_json(config));
+  std::string chat = kChatTemplate;
+  chat.replace(chat.find("</s>"), 4, "<turn>");
+  write_text(path("model/chat_template.jinja"), chat);
+  const auto does = [&](std::vector<std::string> words) {
+    const Outcome outcome = run(trireme_command(std::move(words)));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome.output;
+  };
+  const auto ends = [&](const std::string& folder) {
+    return read_json(path(folder + "/generation_config.json")).at("eos_token_id");
+  };
+  EXPECT_THAT(done("run", {"--epochs", "1"}).output,
+              HasSubstr("texts of this model will also end at <turn> (265), which ends the turns that are trained on"));
+  does({"export", "--model", path("run/best"), "--output", path("exported")});
+  EXPECT_EQ(ends("model"), Json(0));
+  EXPECT_EQ(ends("exported"), Json({265, 0}));
+  EXPECT_THAT(read_text(path("exported/tokenizer.json")), HasSubstr("<turn>"));
+  for (const char* name : {"run", "run/latest", "run/best", "exported"})
+    EXPECT_THAT(does({"tokenizer", "chat", "--tokenizer", path(name), path("data.jsonl")}),
+                HasSubstr("     265 * \"<turn>\"\n"))
+        << name;
+  EXPECT_THAT(done("again", {"--model", path("exported"), "--run.steps", "1"}).output,
+              testing::Not(HasSubstr("will also end")));
+
+  done("lora", {"--epochs", "1", "--lora-rank", "2"});
+  does({"export", "--model", path("lora"), "--output", path("adapter")});
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    EXPECT_TRUE(std::filesystem::exists(path("adapter/") + name)) << name;
+  EXPECT_EQ(ends("adapter"), Json({265, 0}));
+  does({"export", "--model", path("model"), "--adapter", path("adapter"), "--merge", "--output", path("merged")});
+  EXPECT_EQ(ends("merged"), Json({265, 0}));
+  EXPECT_EQ(read_text(path("merged/chat_template.jinja")), chat);
 }
 
 TEST_F(Sft, ResumesWithTheSameBits) {

@@ -50,6 +50,7 @@ struct DecoderValues {
   bool unturned_layers = false;              ///< "no_rope_layers", "no_rope_layer_interval"
   bool branch_dropout = false;               ///< "resid_pdrop", "embd_pdrop"
   bool longrope = false;                     ///< "su" and "yarn" mean it too; the original context is a separate key
+  int64_t padding = -1;                      ///< pad_token_id where it is absent; -1: none
   bool partial = false;                      ///< "partial_rotary_factor": the share of each head that turns
 };
 

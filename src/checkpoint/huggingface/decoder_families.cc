@@ -73,7 +73,8 @@ constexpr DecoderValues kGemma{.norm_offset = 1,
                                .head_size = 256,
                                .tied = true,
                                .attention_bias = AttentionBias::key,
-                               .scales_embedding = true};
+                               .scales_embedding = true,
+                               .padding = 0};
 /// What Gemma 2 and 3 share.
 constexpr DecoderValues kGemma2And3{.norms = NormPlace::both,
                                     .norm_offset = 1,
@@ -87,7 +88,8 @@ constexpr DecoderValues kGemma2And3{.norms = NormPlace::both,
                                     .window = 4096,
                                     .scales_embedding = true,
                                     .scales_by_scalar = true,
-                                    .logits_cap_key = true};
+                                    .logits_cap_key = true,
+                                    .padding = 0};
 constexpr DecoderValues kGemma2 = [] {
   DecoderValues values = kGemma2And3;
   values.window_interval = 2;
@@ -106,19 +108,25 @@ constexpr DecoderValues kGemma3 = [] {
   values.interval_key = true;
   return values;
 }();
-constexpr DecoderValues kPhi3{
-    .epsilon = 1e-5, .windows = WindowLayers::all, .branch_dropout = true, .longrope = true, .partial = true};
+constexpr DecoderValues kPhi3{.epsilon = 1e-5,
+                              .windows = WindowLayers::all,
+                              .branch_dropout = true,
+                              .longrope = true,
+                              .padding = 32000,
+                              .partial = true};
 constexpr DecoderValues kSmolLm3{.theta = 2e6,
                                  .key_heads = 4,
                                  .tied = true,
                                  .attention_bias = AttentionBias::key,
                                  .mlp_bias = true,
                                  .windows = WindowLayers::unturned,
-                                 .unturned_layers = true};
+                                 .unturned_layers = true,
+                                 .padding = 128004};
 constexpr DecoderValues kOlmo2{.epsilon = 1e-5,
                                .norms = NormPlace::branch,
                                .query_keys = QueryKeys::projection,
-                               .attention_bias = AttentionBias::key};
+                               .attention_bias = AttentionBias::key,
+                               .padding = 1};
 constexpr DecoderValues kOlmo3 = [] {
   DecoderValues values = kOlmo2;
   values.theta = 5e5;
@@ -138,6 +146,7 @@ Family family(const char* model_type, std::span<const Architecture> architecture
           .names = names,
           .copies = kCopies,
           .ignored = kIgnored,
+          .padding = values.padding,
           .longrope = values.longrope,
           .expresses = [](const Spec& spec) { return decoder_config_expresses(spec, values); },
           .read_config = [](const Json& config, HeadKind,

@@ -199,6 +199,29 @@ void write_json(const std::string& path, const Json& json) { write_text(path, du
 
 }  // namespace
 
+Json export_text_files(const std::string& folder, const Spec& spec, const std::string& tokenizer_json,
+                       const std::string& generation) {
+  const auto added = added_tokens(tokenizer_json);
+  const Json end = end_token(added);
+  const Json end_id = end.is_null() ? end : Json(added.at(end));
+  const bool generates = spec.head == HeadKind::language_model;
+  const GenerationFields said = generation_fields(generation, generates, end_id);
+  if (!tokenizer_json.empty()) {
+    write_text(folder + "/tokenizer.json", tokenizer_json);
+    for (const auto& [name, value] : said.tokenizer_files.items()) {
+      const std::string text = value.get<std::string>();
+      std::error_code error;
+      if (const size_t slash = name.find('/'); slash != name.npos)
+        fs::create_directory(folder + "/" + name.substr(0, slash), error);
+      write_text(folder + "/" + name, name == "tokenizer_config.json" && generates ? with_end(text, end) : text);
+    }
+    if (!said.tokenizer_files.contains("tokenizer_config.json"))
+      write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
+  }
+  if (!said.file.is_null()) write_json(folder + "/generation_config.json", said.file);
+  return said.config;
+}
+
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                         const TrainingState& state, const std::string& tokenizer_json, DType dtype,
                         const std::function<bool()>& stop, const std::string& generation) {
@@ -209,35 +232,19 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
     require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} already holds a model ({}); export to a new folder",
             folder, name);
   }
-  const auto added = added_tokens(tokenizer_json);
-  const Json end = end_token(added);
-  const Json end_id = end.is_null() ? end : Json(added.at(end));
-  const bool generates = spec.head == HeadKind::language_model;
-  const GenerationFields said = generation_fields(generation, generates, end_id);
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
   write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
-  if (!tokenizer_json.empty()) {
-    write_text(folder + "/tokenizer.json", tokenizer_json);
-    for (const auto& [name, value] : said.tokenizer_files.items()) {
-      const std::string text = value.get<std::string>();
-      if (const size_t slash = name.find('/'); slash != name.npos)
-        fs::create_directory(folder + "/" + name.substr(0, slash), error);
-      write_text(folder + "/" + name, name == "tokenizer_config.json" && generates ? with_end(text, end) : text);
-    }
-    if (!said.tokenizer_files.contains("tokenizer_config.json"))
-      write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
-  }
-  if (!said.file.is_null()) write_json(folder + "/generation_config.json", said.file);
+  const Json kept = export_text_files(folder, spec, tokenizer_json, generation);
   const auto architecture = std::find_if(family.architectures.begin(), family.architectures.end(),
                                          [&](const Architecture& a) { return a.head == spec.head; });
   Json config{{"architectures", {architecture->name}}, {"model_type", family.model_type}};
   family.write_config(spec, config);
   if (spec.has_decoder()) config["tie_word_embeddings"] = spec.tied_head;
-  config.update(said.config);
+  config.update(kept);
   for (const char* key : {"dtype", "torch_dtype"}) config[key] = dtype == DType::bf16 ? "bfloat16" : "float32";
-  if (generates) config["use_cache"] = true;
+  if (spec.head == HeadKind::language_model) config["use_cache"] = true;
   write_json(folder + "/config.json", config);  // last: a folder with it is complete
 }
 

@@ -62,7 +62,8 @@ struct Family {
   std::span<const NameRule> synonyms = {};      ///< other names of theirs, without prefix, and the one that `names` has
   std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
   PositionRule positions = PositionRule::columns;
-  int64_t padding = -1;     ///< id that the embedding gives no gradient, unless pad_token_id differs; -1: none
+  bool has_padding = true;  ///< the embedding gives the row of pad_token_id no gradient (torch's padding_idx)
+  int64_t padding = -1;     ///< pad_token_id where config.json has none; -1: none
   bool gamma_beta = false;  ///< old files call a norm's weight gamma and its bias beta
   bool longrope = false;    ///< the family of models with these positions
   bool (*expresses)(const Spec& spec);  ///< can its config.json describe this?
@@ -93,6 +94,10 @@ const Family& family_for(const Spec& spec, std::string_view model_type = {});
 /// The architecture of config.json, or the family's first if it names none. Throws Error::data listing the supported
 /// ones.
 const Architecture& find_architecture(const Family& family, const Json& config, std::string_view where);
+
+/// The row of the embedding that gets no gradient in transformers, by pad_token_id in config.json (null: the file says
+/// nothing) of a model with so many rows; -1: none. Throws Error::data.
+int64_t frozen_row(const Family& family, const Json& config, int64_t rows, std::string_view where);
 
 /// Text of a rule's name with the number of a block.
 std::string numbered(std::string_view pattern, int64_t block);

@@ -22,6 +22,15 @@ template int64_t field_or(const Json&, const char*, int64_t, std::string_view);
 template double field_or(const Json&, const char*, double, std::string_view);
 template std::string field_or(const Json&, const char*, std::string, std::string_view);
 
+int64_t frozen_row(const Family& family, const Json& config, int64_t rows, std::string_view where) {
+  if (!family.has_padding) return -1;
+  const bool absent = !config.is_object() || !config.contains("pad_token_id");
+  if (!absent && config.at("pad_token_id").is_null()) return -1;
+  int64_t row = absent ? family.padding : json_field<int64_t>(config, "pad_token_id", where);
+  if (!absent && row < 0) row += rows;  // torch counts from the end
+  return row < rows ? std::max<int64_t>(row, -1) : -1;
+}
+
 float rate_or(const Json& config, const char* name, double otherwise, std::string_view where) {
   const auto value = field_or<double>(config, name, otherwise, where);
   const auto rate = static_cast<float>(value);

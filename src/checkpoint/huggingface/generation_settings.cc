@@ -17,7 +17,8 @@ constexpr size_t kMostTokenizerFile = size_t{16} << 20;  // Gemma 3's tokenizer_
 constexpr const char* kTokenizerFiles[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                                            "chat_template.json"};
 
-constexpr const char *kModelType = "model_type", *kTokenizerFilesKey = "tokenizer_files";
+constexpr const char *kModelType = "model_type", *kTokenizerFilesKey = "tokenizer_files", *kDtype = "dtype";
+constexpr const char* kKeptWhere = "the model's generation settings";
 constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
 
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
@@ -166,10 +167,10 @@ class Fields {
   std::string where_;
 };
 
-/// What lies beside tokenizer.json; without it the export has a converted tokenizer, which the files do not describe.
+/// What lies beside the tokenizer's vocabulary.
 Json tokenizer_files(const std::string& folder) {
   Json files = Json::object();
-  if (!std::filesystem::exists(folder + "/tokenizer.json")) return files;
+  if (!holds_tokenizer(folder)) return files;
   for (const char* name : kTokenizerFiles) {
     const std::string path = folder + "/" + name;
     if (std::filesystem::exists(path)) files[name] = read_text(path, kMostTokenizerFile);
@@ -207,21 +208,37 @@ std::string read_generation_files(const std::string& folder, const Json& config)
   }
   const Json files = tokenizer_files(folder);
   Json all{{"config", kept}, {"generation_config", generation}, {kModelType, config.value(kModelType, Json())}};
+  for (const char* name : {"torch_dtype", "dtype"}) {
+    if (const auto found = config.find(name); found != config.end() && found->is_string()) all[kDtype] = *found;
+  }
   if (!files.empty()) all[kTokenizerFilesKey] = files;
   return dump_json(all);
 }
 
+Json kept_config(const std::string& files) {
+  return files.empty() ? Json() : json_member(parse_json(files, kKeptWhere), "config", kKeptWhere);
+}
+
+std::string kept_dtype(const std::string& files) {
+  if (files.empty()) return {};
+  const Json all = parse_json(files, kKeptWhere);
+  const auto found = all.find(kDtype);
+  return found != all.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 std::string kept_model_type(const std::string& files) {
   if (files.empty()) return {};
-  const Json all = parse_json(files, "the model's generation settings");
+  const Json all = parse_json(files, kKeptWhere);
   const auto found = all.find(kModelType);
   return found != all.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 std::string without_tokens(const std::string& files) {
-  const std::string type = kept_model_type(files);
+  const std::string type = kept_model_type(files), dtype = kept_dtype(files);
   if (type.empty()) return {};
-  return dump_json(Json{{"config", Json::object()}, {"generation_config", Json()}, {kModelType, type}});
+  Json kept{{"config", Json::object()}, {"generation_config", Json()}, {kModelType, type}};
+  if (!dtype.empty()) kept[kDtype] = dtype;
+  return dump_json(kept);
 }
 
 std::map<std::string, std::string> kept_tokenizer_files(const std::string& files, std::string_view where) {
@@ -239,9 +256,26 @@ std::map<std::string, std::string> kept_tokenizer_files(const std::string& files
   return texts;
 }
 
+std::string with_end_tokens(const std::string& files, std::span<const TokenId> ends,
+                            std::optional<TokenId> document_end) {
+  std::vector<TokenId> all = generation_settings(files, kKeptWhere).end;
+  if (all.empty() && document_end) all.push_back(*document_end);
+  std::vector<TokenId> ordered(ends.begin(), ends.end());
+  for (const TokenId id : all)
+    if (std::ranges::find(ordered, id) == ordered.end()) ordered.push_back(id);
+  Json made =
+      files.empty() ? Json{{"config", Json::object()}, {"generation_config", Json()}} : parse_json(files, kKeptWhere);
+  Json &config = made["config"], &own = made["generation_config"];
+  if (config.empty() && own.is_null() && document_end) config["bos_token_id"] = *document_end;
+  const Json list = ordered.size() == 1 ? Json(ordered.front()) : Json(ordered);
+  config["eos_token_id"] = list;
+  if (own.is_object()) own["eos_token_id"] = list;
+  return dump_json(made);
+}
+
 std::string with_tokenizer_file(const std::string& files, const std::string& name, const std::string& text) {
-  Json all = files.empty() ? Json{{"config", Json::object()}, {"generation_config", Json()}}
-                           : parse_json(files, "the model's generation settings");
+  Json all =
+      files.empty() ? Json{{"config", Json::object()}, {"generation_config", Json()}} : parse_json(files, kKeptWhere);
   all[kTokenizerFilesKey][name] = text;
   return dump_json(all);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,15 +15,22 @@
 
 namespace trireme {
 
-/// What an export of the model writes back, a JSON object {"model_type": of the folder, "config": {...},
+/// What an export of the model writes back, a JSON object {"model_type": of the folder, "dtype": of its weights by
+/// config.json if it says so, "config": {...},
 /// "generation_config": {...} or null, "tokenizer_files": {name: text} of tokenizer_config.json,
-/// special_tokens_map.json and the chat templates (also those in additional_chat_templates/) if there are any beside a
-/// tokenizer.json}; the fields of both files unchanged. It travels with the model. Throws Error::data for a
+/// special_tokens_map.json and the chat templates (also those in additional_chat_templates/) if there are any beside
+/// the tokenizer}; the fields of both files unchanged. It travels with the model. Throws Error::data for a
 /// generation_config.json that is not an object, Error::io for a file above 16 MiB.
 std::string read_generation_files(const std::string& folder, const Json& config);
 
 /// The model_type of read_generation_files()'s text; empty: unknown, as in checkpoints of older versions.
 std::string kept_model_type(const std::string& files);
+
+/// The "config" of that text, the fields of config.json that it keeps; null: unknown.
+Json kept_config(const std::string& files);
+
+/// The type of the weights in the folder that the model began as, "bfloat16", by its config.json; empty: unknown.
+std::string kept_dtype(const std::string& files);
 
 /// The text without what belongs to the folder's tokenizer.
 std::string without_tokens(const std::string& files);
@@ -33,6 +41,11 @@ std::map<std::string, std::string> kept_tokenizer_files(const std::string& files
 
 /// read_generation_files()'s text with this text as one of its "tokenizer_files".
 std::string with_tokenizer_file(const std::string& files, const std::string& name, const std::string& text);
+
+/// read_generation_files()'s text with these ids before the others that end a text (eos_token_id). document_end: the
+/// tokenizer's, which ends texts, and begins them, where the files name nothing.
+std::string with_end_tokens(const std::string& files, std::span<const TokenId> ends,
+                            std::optional<TokenId> document_end);
 
 /// Whether "tokenizer_files" may have this name.
 bool is_tokenizer_file(std::string_view name);

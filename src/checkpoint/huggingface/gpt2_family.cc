@@ -99,6 +99,7 @@ const Family& gpt2_family() {
                              .names = kNames,
                              .copies = kCopies,
                              .ignored = kIgnored,
+                             .has_padding = false,
                              .expresses = expresses,
                              .read_config = read_config,
                              .write_config = write_config,

@@ -111,6 +111,7 @@ const Family& gpt_neox_family() {
                              .copies = kCopies,
                              .synonyms = kSynonyms,
                              .ignored = kIgnored,
+                             .has_padding = false,
                              .expresses = expresses,
                              .read_config = read_config,
                              .write_config = write_config};

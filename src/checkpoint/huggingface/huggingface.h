@@ -25,6 +25,12 @@ Spec read_huggingface_spec(const std::string& folder, HeadKind head);
 std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                                           TrainingState& state, MissingHead missing_head = MissingHead::refuse);
 
+/// Writes into an existing folder what a model reads and writes texts with: tokenizer.json, if given, with
+/// tokenizer_config.json and the other files beside it, and generation_config.json. generation: as below. Returns the
+/// fields of config.json that belong to them. Throws Error::io, Error::data.
+Json export_text_files(const std::string& folder, const Spec& spec, const std::string& tokenizer_json,
+                       const std::string& generation);
+
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. generation: read_generation_files() of the folder that the model began
 /// as, written back unchanged, a chat template too; empty: the end of a text is the tokenizer's. The table is of the

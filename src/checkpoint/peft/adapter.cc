@@ -64,6 +64,15 @@ std::vector<float> product(std::span<const float> a, std::span<const float> b, i
   return delta;
 }
 
+std::string_view module_of(std::string_view parameter) { return parameter.substr(0, parameter.rfind('.')); }
+
+std::string joined_names(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 8;
+  const std::span<const std::string> shown(names.data(), std::min(names.size(), kShown));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "");
+}
+
 std::vector<float> transposed(std::span<const float> values, int64_t rows) {
   const int64_t columns = std::ssize(values) / rows;
   std::vector<float> turned(values.size());
@@ -112,12 +121,16 @@ PeftAdapter::PeftAdapter(const std::string& folder)
   require(!tensors_.empty(), ErrorKind::data, "{}: the adapter has no tensors", folder);
   for (const auto& [path, module] : modules_) {
     require(module.a && module.b, ErrorKind::data, "{}: {} has no lora_{}", folder, path, module.a ? "B" : "A");
-    require(config_.targets(path), ErrorKind::data,
-            "{}: \"target_modules\" is {}, which has no {}, but the adapter has tensors of it; the two files belong to "
-            "different adapters",
-            config_.where, fmt::join(config_.target_modules, ", "), path);
+    const std::string left_out = config_.leaves_out(path);
+    require(left_out.empty(), ErrorKind::data,
+            "{}: {}, but the adapter has tensors of it; the two files belong to different adapters", config_.where,
+            left_out);
     require(!config_.dora || module.magnitude || module.embedding, ErrorKind::data,
             "{}: {} has no lora_magnitude_vector, but \"use_dora\" is true", folder, path);
+    require(
+        config_.dora || !module.magnitude, ErrorKind::data,
+        "{}: {} has a lora_magnitude_vector, but \"use_dora\" is not true; the two files belong to different adapters",
+        folder, path);
   }
 }
 
@@ -137,6 +150,7 @@ class PeftAdapter::Merge {
     // First what replaces a parameter: PEFT also stores an embedding that it adapts.
     for (const auto& [name, tensor] : adapter.replaced_) match_replaced(name, *tensor);
     for (const auto& [path, module] : adapter.modules_) match(path, module);
+    find_missing();
     require(faults_.empty(), ErrorKind::data, "{} does not fit the model of {}{}:\n  {}", adapter.folder_, base,
             adapter.config_.base.empty() ? "" : fmt::format(" (its base is {})", adapter.config_.base),
             fmt::join(faults_, "\n  "));
@@ -149,6 +163,16 @@ class PeftAdapter::Merge {
       const bool adds = std::ranges::all_of(changes, &Change::adds);
       adds ? add(*own, changes) : replace(*own, changes);
     }
+  }
+
+  /// PEFT leaves modules without tensors as they are in the base model, too.
+  void warn_of_missing() const {
+    if (missing_.empty()) return;
+    log::write_once(
+        log::Level::warning,
+        fmt::format("{}: \"target_modules\" also means {}, of which the adapter has no tensors; they stay as "
+                    "in the base model, as in PEFT; is its file complete?",
+                    adapter_.config_.where, joined_names(missing_)));
   }
 
   std::vector<Adapter> adapters() const {
@@ -231,19 +255,25 @@ class PeftAdapter::Merge {
     write(own, part);
   }
 
-  /// The rule of a tensor of the base model; null, with a fault, if there is none.
+  /// The rule of a parameter that the adapter of the module `path` changes, or that is trained in full (path is name).
+  /// Null, with a fault, if there is none; null without one for the second name of a tied matrix.
   const NamedRule* find(const std::string& name, const std::string& path) {
     const std::string plain = plain_name(family_, name);
     const auto rule =
         std::ranges::find_if(rules_, [&](const NamedRule& r) { return r.theirs == plain && whole_.look_up(r.ours); });
+    names_.insert(plain);
     const auto is_tied = [&](std::string_view ours) { return spec_.tied_head && ours == "embedding.token.weight"; };
     const auto copy = std::ranges::find(family_.copies, std::string_view(plain), &NameRule::theirs);
     const bool of_copy = copy != family_.copies.end() && is_tied(copy->ours);
-    const bool of_module = name.ends_with(".weight") && adapter_.modules_.contains(path);
-    require(!of_copy && !(of_module && rule != rules_.end() && is_tied(rule->ours)), ErrorKind::config,
-            "{}: it adapts {}, which is tied: embedding and head of this model are one matrix, and would both change; "
+    const bool of_tied = rule != rules_.end() && is_tied(rule->ours);
+    // PEFT trains a copy of a module that is trained in full; with ensure_weight_tying both modules get the same one.
+    const bool replaces = name == path;
+    if ((of_copy || of_tied) && replaces && both_are_replaced_alike()) return of_tied ? &*rule : nullptr;
+    const bool alone = !replaces || adapter_.config_.saves(module_of(name));
+    require(!of_copy && !(of_tied && alone), ErrorKind::config,
+            "{}: it {} {}, which is tied: embedding and head of this model are one matrix, and would both change; "
             "train the adapter without this module, or merge it with PEFT into a model whose head is not tied",
-            adapter_.folder_, path);
+            adapter_.folder_, replaces ? "has trained in full" : "adapts", replaces ? module_of(name) : path);
     if (rule != rules_.end()) return &*rule;
     // An untied head whose matrix the files call by the copy's name.
     if (copy != family_.copies.end()) {
@@ -255,6 +285,47 @@ class PeftAdapter::Merge {
       if (whole_.look_up(r.ours)) names.push_back(r.theirs);
     faults_.push_back(fmt::format("{}: the model has no such module; the nearest is {}", path, nearest(plain, names)));
     return nullptr;
+  }
+
+  /// Whether the files have the tied matrix under both names, with the same values.
+  bool both_are_replaced_alike() const {
+    const SourceTensor *embedding = nullptr, *head = nullptr;
+    for (const auto& [name, tensor] : adapter_.replaced_) {
+      const std::string plain = plain_name(family_, name);
+      const auto is_token_matrix = [&](const auto& rule) {
+        return rule.theirs == plain && rule.ours == "embedding.token.weight";
+      };
+      if (std::ranges::any_of(family_.copies, is_token_matrix)) head = tensor;
+      if (std::ranges::any_of(rules_, is_token_matrix)) embedding = tensor;
+    }
+    return embedding && head && embedding->shape == head->shape && embedding->read() == head->read();
+  }
+
+  /// What the configuration trains and the files have no tensors of.
+  void find_missing() {
+    const PeftConfig& config = adapter_.config_;
+    const std::string prefix = family_.prefixes.front();
+    const auto has_prefix = [&](const auto& named) { return named.first.starts_with(prefix); };
+    const bool bare =  // of a class without a head
+        std::ranges::none_of(adapter_.modules_, has_prefix) && std::ranges::none_of(adapter_.replaced_, has_prefix);
+    std::vector<std::string> not_saved;
+    const auto look = [&](const std::string& theirs, const std::string& ours, bool outside) {
+      const Parameter* const own = whole_.look_up(ours);
+      if (!own || names_.contains(theirs)) return;
+      const std::string name = (outside || bare ? "" : prefix) + theirs, module(module_of(name));
+      if (config.saves(module)) {
+        not_saved.push_back(name);
+      } else if (own->global_shape.dims() == 2 && name.ends_with(".weight") && config.gives_adapter(module) &&
+                 (ours.starts_with("block.") || !config.adapts_all_linears())) {
+        missing_.push_back(module);
+      }
+    };
+    for (const NamedRule& rule : rules_) look(rule.theirs, rule.ours, rule.outside);
+    for (const NameRule& copy : family_.copies)
+      if (spec_.tied_head) look(copy.theirs, copy.ours, true);
+    if (not_saved.empty()) return;
+    faults_.push_back(fmt::format("\"modules_to_save\" is {}, but the adapter has no {}",
+                                  fmt::join(config.modules_to_save, ", "), joined_names(not_saved)));
   }
 
   std::vector<int64_t> shape_of(const NamedRule& rule) const {
@@ -381,21 +452,27 @@ class PeftAdapter::Merge {
   TrainingState* state_;
   std::vector<NamedRule> rules_;
   std::map<std::string, std::vector<Change>> changes_;  ///< by our parameter
+  std::set<std::string> names_;                         ///< of parameters that the files have, without a prefix
+  std::vector<std::string> missing_;
   std::vector<std::string> faults_;
 };
 
 void PeftAdapter::merge(const ModelFolder& base, const ParameterTable& table, TrainingState& state) const {
-  Merge(*this, family_of(base), table.spec(), base.path, &table, &state).run();
+  Merge merge(*this, family_of(base), table.spec(), base.path, &table, &state);
+  merge.warn_of_missing();
+  merge.run();
 }
 
 std::vector<Adapter> PeftAdapter::adapters(const Spec& base, const Family& family) const {
-  return Merge(*this, family, base, "this run", nullptr, nullptr).adapters();
+  const Merge merge(*this, family, base, "this run", nullptr, nullptr);
+  merge.warn_of_missing();
+  return merge.adapters();
 }
 
 std::vector<std::string> PeftAdapter::modules_to_save() const {
   std::set<std::string> modules;
   for (const auto& [name, tensor] : replaced_) {
-    std::string module = name.substr(0, name.rfind('.'));
+    std::string module(module_of(name));
     require(replaced_.contains(module + ".weight") && !modules_.contains(module), ErrorKind::config,
             "{}: {} was trained without its weight (\"bias\" in adapter_config.json), which this program cannot train; "
             "merge it (trireme export --adapter {} --merge) and train a new adapter",

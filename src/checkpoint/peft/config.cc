@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -28,7 +30,7 @@ const std::set<std::string_view>& known() {
       // read
       "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern",
       "base_model_name_or_path", "init_lora_weights", "bias", "lora_bias",
-      // which modules: the tensors say it, and a list has to agree
+      // which modules: the tensors have to agree
       "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "fan_in_fan_out",
       "ensure_weight_tying",
       // only of training and bookkeeping
@@ -52,15 +54,15 @@ void check_start(const Json& json, const std::string& where) {
 }
 
 template <class T>
-std::map<std::string, T> read_pattern(const Json& json, const char* name, const std::string& where) {
-  std::map<std::string, T> pattern;
+ModulePattern<T> read_pattern(const Json& json, const char* name, const std::string& where) {
+  ModulePattern<T> pattern;
   const auto found = json.find(name);
   if (found == json.end() || found->is_null()) return pattern;
   require(found->is_object(), ErrorKind::data, "{}: \"{}\" is {}, expected an object", where, name, found->type_name());
   for (const auto& [key, value] : found->items()) {
     require(json_holds<T>(value), ErrorKind::data, "{}: \"{}\" of {} is {}, expected a number", where, name, key,
             dump_valid_json(value).substr(0, 80));
-    pattern[key] = value.template get<T>();
+    pattern.emplace_back(key, value.template get<T>());
   }
   return pattern;
 }
@@ -81,20 +83,77 @@ void check_alpha(double alpha, const std::string& what, const std::string& where
   require(std::abs(alpha) <= 1e30, ErrorKind::data, "{}: {} is {}, expected a number up to 1e30", where, what, alpha);
 }
 
-/// The list of names; empty for a pattern and for none.
-std::vector<std::string> read_targets(const Json& json, const std::string& where) {
-  std::vector<std::string> names;
-  const auto found = json.find("target_modules");
-  if (found == json.end() || found->is_null() || found->is_string()) return names;
-  const bool good = found->is_array() && std::ranges::all_of(*found, [](const Json& name) { return name.is_string(); });
-  require(good, ErrorKind::data, "{}: \"target_modules\" is {}, expected a list of names or a pattern", where,
-          dump_valid_json(*found).substr(0, 80));
-  for (const Json& name : *found) names.push_back(name.get<std::string>());
-  return names;
+/// A list of strings, or one; none for null.
+std::vector<std::string> read_strings(const Json& json, const char* name, const char* expected,
+                                      const std::string& where) {
+  std::vector<std::string> strings;
+  const auto found = json.find(name);
+  if (found == json.end() || found->is_null()) return strings;
+  const auto is_string = [](const Json& item) { return item.is_string(); };
+  const bool good = found->is_string() || (found->is_array() && std::ranges::all_of(*found, is_string));
+  require(good, ErrorKind::data, "{}: \"{}\" is {}, expected {}", where, name, dump_valid_json(*found).substr(0, 80),
+          expected);
+  if (found->is_string()) return {found->get<std::string>()};
+  for (const Json& item : *found) strings.push_back(item.get<std::string>());
+  return strings;
+}
+
+ModuleChoice read_choice(const Json& json, const char* name, const std::string& where) {
+  std::vector<std::string> names = read_strings(json, name, "a list of names or a pattern", where);
+  const auto found = json.find(name);
+  if (found != json.end() && found->is_string()) return {{}, names.front()};
+  return {std::move(names), {}};
+}
+
+/// A number, or a list of them.
+std::vector<int64_t> read_layers(const Json& json, const std::string& where) {
+  std::vector<int64_t> layers;
+  const auto found = json.find("layers_to_transform");
+  if (found == json.end() || found->is_null()) return layers;
+  const Json list = found->is_array() ? *found : Json::array({*found});
+  for (const Json& layer : list) {
+    require(json_holds<int64_t>(layer), ErrorKind::data,
+            "{}: \"layers_to_transform\" is {}, expected a number of a layer or a list of them", where,
+            dump_valid_json(*found).substr(0, 80));
+    layers.push_back(layer.get<int64_t>());
+  }
+  return layers;
+}
+
+bool matches(const std::string& pattern, std::string_view text, const std::string& where) {
+  Regex::Match match{};
+  return Regex::Search(Regex(pattern, where), text).next(0, match);
+}
+
+bool has(const ModuleChoice& choice, std::string_view module, const std::string& where) {
+  if (!choice.pattern.empty()) return matches(fmt::format(R"(\A(?:{})\z)", choice.pattern), module, where);
+  return std::ranges::any_of(choice.names, [&](const std::string& name) { return ends_path(module, name); });
+}
+
+/// The layer that a path names, as PEFT finds it: the first number behind two names, or behind one of layers_pattern.
+std::optional<int64_t> layer_of(const PeftConfig& config, std::string_view module) {
+  const auto number_after = [&](const auto& is_before) -> std::optional<int64_t> {
+    for (size_t dot = module.find('.'); dot != module.npos; dot = module.find('.', dot + 1)) {
+      const std::string_view rest = module.substr(dot + 1);
+      int64_t layer = 0;
+      const char* const end = std::from_chars(rest.data(), rest.data() + rest.size(), layer).ptr;
+      const bool number = end != rest.data() && rest.front() != '-' && end != rest.data() + rest.size() && *end == '.';
+      if (number && is_before(module.substr(0, dot))) return layer;
+    }
+    return std::nullopt;
+  };
+  if (config.layers_patterns.empty())
+    return number_after([](std::string_view before) { return before.find('.') != before.npos; });
+  for (const std::string& pattern : config.layers_patterns) {
+    const auto layer =
+        number_after([&](std::string_view before) { return matches_module(pattern, before, config.where); });
+    if (layer) return layer;
+  }
+  return std::nullopt;
 }
 
 template <class T>
-T of_module(const std::map<std::string, T>& pattern, std::string_view module, T otherwise, const std::string& where) {
+T of_module(const ModulePattern<T>& pattern, std::string_view module, T otherwise, const std::string& where) {
   for (const auto& [key, value] : pattern)
     if (matches_module(key, module, where)) return value;
   return otherwise;
@@ -102,16 +161,42 @@ T of_module(const std::map<std::string, T>& pattern, std::string_view module, T 
 
 }  // namespace
 
+bool ends_path(std::string_view path, std::string_view name) {
+  if (path == name) return true;
+  return path.size() > name.size() && path.ends_with(name) && path[path.size() - name.size() - 1] == '.';
+}
+
 bool matches_module(const std::string& pattern, std::string_view module, std::string_view where) {
   const Regex regex(fmt::format(R"(\A(.*\.)?({})\z)", pattern), where);
   Regex::Match match{};
   return Regex::Search(regex, module).next(0, match);
 }
 
-bool PeftConfig::targets(std::string_view module) const {
-  return target_modules.empty() || std::ranges::any_of(target_modules, [&](const std::string& name) {
-           return module == name || module.ends_with("." + name);
-         });
+std::string PeftConfig::leaves_out(std::string_view module) const {
+  if (has(excluded, module, where)) return fmt::format("\"exclude_modules\" excludes {}", module);
+  const bool saved = std::ranges::any_of(modules_to_save, [&](const std::string& name) {
+    return matches(fmt::format(R"(\A(?:|.*\.)(?:{})(?:\z|\.))", name), module, where);
+  });
+  if (saved) return fmt::format("\"modules_to_save\" trains {} in full", module);
+  if (targets.empty() || adapts_all_linears()) return "";
+  if (!has(targets, module, where))
+    return fmt::format("\"target_modules\" is {}, which has no {}",
+                       targets.pattern.empty() ? fmt::format("{}", fmt::join(targets.names, ", ")) : targets.pattern,
+                       module);
+  if (layers.empty() || !targets.pattern.empty() || std::ranges::find(targets.names, module) != targets.names.end())
+    return "";
+  const std::optional<int64_t> layer = layer_of(*this, module);
+  if (layer && std::ranges::find(layers, *layer) != layers.end()) return "";
+  return fmt::format("\"layers_to_transform\" is {}, which leaves out {}", fmt::join(layers, ", "), module);
+}
+
+bool PeftConfig::saves(std::string_view module) const {
+  for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
+    const std::string_view part = module.substr(0, end);
+    const auto ends = [&](const std::string& name) { return part.ends_with(name); };
+    if (std::ranges::any_of(modules_to_save, ends)) return true;
+    if (end == module.npos) return false;
+  }
 }
 
 int64_t PeftConfig::rank_of(std::string_view module) const { return of_module(rank_pattern, module, rank, where); }
@@ -158,7 +243,11 @@ PeftConfig read_peft_config(const std::string& folder) {
   check_alpha(config.alpha, "\"lora_alpha\"", config.where);
   for (const auto& [module, alpha] : config.alpha_pattern)
     check_alpha(alpha, "\"alpha_pattern\" of " + module, config.where);
-  config.target_modules = read_targets(json, config.where);
+  config.targets = read_choice(json, "target_modules", config.where);
+  config.excluded = read_choice(json, "exclude_modules", config.where);
+  config.layers = read_layers(json, config.where);
+  config.layers_patterns = read_strings(json, "layers_pattern", "a name or a list of names", config.where);
+  config.modules_to_save = read_strings(json, "modules_to_save", "a list of names", config.where);
   return config;
 }
 

@@ -43,12 +43,6 @@ std::vector<std::string> names_of(const char* option, std::string_view list) {
 
 bool is_regex(std::string_view text) { return text.find_first_of("*+?[](){}|\\^$") != std::string_view::npos; }
 
-/// As PEFT matches a name of a list: the whole path or its end behind a dot.
-bool ends_path(std::string_view path, std::string_view name) {
-  if (path == name) return true;
-  return path.size() > name.size() && path.ends_with(name) && path[path.size() - name.size() - 1] == '.';
-}
-
 std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 /// The last words of paths, each once.
@@ -98,7 +92,7 @@ std::vector<std::string> other_modules(const Family& family, const Spec& spec) {
 std::vector<PublishedLinear> chosen(const LoraOptions& options, const Family& family, const Spec& spec) {
   const std::vector<PublishedLinear> all = published_linears(family, spec);
   const std::string targets = options.targets.empty() ? std::string(usual_targets(family.model_type)) : options.targets;
-  if (targets == "all-linear") return all;
+  if (targets == kAllLinear) return all;
   std::vector<PublishedLinear> chosen;
   if (is_regex(targets)) {
     try {
@@ -128,8 +122,8 @@ std::vector<PublishedLinear> chosen(const LoraOptions& options, const Family& fa
 
 /// "down_proj=4, layers.0.self_attn.q_proj=32".
 template <class T>
-std::map<std::string, T> pattern_of(const char* option, const std::string& text) {
-  std::map<std::string, T> pattern;
+ModulePattern<T> pattern_of(const char* option, const std::string& text) {
+  ModulePattern<T> pattern;
   if (text.empty()) return pattern;
   for (const std::string& one : names_of(option, text)) {
     const size_t sign = one.rfind('=');
@@ -139,15 +133,16 @@ std::map<std::string, T> pattern_of(const char* option, const std::string& text)
                        std::from_chars(one.data() + sign + 1, end, value).ptr == end && value > 0;
     require(right, ErrorKind::config, "{}: \"{}\" is not NAME=NUMBER with a number above 0; expected like down_proj=4",
             option, one);
-    require(pattern.emplace(one.substr(0, sign), value).second, ErrorKind::config, "{}: {} is given twice", option,
-            one.substr(0, sign));
+    std::string name = one.substr(0, sign);
+    const bool is_new = std::ranges::find(pattern, name, &std::pair<std::string, T>::first) == pattern.end();
+    require(is_new, ErrorKind::config, "{}: {} is given twice", option, name);
+    pattern.emplace_back(std::move(name), value);
   }
   return pattern;
 }
 
 template <class T>
-void check_pattern(const char* option, const std::map<std::string, T>& pattern,
-                   const std::vector<PublishedLinear>& linears) {
+void check_pattern(const char* option, const ModulePattern<T>& pattern, const std::vector<PublishedLinear>& linears) {
   for (const auto& [key, value] : pattern) {
     const bool matches = std::ranges::any_of(
         linears, [&, &name = key](const PublishedLinear& linear) { return matches_module(name, linear.path, option); });
@@ -234,6 +229,46 @@ Spec with_adapters(Spec spec, LoraOptions& options, std::string_view model_type)
   spec.adapter_dropout = static_cast<float>(options.dropout);
   spec.validate();
   return spec;
+}
+
+std::string published_adapters(const Spec& spec, std::string_view model_type) {
+  const std::vector<PublishedLinear> linears = published_linears(adapter_family(spec, model_type), spec);
+  // Behind the layer's number; the last word alone where it means nothing else.
+  const auto tail = [](const std::string& path) {
+    const size_t digit = path.find_first_of("0123456789");
+    return std::string_view(path).substr(std::min(path.find('.', digit), path.size() - 1) + 1);
+  };
+  const auto name_of_linear = [&](std::string_view ours) {
+    const auto same = [&](const PublishedLinear& linear) {
+      const std::string_view own = std::string_view(linear.linear).substr(linear.linear.find('.', 6) + 1);
+      return ours ==
+             (linear.part == AdapterPart::all ? std::string(own) : fmt::format("{}.{}", own, name_of(linear.part)));
+    };
+    const auto found = std::ranges::find_if(linears, same);
+    if (found == linears.end()) return std::string(ours);
+    const std::string_view whole = tail(found->path), last = last_word(found->path);
+    const bool alone = std::ranges::all_of(linears, [&](const PublishedLinear& other) {
+      return last_word(other.path) != last || tail(other.path) == whole;
+    });
+    return std::string(alone ? last : whole);
+  };
+  std::vector<std::pair<std::string, std::string>> groups;  // what is the same, names
+  for (std::string_view rest = spec.adapters; !rest.empty();) {
+    constexpr std::string_view kNext = "; ";
+    const size_t end = std::min(rest.find(kNext), rest.size());
+    const std::string_view one = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + kNext.size(), rest.size()));
+    const size_t in = one.find(" in ");
+    const std::string name = name_of_linear(one.substr(0, in)), values(one.substr(in));
+    const auto known = std::ranges::find(groups, values, &std::pair<std::string, std::string>::first);
+    if (known == groups.end())
+      groups.emplace_back(values, name);
+    else
+      known->second += ", " + name;
+  }
+  std::string text;
+  for (const auto& [values, names] : groups) text += (text.empty() ? "" : "; ") + names + values;
+  return text;
 }
 
 std::string trained_beside_adapters(const Spec& spec, const std::string& modules_to_save) {

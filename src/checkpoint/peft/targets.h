@@ -34,6 +34,9 @@ const Family& adapter_family(const Spec& spec, std::string_view model_type);
 /// modules that cannot have adapters; for lora.adapter as PeftAdapter.
 Spec with_adapters(Spec spec, LoraOptions& options, std::string_view model_type);
 
+/// The adapters of a model by the names that lora.targets takes: "q_proj, v_proj in 0-29: rank 16, scale 2".
+std::string published_adapters(const Spec& spec, std::string_view model_type);
+
 /// Patterns (model/trained.h) of what a model with adapters trains: these, and lora.modules-to-save. Throws
 /// Error::config for a module that the model lacks, and for a tied matrix.
 std::string trained_beside_adapters(const Spec& spec, const std::string& modules_to_save);

@@ -135,7 +135,7 @@ struct CheckpointFolder {
   std::string nearby = {};  ///< a folder on this host's disk that has some of the shards, too, and is read first
 };
 
-/// `path`: a run folder (its newest step, run_steps.h), a step folder, or one of GPT-NeoX (neox_checkpoint.h). Checks
+/// `path`: a run folder (its newest step, run_steps.h), a step folder, RUN/best, or one of GPT-NeoX. Checks
 /// the manifest and that every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws
 /// Error::io, Error::data; for NeoX's YAML Error::config.
 CheckpointFolder open_checkpoint(const std::string& path);

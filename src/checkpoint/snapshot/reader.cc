@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/run_pointer.h"
 #include "checkpoint/neox/checkpoint.h"
 #include "checkpoint/neox/files.h"
 #include "checkpoint/run_folder/run_folder.h"
@@ -255,7 +256,8 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
   return faults;
 }
 
-CheckpointFolder open_checkpoint(const std::string& path) {
+CheckpointFolder open_checkpoint(const std::string& given) {
+  const std::string path = follow_run_pointer(given);
   require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: the folder does not exist{}", path,
           steps_beside(path));
   if (fs::exists(path + "/manifest.json")) return open_step(path);

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/huggingface/generation_settings.h"
+#include "checkpoint/snapshot/checkpoint.h"
 #include "hub/place.h"
 #include "text/chat/conversation.h"
 
@@ -69,10 +71,13 @@ chat::ConversationColumns conversation_columns(const ConversationFlags& flags) {
   return columns;
 }
 
-std::string tokenizer_folder(const std::string& given) {
-  const fs::path path = hub::place_of_tokenizer(given).path;
-  if (fs::is_directory(path)) return path.string();
-  return path.has_parent_path() ? path.parent_path().string() : ".";
+chat::ChatFiles chat_files_beside(const std::string& tokenizer) {
+  const fs::path path = hub::place_of_tokenizer(tokenizer).path;
+  const fs::path beside = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const std::string folder = (fs::is_directory(path) ? path : beside).string();
+  if (!fs::exists(folder + "/manifest.json")) return chat::read_chat_files(folder);
+  const std::string kept = open_checkpoint(folder).facts.generation;
+  return chat::chat_files_of(kept_tokenizer_files(kept, folder), folder);
 }
 
 }  // namespace trireme

@@ -29,7 +29,8 @@ void add_conversation_flags(Flags& command, ConversationFlags& flags);
 /// Throws Error::usage.
 chat::ConversationColumns conversation_columns(const ConversationFlags& flags);
 
-/// The folder of a tokenizer that was given as a path or a name of the hub.
-std::string tokenizer_folder(const std::string& given);
+/// The chat templates and special tokens beside a tokenizer that was given as a path or a name of the hub; of a run
+/// those that it keeps. Throws Error::io, Error::data.
+chat::ChatFiles chat_files_beside(const std::string& tokenizer);
 
 }  // namespace trireme

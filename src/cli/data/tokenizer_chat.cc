@@ -72,8 +72,7 @@ void print_json(const std::string& file, uint64_t row, const char* part, const c
 /// The format of conversations with tools may differ from that of others.
 class Formats {
  public:
-  explicit Formats(const TokenizerChatFlags& flags)
-      : flags_(flags), files_(chat::read_chat_files(tokenizer_folder(flags.tokenizer))) {}
+  explicit Formats(const TokenizerChatFlags& flags) : flags_(flags), files_(chat_files_beside(flags.tokenizer)) {}
 
   const chat::ChatFormat& of(const chat::Conversation& conversation) {
     const bool tools = conversation.tools.is_array();

@@ -12,6 +12,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/run_pointer.h"
 #include "checkpoint/neox/files.h"
 #include "checkpoint/neox/verify.h"
 #include "checkpoint/run_folder/run_folder.h"
@@ -272,6 +273,7 @@ int run_checkpoint(std::vector<std::string> arguments) {
       .required()
       .positive();
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  path = follow_run_pointer(path);
   if (list_command.chosen()) return list(path);
   if (show_command.chosen()) return show(path);
   if (verify_command.chosen()) return verify(path);

@@ -1,14 +1,21 @@
 #include "cli/sample/talk.h"
 
+#include <algorithm>
+
 #include "checkpoint/huggingface/generation_settings.h"
 #include "cli/data/chat_flags.h"
 #include "text/chat/conversation.h"
+#include "text/chat/turn_end.h"
 
 namespace trireme {
 namespace {
 
 chat::ChatFiles files_of(const ModelFolder& folder, const SampleOptions& options) {
-  if (!options.tokenizer.empty()) return chat::read_chat_files(tokenizer_folder(options.tokenizer));
+  if (!options.tokenizer.empty()) return chat_files_beside(options.tokenizer);
+  if (!options.adapter.empty()) {
+    chat::ChatFiles trained_with = chat::read_chat_files(options.adapter);
+    if (!trained_with.templates.empty()) return trained_with;
+  }
   return chat::chat_files_of(kept_tokenizer_files(folder.generation, folder.path), folder.path);
 }
 
@@ -37,12 +44,13 @@ void Talk::answered(const std::string& text) {
 }
 
 void Talk::stop_at_end(const Tokenizer& tokenizer, GenerateOptions& generate) const {
-  const auto token = files_.tokens.find("eos_token");
-  if (token == files_.tokens.end()) return;
-  const std::optional<TokenId> id = tokenizer.token_to_id(token->second);
-  if (!id || generate.stop_at.contains(*id)) return;
   std::vector<TokenId> ends = generate.stop_at.ids();
-  ends.push_back(*id);
+  const auto add = [&](std::optional<TokenId> id) {
+    if (id && std::ranges::find(ends, *id) == ends.end()) ends.push_back(*id);
+  };
+  if (const auto token = files_.tokens.find("eos_token"); token != files_.tokens.end())
+    add(tokenizer.token_to_id(token->second));
+  add(chat::end_of_turn(format_, tokenizer));
   generate.stop_at = std::move(ends);
 }
 

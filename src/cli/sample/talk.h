@@ -13,8 +13,8 @@ namespace trireme {
 
 class Talk {
  public:
-  /// The template of the model's folder, or of --tokenizer's, or the one that --chat-template names. Throws Error::data
-  /// if it is missing.
+  /// The template of the model's folder, of the adapter's or of --tokenizer's, or the one that --chat-template names.
+  /// Throws Error::data if it is missing.
   Talk(const ModelFolder& folder, const SampleOptions& options);
   ~Talk();
 
@@ -24,7 +24,7 @@ class Talk {
   std::vector<TokenId> ask(const std::string& text, const Tokenizer& tokenizer);
   /// Adds what the model said to that.
   void answered(const std::string& text);
-  /// Adds the token that ends a turn, by the tokenizer's eos_token.
+  /// Adds the tokens that end a turn: the tokenizer's eos_token, and what the template writes after an answer.
   void stop_at_end(const Tokenizer& tokenizer, GenerateOptions& generate) const;
 
  private:

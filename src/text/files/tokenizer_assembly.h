@@ -14,6 +14,9 @@ namespace trireme {
 /// tokenizer_from_json() without a copy of the text.
 std::unique_ptr<Tokenizer> tokenizer_from_text(std::string json, std::string_view where);
 
+/// The added tokens of the value of "added_tokens" in a tokenizer.json. Throws Error::data.
+std::vector<AddedToken> read_added_tokens(std::string_view list, std::string_view where);
+
 struct BpeTables {
   Vocabulary vocabulary;
   MergeTable merges;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "hub/place.h"
 #include "text/files/character_meta.h"
+#include "text/files/declared_tokens.h"
 #include "text/files/json_cursor.h"
 #include "text/files/json_node.h"
 #include "text/files/model_tables.h"
@@ -24,6 +25,8 @@ namespace fs = std::filesystem;
 
 /// About twice the size of the largest tokenizer.json in use.
 constexpr size_t kMostFileBytes = size_t{64} << 20;
+
+fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
 
 std::string read_tokenizer_file(const std::string& path) { return read_text(path, kMostFileBytes); }
 
@@ -73,15 +76,49 @@ AddedToken special_token(const std::string& content, TokenId id) {
 }
 
 /// The special tokens of vocabularies of this kind: GPT-2's one, or the five of fairseq (OPT, RoBERTa).
-std::vector<AddedToken> find_special_tokens(const std::vector<std::pair<std::string, TokenId>>& vocabulary) {
+std::vector<AddedToken> find_special_tokens(const std::vector<std::pair<std::string, TokenId>>& vocabulary,
+                                            bool fairseq) {
   std::vector<AddedToken> added;
   for (const auto& [token, id] : vocabulary) {
     for (const char* name : {"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"}) {
-      if (token == name) added.push_back(special_token(token, id));
+      if (token == name && (fairseq || token == "<|endoftext|>")) added.push_back(special_token(token, id));
     }
   }
   return added;
 }
+
+/// A text member of a JSON file; empty if either is missing.
+std::string text_member(const fs::path& path, const char* name) {
+  if (!fs::exists(path)) return {};
+  const JsonNode root = parse_json_node(read_tokenizer_file(path.string()), path.string());
+  const JsonNode* const value = root.is_object() ? root.find(name) : nullptr;
+  return value && value->is_string() ? value->text : std::string();
+}
+
+/// Classes of transformers whose vocab.json with merges.txt is read as GPT-2's.
+constexpr std::string_view kLikeGpt2[] = {"GPT2Tokenizer",       "RobertaTokenizer", "OPTTokenizer",
+                                          "GPTNeoXTokenizer",    "CodeGenTokenizer", "BartTokenizer",
+                                          "PreTrainedTokenizer", "PhiTokenizer",     "TokenizersBackend"};
+
+/// Whether the text of a vocabulary with merges is cut as Qwen 2's. Files of other classes get a warning.
+bool is_of_qwen(const fs::path& folder) {
+  std::string name = text_member(folder / "tokenizer_config.json", "tokenizer_class");
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (name.empty()) return text_member(folder / "config.json", "model_type").starts_with("qwen");
+  if (name == "Qwen2Tokenizer") return true;
+  if (std::ranges::find(kLikeGpt2, name) == std::end(kLikeGpt2))
+    log::write_once(
+        log::Level::warning,
+        fmt::format("{}: its vocabulary with merges is read as GPT-2's, but tokenizer_config.json names {}, which may "
+                    "cut text in another way; in Python, AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
+                    "writes a tokenizer.json that says how",
+                    folder.string(), name));
+  return false;
+}
+
+/// PRETOKENIZE_REGEX of transformers' tokenization_qwen2.py.
+constexpr const char* kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 /// The token that tokenizer_config.json puts before every text: OPT's </s>.
 std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<AddedToken>& added) {
@@ -100,12 +137,24 @@ std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<A
 }
 
 std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& vocab, const fs::path& merges) {
+  const std::string where = fmt::format("{} with {}", vocab.string(), merges.string());
+  const fs::path folder = folder_of(vocab);
   BpeDescription tokenizer;
   tokenizer.vocabulary = read_vocab_json(vocab.string());
   tokenizer.merges = read_merges_txt(merges.string());
-  tokenizer.added = find_special_tokens(tokenizer.vocabulary);
-  tokenizer.begin = find_begin(vocab.parent_path(), tokenizer.added);
-  return tokenizer_from_description(std::move(tokenizer), fmt::format("{} with {}", vocab.string(), merges.string()));
+  if (is_of_qwen(folder)) {
+    tokenizer.pattern = kQwenPattern;
+    tokenizer.composes = true;
+  }
+  const auto find = [&](std::string_view token) -> std::optional<TokenId> {
+    const auto entry = std::ranges::find(tokenizer.vocabulary, token, &std::pair<std::string, TokenId>::first);
+    return entry == tokenizer.vocabulary.end() ? std::nullopt : std::optional(entry->second);
+  };
+  const size_t next = tokenizer.vocabulary.empty() ? 0 : size_t{tokenizer.vocabulary.back().second} + 1;
+  tokenizer.added = with_declared(find_special_tokens(tokenizer.vocabulary, !tokenizer.composes),
+                                  declared_tokens(folder.string()), find, next, where);
+  tokenizer.begin = find_begin(folder, tokenizer.added);
+  return tokenizer_from_description(std::move(tokenizer), where);
 }
 
 /// The merges beside a vocabulary: X-merges.txt for X-vocab.json, vocab.bpe for encoder.json.
@@ -210,7 +259,9 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerL
   const std::vector<std::string> tokens = read_lines(path.string());
   refuse_options(options, path.string(), true, false);
   const bool lower = choose_lower_case(path, tokens, options.lower_case);
-  return tokenizer_from_text(bert_tokenizer_json(tokens, lower, path.string()), path.string());
+  return tokenizer_from_text(
+      with_declared_tokens(bert_tokenizer_json(tokens, lower, path.string()), folder_of(path).string(), path.string()),
+      path.string());
 }
 
 /// The vocabulary in that folder that has merges beside it: vocab.json, encoder.json, or the only one with another
@@ -318,7 +369,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const Tokeni
     return load_tiktoken(text, path, options.pattern);
   }
   refuse_options(options, path);
-  return tokenizer_from_text(std::move(text), path);
+  return tokenizer_from_text(with_declared_tokens(std::move(text), folder_of(file).string(), path), path);
 }
 
 }  // namespace trireme

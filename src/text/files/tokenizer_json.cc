@@ -119,6 +119,7 @@ std::unique_ptr<TokenModel> read_model(const JsonObject& model, ModelSource& sou
   fail(ErrorKind::data, "{}: unsupported model \"{}\"", model.place(), type);
 }
 
+/// file: with "added_tokens".
 std::vector<AddedToken> read_added(const JsonObject& file) {
   std::vector<AddedToken> added;
   if (!file.has("added_tokens")) return added;
@@ -187,6 +188,11 @@ std::string write_from_tables(BpeDescription frame, const BpeModel& model) {
 }
 
 }  // namespace
+
+std::vector<AddedToken> read_added_tokens(std::string_view list, std::string_view where) {
+  const JsonNode root = parse_json_node(fmt::format(R"({{"added_tokens": {}}})", list), where);
+  return read_added(JsonObject(root, std::string(where)));
+}
 
 std::unique_ptr<Tokenizer> tokenizer_from_text(std::string json, std::string_view where) {
   const TokenizerText text = split_tokenizer_text(json);

@@ -70,9 +70,13 @@ Json begin_template(const AddedToken& begin) {
 
 }  // namespace
 
+std::string write_added_tokens(const std::vector<AddedToken>& added) {
+  Json list = Json::array();
+  for (const AddedToken& token : added) list.push_back(added_token_json(token));
+  return dump_valid_json(list);
+}
+
 std::string write_tokenizer_json(const BpeDescription& tokenizer) {
-  Json added = Json::array();
-  for (const AddedToken& token : tokenizer.added) added.push_back(added_token_json(token));
   const Json byte_level = tokenizer.byte_level ? byte_level_json() : Json();
   const Json pieces = tokenizer.pattern.empty() ? byte_level : pattern_json(tokenizer.pattern);
   const Json decoder = tokenizer.byte_level ? byte_level_json() : Json{{"type", "Fuse"}};
@@ -81,8 +85,8 @@ std::string write_tokenizer_json(const BpeDescription& tokenizer) {
   const auto member = [&out](const char* key, const Json& value) {
     out += fmt::format("  \"{}\": {},\n", key, dump_valid_json(value));
   };
-  member("added_tokens", added);
-  member("normalizer", nullptr);
+  out += fmt::format("  \"added_tokens\": {},\n", write_added_tokens(tokenizer.added));
+  member("normalizer", tokenizer.composes ? Json{{"type", "NFC"}} : Json());
   member("pre_tokenizer", pieces);
   member("post_processor", post);
   member("decoder", decoder);

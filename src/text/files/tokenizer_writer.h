@@ -15,11 +15,15 @@ struct BpeDescription {
   std::vector<AddedToken> added;
   bool byte_level = true;           ///< GPT-2's byte alphabet, and its pattern by default; off: text is one piece
   std::string pattern;              ///< regular expression of the pieces
+  bool composes = false;            ///< text becomes NFC first
   bool ignore_merges = false;       ///< a piece that is a token is that token
   std::optional<AddedToken> begin;  ///< put before every text
 };
 
 std::string write_tokenizer_json(const BpeDescription& tokenizer);
+
+/// The value of "added_tokens".
+std::string write_added_tokens(const std::vector<AddedToken>& added);
 
 /// BERT's tokenizer over the lines of vocab.txt: a token's id is its line, the last one if several have it. Throws
 /// Error::data if [UNK] is missing; [CLS] and [SEP] make the template if both are there.

@@ -290,7 +290,8 @@ bool Regex::Search::next(size_t from, Match& match) {
     };
     int count = run(0);
     if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = run(PCRE2_NO_JIT);
-    if (count > 0) break;
+    // 0: the data were made for a pattern with fewer groups that was at this address; the match itself is there.
+    if (count >= 0) break;
     require(count == PCRE2_ERROR_NOMATCH, ErrorKind::data,
             "{}: a pattern of the tokenizer failed at byte {} of a text: {}", regex_.where_, from, message_of(count));
     if (last == text_.size()) return false;

@@ -27,6 +27,7 @@
 #include "hub/place.h"
 #include "model/train_flops.h"
 #include "text/chat/chat_files.h"
+#include "train/sft/turn_ends.h"
 #include "train/start/facts.h"
 #include "train/start/resume.h"
 #include "train/step.h"
@@ -246,9 +247,7 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
                             .cache = ""};
   if (!config().evaluation.only)
     source.cache = chat.cache_dir.empty() ? config().run.dir + "/conversations" : chat.cache_dir;
-  std::unique_ptr<Tokenizer> tokenizer;
-  together(job.scalars, [&] { tokenizer = tokenizer_from_json(setup_.tokenizer_json, "the model's tokenizer.json"); });
-  TokenisedConversations made = tokenise(source, files_, *tokenizer, job.rank, job.scalars);
+  TokenisedConversations made = tokenise(source, files_, *tokenizer_, job.rank, job.scalars);
   together(job.scalars, [&] {
     require(made.ids.size() > 0, ErrorKind::data, "{} has no usable {}{}", given, pairs_ ? "pair" : "conversation",
             made.skipped == 0
@@ -304,11 +303,33 @@ void ChatRecipe::warn_of(const chat::TrainingRows& rows, const char* name) const
     warn(fmt::format("{}: {} left out: the answers are the same in their first {}", name, count_rows(rows.equal), ids));
 }
 
+void ChatRecipe::take_end_of_turns(const chat::CodedIds& conversations) {
+  const std::string& where = setup_.resume ? setup_.resume->path : setup_.init->path;
+  const std::optional<TokenId> turn = end_of_counted_turns(conversations, *tokenizer_);
+  std::vector<TokenId> ends;
+  if (turn) ends.push_back(*turn);
+  // As transformers' Trainer, which has every token that the tokenizer calls the end among the model's.
+  if (const auto named = files_.tokens.find("eos_token"); named != files_.tokens.end()) {
+    const auto id = tokenizer_->token_to_id(named->second);
+    if (id && id != turn) ends.push_back(*id);
+  }
+  const std::vector<TokenId> before = generation_settings(setup_.generation, where).end;
+  std::erase_if(ends, [&](TokenId id) { return std::ranges::find(before, id) != before.end(); });
+  if (ends.empty()) return;
+  setup_.generation = with_end_tokens(setup_.generation, ends, tokenizer_->end_of_text());
+  std::vector<std::string> names;
+  for (const TokenId id : ends) names.push_back(fmt::format("{} ({})", tokenizer_->id_to_token(id), id));
+  log::info("texts of this model will also end at {}, {}, in samples and exports", fmt::join(names, " and "),
+            turn == ends.front() ? "which ends the turns that are trained on" : "the tokenizer's eos_token");
+}
+
 void ChatRecipe::read_data(const TrainingJob& job) {
   const DataOptions& data = config().data;
   const auto seed = static_cast<uint64_t>(config().run.seed);
   const bool has_file = !data.validation.empty();
+  together(job.scalars, [&] { tokenizer_ = tokenizer_from_json(setup_.tokenizer_json, "the model's tokenizer.json"); });
   TokenisedConversations all = tokenise_files(data.train, "--data", job);
+  together(job.scalars, [&] { take_end_of_turns(all.ids); });
   read_ = data.train;
   chat::CodedIds measured;
   if (has_file)
@@ -352,6 +373,7 @@ void ChatRecipe::make_weights(Run& run) {
   load_model(*setup_.init, setup_.spec, run.table, run.state);
   require_finite(run.state, run.table, setup_.init->path, "training cannot start from them; name another --model");
   log::info("starting from the weights of {}", setup_.init->path);
+  note_frozen_row(setup_);
   fill_adapters(setup_, run.table, run.state);
 }
 

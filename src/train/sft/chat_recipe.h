@@ -2,6 +2,7 @@
 // What training tasks on conversations have in common (sft.cc, train/dpo/dpo.cc): the start model with its template,
 // tokenised files, a share for validation, epochs of rows.
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -69,6 +70,8 @@ class ChatRecipe : public Recipe {
   void take_template();
   std::vector<std::string> files_of(const std::string& given, const char* option, const TrainingJob& job) const;
   TokenisedConversations tokenise_files(const std::string& given, const char* option, const TrainingJob& job) const;
+  /// What the conversations teach to end with ends the model's texts, in samples and exports, too.
+  void take_end_of_turns(const chat::CodedIds& conversations);
   /// Resolves the steps, and when something happens.
   void plan_steps();
   void warn_of(const chat::TrainingRows& rows, const char* name) const;
@@ -77,6 +80,7 @@ class ChatRecipe : public Recipe {
   bool pairs_;
   std::string today_;
   chat::ChatFiles files_;
+  std::unique_ptr<Tokenizer> tokenizer_;
   std::string read_;  ///< where the conversations come from
   const Backend* backend_ = nullptr;
   std::set<int64_t> extra_snapshots_;

@@ -5,6 +5,8 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/option_name.h"
+#include "checkpoint/huggingface/generation_settings.h"
+#include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "model/mesh_layout.h"
 #include "model/train_flops.h"
@@ -131,7 +133,7 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
   add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
                            static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
                            count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
-  if (!s.adapters.empty()) add("adapters", s.adapters);
+  if (!s.adapters.empty()) add("adapters", published_adapters(s, kept_model_type(plan.generation)));
   if (!plan.trained.all()) add("trained", describe_trained(plan.table->whole()));
   if (s.rotary.kind == RotaryKind::longrope) {
     const bool longer = s.context > s.rotary.original_context;  // as in rotary_frequencies()

@@ -102,6 +102,17 @@ std::vector<std::string> index_files(const Setup& setup) {
   return files;
 }
 
+/// nanoGPT's init_from=resume names the run alone: its batch is the run's where no key gives it.
+void keep_batch_of_run(Setup& setup) {
+  if (setup.loaded.dialect != "nanogpt") return;
+  const auto given = [&](const char* option) { return setup.loaded.given(option); };
+  BatchOptions& batch = setup.loaded.config.batch;
+  const BatchOptions& then = setup.resumed.batch;
+  if (!given("batch.sequence")) batch.sequence = then.sequence;
+  if (!given("batch.micro")) batch.micro = then.micro;
+  if (!given("batch.global") && !given("batch.per-rank")) batch.global = then.global;
+}
+
 /// The checkpoint that the run resumes; from one without the optimizer state only the weights are taken.
 void open_resume(Setup& setup, const ResumePlace& place) {
   CheckpointFolder folder = open_checkpoint(place.path);
@@ -110,6 +121,7 @@ void open_resume(Setup& setup, const ResumePlace& place) {
   if (folder.origin != CheckpointOrigin::neox_weights) {
     setup.resumed = resumed_config(folder);
     setup.resume = std::move(folder);
+    keep_batch_of_run(setup);
     return;
   }
   log::write_once(
@@ -198,6 +210,18 @@ void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingStat
   }
   PeftAdapter(adapter).load(adapter_family(setup.spec, kept_model_type(setup.generation)), table, state);
   log::info("starting from the adapter {}", adapter);
+}
+
+void note_frozen_row(const Setup& setup) {
+  if (!setup.trained.includes("embedding.token.weight")) return;
+  const Family& family = adapter_family(setup.spec, kept_model_type(setup.generation));
+  const int64_t row = frozen_row(family, kept_config(setup.generation), setup.spec.vocabulary, setup.init->path);
+  const std::vector<TokenId> ends = generation_settings(setup.generation, setup.init->path).end;
+  if (row < 0 || std::ranges::find(ends, static_cast<TokenId>(row)) == ends.end()) return;
+  log::info(
+      "id {} is the padding token (pad_token_id) and ends texts, too: its row of the embedding is trained like every "
+      "other; transformers gives it no gradient (padding_idx), so losses differ slightly from there",
+      row);
 }
 
 void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {

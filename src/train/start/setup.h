@@ -39,6 +39,9 @@ void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank
 /// lora.adapter's. Throws as PeftAdapter and load_model().
 void fill_adapters(const Setup& setup, const ParameterTable& table, TrainingState& state);
 
+/// Logs if the padding token, whose row of the embedding transformers does not train, also ends texts.
+void note_frozen_row(const Setup& setup);
+
 /// Collective. Throws CommonError (mismatch) if ranks read different data.
 void prove_setup(const Setup& setup, Scalars& scalars);
 

@@ -252,6 +252,22 @@ TEST(DecoderFamilies, WhatHasNoMeaningIsRefusedByKeyValueAndFile) {
                "M: unknown model_type \"new\"; known: gpt2");
 }
 
+TEST(DecoderFamilies, ThePaddingRowIsTheOneThatTorchGivesNoGradient) {
+  const auto row = [](const char* type, const Json& config) {
+    return frozen_row(find_family(type, "test"), config, 40, "test");
+  };
+  EXPECT_EQ(row("llama", {{"pad_token_id", 5}}), 5);
+  EXPECT_EQ(row("llama", Json::object()), -1);
+  EXPECT_EQ(row("llama", {{"pad_token_id", nullptr}}), -1);
+  EXPECT_EQ(row("llama", {{"pad_token_id", -1}}), 39);
+  EXPECT_EQ(row("gemma", Json::object()), 0);
+  EXPECT_EQ(row("gemma", {{"pad_token_id", nullptr}}), -1);
+  EXPECT_EQ(row("olmo2", Json()), 1);
+  EXPECT_EQ(row("phi3", Json::object()), -1);  // 32000 is not a row of this model
+  EXPECT_EQ(row("opt", Json::object()), 1);
+  for (const char* type : {"gpt2", "gpt_neox"}) EXPECT_EQ(row(type, {{"pad_token_id", 5}}), -1) << type;
+}
+
 TEST(DecoderFamilies, WhatTheyWriteIsReadAsTheSame) {
   for (const Family& family : decoder_families()) {
     Json config = small_config(family.model_type);

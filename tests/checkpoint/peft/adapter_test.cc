@@ -2,6 +2,8 @@
 
 #include "checkpoint/peft/adapter.h"
 
+#include <gmock/gmock.h>
+
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 
@@ -181,6 +184,136 @@ TEST(PeftAdapter, OfATiedMatrixIsRefused) {
                  std::string("it adapts ") + module +
                      ", which is tied: embedding and head of this model are one matrix, and would both change");
   }
+}
+
+/// A parameter in full, every value the same.
+struct FullTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  float value;
+};
+
+/// Adds tensors to those that an adapter's file has.
+void add_tensors(const std::string& adapter, const std::vector<FullTensor>& added) {
+  const std::string path = adapter + "/adapter_model.safetensors";
+  std::vector<SafetensorsEntry> entries;
+  std::vector<std::vector<float>> values;
+  {
+    const SafetensorsFile before(path);
+    for (const SafetensorsEntry& entry : before.entries()) {
+      entries.push_back({entry.name, "F32", entry.shape});
+      values.push_back(before.read_f32(entry));
+    }
+  }
+  for (const FullTensor& tensor : added) {
+    entries.push_back({"base_model.model." + tensor.name, "F32", tensor.shape});
+    values.emplace_back(static_cast<size_t>(tensor.shape[0] * tensor.shape[1]), tensor.value);
+  }
+  SafetensorsWriter writer(path, entries, {});
+  for (size_t i = 0; i < entries.size(); ++i) writer.write(i, std::as_bytes(std::span(values[i])));
+  writer.commit();
+}
+
+TEST(PeftAdapter, OneNameOfATiedMatrixTrainedInFullIsRefused) {
+  const FullTensor embedding{"model.embed_tokens.weight", {24, 16}, 0.25F}, head{"lm_head.weight", {24, 16}, 0.25F},
+      other{"lm_head.weight", {24, 16}, 0.5F};
+  const auto merged = [](const std::vector<FullTensor>& tensors, const Json& saved) {
+    ChangedAdapter adapter("llama");
+    adapter.set("modules_to_save", saved);
+    add_tensors(adapter.path(), tensors);
+    Base base(sample("llama") + "/base");
+    base.merge(adapter.path());
+    const Parameter& embedding_here = base.table.find("embedding.token.weight");
+    std::vector<float> values(static_cast<size_t>(embedding_here.stored_shape.count()));
+    base.state.read_master(embedding_here, values);
+    return values[0];
+  };
+  for (const char* name : {"embed_tokens", "model.embed_tokens"})
+    EXPECT_ERROR(merged({embedding}, {name}), ErrorKind::config,
+                 "it has trained in full model.embed_tokens, which is tied: embedding and head of this model are one "
+                 "matrix");
+  EXPECT_ERROR(merged({head}, {"lm_head"}), ErrorKind::config, "it has trained in full lm_head, which is tied");
+  EXPECT_ERROR(merged({embedding, other}, {"embed_tokens", "lm_head"}), ErrorKind::config, "which is tied");
+  // ensure_weight_tying writes one matrix under both names.
+  EXPECT_EQ(merged({embedding, head}, {"embed_tokens", "lm_head"}), 0.25F);
+  // An embedding that is stored as a part of the base model is the head, too.
+  EXPECT_EQ(merged({embedding}, nullptr), 0.25F);
+}
+
+TEST(PeftAdapter, TensorsOfModulesThatTheConfigurationLeavesOutAreRefused) {
+  const auto refused = [](const std::vector<std::pair<const char*, Json>>& settings, const std::string& text) {
+    ChangedAdapter adapter("llama");
+    for (const auto& [key, value] : settings) adapter.set(key, value);
+    EXPECT_ERROR(PeftAdapter{adapter.path()}, ErrorKind::data,
+                 text + ", but the adapter has tensors of it; the two files belong to different adapters");
+  };
+  refused({{"exclude_modules", {"v_proj"}}}, "\"exclude_modules\" excludes model.layers.0.self_attn.v_proj");
+  refused({{"exclude_modules", R"(.*layers\.1\..*)"}}, "\"exclude_modules\" excludes model.layers.1.self_attn.q_proj");
+  refused({{"target_modules", R"(.*\.q_proj)"}},
+          R"("target_modules" is .*\.q_proj, which has no model.layers.0.self_attn.v_proj)");
+  refused({{"layers_to_transform", {0}}},
+          "\"layers_to_transform\" is 0, which leaves out model.layers.1.self_attn.q_proj");
+  refused({{"layers_to_transform", 1}, {"layers_pattern", "layers"}},
+          "\"layers_to_transform\" is 1, which leaves out model.layers.0.self_attn.q_proj");
+  refused({{"layers_to_transform", {0, 1}}, {"layers_pattern", {"h", "blocks"}}},
+          "\"layers_to_transform\" is 0, 1, which leaves out model.layers.0.self_attn.q_proj");
+  refused({{"modules_to_save", {"q_proj"}}}, "\"modules_to_save\" trains model.layers.0.self_attn.q_proj in full");
+  ChangedAdapter plain("llama_dora");
+  plain.set("use_dora", false);
+  EXPECT_ERROR(PeftAdapter{plain.path()}, ErrorKind::data, "has a lora_magnitude_vector, but \"use_dora\" is not true");
+  for (const auto& [key, value] : std::vector<std::pair<const char*, Json>>{{"layers_to_transform", {0, 1}},
+                                                                            {"layers_pattern", {"h", "layers"}},
+                                                                            {"exclude_modules", {"proj", "lm_head"}}}) {
+    ChangedAdapter adapter("llama");
+    adapter.set("layers_to_transform", {0, 1});
+    adapter.set(key, value);
+    EXPECT_EQ(PeftAdapter(adapter.path()).modules(), 4U) << key;
+  }
+}
+
+TEST(PeftAdapter, ModulesWithoutTensorsAreNamed) {
+  const auto said = [](const std::string& sample_name, const Json& targets, const Json& saved = nullptr) {
+    ChangedAdapter adapter(sample_name);
+    adapter.set("target_modules", targets);
+    adapter.set("modules_to_save", saved);
+    const LogLines log;
+    Base base(sample(sample_name) + "/base");
+    base.merge(adapter.path());
+    return log.text();
+  };
+  const auto warned = [](const std::string& modules) {
+    return testing::HasSubstr("\"target_modules\" also means " + modules +
+                              ", of which the adapter has no tensors; they stay as in the base model, as in PEFT");
+  };
+  const auto silent = testing::Not(testing::HasSubstr("has no tensors"));
+  EXPECT_THAT(said("llama", {"q_proj", "v_proj"}), silent);
+  EXPECT_THAT(said("llama", {"q_proj", "v_proj", "wte"}), silent);  // the model has no such module
+  EXPECT_THAT(said("llama", {"q_proj", "v_proj"}, {"score"}), silent);
+  EXPECT_THAT(said("llama", {"q_proj", "v_proj", "k_proj"}),
+              warned("model.layers.0.self_attn.k_proj, model.layers.1.self_attn.k_proj"));
+  EXPECT_THAT(said("llama", {"q_proj", "v_proj", "layers.1.self_attn.o_proj"}),
+              warned("model.layers.1.self_attn.o_proj"));
+  EXPECT_THAT(said("llama", R"(.*layers\.0\.mlp\.(up|down)_proj|.*[qv]_proj)"),
+              warned("model.layers.0.mlp.down_proj, model.layers.0.mlp.up_proj"));
+  EXPECT_THAT(said("llama", {"q_proj", "v_proj", "lm_head"}), warned("lm_head"));
+  EXPECT_THAT(said("phi3", {"qkv_proj", "gate_up_proj", "o_proj"}),
+              warned("model.layers.0.self_attn.o_proj, model.layers.1.self_attn.o_proj"));
+  EXPECT_THAT(said("llama", "all-linear"), testing::HasSubstr(" and 2 more, of which the adapter"));
+  // PEFT does not load it either.
+  EXPECT_ERROR(said("llama", {"q_proj", "v_proj"}, {"model.norm"}), ErrorKind::data,
+               "\"modules_to_save\" is model.norm, but the adapter has no model.norm.weight");
+}
+
+TEST(PeftAdapter, TheFirstPatternOfTheFileCounts) {
+  ChangedAdapter adapter("llama");
+  adapter.set("alpha_pattern", {{"q_proj", 3}, {"layers.0.self_attn.q_proj", 50}});
+  const PeftConfig config = read_peft_config(adapter.path());
+  EXPECT_EQ(config.scale_of("model.layers.0.self_attn.q_proj"), 3.0 / 4);
+  EXPECT_EQ(config.scale_of("model.layers.0.self_attn.v_proj"), 2);
+  adapter.set("alpha_pattern", {{"layers.0.self_attn.q_proj", 50}, {"q_proj", 3}});
+  EXPECT_EQ(read_peft_config(adapter.path()).scale_of("model.layers.0.self_attn.q_proj"), 50.0 / 4);
+  adapter.set("rank_pattern", {{"v_proj", 16}, {".*_proj", 2}});
+  EXPECT_EQ(read_peft_config(adapter.path()).rank_of("model.layers.0.self_attn.v_proj"), 16);
 }
 
 TEST(PeftAdapter, DamagedOrForeignTensorsAreNamed) {

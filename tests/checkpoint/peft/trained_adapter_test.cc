@@ -251,10 +251,32 @@ TEST(LoraTargets, HaveRanksAndAlphasOfTheirOwn) {
   EXPECT_EQ(adapters("llama", options, "llama"),
             "attention.qkv.query in 0: rank 4, scale 2; attention.out in 0: rank 2, scale 3; attention.qkv.query in 1: "
             "rank 16, scale 0.5; attention.out in 1: rank 2, scale 4");
+  options.rank_pattern = "q_proj=16, .*_proj=2";  // the first that matches
+  options.alpha_pattern = "";
+  EXPECT_EQ(adapters("llama", options, "llama"),
+            "attention.qkv.query in 0-1: rank 16, scale 0.5; attention.out in 0-1: rank 2, scale 4");
+  options.rank_pattern = ".*_proj=2, q_proj=16";
+  EXPECT_EQ(adapters("llama", options, "llama"),
+            "attention.qkv.query in 0-1: rank 2, scale 4; attention.out in 0-1: rank 2, scale 4");
   options.rank_stabilized = true;
   options.rank_pattern = options.alpha_pattern = "";
   EXPECT_EQ(adapters("llama", options, "llama"),
             "attention.qkv.query in 0-1: rank 4, scale 4; attention.out in 0-1: rank 4, scale 4");
+}
+
+TEST(LoraTargets, AreCalledByTheNamesThatTheyAreGivenBy) {
+  const auto said = [](const char* sample, const std::string& targets, const std::string& ranks = "") {
+    LoraOptions options = lora(targets);
+    options.rank_pattern = ranks;
+    const std::string type = read_json(golden(sample) + "/base/config.json").at("model_type").get<std::string>();
+    return published_adapters(with_adapters(spec_of(sample), options, type), type);
+  };
+  EXPECT_EQ(said("llama", "q_proj,v_proj"), "q_proj, v_proj in 0-1: rank 4, scale 2");
+  EXPECT_EQ(said("llama", "layers.1.self_attn.o_proj,down_proj", "down_proj=8"),
+            "down_proj in 0-1: rank 8, scale 1; o_proj in 1: rank 4, scale 2");
+  EXPECT_EQ(said("gpt2", "c_attn,c_proj"), "c_attn, attn.c_proj, mlp.c_proj in 0-1: rank 4, scale 2");
+  EXPECT_EQ(said("gpt_neox", "query_key_value,dense"), "query_key_value, dense in 0-1: rank 4, scale 2");
+  EXPECT_EQ(said("phi3", "gate_up_proj"), "gate_up_proj in 0-1: rank 4, scale 2");
 }
 
 TEST(LoraTargets, ThatMatchNothingAreRefused) {

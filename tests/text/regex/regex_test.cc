@@ -115,5 +115,16 @@ TEST(Regex, BordersInAPatternOfTiktokenAreThoseOfTheText) {
   EXPECT_THAT(tokenizer->encode("a\nab\nbb").ids, testing::ElementsAre(0, 2, 4, 2, 3));
 }
 
+TEST(Regex, APatternMayHaveMoreGroupsThanOneThatWasFreedBefore) {
+  std::string pattern = "a";
+  for (int groups = 0; groups < 6; ++groups) {
+    const auto regex = std::make_unique<Regex>(pattern, "test");  // at the address of the one before, as it happens
+    Regex::Match match{};
+    EXPECT_TRUE(Regex::Search(*regex, "ba").next(0, match)) << pattern;
+    EXPECT_EQ(match.begin, 1U);
+    pattern = "(" + pattern + ")";
+  }
+}
+
 }  // namespace
 }  // namespace trireme
