@@ -25,7 +25,9 @@ class Outputs : public TrainingFixture {
     EXPECT_EQ(run(trireme_command(train("run", {"--run.steps", "3"}))).code, 0);
     return {
         {"config wizard", {"config", "wizard", "--defaults", "--output"}, "num_machines"},
-        {"cluster init", {"cluster", "init", "--provider", "hosts", "--nodes", "2", "--hosts", "h1,h2", "--output"}, "provider"},
+        {"cluster init",
+         {"cluster", "init", "--provider", "hosts", "--nodes", "2", "--hosts", "h1,h2", "--output"},
+         "provider"},
         {"slurm", {"slurm", "--nodes", "1", "--write", kOut, "--", "train", path("config.yaml")}, "#SBATCH"},
         {"plan --json", {"plan", path("config.yaml"), "--json"}, "{"},
         {"report", {"report", path("run"), "--output"}, "<html"},
