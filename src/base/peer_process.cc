@@ -1,6 +1,7 @@
 #include "base/peer_process.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +29,15 @@ PeerProcess::PeerProcess(std::vector<std::string> command) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   const AsBeforeBinding all_cores;
-  const int error = posix_spawnp(&process_, words[0], &actions, nullptr, words.data(), environ);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  sigset_t as_usual;
+  sigemptyset(&as_usual);
+  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&as_usual, number);
+  posix_spawnattr_setsigdefault(&attributes, &as_usual);
+  const int error = posix_spawnp(&process_, words[0], &actions, &attributes, words.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(to[0]);
   close(from[1]);

@@ -49,8 +49,6 @@ const std::atomic<bool>& watch() {
 
 void install() {
   watch();
-  // A closed terminal only makes writes fail.
-  std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
 }
 

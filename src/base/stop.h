@@ -32,7 +32,7 @@ class Request {
 /// Makes TERM, INT and USR1 stop requests of this process; returns the flag that they set. For a command that ends its
 /// work, or the rest of it, in order.
 const std::atomic<bool>& watch();
-/// watch(), and makes writes to a closed terminal fail instead of ending the process. Call at the start of the program,
+/// watch(), and lets the process outlive its terminal. Call at the start of the program,
 /// and again after MPI's start-up, which installs some of its own.
 void install();
 /// True after a stop request on this rank.

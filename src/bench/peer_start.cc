@@ -1,9 +1,5 @@
 #include "bench/peer_start.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "optim/training_state.h"
@@ -26,8 +22,7 @@ SafetensorsEntry entry(std::string name, std::string dtype, const Shape& shape) 
 
 }  // namespace
 
-PeerStart::PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& batches, int64_t steps, int64_t samples)
-    : path_(std::filesystem::temp_directory_path() / fmt::format("trireme-step-{}.safetensors", getpid())) {
+PeerStart::PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& batches, int64_t steps, int64_t samples) {
   std::vector<int32_t> tokens, targets;
   for (int64_t step = 0; step < steps; ++step) {
     const auto consumed = static_cast<uint64_t>(step * samples);
@@ -43,18 +38,13 @@ PeerStart::PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& ba
   entries.push_back(entry("targets", "I32", ids));
   TrainingState weights(table, DType::f32, false);
   initialize(weights, table, seed);
-  SafetensorsWriter writer(path_, std::move(entries), {});
+  SafetensorsWriter writer(path(), std::move(entries), {});
   size_t next = 0;
   for (const Parameter& p : table.all())
     writer.write(next++, std::as_bytes(view_of(weights.weights(), p).values<float>()));
   writer.write(next++, std::as_bytes(std::span(tokens)));
   writer.write(next++, std::as_bytes(std::span(targets)));
   writer.commit();
-}
-
-PeerStart::~PeerStart() {
-  std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
 }
 
 }  // namespace trireme

@@ -3,25 +3,22 @@
 
 #include <string>
 
+#include "base/private_folder.h"
 #include "model/parameter_table.h"
 #include "train/step_batches.h"
 
 namespace trireme {
 
-/// A safetensors file in the folder for temporary files: the f32 weights of initialize() with this seed by the names of
+/// A safetensors file in a temporary folder: the f32 weights of initialize() with this seed by the names of
 /// the table, and "tokens" and "targets", I32 [steps, tokens of a step]. The file goes with the object.
 class PeerStart {
  public:
   /// batches: of one micro-batch; samples: of a step. Throws Error::io.
   PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& batches, int64_t steps, int64_t samples);
-  ~PeerStart();
-  PeerStart(const PeerStart&) = delete;
-  PeerStart& operator=(const PeerStart&) = delete;
-
-  const std::string& path() const { return path_; }
+  std::string path() const { return folder_.file("start.safetensors"); }
 
  private:
-  std::string path_;
+  PrivateFolder folder_{"step"};
 };
 
 }  // namespace trireme

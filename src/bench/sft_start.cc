@@ -1,8 +1,5 @@
 #include "bench/sft_start.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <vector>
 
@@ -26,9 +23,7 @@ SafetensorsEntry entry(std::string name, std::string dtype, size_t count) {
 }  // namespace
 
 SftStart::SftStart(const Spec& spec, uint64_t seed, const Trained& trained, const LoraOptions& lora,
-                   const chat::CodedIds& conversations)
-    : folder_(std::filesystem::temp_directory_path() / fmt::format("trireme-sft-{}", getpid())) {
-  std::filesystem::create_directories(folder_);
+                   const chat::CodedIds& conversations) {
   const ParameterTable table(spec, InitScheme::gpt2, {}, trained);
   TrainingState weights(table, DType::f32, false);
   initialize(weights, table, seed);
@@ -43,11 +38,6 @@ SftStart::SftStart(const Spec& spec, uint64_t seed, const Trained& trained, cons
   writer.write(0, std::as_bytes(std::span(conversations.codes)));
   writer.write(1, std::as_bytes(std::span(conversations.offsets)));
   writer.commit();
-}
-
-SftStart::~SftStart() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/private_folder.h"
 #include "config/config.h"
 #include "data/chat/training_rows.h"
 #include "model/spec.h"
@@ -11,7 +12,7 @@
 
 namespace trireme {
 
-/// A folder in the folder for temporary files, which goes with the object.
+/// A temporary folder, which goes with the object.
 class SftStart {
  public:
   /// The f32 weights of initialize() with this seed as a Hugging Face folder, those of spec's adapters as a folder of
@@ -20,16 +21,13 @@ class SftStart {
   /// Face family describes.
   SftStart(const Spec& spec, uint64_t seed, const Trained& trained, const LoraOptions& lora,
            const chat::CodedIds& conversations);
-  ~SftStart();
-  SftStart(const SftStart&) = delete;
-  SftStart& operator=(const SftStart&) = delete;
 
-  std::string model() const { return folder_ + "/model"; }
-  std::string adapter() const { return folder_ + "/adapter"; }  ///< exists if the spec has adapters
-  std::string conversations() const { return folder_ + "/conversations.safetensors"; }
+  std::string model() const { return folder_.file("model"); }
+  std::string adapter() const { return folder_.file("adapter"); }  ///< exists if the spec has adapters
+  std::string conversations() const { return folder_.file("conversations.safetensors"); }
 
  private:
-  std::string folder_;
+  PrivateFolder folder_{"sft"};
 };
 
 }  // namespace trireme

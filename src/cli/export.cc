@@ -46,7 +46,12 @@ class PartialFolder {
     while (target_.size() > 1 && target_.ends_with('/')) target_.pop_back();
     require(!fs::exists(target_) || (fs::is_directory(target_) && fs::is_empty(target_)), ErrorKind::io,
             "{} exists and is not an empty folder; export to a new one", target);
-    path_ = fmt::format("{}.partial-{}", target_, getpid());
+    std::error_code error;
+    if (fs::exists(target_)) target_ = fs::canonical(target_).string();  // a link stays one
+    if (const fs::path parent = fs::path(target_).parent_path(); !parent.empty()) fs::create_directories(parent, error);
+    path_ = target_ + ".partial" + temporary_suffix();
+    if (!error) fs::create_directory(path_, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", path_, error.message());
   }
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;

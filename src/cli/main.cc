@@ -2,16 +2,18 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/team_wait.h"
+#include "base/write_signals.h"
 #include "cli/command.h"
 #include "cli/version.h"
 #include "comm/rank_record.h"
@@ -32,7 +34,8 @@ void print_usage(std::FILE* out) {
 
 void require_printed() {
   const bool flushed = std::fflush(stdout) == 0;  // before strerror(errno): arguments are evaluated in any order
-  require(flushed, ErrorKind::io, "cannot write all of the output: {}", std::strerror(errno));
+  if (!flushed && errno == EPIPE) end_by_broken_pipe();
+  require(flushed, ErrorKind::io, "cannot write all of the output: {}", reason_of_write(errno));
   require(std::ferror(stdout) == 0, ErrorKind::io, "cannot write all of the output");  // the reason is no longer known
 }
 
@@ -63,6 +66,7 @@ int run(const std::vector<std::string>& arguments, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ignore_write_signals();
   tell_launch_errors();
   try {
     return run({argv + 1, argv + argc}, argv);
@@ -71,6 +75,13 @@ int main(int argc, char** argv) {
     return exit_code(e.kind());
   } catch (const std::bad_alloc&) {
     log::error("out of memory");
+    return 1;
+  } catch (const std::system_error& e) {
+    if (e.code() == std::errc::broken_pipe) end_by_broken_pipe();  // of what fmt::print() writes to
+    if (e.code().value() == EFBIG)
+      log::error("cannot write all of the output: {}", reason_of_write(EFBIG));
+    else
+      log::error("{}", e.what());
     return 1;
   } catch (const std::exception& e) {
     log::error("{}", e.what());

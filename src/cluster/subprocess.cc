@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/time.h"
+#include "base/write_signals.h"
 
 namespace trireme {
 namespace {
@@ -49,7 +50,7 @@ bool become_user(const passwd& user) {
 [[noreturn]] void execute(const std::vector<char*>& argv, const std::vector<std::pair<std::string, std::string>>& set,
                           const passwd* user, int in, int out, int err) {
   setpgid(0, 0);
-  signal(SIGPIPE, SIG_DFL);
+  restore_write_signals();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -73,15 +74,13 @@ class Running {
   }
 
   ProcessResult finish() {
-    while (!status_ || (streams_open() && seconds_since(ended_) < 0.2)) step();
-    // Kill what it left in its group, too.
+    while (!exit_code_ || (streams_open() && seconds_since(ended_) < 0.2)) step();
+    // Kill what it left in its group, too; as long as the process is not reaped, the group's number is no other's.
     kill(-pid_, SIGKILL);
-    result_.seconds = std::chrono::duration<double>(ended_ - start_).count();
-    if (WIFEXITED(*status_)) {
-      result_.exit_code = WEXITSTATUS(*status_);
-    } else {
-      result_.exit_code = 128 + WTERMSIG(*status_);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
+    result_.seconds = std::chrono::duration<double>(ended_ - start_).count();
+    result_.exit_code = *exit_code_;
     return std::move(result_);
   }
 
@@ -95,8 +94,8 @@ class Running {
     if (polled[0].revents != 0) take(out_, result_.out);
     if (polled[1].revents != 0) take(err_, result_.err);
     if (in_.ends[1] >= 0) give();
-    if (!status_) reap();
-    if (!status_) enforce_deadline();
+    if (!exit_code_) look();
+    if (!exit_code_) enforce_deadline();
   }
 
   void take(Pipe& pipe, std::string& text) const {
@@ -114,10 +113,10 @@ class Running {
     if (given_ == request_.input.size() || (put < 0 && errno != EAGAIN && errno != EINTR)) in_.close_end(1);
   }
 
-  void reap() {
-    int status = 0;
-    if (waitpid(pid_, &status, WNOHANG) != pid_) return;
-    status_ = status;
+  void look() {
+    siginfo_t end{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != pid_) return;
+    exit_code_ = end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
     ended_ = Clock::now();
   }
 
@@ -134,7 +133,7 @@ class Running {
   Pipe &in_, &out_, &err_;
   Clock::time_point start_ = Clock::now(), ended_ = start_;
   size_t given_ = 0;
-  std::optional<int> status_;
+  std::optional<int> exit_code_;
   ProcessResult result_;
 };
 
@@ -165,7 +164,6 @@ ProcessResult run_process(const ProcessRequest& request) {
   std::vector<char*> argv;
   for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a program that does not read its input must not end us
   Pipe in, out, err;
   const pid_t pid = fork();
   require(pid >= 0, ErrorKind::io, "cannot start {}: {}", request.arguments[0], std::strerror(errno));

@@ -370,7 +370,7 @@ struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
   bool best = true, allow_other_data = false, allow_other_batch = false, allow_other_tokenizer = false;
   std::string best_link, also, local, resume = "auto";
-  double copy_mb_per_second = 0;
+  double copy_mb_per_second = 0, retry = 600;
   OnError on_error = OnError::keep_training;
   template <class V>
   void visit(V& v) {
@@ -394,6 +394,9 @@ struct CheckpointOptions {
     v.choice(
         "on-error", on_error,
         "what to do when a snapshot cannot be written during training; the last snapshot of a run must always succeed");
+    v.number("retry", retry,
+             "seconds for which the last snapshot of a run is tried again when it cannot be written, as on a full disk",
+             0, 86400);
     v.flag("allow-other-data", allow_other_data, "resume even if data files or run.seed differ from the checkpoint's");
     v.flag("allow-other-batch", allow_other_batch,
            "resume even if batch.global or batch.sequence differs from the checkpoint's");
@@ -469,7 +472,7 @@ struct EvaluationOptions {
 };
 
 struct RunOptions {
-  std::string dir = "run";
+  std::string dir = "run", fallback;
   int64_t steps = 1000, seed = 1337, hash_every = 100, max_skips = 10;
   double hang_timeout = 10, start_timeout = 120, spike_score = 6;
   OnDifference on_difference = OnDifference::heal;
@@ -479,6 +482,8 @@ struct RunOptions {
   template <class V>
   void visit(V& v) {
     v.text("dir", dir, "run folder: checkpoints, logs, status");
+    v.text("fallback", fallback,
+           "folder on another disk that gets the last snapshot if the run folder does not take it (empty: none)");
     v.integer("steps", steps, "optimizer steps", 0, 1LL << 40);
     v.choice(
         "device", device,

@@ -107,8 +107,10 @@ Value convert(const Option& option, const Setting& setting) {
   const auto* number = std::get_if<double>(&value);
   switch (option.type) {
     case OptionType::text:
-      if (!std::holds_alternative<std::monostate>(value)) return setting.text;
-      break;
+      if (std::holds_alternative<std::monostate>(value)) break;
+      require(setting.text.find('\0') == std::string::npos, ErrorKind::config,
+              "{} is \"{}\", which contains a NUL character; expected text without one", place(setting), setting.text);
+      return setting.text;
     case OptionType::choice:
       if (std::holds_alternative<std::monostate>(value)) break;
       if (std::ranges::find(option.choices, setting.text) != option.choices.end()) return setting.text;

@@ -1,11 +1,10 @@
 #include "data/document_parts.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/number.h"
 
 namespace trireme {
 namespace {
@@ -15,11 +14,10 @@ constexpr size_t kParts = 3;
 double read_share(std::string_view text, const std::string& split) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   while (text.ends_with(' ')) text.remove_suffix(1);
-  double share = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
-  require(error == std::errc() && end == text.data() + text.size() && std::isfinite(share) && share >= 0,
-          ErrorKind::usage, "split \"{}\": \"{}\" is not a number >= 0; write shares like \"969, 30, 1\"", split, text);
-  return share;
+  const std::optional<double> share = parse_number(text);
+  require(share && *share >= 0, ErrorKind::usage,
+          "split \"{}\": \"{}\" is not a number >= 0; write shares like \"969, 30, 1\"", split, text);
+  return *share;
 }
 
 }  // namespace

@@ -67,8 +67,7 @@ void Cache::link(const std::string& commit, const std::string& file, const std::
   target += "blobs/" + hash;
   std::error_code none;
   if (fs::read_symlink(path, none) == target) return;
-  const std::string temporary = fmt::format("{}.tmp-{}", path.string(), getpid());
-  fs::remove(temporary, none);
+  const std::string temporary = path.string() + temporary_suffix();
   const bool linked =
       symlink(target.c_str(), temporary.c_str()) == 0 && std::rename(temporary.c_str(), path.c_str()) == 0;
   require(

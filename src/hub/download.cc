@@ -84,7 +84,7 @@ class PartialFile final : public Receiver {
       const ssize_t written = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(have_));
       if (written < 0 && errno == EINTR) continue;
       require(written > 0, ErrorKind::io, "cannot write {} after {}: {}; the same command resumes from these bytes",
-              path_, human_bytes(have_), std::strerror(errno));
+              path_, human_bytes(have_), reason_of_write(errno));
       have_ += static_cast<uint64_t>(written);
       meter_.add(static_cast<uint64_t>(written));
       bytes = bytes.subspan(static_cast<size_t>(written));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "plan/least.h"
 
@@ -79,11 +79,9 @@ std::array<size_t, kColumns> places_of(const std::vector<std::string>& header, c
 }
 
 double number_of(const std::string& field, const std::string& where, const std::string& column) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  require(error == std::errc() && end == field.data() + field.size() && std::isfinite(value) && value > 0,
-          ErrorKind::data, "{}: {} is \"{}\", expected a positive number", where, column, field);
-  return value;
+  const std::optional<double> value = parse_number(field);
+  require(value && *value > 0, ErrorKind::data, "{}: {} is \"{}\", expected a positive number", where, column, field);
+  return *value;
 }
 
 MeasuredRun run_of(const std::array<double, kColumns>& row, int64_t vocabulary, const std::string& where) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/opened_file.h"
 
 namespace trireme {
@@ -38,7 +39,7 @@ void AppendFile::append(std::string_view record) {
     }
     const int reason = errno;
     if (done > 0 && start >= 0) static_cast<void>(!ftruncate(fd_, start));
-    fail(ErrorKind::io, "cannot write {}: {}", path_, std::strerror(reason));
+    fail(ErrorKind::io, "cannot write {}: {}", path_, reason_of_write(reason));
   }
 }
 

@@ -1,6 +1,5 @@
 #include "report/reporter.h"
 
-#include <csignal>
 #include <filesystem>
 
 #include "base/error.h"
@@ -74,7 +73,6 @@ struct Reporter::Implementation {
 };
 
 Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts) {
-  std::signal(SIGPIPE, SIG_IGN);
   if (!options.is_rank0) return;
   implementation_ = std::make_unique<Implementation>();
   implementation_->first_step = first_step;

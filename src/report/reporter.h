@@ -33,8 +33,7 @@ struct ReporterOptions {
 class Reporter {
  public:
   /// Starts the report of an attempt that begins after `first_step` steps (0: a new run) and ends at `steps`. Appends
-  /// to the files of earlier attempts: their records of later steps are superseded, and readers drop them. Ignores
-  /// SIGPIPE for the process, so that a closed terminal is only a failed write.
+  /// to the files of earlier attempts: their records of later steps are superseded, and readers drop them.
   Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts);
   ~Reporter();
   Reporter(const Reporter&) = delete;

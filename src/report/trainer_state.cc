@@ -14,15 +14,6 @@ void put(Json& entry, const std::string& name, double value) {
   if (std::isfinite(value)) entry[name] = value;
 }
 
-Json entry_of(const Metrics& m) {
-  Json entry{{"step", m.step}};
-  put(entry, "loss", m.loss);
-  put(entry, "grad_norm", m.gradient_norm);
-  put(entry, "learning_rate", m.learning_rate);
-  for (const auto& [name, value] : m.values) put(entry, name, value);
-  return entry;
-}
-
 Json entry_of(const EvaluationMetrics& m) {
   Json entry{{"step", m.step}};
   if (m.epoch) put(entry, "epoch", *m.epoch);
@@ -34,10 +25,19 @@ Json entry_of(const EvaluationMetrics& m) {
 
 }  // namespace
 
+Json training_entry(const Metrics& m) {
+  Json entry{{"step", m.step}};
+  put(entry, "loss", m.loss);
+  put(entry, "grad_norm", m.gradient_norm);
+  put(entry, "learning_rate", m.learning_rate);
+  for (const auto& [name, value] : m.values) put(entry, name, value);
+  return entry;
+}
+
 std::string trainer_state_json(const RunLog& log, int64_t step) {
   std::vector<Json> history;
   for (const Metrics& m : log.steps) {
-    if (m.step <= step) history.push_back(entry_of(m));
+    if (m.step <= step) history.push_back(training_entry(m));
   }
   const EvaluationMetrics *best = nullptr, *last = nullptr;
   for (const EvaluationMetrics& m : log.evaluations) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "report/run_log.h"
 
 namespace trireme {
@@ -11,5 +12,8 @@ namespace trireme {
 /// task's measures as eval_NAME), global_step, max_steps, epoch, best_metric and best_global_step (of the validation
 /// loss), num_input_tokens_seen. Numbers that are not finite are left out.
 std::string trainer_state_json(const RunLog& log, int64_t step);
+
+/// What log_history has of a training step.
+Json training_entry(const Metrics& metrics);
 
 }  // namespace trireme

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/write_signals.h"
 #include "text/files/json_node.h"
 #include "text/text_encoding.h"
 
@@ -73,14 +75,18 @@ void for_each_line(std::FILE* in, const std::string& where, const LineCodecOptio
   if (!text.empty()) line(text, number);
 }
 
+[[noreturn]] void fail_to_write() {
+  if (errno == EPIPE) end_by_broken_pipe();
+  fail(ErrorKind::io, "cannot write the output: {}", reason_of_write(errno));
+}
+
 void write_all(std::FILE* out, std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  require(written, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+  if (!written) fail_to_write();
 }
 
 void flush(std::FILE* out) {
-  const bool flushed = std::fflush(out) == 0;  // before strerror(errno): arguments are evaluated in any order
-  require(flushed, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+  if (std::fflush(out) != 0) fail_to_write();
 }
 
 Encoding encode_json_line(const Tokenizer& tokenizer, const EncodeOptions& options, std::string_view line,

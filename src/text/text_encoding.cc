@@ -185,6 +185,11 @@ std::optional<OtherEncoding> EncodingJudge::verdict(bool at_end) const {
   }
   constexpr uint64_t kFewest = 3, kEnough = 256;  // bytes: one or two may be faults in UTF-8
   constexpr uint64_t kSparse = 20000;             // bytes per byte that is not UTF-8: occasional faults
+  // Random, compressed or encrypted bytes: a third of them is not UTF-8, and a tenth of them is control characters. No
+  // encoding of text has both.
+  constexpr uint64_t kJudged = 256;
+  if (bytes_ >= kJudged && invalid_ * 5 >= bytes_ && controls_ * 25 >= bytes_)
+    return OtherEncoding{"", first_invalid_, invalid_, bytes_, controls_};
   // Shift_JIS, windows-1250 and others use bytes that windows-1252 leaves out: evidence only where they are frequent.
   const bool fits_1252 = letters_ * 10 >= invalid_ * 9, is_frequent = invalid_ * 20 >= bytes_;
   const bool evident = invalid_ >= kFewest && invalid_ * kSparse >= bytes_ &&
@@ -204,6 +209,11 @@ std::optional<OtherEncoding> EncodingJudge::verdict(bool at_end) const {
 }
 
 std::string explain(const OtherEncoding& found, const std::string& name) {
+  if (found.controls > 0)
+    return fmt::format(
+        "{}: not text: {} of the first {} bytes are not UTF-8, and {} are control characters; give a text file, or use "
+        "the bytes unchanged with --encoding utf-8",
+        name, found.count, found.bytes, found.controls);
   const bool wide = found.name.starts_with("UTF-");
   return fmt::format(
       "{}: not UTF-8 from byte {} on: {} ({} of the first {} bytes {}); {}, or use the bytes unchanged "

@@ -10,10 +10,11 @@ namespace trireme {
 
 /// The likely encoding of a text that is evidently not UTF-8.
 struct OtherEncoding {
-  std::string name;     ///< for --encoding; empty: not UTF-8, but unknown
-  uint64_t offset = 0;  ///< of the first byte that shows it
-  uint64_t count = 0;   ///< of such bytes
-  uint64_t bytes = 0;   ///< number of bytes checked
+  std::string name;       ///< for --encoding; empty: not UTF-8, but unknown, or not text
+  uint64_t offset = 0;    ///< of the first byte that shows it
+  uint64_t count = 0;     ///< of such bytes
+  uint64_t bytes = 0;     ///< number of bytes checked
+  uint64_t controls = 0;  ///< control characters, where those show that it is not text in any encoding
 };
 
 /// Checks a text sequentially. Occasional bytes that are not UTF-8, and NUL characters, are not evidence: UTF-16 and

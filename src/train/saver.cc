@@ -1,35 +1,61 @@
 #include "train/saver.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
-#include "comm/agreement.h"
+#include "comm/heartbeat.h"
 #include "config/document.h"
 #include "train/start/local_resume.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
+namespace {
+
+constexpr double kFirstPause = 1, kLongestPause = 10;  // seconds between attempts
+
+}  // namespace
 
 Saver::Saver(const Run& run, Session& session, std::function<void()> check_claim)
     : plan_(run.plan),
       check_claim_(std::move(check_claim)),
       scalars_(session.mesh().world()),
-      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().heartbeat,
-              check_claim_) {
+      heartbeat_(session.rank().heartbeat),
+      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), heartbeat_, check_claim_) {
   writer_.require_space(facts_of({}));
+  open_fallback();
   if (plan_.resume) start_from(run.progress.step);
   open_local(session);
+}
+
+/// Finds out now, not when it is needed, that nothing can be written there.
+void Saver::open_fallback() {
+  const RunOptions& run = plan_.config().run;
+  if (run.fallback.empty()) return;
+  together(scalars_, [&] {
+    if (scalars_.rank() != 0) return;
+    prepare_run_folder(run.fallback);
+    struct stat own {
+    }, other{};
+    if (stat(run.dir.c_str(), &own) == 0 && stat(run.fallback.c_str(), &other) == 0 && own.st_dev == other.st_dev)
+      log::warning("{} {} is on the same file system as the run folder {}, so both are full at the same time",
+                   option_name("run.fallback"), run.fallback, run.dir);
+  });
 }
 
 /// Keeps the snapshot that the run resumes from, and copies it if the run folder does not have it.
@@ -94,8 +120,7 @@ void Saver::postpone(int64_t step) {
 
 void Saver::begin(const RunCounters& progress) {
   together(scalars_, check_claim_);
-  start_ = Clock::now();
-  writer_.begin(facts_of(progress), copies_ ? copies_->folder() : std::string());
+  writer_.begin(facts_of(progress), copies_ ? copies_->folder() : std::string(), best_);
   postponed_ = false;
   saving_best_ = best_;
   best_ = false;
@@ -108,19 +133,22 @@ std::optional<CheckpointEvent> Saver::publish() {
   if (writer_.is_local()) return publish_local();
   try {
     unpruned_ = watch_.good_step() < begun_;
-    const std::string folder = writer_.publish(unpruned_ ? 0 : options.keep, saving_best_).value();
+    const std::string folder = written_folder();
     published_ = shared_ = begun_;
     started_ = -1;
     if (copies_) copies_->note_published(begun_);
     if (saving_best_) link_best(folder);
     return CheckpointEvent{.step = begun_,
                            .path = folder,
-                           .seconds = seconds_since(start_),
+                           .seconds = writer_.seconds(),
                            .best = saving_best_,
                            .parameters = writer_.parameter_hash()};
   } catch (const CommonError& e) {
     together(scalars_, check_claim_);  // another job that took over the folder treats our files as leftovers
-    if (must_succeed_ || options.on_error == OnError::stop) throw;
+    if (must_succeed_ || options.on_error == OnError::stop) {
+      if (e.kind() == ErrorKind::io) keep_weights(e);
+      throw;
+    }
     log::write_once(
         log::Level::warning,
         fmt::format("the snapshot of step {} is lost, training continues (checkpoint.on-error is continue): {}", begun_,
@@ -128,6 +156,49 @@ std::optional<CheckpointEvent> Saver::publish() {
     begun_ = published_;
     return {};
   }
+}
+
+/// Waits for the snapshot in the run folder; one that must succeed is tried again. All ranks fail alike, so all of them
+/// make the same attempts.
+std::string Saver::written_folder() {
+  const Config& config = plan_.config();
+  double tried = 0;
+  for (double pause = kFirstPause;; tried += pause, pause = std::min(2 * pause, kLongestPause)) {
+    try {
+      return writer_.publish(unpruned_ ? 0 : config.checkpoint.keep).value();
+    } catch (const CommonError& e) {
+      if (!must_succeed_ || e.kind() != ErrorKind::io || tried >= config.checkpoint.retry) throw;
+      together(scalars_, check_claim_);
+      pause = std::min(pause, config.checkpoint.retry - tried);
+      log::write_once(log::Level::warning,
+                      fmt::format("cannot write the last snapshot, of step {}: {}; trying again in {:g} s and until "
+                                  "{:g} s have passed ({}); make room meanwhile",
+                                  begun_, e.what(), pause, config.checkpoint.retry, option_name("checkpoint.retry")));
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    writer_.retry(config.run.dir);
+    wait_for_disk();
+  }
+}
+
+/// The run ends with an error whatever happens here, which says where its weights are.
+void Saver::keep_weights(const CommonError& failure) {
+  const RunOptions& run = plan_.config().run;
+  if (run.fallback.empty()) return;
+  const std::string name = fs::absolute(run.dir).lexically_normal().filename().string();
+  std::string folder;
+  try {
+    writer_.retry(run.fallback + "/" + name + "-" + writer_.token());
+    wait_for_disk();
+    folder = writer_.publish(0).value();
+  } catch (const CommonError& e) {
+    throw CommonError(e.kind(), fmt::format("{}; and {} did not take the snapshot of step {} either: {}",
+                                            failure.what(), option_name("run.fallback"), begun_, e.what()));
+  }
+  throw CommonError(failure.kind(),
+                    fmt::format("{}; the snapshot of step {} is in {}: make room, then move it into {} or resume with "
+                                "{} {}",
+                                failure.what(), begun_, folder, run.dir, option_name("--checkpoint.resume"), folder));
 }
 
 std::optional<CheckpointEvent> Saver::publish_local() {
@@ -139,7 +210,7 @@ std::optional<CheckpointEvent> Saver::publish_local() {
   copies_->add(std::move(*snapshot), newest_is_good());
   return CheckpointEvent{.step = begun_,
                          .path = folder,
-                         .seconds = seconds_since(start_),
+                         .seconds = writer_.seconds(),
                          .best = saving_best_,
                          .parameters = writer_.parameter_hash(),
                          .place = CheckpointEvent::Place::local_disks};
@@ -194,7 +265,14 @@ void Saver::wait_for_disk() const {
   const std::string& run_dir = writer_.is_local() ? copies_->folder() : plan_.config().run.dir;
   int64_t done = -1;
   bool reported = false;
+  std::optional<Waiting> others;  // it is they whose disk does not write
   for (auto moved = Clock::now(); !writer_.wait(std::min(patience, 1.0));) {
+    if (writer_.waits_for_ranks()) {
+      if (!others) others.emplace(heartbeat_, "the other ranks' parts of a snapshot", 0);
+      moved = Clock::now();
+      continue;
+    }
+    others.reset();
     if (writer_.slices_done() != done) {
       done = writer_.slices_done();
       moved = Clock::now();
@@ -268,9 +346,11 @@ void Saver::link_best(const std::string& folder) const {
     log::warning("{} exists and is not a link, so it was not changed; the best snapshot is {}", link, folder);
     return;
   }
-  const std::string temporary = link + ".tmp";
-  fs::remove(temporary, error);
-  fs::create_directory_symlink(fs::absolute(folder), temporary, error);
+  // Relative, so that it stays right where the run is moved together with it.
+  const fs::path from = fs::weakly_canonical(fs::absolute(link).parent_path(), error);
+  const fs::path to = fs::canonical(folder, error);
+  const std::string temporary = link + temporary_suffix();
+  if (!error) fs::create_directory_symlink(to.lexically_relative(from), temporary, error);
   if (!error) fs::rename(temporary, link, error);
   if (error) log::warning("cannot make the link {} to the best snapshot {}: {}", link, folder, error.message());
 }

@@ -6,6 +6,7 @@
 
 #include "checkpoint/snapshot/checkpoint.h"
 #include "checkpoint/snapshot/shared_copies.h"
+#include "comm/agreement.h"
 #include "report/metrics.h"
 #include "train/guard/weights_watch.h"
 #include "train/run.h"
@@ -63,11 +64,12 @@ class Saver {
   void begin(const RunCounters& progress);
   /// A snapshot was begun and is not yet published.
   bool pending() const { return writer_.pending(); }
-  /// This rank has written its part of the snapshot; once all ranks have, publish() does not wait.
+  /// The snapshot is published or has failed; publish() does not wait.
   bool idle() const { return writer_.idle(); }
-  /// Collective. Waits until the snapshot is written, and publishes it. Warns if the disk accepts no data for
+  /// Collective. Waits until the snapshot is published, and accounts for it. Warns if the disk accepts no data for
   /// run.hang-timeout; after kDiskPatience times that, a process without other ranks (which has no peer watch) exits
-  /// with 1. Returns nullopt if the snapshot failed and training continues without it. Throws Error::io, Error::locked.
+  /// with 1. Returns nullopt if the snapshot failed and training continues without it. One that must succeed is tried
+  /// again for checkpoint.retry; one that ends the run goes to run.fallback at last. Throws Error::io, Error::locked.
   std::optional<CheckpointEvent> publish();
 
   /// A snapshot on local disks is being copied into the run folder: the same on every rank.
@@ -83,6 +85,9 @@ class Saver {
 
  private:
   void start_from(int64_t step);
+  void open_fallback();
+  std::string written_folder();
+  void keep_weights(const CommonError& failure);
   void open_local(const Session& session);
   std::optional<CheckpointEvent> publish_local();
   CheckpointEvent account_copy(const SharedCopies::Published& copy);
@@ -96,12 +101,12 @@ class Saver {
   const RunPlan& plan_;
   std::function<void()> check_claim_;
   Scalars scalars_;
+  Heartbeat* const heartbeat_;
   CheckpointWriter writer_;
   std::optional<SharedCopies> copies_;  ///< with checkpoint.local
-  Clock::time_point start_;
-  bool best_ = false;         ///< the best weights are not saved yet
-  bool saving_best_ = false;  ///< the snapshot being written has the best weights
-  bool validates_ = true;     ///< the run has validation data to evaluate
+  bool best_ = false;                   ///< the best weights are not saved yet
+  bool saving_best_ = false;            ///< the snapshot being written has the best weights
+  bool validates_ = true;               ///< the run has validation data to evaluate
   bool must_succeed_ = false;
   WeightsWatch watch_;
   bool postponed_ = false;               ///< a snapshot was due in a streak

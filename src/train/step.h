@@ -22,7 +22,7 @@ struct StepStart {
   double learning_rate = 0;
   double most_loss = 0;   ///< with a loss above it the step is skipped
   double loss_scale = 1;  ///< the backward pass is that of the loss times this (optim/loss_scale.h)
-  bool saved = true;      ///< this rank has written its part of the pending snapshot
+  bool saved = true;      ///< as this rank knows, the pending snapshot is published or has failed
   bool copied = true;     ///< and copied its part of one on local disks
   /// Samples consumed when the next step begins, if there is one: its first batch goes to a device during this one.
   std::optional<uint64_t> next{};

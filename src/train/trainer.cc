@@ -260,6 +260,7 @@ void Trainer::log_processor_time(const CpuTimes& start) {
 }
 
 void Trainer::end(bool stopped) {
+  if (work_.saver->has(progress().step)) work_.saver->require_success();  // it was due, and is the last one
   publish();
   work_.saver->require_success();
   if (!stopped && task_.evaluates_last()) evaluate();

@@ -1,11 +1,16 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -40,10 +45,16 @@ TEST(MappedFile, NamesPathAndReason) {
   EXPECT_ERROR(MappedFile(folder.path()), ErrorKind::io, "is a folder, expected a file");
 }
 
-TEST(ReadText, IfThereIsEmptyWhereReadingFailsAsOfAProcessThatHasEnded) {
+TEST(ReadText, IfThereIsEmptyOnlyWhereNothingIs) {
+  TemporaryFolder folder;
+  write_text(folder / "f", "text");
   EXPECT_EQ(read_text_if_there("/proc/self/nothing"), "");
-  EXPECT_EQ(read_text_if_there("/proc/self/mem"), "") << "opens, and its first read fails";
+  EXPECT_EQ(read_text_if_there(folder / "absent"), "");
+  EXPECT_EQ(read_text_if_there(folder / "f/below"), "") << "a file where a folder was looked for";
+  EXPECT_EQ(read_text_if_there(folder / "f"), "text");
   EXPECT_FALSE(read_text_if_there("/proc/self/stat").empty());
+  EXPECT_ERROR(read_text_if_there("/proc/self/mem"), ErrorKind::io, "Input/output error");
+  EXPECT_ERROR(read_text_if_there(folder.path()), ErrorKind::io, "is a folder");
 }
 
 TEST(AtomicFile, AppearsWholeAtCommit) {
@@ -85,11 +96,118 @@ TEST(AtomicFile, NamesTheMissingFolder) {
 
 TEST(AtomicFile, AFailingPublicationNamesTheReasonAndCleansUp) {
   TemporaryFolder folder;
-  fs::create_directories(folder / "f/inside");  // a folder where the file should go
   AtomicFile file(folder / "f");
   file.write("text");
+  fs::create_directories(folder / "f/inside");  // a folder where the file should go
   EXPECT_ERROR(file.commit(), ErrorKind::io, "cannot publish");
   EXPECT_EQ(count_files(folder.path()), 1u);
+}
+
+TEST(AtomicFile, ATargetOfLinksIsReplacedAndTheLinksStay) {
+  TemporaryFolder folder;
+  fs::create_directories(folder / "there");
+  write_text(folder / "there/f", "old");
+  fs::create_symlink("there/f", folder / "near");         // relative
+  fs::create_symlink(folder / "near", folder / "far");    // a link to a link
+  fs::create_symlink("there/new", folder / "dangling");   // what it names is made
+  fs::create_directory_symlink("there", folder / "way");  // a folder on the way
+  for (const char* name : {"near", "far", "dangling", "way/f", "way/g"}) {
+    write_text(folder / name, name);
+    EXPECT_EQ(read_text(folder / name), name);
+  }
+  EXPECT_EQ(read_text(folder / "there/f"), "way/f");
+  EXPECT_EQ(read_text(folder / "there/new"), "dangling");
+  for (const char* name : {"near", "far", "dangling", "way"}) EXPECT_TRUE(fs::is_symlink(folder / name)) << name;
+  fs::create_symlink("circle", folder / "circle");
+  EXPECT_ERROR(AtomicFile(folder / "circle"), ErrorKind::io, "is a circle of symbolic links");
+  EXPECT_EQ(count_files(folder / "there"), 3u) << "no temporary file is left";
+}
+
+TEST(AtomicFile, WhatIsNoFileIsWrittenAsItIs) {
+  TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = read_text(folder / "pipe"); });
+  write_text(folder / "pipe", "through the pipe");
+  reader.join();
+  EXPECT_EQ(got, "through the pipe");
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  EXPECT_ERROR(write_text(folder / "pipe", "x", 0644, Flush::later), ErrorKind::io, "is a pipe that no program reads");
+  fs::create_symlink("/dev/null", folder / "null");
+  for (const std::string& device : {std::string("/dev/null"), folder / "null"}) {
+    AtomicFile file(device);
+    file.write("text");
+    file.write_at(2, std::as_bytes(std::span("text", 4)));
+    file.commit();
+    EXPECT_TRUE(fs::is_character_file(device));
+  }
+  EXPECT_TRUE(fs::is_symlink(folder / "null"));
+  EXPECT_ERROR(write_text("/dev/full", "x"), ErrorKind::io, "cannot write /dev/full (0 of 1 bytes written): No space");
+  EXPECT_ERROR(AtomicFile(folder.path()), ErrorKind::io, "is a folder, expected a file");
+}
+
+TEST(AtomicFile, AnOpenDescriptorIsWrittenWhereItStands) {
+  TemporaryFolder folder;
+  const int fd = open((folder / "f").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(write(fd, "before ", 7), 7);
+  const std::string name = "/dev/fd/" + std::to_string(fd);
+  for (const std::string& path : {name, "/proc/self/fd/" + std::to_string(fd)}) write_text(path, "text ");
+  ASSERT_EQ(write(fd, "after", 5), 5);
+  EXPECT_EQ(read_text(folder / "f"), "before text text after");
+  close(fd);
+  EXPECT_ERROR(write_text(name, "x"), ErrorKind::io, "cannot write to ");
+}
+
+TEST(AtomicFile, TemporaryFilesAreNewWhateverStandsUnderTheirNames) {
+  TemporaryFolder folder;
+  write_text(folder / "victim", "kept");
+  // The names that this process gives next, as another user could predict them.
+  const std::string next = temporary_suffix();
+  const size_t digits = next.rfind('-') + 1;
+  const uint64_t count = std::stoull(next.substr(digits));
+  for (uint64_t i = 1; i <= 3; ++i)
+    fs::create_symlink(folder / "victim", folder / ("f" + next.substr(0, digits) + std::to_string(count + i)));
+  write_text(folder / "f", "text");
+  EXPECT_EQ(read_text(folder / "f"), "text");
+  EXPECT_FALSE(fs::is_symlink(folder / "f"));
+  EXPECT_EQ(read_text(folder / "victim"), "kept");
+}
+
+TEST(AtomicFile, ALongNameHasRoomForItsTemporaryFile) {
+  TemporaryFolder folder;
+  const std::string longest(255, 'n');
+  write_text(folder / longest, "text");
+  EXPECT_EQ(read_text(folder / longest), "text");
+  EXPECT_EQ(count_files(folder.path()), 1u);
+}
+
+TEST(AtomicFile, ThreadsThatWriteOneFileEachWriteAWholeOne) {
+  TemporaryFolder folder;
+  std::vector<std::thread> threads;
+  for (char letter = 'a'; letter < 'i'; ++letter)
+    threads.emplace_back([&, letter] {
+      for (int i = 0; i < 20; ++i) write_text(folder / "f", std::string(10'000, letter), 0644, Flush::later);
+    });
+  for (std::thread& thread : threads) thread.join();
+  const std::string text = read_text(folder / "f");
+  EXPECT_EQ(text, std::string(10'000, text[0]));
+  EXPECT_EQ(count_files(folder.path()), 1u);
+}
+
+TEST(ReasonOfWrite, NamesTheLimitOfAFilesSize) {
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(reason_of_write(ENOSPC), "No space left on device");
+  EXPECT_EQ(reason_of_write(EFBIG), "File too large, for this file system");
+  struct rlimit small = before;
+  small.rlim_cur = 1000;
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string reason = reason_of_write(EFBIG);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(reason,
+            "File too large: this process may write 1000 bytes per file (`ulimit -f`, or a limit of the batch "
+            "system); raise it");
 }
 
 TEST(ReadText, RefusesMoreThanAskedFor) {

@@ -70,8 +70,8 @@ inline void save(const std::string& run_dir, const ParameterTable& table, const 
                  const CheckpointFacts& facts, int ranks = 1, int64_t keep = 0, bool is_best = false) {
   run_local(ranks, [&](RankContext& rank) {
     CheckpointWriter writer(run_dir, table, state, rank.world);
-    writer.begin(facts);
-    writer.publish(keep, is_best);
+    writer.begin(facts, {}, is_best);
+    writer.publish(keep);
   });
 }
 

@@ -81,6 +81,12 @@ TEST(Convert, RefusesWrongTypes) {
   EXPECT_ERROR(convert(option("run.dir"), list), ErrorKind::config, "run.dir is a list, expected text");
 }
 
+TEST(Convert, RefusesTextThatTheSystemWouldCut) {
+  for (const char* name : {"run.dir", "checkpoint.resume", "data.dir", "log.metrics-file"})
+    EXPECT_ERROR(convert(option(name), setting(name, std::string("run\0a", 5))), ErrorKind::config,
+                 "which contains a NUL character; expected text without one");
+}
+
 TEST(Convert, TakesOtherSpellingsOfAChoice) {
   const auto recompute = [](Value value) {
     return convert(option("model.recompute"), setting("model.recompute", std::move(value)));

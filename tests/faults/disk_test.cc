@@ -82,10 +82,102 @@ TEST_F(Disk, ThatAcceptsNoDataGivesAWarningAndThenEndsTheRun) {
 }
 
 TEST_F(Disk, TheLastSnapshotMustSucceedUnderEveryPolicy) {
-  const Outcome outcome = run_with(fault("write", ".saving-00000018", ENOSPC));
+  const Outcome outcome = run_with(fault("write", ".saving-00000018", ENOSPC), {"--checkpoint.retry", "0"});
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("No space left on device"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12));
+}
+
+TEST_F(Disk, TheLastSnapshotIsTriedAgainUntilThereIsRoom) {
+  const Outcome outcome = run_with(fault("write", ".saving-00000018", ENOSPC, {"FAULT_TIMES=2"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("warning: cannot write the last snapshot, of step 18: cannot write "));
+  EXPECT_THAT(outcome.output, HasSubstr("trying again in 1 s and until 600 s have passed (checkpoint.retry)"));
+  EXPECT_THAT(outcome.output, HasSubstr("trying again in 2 s"));
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+  EXPECT_THAT(leftovers("run"), IsEmpty());
+}
+
+TEST_F(Disk, OneRanksFullDiskMakesAllRanksTryTheLastSnapshotAgain) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const Outcome outcome = run(mpirun_command(2, train("run", {"--run.steps", "18"})),
+                              fault("write", ".saving-00000018", ENOSPC, {"FAULT_RANK=1", "FAULT_TIMES=1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "trying again in 1 s"), 1) << outcome.output;
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+}
+
+TEST_F(Disk, WeightsThatTheRunFolderDoesNotTakeAreKeptInTheFallback) {
+  const std::vector<std::string> flags = {"--checkpoint.retry", "0", "--run.fallback", path("other")};
+  const Outcome outcome = run_with(fault("write", "/run/.saving-00000018", ENOSPC), flags);
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("run.fallback " + path("other") + " is on the same file system"));
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12));
+  std::string kept;
+  for (const auto& item : std::filesystem::directory_iterator(path("other"))) kept = item.path();
+  const std::string step = kept + "/step-00000018";
+  EXPECT_THAT(outcome.output, HasSubstr("No space left on device; the snapshot of step 18 is in " + step));
+  EXPECT_THAT(read_status(path("run")).message, HasSubstr(step));
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", kept})).code, 0);
+  // The weights are those that the run folder would have.
+  ASSERT_EQ(run(trireme_command(train("whole", {"--run.steps", "18"}))).code, 0);
+  const std::string hash = open_checkpoint(path("whole")).facts.parameter_hash;
+  EXPECT_EQ(open_checkpoint(kept).facts.parameter_hash, hash);
+  const Outcome neither = run_with(fault("write", ".saving-00000018", ENOSPC), flags);
+  EXPECT_EQ(neither.code, 1) << neither.output;
+  EXPECT_THAT(neither.output, HasSubstr("and run.fallback did not take the snapshot of step 18 either: cannot write "));
+}
+
+TEST_F(Disk, ALimitOnTheSizeOfFilesIsNamedAsAFullDiskIs) {
+  std::string words;
+  for (const std::string& word : trireme_command(train("run", {"--checkpoint.retry", "0"}))) words += "'" + word + "' ";
+  const Outcome outcome = run({"bash", "-c", "ulimit -f 100; " + words});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("File too large: this process may write 102400 bytes per file (`ulimit -f`"));
+  EXPECT_EQ(read_status(path("run")).state, RunState::failed);
+  EXPECT_THAT(read_status(path("run")).message, HasSubstr("File too large"));
+  const std::string prepared = "'" + trireme_path() + "' config options > '" + path("options") + "'";
+  const Outcome printed = run({"bash", "-c", "ulimit -f 1; " + prepared});
+  EXPECT_EQ(printed.code, 1) << printed.output;
+  EXPECT_THAT(printed.output, HasSubstr("File too large"));
+}
+
+TEST_F(Disk, ASnapshotCountsAsSoonAsItIsWrittenNotAfterTheNextEvaluation) {
+  // The evaluation after step 6 lasts for hours; the save of step 5 ends during it.
+  write_text(path("hold"), "");
+  Program program(trireme_command(train("run", {"--checkpoint.every", "5", "--evaluation.every", "6",
+                                                "--evaluation.batches", "1000000"})),
+                  fault("fsync", ".saving-00000005", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  ASSERT_TRUE(wait_for_text(program, "step  6/20"));
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
+  kill(program.pid(), SIGKILL);
+  const Outcome killed = program.finish();
+  EXPECT_THAT(killed.output, Not(HasSubstr("evaluation at step 6")));
+  const Outcome next = run(trireme_command(train("run")));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000005"));
+}
+
+TEST_F(Disk, OnSeveralRanksTooASnapshotCountsAsSoonAsTheLastOneHasWritten) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  write_text(path("hold"), "");
+  Program program(mpirun_command(2, train("run", {"--checkpoint.every", "5", "--evaluation.every", "6",
+                                                  "--evaluation.batches", "1000000"})),
+                  fault("fsync", ".saving-00000005", 0,
+                        {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_RANK=1"}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  ASSERT_TRUE(wait_for_text(program, "step  6/20"));
+  EXPECT_THAT(list_steps(path("run")), IsEmpty()) << "rank 1 has not written its part";
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
+  kill(pid_of_rank(program, 0), SIGKILL);
+  program.finish();
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(5));
 }
 
 TEST_F(Disk, AFailedFlushMakesNoSnapshot) {
@@ -177,8 +269,8 @@ TEST_F(SmallDisk, ThatIsTooSmallForOneCheckpointIsRefusedBeforeTheFirstStep) {
 
 TEST_F(SmallDisk, ThatFillsUpDropsSnapshotsWithTheNumbersAndKeepsTheOld) {
   // 150 snapshots of 0.4 MB do not fit, one does.
-  const Outcome outcome =
-      run_on("size=36m", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--run.steps", "300"});
+  const Outcome outcome = run_on("size=36m", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--run.steps", "300",
+                                              "--checkpoint.retry", "1"});
   EXPECT_EQ(outcome.code, 1) << "the last snapshot must succeed\n" << outcome.output;
   EXPECT_THAT(outcome.output,
               ::testing::ContainsRegex("warning: the snapshot of step [0-9]+ is lost, training continues .*needs "
@@ -197,7 +289,8 @@ TEST_F(SmallDisk, ThatHoldsTheCheckpointAndLittleMoreIsEnough) {
 TEST_F(SmallDisk, OnSeveralRanksTheTotalAndTheRanksPartAreReported) {
   if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   std::string words;
-  for (const std::string& word : mpirun_command(2, train("run", {"--checkpoint.every", "2", "--checkpoint.keep", "0"})))
+  for (const std::string& word : mpirun_command(
+           2, train("run", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--checkpoint.retry", "0"})))
     words += "'" + word + "' ";
   const Outcome outcome =
       run({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1200k none " + path("run") + " && " + words});

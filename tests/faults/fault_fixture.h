@@ -92,7 +92,7 @@ class FaultFixture : public TrainingFixture {
     ++facts.progress.step;
     facts.progress.samples += 12;
     writer.begin(facts);
-    writer.publish(0, false);
+    writer.publish(0);
   }
 
   /// Names in the run folder that begin with a point: a save's or deletion's leftovers.

@@ -73,8 +73,8 @@ TEST_F(Status, AFullDiskStillRecordsTheEndOfTheRun) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(read_status(path("run")).state, RunState::done);
   EXPECT_EQ(read_status(path("run")).step, 20);
-  const Outcome lost =
-      run(trireme_command(train("lost", {"--run.steps", "18"})), fault("write", "tmp-", ENOSPC, {"FAULT_FIRST=2"}));
+  const Outcome lost = run(trireme_command(train("lost", {"--run.steps", "18", "--checkpoint.retry", "0"})),
+                           fault("write", "tmp-", ENOSPC, {"FAULT_FIRST=2"}));
   EXPECT_EQ(lost.code, 1) << lost.output;
   EXPECT_EQ(read_status(path("lost")).state, RunState::failed);
   EXPECT_THAT(read_status(path("lost")).message, HasSubstr("No space left on device"));

@@ -55,6 +55,9 @@ TEST_F(Places, OfAModelAreTheFolderThenTheCacheThenTheHub) {
   EXPECT_EQ(place_of_model("gpt2").path, "gpt2");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("gpt2 is the local folder of that name, not a model of the hub"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(place_of_model("gpt2").path, "gpt2");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "said once";
   EXPECT_EQ(requests(), asked);
 }
 

@@ -22,6 +22,14 @@ class GlueRecords : public GlueFixture {
       all += read_text(entry.path().string());
     return all;
   }
+  /// Of trainer_state.json, without its records of training.
+  Json evaluations(const std::string& run) const {
+    Json found = Json::array();
+    for (const Json& entry : json(run + "/trainer_state.json")["log_history"]) {
+      if (entry.contains("eval_loss")) found.push_back(entry);
+    }
+    return found;
+  }
   std::string report(const std::string& run_name) const {
     const Outcome outcome = run(trireme_command({"report", path(run_name), "--output", path(run_name + ".html")}));
     EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -66,9 +74,17 @@ TEST_F(GlueRecords, HoldEveryEvaluation) {
   for (const char* step : {"<td>26</td><td>1.00</td>", "<td>52</td><td>2.00</td>", "<td>78</td><td>3.00</td>"})
     EXPECT_THAT(page, HasSubstr(step));
 
-  const Json history = json("out/trainer_state.json")["log_history"];
+  const Json history = evaluations("out");
   ASSERT_EQ(history.size(), 3u);
   EXPECT_EQ(history[0]["step"], 26);
+  const Json all = json("out/trainer_state.json")["log_history"];
+  const auto steps = read_run_log(path("out/metrics.jsonl")).steps;
+  ASSERT_FALSE(steps.empty());
+  ASSERT_EQ(all.size(), steps.size() + history.size()) << "the training losses are there, too";
+  EXPECT_EQ(all[0]["step"], steps[0].step);
+  EXPECT_EQ(all[0]["loss"].get<double>(), steps[0].loss);
+  EXPECT_GT(all[0]["epoch"].get<double>(), 0);
+  for (const char* name : {"grad_norm", "learning_rate"}) EXPECT_TRUE(all[0].contains(name)) << name;
   EXPECT_EQ(history[2]["eval_accuracy"], last["eval_accuracy"]);
   const Outcome status = run(trireme_command({"status", path("out")}));
   EXPECT_THAT(status.output, HasSubstr("evaluation  at step 78: validation loss "));
@@ -85,7 +101,7 @@ TEST_F(GlueRecords, KeepTheEvaluationsOfTheStartBefore) {
   ASSERT_EQ(run_on(1, "out", part).code, 0);
   const Outcome rest = run_on(1, "out", flags);
   ASSERT_EQ(rest.code, 0) << rest.output;
-  const Json history = json("out/trainer_state.json")["log_history"];
+  const Json history = evaluations("out");
   ASSERT_EQ(history.size(), 3u);
   EXPECT_EQ(history[0]["step"], 26);
   EXPECT_EQ(history[2]["step"], 78);
@@ -115,7 +131,7 @@ TEST_F(GlueRecords, KeepBothOfMnlisSetsOverAResume) {
   const std::string before = read_text(path("out/metrics.jsonl"));
   train("8");
   const RunLog log = read_run_log(path("out/metrics.jsonl"));
-  const Json history = json("out/trainer_state.json")["log_history"];
+  const Json history = evaluations("out");
   ASSERT_EQ(log.evaluations.size(), 4u);
   ASSERT_EQ(history.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
@@ -192,7 +208,7 @@ TEST_F(GlueRecords, TheBestModelIsTheOneAtTheEnd) {
   const Json state = json("out/trainer_state.json");
   double best = INFINITY;
   int64_t step = 0;
-  for (const Json& entry : state["log_history"]) {
+  for (const Json& entry : evaluations("out")) {
     if (entry["eval_loss"].get<double>() >= best) continue;
     best = entry["eval_loss"].get<double>();
     step = entry["step"].get<int64_t>();
@@ -214,10 +230,10 @@ TEST_F(GlueRecords, CheckpointsOfTheBestEvaluationsOnly) {
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   double best = INFINITY;
   std::set<std::string> expected, found;
-  size_t evaluations = 0;
+  size_t count = 0;
   const Json state = json("out/trainer_state.json");
-  for (const Json& entry : state["log_history"]) {
-    ++evaluations;
+  for (const Json& entry : evaluations("out")) {
+    ++count;
     if (entry["eval_loss"].get<double>() >= best) continue;
     best = entry["eval_loss"].get<double>();
     expected.insert(fmt::format("step-{:08}", entry["step"].get<int64_t>()));
@@ -226,7 +242,7 @@ TEST_F(GlueRecords, CheckpointsOfTheBestEvaluationsOnly) {
     if (entry.path().filename().string().starts_with("step-")) found.insert(entry.path().filename());
   }
   EXPECT_EQ(found, expected);
-  EXPECT_LT(found.size(), evaluations) << "no evaluation was worse: the test shows nothing";
+  EXPECT_LT(found.size(), count) << "no evaluation was worse: the test shows nothing";
 }
 
 TEST_F(GlueRecords, TrainingEndsWhenEvaluationsDoNotGetBetter) {

@@ -90,8 +90,7 @@ TEST(TextEncoding, OtherEncodingsAreNamed) {
 
 TEST(TextEncoding, Utf8WithOddBytesIsUnchanged) {
   RandomStream random(5);
-  std::string noise, bits;
-  for (int i = 0; i < 5000; ++i) noise += static_cast<char>(random.below(256));
+  std::string bits;
   for (int i = 0; i < 5000; ++i) bits += static_cast<char>(random.below(2));
   const std::string cases[] = {
       "",
@@ -110,9 +109,7 @@ TEST(TextEncoding, Utf8WithOddBytesIsUnchanged) {
       kEnglish + "\xF4\x90\x80\x80",
       kRussian.substr(0, kRussian.size() - 2),
       repeated(kEnglish, 3000) + "caf\xE9 caf\xE9 caf\xE9 caf\xE9",
-      noise,
       bits,
-      repeated("\x80\x81\xFF\x01", 500),
       repeated("\x1b[31mred\x1b[0m\n", 50),
   };
   for (const std::string& text : cases) {
@@ -120,6 +117,21 @@ TEST(TextEncoding, Utf8WithOddBytesIsUnchanged) {
     EXPECT_EQ(judged(text, 3), "UTF-8") << testing::PrintToString(text.substr(0, 40));
     EXPECT_EQ(as_utf8(text, "", true, "x"), text);
   }
+}
+
+TEST(TextEncoding, BytesThatAreNoTextInAnyEncodingAreRefused) {
+  RandomStream random(5);
+  for (const int bytes : {256, 5000, 100'000}) {
+    std::string noise;
+    for (int i = 0; i < bytes; ++i) noise += static_cast<char>(random.below(256));
+    EXPECT_EQ(judged(noise), "other") << bytes;
+    EXPECT_EQ(judged(noise, 3), "other") << bytes;
+    EXPECT_ERROR(as_utf8(noise, "", true, "x.txt"), ErrorKind::data, "x.txt: not text: ");
+    EXPECT_ERROR(as_utf8(noise, "", true, "x.txt"), ErrorKind::data, " are control characters; give a text file");
+    EXPECT_EQ(as_utf8(noise, "", false, "x.txt"), noise) << "--encoding utf-8";
+  }
+  EXPECT_EQ(judged(repeated("\x80\x81\xFF\x01", 500)), "other");
+  EXPECT_EQ(judged(std::string("\x80\x01\xFF")), "UTF-8") << "too few bytes to judge";
 }
 
 TEST(TextEncoding, TheErrorSaysWhereAndWhatToDo) {

@@ -156,7 +156,7 @@ TEST(ApartDevice, HoldsAStateThatIsDrawnHashedSavedAndLoaded) {
     const auto alone = make_single();
     CheckpointWriter writer(folder.path(), twins.table, twins.there, *alone);
     writer.begin({});
-    ASSERT_TRUE(writer.publish(0, false));
+    ASSERT_TRUE(writer.publish(0));
     for (TrainingState* state : {&twins.there, &twins.here}) {
       TrainingState loaded(twins.table, dtype, true, {}, *(state == &twins.there ? &twins.device : &host_device()));
       load_checkpoint(open_checkpoint(folder.path()), twins.table, loaded);

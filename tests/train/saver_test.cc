@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -107,6 +108,22 @@ TEST_F(SaverTest, TheBestSnapshotIsTheNextOneAfterItWasMarked) {
   EXPECT_EQ(fs::canonical(folder_ / "best"), fs::canonical(run_dir() + "/" + step_name(2)));
 }
 
+TEST_F(SaverTest, ALinkToTheBestMovesWithItsRun) {
+  const std::string here = folder_ / "here", there = folder_ / "there";
+  fs::create_directory(here);
+  run_local(1, [&](RankContext& rank) {
+    Config wanted = config();
+    wanted.run.dir = here + "/run";
+    wanted.checkpoint.best_link = here + "/ckpt";
+    LocalRun of(rank, wanted);
+    of.saver->mark_best();
+    save(of, 1);
+  });
+  EXPECT_EQ(fs::read_symlink(here + "/ckpt"), "run/" + step_name(1));
+  fs::rename(here, there);
+  EXPECT_EQ(open_checkpoint(there + "/ckpt").facts.progress.step, 1);
+}
+
 TEST_F(SaverTest, ALinkToTheBestReplacesLinksAndNothingElse) {
   const std::string link = folder_ / "model";
   std::ofstream(link) << "mine";
@@ -196,7 +213,9 @@ void spoil(const std::string& run_dir) {
 
 TEST_F(SaverTest, ALostSnapshotIsAWarningWhileTrainingContinues) {
   run_local(1, [&](RankContext& rank) {
-    LocalRun of(rank, config());
+    Config wanted = config();
+    wanted.checkpoint.retry = 0;
+    LocalRun of(rank, wanted);
     save_and_go_on(of, 1);
     spoil(run_dir());
     const LogLines lines;
@@ -220,18 +239,17 @@ TEST_F(SaverTest, ALostSnapshotStopsARunThatAsksForThat) {
 }
 
 TEST_F(SaverTest, NothingIsSavedIntoAFolderThatAnotherJobOwns) {
-  bool lost = false;
+  std::atomic<int> checks = 1000;  // that still find the folder ours
   run_local(1, [&](RankContext& rank) {
     LocalRun of(rank, config(), {}, [&] {
-      if (lost) fail(ErrorKind::locked, "another job has the run folder");
+      if (checks-- <= 0) fail(ErrorKind::locked, "another job has the run folder");
     });
     save_and_go_on(of, 1);
-    lost = true;
+    checks = 0;
     EXPECT_ERROR(of.saver->begin(of.run.progress), ErrorKind::locked, "another job");
-    lost = false;
     of.run.progress.step = 2;
+    checks = 1;  // lost while the snapshot is written; checkpoint.on-error does not apply
     of.saver->begin(of.run.progress);
-    lost = true;  // while the snapshot is written; checkpoint.on-error does not apply
     EXPECT_ERROR(of.saver->publish(), ErrorKind::locked, "another job");
   });
   EXPECT_THAT(steps(), ElementsAre(1));

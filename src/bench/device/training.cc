@@ -1,14 +1,13 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/private_folder.h"
 #include "base/rng.h"
 #include "base/time.h"
 #include "bench/device/checks.h"
@@ -86,7 +85,7 @@ class Trained {
     facts.progress.best_loss = std::numeric_limits<double>::infinity();
     writer.require_space(facts);
     writer.begin(facts);
-    return open_checkpoint(writer.publish(0, false).value());
+    return open_checkpoint(writer.publish(0).value());
   }
   /// Before the first step.
   void load(const CheckpointFolder& folder) {
@@ -122,23 +121,6 @@ std::string other_losses(const std::vector<double>& got, const std::vector<doubl
   }
   return "";
 }
-
-/// A folder until the end.
-class Folder {
- public:
-  Folder()
-      : path_((std::filesystem::temp_directory_path() / fmt::format("trireme-device-check-{}", getpid())).string()) {}
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -190,7 +172,7 @@ Result check_resume(const Bench& bench) {
     Trained cpu(bench, alone, spec, DType::f32, *bench.cpu.ops, windows);
     for (int64_t i = 0; i < 3 * kPart; ++i) want.push_back(cpu.step().loss);
   }
-  const Folder folder;
+  const PrivateFolder folder("device-check");
   std::optional<CheckpointFolder> saved;
   for (const bool on_gpu : {true, false, true}) {
     const char* const place = on_gpu ? "the GPU" : "the CPU";

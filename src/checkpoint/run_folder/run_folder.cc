@@ -94,7 +94,13 @@ void prepare_run_folder(const std::string& run_dir) {
 std::optional<int64_t> read_pointer(const std::string& run_dir, const char* name) {
   const std::string path = run_dir + "/" + name;
   if (!fs::exists(path)) return {};
-  std::string text = read_text(path, 4096);
+  std::string text;
+  try {
+    text = read_text(path, 4096);
+  } catch (const Error& e) {
+    log::warning("{}; expected the name of a step folder; ignoring it", e.what());
+    return {};
+  }
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   const auto step = parse_step_name(text);
   if (!step) log::warning("{} should name a step folder, but contains \"{}\"; ignoring it", path, text.substr(0, 80));

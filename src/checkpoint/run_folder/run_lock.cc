@@ -38,15 +38,6 @@ int64_t count_in(const char* name) {
   return end == text.c_str() ? 0 : value;
 }
 
-std::string to_text(const LockOwner& owner) {
-  return dump_json(Json{{"host", owner.host},
-                        {"boot_id", owner.boot_id},
-                        {"pid", owner.pid},
-                        {"job", owner.job},
-                        {"attempt", owner.attempt}}) +
-         "\n";
-}
-
 /// Nothing: the last owner let go of the folder, or its note cannot be understood.
 std::optional<LockOwner> read_owner(int fd, const std::string& path) {
   std::string text(4096, '\0');
@@ -103,7 +94,7 @@ bool write_all(int fd, const std::string& text) {
 }
 
 void write_owner(int fd, const LockOwner& owner, const std::string& path) {
-  const bool written = ftruncate(fd, 0) == 0 && write_all(fd, to_text(owner)) && fsync(fd) == 0;
+  const bool written = ftruncate(fd, 0) == 0 && write_all(fd, lock_note(owner)) && fsync(fd) == 0;
   require(written, ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
 }
 
@@ -135,6 +126,19 @@ LockOwner this_owner() {
   return owner;
 }
 
+std::string lock_note(const LockOwner& owner) {
+  return dump_json(Json{{"host", owner.host},
+                        {"boot_id", owner.boot_id},
+                        {"pid", owner.pid},
+                        {"job", owner.job},
+                        {"attempt", owner.attempt}}) +
+         "\n";
+}
+
+bool is_held_by(const std::string& run_dir, const std::string& note) {
+  return read_text_if_there(run_dir + "/lock") == note;
+}
+
 RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice)
     : path_(run_dir + "/lock") {
   std::error_code error;
@@ -164,7 +168,7 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
               "run folder {} was taken by another process just now", run_dir);
     }
     write_owner(fd, owner, path_);
-    note_ = to_text(owner);
+    note_ = lock_note(owner);
   } catch (...) {
     if (fd >= 0) close(fd);
     throw;

@@ -20,6 +20,10 @@ struct LockOwner {
 /// This process: job and attempt from TRIREME_JOB_ID and TRIREME_ATTEMPT (set by `trireme launch`), else SLURM_JOB_ID
 /// and SLURM_RESTART_COUNT.
 LockOwner this_owner();
+/// What RUN/lock contains while this owner holds it.
+std::string lock_note(const LockOwner& owner);
+/// Whether the folder belongs to the owner with this note, as any of its processes sees it.
+bool is_held_by(const std::string& run_dir, const std::string& note);
 
 class RunLock {
  public:

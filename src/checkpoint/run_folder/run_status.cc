@@ -1,6 +1,5 @@
 #include "checkpoint/run_folder/run_status.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -54,7 +53,8 @@ RunStatus read_status(const std::string& run_dir) {
 StatusReserve::StatusReserve(std::string run_dir) : run_dir_(std::move(run_dir)), path_(run_dir_ + "/status.reserve") {
   // Bytes that were written, not only promised: some file systems take a promise back.
   const std::string blanks(kMostStatusBytes, ' ');
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
+  unlink(path_.c_str());  // of a killed job
+  fd_ = create_new(path_, 0644);
   if (fd_ < 0 ||
       (pwrite(fd_, blanks.data(), blanks.size(), 0) == static_cast<ssize_t>(blanks.size()) && fsync(fd_) == 0))
     return;

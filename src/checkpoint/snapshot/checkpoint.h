@@ -66,49 +66,60 @@ struct CheckpointFacts {
 struct LocalSnapshot;  // shared_copies.h
 
 /// Saves in the background from a snapshot arena; ranks that hold the same share the writing of it (slices.h). Weights
-/// f32 or bf16; optimizer states are stored when the state has them.
+/// f32 or bf16; optimizer states are stored when the state has them. A background thread of each rank writes, and once
+/// all ranks have written, rank 0's publishes: no step, evaluation or call of the main threads is waited for.
 class CheckpointWriter {
  public:
   /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
   /// folder's lock), plans the slices and allocates the snapshot memory. The tables of the ranks, each of the rank's
   /// own layout, make up the whole model.
-  /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be null, moves with
-  /// every slice that is on the disk. `check_owner`, which may be null, throws Error::locked on rank 0 once the run
-  /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
+  /// Borrows everything. `group` is used here and in begin() only: the background threads have one split from it.
+  /// `progress`, which may be null, moves with every slice that is on the disk. `check_owner`, which may be null,
+  /// throws Error::locked on rank 0, on any thread, once the run folder has another owner: nothing is published or
+  /// deleted then. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
                    Communicator& group, Heartbeat* heartbeat = nullptr, std::function<void()> check_owner = {});
   /// The snapshot memory of a rank. layouts: of all ranks, which together hold the whole model. states: with the
   /// optimizer's.
   static size_t snapshot_bytes(const ParameterTable& whole, std::span<const Layout> layouts, int rank, bool states);
-  /// Waits for the background work; a save that was not published is dropped.
+  /// Waits for the background work: a save that was begun is still published.
   ~CheckpointWriter();
 
   /// Collective. Throws Error::io on every rank when a checkpoint with these facts does not fit on the disk.
   void require_space(const CheckpointFacts& facts);
   /// Collective where ranks share the optimizer's state, parts of which travel to who stores them. Copies this rank's
-  /// slices to host buffers and starts writing; returns at once. The save before must have been
-  /// published (publish() waits for it if need be). local: a folder on each host's own disk (local_disk.h) that takes
-  /// the shards in place of the run folder; empty: none.
-  void begin(const CheckpointFacts& facts, const std::string& local = {});
+  /// slices to host buffers and starts writing; returns at once. The save before must have ended in publish(). local:
+  /// a folder on each host's own disk (local_disk.h) that takes the shards in place of the run folder; empty: none.
+  /// best: RUN/best names it, too.
+  void begin(const CheckpointFacts& facts, const std::string& local = {}, bool best = false);
   /// The save under way goes to local disks.
   bool is_local() const;
-  /// A save was begun and not yet published: the same on every rank.
+  /// A save was begun and not yet ended by publish(): the same on every rank.
   bool pending() const;
-  /// True when this rank's part of the save is written or has failed, so that publish() will not wait for it.
+  /// True when the save is published or has failed, so that publish() will not wait.
   bool idle() const;
+  /// This rank has written its part and waits for what the others do.
+  bool waits_for_ranks() const;
   /// Waits for idle(), for so long at most; returns it.
   bool wait(double seconds) const;
   /// Slices of the save under way that are on the disk.
   int64_t slices_done() const;
-  /// Collective, at a step boundary: waits for the writing of every rank, agrees, publishes (manifest, latest, best)
-  /// and starts to prune(keep). Returns the published folder, nothing if no save was begun. Throws Error::io or
-  /// Error::locked, the same on every rank, if one failed; nothing is published then and its files are removed.
-  std::optional<std::string> publish(int64_t keep, bool is_best);
-  /// hex64 of the weights' hash (optim/parameter_hash.h) of what publish() or publish_local() published last.
+  /// Waits for the publication (manifest, latest, best) and starts to prune(keep). Returns the published folder,
+  /// nothing if no save was begun. Throws Error::io or Error::locked, the same on every rank, if one failed; nothing is
+  /// published then and its files are removed.
+  std::optional<std::string> publish(int64_t keep);
+  /// Names the folders of this writer's saves: the same on every rank, and no other job's.
+  const std::string& token() const;
+  /// After publish() has failed: the same snapshot again, into this run folder, whose owner is not checked if it is
+  /// another one. Pending until publish(). Collective; throws Error::io on every rank.
+  void retry(const std::string& run_dir);
+  /// hex64 of the weights' hash (optim/parameter_hash.h) of what publish() or publish_local() returned last, and the
+  /// seconds from begin() until it was published.
   const std::string& parameter_hash() const;
-  /// Collective, of a save that goes to local disks: waits for the writing of every rank, agrees, and leaves the
-  /// manifest on every host. Nothing where a disk did not take its part, which is reported in a warning: nothing of the
-  /// save is left there, it goes to the run folder now, and is pending until publish().
+  double seconds() const;
+  /// Of a save that goes to local disks, which is complete when each host has the manifest. Nothing where a disk did
+  /// not take its part, which is reported in a warning: nothing of the save is left there, it goes to the run folder
+  /// now, and is pending until publish().
   std::optional<LocalSnapshot> publish_local();
   /// Rank 0 deletes, in the background, all but the `keep` newest steps (0: none) and best, once the newest has been
   /// read back and verified.

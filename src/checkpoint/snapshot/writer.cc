@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/snapshot/checkpoint.h"
@@ -132,8 +133,9 @@ struct CheckpointWriter::Implementation {
   const ParameterTable whole;  // of the whole model
   const TrainingState& state;
   Communicator& group;
+  const std::unique_ptr<Communicator> background;  // the same ranks; the writer threads issue its calls
   Heartbeat* const heartbeat;
-  const std::function<void()> check_owner;
+  std::function<void()> check_owner;
   const bool has_states;
   std::string token;  // of the folders that are written
   std::vector<std::vector<Slice>> slices_of_ranks;
@@ -142,21 +144,27 @@ struct CheckpointWriter::Implementation {
   std::vector<View> buffers;
   std::vector<Transfer> transfers;  // in an order that is the same on both sides of each
 
-  bool pending = false;
+  bool pending = false, best = false;
   std::string local;  // on this host's disk, target of the current save; empty: the run folder
   int64_t saves = 0;  // that have begun: a step may be saved again while its first save is still copied
   CheckpointFacts facts;
-  std::string parameter_hash;  // of the last published one
   std::thread writer;
-  std::atomic<bool> written{true};
+  /// What the writer thread does. agrees: it waits for what other ranks' threads do.
+  enum class Stage { writes, agrees, publishes, idle };
+  std::atomic<Stage> stage{Stage::idle};
   std::atomic<int64_t> slices_done{0};
-  std::mutex mutex;  // of a change of `written` that is waited for
-  std::condition_variable changed;
+  mutable std::mutex mutex;  // of a change of `stage` that is waited for
+  mutable std::condition_variable changed;
   // Filled by the writer thread, read after it was joined.
-  std::string failure;
   std::vector<uint64_t> hashes;  // this rank's part of the weights' hash, of the header, then of each slice
+  std::optional<Manifest> published;
+  std::exception_ptr failure;
+  Clock::time_point begun;
+  double seconds = 0;  // from `begun` to the end of the writer thread's work
 
   std::thread janitor;  // prunes; rank 0 only
+  /// Between a step's rename and the write of `latest` it looks abandoned, and would be deleted.
+  mutable std::mutex changing;
 
   Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Heartbeat* p,
                  std::function<void()> owner)
@@ -165,6 +173,7 @@ struct CheckpointWriter::Implementation {
         whole(t.whole()),
         state(s),
         group(g),
+        background(g.split(0, g.rank())),
         heartbeat(p),
         check_owner(owner ? std::move(owner) : [] {}),
         has_states(s.trains()) {}
@@ -330,22 +339,66 @@ struct CheckpointWriter::Implementation {
                 own);
   }
 
+  void enter(Stage next) {
+    const std::lock_guard lock(mutex);
+    stage = next;
+    changed.notify_all();
+  }
+
   void start_writing() {
-    written = false;
+    stage = Stage::writes;
     slices_done = 0;
-    writer = std::thread([this] {
-      failure = failure_of([&] { write_files(); });
-      const std::lock_guard lock(mutex);
-      written = true;
-      changed.notify_all();
+    published.reset();
+    failure = nullptr;
+    writer = std::thread([this, starter = log::identity()] {
+      const log::ThreadIdentity identity(starter);
+      try {
+        write_and_publish();
+      } catch (...) {
+        failure = std::current_exception();
+        drop_files();
+      }
+      seconds = seconds_since(begun);
+      enter(Stage::idle);
     });
   }
 
-  /// Collective. Of the shards that all ranks have written.
-  Manifest agree_on_manifest(Scalars& scalars) const {
-    agree_on_success(scalars, failure);
+  /// The shards of all ranks, then their manifest: rank 0 writes it into the run folder, each host's first rank on its
+  /// local disk.
+  void write_and_publish() {
+    const std::string unwritten = failure_of([&] { write_files(); });
+    enter(Stage::agrees);
+    Scalars scalars(*background);
+    agree_on_success(scalars, unwritten);
     const std::string_view own(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(uint64_t));
-    return make_manifest(scalars.gather(own));
+    const Manifest manifest = make_manifest(scalars.gather(own));
+    const bool writes = !local.empty() || group.rank() == 0;
+    together(scalars, [&] {
+      if (!writes) return;
+      enter(Stage::publishes);
+      local.empty() ? publish_shared(manifest) : complete_local(manifest);
+      enter(Stage::agrees);
+    });
+    published = manifest;
+  }
+
+  void publish_shared(const Manifest& manifest) const {
+    const std::lock_guard lock(changing);
+    publish_step({.run_dir = run_dir, .token = token, .manifest = manifest, .best = best, .check_owner = check_owner});
+  }
+
+  void complete_local(const Manifest& manifest) const {
+    const std::string folder = saving_folder();
+    if (!facts.tokenizer_json.empty()) write_alike(folder, "tokenizer.json", facts.tokenizer_json, group.rank());
+    write_alike(folder, "manifest.json", write_manifest(manifest), group.rank());
+  }
+
+  /// Waits for the writer thread. Throws its error.
+  const Manifest& finish_writing() {
+    join();
+    pending = false;
+    if (failure) std::rethrow_exception(failure);
+    return *published;
   }
 
   /// Space in the run folder is checked by rank 0, space on a local disk by every rank.
@@ -381,17 +434,16 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
   self.token = scalars.broadcast(group.rank() == 0 ? fmt::format("{:08x}", device()) : std::string());
 }
 
-CheckpointWriter::~CheckpointWriter() {
-  implementation_->join();
-  if (implementation_->pending) implementation_->drop_files();
-}
+CheckpointWriter::~CheckpointWriter() { implementation_->join(); }
 
-void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& local) {
+void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& local, bool best) {
   Implementation& self = *implementation_;
   assert(!self.pending);
   self.join();
+  self.begun = Clock::now();
   self.facts = facts;
   self.local = local;
+  self.best = best;
   ++self.saves;
   const auto count = static_cast<int64_t>(self.buffers.size());
   std::exception_ptr failure;  // of a device; it must not leave the region
@@ -414,14 +466,17 @@ void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& lo
 
 bool CheckpointWriter::pending() const { return implementation_->pending; }
 bool CheckpointWriter::is_local() const { return !implementation_->local.empty(); }
-const std::string& CheckpointWriter::parameter_hash() const { return implementation_->parameter_hash; }
-bool CheckpointWriter::idle() const { return implementation_->written; }
+const std::string& CheckpointWriter::parameter_hash() const { return implementation_->published->facts.parameter_hash; }
+const std::string& CheckpointWriter::token() const { return implementation_->token; }
+double CheckpointWriter::seconds() const { return implementation_->seconds; }
+bool CheckpointWriter::idle() const { return implementation_->stage == Implementation::Stage::idle; }
+bool CheckpointWriter::waits_for_ranks() const { return implementation_->stage == Implementation::Stage::agrees; }
 int64_t CheckpointWriter::slices_done() const { return implementation_->slices_done; }
 
 bool CheckpointWriter::wait(double seconds) const {
-  Implementation& self = *implementation_;
+  const Implementation& self = *implementation_;
   std::unique_lock lock(self.mutex);
-  return self.changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return self.written.load(); });
+  return self.changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return idle(); });
 }
 
 void CheckpointWriter::require_space(const CheckpointFacts& facts) {
@@ -439,66 +494,55 @@ void CheckpointWriter::prune(int64_t keep) {
   Implementation& self = *implementation_;
   if (self.group.rank() != 0 || keep <= 0) return;
   if (self.janitor.joinable()) self.janitor.join();
-  self.janitor = std::thread([dir = self.run_dir, keep, check_owner = self.check_owner, starter = log::identity()] {
+  self.janitor = std::thread([&self, dir = self.run_dir, keep, starter = log::identity()] {
     const log::ThreadIdentity identity(starter);
+    const std::lock_guard lock(self.changing);
     const std::string failure = failure_of([&] {
-      check_owner();
+      self.check_owner();
       prune_checkpoints(dir, keep);
     });
     if (!failure.empty()) log::warning("older checkpoints could not be deleted: {}", failure);
   });
 }
 
-std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best) {
+std::optional<std::string> CheckpointWriter::publish(int64_t keep) {
   Implementation& self = *implementation_;
   if (!self.pending) return {};
-  self.join();
-  self.pending = false;
-  try {
-    Scalars scalars(self.group);
-    const Manifest manifest = self.agree_on_manifest(scalars);
-    self.parameter_hash = manifest.facts.parameter_hash;
-    together(scalars, [&] {
-      if (self.group.rank() == 0)
-        publish_step({.run_dir = self.run_dir,
-                      .token = self.token,
-                      .manifest = manifest,
-                      .best = is_best,
-                      .check_owner = self.check_owner});
-    });
-  } catch (const Error&) {
-    self.drop_files();
-    throw;
-  }
+  (void)self.finish_writing();
   prune(keep);
   return self.run_dir + "/" + step_name(self.facts.progress.step);
+}
+
+void CheckpointWriter::retry(const std::string& run_dir) {
+  Implementation& self = *implementation_;
+  assert(!self.pending && self.failure);
+  if (run_dir != self.run_dir) {
+    self.run_dir = run_dir;
+    self.check_owner = [] {};
+    Scalars scalars(self.group);
+    together(scalars, [&] {
+      if (self.group.rank() == 0) prepare_run_folder(run_dir);
+    });
+  }
+  self.pending = true;
+  self.start_writing();
 }
 
 std::optional<LocalSnapshot> CheckpointWriter::publish_local() {
   Implementation& self = *implementation_;
   assert(self.pending && is_local());
-  self.join();
-  const auto own = static_cast<size_t>(self.group.rank());
   try {
-    Scalars scalars(self.group);
-    LocalSnapshot snapshot{
-        .folder = self.saving_folder(), .manifest = self.agree_on_manifest(scalars), .shards = {own}};
-    self.parameter_hash = snapshot.manifest.facts.parameter_hash;
-    together(scalars, [&] {
-      if (!self.facts.tokenizer_json.empty())
-        write_alike(snapshot.folder, "tokenizer.json", self.facts.tokenizer_json, self.group.rank());
-      write_alike(snapshot.folder, "manifest.json", write_manifest(snapshot.manifest), self.group.rank());
-    });
-    self.pending = false;
-    return snapshot;
+    const Manifest& manifest = self.finish_writing();
+    return LocalSnapshot{
+        .folder = self.saving_folder(), .manifest = manifest, .shards = {static_cast<size_t>(self.group.rank())}};
   } catch (const CommonError& e) {
     if (e.kind() != ErrorKind::io) throw;
     log::write_once(log::Level::warning,
                     fmt::format("cannot write the snapshot of step {} to a local disk; writing it directly to {}: {}",
                                 self.facts.progress.step, self.run_dir, e.what()));
   }
-  self.drop_files();
   self.local.clear();
+  self.pending = true;
   self.start_writing();
   return {};
 }

@@ -1,11 +1,8 @@
 #include "cli/bench/benchmarks.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -14,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/peer_process.h"
+#include "base/private_folder.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "bench/tokenize.h"
@@ -66,25 +64,15 @@ std::string read_input(const std::string& path) {
   return text;
 }
 
-/// A temporary file, removed by the destructor.
-struct TemporaryFile {
-  TemporaryFile(const std::string& name, std::string_view text)
-      : path((std::filesystem::temp_directory_path() / fmt::format("trireme-{}-{}", getpid(), name)).string()) {
-    write_text(path, text);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::remove(path.c_str()); }
-  std::string path;
-};
-
 /// Ours and the peers for each number of threads, one pass each in turn, so that other load on the machine affects all
 /// of them. Ours comes before its peers.
 std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokenizer, const std::string& text,
                             const std::vector<int>& thread_counts) {
   const std::vector<std::string_view> parts = cut_text(tokenizer, text, kPartBytes);
-  const TemporaryFile tokenizer_file("tokenizer.json", tokenizer.json()),
-      text_file("text.txt", flags.peers.empty() ? std::string_view() : text);
+  const PrivateFolder folder("tokenize");
+  const std::string tokenizer_file = folder.file("tokenizer.json"), text_file = folder.file("text.txt");
+  write_text(tokenizer_file, tokenizer.json());
+  write_text(text_file, flags.peers.empty() ? std::string_view() : text);
   std::vector<Series> all;
   std::vector<std::unique_ptr<PeerProcess>> peers;  // of each series; null for ours
   for (const int threads : thread_counts) {
@@ -93,8 +81,8 @@ std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokeniz
     for (const std::string& peer : flags.peers) {
       all.push_back({peer, threads, {}, 0});
       peers.push_back(std::make_unique<PeerProcess>(
-          std::vector<std::string>{flags.python, flags.peer_scripts + "/encode_text.py", peer, tokenizer_file.path,
-                                   text_file.path, std::to_string(threads)}));
+          std::vector<std::string>{flags.python, flags.peer_scripts + "/encode_text.py", peer, tokenizer_file,
+                                   text_file, std::to_string(threads)}));
     }
   }
   for (int pass = 0; pass <= flags.repeats; ++pass) {
@@ -207,14 +195,16 @@ Json bench_train(const TokenizeBench& flags) {
   BpeTraining training;
   training.vocabulary_size = flags.vocabulary_size;
   std::vector<Series> all{{"trireme", text.threads, {}, 0}};
-  const TemporaryFile text_file("text.txt", flags.peers.empty() ? std::string_view() : bytes),
-      their_vocabulary("vocabulary.json", "{}");
+  const PrivateFolder folder("tokenize");
+  const std::string text_file = folder.file("text.txt"), their_vocabulary = folder.file("vocabulary.json");
+  write_text(text_file, flags.peers.empty() ? std::string_view() : bytes);
+  write_text(their_vocabulary, "{}");
   std::unique_ptr<PeerProcess> peer;
   if (!flags.peers.empty()) {
     all.push_back({flags.peers[0], text.threads, {}, 0});
     peer = std::make_unique<PeerProcess>(std::vector<std::string>{flags.python, flags.peer_scripts + "/train_bpe.py",
-                                                                  std::to_string(flags.vocabulary_size), text_file.path,
-                                                                  std::to_string(text.threads), their_vocabulary.path});
+                                                                  std::to_string(flags.vocabulary_size), text_file,
+                                                                  std::to_string(text.threads), their_vocabulary});
   }
   BpeDescription trained;
   for (int pass = 0; pass <= flags.repeats; ++pass) {
@@ -242,7 +232,7 @@ Json bench_train(const TokenizeBench& flags) {
                                  {"tokens", series.tokens}});
   }
   if (peer) {
-    const bool same = same_vocabulary(trained, their_vocabulary.path);
+    const bool same = same_vocabulary(trained, their_vocabulary);
     fmt::print("the vocabularies are {}\n", same ? "the same, id for id" : "different");
     result["same_vocabulary"] = same;
   }

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/write_signals.h"
 #include "cli/cluster/cluster_forecast.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -68,7 +69,7 @@ int init(const InitRequest& request) {
     fmt::print("{}", text);
     return 0;
   }
-  require(request.overwrite || !std::filesystem::exists(request.output), ErrorKind::usage,
+  require(request.overwrite || !std::filesystem::is_regular_file(request.output), ErrorKind::usage,
           "{} already exists; name another file, or overwrite it with --overwrite", request.output);
   write_text(request.output, text);
   log::info("wrote {}; check it, then run: trireme cluster plan {} --output plan", request.output, request.output);
@@ -120,6 +121,7 @@ int plan(const std::string& file, const std::string& folder, cloud::PlanFormat f
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
+  restore_write_signals();
   execvp(argv[0], argv.data());
   fail(ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
 }
@@ -151,7 +153,7 @@ int run_cluster(std::vector<std::string> arguments) {
   Flags& init_flags = app.add_action("init", "writes a file for a cluster, with every option explained");
   init_flags.choice("--provider", first.provider, "provider of the machines");
   init_flags.add("--nodes", first.nodes, "number of machines").positive().show_default();
-  init_flags.add("--output", first.output, "the file (default: standard output)");
+  init_flags.add("--output", first.output, "the file (default: standard output)").output_file();
   init_flags.add("--name", first.name, "name of the cluster");
   init_flags.add("--type", first.type, "size of the machines");
   init_flags.add("--region", first.region, "region of the machines");

@@ -20,6 +20,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/opened_file.h"
+#include "base/output_path.h"
 #include "base/printable.h"
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
@@ -131,7 +132,9 @@ void print_report(const Report& report, const HealthOptions& options) {
 
 void append_log(const HealthOptions& options, const Report& report) {
   if (options.log_file.empty() || options.log_file == "-") return;
-  const int fd = open_for_writing(options.log_file, O_WRONLY | O_CREAT | O_APPEND);
+  const OutputTarget target = output_target(options.log_file);
+  const int fd = target.is_stream ? open_stream(target, kReaderSeconds)
+                                  : open_for_writing(options.log_file, O_WRONLY | O_CREAT | O_APPEND);
   const std::string line = one_line_per_node(report);
   const bool written = fd >= 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (fd >= 0) close(fd);

@@ -9,6 +9,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/write_signals.h"
 #include "cli/cluster/launch_file.h"
 
 namespace trireme {
@@ -89,6 +90,7 @@ int become_rank(LaunchRequest request, const std::string& file, const Launcher& 
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    restore_write_signals();
     execvp(argv[0], argv.data());
     fail(ErrorKind::usage, "cannot run {}: {}", words[0], std::strerror(errno));
   } catch (const Error& e) {

@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kMostSamples = 1'000'000;  // of a prompt: more is a slip of the keyboard
 constexpr const char* kFlags[] = {"--model",          "--prompt",      "--start",    "--prompt-file",
                                   "--max-new-tokens", "--temperature", "--top-k",    "--top-p",
                                   "--greedy",         "--seed",        "--output",   "--repetition-penalty",
@@ -57,7 +58,7 @@ void declare(Flags& app, SampleOptions& options) {
       .show_default();
   app.add_switch("--greedy", options.generate.sampling.greedy, "always choose the most probable token");
   app.add("--seed", options.generate.seed, "the same seed, model and prompt give the same text").show_default();
-  app.add("--num-samples", options.samples, "continuations per prompt").positive().show_default();
+  app.add("--num-samples", options.samples, "continuations per prompt").in_range(1, kMostSamples).show_default();
   app.add_switch(
       "--stop-at-end,!--no-stop-at-end", options.stop_at_end,
       "end a sample at the tokens that the model's folder names, otherwise at the end-of-text token (default)");
@@ -174,6 +175,8 @@ std::optional<int> read_sample_options(std::vector<std::string> arguments, Sampl
   require(options.chat || !talks, ErrorKind::usage, "--system, --chat-template and --template-option need --chat");
   require(!options.chat || options.interactive || has_prompt(options), ErrorKind::usage,
           "--chat needs a message of the user; add --prompt, --prompt-file or --interactive");
+  require(options.samples >= 1 && options.samples <= kMostSamples, ErrorKind::config,
+          "num-samples is {}, expected 1 to {}", options.samples, kMostSamples);
   options.generate.sampling.validate();
   options.jsonl = options.jsonl || !options.output.empty();
   return std::nullopt;

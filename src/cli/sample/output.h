@@ -11,7 +11,7 @@
 namespace trireme {
 
 /// Lines go to PATH.partial as soon as they are written, which is renamed to PATH at the end, also after an error;
-/// without any line, PATH stays unchanged.
+/// without any line, PATH stays unchanged. A pipe or a device gets the lines themselves (base/output_path.h).
 class SampleFile {
  public:
   /// Throws Error::io.
@@ -25,7 +25,7 @@ class SampleFile {
   void commit();
 
  private:
-  std::string path_, partial_;
+  std::string path_, partial_;  ///< partial_: path_ of a stream
   std::FILE* file_ = nullptr;
   int64_t lines_ = 0;
 };

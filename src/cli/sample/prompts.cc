@@ -37,7 +37,12 @@ std::string prompt_of(std::string_view line, const std::string& where) {
 std::string read_prompt_file(const std::string& path, const InputEncoding& encoding) {
   std::string text = read_text(path, kMostBytes);
   if (encoding.judges) require_text(text, path);
-  return as_utf8(std::move(text), encoding.name, encoding.judges, path);
+  text = as_utf8(std::move(text), encoding.name, encoding.judges, path);
+  const size_t nul = encoding.judges ? text.find('\0') : std::string::npos;
+  require(nul == std::string::npos, ErrorKind::data,
+          "{}: byte {} is NUL, which no text has: expected a text file; --encoding utf-8 uses the bytes unchanged",
+          path, nul);
+  return text;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/write_signals.h"
 #include "cluster/health/match.h"
 #include "cluster/health/nhc_settings.h"
 
@@ -97,6 +98,7 @@ void BashHost::start(std::vector<LineResult>& results) {
     dup2(err_, 2);
     dup2(there[0], kFromTrireme);
     dup2(back[1], kToTrireme);
+    restore_write_signals();
     execv("/bin/bash", arguments.data());
     _exit(127);
   }

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/private_folder.h"
 #include "checkpoint/json_fields.h"
-#include "cluster/private_folder.h"
 
 namespace trireme::health {
 namespace {
@@ -29,7 +29,7 @@ OwnSum measure_own_sum(const Machine& machine, const std::string& ranks, const s
                        double seconds) {
   constexpr int kBelowGoal = 3;  // the exit code of a result that is slow for its hardware
   constexpr int kRefused = 2;    // ... of what cannot run as it is asked for: no mpirun, no NCCL
-  const PrivateFolder folder;
+  const PrivateFolder folder("health");
   const std::string file = folder.file("result.json");
   std::vector<std::string> command = clean_environment();
   for (const auto& [name, value] : variables) command.push_back(name + "=" + value);

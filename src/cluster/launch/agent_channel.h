@@ -44,7 +44,7 @@ class FrameReader {
   size_t begin_ = 0;  ///< of the bytes not yet used
 };
 
-/// One connection. Ignore SIGPIPE before it is used.
+/// One connection.
 class AgentChannel {
  public:
   enum class Side { agent, head };

@@ -166,7 +166,6 @@ int relay(AgentChannel& channel) {
 }  // namespace
 
 int run_through_agent(const RemoteOptions& options, const std::string& host, const std::string& line) {
-  signal(SIGPIPE, SIG_IGN);
   const std::string secret = read_agent_secret(options.secret_file);
   const size_t at = host.find('@');
   const std::string user = at == std::string::npos ? "" : host.substr(0, at);

@@ -53,7 +53,6 @@ class Signals {
     for (const int number : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, number);
     sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    signal(SIGPIPE, SIG_IGN);
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;

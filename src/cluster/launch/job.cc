@@ -17,6 +17,7 @@
 #include "base/host.h"
 #include "base/launch_variables.h"
 #include "base/log.h"
+#include "base/private_folder.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/job_view.h"
@@ -25,7 +26,6 @@
 #include "cluster/launch/slurm_restarts.h"
 #include "cluster/launch/status_server.h"
 #include "cluster/launch/supervise.h"
-#include "cluster/private_folder.h"
 #include "cluster/subprocess.h"
 #include "hub/settings.h"
 
@@ -298,7 +298,7 @@ class Launch {
   std::string secret_;  ///< of the job's control channel
   LaunchHosts hosts_;
   JobView job_;
-  PrivateFolder folder_;  ///< for the hostfile and the remote shell
+  PrivateFolder folder_{"launch"};  ///< for the hostfile and the remote shell
   std::optional<LaunchStatusServer> status_server_;
   bool repeats_ = false;  ///< what the last attempt ended with may be repeated
 };

@@ -94,7 +94,10 @@ struct NodeSessions::Session {
     }
     if (pid <= 0) return;
     // The agent ends when its input closes; ssh may hang on a dead link.
-    for (int i = 0; i < 100 && waitpid(pid, nullptr, WNOHANG) == 0; ++i) usleep(10'000);
+    for (int i = 0; i < 100; ++i) {
+      if (waitpid(pid, nullptr, WNOHANG) != 0) return;
+      usleep(10'000);
+    }
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, WNOHANG);
   }
@@ -180,7 +183,6 @@ NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::str
       round_trips_(hosts.size(), 0),
       executable_(executable),
       options_(options) {
-  signal(SIGPIPE, SIG_IGN);
   raise_file_limit(hosts_.size());
   for (size_t i = 0; i < hosts_.size(); ++i) {
     sessions_[i].start(agent_command(hosts_[i], executable, options));

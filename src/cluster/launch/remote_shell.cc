@@ -16,6 +16,7 @@
 #include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/write_signals.h"
 #include "cluster/launch/agent_client.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"
@@ -232,6 +233,7 @@ int run_remote_shell(const RemoteOptions& options, const std::vector<std::string
     dup2(messages[1], 2);
     close(messages[0]);
     close(messages[1]);
+    restore_write_signals();
     execvp(argv[0], argv.data());
     _exit(127);
   }

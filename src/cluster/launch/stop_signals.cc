@@ -13,8 +13,7 @@ StopSignals::StopSignals() {
   for (int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set_, number);
   sigprocmask(SIG_BLOCK, &set_, &before_);
   fd_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
-  signal(SIGPIPE, SIG_IGN);  // closing a terminal must not end a job
-  signal(SIGHUP, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);  // closing a terminal must not end a job
 }
 
 StopSignals::~StopSignals() {

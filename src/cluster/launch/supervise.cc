@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "base/time.h"
+#include "base/write_signals.h"
 #include "cluster/launch/output.h"
 
 namespace trireme::launch {
@@ -86,7 +87,7 @@ class Attempt {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
       sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
-      signal(SIGPIPE, SIG_DFL);
+      restore_write_signals();
       const int null = open("/dev/null", O_RDONLY);
       dup2(null, 0);
       dup2(out[1], 1);

@@ -7,6 +7,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "data/glue/reader.h"
 #include "data/glue/table_file.h"
@@ -143,7 +144,7 @@ GlueTask describe(const TextTable& table, const CustomFiles& files, const std::v
   }
   task.metrics = {GlueMetric::accuracy};
   std::ranges::sort(labels, [&](const std::string& a, const std::string& b) {
-    return table.numeric[label] ? std::stod(a) < std::stod(b) : a < b;
+    return table.numeric[label] ? parse_number(a) < parse_number(b) : a < b;
   });
   labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
   task.labels = task.spelled = labels;
@@ -166,7 +167,10 @@ GlueSet rows_of(const TextTable& table, const GlueTask& task, bool labelled) {
     if (labelled && task.regression()) {
       require(table.numeric[label], ErrorKind::data, "{}: labels are not numbers, but those of the training file are",
               table.path);
-      out.label = std::stod(row[label]);
+      const std::optional<double> number = parse_number(row[label]);
+      require(number.has_value(), ErrorKind::data, "{} row {}: label \"{}\" is not a finite number", table.path, i + 1,
+              row[label]);
+      out.label = *number;
     } else if (labelled) {
       const auto id = ids.find(row[label]);
       require(id != ids.end(), ErrorKind::data, "{} row {}: label \"{}\" does not occur in the training file",

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "data/glue/parquet_rows.h"
 #include "data/glue/table_file.h"
 
@@ -80,12 +80,11 @@ double read_label(const GlueTask& task, std::string_view text, const std::string
             fmt::join(task.spelled, ", "));
     return static_cast<double>(at - task.spelled.begin());
   }
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool number = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+  const std::optional<double> number = parse_number(text);
+  const double value = number.value_or(-1);
   const bool fits =
       task.regression() || (value == std::floor(value) && value >= 0 && value < static_cast<double>(task.classes()));
-  require(number && fits, ErrorKind::data, "{} line {}: label \"{}\", expected {}", path, line, text,
+  require(number.has_value() && fits, ErrorKind::data, "{} line {}: label \"{}\", expected {}", path, line, text,
           task.regression() ? "a number" : fmt::format("a class from 0 to {}", task.classes() - 1));
   return value;
 }

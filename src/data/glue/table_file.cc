@@ -1,12 +1,12 @@
 #include "data/glue/table_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "data/file_signature.h"
 #include "text/text_encoding.h"
@@ -196,11 +196,7 @@ TextTable read_json_table(std::string_view text, const std::string& path) {
 
 }  // namespace
 
-bool is_number_text(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
+bool is_number_text(const std::string& text) { return parse_number(text).has_value(); }
 
 bool is_value_text(const std::string& text) {
   std::string value = lower_case(text);

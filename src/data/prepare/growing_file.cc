@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/opened_file.h"
 
 namespace trireme {
@@ -96,7 +97,7 @@ size_t GrowingFile::write(int fd, std::span<const std::byte> bytes, uint64_t off
 
 void GrowingFile::write_through_cache(std::span<const std::byte> bytes, uint64_t offset) const {
   const bool written = write(fd_, bytes, offset) == bytes.size();
-  require(written, ErrorKind::io, "cannot write {}: {}", path_, std::strerror(errno));
+  require(written, ErrorKind::io, "cannot write {}: {}", path_, reason_of_write(errno));
 }
 
 void GrowingFile::flush() {
@@ -108,7 +109,7 @@ void GrowingFile::flush() {
 void GrowingFile::sync() {
   flush();
   const bool synced = fdatasync(fd_) == 0;
-  require(synced, ErrorKind::io, "cannot flush {} to disk: {}", path_, std::strerror(errno));
+  require(synced, ErrorKind::io, "cannot flush {} to disk: {}", path_, reason_of_write(errno));
 }
 
 void GrowingFile::move(const std::string& path, uint64_t size) {

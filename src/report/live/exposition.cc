@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/number.h"
 #include "base/printable.h"
 
 namespace trireme {
@@ -104,12 +105,7 @@ void for_each_part(std::string_view text, char separator, const Each& each) {
 double weight(std::string_view range) {
   double q = 1;
   for_each_part(range, ';', [&](std::string_view part) {
-    if (!part.starts_with("q=")) return;
-    try {
-      q = std::clamp(std::stod(std::string(part.substr(2))), 0.0, 1.0);
-    } catch (const std::exception&) {
-      q = 0;
-    }
+    if (part.starts_with("q=")) q = std::clamp(parse_number(part.substr(2)).value_or(0), 0.0, 1.0);
   });
   return q;
 }

@@ -1,19 +1,15 @@
 #include "report/live/run_board.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/time.h"
 #include "report/append_file.h"
 #include "report/live/live_page.h"
@@ -332,14 +328,7 @@ class TextfileSink : public Sink {
     if (!always && seconds_since(written_) < 1) return;
     written_ = Clock::now();
     // Without fsync, for which a step would have to wait: after a power cut there is a newer one soon.
-    const std::string temporary = fmt::format("{}.tmp-{}", path_, getpid());
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << board_->exposition(MetricFormat::prometheus);
-    file.close();
-    const int reason = !file ? errno : std::rename(temporary.c_str(), path_.c_str()) == 0 ? 0 : errno;
-    if (reason == 0) return;
-    std::remove(temporary.c_str());
-    throw Error(ErrorKind::io, fmt::format("cannot write {}: {}", path_, std::strerror(reason)));
+    write_text(path_, board_->exposition(MetricFormat::prometheus), 0644, Flush::later);
   }
 
   std::shared_ptr<RunBoard> board_;

@@ -13,6 +13,7 @@
 #include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
 #include "model/train_flops.h"
+#include "report/run_log.h"
 #include "train/glue/history.h"
 #include "train/glue/job.h"
 #include "train/glue/output_dir.h"
@@ -214,7 +215,11 @@ void FineTuning::record(Work& work, double seconds) {
   }
   if (metrics.best && (config().checkpoint.best || options_.saving.strategy == Strategy::best)) work.saver->mark_best();
   work.run.reporter->evaluation(metrics);
-  if (work.session.rank().rank() == 0) write_text(history_path(), history_.text());
+  if (work.session.rank().rank() == 0) {
+    const std::string records = config().run.dir + "/metrics.jsonl";
+    const RunLog log = std::filesystem::exists(records) ? read_run_log(records) : RunLog();
+    write_text(history_path(), history_.text(log.steps, job_.epochs.rows));
+  }
   if (history_.is_patience_over())
     log::info("training ends early: {} has not improved in {} in a row; the best is {:.4f}, at step {}",
               history_.rule().metric, count_text(history_.rule().patience, "evaluation"), history_.best().value_or(NAN),

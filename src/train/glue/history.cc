@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "report/trainer_state.h"
 
 namespace trireme {
 namespace {
@@ -56,14 +57,20 @@ bool EvaluationHistory::add(int64_t step, double epoch, const NamedNumbers& numb
   return better;
 }
 
-std::string EvaluationHistory::text() const {
+std::string EvaluationHistory::text(const std::vector<Metrics>& steps, int64_t rows) const {
   Json state;
   state["best_global_step"] = best_step_ ? Json(*best_step_) : Json(nullptr);
   state["best_metric"] = best_ ? Json(*best_) : Json(nullptr);
   state["global_step"] = entries_.empty() ? 0 : entries_.back().step;
   state["epoch"] = entries_.empty() ? 0.0 : entries_.back().epoch;
   state["log_history"] = Json::array();
+  auto trained = steps.begin();
   for (const Entry& entry : entries_) {
+    for (; trained != steps.end() && trained->step <= entry.step; ++trained) {  // an evaluation follows its step
+      Json line = training_entry(*trained);
+      line["epoch"] = static_cast<double>(trained->samples) / static_cast<double>(rows);
+      state["log_history"].push_back(std::move(line));
+    }
     Json line{{"epoch", entry.epoch}, {"step", entry.step}};
     for (const auto& [name, value] : entry.numbers) {
       if (const auto* count = std::get_if<int64_t>(&value))

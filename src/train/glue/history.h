@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/metrics.h"
 #include "train/glue/options.h"
 #include "train/glue/results.h"
 
@@ -34,8 +35,9 @@ class EvaluationHistory {
   std::optional<double> best() const { return best_; }
   const BestRule& rule() const { return rule_; }
 
-  /// trainer_state.json: transformers' keys log_history, best_metric, best_global_step, global_step, epoch.
-  std::string text() const;
+  /// trainer_state.json: transformers' keys log_history, best_metric, best_global_step, global_step, epoch. steps: the
+  /// records of training, whose epoch is their samples / rows; those up to the last evaluation belong to the history.
+  std::string text(const std::vector<Metrics>& steps, int64_t rows) const;
   /// Restores the evaluations of an earlier start, up to `step`. Throws Error::data.
   void restore(const std::string& text, const std::string& path, int64_t step);
 

@@ -1,8 +1,10 @@
 #include "train/guard/peer_watch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "checkpoint/run_folder/run_lock.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "comm/rank_record.h"
 
@@ -18,6 +21,8 @@ namespace {
 
 constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is noticed within milliseconds
 constexpr auto kLastWords = std::chrono::seconds(5);
+// mpirun ends the others a second or two after the death of a rank.
+constexpr auto kOtherVerdict = std::chrono::milliseconds(400), kNextRank = std::chrono::milliseconds(20);
 constexpr auto kAbort = std::chrono::seconds(2);  // of connections between devices
 
 std::string launcher_secret() {
@@ -28,7 +33,7 @@ std::string launcher_secret() {
 [[noreturn]] void leave() { std::_Exit(exit_code(ErrorKind::peer)); }
 
 /// Reports what happened, in the log and in the run folder.
-void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir) {
+void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir, const std::string& owner) {
   // A log or a file system that hangs must not keep this rank from leaving.
   std::thread([] {
     std::this_thread::sleep_for(kLastWords);
@@ -44,18 +49,34 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
              describe(loss), describe(own), exit_code(ErrorKind::peer));
   if (run_dir.empty()) return;
   try {
-    write_status(run_dir, {.state = RunState::peer_lost,
-                           .code = exit_code(ErrorKind::peer),
-                           .step = loss.last.step,
-                           .rank = loss.rank,
-                           .host = loss.host,
-                           .message = describe(loss)});
+    record_loss(run_dir, owner, rank, loss);
   } catch (const Error& e) {
     log::error("{}", e.what());
   }
 }
 
+/// A job that has ended as it should, or as another rank has recorded.
+bool has_verdict(const std::string& run_dir) {
+  if (!std::filesystem::exists(status_path(run_dir))) return false;
+  const RunState state = read_status(run_dir).state;
+  return state != RunState::running && state != RunState::killed;
+}
+
 }  // namespace
+
+void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss) {
+  if (rank != 0) {
+    if (loss.rank != 0) return;
+    std::this_thread::sleep_for(kOtherVerdict + std::min(rank - 1, 150) * kNextRank);
+  }
+  if (!is_held_by(run_dir, owner) || has_verdict(run_dir)) return;
+  write_status(run_dir, {.state = RunState::peer_lost,
+                         .code = exit_code(ErrorKind::peer),
+                         .step = loss.last.step,
+                         .rank = loss.rank,
+                         .host = loss.host,
+                         .message = describe(loss)});
+}
 
 /// Of the connections between devices, on a thread of its own, which may outlive everything else.
 class PeerWatch::Abort : public std::enable_shared_from_this<Abort> {
@@ -107,6 +128,7 @@ PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process&
   const std::string secret = launcher_secret();
   if (process.size() == 1 && secret.empty()) return;
   const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
+  const std::string owner = scalars.broadcast(process.rank() == 0 ? lock_note(this_owner()) : std::string());
   channel_.emplace(
       scalars, process.host(), heartbeat,
       ControlOptions{.hang_timeout = config.run.hang_timeout,
@@ -114,12 +136,12 @@ PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process&
                      .interface = config.comm.interface,
                      .secret = secret,
                      .on_loss =
-                         [&heartbeat, run_dir, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
+                         [&heartbeat, run_dir, owner, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
                            const RankState own = heartbeat.state();  // not that of an aborted wait
                            abort->begin();
                            Loss named = loss;
                            named.place = describe_place(mesh, loss.rank);
-                           report(named, rank, own, run_dir);
+                           report(named, rank, own, run_dir, owner);
                          },
                      .leave =
                          [abort = abort_] {

@@ -15,6 +15,12 @@
 
 namespace trireme {
 
+/// Records in RUN/status.json that a rank was lost, as one of the others (`rank`) sees it. One rank writes: rank 0, or,
+/// if that is the lost one, the lowest that finds no verdict there after a moment, in which a rank 0 that is only cut
+/// off gives its own. owner: lock_note() of the job; another owner's status is never replaced. Throws Error::io,
+/// Error::data.
+void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss);
+
 class PeerWatch {
  public:
   /// Collective. Watches for the lifetime of the object. A single rank without a launcher has no watch. mesh: as

@@ -299,18 +299,14 @@ std::string cached_text(const TokenisedConversations& made) {
   return text + hash.take();
 }
 
-/// Nullopt if the file is missing or damaged: then the conversations are tokenised again.
-std::optional<TokenisedConversations> read_cache(const std::string& path) {
-  std::error_code none;
-  if (!fs::is_regular_file(path, none)) return {};
-  const std::string text = read_text_if_there(path);
+/// Nullopt if the file is of another format: then the conversations are tokenised again. Throws Error::io, Error::data.
+std::optional<TokenisedConversations> parse_cache(const std::string& path) {
+  const MappedFile file(path);  // it may be larger than a text that is read
+  const std::string_view all = file.text();
   const size_t ends = std::strlen(kMagic) + sizeof(uint64_t);
-  if (text.size() < ends || !text.starts_with(kMagic)) return {};
-  const std::string_view all(text), body = all.substr(0, text.size() - sizeof(uint64_t));
-  if (Reader(all.substr(body.size())).number() != hash_of(body)) {
-    log::warning("{} is damaged: tokenising again", path);
-    return {};
-  }
+  if (all.size() < ends || !all.starts_with(kMagic)) return {};
+  const std::string_view body = all.substr(0, all.size() - sizeof(uint64_t));
+  require(Reader(all.substr(body.size())).number() == hash_of(body), ErrorKind::data, "{} is damaged", path);
   Reader in(body.substr(std::strlen(kMagic)));
   TokenisedConversations made;
   made.rows = in.number();
@@ -321,6 +317,18 @@ std::optional<TokenisedConversations> read_cache(const std::string& path) {
   for (uint64_t i = 0; i < count; ++i) made.ids.add(in.codes(in.number()));
   made.from_cache = path;
   return made;
+}
+
+/// Nothing if it is missing; a cache that cannot be used costs time, no more.
+std::optional<TokenisedConversations> read_cache(const std::string& path) {
+  std::error_code none;
+  if (!fs::exists(path, none)) return {};
+  try {
+    return parse_cache(path);
+  } catch (const Error& error) {
+    log::warning("{}: tokenising again", error.what());
+    return {};
+  }
 }
 
 /// A cache that cannot be written costs time at the next start, no more.
@@ -376,14 +384,14 @@ TokenisedConversations tokenise(const ConversationSource& source, const chat::Ch
     cache = fmt::format("{}/{}.ids", source.cache, hex64(hash_of(kMagic + facts)));
     made = read_cache(cache);
   });
-  if (!scalars.any(!made)) return std::move(*made);
+  const bool missing = !made;
+  if (!scalars.any(missing)) return std::move(*made);
 
   Share share(source, *encoder, rank);
   together(scalars, [&] { share.read(); });
   const std::vector<std::string> shares = gather_long(scalars, text_of(share));
   together(scalars, [&] { made = join(shares); });
-  std::error_code none;
-  if (!cache.empty() && rank.local_rank() == 0 && !fs::exists(cache, none)) write_cache(cache, *made);
+  if (!cache.empty() && rank.local_rank() == 0 && missing) write_cache(cache, *made);
   return std::move(*made);
 }
 

@@ -45,7 +45,7 @@ bool holds(const char* path, const std::string& text, char* buffer) {
 }
 
 bool write_reserve(const WatchedJob& job, const std::string& text) {
-  const long fd = call(SYS_openat, AT_FDCWD, address(job.reserve), O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
+  const long fd = call(SYS_openat, AT_FDCWD, address(job.reserve), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (fd < 0) return false;
   const bool written =
       call(SYS_pwrite64, fd, address(text.data()), static_cast<long>(text.size()), 0) == static_cast<long>(text.size());

@@ -50,6 +50,17 @@ TEST_F(RunSteps, TheNewestCompleteStepIsUsedIfLatestIsStaleOrMissing) {
               HasSubstr("step-00000040 is not a complete checkpoint; the newest one is step-00000030"));
 }
 
+TEST_F(RunSteps, ALatestThatNamesNoStepGivesAWarningWhateverItIs) {
+  for (const std::string& text : {std::string("nonsense"), std::string(5000, 'x'), std::string(1 << 20, '\0')}) {
+    write_text(folder_ / "latest", text);
+    EXPECT_THAT(warning_of_newest(30), HasSubstr("ignoring it"));
+    EXPECT_EQ(find_resumable(folder_.path())->facts.progress.step, 30);
+  }
+  fs::remove(folder_ / "latest");
+  fs::create_directory(folder_ / "latest");
+  EXPECT_THAT(warning_of_newest(30), HasSubstr("ignoring it"));
+}
+
 TEST_F(RunSteps, MissingStepsAreAnErrorAndDoNotStartANewRun) {
   for (const int64_t step : {10, 20, 30}) fs::remove_all(folder_ / step_name(step));
   const std::string expected = "latest names step-00000030, but " + folder_.path() + " has no complete checkpoint";

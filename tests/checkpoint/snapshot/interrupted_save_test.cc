@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/time.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "model/presets.h"
 #include "tests/checkpoint/small_run.h"
@@ -51,8 +52,8 @@ std::vector<fs::path> saving_folders(const std::string& run_dir) {
     for (const View part : state.replicated()) {
       for (float& value : part.values<float>()) value = static_cast<float>(step);
     }
-    writer.begin(facts_of(spec, step));
-    writer.publish(2, step % 5 == 0);
+    writer.begin(facts_of(spec, step), {}, step % 5 == 0);
+    writer.publish(2);
     if (step == first_step && write(ready, "x", 1) != 1) _exit(3);
   }
 }
@@ -133,8 +134,9 @@ TEST(InterruptedSave, ADiskThatFillsUpKeepsTheOldCheckpoint) {
   setrlimit(RLIMIT_FSIZE, &small);
   run_local(2, [&](RankContext& rank) {
     CheckpointWriter writer(run.path(), table, state, rank.world);
-    writer.begin(facts_of(spec, 2));
-    EXPECT_ERROR(writer.publish(2, true), ErrorKind::io, "File too large");
+    writer.begin(facts_of(spec, 2), {}, true);
+    EXPECT_ERROR(writer.publish(2), ErrorKind::io,
+                 "File too large: this process may write 10000 bytes per file (`ulimit -f`");
     EXPECT_FALSE(writer.pending());
   });
   setrlimit(RLIMIT_FSIZE, &before);
@@ -156,13 +158,13 @@ TEST(InterruptedSave, OneFailingRankFailsAllRanks) {
   run_local(3, [&](RankContext& rank) {
     CheckpointWriter writer(rank.rank() == 1 ? link : run.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 1));
-    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "cannot determine the free space of " + link);
+    EXPECT_ERROR(writer.publish(0), ErrorKind::io, "cannot determine the free space of " + link);
     rank.world.barrier().wait("the ranks of the test");
     EXPECT_TRUE(saving_folders(run.path()).empty());
     rank.world.barrier().wait("the ranks of the test");
     if (rank.rank() == 1) fs::create_directory_symlink(run.path(), link);
     writer.begin(facts_of(spec, 2));
-    EXPECT_EQ(fs::path(*writer.publish(0, false)).filename(), "step-00000002");
+    EXPECT_EQ(fs::path(*writer.publish(0)).filename(), "step-00000002");
   });
 }
 
@@ -178,25 +180,21 @@ TEST(InterruptedSave, AJobThatLostItsFolderNeitherPublishesNorWritesIntoTheNewOw
     CheckpointWriter old(run.path(), table, state, rank.world, nullptr,
                          [&lost] { require(!lost, ErrorKind::locked, "another one took the run folder over"); });
     old.begin(facts_of(spec, 1));
-    EXPECT_EQ(old.publish(0, false), run / "step-00000001");
-    // A job of one rank takes the folder over and saves; the old one, which does not know yet, begins the same step.
+    EXPECT_EQ(old.publish(0), run / "step-00000001");
+    // A job of one rank takes the folder over and saves; the old one, which does not know yet, saves the same step.
     const auto alone = make_single();
     if (rank.rank() == 0) {
       newer = std::make_unique<CheckpointWriter>(run.path(), table, state, *alone);
       newer->begin(facts_of(spec, 2));
-      while (!newer->idle()) std::this_thread::yield();
       lost = true;
     }
     rank.world.barrier().wait("the ranks of the test");
     old.begin(facts_of(spec, 2));
-    while (!old.idle()) std::this_thread::yield();
-    rank.world.barrier().wait("the ranks of the test");
     if (rank.rank() == 0) {
-      EXPECT_EQ(newer->publish(0, false), run / "step-00000002");
+      EXPECT_EQ(newer->publish(0), run / "step-00000002");
       newer.reset();
     }
-    rank.world.barrier().wait("the ranks of the test");
-    EXPECT_ERROR(old.publish(0, false), ErrorKind::locked, "another one took the run folder over");
+    EXPECT_ERROR(old.publish(0), ErrorKind::locked, "another one took the run folder over");
   });
   std::vector<std::string> files;
   for (const auto& item : fs::directory_iterator(run / "step-00000002")) files.push_back(item.path().filename());
@@ -211,14 +209,65 @@ TEST(InterruptedSave, ShardsThatRankZeroCannotSeeAreNamed) {
   const Spec spec = small_spec();
   const ParameterTable table(spec);
   TrainingState state(table, DType::f32, true);
+  const TemporaryFolder elsewhere;  // which is what rank 1 sees under the same name
   run_local(2, [&](RankContext& rank) {
-    CheckpointWriter writer(run.path(), table, state, rank.world);
+    CheckpointWriter writer(rank.rank() == 1 ? elsewhere.path() : run.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 1));
-    while (!writer.idle()) std::this_thread::yield();
-    if (rank.rank() == 1) fs::remove(saving_folders(run.path()).at(0) / shard_name(1, 2));
-    rank.world.barrier().wait("the ranks of the test");
-    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "must be on a file system that all hosts share");
+    EXPECT_ERROR(writer.publish(0), ErrorKind::io, "must be on a file system that all hosts share");
   });
+}
+
+TEST(InterruptedSave, ASaveIsPublishedOnceAllRanksHaveWrittenWhateverTheirMainThreadsDo) {
+  TemporaryFolder run;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  fill(state, table, 1);
+  run_local(3, [&](RankContext& rank) {
+    CheckpointWriter writer(run.path(), table, state, rank.world);
+    const auto seen = [&] { return read_pointer(run.path(), "best") == 1; };
+    if (rank.rank() == 2) {  // it comes late: until then nothing may appear
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      EXPECT_TRUE(list_steps(run.path()).empty());
+    }
+    const auto begun = Clock::now();
+    writer.begin(facts_of(spec, 1), {}, true);
+    for (const auto start = Clock::now(); !seen() && seconds_since(start) < 60;) std::this_thread::yield();
+    EXPECT_TRUE(seen()) << "without a call of publish()";
+    EXPECT_EQ(read_pointer(run.path(), "latest"), 1);
+    EXPECT_THAT(verify_checkpoint(run / "step-00000001"), testing::IsEmpty());
+    // As long as an evaluation may take; the time of the save is that of the writing.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_EQ(writer.publish(0), run / "step-00000001");
+    EXPECT_LT(writer.seconds(), seconds_since(begun) - 0.3);
+  });
+}
+
+TEST(InterruptedSave, AFailedSaveIsTriedAgainWithTheSameBytesHereOrInAnotherFolder) {
+  TemporaryFolder folder;
+  const std::string run = folder / "run", other = folder / "other";
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true), saved(table, DType::f32, true), loaded(table, DType::f32, true);
+  fill(state, table, 1);
+  fill(saved, table, 1);
+  run_local(2, [&](RankContext& rank) {
+    CheckpointWriter writer(run, table, state, rank.world);
+    const auto meet = [&] { rank.world.barrier().wait("the ranks of the test"); };
+    if (rank.rank() == 0) fs::remove_all(run);
+    meet();
+    writer.begin(facts_of(spec, 1));
+    EXPECT_ERROR(writer.publish(0), ErrorKind::io, "No such file or directory");
+    if (rank.rank() == 0) fill(state, table, 2);  // training goes on
+    meet();
+    writer.retry(run);
+    EXPECT_ERROR(writer.publish(0), ErrorKind::io, "No such file or directory");
+    writer.retry(other);
+    EXPECT_EQ(writer.publish(0), other + "/step-00000001");
+  });
+  load_checkpoint(open_checkpoint(other), table, loaded);
+  EXPECT_TRUE(same_state(saved, loaded));
+  EXPECT_FALSE(fs::exists(run));
 }
 
 TEST(InterruptedSave, AVanishedRunFolderIsAnErrorOfTheSave) {
@@ -231,7 +280,7 @@ TEST(InterruptedSave, AVanishedRunFolderIsAnErrorOfTheSave) {
   CheckpointWriter writer(run, table, state, *group);
   fs::remove_all(run);
   writer.begin(facts_of(spec, 1));
-  EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "No such file or directory");
+  EXPECT_ERROR(writer.publish(0), ErrorKind::io, "No such file or directory");
 }
 
 TEST(InterruptedSave, AFailureToCreateAFolderIsAnErrorOnEveryRank) {

@@ -301,7 +301,7 @@ class KeptState : public testing::TestWithParam<Kept> {
       CheckpointWriter writer(folder_.path(), table, state, rank.world);
       writer.begin(facts_of(spec, 5), local);
       if (local.empty()) {
-        writer.publish(0, false);
+        writer.publish(0);
       } else {
         ASSERT_TRUE(writer.publish_local());
       }

@@ -27,7 +27,7 @@ void save_in_parts(const std::string& run_dir, const std::vector<Layout>& layout
     copy_common(whole, state, table, own);
     CheckpointWriter writer(run_dir, table, own, rank.world);
     writer.begin(facts_of(whole.spec(), 5));
-    writer.publish(0, false);
+    writer.publish(0);
   });
 }
 
@@ -154,7 +154,7 @@ void expect_shared_states_are_saved_whole(const ParameterTable& table) {
           load_checkpoint(open_checkpoint(whole.path()), table, own);
           CheckpointWriter writer(shared.path(), table, own, rank.world);
           writer.begin(facts_of(small_spec(), 5));
-          writer.publish(0, false);
+          writer.publish(0);
         });
         TrainingState loaded(table, dtype, true);
         load_checkpoint(open_checkpoint(shared.path()), table, loaded);

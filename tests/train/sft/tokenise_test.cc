@@ -225,6 +225,12 @@ TEST_F(Tokenise, ReadsTheConversationsAgainWhenTheCacheIsDamaged) {
   const TokenisedConversations again = run(2);
   EXPECT_EQ(again.from_cache, "");
   EXPECT_EQ(again.ids.codes, made.ids.codes);
+  EXPECT_EQ(run(2).from_cache, file) << "the damaged file was replaced";
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);  // a cache that cannot be read is named and costs no start
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run(1).from_cache, "");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(file + " is a folder"), std::string::npos);
 }
 
 }  // namespace

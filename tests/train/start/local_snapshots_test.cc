@@ -175,7 +175,7 @@ TEST_F(LocalSnapshots, ACopyIsTheSameBytesAsASaveIntoTheRunFolder) {
     saver.finish();
     CheckpointWriter plain(other.path(), saver.table, saver.state, rank.world);
     plain.begin(facts_of(saver.table.spec(), 1));
-    plain.publish(0, false);
+    plain.publish(0);
   });
   for (const std::string name :
        {"manifest.json", "tokenizer.json", "rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"})
@@ -355,7 +355,7 @@ TEST_F(LocalSnapshots, ADiskThatTakesNothingSendsTheSnapshotToTheRunFolder) {
     EXPECT_FALSE(saver.writer.publish_local());
     EXPECT_TRUE(saver.writer.pending());
     EXPECT_FALSE(saver.writer.is_local());
-    EXPECT_EQ(saver.writer.publish(0, false), run_ + "/step-00000001");
+    EXPECT_EQ(saver.writer.publish(0), run_ + "/step-00000001");
   });
   EXPECT_THAT(log.text(), HasSubstr("cannot write the snapshot of step 1 to a local disk; writing it directly to " +
                                     run_ + ": rank 1 on "));
