@@ -159,7 +159,7 @@ GlueSet rows_of(const TextTable& table, const GlueTask& task, bool labelled) {
   const size_t label = labelled ? need_column(table, task.label) : first;
   std::map<std::string, double> ids;
   for (size_t i = 0; i < task.labels.size(); ++i) ids[task.labels[i]] = static_cast<double>(i);
-  GlueSet set{task.name, table.path, {}, 0};
+  GlueSet set{task.name, table.path, {}, {}};
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const auto& row = table.rows[i];
     GlueRow out{row[first], pairs ? row[second] : std::string(), -1};
@@ -194,7 +194,14 @@ CustomData read_custom(const CustomFiles& files) {
   data.doubt = doubt_of(data.task, first, files.label);
   if (!files.train.empty()) data.train.push_back(rows_of(first, data.task, true));
   if (!files.validation.empty()) data.validation.push_back(rows_of(read(files.validation), data.task, true));
-  if (!files.test.empty()) data.test.push_back(rows_of(read(files.test), data.task, false));
+  if (!files.test.empty()) {
+    const TextTable test = read(files.test);
+    require(test.blank == 0, ErrorKind::data,
+            "{} record {}: a blank line; predictions are numbered by row, so it cannot be skipped: write \"\" for an "
+            "empty text, or remove the line",
+            test.path, test.blank);
+    data.test.push_back(rows_of(test, data.task, false));
+  }
   return data;
 }
 

@@ -63,7 +63,21 @@ TEST_F(GlueReader, DropsRowsOfQqpThatLackAField) {
        "3\t7\t8\te?\tf?\t0\n");
   const auto set = read_glue(glue_task("qqp"), folder_.path(), GlueSplit::train).at(0);
   EXPECT_EQ(set.rows.size(), 2u);
-  EXPECT_EQ(set.dropped, 2);
+  EXPECT_EQ(set.dropped, (std::vector<int64_t>{3, 4}));
+}
+
+TEST_F(GlueReader, RefusesTestRowsThatLackAField) {
+  const std::string header = "id\tquestion1\tquestion2\n";
+  file("QQP/test.tsv", header + "0\ta?\tb?\n1\tbroken\n2\tc?\td?\n");
+  EXPECT_ERROR(rows("qqp", GlueSplit::test), ErrorKind::data,
+               "test.tsv line 3: 2 fields, but the texts are in columns up to 3; predictions are numbered by row");
+  file("QQP/test.tsv", header + "0\ta?\tb?\n\n2\tc?\td?\n");
+  EXPECT_ERROR(rows("qqp", GlueSplit::test), ErrorKind::data, "test.tsv line 3: 1 field, but");
+  file("QQP/test.tsv", header + "0\ta?\t\n1\tc?\td?\r\n\r\n\n");
+  const auto all = rows("qqp", GlueSplit::test);
+  ASSERT_EQ(all.size(), 2u) << "an empty field is a text; blank lines at the end are no rows";
+  EXPECT_EQ(all[0].second, "");
+  EXPECT_EQ(all[1].second, "d?");
 }
 
 TEST_F(GlueReader, ReadsBothSetsOfMnliWhateverTheirLabelColumns) {
@@ -225,6 +239,21 @@ TEST_F(CustomFilesTest, RefusesRowsThatNoTableHas) {
   EXPECT_ERROR(read_text_table(folder_ / "c.csv"), ErrorKind::data, "c.csv record 2: a field of 8388608 bytes");
   write_text(folder_ / "d.json", "{\"a\":1}\n{\"a\":\"" + std::string(8 << 20, 'x') + "\"}\n");
   EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388616 bytes, expected at most");
+}
+
+TEST_F(CustomFilesTest, RefusesABlankLineWhoseRowWouldBeMissingInThePredictions) {
+  file("t.csv", "text,label\nx,1\n\ny,0\n");
+  const auto read = [&](const std::string& test) {
+    file("p.csv", test);
+    return read_custom({.train = folder_ / "t.csv", .validation = "", .test = folder_ / "p.csv"}).test.at(0).rows;
+  };
+  EXPECT_ERROR(read("text\na\n\nb\n"), ErrorKind::data, "p.csv record 3: a blank line; predictions are numbered by");
+  EXPECT_ERROR(read("text\r\na\r\n\r\nb\r\n"), ErrorKind::data, "p.csv record 3: a blank line");
+  const auto rows = read("text\na\n\"\"\nb\n\n\n");
+  ASSERT_EQ(rows.size(), 3u) << "a quoted empty text is a row, blank lines at the end are not";
+  EXPECT_EQ(rows[1].first, "");
+  EXPECT_EQ(rows[2].first, "b");
+  EXPECT_EQ(read("text,id\na,1\n\nb,2\n").size(), 2u) << "no row of two columns is a blank line";
 }
 
 TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
