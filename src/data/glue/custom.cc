@@ -7,6 +7,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/glue/reader.h"
 #include "data/glue/table_file.h"
@@ -131,10 +132,10 @@ GlueTask describe(const TextTable& table, const CustomFiles& files, const std::v
   if (texts.size() > 1) task.second = texts[1];
 
   const size_t label = need_column(table, task.label);
-  std::vector<std::string> labels;
+  std::set<std::string> distinct;
   bool whole = true;
   for (const auto& row : table.rows) {
-    labels.push_back(row[label]);
+    distinct.insert(row[label]);
     whole = whole && row[label].find_first_of(".eE") == std::string::npos;
   }
   if (table.numeric[label] && !whole) {
@@ -142,10 +143,14 @@ GlueTask describe(const TextTable& table, const CustomFiles& files, const std::v
     return task;
   }
   task.metrics = {GlueMetric::accuracy};
-  std::ranges::sort(labels, [&](const std::string& a, const std::string& b) {
-    return table.numeric[label] ? std::stod(a) < std::stod(b) : a < b;
-  });
-  labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+  std::vector<std::string> labels(distinct.begin(), distinct.end());
+  constexpr size_t kMany = 1000;  // data sets of intents and topics have some hundred
+  require(labels.size() <= kMany || labels.size() * 2 <= table.rows.size(), ErrorKind::data,
+          "{}: {} rows have {} different values in \"{}\", such as \"{}\", which are too many for classes; name the "
+          "column of the classes with --label-column, or for regression write the numbers with a point",
+          table.path, table.rows.size(), labels.size(), task.label, printable(labels[0], 80));
+  if (table.numeric[label])
+    std::ranges::sort(labels, {}, [](const std::string& text) { return std::pair(std::stod(text), text); });
   task.labels = task.spelled = labels;
   require(labels.size() > 1, ErrorKind::data, "{}: every label is \"{}\"; at least two classes are needed", table.path,
           labels[0]);

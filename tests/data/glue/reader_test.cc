@@ -364,6 +364,20 @@ TEST_F(CustomFilesTest, OtherSeparatorsAreNamedAndCanBeGiven) {
   }
 }
 
+TEST_F(CustomFilesTest, ValuesThatDifferInNearlyEveryRowAreNotLabels) {
+  std::string rows = "s,label\n", classes = "s,label\n";
+  for (int i = 0; i < 2500; ++i) {
+    rows += fmt::format("x y{},text {}\n", i, i);
+    classes += fmt::format("x y{},class {}\n", i, i % 1200);
+  }
+  file("rows.csv", rows);
+  EXPECT_ERROR(
+      read_custom({.train = folder_ / "rows.csv", .validation = "", .test = ""}), ErrorKind::data,
+      "rows.csv: 2500 rows have 2500 different values in \"label\", such as \"text 0\", which are too many for");
+  file("classes.csv", classes);
+  EXPECT_EQ(read_custom({.train = folder_ / "classes.csv", .validation = "", .test = ""}).task.labels.size(), 1200u);
+}
+
 TEST_F(CustomFilesTest, LabelsThatMayBeNumbersAreDoubted) {
   std::string strings, scores = "s,label\n", classes = "s,label\n";
   for (int i = 0; i < 40; ++i) {
