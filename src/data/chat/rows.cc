@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/glue/table_file.h"
 #include "data/parquet/nested.h"
 #include "data/prepare/byte_source.h"
@@ -125,20 +126,26 @@ void read_table(const std::string& path, const RowHandlers& handlers) {
   }
 }
 
-bool is_supported(ParquetType type) { return type != ParquetType::int96 && type != ParquetType::fixed; }
-
 /// Columns of a Parquet file, row by row.
 class ParquetRows {
  public:
   explicit ParquetRows(const std::string& path) : file_(path) {
     for (const ParquetColumnFacts& facts : file_.footer.columns) {
-      if (!facts.flat || !is_supported(facts.type)) continue;
+      if (!facts.flat) continue;
+      if (!is_readable(facts.type, facts.meaning)) {
+        leave_out(facts.name, facts.type);
+        continue;
+      }
       names_.push_back(facts.name);
       columns_.emplace_back(file_, facts);
     }
     for (const ParquetNested& nested : file_.footer.nested) {
-      const bool readable = std::ranges::all_of(nested.leaves, is_supported, &ParquetLeaf::type);
-      if (!readable) continue;
+      const auto unreadable = std::ranges::find_if_not(
+          nested.leaves, [](const ParquetLeaf& leaf) { return is_readable(leaf.type, leaf.meaning); });
+      if (unreadable != nested.leaves.end()) {
+        leave_out(nested.root.name, unreadable->type);
+        continue;
+      }
       nested_names_.push_back(nested.root.name);
       nested_.emplace_back(file_, nested);
     }
@@ -153,8 +160,13 @@ class ParquetRows {
     for (size_t c = 0; c < columns_.size(); ++c) {
       ParquetCell cell;
       columns_[c].next(cell);
-      if (cell.text && first_invalid(*cell.text)) broken = names_[c];
-      object[names_[c]] = cell.text ? Json(std::string(*cell.text)) : cell.number ? Json(*cell.number) : Json();
+      if (cell.text) {
+        require(cell.text->size() <= kMostLineBytes, ErrorKind::data,
+                "{}: a text of {} bytes in column \"{}\", expected at most {}", file_.path(), cell.text->size(),
+                names_[c], kMostLineBytes);
+        if (first_invalid(*cell.text)) broken = names_[c];
+      }
+      object[names_[c]] = json_of(cell);
     }
     for (size_t c = 0; c < nested_.size(); ++c) {
       bool valid = true;
@@ -165,6 +177,13 @@ class ParquetRows {
   }
 
  private:
+  void leave_out(const std::string& column, ParquetType type) const {
+    log::write_once(log::Level::warning,
+                    fmt::format("{}: column \"{}\" is not read: it has {} of an unsupported kind; supported: strings, "
+                                "numbers, dates, times and decimals, and lists and structures of them",
+                                file_.path(), column, name_of(type)));
+  }
+
   ParquetFile file_;
   std::vector<std::string> names_, nested_names_;
   std::vector<ParquetColumn> columns_;
