@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/team_wait.h"
 #include "cli/command.h"
 #include "cli/version.h"
@@ -72,8 +74,11 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     log::error("out of memory");
     return 1;
+  } catch (const std::filesystem::filesystem_error& e) {
+    log::error("{}: {}", printable(e.path1().string()), e.code().message());
+    return 1;
   } catch (const std::exception& e) {
-    log::error("{}", e.what());
+    log::error("{}", printable(e.what()));
     return 1;
   }
 }

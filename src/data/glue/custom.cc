@@ -88,19 +88,27 @@ void check_texts(const TextTable& table, const CustomFiles& files, const TextCol
   }
 }
 
+std::vector<std::string> shortened(const std::vector<std::string>& texts, size_t most_bytes) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts) out.push_back(printable(text, most_bytes));
+  return out;
+}
+
 std::string in_words(const TextColumns& columns, const GlueTask& task, const std::string& label) {
-  std::string text = fmt::format("text{} \"{}\", label \"{}\": ", columns.texts.size() > 1 ? "s" : "",
-                                 fmt::join(columns.texts, "\" and \""), label);
-  constexpr size_t kShown = 5;
+  constexpr size_t kShown = 5, kShownBytes = 80;
+  std::string text =
+      fmt::format("text{} \"{}\", label \"{}\": ", columns.texts.size() > 1 ? "s" : "",
+                  fmt::join(shortened(columns.texts, kShownBytes), "\" and \""), printable(label, kShownBytes));
   if (task.regression()) {
     text += "a number to predict";
   } else {
     const std::vector<std::string> shown(
         task.labels.begin(), task.labels.begin() + static_cast<ptrdiff_t>(std::min(kShown, task.labels.size())));
-    text += fmt::format("{} ({}{})", count_text(task.labels.size(), "class"), fmt::join(shown, ", "),
-                        task.labels.size() > kShown ? ", ..." : "");
+    text += fmt::format("{} ({}{})", count_text(task.labels.size(), "class"),
+                        fmt::join(shortened(shown, kShownBytes), ", "), task.labels.size() > kShown ? ", ..." : "");
   }
-  if (!columns.others.empty()) text += fmt::format("; not used: {}", fmt::join(columns.others, ", "));
+  if (!columns.others.empty())
+    text += fmt::format("; not used: {}", fmt::join(shortened(columns.others, kShownBytes), ", "));
   return text;
 }
 

@@ -378,6 +378,15 @@ TEST_F(CustomFilesTest, ValuesThatDifferInNearlyEveryRowAreNotLabels) {
   EXPECT_EQ(read_custom({.train = folder_ / "classes.csv", .validation = "", .test = ""}).task.labels.size(), 1200u);
 }
 
+TEST_F(CustomFilesTest, LongNamesAreShortenedInTheLineOfTheLog) {
+  const std::string name(100'000, 'x');
+  file("t.csv", "text," + name + "," + name + "b\na b," + name + "1,c d\ne," + name + "2,f g\n");
+  const CustomData data =
+      read_custom({.train = folder_ / "t.csv", .validation = "", .test = "", .texts = {"text"}, .label = name});
+  EXPECT_LT(data.columns.size(), 1000U);
+  EXPECT_EQ(data.task.labels.size(), 2U);
+}
+
 TEST_F(CustomFilesTest, LabelsThatMayBeNumbersAreDoubted) {
   std::string strings, scores = "s,label\n", classes = "s,label\n";
   for (int i = 0; i < 40; ++i) {
