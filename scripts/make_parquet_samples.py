@@ -4,6 +4,8 @@
 usage: scripts/make_parquet_samples.py [--output FOLDER]     (needs pyarrow; the tests need only the files)
 """
 import argparse
+import datetime
+import decimal
 import json
 import pathlib
 
@@ -68,6 +70,73 @@ def write_lists(folder):
     (folder / "lists.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
 
+def meanings():
+    """Numbers that a double rounds, and logical types, as columns and within a list of structures, with their first and last values."""
+    utc, naive = datetime.timezone.utc, None
+    moment = lambda zone: [None, datetime.datetime(1, 1, 1, tzinfo=zone), datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=zone),
+                           datetime.datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=zone), datetime.datetime(2024, 2, 29, 12, 30, tzinfo=zone)]
+    late = lambda zone: [None if m is None else m.replace(year=max(1680, min(m.year, 2261))) for m in moment(zone)]
+    whole = lambda m: [None if x is None else x.replace(microsecond=x.microsecond // 1000 * 1000) for x in m]
+    times = [None, datetime.time(0, 0), datetime.time(23, 59, 59, 999000), datetime.time(1, 2, 3), datetime.time(12, 0, 0, 1000)]
+    amounts = lambda *texts: [None if text is None else decimal.Decimal(text) for text in texts]
+    columns = {
+        "i64": (pa.int64(), [None, -2**63, 2**63 - 1, 2**53 + 1, -5]), "u64": (pa.uint64(), [None, 0, 2**64 - 1, 2**63, 2**53 + 1]),
+        "i32": (pa.int32(), [None, -2**31, 2**31 - 1, 0, 7]), "u32": (pa.uint32(), [None, 0, 2**32 - 1, 2**31, 7]),
+        "i16": (pa.int16(), [None, -2**15, 2**15 - 1, 0, 7]), "u16": (pa.uint16(), [None, 0, 2**16 - 1, 2**15, 7]),
+        "i8": (pa.int8(), [None, -128, 127, 0, 7]), "u8": (pa.uint8(), [None, 0, 255, 128, 7]),
+        "flag": (pa.bool_(), [None, True, False, True, False]), "f64": (pa.float64(), [None, 0.1, -1e300, 5.0, 7.5]),
+        "day": (pa.date32(), [None, datetime.date(1, 1, 1), datetime.date(9999, 12, 31), datetime.date(1969, 12, 31), datetime.date(2024, 2, 29)]),
+        "time_ms": (pa.time32("ms"), times), "time_us": (pa.time64("us"), times), "time_ns": (pa.time64("ns"), times),
+        "ms": (pa.timestamp("ms"), whole(moment(naive))), "us": (pa.timestamp("us"), moment(naive)), "ns": (pa.timestamp("ns"), late(naive)),
+        "ms_utc": (pa.timestamp("ms", "UTC"), whole(moment(utc))), "us_utc": (pa.timestamp("us", "UTC"), moment(utc)),
+        "small": (pa.decimal128(5, 2), amounts(None, "-999.99", "999.99", "0.00", "-0.01")),
+        "wide": (pa.decimal128(38, 10), amounts(None, "-" + "9" * 28 + "." + "9" * 10, "0.0000000001", "1234567890123456789.5000000000", "7.0000000000")),
+        "widest": (pa.decimal256(76, 0), amounts(None, "9" * 76, "-" + "9" * 76, "0", "18446744073709551616")),
+        "text": (pa.string(), [None, "", "é", "5", "2024-02-29"]),
+    }
+    names = list(columns)
+    table = {name: pa.array(values, kind) for name, (kind, values) in columns.items()}
+    structure = pa.StructArray.from_arrays([pa.array(values, kind) for kind, values in columns.values()], names=names)
+    table["list"] = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3, 4, 5], pa.int32()), structure)
+    return pa.table(table)
+
+
+def plain(value):
+    """A value as JSON: what JSON lacks as the text that a template shows."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    return str(value) if isinstance(value, (datetime.date, datetime.time)) else value
+
+
+def write_meanings(folder):
+    table = meanings()
+    rows = [plain(row) for row in table.to_pylist()]
+    (folder / "meanings.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    for name, dictionary, integers in (("plain", False, False), ("dictionary", True, True)):
+        pq.write_table(table, folder / f"meanings-{name}.parquet", compression="zstd", use_dictionary=dictionary, store_schema=False,
+                       store_decimal_as_integer=integers)
+    only = pa.table({"ns": table["ns"]})
+    pq.write_table(only, folder / "meanings-int96.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    odd = pa.table({"id": pa.array([b"0123456789abcdef", b"fedcba9876543210"], pa.binary(16)), "half": pa.array([0.5, 1.5], pa.float16()),
+                    "prompt": ["x", "y"], "completion": ["u", "v"]})
+    pq.write_table(odd, folder / "unread.parquet", store_schema=False)
+
+
+def write_bombs(folder):
+    """Small files that repeat a text of 3 MB or have one of 70 MB."""
+    text = "x" * 3_000_000
+    repeated = lambda count: pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
+    write = lambda name, **columns: pq.write_table(pa.table(columns), folder / f"{name}.parquet", compression="zstd", store_schema=False,
+                                                   dictionary_pagesize_limit=1 << 30, compression_level=19)
+    write("bomb", prompt=repeated(1000), completion=pa.array(["y"] * 1000))
+    write("bomb-list", messages=pa.ListArray.from_arrays(pa.array([0, 30], pa.int32()), repeated(30)))
+    write("large", prompt=pa.array(["x" * 70_000_000]), completion=pa.array(["y"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "tests/golden/parquet")
@@ -86,6 +155,8 @@ def main():
     write("nested", pa.table({"text": ["a", "b"], "words": [["c"], ["d", "e"]], "both": [{"x": 1}, {"x": 2}]}))
     write("empty", table().slice(0, 0))
     write_lists(folder)
+    write_meanings(folder)
+    write_bombs(folder)
     write_glue(folder / "glue")
 
 

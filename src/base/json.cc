@@ -27,6 +27,8 @@ std::string place(std::string_view text, size_t offset) {
 /// syntax error while parsing value - unexpected end of input; last read: '{'".
 std::string reason_of(const std::string& message) {
   if (message.find("ill-formed UTF-8") != std::string::npos) return "a byte that is not UTF-8";
+  if (message.find("number overflow") != std::string::npos)
+    return "a number that is too large for 64-bit floating point";
   const std::string_view before = " - ", after = "; last read: ";
   const size_t begin = message.find(before), end = message.find(after);
   if (begin != std::string::npos && begin < end)

@@ -137,14 +137,13 @@ GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int
                        "--threads", std::to_string(threads), "--dtype", std::string(name_of(o.dtype))});
   own.training.restart();
   own.training.run();
-  std::vector<double> ratios, theirs;
+  std::vector<double> theirs;
   for (int64_t i = 0; i < o.steps; ++i) {
     theirs.push_back(process.measure().seconds);
     const double seconds = own.run(ceiling);
-    ratios.push_back(theirs.back() / seconds);
     log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), seconds);
   }
-  return {padding, static_cast<double>(o.batch) / median(theirs), median(ratios)};
+  return {padding, static_cast<double>(o.batch) / median(theirs)};
 }
 
 void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& result) {

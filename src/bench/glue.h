@@ -25,11 +25,10 @@ struct GlueBenchOptions {
 struct GluePeer {
   std::string padding;  ///< dynamic: to a batch's longest row; or to the full length
   double rows_per_second = 0;
-  double ratio = 0;  ///< median over the steps of its seconds / ours: above 1, ours is faster
 };
 
 struct GlueBenchResult {
-  double rows_per_second = 0;  ///< batch / median seconds, on one rank
+  double rows_per_second = 0;  ///< batch / median seconds, on one rank; beside peers those of all rounds
   double fastest = 0, median = 0, slowest = 0;
   double tokens_per_row = 0;          ///< without padding
   double model_flops_per_second = 0;  ///< on one rank; padding does not count
@@ -38,6 +37,8 @@ struct GlueBenchResult {
   std::vector<double> losses;         ///< of the timed steps on one rank
   std::vector<GluePeer> peers;
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
+  /// Our rows per second over the peer's: above 1, ours is faster.
+  double ratio(const GluePeer& peer) const { return rows_per_second / peer.rows_per_second; }
 };
 
 /// Collective. exchange_cores: where the exchange thread runs. Rank 0's result is the one to show.

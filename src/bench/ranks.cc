@@ -89,13 +89,10 @@ std::vector<RanksTime> measure_in_turn(const RankContext& job, const std::vector
   for (const auto& group : groups) cpu.push_back(group->cpu());
   std::vector<RanksTime> out;
   if (job.rank() != 0) return out;
-  const std::vector<double>& first = groups[0]->seconds();
+  const double first = median(groups[0]->seconds());
   for (const auto& group : groups) {
-    std::vector<double> speed_ups;
-    const double work = plans[out.size()].work / plans[0].work;
-    for (size_t i = 0; i < first.size(); ++i) speed_ups.push_back(work * first[i] / group->seconds()[i]);
-    const double seconds = median(group->seconds());
-    out.push_back({group->ranks(), seconds, median(speed_ups), median(group->waiting()) / seconds, group->loss(),
+    const double work = plans[out.size()].work / plans[0].work, seconds = median(group->seconds());
+    out.push_back({group->ranks(), seconds, work * first / seconds, median(group->waiting()) / seconds, group->loss(),
                    cpu[out.size()]});
   }
   return out;

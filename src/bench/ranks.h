@@ -22,7 +22,7 @@ using MeasuredStep = std::function<StepTime()>;
 struct RanksTime {
   int ranks = 1;
   double seconds = 0;   ///< of a step, median, of the slowest rank
-  double speed_up = 1;  ///< median over the rounds of the work per second over the first group's of the same round
+  double speed_up = 1;  ///< work per second over the first group's, both by `seconds`: the ratio of their rates
   double waiting = 0;   ///< share of the step in which rank 0 waited for other ranks
   double loss = 0;      ///< of the last step
   CpuTimes cpu;         ///< of all ranks, over the timed steps

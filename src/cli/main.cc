@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/team_wait.h"
 #include "base/write_signals.h"
 #include "cli/command.h"
@@ -76,15 +78,18 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     log::error("out of memory");
     return 1;
+  } catch (const std::filesystem::filesystem_error& e) {
+    log::error("{}: {}", printable(e.path1().string()), e.code().message());
+    return 1;
   } catch (const std::system_error& e) {
     if (e.code() == std::errc::broken_pipe) end_by_broken_pipe();  // of what fmt::print() writes to
     if (e.code().value() == EFBIG)
       log::error("cannot write all of the output: {}", reason_of_write(EFBIG));
     else
-      log::error("{}", e.what());
+      log::error("{}", printable(e.what()));
     return 1;
   } catch (const std::exception& e) {
-    log::error("{}", e.what());
+    log::error("{}", printable(e.what()));
     return 1;
   }
 }

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "base/count.h"
@@ -23,20 +22,68 @@
 namespace trireme::cloud {
 namespace {
 
-bool matches(const std::string& text, const char* pattern) { return std::regex_match(text, std::regex(pattern)); }
+constexpr std::string_view kLower = "abcdefghijklmnopqrstuvwxyz", kUpper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+                           kDigits = "0123456789";
+
+bool is_lower(char c) { return kLower.find(c) != std::string_view::npos || kDigits.find(c) != std::string_view::npos; }
+bool is_letter_or_digit(char c) { return is_lower(c) || kUpper.find(c) != std::string_view::npos; }
+
+/// Whether a text has nothing but letters, digits and `others`.
+bool consists_of(std::string_view text, std::string_view others) {
+  return std::ranges::all_of(text,
+                             [&](char c) { return is_letter_or_digit(c) || others.find(c) != std::string_view::npos; });
+}
+/// The same without upper-case letters.
+bool is_low(std::string_view text, std::string_view others) {
+  return consists_of(text, others) && text.find_first_of(kUpper) == std::string_view::npos;
+}
+bool begins_with(std::string_view text, std::string_view characters) {
+  return !text.empty() && characters.find(text[0]) != std::string_view::npos;
+}
+
+bool is_cluster_name(std::string_view name) {
+  return begins_with(name, kLower) && is_low(name, "-") && is_lower(name.back());
+}
+bool is_user_name(std::string_view name) {
+  return name.size() <= 32 && (begins_with(name, kLower) || begins_with(name, "_")) && is_low(name, "_-");
+}
+/// An absolute path without empty parts.
+bool is_plain_path(std::string_view path) {
+  return begins_with(path, "/") && !path.ends_with('/') && path.find("//") == std::string_view::npos &&
+         consists_of(path, "/._-");
+}
+bool is_tag(std::string_view tag) {
+  const size_t equals = tag.find('=');
+  return equals != std::string_view::npos && equals > 0 && consists_of(tag.substr(0, equals), "_.-") &&
+         consists_of(tag.substr(equals + 1), "_.@:/-");
+}
+bool is_azure_size(std::string_view type) {
+  const size_t series = type.find('_') + 1;
+  return (type.starts_with("Standard_") || type.starts_with("Basic_")) && begins_with(type.substr(series), kUpper) &&
+         consists_of(type, "_-");
+}
+bool is_aws_size(std::string_view type) {
+  const size_t point = type.find('.');
+  return point != std::string_view::npos && begins_with(type, kLower) && is_low(type.substr(0, point), "-") &&
+         point + 1 < type.size() && is_low(type.substr(point + 1), "-");
+}
+bool is_host(std::string_view host) {
+  return !host.empty() && is_letter_or_digit(host.front()) && is_letter_or_digit(host.back()) &&
+         consists_of(host, "._:-");
+}
 
 /// Checks words that go into commands and files of the nodes; they must not have characters special in a shell.
 void check_words(const ClusterOptions& options, const std::string& path) {
   const std::string& name = options.cluster.name;
-  require(name.size() <= 24 && matches(name, "[a-z]([a-z0-9-]*[a-z0-9])?"), ErrorKind::config,
+  require(name.size() <= 24 && is_cluster_name(name), ErrorKind::config,
           "{}: cluster.name is \"{}\", expected at most 24 lower-case letters, digits and '-', beginning with a letter",
           path, name);
-  require(matches(options.access.user, "[a-z_][a-z0-9_-]{0,31}"), ErrorKind::config,
-          "{}: access.user is \"{}\", which is not a user name", path, options.access.user);
+  require(is_user_name(options.access.user), ErrorKind::config, "{}: access.user is \"{}\", which is not a user name",
+          path, options.access.user);
   require(options.cluster.provider == ProviderChoice::hosts || options.access.user != "root", ErrorKind::config,
           "{}: access.user is root, but images of {} do not allow login as root; name another user", path,
           name_of(options.cluster.provider));
-  require(matches(options.storage.path, "(/[A-Za-z0-9._-]+)+"), ErrorKind::config,
+  require(is_plain_path(options.storage.path), ErrorKind::config,
           "{}: storage.path is \"{}\", expected an absolute path of letters, digits, '.', '_' and '-'", path,
           options.storage.path);
   for (const auto& [option, value] : {std::pair{"node.type", options.node.type},
@@ -44,14 +91,14 @@ void check_words(const ClusterOptions& options, const std::string& path) {
                                       {"network.region", options.network.region},
                                       {"azure.cyclecloud-slurm", options.azure.cyclecloud_slurm},
                                       {"azure.resource-group", options.azure.resource_group}}) {
-    require(matches(value, "[A-Za-z0-9._-]*"), ErrorKind::config,
+    require(consists_of(value, "._-"), ErrorKind::config,
             "{}: {} is \"{}\", expected letters, digits, '.', '_' and '-'", path, option, value);
   }
-  require(matches(options.node.image, "[A-Za-z0-9:/._-]*"), ErrorKind::config,
+  require(consists_of(options.node.image, ":/._-"), ErrorKind::config,
           "{}: node.image is \"{}\", which is not an image name", path, options.node.image);
   std::set<std::string> keys;
   for (const std::string& tag : split_list(options.cluster.tags)) {
-    require(matches(tag, "[A-Za-z0-9_.-]+=[A-Za-z0-9_.@:/-]*"), ErrorKind::config,
+    require(is_tag(tag), ErrorKind::config,
             "{}: cluster.tags has \"{}\", expected key=value of letters, digits and '_.-@:/'", path, tag);
     require(!tag.starts_with("trireme-"), ErrorKind::config,
             "{}: cluster.tags has \"{}\", but tags that begin with trireme- are reserved", path, tag);
@@ -136,6 +183,7 @@ void check_network(const ClusterOptions& options, const std::string& path) {
   const std::vector<std::string> sources = split_list(options.access.from);
   require(!sources.empty(), ErrorKind::config,
           "{}: access.from is empty, so nobody could log in; expected caller or a.b.c.d/32", path);
+  std::set<std::string> seen;
   for (const std::string& source : sources) {
     AddressRange from;
     require(parse_range(source, from), ErrorKind::config,
@@ -143,7 +191,7 @@ void check_network(const ClusterOptions& options, const std::string& path) {
     require(from.bits >= 8, ErrorKind::config,
             "{}: access.from has {}, which allows connections from the whole internet; name the addresses that log in",
             path, source);
-    require(std::ranges::count(sources, source) == 1, ErrorKind::config, "{}: access.from has {} twice", path, source);
+    require(seen.insert(source).second, ErrorKind::config, "{}: access.from has {} twice", path, source);
     require(from.bits < range.bits || from.first < range.first || from.first >= range.first + range.size(),
             ErrorKind::config,
             "{}: access.from has {}, which is a part of network.range {}, the cluster itself; name the addresses that "
@@ -156,10 +204,9 @@ void check_types(const ClusterOptions& options, const std::string& path) {
   const bool azure = options.cluster.provider == ProviderChoice::azure;
   for (const auto& [option, type] :
        {std::pair{"node.type", options.node.type}, {"node.head-type", options.node.head_type}}) {
-    require(
-        type.empty() || matches(type, azure ? "(Standard|Basic)_[A-Z][A-Za-z0-9_-]*" : "[a-z][a-z0-9-]*\\.[a-z0-9-]+"),
-        ErrorKind::config, "{}: {} is {}, which is not the name of a size of {}, such as {}", path, option, type,
-        name_of(options.cluster.provider), azure ? "Standard_D32s_v5" : "c7i.16xlarge");
+    require(type.empty() || (azure ? is_azure_size(type) : is_aws_size(type)), ErrorKind::config,
+            "{}: {} is {}, which is not the name of a size of {}, such as {}", path, option, type,
+            name_of(options.cluster.provider), azure ? "Standard_D32s_v5" : "c7i.16xlarge");
   }
   require(!options.node.spot || options.cluster.provider != ProviderChoice::azure || !uses_fast_network(options),
           ErrorKind::config,
@@ -180,11 +227,11 @@ void check_types(const ClusterOptions& options, const std::string& path) {
 
 void check_hosts(const ClusterOptions& options, const std::string& path) {
   const std::vector<std::string> hosts = expand_hostlist(options.hosts.list, path + ": hosts.list");
+  std::set<std::string> seen;
   for (const std::string& host : hosts) {
-    require(matches(host, "[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?"), ErrorKind::config,
+    require(is_host(host), ErrorKind::config,
             "{}: hosts.list has \"{}\", which is not a name or address (the user is access.user)", path, host);
-    require(std::count(hosts.begin(), hosts.end(), host) == 1, ErrorKind::config, "{}: hosts.list has {} twice", path,
-            host);
+    require(seen.insert(host).second, ErrorKind::config, "{}: hosts.list has {} twice", path, host);
   }
   require(static_cast<int64_t>(hosts.size()) >= options.cluster.nodes, ErrorKind::config,
           "{}: hosts.list has {}, but cluster.nodes is {}; add machines to the list or lower cluster.nodes", path,

@@ -462,11 +462,14 @@ struct LaunchOptions {
 
 struct EvaluationOptions {
   int64_t every = 250, batches = 20;
-  bool only = false;
+  bool only = false, next_batches = false;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between evaluations (0: only at the end)", 0, 1LL << 40);
     v.integer("batches", batches, "global batches of fixed windows per evaluation and split", 1, 1 << 20);
+    v.flag("next-batches", next_batches,
+           "each evaluation reads the validation batches after those of the one before it, as NeoX does; false: always "
+           "the first ones, so that losses of a run differ by the model alone");
     v.flag("only", only, "evaluate and stop");
   }
 };

@@ -109,6 +109,7 @@ Setting json_setting(const std::string& name, const Json& json, std::string_view
   Setting setting{name, {}, "", {std::string(where), 0, 0}, json.is_null() ? "nothing" : "a list or an object"};
   if (json.is_boolean()) setting.value = json.get<bool>();
   if (json.is_number_integer()) setting.value = json.get<int64_t>();
+  if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX}) setting.value = json.get<double>();
   if (json.is_number_float()) setting.value = json.get<double>();
   if (json.is_string()) setting.value = json.get<std::string>();
   setting.text = to_text(setting.value);

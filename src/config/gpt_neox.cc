@@ -316,6 +316,7 @@ class Translator : private NeoxPart {
                                                         {"attention_dropout", "model.attention-dropout"},
                                                         {"keep_last_n_checkpoints", "checkpoint.keep"}};
     for (const auto& [key, option] : keys) copy(key, option);
+    set("evaluation.next-batches", true, "eval_iters");
     checkpoint_interval();
     if (!view_.given("extra_save_iters")) return;
     const auto is_step = [](const Json& item) { return item.is_number_integer() && item >= 0; };

@@ -310,7 +310,7 @@ const DialectKey kKeys[] = {
     {"kl_div_beta", 0.1, no_effect, "", kTuning},
     {"reinforce_leave_one_out", false, no_effect, "", kTuning},
     {"eval_interval", int64_t{1000}, mapped, "", "evaluation.every"},
-    {"eval_iters", int64_t{100}, mapped, "", "evaluation.batches"},
+    {"eval_iters", int64_t{100}, mapped, "", "evaluation.batches, of which each evaluation reads the next ones"},
     {"exit_interval", int64_t{0}, mapped, "", "0: none; others are refused"},
     {"seed", int64_t{1234}, mapped, "", "run.seed"},
     {"checkpoint_activations", false, mapped, "model.recompute", "model.recompute"},

@@ -40,14 +40,15 @@ class BuildLock {
   int fd_;
 };
 
-/// The order, if its files exist, are newer than the dataset, and are for these documents: their names do not contain
-/// the part of a split.
-std::unique_ptr<NeoxIndex> current_order(const std::string& stem, const std::string& prefix, uint64_t first,
-                                         uint64_t last) {
-  if (!has_neox_index(stem)) return nullptr;
-  if (fs::last_write_time(stem + "_shuffle_idx.npy") < fs::last_write_time(prefix + ".idx")) return nullptr;
-  auto order = std::make_unique<NeoxIndex>(stem);
-  return order->covers(first, last) ? std::move(order) : nullptr;
+/// The record costs time at the next start where it is missing, no more: the folder may be read-only.
+void keep_record(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                 const BeforeBlock& before) {
+  try {
+    record_neox_index(stem, lengths, first, last, before);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    log::info("the hashes of the sample order are not kept, so every start checks it again: {}", error.what());
+  }
 }
 
 std::vector<double> weights_of(const std::vector<WeightedPrefix>& sets) {
@@ -119,15 +120,27 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
                         .seed = options_.seed};
   if (!options_.index_folder.empty()) fs::create_directories(options_.index_folder);
   const std::string stem = set.stem = neox_index_stem(prefix, options_.index_folder, order);
-  set.order = current_order(stem, prefix, first, last);
-  if (set.order) return set;
-  const BuildLock lock(stem + ".lock");
-  set.order = current_order(stem, prefix, first, last);
-  if (set.order) return set;  // another process made it meanwhile
-  log::info("creating the sample order {}", stem);
-  build_neox_index(stem, set.data->lengths(), first, last, order, options_.before);
+  const std::span<const int32_t> lengths = set.data->lengths();
+  if (!has_neox_index(stem) || !has_neox_index_record(stem, lengths, first, last, options_.before))
+    make_order(stem, lengths, first, last, order);
   set.order = std::make_unique<NeoxIndex>(stem);
   return set;
+}
+
+/// Makes the files, unless another process has made them meanwhile, or NeoX has.
+void IndexedSource::make_order(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                               const NeoxOrder& order) const {
+  const BuildLock lock(stem + ".lock");
+  if (has_neox_index(stem)) {
+    const NeoxIndexState state = check_neox_index(stem, lengths, first, last, order, options_.before);
+    if (state == NeoxIndexState::recorded) return;
+    if (state == NeoxIndexState::correct) return keep_record(stem, lengths, first, last, options_.before);
+    log::warning("the sample order {} is damaged or is that of other documents: creating it again", stem);
+  } else {
+    log::info("creating the sample order {}", stem);
+  }
+  build_neox_index(stem, lengths, first, last, order, options_.before);
+  keep_record(stem, lengths, first, last, options_.before);
 }
 
 void IndexedSource::fill(SampleStream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {

@@ -38,9 +38,9 @@ struct IndexedSourceOptions {
 
 class IndexedSource final : public FileSource {
  public:
-  /// Makes the order's files if they are missing or older than the dataset. Of several processes that share the folder
-  /// one makes them and the others wait, so every host may have its own folder. Throws Error::io, Error::data,
-  /// Error::usage.
+  /// Makes the order's files if they are missing, damaged or those of other documents; files of NeoX are used. Of
+  /// several processes that share the folder one makes them and the others wait, so every host may have its own folder.
+  /// Throws Error::io, Error::data, Error::usage.
   explicit IndexedSource(IndexedSourceOptions options);
 
   /// Both streams use the one order from its beginning. Samples beyond its end start again from the beginning.
@@ -64,6 +64,8 @@ class IndexedSource final : public FileSource {
     uint64_t tokens = 0;                  ///< ids of the part's documents
   };
   Set open(size_t number) const;
+  void make_order(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                  const NeoxOrder& order) const;
   bool blended() const;
 
   IndexedSourceOptions options_;

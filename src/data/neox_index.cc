@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/size.h"
+#include "data/data_hash.h"
 #include "data/numpy_legacy_random.h"
 
 namespace trireme {
@@ -51,31 +54,17 @@ std::vector<T> sample_begins(std::span<const int32_t> lengths, std::span<const i
 }
 
 template <class T>
-void write_shuffled_range(const std::string& path, uint64_t size, NumpyRandomState& random) {
+std::vector<T> shuffled_range(uint64_t size, NumpyRandomState& random) {
   std::vector<T> order(size);
   std::iota(order.begin(), order.end(), T{0});
   random.shuffle(std::span(order));
-  write_npy(path, std::span<const T>(order));
+  return order;
 }
 
-}  // namespace
-
-std::string neox_index_stem(const std::string& prefix, const std::string& folder, const NeoxOrder& order) {
-  const std::string base = folder.empty() ? prefix : (fs::path(folder) / fs::path(prefix).filename()).string();
-  return fmt::format("{}_{}_indexmap_{}ns_{}sl_{}s_packedpi_ac", base, order.name, order.samples, order.sequence,
-                     order.seed);
-}
-
-std::vector<std::string> neox_index_files(const std::string& stem) {
-  return {stem + kDocuments, stem + kSamples, stem + kShuffle};
-}
-
-bool has_neox_index(const std::string& stem) {
-  return std::ranges::all_of(neox_index_files(stem), [](const std::string& file) { return fs::exists(file); });
-}
-
-void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
-                      const NeoxOrder& order, const BeforeBlock& before) {
+/// Makes the three arrays in turn: give(suffix, values, columns).
+template <class Give>
+void make_order(std::span<const int32_t> lengths, uint64_t first, uint64_t last, const NeoxOrder& order,
+                const Give& give) {
   require(order.sequence > 0, ErrorKind::usage, "the length of a sample is 0, expected at least 1");
   require(last <= lengths.size() && lengths.size() <= INT32_MAX, ErrorKind::data,
           "documents {} to {} of {} cannot be indexed", first, last, lengths.size());
@@ -99,28 +88,94 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
   require_fits_memory(epochs * (last - first) * sizeof(int32_t) + 2 * samples * sizeof(int64_t),
                       fmt::format("the order of {} samples", samples), "lower run.steps or batch.global");
 
-  const auto begin_file = [&] {
-    if (before) before();
-  };
-  begin_file();
   NumpyRandomState random(order.seed);
   std::vector<int32_t> documents(epochs * (last - first));
   for (uint64_t i = 0; i < documents.size(); ++i) documents[i] = static_cast<int32_t>(first + i % (last - first));
   random.shuffle(std::span(documents));
-  write_npy(stem + kDocuments, std::span<const int32_t>(documents));
-  begin_file();
-  if (needs_wide_samples(epochs * ids, order.sequence)) {
-    write_npy(stem + kSamples,
-              std::span<const int64_t>(sample_begins<int64_t>(lengths, documents, samples, order.sequence)), 2);
-  } else {
-    write_npy(stem + kSamples,
-              std::span<const int32_t>(sample_begins<int32_t>(lengths, documents, samples, order.sequence)), 2);
-  }
-  begin_file();
-  if (samples >= UINT32_MAX - 1)
-    write_shuffled_range<int64_t>(stem + kShuffle, samples, random);
-  else
-    write_shuffled_range<uint32_t>(stem + kShuffle, samples, random);
+  give(kDocuments, std::span<const int32_t>(documents), 0);
+  const auto give_samples = [&](auto wide) {
+    const auto begins = sample_begins<decltype(wide)>(lengths, documents, samples, order.sequence);
+    give(kSamples, std::span(begins), 2);
+  };
+  needs_wide_samples(epochs * ids, order.sequence) ? give_samples(int64_t{}) : give_samples(int32_t{});
+  const auto give_shuffle = [&](auto wide) {
+    const auto shuffled = shuffled_range<decltype(wide)>(samples, random);
+    give(kShuffle, std::span(shuffled), 0);
+  };
+  samples >= UINT32_MAX - 1 ? give_shuffle(int64_t{}) : give_shuffle(uint32_t{});
+}
+
+NpyType npy_type_of(std::span<const int32_t>) { return NpyType::i32; }
+NpyType npy_type_of(std::span<const uint32_t>) { return NpyType::u32; }
+NpyType npy_type_of(std::span<const int64_t>) { return NpyType::i64; }
+
+std::string record_path(const std::string& stem) { return stem + ".xxh3"; }
+
+/// "16 digits lengths 0 1000", then the hash and the name of each file.
+std::string record_of(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                      const BeforeBlock& before) {
+  std::string text =
+      fmt::format("{} lengths {} {}\n", hex64(xxh3(std::as_bytes(lengths.subspan(first, last - first)))), first, last);
+  for (const std::string& path : neox_index_files(stem))
+    text += fmt::format("{} {}\n", hex64(data_hash(MappedFile(path).bytes(), std::nullopt, before)),
+                        path.substr(stem.size()));
+  return text;
+}
+
+}  // namespace
+
+std::string neox_index_stem(const std::string& prefix, const std::string& folder, const NeoxOrder& order) {
+  const std::string base = folder.empty() ? prefix : (fs::path(folder) / fs::path(prefix).filename()).string();
+  return fmt::format("{}_{}_indexmap_{}ns_{}sl_{}s_packedpi_ac", base, order.name, order.samples, order.sequence,
+                     order.seed);
+}
+
+std::vector<std::string> neox_index_files(const std::string& stem) {
+  return {stem + kDocuments, stem + kSamples, stem + kShuffle};
+}
+
+bool has_neox_index(const std::string& stem) {
+  return std::ranges::all_of(neox_index_files(stem), [](const std::string& file) { return fs::exists(file); });
+}
+
+void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                      const NeoxOrder& order, const BeforeBlock& before) {
+  make_order(lengths, first, last, order, [&](const char* suffix, const auto& values, uint64_t columns) {
+    if (before) before();
+    write_npy(stem + suffix, values, columns);
+  });
+}
+
+bool has_neox_index_record(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                           const BeforeBlock& before) {
+  if (!fs::exists(record_path(stem))) return false;
+  return read_text_if_there(record_path(stem)) == record_of(stem, lengths, first, last, before);
+}
+
+void record_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                       const BeforeBlock& before) {
+  write_text(record_path(stem), record_of(stem, lengths, first, last, before));
+}
+
+NeoxIndexState check_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first,
+                                uint64_t last, const NeoxOrder& order, const BeforeBlock& before) {
+  if (has_neox_index_record(stem, lengths, first, last, before)) return NeoxIndexState::recorded;
+  bool equal = true;
+  make_order(lengths, first, last, order, [&](const char* suffix, const auto& values, uint64_t columns) {
+    if (before) before();
+    if (!equal) return;
+    try {
+      const NpyArray found(stem + suffix);
+      const std::vector<uint64_t> shape =
+          columns == 0 ? std::vector<uint64_t>{values.size()} : std::vector<uint64_t>{values.size() / columns, columns};
+      equal = found.type() == npy_type_of(values) && found.shape() == shape &&
+              std::ranges::equal(found.bytes(), std::as_bytes(values));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      equal = false;
+    }
+  });
+  return equal ? NeoxIndexState::correct : NeoxIndexState::wrong;
 }
 
 NeoxIndex::NeoxIndex(const std::string& stem)
@@ -129,15 +184,6 @@ NeoxIndex::NeoxIndex(const std::string& stem)
           ErrorKind::data,
           "{}{}, {} and {} do not match: the second has {} samples, the third {}; remove them to create them again",
           stem, kDocuments, kSamples, kShuffle, sample_.shape().empty() ? 0 : sample_.shape()[0], shuffle_.size());
-}
-
-bool NeoxIndex::covers(uint64_t first, uint64_t last) const {
-  uint64_t lowest = UINT64_MAX, highest = 0;
-  for (uint64_t place = 0; place < places(); ++place) {
-    lowest = std::min(lowest, document(place));
-    highest = std::max(highest, document(place));
-  }
-  return last > first && places() % (last - first) == 0 && lowest == first && highest == last - 1;
 }
 
 NeoxIndex::Begin NeoxIndex::begin(uint64_t index) const {

@@ -36,6 +36,22 @@ std::string neox_index_stem(const std::string& prefix, const std::string& folder
 void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
                       const NeoxOrder& order, const BeforeBlock& before = {});
 
+/// What the three files are worth: their orders depend on nothing but these arguments, and a program that uses other
+/// ones trains on other data without an error.
+enum class NeoxIndexState : uint8_t {
+  recorded,  ///< stem + ".xxh3" has their hashes and that of the lengths
+  correct,   ///< they have no valid record, but equal what build_neox_index() makes
+  wrong,     ///< or cannot be read
+};
+NeoxIndexState check_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first,
+                                uint64_t last, const NeoxOrder& order, const BeforeBlock& before = {});
+/// Only the record, which needs no more than reading the files.
+bool has_neox_index_record(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                           const BeforeBlock& before = {});
+/// Writes the record of the files as they are. Throws Error::io.
+void record_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
+                       const BeforeBlock& before = {});
+
 /// Names of the three files.
 std::vector<std::string> neox_index_files(const std::string& stem);
 /// True if all three files exist.
@@ -51,8 +67,6 @@ class NeoxIndex {
   uint64_t places() const { return documents_.size(); }
   /// Sequence of the dataset at a place in doc.
   uint64_t document(uint64_t place) const { return static_cast<uint64_t>(documents_.at(place)); }
-  /// True if the order covers exactly the documents [first, last).
-  bool covers(uint64_t first, uint64_t last) const;
   struct Begin {
     uint64_t place, offset;
   };

@@ -127,7 +127,7 @@ void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, s
   plain.judges = false;
   plain.encoding.clear();
   for_each_line(in, where, plain, [&](std::string_view line, size_t number) {
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return write_all(out, "\n");
     const std::string place = fmt::format("{}, line {}", where, number);
     const JsonNode list = parse_json_node(line, place);
     require(list.is_array(), ErrorKind::data, "{}: expected a JSON array of ids", place);

@@ -21,7 +21,8 @@ struct LineCodecOptions {
 void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
                   const std::string& where);
 
-/// Reads JSON arrays of ids, one per line, and writes the text of each and \n. Throws as encode_lines().
+/// Reads JSON arrays of ids, one per line, and writes the text of each and \n; a blank line stays one. Throws as
+/// encode_lines().
 void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
                   const std::string& where);
 

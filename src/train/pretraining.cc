@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
@@ -59,8 +60,9 @@ class Pretraining final : public Recipe {
   void step_done(const StepResult&) override {}
 
  private:
-  /// As trireme::evaluate().
-  std::optional<double> loss_of(Work& work, const SampleSource& data) const;
+  /// As trireme::evaluate(), with the evaluation's batches from number `from` on.
+  std::optional<double> loss_of(Work& work, const SampleSource& data, int64_t from) const;
+  int64_t first_validation_batch(int64_t step) const;
 
   Setup setup_;
   const Backend* backend_ = nullptr;
@@ -81,6 +83,10 @@ RunPlan& Pretraining::open(const ResumePlace& place, const TrainingJob& job) {
   setup_.mesh = job.mesh;
   open_setup(setup_, place, job.planned());
   extra_snapshots_ = extra_snapshots(setup_.loaded);
+  const EvaluationOptions& evaluation = config().evaluation;
+  if (evaluation.next_batches && evaluation.every > 0 && setup_.validation)
+    log::info("each evaluation reads the next {} of the validation data, as NeoX does (evaluation.next-batches)",
+              count_text(evaluation.batches, "batch"));
   return setup_;
 }
 
@@ -98,17 +104,26 @@ void Pretraining::make_weights(Run& run) {
   fill_adapters(setup_, run.table, run.state);
 }
 
-std::optional<double> Pretraining::loss_of(Work& work, const SampleSource& data) const {
+std::optional<double> Pretraining::loss_of(Work& work, const SampleSource& data, int64_t from) const {
   const Config& config = setup_.config();
-  return trireme::evaluate(work.session, data, setup_.batch, config.evaluation.batches, config.optim.loss_mean);
+  return trireme::evaluate(work.session, data, setup_.batch, config.evaluation.batches, config.optim.loss_mean, from);
+}
+
+/// A function of the step, so that a resumed run reads what the uninterrupted one reads. NeoX's first evaluation is
+/// after `every` steps; one before the first step reads the same batches.
+int64_t Pretraining::first_validation_batch(int64_t step) const {
+  const EvaluationOptions& options = setup_.config().evaluation;
+  const bool moves = options.next_batches && options.every > 0 && step > 0;
+  return moves ? (step - 1) / options.every * options.batches : 0;
 }
 
 bool Pretraining::evaluate(Work& work) {
   const auto start = Clock::now();
   RunCounters& progress = work.run.progress;
-  const auto train_loss = loss_of(work, *setup_.train);
+  const auto train_loss = loss_of(work, *setup_.train, 0);
   if (!train_loss) return false;
-  const auto validation_loss = setup_.validation ? loss_of(work, *setup_.validation) : std::nullopt;
+  const int64_t first = first_validation_batch(progress.step);
+  const auto validation_loss = setup_.validation ? loss_of(work, *setup_.validation, first) : std::nullopt;
   if (setup_.validation && !validation_loss) return false;
   if (work.saver) work.saver->record_evaluation(validation_loss.value_or(*train_loss), setup_.validation != nullptr);
   const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is finite
@@ -129,7 +144,7 @@ bool Pretraining::evaluate(Work& work) {
 bool Pretraining::test(Work& work) {
   if (!setup_.test) return true;
   const auto start = Clock::now();
-  const auto loss = loss_of(work, *setup_.test);
+  const auto loss = loss_of(work, *setup_.test, 0);
   if (!loss) return false;
   work.run.reporter->test({.step = work.run.progress.step, .loss = *loss, .seconds = seconds_since(start)});
   return true;

@@ -267,13 +267,14 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
 
 }  // namespace
 
-std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t steps, int64_t samples, LossMean mean) {
+std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t steps, int64_t samples, LossMean mean,
+                               int64_t from) {
   Scalars& scalars = session.scalars();
   double loss = 0, counted = 0;
   ProgressLog progress("evaluation");
   const int64_t micro_batches = batches.micro_batches();
   for (int64_t step = 0; step < steps; ++step) {
-    const auto first = static_cast<uint64_t>(step * samples);
+    const auto first = static_cast<uint64_t>((from + step) * samples);
     for (int64_t m = 0; m < micro_batches; ++m) {
       if (batches.rows(first, m) == 0) {
         pass_without_rows(session);
@@ -293,9 +294,9 @@ std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t s
 }
 
 std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
-                               LossMean mean) {
+                               LossMean mean, int64_t from) {
   SampleBatches windows(data, shape, SampleStream::evaluation);
-  return evaluate(session, windows, batches, shape.global, mean);
+  return evaluate(session, windows, batches, shape.global, mean, from);
 }
 
 }  // namespace trireme

@@ -87,13 +87,13 @@ class TrainStep {
   StepRows rows_;
 };
 
-/// Collective. Mean loss over the batches of `steps` steps of `samples` samples each, which have the same number of
-/// micro-batches; every rank computes its share and gets the same number. Nullopt when a stop was requested on any
-/// rank.
+/// Collective. Mean loss over the batches of `steps` steps of `samples` samples each, from step number `from` on, which
+/// have the same number of micro-batches; every rank computes its share and gets the same number. Nullopt when a stop
+/// was requested on any rank.
 std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t steps, int64_t samples,
-                               LossMean mean = LossMean::tokens);
+                               LossMean mean = LossMean::tokens, int64_t from = 0);
 /// The same over `batches` global batches of fixed windows.
 std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
-                               LossMean mean = LossMean::tokens);
+                               LossMean mean = LossMean::tokens, int64_t from = 0);
 
 }  // namespace trireme

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "cloud/node_types.h"
@@ -190,6 +192,41 @@ TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {
   EXPECT_EQ(message_of(kHosts + "# no secret: the password stays with az\n"), "no error");
   EXPECT_EQ(message_of(kHosts + "storage: {path: /da39a3ee5e6b4b0d3255bfef95601890afd80709}  # token: none\n"),
             "no error");
+}
+
+/// Forms beside those of secrets, and each sign at the borders of a word.
+TEST(ClusterOptions, WhatOnlyResemblesASecretIsAllowed) {
+  const std::string digits = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYhunter2KEY";
+  for (const std::string& line : std::vector<std::string>{
+           "BEGIN PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----", "xAKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPL",
+           "AccountKey: x", "sig=abcdefghijklmnopqrstuvwxyz", "?sig=abcdefghijklmnopqrs", "eyJhbGciOiJ.eyJzd",
+           "eyJhbGciOiJIUzI1NiJ9", "xeyJhbGciOiJIUzI1NiJ9.eyJzdWIi", "hf_hunter2hunter2hunt",
+           "xhf_hunter2hunter2hunter2", "GHP_hunter2hunter2hunter2", digits + "X", digits + "=", "=" + digits,
+           "https://example.com:8080/y@z", "https://user@example.com", "://me:hunter2@example.com"})
+    EXPECT_EQ(message_of(kHosts + "# " + line + "\n"), "no error") << line;
+  for (const std::string& line : std::vector<std::string>{
+           "-----begin rsa private key-----", "(asiaIOSFODNN7EXAMPLE)", "a;sharedaccesskey=x",
+           "&sig=abcdefghijklmnopqrst", "\"eyJhbGciOiJIU.eyJzdW\"", "hf_hunter2hunter2hunter2",
+           "github_pat_hunter2_hunter2_hunter2", "xoxb-1234567890", "(" + digits + ")", "ftp://me:hunter2@example.com"})
+    EXPECT_THAT(message_of(kHosts + "# " + line + "\n"), HasSubstr("c.yaml:3: this looks like ")) << line;
+  for (const std::string& line : std::vector<std::string>{"/x-password: y", "my.access-key = y", "'Token' : y",
+                                                          "credentials:y", "a-passphrase=\"y\""})
+    EXPECT_THAT(message_of(kHosts + line + "\n"), HasSubstr("c.yaml:3: this looks like a secret")) << line;
+  for (const std::string& line : std::vector<std::string>{"xpassword/ y", "password:   # none"})
+    EXPECT_THAT(message_of(kHosts + line + "\n"), testing::Not(HasSubstr("this looks like"))) << line;
+}
+
+TEST(ClusterOptions, LongLinesTakeTimeInProportionToTheirLength) {
+  for (const char* unit : {"a", "-", "token", "://", "a://b:", "eyJ", "sig=", "?sig=", "hf_", "-----BEGIN ",
+                           "password ", "'", "AKIA", "x-", "= ", "a:"}) {
+    std::string text;
+    while (text.size() < 100'000) text += unit;
+    const std::clock_t begin = std::clock();
+    for (const char* form : {"# {}\n", "cluster: {{name: '{}'}}\n", "storage: {{path: '{}'}}\n",
+                             "hosts: {{list: '{}'}}\n", "access: {{user: '{}'}}\n"})
+      EXPECT_LT(message_of(fmt::format(fmt::runtime(form), text)).size(), 10'000U) << unit;
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 3) << unit;
+  }
 }
 
 TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {

@@ -242,23 +242,75 @@ TEST_F(IndexedSamples, AreMadeOnceByManyAtATime) {
   for (const auto& entry : fs::directory_iterator(folder_.path())) EXPECT_NE(entry.path().extension(), ".lock");
 }
 
-TEST_F(IndexedSamples, AreMadeAgainWhenTheDataIsNewer) {
+TEST_F(IndexedSamples, AreMadeAgainWhenTheirFilesAreNotWhatTheyMustBe) {
   const std::string prefix = dataset("x", 0);
   IndexedSourceOptions options;
   options.sets = {{1, prefix}};
   options.samples = 20;
   options.sequence = 4;
   const std::string stem = neox_index_stem(prefix, "", {"train", 20, 4, 0});
-  { const IndexedSource source(options); }
-  // Times of files move in steps of milliseconds: what is made within one step would look unchanged.
+  const auto samples = [&] {
+    const IndexedSource source(options);
+    std::vector<std::vector<int32_t>> all;
+    for (uint64_t i = 0; i < 20; ++i) all.push_back(sample(source, i, 4));
+    return all;
+  };
+  const auto expected = samples();
+  std::vector<std::string> good;
+  for (const std::string& file : neox_index_files(stem)) good.push_back(read_text(file));
+  const std::string record = read_text(stem + ".xxh3");
+  const auto expect_good = [&](const std::string& what) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(samples(), expected) << what;
+    const std::string said = testing::internal::GetCapturedStderr();
+    for (size_t i = 0; i < good.size(); ++i) EXPECT_EQ(read_text(neox_index_files(stem)[i]), good[i]) << what;
+    EXPECT_EQ(read_text(stem + ".xxh3"), record) << what;
+    return said;
+  };
+  int damages = 0;
+  for (size_t file = 0; file < good.size(); ++file) {
+    for (size_t at = 0; at < good[file].size(); at += at < 128 ? 97 : 37) {
+      for (const bool recorded : {true, false}) {  // NeoX keeps no record
+        std::string bad = good[file];
+        at >= 128 && at % 2 == 0 ? static_cast<void>(bad[at] ^= 4) : bad.resize(at);  // 128: the header
+        write_text(neox_index_files(stem)[file], bad);
+        if (!recorded) fs::remove(stem + ".xxh3");
+        const std::string said = expect_good(fmt::format("file {}, byte {}, recorded {}", file, at, recorded));
+        EXPECT_NE(said.find("is damaged or is that of other documents: creating it again"), std::string::npos);
+        ++damages;
+      }
+    }
+  }
+  EXPECT_GT(damages, 30);
+  for (const std::string& other : {std::string("nonsense"), std::string(), std::string(1000, '\0')}) {
+    write_text(stem + ".xxh3", other);
+    EXPECT_EQ(expect_good("record").find("is damaged"), std::string::npos);
+  }
+  // files that are right are used, whoever made them
   const auto made = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  fs::last_write_time(prefix + ".idx", made);
-  for (const char* end : {"_doc_idx.npy", "_sample_idx.npy", "_shuffle_idx.npy"}) fs::last_write_time(stem + end, made);
-  { const IndexedSource source(options); }
+  fs::last_write_time(stem + "_doc_idx.npy", made);
+  fs::remove(stem + ".xxh3");
+  EXPECT_EQ(expect_good("NeoX's").find("creat"), std::string::npos);
   EXPECT_EQ(fs::last_write_time(stem + "_doc_idx.npy"), made);
-  fs::last_write_time(prefix + ".idx", fs::file_time_type::clock::now() + std::chrono::hours(1));
-  { const IndexedSource source(options); }
-  EXPECT_NE(fs::last_write_time(stem + "_doc_idx.npy"), made);
+  // data of other lengths under the same name, however old it is
+  IndexedLayout layout{.type = IndexedType::u16, .lengths = {70, 80}, .documents = {0, 1, 2}};
+  write_text(prefix + ".bin", std::string(300, '\1'));
+  write_index(prefix + ".idx", layout);
+  fs::last_write_time(prefix + ".idx", made - std::chrono::hours(1));
+  EXPECT_EQ(samples().at(0), (std::vector<int32_t>(5, 257)));
+}
+
+TEST_F(IndexedSamples, OfAReadOnlyFolderAreCheckedWithoutARecord) {
+  const std::string prefix = dataset("x", 0);
+  IndexedSourceOptions options;
+  options.sets = {{1, prefix}};
+  options.samples = 20;
+  options.sequence = 4;
+  const auto expected = sample(IndexedSource(options), 3, 4);
+  const std::string record = neox_index_stem(prefix, "", {"train", 20, 4, 0}) + ".xxh3";
+  fs::remove(record);
+  fs::create_directory(record);  // cannot be written, by root neither
+  EXPECT_EQ(sample(IndexedSource(options), 3, 4), expected);
 }
 
 TEST_F(IndexedSamples, OfTooLittleTextAreRefused) {

@@ -177,6 +177,8 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
     EXPECT_LT(waiting + exchange, total);
     EXPECT_EQ(exchange > 0, n > 1) << exchange;
     EXPECT_NEAR(of["tokens_per_s"].get<double>() * of["ms_per_step"].get<double>() / 1e3, 32 * n, 1e-9);
+    const double rate = of["tokens_per_s"], one = ranks["1"]["tokens_per_s"];
+    EXPECT_DOUBLE_EQ(of["speed_up"].get<double>(), rate / one);
   }
   const Outcome refused = run(mpirun_command(2, {"bench", "step", "--peer", "pytorch"}));
   EXPECT_EQ(refused.code, 2) << refused.output;

@@ -50,6 +50,49 @@ TEST_F(IndexedData, BlendedAndSplitTrainsAndEvaluates) {
     EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
 }
 
+TEST_F(IndexedData, EvaluationsReadTheSameValidationBatchesOrTheNextOnes) {
+  // A rate this low changes no loss: only the batches make a difference.
+  const auto evaluations = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--data.train",
+                                      "a",
+                                      "--data.split",
+                                      "60,40",
+                                      "--run.steps",
+                                      "9",
+                                      "--evaluation.every",
+                                      "3",
+                                      "--optim.learning-rate",
+                                      "1e-30",
+                                      "--optim.min-learning-rate",
+                                      "1e-30",
+                                      "--checkpoint.every",
+                                      "3"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run(trireme_command(train(name, flags)));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    const bool said = outcome.output.find("each evaluation reads the next 2 batches of the validation data, as NeoX") !=
+                      outcome.output.npos;
+    EXPECT_EQ(said, !more.empty());
+    std::map<int64_t, double> found;
+    for (const auto& evaluation : read_run_log(path(name + "/metrics.jsonl")).evaluations)
+      found[evaluation.step] = evaluation.validation_loss.value();
+    return found;
+  };
+  const auto same = evaluations("same", {});
+  ASSERT_EQ(same.size(), 4U);
+  for (const auto& [step, loss] : same) EXPECT_DOUBLE_EQ(loss, same.at(0)) << step;
+  const std::vector<std::string> next = {"--evaluation.next-batches", "true"};
+  const auto moved = evaluations("moved", next);
+  EXPECT_DOUBLE_EQ(moved.at(0), same.at(0));
+  EXPECT_DOUBLE_EQ(moved.at(3), same.at(0)) << "NeoX's first one";
+  EXPECT_NE(moved.at(6), moved.at(3));
+  EXPECT_NE(moved.at(9), moved.at(6));
+  std::filesystem::remove_all(path("moved/step-00000009"));
+  write_text(path("moved/latest"), "step-00000006");
+  std::filesystem::remove(path("moved/metrics.jsonl"));
+  EXPECT_DOUBLE_EQ(evaluations("moved", next).at(9), moved.at(9)) << "resumed";
+}
+
 TEST_F(IndexedData, ADatasetMayBeNamedByOneOfItsFiles) {
   const auto losses_of = [&](const std::string& name) {
     const Outcome outcome = run(

@@ -124,7 +124,7 @@ class Fields {
     const Json* value = find(name);
     if (!value) return ids;
     const auto add = [&](const Json& item) {
-      require(item.is_number_integer() && item.get<int64_t>() <= std::numeric_limits<int32_t>::max(), ErrorKind::data,
+      require(json_holds<int64_t>(item) && item.get<int64_t>() <= std::numeric_limits<int32_t>::max(), ErrorKind::data,
               "{}: \"{}\" is {}, expected a token's id or a list of ids", where_, name,
               dump_valid_json(*value).substr(0, 80));
       const auto id = item.get<int64_t>();
@@ -148,7 +148,7 @@ class Fields {
   std::optional<int64_t> count(const char* name) const {
     const Json* value = find(name);
     if (!value) return std::nullopt;
-    require(value->is_number_integer() && value->get<int64_t>() >= 0, ErrorKind::data,
+    require(json_holds<int64_t>(*value) && value->get<int64_t>() >= 0, ErrorKind::data,
             "{}: \"{}\" is {}, expected a whole number of at least 0", where_, name,
             dump_valid_json(*value).substr(0, 80));
     return value->get<int64_t>();

@@ -19,11 +19,7 @@ void check_bytes(const std::string& path, std::vector<std::string>& faults) {
   const MappedFile file(path);
   if (!looks_like_zip(file.bytes())) return;
   for (const ZipMember& member : read_zip(file.bytes(), path)) {
-    const uint32_t found = zip_checksum(member.data);
-    if (found != member.checksum)
-      faults.push_back(
-          fmt::format("{}: the {} bytes of {} are damaged: their CRC-32 is {:08x}, but the file records {:08x}", path,
-                      member.data.size(), member.name, found, member.checksum));
+    if (std::string fault = zip_fault(member, path); !fault.empty()) faults.push_back(std::move(fault));
   }
 }
 

@@ -19,7 +19,7 @@ constexpr unsigned char kStreamMagic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x
 constexpr int64_t kStreamVersion = 1001;
 
 using Kind = Pickle::Kind;
-using StorageBytes = TorchContainer::StorageBytes;
+using Storages = TorchContainer::Storages;
 using Parts = TorchContainer::Parts;
 
 class ContainerReader {
@@ -51,12 +51,15 @@ class ContainerReader {
     });
     if (pickle == members.end()) bad("is a ZIP file without NAME/data.pkl, so torch.save() did not make it");
     const std::string_view root = pickle->name.substr(0, pickle->name.size() - 8);
-    StorageBytes storages;
+    const std::string fault = zip_fault(*pickle, where_);
+    require(fault.empty(), ErrorKind::data, "{}", fault);
+    Storages storages;
     for (const ZipMember& member : members) {
       if (!member.name.starts_with(root)) continue;
       const std::string_view name = member.name.substr(root.size());
       if (name == "byteorder") require_little_endian(member.data);
-      if (name.starts_with("data/")) storages.emplace(name.substr(5), member.data);
+      if (name.starts_with("data/"))
+        storages.emplace(name.substr(5), std::make_shared<const TorchStorage>(member, where_));
     }
     return {Pickle(pickle->data, where_, classes_), std::move(storages)};
   }
@@ -85,16 +88,16 @@ class ContainerReader {
       if (endian && !(system.kind(value) == Kind::boolean && system.boolean(value)))
         bad("its numbers are big endian, expected little");
     }
-    StorageBytes storages = stream_storages(content, keys, rest);
+    Storages storages = stream_storages(content, keys, rest);
     return {std::move(content), std::move(storages)};
   }
 
-  StorageBytes stream_storages(const Pickle& content, const Pickle& keys, std::span<const std::byte> rest) const {
+  Storages stream_storages(const Pickle& content, const Pickle& keys, std::span<const std::byte> rest) const {
     std::map<std::string_view, size_t> element;
     for (const Pickle::Storage& storage : content.storages())
       element[storage.key] = safetensors_element_bytes(storage.dtype);
     if (keys.kind(keys.root()) != Kind::list) bad("the list of storages is missing");
-    StorageBytes storages;
+    Storages storages;
     for (const Pickle::Index index : keys.list(keys.root())) {
       const auto known = keys.kind(index) == Kind::text ? element.find(keys.text(index)) : element.end();
       if (known == element.end()) bad("a storage belongs to no tensor");
@@ -104,7 +107,8 @@ class ContainerReader {
       rest = rest.subspan(sizeof count);
       if (count > rest.size() / known->second)
         bad("truncated: storage {} has {} elements, but only {} bytes are left", known->first, count, rest.size());
-      storages.emplace(known->first, rest.first(count * known->second));
+      const ZipMember whole{known->first, rest.first(count * known->second), 0};  // this form has no checksums
+      storages.emplace(known->first, std::make_shared<const TorchStorage>(whole, where_));
       rest = rest.subspan(count * known->second);
     }
     return storages;
@@ -139,7 +143,7 @@ TorchTensor TorchContainer::tensor(Pickle::Index value, std::string_view name) c
   const auto found = parts_.storages.find(storage.key);
   require(found != parts_.storages.end(), ErrorKind::data, "{}: tensor {}: its storage {} is missing", where_, name,
           storage.key);
-  const size_t element = safetensors_element_bytes(storage.dtype), bytes = found->second.size();
+  const size_t element = safetensors_element_bytes(storage.dtype), bytes = found->second->bytes().size();
   require(storage.count <= bytes / element && storage.count * element == bytes, ErrorKind::data,
           "{}: tensor {}: its storage {} should have {} elements of {}, but has {} bytes", where_, name, storage.key,
           storage.count, storage.dtype, bytes);
@@ -150,7 +154,12 @@ TorchTensor TorchContainer::tensor(Pickle::Index value, std::string_view name) c
   require(count <= storage.count, ErrorKind::data, "{}: tensor {}: shape {} has more elements than its storage, {}",
           where_, name, tensor.shape, storage.count);
   const size_t begin = count == 0 ? 0 : tensor.offset * element;
-  return {std::string(name), std::string(storage.dtype), tensor.shape, tensor.strides, found->second.subspan(begin)};
+  return {std::string(name),
+          std::string(storage.dtype),
+          tensor.shape,
+          tensor.strides,
+          found->second->bytes().subspan(begin),
+          found->second};
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 // before 1.6. It is read as data (base/pickle.h): nothing of it is executed, and memory is bounded.
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +15,8 @@ namespace trireme {
 
 class TorchContainer {
  public:
-  /// Reads a complete file image; all views refer to it. `where` names it in errors. Throws Error::data: what is wrong,
+  /// Reads a complete file image; all views refer to it. The pickle's checksum is verified here, that of a tensor's
+  /// storage when the tensor is read. `where` names it in errors. Throws Error::data: what is wrong,
   /// found, expected; other formats by their name.
   TorchContainer(std::span<const std::byte> file, std::string_view where,
                  Pickle::Classes classes = Pickle::Classes::refused);
@@ -24,10 +26,10 @@ class TorchContainer {
   /// A tensor of the pickle, called `name`, checked to be inside its storage. Throws Error::data.
   TorchTensor tensor(Pickle::Index value, std::string_view name) const;
 
-  using StorageBytes = std::map<std::string_view, std::span<const std::byte>>;
+  using Storages = std::map<std::string_view, std::shared_ptr<const TorchStorage>>;
   struct Parts {
     Pickle pickle;
-    StorageBytes storages;
+    Storages storages;
   };
 
  private:

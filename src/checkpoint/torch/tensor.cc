@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/error.h"
 #include "checkpoint/safetensors.h"
 
 namespace trireme {
@@ -24,6 +25,13 @@ std::byte* gather(const std::byte* from, const TorchTensor& tensor, size_t d, st
 }
 
 }  // namespace
+
+void TorchStorage::check() const {
+  std::call_once(checked_, [&] {
+    const std::string fault = zip_fault(member_, where_);
+    require(fault.empty(), ErrorKind::data, "{}", fault);
+  });
+}
 
 uint64_t element_count(std::span<const int64_t> shape) {
   uint64_t count = 1;
@@ -48,6 +56,7 @@ std::vector<float> read_f32(const TorchTensor& tensor, std::string_view where) {
   const size_t element = safetensors_element_bytes(tensor.dtype);
   const size_t bytes = element_count(tensor.shape) * element;
   if (bytes == 0) return {};
+  if (tensor.storage) tensor.storage->check();
   if (is_contiguous(tensor)) return elements_as_f32(tensor.values.first(bytes), tensor.dtype, what);
   std::vector<std::byte> rows(bytes);
   if (element == 2) gather<2>(tensor.values.data(), tensor, 0, rows.data());
@@ -57,6 +66,7 @@ std::vector<float> read_f32(const TorchTensor& tensor, std::string_view where) {
 }
 
 void read_run(const TorchTensor& tensor, uint64_t first, std::span<float> out) {
+  if (first == 0 && tensor.storage) tensor.storage->check();
   const size_t element = safetensors_element_bytes(tensor.dtype);
   widen_elements(tensor.values.subspan(first * element, out.size() * element), tensor.dtype, out);
 }

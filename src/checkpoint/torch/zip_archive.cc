@@ -128,14 +128,24 @@ class ZipReader {
 }  // namespace
 
 uint32_t zip_checksum(std::span<const std::byte> data) {
+  constexpr size_t kPart = size_t{16} << 20;
+  const size_t parts = (data.size() + kPart - 1) / kPart;
+  std::vector<uLong> sums(parts);
+  const auto part = [&](size_t i) { return data.subspan(i * kPart, std::min(kPart, data.size() - i * kPart)); };
+#pragma omp parallel for schedule(dynamic)
+  for (size_t i = 0; i < parts; ++i)
+    sums[i] = crc32(0, reinterpret_cast<const Bytef*>(part(i).data()), static_cast<uInt>(part(i).size()));
   uLong checksum = crc32(0, nullptr, 0);
-  constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
-  while (!data.empty()) {
-    const auto part = data.first(std::min(data.size(), kMost));
-    checksum = crc32(checksum, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
-    data = data.subspan(part.size());
-  }
+  for (size_t i = 0; i < parts; ++i) checksum = crc32_combine(checksum, sums[i], static_cast<z_off_t>(part(i).size()));
   return static_cast<uint32_t>(checksum);
+}
+
+std::string zip_fault(const ZipMember& member, std::string_view where) {
+  const uint32_t found = member.checksum == 0 ? 0 : zip_checksum(member.data);
+  if (found == member.checksum) return {};
+  return fmt::format(
+      "{}: the {} bytes of {} are damaged: their CRC-32 is {:08x}, but the file records {:08x}; copy the file again",
+      where, member.data.size(), member.name, found, member.checksum);
 }
 
 bool looks_like_zip(std::span<const std::byte> file) {

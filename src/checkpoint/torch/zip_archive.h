@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,10 +14,14 @@ namespace trireme {
 struct ZipMember {
   std::string_view name;
   std::span<const std::byte> data;
-  uint32_t checksum;  ///< from the directory; not verified against the data
+  uint32_t checksum;  ///< from the directory; zip_fault() compares it with the data
 };
 
-/// CRC-32, of which a ZIP archive keeps one for each member.
+/// "FILE: the N bytes of NAME are damaged: ..." if the data does not have its checksum; empty if it does, or if the
+/// checksum is 0, which writers leave that compute none. Reads all of the data.
+std::string zip_fault(const ZipMember& member, std::string_view where);
+
+/// CRC-32, of which a ZIP archive keeps one for each member; large data is shared among the threads.
 uint32_t zip_checksum(std::span<const std::byte> data);
 
 bool looks_like_zip(std::span<const std::byte> file);

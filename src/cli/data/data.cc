@@ -86,6 +86,7 @@ int index(const IndexFlags& flags) {
   if (!flags.output.empty()) std::filesystem::create_directories(flags.output);
   const std::string stem = neox_index_stem(prefix, flags.output, flags.order);
   build_neox_index(stem, dataset.lengths(), first, last, flags.order);
+  record_neox_index(stem, dataset.lengths(), first, last);
   const NeoxIndex made(stem);
   log::info("{}_*_idx.npy: {} of {} ids from documents {} to {}, {}", stem, count_text(made.samples(), "sample"),
             flags.order.sequence, first, last, count_text(made.places() / (last - first), "epoch"));

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -77,9 +77,32 @@ void read_sysconfig(const std::string& path, Settings& settings) {
   }
 }
 
+/// The check function that a line begins to define, as "check_name()" or "function check_name"; empty: none.
+std::string_view defined_in(std::string_view line) {
+  constexpr std::string_view kSpaces = " \t\r\v\f", kFunction = "function", kCheck = "check_";
+  const auto skip_spaces = [&] { line.remove_prefix(std::min(line.find_first_not_of(kSpaces), line.size())); };
+  skip_spaces();
+  const bool keyword = line.starts_with(kFunction) && line.size() > kFunction.size() &&
+                       kSpaces.find(line[kFunction.size()]) != kSpaces.npos;
+  if (keyword) {
+    line.remove_prefix(kFunction.size());
+    skip_spaces();
+  }
+  size_t end = 0;
+  while (end < line.size() && (std::isalnum(static_cast<unsigned char>(line[end])) != 0 || line[end] == '_')) ++end;
+  const std::string_view name = line.substr(0, end);
+  if (!name.starts_with(kCheck) || name.size() == kCheck.size()) return {};
+  if (keyword) return name;
+  line.remove_prefix(end);
+  skip_spaces();
+  if (!line.starts_with('(')) return {};
+  line.remove_prefix(1);
+  skip_spaces();
+  return line.starts_with(')') ? name : std::string_view();
+}
+
 /// Finds the check functions that a file defines in its text; runs nothing.
 void find_functions(const fs::path& file, Settings& settings) {
-  static const std::regex definition(R"(^\s*(?:function\s+(check_\w+)|(check_\w+)\s*\(\s*\)))");
   std::string text;
   try {
     text = read_text(file, size_t{4} << 20);
@@ -88,10 +111,8 @@ void find_functions(const fs::path& file, Settings& settings) {
     return;
   }
   for (std::string_view line : split_lines(std::string_view(text))) {
-    std::cmatch found;
-    if (line.size() < 500 && std::regex_search(line.data(), line.data() + line.size(), found, definition)) {
-      settings.functions[found[1].matched ? found[1].str() : found[2].str()] = file;
-    }
+    const std::string_view name = defined_in(line);
+    if (!name.empty()) settings.functions[std::string(name)] = file;
   }
 }
 

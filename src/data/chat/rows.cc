@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/glue/table_file.h"
 #include "data/parquet/nested.h"
 #include "data/prepare/byte_source.h"
@@ -15,8 +16,6 @@
 
 namespace trireme::chat {
 namespace {
-
-constexpr size_t kMostArrayBytes = size_t{1} << 30;
 
 /// Complete lines of a source.
 class Lines {
@@ -64,47 +63,106 @@ bool give(const RowHandlers& handlers, uint64_t row, const Json& object) {
   return handlers.row(row, object);
 }
 
+/// The elements of a JSON array as texts, one at a time, so that only the longest one has to fit into memory.
+class ArrayElements {
+ public:
+  explicit ArrayElements(const std::string& path) : path_(path), source_(open_source(path)) {
+    is_array_ = first_character() == '[';
+  }
+
+  /// Else the file is read as lines.
+  bool is_array() const { return is_array_; }
+
+  /// False after the last one.
+  bool next(std::string& element) {
+    if (ended_) return false;
+    element.clear();
+    size_t depth = 0;
+    bool quoted = false, escaped = false;
+    for (int c; (c = character()) >= 0;) {
+      const bool ends = !quoted && depth == 0 && (c == ',' || c == ']');
+      if (ends) return end(element, c == ']');
+      element += static_cast<char>(c);
+      require(element.size() <= kMostLineBytes, ErrorKind::data, "{} row {}: longer than {} bytes, the limit", path_,
+              number_ + 1, kMostLineBytes);
+      if (quoted) {
+        quoted = escaped || c != '"';
+        escaped = !escaped && c == '\\';
+      } else {
+        quoted = c == '"';
+        if (c == '{' || c == '[') ++depth;
+        if ((c == '}' || c == ']') && depth > 0) --depth;
+      }
+    }
+    fail(ErrorKind::data, "{}: its JSON array does not end: row {} begins, but the file ends before \"]\"", path_,
+         number_ + 1);
+  }
+  uint64_t number() const { return number_; }
+
+ private:
+  bool end(const std::string& element, bool last) {
+    ended_ = last;
+    if (last) {
+      const int more = first_character();
+      require(more < 0, ErrorKind::data, "{}: found \"{}\" after the end of its JSON array, expected nothing", path_,
+              static_cast<char>(more));
+      if (number_ == 0 && is_empty(element)) return false;
+    }
+    ++number_;
+    require(!is_empty(element), ErrorKind::data, "{} row {}: nothing before \"{}\"; remove a comma", path_, number_,
+            last ? ']' : ',');
+    return true;
+  }
+  static bool is_empty(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+  int first_character() {
+    int c = character();
+    while (c == ' ' || c == '\t' || c == '\r' || c == '\n') c = character();
+    return c;
+  }
+  /// -1 at the end.
+  int character() {
+    if (at_ == size_) {
+      size_ = source_->read(buffer_.data(), buffer_.size());
+      at_ = begun_ || !std::string_view(buffer_.data(), size_).starts_with("\xEF\xBB\xBF") ? 0 : 3;
+      begun_ = true;
+      if (at_ == size_) return -1;
+    }
+    return static_cast<uint8_t>(buffer_[at_++]);
+  }
+
+  const std::string& path_;
+  std::unique_ptr<ByteSource> source_;
+  std::vector<char> buffer_ = std::vector<char>(size_t{1} << 18);
+  size_t at_ = 0, size_ = 0;
+  uint64_t number_ = 0;
+  bool begun_ = false, is_array_ = false, ended_ = false;
+};
+
+/// One row's JSON text. Returns whether to continue.
+bool give_text(const RowHandlers& handlers, uint64_t row, std::string_view text, const char* where) {
+  Json object;
+  try {
+    object = parse_json(text, where);
+  } catch (const Error& error) {
+    return handlers.fault(row, error.what());
+  }
+  return give(handlers, row, object);
+}
+
 void read_json_lines(const std::string& path, const RowHandlers& handlers) {
   Lines lines(path);
   for (std::string_view line; lines.next(line);) {
     if (is_blank(line) || !wants(handlers, lines.number())) continue;
-    std::string reason;
-    Json object;
-    try {
-      object = parse_json(line, "the line");
-    } catch (const Error& error) {
-      reason = error.what();
-    }
-    const bool on = reason.empty() ? give(handlers, lines.number(), object) : handlers.fault(lines.number(), reason);
-    if (!on) return;
+    if (!give_text(handlers, lines.number(), line, "the line")) return;
   }
 }
 
-/// Whether a .json file is an array; else it is read as lines.
-bool is_array(const std::string& path) {
-  Lines lines(path);
-  for (std::string_view line; lines.next(line);) {
-    const size_t first = line.find_first_not_of(" \t\r");
-    if (first != std::string_view::npos) return line[first] == '[';
-  }
-  return false;
-}
-
-void read_array(const std::string& path, const RowHandlers& handlers) {
-  const auto source = open_source(path);
-  std::string text;
-  for (size_t size = 1; size > 0;) {
-    constexpr size_t kBlock = size_t{1} << 20;
-    const size_t before = text.size();
-    require(before <= kMostArrayBytes, ErrorKind::data, "{}: more than {} bytes, the limit of a JSON array; use jsonl",
-            path, kMostArrayBytes);
-    text.resize(before + kBlock);
-    size = source->read(text.data() + before, kBlock);
-    text.resize(before + size);
-  }
-  uint64_t row = 0;
-  for (const Json& object : parse_json(text, path)) {
-    if (wants(handlers, ++row) && !give(handlers, row, object)) return;
+void read_json_file(const std::string& path, const RowHandlers& handlers) {
+  ArrayElements elements(path);
+  if (!elements.is_array()) return read_json_lines(path, handlers);
+  for (std::string text; elements.next(text);) {
+    if (wants(handlers, elements.number()) && !give_text(handlers, elements.number(), text, "the row")) return;
   }
 }
 
@@ -125,20 +183,26 @@ void read_table(const std::string& path, const RowHandlers& handlers) {
   }
 }
 
-bool is_supported(ParquetType type) { return type != ParquetType::int96 && type != ParquetType::fixed; }
-
 /// Columns of a Parquet file, row by row.
 class ParquetRows {
  public:
   explicit ParquetRows(const std::string& path) : file_(path) {
     for (const ParquetColumnFacts& facts : file_.footer.columns) {
-      if (!facts.flat || !is_supported(facts.type)) continue;
+      if (!facts.flat) continue;
+      if (!is_readable(facts.type, facts.meaning)) {
+        leave_out(facts.name, facts.type);
+        continue;
+      }
       names_.push_back(facts.name);
       columns_.emplace_back(file_, facts);
     }
     for (const ParquetNested& nested : file_.footer.nested) {
-      const bool readable = std::ranges::all_of(nested.leaves, is_supported, &ParquetLeaf::type);
-      if (!readable) continue;
+      const auto unreadable = std::ranges::find_if_not(
+          nested.leaves, [](const ParquetLeaf& leaf) { return is_readable(leaf.type, leaf.meaning); });
+      if (unreadable != nested.leaves.end()) {
+        leave_out(nested.root.name, unreadable->type);
+        continue;
+      }
       nested_names_.push_back(nested.root.name);
       nested_.emplace_back(file_, nested);
     }
@@ -153,8 +217,13 @@ class ParquetRows {
     for (size_t c = 0; c < columns_.size(); ++c) {
       ParquetCell cell;
       columns_[c].next(cell);
-      if (cell.text && first_invalid(*cell.text)) broken = names_[c];
-      object[names_[c]] = cell.text ? Json(std::string(*cell.text)) : cell.number ? Json(*cell.number) : Json();
+      if (cell.text) {
+        require(cell.text->size() <= kMostLineBytes, ErrorKind::data,
+                "{}: a text of {} bytes in column \"{}\", expected at most {}", file_.path(), cell.text->size(),
+                names_[c], kMostLineBytes);
+        if (first_invalid(*cell.text)) broken = names_[c];
+      }
+      object[names_[c]] = json_of(cell);
     }
     for (size_t c = 0; c < nested_.size(); ++c) {
       bool valid = true;
@@ -165,6 +234,13 @@ class ParquetRows {
   }
 
  private:
+  void leave_out(const std::string& column, ParquetType type) const {
+    log::write_once(log::Level::warning,
+                    fmt::format("{}: column \"{}\" is not read: it has {} of an unsupported kind; supported: strings, "
+                                "numbers, dates, times and decimals, and lists and structures of them",
+                                file_.path(), column, name_of(type)));
+  }
+
   ParquetFile file_;
   std::vector<std::string> names_, nested_names_;
   std::vector<ParquetColumn> columns_;
@@ -192,7 +268,7 @@ void read_rows(const std::string& path, const RowHandlers& handlers) {
   }
   const bool packed = name.size() < path.size();
   if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return read_json_lines(path, handlers);
-  if (name.ends_with(".json")) return is_array(path) ? read_array(path, handlers) : read_json_lines(path, handlers);
+  if (name.ends_with(".json")) return read_json_file(path, handlers);
   if (!packed && (name.ends_with(".csv") || name.ends_with(".tsv"))) return read_table(path, handlers);
   if (!packed && name.ends_with(".parquet")) return read_parquet(path, handlers);
   fail(ErrorKind::usage,

@@ -22,8 +22,9 @@ struct RowHandlers {
 };
 
 /// .jsonl: an object per line. .json: the same, or an array of objects. Both also with .gz or .zst. .csv, .tsv: the
-/// header names the members, whose values are texts. .parquet: columns of texts, numbers, truth values, and lists
-/// and structures of them; others are left out. Throws Error::usage for another ending, Error::io, Error::data.
+/// header names the members, whose values are texts. .parquet: columns of texts, numbers, truth values, dates and times
+/// (as texts), and lists and structures of them; a warning names the others, which are left out. Throws Error::usage
+/// for another ending, Error::io, Error::data.
 void read_rows(const std::string& path, const RowHandlers& handlers);
 
 }  // namespace trireme::chat

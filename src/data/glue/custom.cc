@@ -8,6 +8,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/glue/reader.h"
 #include "data/glue/table_file.h"
@@ -88,19 +89,27 @@ void check_texts(const TextTable& table, const CustomFiles& files, const TextCol
   }
 }
 
+std::vector<std::string> shortened(const std::vector<std::string>& texts, size_t most_bytes) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts) out.push_back(printable(text, most_bytes));
+  return out;
+}
+
 std::string in_words(const TextColumns& columns, const GlueTask& task, const std::string& label) {
-  std::string text = fmt::format("text{} \"{}\", label \"{}\": ", columns.texts.size() > 1 ? "s" : "",
-                                 fmt::join(columns.texts, "\" and \""), label);
-  constexpr size_t kShown = 5;
+  constexpr size_t kShown = 5, kShownBytes = 80;
+  std::string text =
+      fmt::format("text{} \"{}\", label \"{}\": ", columns.texts.size() > 1 ? "s" : "",
+                  fmt::join(shortened(columns.texts, kShownBytes), "\" and \""), printable(label, kShownBytes));
   if (task.regression()) {
     text += "a number to predict";
   } else {
     const std::vector<std::string> shown(
         task.labels.begin(), task.labels.begin() + static_cast<ptrdiff_t>(std::min(kShown, task.labels.size())));
-    text += fmt::format("{} ({}{})", count_text(task.labels.size(), "class"), fmt::join(shown, ", "),
-                        task.labels.size() > kShown ? ", ..." : "");
+    text += fmt::format("{} ({}{})", count_text(task.labels.size(), "class"),
+                        fmt::join(shortened(shown, kShownBytes), ", "), task.labels.size() > kShown ? ", ..." : "");
   }
-  if (!columns.others.empty()) text += fmt::format("; not used: {}", fmt::join(columns.others, ", "));
+  if (!columns.others.empty())
+    text += fmt::format("; not used: {}", fmt::join(shortened(columns.others, kShownBytes), ", "));
   return text;
 }
 
@@ -132,10 +141,10 @@ GlueTask describe(const TextTable& table, const CustomFiles& files, const std::v
   if (texts.size() > 1) task.second = texts[1];
 
   const size_t label = need_column(table, task.label);
-  std::vector<std::string> labels;
+  std::set<std::string> distinct;
   bool whole = true;
   for (const auto& row : table.rows) {
-    labels.push_back(row[label]);
+    distinct.insert(row[label]);
     whole = whole && row[label].find_first_of(".eE") == std::string::npos;
   }
   if (table.numeric[label] && !whole) {
@@ -143,10 +152,14 @@ GlueTask describe(const TextTable& table, const CustomFiles& files, const std::v
     return task;
   }
   task.metrics = {GlueMetric::accuracy};
-  std::ranges::sort(labels, [&](const std::string& a, const std::string& b) {
-    return table.numeric[label] ? parse_number(a) < parse_number(b) : a < b;
-  });
-  labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+  std::vector<std::string> labels(distinct.begin(), distinct.end());
+  constexpr size_t kMany = 1000;  // data sets of intents and topics have some hundred
+  require(labels.size() <= kMany || labels.size() * 2 <= table.rows.size(), ErrorKind::data,
+          "{}: {} rows have {} different values in \"{}\", such as \"{}\", which are too many for classes; name the "
+          "column of the classes with --label-column, or for regression write the numbers with a point",
+          table.path, table.rows.size(), labels.size(), task.label, printable(labels[0], 80));
+  if (table.numeric[label])
+    std::ranges::sort(labels, {}, [](const std::string& text) { return std::pair(parse_number(text), text); });
   task.labels = task.spelled = labels;
   require(labels.size() > 1, ErrorKind::data, "{}: every label is \"{}\"; at least two classes are needed", table.path,
           labels[0]);
@@ -160,7 +173,7 @@ GlueSet rows_of(const TextTable& table, const GlueTask& task, bool labelled) {
   const size_t label = labelled ? need_column(table, task.label) : first;
   std::map<std::string, double> ids;
   for (size_t i = 0; i < task.labels.size(); ++i) ids[task.labels[i]] = static_cast<double>(i);
-  GlueSet set{task.name, table.path, {}, 0};
+  GlueSet set{task.name, table.path, {}, {}};
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const auto& row = table.rows[i];
     GlueRow out{row[first], pairs ? row[second] : std::string(), -1};
@@ -198,7 +211,14 @@ CustomData read_custom(const CustomFiles& files) {
   data.doubt = doubt_of(data.task, first, files.label);
   if (!files.train.empty()) data.train.push_back(rows_of(first, data.task, true));
   if (!files.validation.empty()) data.validation.push_back(rows_of(read(files.validation), data.task, true));
-  if (!files.test.empty()) data.test.push_back(rows_of(read(files.test), data.task, false));
+  if (!files.test.empty()) {
+    const TextTable test = read(files.test);
+    require(test.blank == 0, ErrorKind::data,
+            "{} record {}: a blank line; predictions are numbered by row, so it cannot be skipped: write \"\" for an "
+            "empty text, or remove the line",
+            test.path, test.blank);
+    data.test.push_back(rows_of(test, data.task, false));
+  }
   return data;
 }
 

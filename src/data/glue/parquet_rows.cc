@@ -80,7 +80,15 @@ void read_file(const GlueTask& task, const std::string& path, bool labelled, Glu
       label->next(cell);
       out.label = checked_label(task, cell, path, row);
     }
-    whole ? set.rows.push_back(std::move(out)) : static_cast<void>(++set.dropped);
+    if (whole) {
+      set.rows.push_back(std::move(out));
+      continue;
+    }
+    require(labelled, ErrorKind::data,
+            "{} row {}: a text is missing; predictions are numbered by row, so this one cannot be skipped: replace the "
+            "null by a text, which may be empty",
+            path, row);
+    set.dropped.push_back(row);
   }
 }
 
@@ -90,7 +98,7 @@ std::optional<GlueSet> read_parquet_rows(const GlueTask& task, const std::string
                                          const std::string& split, bool labelled) {
   const std::vector<std::string> files = files_of_split(folder, split);
   if (files.empty()) return std::nullopt;
-  GlueSet out{set, files[0], {}, 0};
+  GlueSet out{set, files[0], {}, {}};
   for (const std::string& file : files) read_file(task, file, labelled, out);
   require(!out.rows.empty(), ErrorKind::data, "{}: the file has no rows", files[0]);
   return out;

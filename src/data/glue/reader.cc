@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -36,6 +37,7 @@ class Lines {
  public:
   Lines(std::string_view text, const std::string& path) : rest_(text), path_(path) {
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+    rest_ = rest_.substr(0, rest_.find_last_not_of("\r\n") + 1);  // a row has a tab, or text
   }
   bool next(std::string_view& line) {
     if (rest_.empty()) return false;
@@ -103,13 +105,18 @@ GlueSet read_rows(const GlueTask& task, const std::string& name, const std::stri
     require(lines.next(line), ErrorKind::data, "{}: the file is empty", path);
     columns = find_columns(split_tabs(line), task, labelled, path);
   }
-  GlueSet set{name, path, {}, 0};
+  GlueSet set{name, path, {}, {}};
   while (lines.next(line)) {
     const Fields fields = split_tabs(line);
     const auto lacks = [&](const std::optional<size_t>& column) { return column && *column >= fields.size(); };
     if (lacks(columns.first) || lacks(columns.second) || lacks(columns.label) ||
         (columns.label && fields[*columns.label].empty())) {
-      ++set.dropped;
+      require(labelled, ErrorKind::data,
+              "{} line {}: {}, but the texts are in columns up to {}; predictions are numbered by row, so this one "
+              "cannot be skipped: add its missing fields, which may be empty",
+              path, lines.number(), count_text(fields.size(), "field"),
+              1 + std::max(*columns.first, columns.second.value_or(0)));
+      set.dropped.push_back(lines.number());
       continue;
     }
     if (!keep(fields)) continue;

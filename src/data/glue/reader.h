@@ -21,14 +21,15 @@ struct GlueSet {
   std::string name;  ///< of the task, "mnli-mm" for the mismatched one
   std::string path;
   std::vector<GlueRow> rows;
-  int64_t dropped = 0;  ///< rows that lacked a field
+  std::vector<int64_t> dropped = {};  ///< lines (in Parquet: rows) that lacked a field
 };
 
 /// `folder`: that of all tasks (with MRPC, CoLA, ... in it) or the task's own. Tab-separated without quoting, columns
-/// found by the header (CoLA's train and dev files have none), a byte order mark skipped, rows that lack a field
-/// dropped. MRPC without train.tsv is made from msr_paraphrase_train.txt and dev_ids.tsv. If a file is missing, reads
-/// the hub's Parquet files of that split (parquet_rows.h). Throws Error::io naming the missing file, Error::data with
-/// file and line.
+/// found by the header (CoLA's train and dev files have none), a byte order mark and blank lines at the end skipped.
+/// Rows that lack a field are dropped from train and validation; in test they are an error, since predictions are
+/// numbered by their rows. MRPC without train.tsv is made from msr_paraphrase_train.txt and dev_ids.tsv. If a file is
+/// missing, reads the hub's Parquet files of that split (parquet_rows.h). Throws Error::io naming the missing file,
+/// Error::data with file and line.
 std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, GlueSplit split);
 
 /// User data: .csv (quoted as in RFC 4180), .tsv or .json (an object per line, or an array of objects, as the file or

@@ -15,6 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostJsonBytes = size_t{256} << 20;
+constexpr size_t kMostLineBytes = 4 * kMostRowBytes;  // of a row in any encoding, with its quotes
 
 /// Placeholder of a missing value.
 bool is_blank(const std::string& text) {
@@ -27,12 +28,14 @@ class Csv {
  public:
   Csv(std::string_view text, const std::string& path, char separator)
       : text_(text), path_(path), separator_(separator), ends_{separator, '\n'} {
+    text_ = text_.substr(0, text_.find_last_not_of("\r\n") + 1);  // blank lines at the end are no records
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
   }
   bool next(std::vector<std::string>& record) {
     if (at_ >= text_.size()) return false;
     ++number_;
     record.clear();
+    blank_ = text_.substr(at_).starts_with('\n') || text_.substr(at_).starts_with("\r\n");
     size_t bytes = 0;
     do {
       record.push_back(field());
@@ -47,6 +50,8 @@ class Csv {
     return true;
   }
   int64_t number() const { return number_; }
+  /// Whether the record is a blank line; a quoted empty text is not.
+  bool blank() const { return blank_; }
 
  private:
   bool take(char c) {
@@ -97,7 +102,20 @@ class Csv {
   std::string ends_;
   size_t at_ = 0;
   int64_t number_ = 0;
+  bool blank_ = false;
 };
+
+/// Before anything is copied: a file of rows has no long lines.
+void check_lines(std::string_view text, const std::string& path) {
+  size_t number = 1;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    require(end - at <= kMostLineBytes, ErrorKind::data,
+            "{} line {}: {} bytes, expected at most {}; is it a file of rows, one per line?", path, number, end - at,
+            kMostLineBytes);
+    at = end + 1;
+  }
+}
 
 /// Finds a header of one column that other separators would split.
 void check_separator(const std::string& path, const std::vector<std::string>& columns, char separator) {
@@ -121,11 +139,14 @@ void find_kinds(TextTable& table) {
 
 TextTable read_csv(std::string_view text, const std::string& path, char separator) {
   Csv csv(text, path, separator);
-  TextTable table{path, {}, {}, {}, {}, {}};
+  TextTable table{path, {}, {}, {}, {}, {}, 0};
   require(csv.next(table.columns), ErrorKind::data, "{}: the file is empty", path);
   check_separator(path, table.columns, separator);
   for (std::vector<std::string> record; csv.next(record);) {
-    if (record.size() == 1 && record[0].empty()) continue;  // a blank line
+    if (csv.blank()) {
+      if (table.columns.size() == 1 && table.blank == 0) table.blank = csv.number();
+      continue;
+    }
     require(record.size() == table.columns.size(), ErrorKind::data, "{} record {}: {} fields, but the header has {}",
             path, csv.number(), record.size(), table.columns.size());
     table.rows.push_back(record);
@@ -161,7 +182,7 @@ void add_object(TextTable& table, const Json& object, size_t row) {
 }
 
 TextTable read_json_table(std::string_view text, const std::string& path) {
-  TextTable table{path, {}, {}, {}, {}, {}};
+  TextTable table{path, {}, {}, {}, {}, {}, 0};
   const size_t first = text.find_first_not_of(" \t\r\n");
   require(first != std::string_view::npos, ErrorKind::data, "{}: the file is empty", path);
   const size_t first_end = std::min(text.find('\n', first), text.size());
@@ -222,6 +243,7 @@ TextTable read_text_table(const std::string& path, char separator, const InputEn
           "{}: unsupported file type; data files are .csv or .json (also .tsv and .jsonl)", path);
   const MappedFile file(path);
   if (encoding.judges) require_text(file.text(), path);
+  if (csv || file.text().size() > kMostJsonBytes) check_lines(file.text(), path);
   const std::string text = as_utf8(std::string(file.text()), encoding.name, encoding.judges, path);
   TextTable table = csv ? read_csv(text, path,
                                    separator != 0 ? separator

@@ -23,6 +23,8 @@ struct TextTable {
   std::vector<char> text;
   /// Per column, in json: the first row, counted from 1, where it is missing or neither text nor number; 0: none.
   std::vector<size_t> unusable;
+  /// In a csv of one column: the first record that is a blank line, which is skipped; 0: none.
+  int64_t blank = 0;
 };
 
 /// .csv: RFC 4180, the first record names the columns; `separator` of fields: 0 is a comma, in .tsv a tab. .tsv: a

@@ -48,16 +48,17 @@ std::string ParquetFile::describe() const {
 }
 
 ParquetColumn::ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts)
-    : ParquetColumn(file, ParquetLeaf{facts.name, facts.type, "", facts.optional ? 1U : 0U, 0}) {
+    : ParquetColumn(file, ParquetLeaf{facts.name, facts.type, "", facts.optional ? 1U : 0U, 0, facts.meaning}) {
   require(facts.flat, ErrorKind::data,
           "{}: column \"{}\" has lists or structures, which is unsupported; supported: strings and numbers",
           file.path(), facts.name);
 }
 
 ParquetColumn::ParquetColumn(const ParquetFile& file, ParquetLeaf leaf) : file_(file), leaf_(std::move(leaf)) {
-  const bool readable = leaf_.type != ParquetType::int96 && leaf_.type != ParquetType::fixed;
-  require(readable, ErrorKind::data, "{}: column \"{}\" has {}, which is unsupported; supported: strings and numbers",
-          file.path(), leaf_.name, name_of(leaf_.type));
+  require(is_readable(leaf_.type, leaf_.meaning), ErrorKind::data,
+          "{}: column \"{}\" has {}{}, which is unsupported; supported: strings, numbers, dates, times and decimals",
+          file.path(), leaf_.name, name_of(leaf_.type),
+          leaf_.meaning.kind == ParquetMeaning::Kind::other ? " with an unknown meaning" : "");
 }
 
 void ParquetColumn::damaged(const char* what) const {
@@ -142,6 +143,7 @@ void ParquetColumn::begin_values(int64_t encoding) {
     const auto width = std::to_integer<unsigned>(cut(1)[0]);
     if (width > 32) damaged("indices of more than 32 bits");
     places_ = HybridReader(values_, width);
+    if (leaf_.type == ParquetType::byte_array) count_repeated();
   } else if (packed_truth_ && encoding == kRuns) {
     places_ = HybridReader(cut(number_in<uint32_t>(cut(4))), 1);
   } else {
@@ -151,6 +153,26 @@ void ParquetColumn::begin_values(int64_t encoding) {
             file_.path(), leaf_.name, name_of_encoding(encoding));
     if (packed_truth_) places_ = HybridReader::packed(values_, 1, static_cast<uint64_t>(page_values_));
   }
+}
+
+/// A few bytes can repeat a long text billions of times. The sizes of the page's texts are added up before the first of
+/// them is used, so that nothing of such a file is copied.
+void ParquetColumn::count_repeated() {
+  constexpr uint64_t kLarge = uint64_t{1} << 20;  // writers do not put longer texts into dictionaries
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  HybridReader places = places_;
+  uint32_t place = 0;
+  for (int64_t i = 0; i < page_values_ && places.next(place); ++i) {
+    const size_t size = place < dictionary_.size() && dictionary_[place].text ? dictionary_[place].text->size() : 0;
+    repeated_ += size;
+    if (size >= kLarge) repeated_large_ += size;
+  }
+  const uint64_t bytes = file_.file.bytes().size();
+  require(
+      repeated_ <= kMost + 256 * bytes && repeated_large_ <= kMost + 8 * bytes, ErrorKind::data,
+      "{}: column \"{}\" repeats the texts of its dictionary until they are more than {} bytes, but the file has {}; "
+      "such a file is damaged or made to exhaust memory",
+      file_.path(), leaf_.name, repeated_, bytes);
 }
 
 void ParquetColumn::read_dictionary(std::span<const std::byte> bytes, int64_t values) {
@@ -163,11 +185,20 @@ ParquetCell ParquetColumn::plain() {
   ParquetCell cell;
   switch (leaf_.type) {
     case ParquetType::int32:
-      cell.number = number_in<int32_t>(cut(4));
+    case ParquetType::int64: {
+      const int64_t whole = leaf_.type == ParquetType::int32 ? number_in<int32_t>(cut(4)) : number_in<int64_t>(cut(8));
+      cell = {.text = {},
+              .number = static_cast<double>(whole),
+              .exact = ParquetCell::Exact::integer,
+              .bits = static_cast<uint64_t>(whole)};
       break;
-    case ParquetType::int64:
-      cell.number = static_cast<double>(number_in<int64_t>(cut(8)));
+    }
+    case ParquetType::int96:
+    case ParquetType::fixed: {
+      const auto bytes = cut(leaf_.type == ParquetType::int96 ? 12 : static_cast<size_t>(leaf_.meaning.length));
+      cell.text = std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       break;
+    }
     case ParquetType::f32:
       cell.number = number_in<float>(cut(4));
       break;
@@ -189,9 +220,29 @@ ParquetCell ParquetColumn::value() {
   if (!in_dictionary_ && !packed_truth_) return plain();
   uint32_t place = 0;
   if (!places_.next(place)) damaged("a page whose values end early");
-  if (!in_dictionary_) return {.text = {}, .number = place};
+  if (!in_dictionary_) return {.text = {}, .number = place, .exact = ParquetCell::Exact::truth, .bits = place};
   if (place >= dictionary_.size()) damaged("an index outside its dictionary");
   return dictionary_[place];
+}
+
+/// The stored value as what it means.
+ParquetCell ParquetColumn::meant(ParquetCell cell) {
+  using Kind = ParquetMeaning::Kind;
+  const Kind kind = leaf_.meaning.kind;
+  if (kind == Kind::plain && leaf_.type != ParquetType::int96) return cell;
+  if (kind == Kind::natural) {
+    if (leaf_.type == ParquetType::int32) cell.bits = static_cast<uint32_t>(cell.bits);
+    cell.exact = ParquetCell::Exact::natural;
+    cell.number = static_cast<double>(cell.bits);
+    return cell;
+  }
+  const auto bytes = std::as_bytes(std::span(cell.text.value_or(std::string_view())));
+  std::optional<std::string> text = leaf_.type == ParquetType::int96 ? parquet_julian(bytes)
+                                    : cell.text                      ? parquet_decimal(bytes, leaf_.meaning.digits)
+                                                : parquet_text(leaf_.meaning, static_cast<int64_t>(cell.bits));
+  if (!text) damaged("a date, time or decimal outside of what these can be (years 1 to 9999, 76 digits)");
+  text_ = std::move(*text);
+  return {.text = text_, .number = {}};
 }
 
 bool ParquetColumn::next(ParquetCell& cell) {
@@ -214,7 +265,7 @@ bool ParquetColumn::next(ParquetCell& cell, uint32_t& definition, uint32_t& repe
   if (leaf_.definition > 0 && !definitions_.next(definition)) damaged("a page whose levels end early");
   if (leaf_.repetition > 0 && !repetitions_.next(repetition)) damaged("a page whose levels end early");
   if (definition > leaf_.definition || repetition > leaf_.repetition) damaged("levels that are too high");
-  cell = definition == leaf_.definition ? value() : ParquetCell{};
+  cell = definition == leaf_.definition ? meant(value()) : ParquetCell{};
   return true;
 }
 

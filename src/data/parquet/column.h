@@ -30,8 +30,12 @@ struct ParquetFile {
 
 /// A value; neither text nor number: null.
 struct ParquetCell {
-  std::optional<std::string_view> text;  ///< valid until the next value is read
-  std::optional<double> number;          ///< also for boolean values
+  enum class Exact : uint8_t { none, truth, integer, natural };
+
+  std::optional<std::string_view> text;  ///< valid until the next value is read; also a date, time or decimal
+  std::optional<double> number;          ///< also for truth values
+  Exact exact = Exact::none;             ///< of a number that is a truth value or whole: what `bits` are
+  uint64_t bits = 0;                     ///< the two's complement of a number that `number` may have rounded
 };
 
 class ParquetColumn {
@@ -57,6 +61,8 @@ class ParquetColumn {
   std::span<const std::byte> cut(size_t size);
   ParquetCell plain();
   ParquetCell value();
+  ParquetCell meant(ParquetCell cell);
+  void count_repeated();
   [[noreturn]] void damaged(const char* what) const;
 
   const ParquetFile& file_;
@@ -67,7 +73,9 @@ class ParquetColumn {
   std::span<const std::byte> chunk_;            // rest of the group's pages
   std::vector<std::byte> page_, dictionary_page_;
   std::vector<ParquetCell> dictionary_;
-  std::span<const std::byte> values_;  // rest of the page's
+  std::span<const std::byte> values_;           // rest of the page's
+  std::string text_;                            // of the last value that is a date, time or decimal
+  uint64_t repeated_ = 0, repeated_large_ = 0;  // bytes of all texts that a dictionary gave
   HybridReader definitions_, repetitions_, places_;
   bool in_dictionary_ = false, packed_truth_ = false;
   uint64_t consumed_ = 0;

@@ -1,7 +1,10 @@
 #include "data/parquet/footer.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <optional>
 
 #include "base/error.h"
 #include "data/parquet/thrift.h"
@@ -18,7 +21,96 @@ constexpr int64_t kMostPageBytes = int64_t{1} << 30;
 struct SchemaElement {
   std::string name;
   int64_t type = -1, repetition = 0, children = 0;
+  int64_t length = 0, converted = -1, scale = 0;
+  std::optional<ParquetMeaning> logical = {};
 };
+
+/// Of a time or a timestamp.
+ParquetMeaning read_time(ThriftReader& reader, ParquetMeaning::Kind kind) {
+  ParquetMeaning meaning{.kind = kind};
+  reader.structure([&](int id, Type type) {
+    if (id == 1) return meaning.utc = reader.boolean(type), true;
+    if (id != 2 || type != Type::structure) return false;
+    return reader.structure([&](int unit, Type) { return meaning.digits = 3 * unit, false; }), true;
+  });
+  if (meaning.digits < 3 || meaning.digits > 9) meaning.kind = ParquetMeaning::Kind::other;
+  return meaning;
+}
+
+/// The union LogicalType: one member, by whose number the meaning is known.
+ParquetMeaning read_logical(ThriftReader& reader) {
+  using Kind = ParquetMeaning::Kind;
+  ParquetMeaning meaning{.kind = Kind::other};
+  reader.structure([&](int id, Type type) {
+    constexpr int kTexts[] = {1, 4, 11, 12, 13};  // strings, enums, only nulls, JSON, BSON
+    if (std::ranges::find(kTexts, id) != std::end(kTexts)) return meaning.kind = Kind::plain, false;
+    if (id == 6) return meaning.kind = Kind::date, false;
+    if (type != Type::structure) return false;
+    if (id == 7 || id == 8) return meaning = read_time(reader, id == 7 ? Kind::time : Kind::timestamp), true;
+    if (id == 10) {
+      meaning.kind = Kind::natural;
+      return reader.structure([&](int field, Type of) {
+        if (field == 2 && reader.boolean(of)) meaning.kind = Kind::plain;  // signed
+        return field == 2;
+      }),
+             true;
+    }
+    if (id != 5) return false;
+    meaning.kind = Kind::decimal;
+    return reader.structure(
+               [&](int field, Type of) { return field == 1 && (meaning.digits = reader.integer(of), true); }),
+           true;
+  });
+  return meaning;
+}
+
+/// Of the older annotation; its timestamps do not say whether they are in UTC.
+ParquetMeaning meaning_of(int64_t converted, int64_t scale) {
+  using Kind = ParquetMeaning::Kind;
+  switch (converted) {
+    case 5:
+      return {.kind = Kind::decimal, .digits = scale};
+    case 6:
+      return {.kind = Kind::date};
+    case 7:
+    case 8:
+      return {.kind = Kind::time, .digits = converted == 7 ? 3 : 6};
+    case 9:
+    case 10:
+      return {.kind = Kind::timestamp, .digits = converted == 9 ? 3 : 6};
+    case 11:
+    case 12:
+    case 13:
+    case 14:
+      return {.kind = Kind::natural};
+    case 21:  // intervals
+      return {.kind = Kind::other};
+    default:
+      return {};
+  }
+}
+
+/// What the values of an element mean; `other` where its type cannot hold that.
+ParquetMeaning meaning_of(const SchemaElement& element) {
+  using Kind = ParquetMeaning::Kind;
+  const auto type = static_cast<ParquetType>(element.type);
+  ParquetMeaning meaning = element.logical.value_or(meaning_of(element.converted, element.scale));
+  meaning.length = element.length;
+  const bool narrow = type == ParquetType::int32, wide = type == ParquetType::int64;
+  constexpr int64_t kMostDigits = 76;
+  bool fits = true;
+  if (meaning.kind == Kind::natural) fits = narrow || wide;
+  if (meaning.kind == Kind::date) fits = narrow;
+  if (meaning.kind == Kind::time) fits = meaning.digits == 3 ? narrow : wide;
+  if (meaning.kind == Kind::timestamp) fits = wide;
+  if (meaning.kind == Kind::decimal) {
+    fits = narrow || wide || type == ParquetType::byte_array || type == ParquetType::fixed;
+    fits = fits && meaning.digits >= 0 && meaning.digits <= kMostDigits;
+  }
+  if (type == ParquetType::fixed) fits = fits && meaning.length > 0 && meaning.length <= INT32_MAX;
+  if (!fits) meaning.kind = Kind::other;
+  return meaning;
+}
 
 SchemaElement read_element(ThriftReader& reader) {
   SchemaElement element;
@@ -27,6 +119,10 @@ SchemaElement read_element(ThriftReader& reader) {
     if (id == 3) return element.repetition = reader.integer(type), true;
     if (id == 4) return element.name = reader.binary(type), true;
     if (id == 5) return element.children = reader.integer(type), true;
+    if (id == 2) return element.length = reader.integer(type), true;
+    if (id == 6) return element.converted = reader.integer(type), true;
+    if (id == 7) return element.scale = reader.integer(type), true;
+    if (id == 10 && type == Type::structure) return element.logical = read_logical(reader), true;
     return false;
   });
   return element;
@@ -108,7 +204,7 @@ class NestedBuilder {
       require(element.type >= 0 && element.type <= 7, ErrorKind::data,
               "{} is not a Parquet file or is damaged: column \"{}\" has no type", path_, element.name);
       nested_.leaves.push_back({path.substr(0, path.find('\n')), static_cast<ParquetType>(element.type), path,
-                                made.definition, made.repetition});
+                                made.definition, made.repetition, meaning_of(element)});
     }
     for (int64_t i = 0; i < element.children; ++i)
       made.children.push_back(node(at, path, made.definition, made.repetition, depth + 1));
@@ -144,7 +240,8 @@ std::vector<ParquetColumnFacts> top_columns(const std::vector<SchemaElement>& sc
     const bool flat = element.children == 0 && element.repetition != 2;
     require(!flat || (element.type >= 0 && element.type <= 7), ErrorKind::data,
             "{} is not a Parquet file or is damaged: column \"{}\" has no type", path, element.name);
-    columns.push_back({element.name, static_cast<ParquetType>(flat ? element.type : 0), element.repetition == 1, flat});
+    columns.push_back({element.name, static_cast<ParquetType>(flat ? element.type : 0), element.repetition == 1, flat,
+                       flat ? meaning_of(element) : ParquetMeaning{}});
     for (int64_t left = 1; left > 0; --left, ++at) {  // over all its descendants
       require(
           at < schema.size() && schema[at].children >= 0 && schema[at].children < static_cast<int64_t>(schema.size()),
@@ -160,6 +257,11 @@ std::vector<ParquetColumnFacts> top_columns(const std::vector<SchemaElement>& sc
 const char* name_of(ParquetType type) {
   constexpr const char* kNames[] = {"boolean", "int32", "int64", "int96", "float", "double", "byte_array", "fixed"};
   return kNames[static_cast<size_t>(type)];
+}
+
+bool is_readable(ParquetType type, const ParquetMeaning& meaning) {
+  return meaning.kind != ParquetMeaning::Kind::other &&
+         (type != ParquetType::fixed || meaning.kind == ParquetMeaning::Kind::decimal);
 }
 
 ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::string& path) {

@@ -7,10 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "data/parquet/logical.h"
+
 namespace trireme {
 
 enum class ParquetType : uint8_t { boolean, int32, int64, int96, f32, f64, byte_array, fixed };
 const char* name_of(ParquetType type);
+/// Texts, numbers, truth values, dates, times and decimals.
+bool is_readable(ParquetType type, const ParquetMeaning& meaning);
 
 /// Values of a column in one row group.
 struct ParquetChunk {
@@ -31,6 +35,7 @@ struct ParquetColumnFacts {
   ParquetType type;
   bool optional;  ///< may have nulls
   bool flat;      ///< false: a list or a structure (nested.h)
+  ParquetMeaning meaning;
 };
 
 /// Values of one kind: a flat column, or what a list or a structure contains.
@@ -40,6 +45,7 @@ struct ParquetLeaf {
   std::string path;  ///< as in ParquetChunk
   /// Levels of a value that is there; of a list's items.
   uint32_t definition = 0, repetition = 0;
+  ParquetMeaning meaning = {};
 };
 
 /// A column, or a part of a nested one.

@@ -11,12 +11,12 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostItems = size_t{1} << 20;  // of a row; a damaged file can claim billions in a few bytes
+// Of a row; a damaged file can claim billions in a few bytes.
+constexpr size_t kMostItems = size_t{1} << 20, kMostTextBytes = size_t{64} << 20;
 
 /// One kind of values, with the next one read ahead.
 struct Values {
   ParquetColumn column;
-  ParquetType type;
   ParquetCell cell = {};
   uint32_t definition = 0, repetition = 0;
   bool there = false;
@@ -26,9 +26,18 @@ struct Values {
 
 }  // namespace
 
+Json json_of(const ParquetCell& cell) {
+  using Exact = ParquetCell::Exact;
+  if (cell.text) return std::string(*cell.text);
+  if (!cell.number) return nullptr;
+  if (cell.exact == Exact::truth) return cell.bits != 0;
+  if (cell.exact == Exact::natural) return cell.bits;
+  return cell.exact == Exact::integer ? Json(static_cast<int64_t>(cell.bits)) : Json(*cell.number);
+}
+
 struct ParquetNestedColumn::Reader {
   Reader(const ParquetFile& of_file, const ParquetNested& of_nested) : file(of_file), nested(of_nested) {
-    for (const ParquetLeaf& leaf : nested.leaves) values.push_back({ParquetColumn(file, leaf), leaf.type});
+    for (const ParquetLeaf& leaf : nested.leaves) values.push_back({ParquetColumn(file, leaf)});
     for (Values& one : values) one.advance();
   }
 
@@ -51,17 +60,14 @@ struct ParquetNestedColumn::Reader {
   }
 
   Json scalar(Values& one) {
-    Json value;
     if (one.cell.text) {
+      bytes += one.cell.text->size();
+      if (bytes > kMostTextBytes)
+        fail(ErrorKind::data, "{}: a row of the column \"{}\" has texts of more than {} bytes, the limit", file.path(),
+             nested.root.name, kMostTextBytes);
       for_each_valid_run(*one.cell.text, [&](std::string_view, bool run) { valid = valid && run; });
-      value = std::string(*one.cell.text);
-    } else if (one.cell.number) {
-      const double number = *one.cell.number;
-      const bool whole = one.type == ParquetType::int32 || one.type == ParquetType::int64;
-      value = one.type == ParquetType::boolean ? Json(number != 0)
-              : whole                          ? Json(static_cast<int64_t>(number))
-                                               : Json(number);
     }
+    Json value = json_of(one.cell);
     one.advance();
     return value;
   }
@@ -107,6 +113,7 @@ struct ParquetNestedColumn::Reader {
   std::vector<Values> values;
   bool valid = true;  ///< of the row
   size_t listed = 0;  ///< items of the row's lists
+  size_t bytes = 0;   ///< of the row's texts
 };
 
 ParquetNestedColumn::ParquetNestedColumn(const ParquetFile& file, const ParquetNested& nested)
@@ -117,7 +124,7 @@ ParquetNestedColumn::~ParquetNestedColumn() = default;
 bool ParquetNestedColumn::next(Json& value, bool& valid) {
   Reader& reader = *reader_;
   reader.valid = true;
-  reader.listed = 0;
+  reader.listed = reader.bytes = 0;
   if (reader.values.empty() || !reader.values[0].there) return false;
   const ParquetNode& root = reader.nested.root;
   value = root.kind == ParquetNode::Kind::repeated ? reader.repeated(root) : reader.read(root);

@@ -9,6 +9,9 @@
 
 namespace trireme {
 
+/// A number without rounding it; a text must be UTF-8.
+Json json_of(const ParquetCell& cell);
+
 class ParquetNestedColumn {
  public:
   /// The file outlives it. Throws Error::data for values of an unsupported type.

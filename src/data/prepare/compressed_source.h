@@ -1,5 +1,6 @@
 #pragma once
-// gzip and zstd, recognized by name: NAME.gz, NAME.zst, for tar archives also .tgz and .tzst.
+// gzip and zstd, recognized by name: NAME.gz, NAME.zst, for tar archives also .tgz and .tzst. Several members or frames
+// may follow each other, with zeros after the last one; zstd may have any window.
 
 #include <memory>
 #include <string>

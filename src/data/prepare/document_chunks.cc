@@ -23,7 +23,7 @@ uint64_t count_lines(std::string_view text) {
 DocumentChunks::DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options)
     : cut_(std::move(cut)),
       options_(std::move(options)),
-      parts_(files, options_.columns, options_.from),
+      parts_(files, options_.columns, options_.from, options_.most_bytes),
       resumed_(options_.from.offset > 0) {}
 
 void DocumentChunks::open_part() {

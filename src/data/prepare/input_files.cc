@@ -1,12 +1,20 @@
 #include "data/prepare/input_files.h"
 
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
+#include <map>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/file_signature.h"
 #include "data/prepare/byte_source.h"
 #include "data/prepare/compressed_source.h"
 #include "hub/place.h"
@@ -44,29 +52,73 @@ void add_file(const std::string& path, Forced forced, std::vector<InputFile>& fi
   files.push_back({path, *kind, fs::is_regular_file(path) ? fs::file_size(path) : 0});
 }
 
-/// An unsupported format in which data sets are published.
-bool is_packed(const fs::path& path) {
-  const std::string ending = path.extension().string();
-  return ending == ".zip" || ending == ".xz" || ending == ".bz2" || ending == ".7z";
+/// `datasets` describes what save_to_disk() wrote in these files, which hold no text.
+bool describes_arrow(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (name != "dataset_info.json" && name != "state.json" && name != "dataset_dict.json") return false;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path.parent_path(), none)) {
+    if (entry.path().extension() == ".arrow") return true;
+  }
+  return false;
+}
+
+/// Why a file of a folder is not read, and what helps.
+std::string why_left_out(const fs::path& path) {
+  const std::string ending = lower_case(path.extension().string());
+  const auto is = [&](std::initializer_list<const char*> endings) {
+    return std::ranges::find(endings, ending) != endings.end();
+  };
+  if (is({".zip", ".7z", ".rar", ".bz2", ".xz", ".lzma", ".lz4", ".br", ".z"}))
+    return "compressed in a way that is not read: unpack it first; if the names of its files do not show the format, "
+           "use "
+           "--input FILE --input-format txt or jsonl";
+  if (ending == ".arrow")
+    return "Arrow: write Parquet instead, with Python's datasets: "
+           "load_from_disk(\"FOLDER\")[\"train\"].to_parquet(\"FILE.parquet\"), or Dataset.from_file(FILE) for one "
+           "file";
+  if (describes_arrow(path)) return "it only describes the Arrow files beside it";
+  if (is({".csv", ".tsv"})) return "a table: write its texts as jsonl or Parquet";
+  try {
+    if (const auto found = binary_signature_of(MappedFile(path.string()).text())) return found->what;
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "its name does not show that it is text; if it is, use --input FILE --input-format txt or jsonl";
+}
+
+constexpr size_t kMostNamed = 10;
+
+/// "part-1.bz2, part-2.xz and 3 others (unpack them first)", a text for each reason.
+std::vector<std::string> describe_left_out(const std::string& folder, const std::vector<std::string>& paths) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const std::string& path : paths)
+    by_reason[why_left_out(path)].push_back(fs::path(path).lexically_relative(folder).string());
+  std::vector<std::string> texts;
+  for (auto& [reason, names] : by_reason) {
+    std::ranges::sort(names);
+    const size_t others = names.size() - std::min(names.size(), kMostNamed);
+    names.resize(names.size() - others);
+    texts.push_back(fmt::format("{}{} ({})", fmt::join(names, ", "),
+                                others == 0 ? "" : fmt::format(" and {}", count_text(others, "other")), reason));
+  }
+  return texts;
 }
 
 void add_folder(const std::string& folder, Forced forced, std::vector<InputFile>& files) {
-  std::vector<std::string> paths;
-  std::string packed;
+  std::vector<std::string> paths, left_out;
   for (auto at = fs::recursive_directory_iterator(folder); at != fs::recursive_directory_iterator(); ++at) {
     const fs::directory_entry& entry = *at;
     const bool hidden = entry.path().filename().string().starts_with('.');
     if (hidden && entry.is_directory()) at.disable_recursion_pending();
-    if (hidden || is_own_output(entry.path())) continue;
-    if (entry.is_regular_file() && (forced || kind_of(entry.path().string()))) paths.push_back(entry.path().string());
-    if (is_packed(entry.path())) packed = entry.path().string();
+    if (hidden || is_own_output(entry.path()) || !entry.is_regular_file()) continue;
+    const bool read = forced || (kind_of(entry.path().string()) && !describes_arrow(entry.path()));
+    (read ? paths : left_out).push_back(entry.path().string());
   }
-  if (paths.empty() && !packed.empty())
-    fail(ErrorKind::io,
-         "folder {} has no .txt, .jsonl, .tar or .parquet files; unpack {} first; if the names of its files do not "
-         "show the format, use --input FILE --input-format txt or jsonl",
-         folder, packed);
-  require(!paths.empty(), ErrorKind::io, "folder {} has no .txt, .jsonl, .tar or .parquet files", folder);
+  const std::vector<std::string> described = describe_left_out(folder, left_out);
+  require(!paths.empty(), ErrorKind::io, "folder {} has no .txt, .jsonl, .tar or .parquet files{}{}", folder,
+          described.empty() ? "" : "; not read: ", fmt::join(described, "; "));
+  for (const std::string& text : described) log::warning("{}: not read: {}", folder, text);
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) add_file(path, forced, files);
 }

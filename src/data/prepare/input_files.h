@@ -29,9 +29,10 @@ std::optional<InputKind> kind_of(const std::string& path);
 
 /// Each argument is a file, a folder (all readable files in it and below, by name), a glob, "-" for standard input, or
 /// a data set of the Hugging Face hub (hub/place.h), or several of these separated by commas and optional blanks. In
-/// folders, hidden folders and files written by `trireme prepare` or a run are skipped. Keeps the order of the
-/// arguments. `forced` sets the kind of every file, whatever its name; without it standard input is jsonl. Throws
-/// Error::io for a missing file, Error::usage for a name without a known format.
+/// folders, hidden folders and files written by `trireme prepare` or a run are skipped; a warning names every other
+/// file that is not read, with the reason. Keeps the order of the arguments. `forced` sets the kind of every file,
+/// whatever its name; without it standard input is jsonl. Throws Error::io for a missing file, Error::usage for a name
+/// without a known format.
 std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced = {},
                                    const InputEncoding& encoding = {});
 

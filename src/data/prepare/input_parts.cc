@@ -24,8 +24,9 @@ bool is_stream(InputKind kind) { return kind == InputKind::text || kind == Input
 
 }  // namespace
 
-InputParts::InputParts(const std::vector<InputFile>& files, std::vector<std::string> columns, InputPlace from)
-    : files_(files), columns_(std::move(columns)), skip_members_(from.member) {
+InputParts::InputParts(const std::vector<InputFile>& files, std::vector<std::string> columns, InputPlace from,
+                       uint64_t most_bytes)
+    : files_(files), columns_(std::move(columns)), most_bytes_(most_bytes), skip_members_(from.member) {
   for (; file_ < from.file && file_ < files_.size(); ++file_) earlier_ += files_[file_].bytes;
 }
 
@@ -45,7 +46,7 @@ void InputParts::open_file() {
       archive_ = std::make_shared<TarReader>(open_source(file.path), file.path);
       return;
     case InputKind::parquet:
-      source_ = open_parquet(file.path, columns_);
+      source_ = open_parquet(file.path, columns_, most_bytes_);
       return set_part(file.path, InputKind::json_lines);
     case InputKind::text:
     case InputKind::json_lines:

@@ -25,8 +25,10 @@ struct InputPlace {
 
 class InputParts {
  public:
-  /// `files` must outlive the reader; `columns` are read from parquet files. Begins at the part of `from`.
-  InputParts(const std::vector<InputFile>& files, std::vector<std::string> columns, InputPlace from = {});
+  /// `files` must outlive the reader; `columns`, of texts up to `most_bytes`, are read from parquet files. Begins at
+  /// the part of `from`.
+  InputParts(const std::vector<InputFile>& files, std::vector<std::string> columns, InputPlace from = {},
+             uint64_t most_bytes = UINT64_MAX);
   ~InputParts();
 
   /// Opens the next part; false at the end. Throws Error::io, Error::data.
@@ -50,6 +52,7 @@ class InputParts {
 
   const std::vector<InputFile>& files_;
   std::vector<std::string> columns_;
+  uint64_t most_bytes_;
   uint64_t file_ = 0, member_ = 0;
   uint64_t skip_members_ = 0;  // of the first archive
   uint64_t earlier_ = 0;       // bytes of the files before

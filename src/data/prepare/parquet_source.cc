@@ -31,14 +31,16 @@ void append_json_string(std::string_view text, std::string& out) {
 
 class ParquetSource final : public ByteSource {
  public:
-  ParquetSource(const std::string& path, const std::vector<std::string>& names) : file_(path), names_(names) {
+  ParquetSource(const std::string& path, const std::vector<std::string>& names, uint64_t most_bytes)
+      : file_(path), names_(names), most_bytes_(most_bytes) {
     for (const std::string& name : names) {
       const ParquetColumnFacts* facts = file_.find(name);
       require(facts != nullptr, ErrorKind::data, "{}: column \"{}\" is missing; it has {}", path, name,
               file_.describe());
-      require(facts->flat && facts->type == ParquetType::byte_array, ErrorKind::data,
-              "{}: column \"{}\" has {}, expected strings", path, name,
-              facts->flat ? name_of(facts->type) : "lists or structures");
+      require(
+          facts->flat && facts->type == ParquetType::byte_array && facts->meaning.kind == ParquetMeaning::Kind::plain,
+          ErrorKind::data, "{}: column \"{}\" has {}, expected strings", path, name,
+          facts->flat ? name_of(facts->type) : "lists or structures");
       columns_.emplace_back(file_, *facts);
     }
   }
@@ -72,6 +74,10 @@ class ParquetSource final : public ByteSource {
     ParquetCell cell;
     columns_[i].next(cell);
     if (!cell.text) return;
+    require(
+        cell.text->size() <= most_bytes_, ErrorKind::data,
+        "{}, row {}: the text is longer than {:.4g} MiB, the limit of one document; raise it with --max-document MIB",
+        file_.path(), rows_read_ + 1, static_cast<double>(most_bytes_) / (1 << 20));
     if (lines_.back() != '{') lines_ += ", ";
     append_json_string(names_[i], lines_);
     lines_ += ": ";
@@ -81,15 +87,16 @@ class ParquetSource final : public ByteSource {
   ParquetFile file_;
   std::vector<std::string> names_;
   std::vector<ParquetColumn> columns_;
-  uint64_t rows_read_ = 0;
+  uint64_t most_bytes_, rows_read_ = 0;
   std::string lines_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns) {
-  return std::make_unique<ParquetSource>(path, columns);
+std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns,
+                                         uint64_t most_bytes) {
+  return std::make_unique<ParquetSource>(path, columns, most_bytes);
 }
 
 }  // namespace trireme

@@ -15,6 +15,8 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostAddedTokens = 1 << 18;  // tokenizers in use have up to some thousand
+// Of normalizers, pre-tokenizers, post-processors or decoders; tokenizers in use have up to about ten in two levels.
+constexpr size_t kMostSteps = 128, kMostStepDepth = 8;
 
 TokenId read_id(const JsonNode& node, std::string_view token, const std::string& place) {
   require(node.is_integer() && node.integer >= 0 && node.integer <= Vocabulary::kLargestId, ErrorKind::data,
@@ -144,6 +146,18 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
   return added;
 }
 
+/// Every step costs time for each text, and the steps of a Sequence are run by recursion.
+void count_steps(const JsonNode& element, const std::string& place, size_t depth, size_t& count) {
+  require(++count <= kMostSteps && depth <= kMostStepDepth, ErrorKind::data,
+          "{}: more than {} steps, or Sequences nested in more than {} levels, the limits", place, kMostSteps,
+          kMostStepDepth);
+  for (const auto& [name, value] : element.members) {
+    const bool steps = name == "normalizers" || name == "pretokenizers" || name == "processors" || name == "decoders";
+    if (!steps) continue;
+    for (const JsonNode& item : value.items) count_steps(item, place, depth + 1, count);
+  }
+}
+
 /// All parts from the frame, without the vocabulary and merges.
 PipelineParts read_parts(std::string_view frame, ModelSource source, std::string_view where) {
   const JsonNode root = parse_json_node(frame, where);
@@ -152,6 +166,10 @@ PipelineParts read_parts(std::string_view frame, ModelSource source, std::string
                    "decoder", "model"});
   const std::string version = file.string("version", "1.0");
   require(version == "1.0", ErrorKind::data, "{}: version \"{}\", expected \"1.0\"", where, version);
+  for (const char* key : {"normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
+    size_t count = 0;
+    if (file.has(key)) count_steps(*root.find(key), file.place_of(key), 0, count);
+  }
   const JsonObject model = file.object("model");
   PipelineParts parts;
   parts.added = read_added(file);

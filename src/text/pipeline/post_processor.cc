@@ -7,10 +7,15 @@
 namespace trireme {
 namespace {
 
+// Templates in use have up to nine parts, and a few special ids.
+constexpr size_t kMostSequences = 8, kMostSpecialIds = 1024;
+
+bool is_id(const JsonNode& node) { return node.is_integer() && node.integer >= 0 && node.integer <= UINT32_MAX; }
+
 /// ["[SEP]", 102]
 TokenId read_token_pair(const JsonObject& element, std::string_view key) {
   const auto& items = element.array(key);
-  require(items.size() == 2 && items[0].is_string() && items[1].is_integer() && items[1].integer >= 0, ErrorKind::data,
+  require(items.size() == 2 && items[0].is_string() && is_id(items[1]), ErrorKind::data,
           "{}: \"{}\" must be [token, id]", element.place(), key);
   return static_cast<TokenId>(items[1].integer);
 }
@@ -22,7 +27,7 @@ std::vector<TokenId> special_ids(const JsonObject& processor, const std::string&
   std::vector<TokenId> ids;
   const JsonObject special = specials.object(name);
   for (const JsonNode& id : special.array("ids")) {
-    require(id.is_integer() && id.integer >= 0, ErrorKind::data, "{}: ids must be integers >= 0", special.place());
+    require(is_id(id), ErrorKind::data, "{}: ids must be integers from 0 to {}", special.place(), UINT32_MAX);
     ids.push_back(static_cast<TokenId>(id.integer));
   }
   return ids;
@@ -31,6 +36,7 @@ std::vector<TokenId> special_ids(const JsonObject& processor, const std::string&
 std::vector<TemplatePart> read_template(const JsonObject& processor, std::string_view key) {
   std::vector<TemplatePart> parts;
   const auto& items = processor.array(key);
+  size_t sequences = 0, special = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     const JsonObject item(items[i], processor.place_of(key, i));
     item.allow_only({"Sequence", "SpecialToken"});
@@ -48,6 +54,11 @@ std::vector<TemplatePart> read_template(const JsonObject& processor, std::string
     const uint64_t type = body.count("type_id");
     require(type < 256, ErrorKind::data, "{}: type_id is {}, expected at most 255", body.place(), type);
     part.type = static_cast<uint8_t>(type);
+    sequences += is_sequence ? 1 : 0;
+    special += part.ids.size();
+    require(sequences <= kMostSequences && special <= kMostSpecialIds, ErrorKind::data,
+            "{}: more than {} texts or {} special ids in one template, the limits", item.place(), kMostSequences,
+            kMostSpecialIds);
     parts.push_back(std::move(part));
   }
   return parts;

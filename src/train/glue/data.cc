@@ -1,5 +1,10 @@
 #include "train/glue/data.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -30,7 +35,13 @@ std::string fetched_folder(const GlueTask& task) {
 
 void cut(std::vector<GlueSet>& sets, int64_t most) {
   for (GlueSet& set : sets) {
-    if (set.dropped > 0) log::info("{}: skipped {} rows that lack a field", set.path, set.dropped);
+    if (!set.dropped.empty()) {
+      constexpr size_t kShown = 20;
+      const auto shown = std::span(set.dropped).first(std::min(set.dropped.size(), kShown));
+      log::warning("{}: skipped {} without a text or a label: {} {}{}", set.path, count_text(set.dropped.size(), "row"),
+                   set.path.ends_with(".parquet") ? "rows" : "lines", fmt::join(shown, ", "),
+                   shown.size() < set.dropped.size() ? ", ..." : "");
+    }
     if (most > 0 && static_cast<int64_t>(set.rows.size()) > most) set.rows.resize(static_cast<size_t>(most));
   }
 }

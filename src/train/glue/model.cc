@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -36,10 +38,10 @@ Json labelled_config(const std::string& path, const GlueTask& task) {
   if (task.name != "None") config["finetuning_task"] = task.name;
   config["problem_type"] = task.regression() ? "regression" : "single_label_classification";
   if (task.regression()) return config;
-  Json names, ids;
+  Json names = Json::object(), ids = Json::object();  // appended to: a search of each name takes minutes for 100,000
   for (size_t i = 0; i < task.labels.size(); ++i) {
-    names[std::to_string(i)] = task.labels[i];
-    ids[task.labels[i]] = i;
+    names.get_ref<Json::object_t&>().emplace_back(std::to_string(i), task.labels[i]);
+    ids.get_ref<Json::object_t&>().emplace_back(task.labels[i], i);
   }
   config["id2label"] = names;
   config["label2id"] = ids;
@@ -51,10 +53,12 @@ std::vector<std::string> class_names(const Json& config) {
   std::vector<std::string> names;
   const auto labels = config.find("id2label");
   if (labels == config.end() || !labels->is_object()) return {};
+  std::unordered_map<std::string_view, const Json*> by_id;
+  for (const auto& [id, name] : labels->items()) by_id.emplace(id, &name);
   for (size_t i = 0; i < labels->size(); ++i) {
-    const auto name = labels->find(std::to_string(i));
-    if (name == labels->end() || !name->is_string()) return {};
-    names.push_back(lower_case(name->get<std::string>()));
+    const auto name = by_id.find(std::to_string(i));
+    if (name == by_id.end() || !name->second->is_string()) return {};
+    names.push_back(lower_case(name->second->get<std::string>()));
     if (names.back() == fmt::format("label_{}", i)) return {};
   }
   return names;
@@ -64,9 +68,11 @@ std::vector<int64_t> class_order(const Json& config, const GlueTask& task, const
   const std::vector<std::string> theirs = class_names(config);
   if (theirs.empty() || task.regression()) return {};
   std::vector<int64_t> order;
+  std::unordered_map<std::string_view, int64_t> place;  // of the first of equal names
+  for (size_t i = 0; i < theirs.size(); ++i) place.emplace(theirs[i], static_cast<int64_t>(i));
   for (const std::string& label : task.labels) {
-    const auto found = std::ranges::find(theirs, lower_case(label));
-    if (found != theirs.end()) order.push_back(found - theirs.begin());
+    const auto found = place.find(lower_case(label));
+    if (found != place.end()) order.push_back(found->second);
   }
   if (theirs.size() != task.labels.size()) return {};  // the head is re-initialized, which is logged when it is loaded
   if (order.size() == task.labels.size() && order.size() == theirs.size())

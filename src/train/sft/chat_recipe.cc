@@ -53,6 +53,7 @@ constexpr const char* kWithoutEffect[] = {"model.preset",
                                           "data.verify",
                                           "data.trust",
                                           "evaluation.batches",
+                                          "evaluation.next-batches",
                                           "data.mask-end-of-text",
                                           "checkpoint.allow-other-tokenizer"};
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
@@ -540,6 +541,21 @@ TEST(Family, LayoutsAreInvertible) {
     import_values(layout, {4, 1}, 36, 5, theirs, back);
     EXPECT_EQ(ours, back);
   }
+}
+
+TEST(GenerationSettings, NumbersOf64BitsAreNotTakenForNegativeOnes) {
+  const auto settings = [](const std::string& fields) {
+    return generation_settings(R"({"config": {}, "generation_config": {)" + fields + "}}", "M");
+  };
+  EXPECT_EQ(settings(R"("eos_token_id": [5, -1, 2147483647])").end, (std::vector<TokenId>{5, 2147483647}));
+  for (const char* id : {"2147483648", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
+    const std::string shown = std::string(id) + ", expected a token's id or a list of ids";
+    EXPECT_ERROR(settings(R"("eos_token_id": )" + std::string(id)), ErrorKind::data,
+                 "M: generation_config.json: \"eos_token_id\" is " + shown);
+    EXPECT_ERROR(settings(R"("suppress_tokens": )" + std::string(id)), ErrorKind::data, shown);
+  }
+  EXPECT_ERROR(settings(R"("max_new_tokens": 18446744073709551615)"), ErrorKind::data,
+               "\"max_new_tokens\" is 18446744073709551615, expected a whole number of at least 0");
 }
 
 TEST(Family, PatternsFitNumbersOnly) {

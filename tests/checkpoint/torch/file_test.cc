@@ -1,6 +1,7 @@
 #include "checkpoint/torch/file.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "base/pickle.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_source.h"
+#include "checkpoint/torch/zip_archive.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
@@ -54,6 +56,39 @@ void expect_equal_tensors(const std::string& path, size_t count) {
 TEST(TorchFile, ReadsWhatTorchWrote) {
   expect_equal_tensors(sample("zip.bin"), 29);
   expect_equal_tensors(sample("stream.bin"), 29);
+}
+
+TEST(TorchFile, DamagedMembersAreNamedWhenTheyAreRead) {
+  const TemporaryFolder folder;
+  int members = 0;
+  for (const char* name : {"zip.bin", "views.bin"}) {
+    const std::string good = read_text(sample(name)), path = folder / name;
+    for (const ZipMember& member : read_zip(std::as_bytes(std::span(good)), name)) {
+      const bool used = member.name.ends_with("/data.pkl") || member.name.find("/data/") != member.name.npos;
+      if (!used || member.data.empty()) continue;
+      std::string bad = good;
+      const size_t begin = static_cast<size_t>(reinterpret_cast<const char*>(member.data.data()) - good.data());
+      bad[begin + member.data.size() / 2] ^= 1;
+      write_text(path, bad);
+      const auto read_all = [&] {
+        const TorchFile file(path);
+        for (const TorchTensor& tensor : file.tensors()) file.read_f32(tensor);
+      };
+      EXPECT_ERROR(
+          read_all(), ErrorKind::data,
+          fmt::format("{}: the {} bytes of {} are damaged: their CRC-32 is ", path, member.data.size(), member.name));
+      ++members;
+    }
+  }
+  EXPECT_GT(members, 20);
+}
+
+TEST(ZipChecksum, OfPartsIsThatOfTheWhole) {
+  std::string bytes((size_t{48} << 20) + 7, '\0');
+  for (size_t i = 0; i < bytes.size(); i += 97) bytes[i] = static_cast<char>(i >> 7);
+  EXPECT_EQ(zip_checksum(std::as_bytes(std::span(bytes))),
+            crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+  EXPECT_EQ(zip_checksum({}), 0U);
 }
 
 TEST(TorchFile, GathersTensorsThatAreViews) { expect_equal_tensors(sample("views.bin"), 28); }

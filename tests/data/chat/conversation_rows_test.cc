@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/chat/rows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
@@ -200,6 +201,31 @@ TEST_F(ConversationFile, IsJsonLinesArrayTableOrParquet) {
   most_ = 1;
   EXPECT_EQ(read(file("c.jsonl", line + "\n" + line)).rows, 1U);
   EXPECT_ERROR(read(file("a.txt", "x")), ErrorKind::usage, "a.txt: unknown format; supported names end in .jsonl");
+}
+
+TEST_F(ConversationFile, OfOneArrayIsReadElementByElement) {
+  const std::string line = kLine, hard = R"({"prompt": "]\\\"}, {\\", "completion": "y"})";
+  read(file("a.json", "\xEF\xBB\xBF \n[\n" + line + " ,\n" + hard + "\n]\n \n"));
+  EXPECT_THAT(firsts_, testing::ElementsAre("1é", "2]\\\"}, {\\"));
+  const RowCounts counts = read(file("b.json", "[" + line + ", {\"prompt\": 'x'}, 7, " + line + "]"), true);
+  EXPECT_THAT(firsts_, testing::ElementsAre("1é", "4é"));
+  EXPECT_EQ(counts.skipped, 2U);
+  EXPECT_THAT(counts.first_skipped, testing::HasSubstr("b.json row 2: the row: not valid JSON at line 1, column 13: "));
+  EXPECT_EQ(read(file("c.json", " [ ] ")).rows, 0U);
+  EXPECT_ERROR(read(file("d.json", "[" + line + ",]")), ErrorKind::data,
+               "d.json row 2: nothing before \"]\"; remove a comma");
+  EXPECT_ERROR(read(file("e.json", "[" + line + ",\n{\"prompt\": \"x\"")), ErrorKind::data,
+               "e.json: its JSON array does not end: row 2 begins, but the file ends before \"]\"");
+  EXPECT_ERROR(read(file("f.json", "[" + line + "] x")), ErrorKind::data,
+               "f.json: found \"x\" after the end of its JSON array, expected nothing");
+  // a line of 70 MB, of which no row is long, and a row that is longer than a line may be
+  const std::string half(size_t{35} << 20, 'x');
+  uint64_t seen = 0;
+  const RowHandlers none{.wants = [&](uint64_t row) { return seen = row, false; }, .row = {}, .fault = {}};
+  read_rows(file("g.json", "[\"" + half + "\",\"" + half + "\"]"), none);
+  EXPECT_EQ(seen, 2U);
+  EXPECT_ERROR(read_rows(file("h.json", "[\"" + half + half + "\"]"), none), ErrorKind::data,
+               "h.json row 1: longer than 67108864 bytes, the limit");
 }
 
 TEST_F(ConversationFile, RefusesOrCountsBadRowsWithTheirPlace) {

@@ -63,7 +63,21 @@ TEST_F(GlueReader, DropsRowsOfQqpThatLackAField) {
        "3\t7\t8\te?\tf?\t0\n");
   const auto set = read_glue(glue_task("qqp"), folder_.path(), GlueSplit::train).at(0);
   EXPECT_EQ(set.rows.size(), 2u);
-  EXPECT_EQ(set.dropped, 2);
+  EXPECT_EQ(set.dropped, (std::vector<int64_t>{3, 4}));
+}
+
+TEST_F(GlueReader, RefusesTestRowsThatLackAField) {
+  const std::string header = "id\tquestion1\tquestion2\n";
+  file("QQP/test.tsv", header + "0\ta?\tb?\n1\tbroken\n2\tc?\td?\n");
+  EXPECT_ERROR(rows("qqp", GlueSplit::test), ErrorKind::data,
+               "test.tsv line 3: 2 fields, but the texts are in columns up to 3; predictions are numbered by row");
+  file("QQP/test.tsv", header + "0\ta?\tb?\n\n2\tc?\td?\n");
+  EXPECT_ERROR(rows("qqp", GlueSplit::test), ErrorKind::data, "test.tsv line 3: 1 field, but");
+  file("QQP/test.tsv", header + "0\ta?\t\n1\tc?\td?\r\n\r\n\n");
+  const auto all = rows("qqp", GlueSplit::test);
+  ASSERT_EQ(all.size(), 2u) << "an empty field is a text; blank lines at the end are no rows";
+  EXPECT_EQ(all[0].second, "");
+  EXPECT_EQ(all[1].second, "d?");
 }
 
 TEST_F(GlueReader, ReadsBothSetsOfMnliWhateverTheirLabelColumns) {
@@ -227,6 +241,21 @@ TEST_F(CustomFilesTest, RefusesRowsThatNoTableHas) {
   EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388616 bytes, expected at most");
 }
 
+TEST_F(CustomFilesTest, RefusesABlankLineWhoseRowWouldBeMissingInThePredictions) {
+  file("t.csv", "text,label\nx,1\n\ny,0\n");
+  const auto read = [&](const std::string& test) {
+    file("p.csv", test);
+    return read_custom({.train = folder_ / "t.csv", .validation = "", .test = folder_ / "p.csv"}).test.at(0).rows;
+  };
+  EXPECT_ERROR(read("text\na\n\nb\n"), ErrorKind::data, "p.csv record 3: a blank line; predictions are numbered by");
+  EXPECT_ERROR(read("text\r\na\r\n\r\nb\r\n"), ErrorKind::data, "p.csv record 3: a blank line");
+  const auto rows = read("text\na\n\"\"\nb\n\n\n");
+  ASSERT_EQ(rows.size(), 3u) << "a quoted empty text is a row, blank lines at the end are not";
+  EXPECT_EQ(rows[1].first, "");
+  EXPECT_EQ(rows[2].first, "b");
+  EXPECT_EQ(read("text,id\na,1\n\nb,2\n").size(), 2u) << "no row of two columns is a blank line";
+}
+
 TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
   const auto read = [&](const std::string& name) {
     return read_custom({.train = folder_ / name, .validation = "", .test = ""});
@@ -333,6 +362,29 @@ TEST_F(CustomFilesTest, OtherSeparatorsAreNamedAndCanBeGiven) {
     if (separator == ',') continue;
     EXPECT_EQ(read(separator).train.at(0).rows.at(0).first, "good, a") << name;
   }
+}
+
+TEST_F(CustomFilesTest, ValuesThatDifferInNearlyEveryRowAreNotLabels) {
+  std::string rows = "s,label\n", classes = "s,label\n";
+  for (int i = 0; i < 2500; ++i) {
+    rows += fmt::format("x y{},text {}\n", i, i);
+    classes += fmt::format("x y{},class {}\n", i, i % 1200);
+  }
+  file("rows.csv", rows);
+  EXPECT_ERROR(
+      read_custom({.train = folder_ / "rows.csv", .validation = "", .test = ""}), ErrorKind::data,
+      "rows.csv: 2500 rows have 2500 different values in \"label\", such as \"text 0\", which are too many for");
+  file("classes.csv", classes);
+  EXPECT_EQ(read_custom({.train = folder_ / "classes.csv", .validation = "", .test = ""}).task.labels.size(), 1200u);
+}
+
+TEST_F(CustomFilesTest, LongNamesAreShortenedInTheLineOfTheLog) {
+  const std::string name(100'000, 'x');
+  file("t.csv", "text," + name + "," + name + "b\na b," + name + "1,c d\ne," + name + "2,f g\n");
+  const CustomData data =
+      read_custom({.train = folder_ / "t.csv", .validation = "", .test = "", .texts = {"text"}, .label = name});
+  EXPECT_LT(data.columns.size(), 1000U);
+  EXPECT_EQ(data.task.labels.size(), 2U);
 }
 
 TEST_F(CustomFilesTest, LabelsThatMayBeNumbersAreDoubted) {

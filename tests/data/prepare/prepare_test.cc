@@ -468,7 +468,54 @@ TEST_F(Prepare, NamesInputsThatItCannotRead) {
   fs::create_directories(folder_ / "enwik8");
   write("enwik8/enwik8.zip", "PK");
   options_.inputs = {path("enwik8")};
-  EXPECT_THAT(error(ErrorKind::io), HasSubstr("unpack " + path("enwik8/enwik8.zip") + " first; if"));
+  EXPECT_THAT(error(ErrorKind::io),
+              HasSubstr("enwik8 has no .txt, .jsonl, .tar or .parquet files; not read: enwik8.zip (compressed in a way "
+                        "that is not read: unpack it first; if the"));
+}
+
+TEST_F(Prepare, NamesEachFileOfAFolderThatItLeavesOut) {
+  fs::create_directories(folder_ / "mixed/sub");
+  write("mixed/a.jsonl", "{\"text\": \"x\"}\n");
+  const std::pair<const char*, const char*> left_out[] = {
+      {"b.jsonl.bz2", "compressed in a way that is not read: unpack it first"},
+      {"c.jsonl.XZ", "compressed in a way"},
+      {"sub/d.arrow", "Arrow: write Parquet instead, with Python's datasets: load_from_disk("},
+      {"e.csv", "a table: write its texts as jsonl or Parquet"},
+      {"f.jl", "its name does not show that it is text; if it is, use --input FILE --input-format txt or jsonl"},
+      {"README.md", "its name does not show that it is text"},
+      {"g.parquet.gz", "its name does not show"}};
+  for (const auto& [name, reason] : left_out) write("mixed/" + std::string(name), "text");
+  write("mixed/picture", std::string("\x89PNG\r\n\x1a\n", 8));
+  write("mixed/.hidden.csv", "x");
+  write("mixed/train.bin", "x");
+  for (int i = 0; i < 30; ++i) write(fmt::format("mixed/many{:02}.csv", i), "x");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(list_inputs({path("mixed")}).size(), 1U);
+  const std::string said = testing::internal::GetCapturedStderr();
+  for (const auto& [name, reason] : left_out) {
+    EXPECT_THAT(said, HasSubstr(name));
+    EXPECT_THAT(said, HasSubstr(reason));
+  }
+  EXPECT_THAT(said, HasSubstr("picture (a picture (PNG))"));
+  EXPECT_THAT(said, HasSubstr("many08.csv and 21 others (a table"));
+  EXPECT_THAT(said, testing::Not(testing::AnyOf(HasSubstr("hidden"), HasSubstr("train.bin"), HasSubstr("a.jsonl,"))));
+  EXPECT_EQ(list_inputs({path("mixed")}, InputKind::json_lines).size(), 39U) << "all, where the format is given";
+}
+
+TEST_F(Prepare, NamesTheArrowFilesOfSaveToDisk) {
+  fs::create_directories(folder_ / "saved/train");
+  for (const char* name : {"dataset_dict.json", "train/dataset_info.json", "train/state.json"})
+    write("saved/" + std::string(name), "{\n  \"splits\": [\"train\"]\n}\n");
+  write("saved/train/data-00000-of-00001.arrow", "x");
+  options_.inputs = {path("saved")};
+  const std::string said = error(ErrorKind::io);
+  EXPECT_THAT(said, HasSubstr("saved has no .txt, .jsonl, .tar or .parquet files; not read: "
+                              "train/data-00000-of-00001.arrow (Arrow: write Parquet instead"));
+  EXPECT_THAT(said,
+              HasSubstr("dataset_dict.json, train/dataset_info.json, train/state.json (it only describes the Arrow"));
+  write("saved/train/state.json", "{\"text\": \"x\"}\n");
+  fs::remove(path("saved/train/data-00000-of-00001.arrow"));
+  EXPECT_EQ(list_inputs({path("saved")}).size(), 3U) << "without Arrow files they are data like others";
 }
 
 TEST_F(Prepare, TakesGlobsAndCommaLists) {

@@ -112,6 +112,57 @@ TEST(TokenizerJson, DecodersThatMultiplyAreStopped) {
   EXPECT_ERROR(load(json), ErrorKind::data, "its normalizer or decoder makes more than ");
 }
 
+/// Of every kind of step: `many` of them in a list, or one in that many Sequences.
+TEST(TokenizerJson, RefusesStepsBeyondTheLimitsOfNumberAndDepth) {
+  struct Kind {
+    const char *key, *list, *step;
+  };
+  constexpr Kind kKinds[] = {{"normalizer", "normalizers", R"({"type": "Lowercase"})"},
+                             {"pre_tokenizer", "pretokenizers", R"({"type": "WhitespaceSplit"})"},
+                             {"post_processor", "processors", R"({"type": "ByteLevel"})"},
+                             {"decoder", "decoders", R"({"type": "Fuse"})"}};
+  for (const auto& [key, list, step] : kKinds) {
+    const auto json = [&, key = key](const std::string& element) {
+      return fmt::format(R"({{"{}": {}, "model": {{"type": "BPE", "vocab": {{"a": 0}}, "merges": []}}}})", key,
+                         element);
+    };
+    const auto sequence = [&, list = list](const std::string& items) {
+      return fmt::format(R"({{"type": "Sequence", "{}": [{}]}})", list, items);
+    };
+    const auto listed = [&, step = step](int many) {
+      std::string items = step;
+      for (int i = 1; i < many; ++i) items += std::string(",") + step;
+      return json(sequence(items));
+    };
+    const auto nested = [&, step = step](int depth) {
+      std::string element = step;
+      for (int i = 0; i < depth; ++i) element = sequence(element);
+      return json(element);
+    };
+    const std::string expected =
+        fmt::format("t.json: {}: more than 128 steps, or Sequences nested in more than 8", key);
+    EXPECT_NO_THROW(load(listed(127))) << key;
+    EXPECT_NO_THROW(load(nested(8))) << key;
+    for (const int many : {128, 100'000}) EXPECT_THAT(error_of(listed(many)), HasSubstr(expected)) << many;
+    for (const int depth : {9, 300}) EXPECT_THAT(error_of(nested(depth)), HasSubstr(expected)) << depth;
+  }
+}
+
+TEST(TokenizerJson, RefusesTemplatesThatMultiplyTheText) {
+  const auto processor = [](int texts, int specials) {
+    std::string parts = R"({"Sequence": {"id": "A", "type_id": 0}})";
+    for (int i = 1; i < texts; ++i) parts += R"(, {"Sequence": {"id": "A", "type_id": 0}})";
+    for (int i = 0; i < specials; ++i) parts += R"(, {"SpecialToken": {"id": "S", "type_id": 0}})";
+    return byte_level_json(
+        R"("post_processor": {"type": "TemplateProcessing", "single": [)" + parts +
+        R"(], "pair": [], "special_tokens": {"S": {"id": "S", "ids": [0, 1, 2, 3], "tokens": []}}},)");
+  };
+  EXPECT_EQ(load(processor(2, 1))->encode("a").ids, (Ids{0, 0, 0, 1, 2, 3}));
+  EXPECT_THAT(error_of(processor(9, 0)),
+              HasSubstr("post_processor.single[8]: more than 8 texts or 1024 special ids in one template, the limits"));
+  EXPECT_THAT(error_of(processor(1, 257)), HasSubstr("post_processor.single[257]: more than 8 texts or 1024 special"));
+}
+
 TEST(TokenizerJson, AppliesTemplateTruncationAndPadding) {
   const std::string rest = R"("post_processor": {"type": "BertProcessing", "sep": ["d", 3], "cls": ["c", 2]},
     "truncation": {"direction": "Right", "max_length": 6, "strategy": "LongestFirst", "stride": 0},
