@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "data/chat/not_json.h"
 #include "data/glue/table_file.h"
 #include "data/parquet/nested.h"
 #include "data/prepare/byte_source.h"
 #include "text/chat/python_text.h"
+#include "text/text_encoding.h"
 
 namespace trireme::chat {
 namespace {
@@ -58,9 +61,10 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") ==
 
 bool wants(const RowHandlers& handlers, uint64_t row) { return !handlers.wants || handlers.wants(row); }
 
-/// One object. Returns whether to continue.
-bool give(const RowHandlers& handlers, uint64_t row, const Json& object) {
-  if (!object.is_object()) return handlers.fault(row, fmt::format("{}, expected an object", object.type_name()));
+/// One object. advice: what helps if it is not one. Returns whether to continue.
+bool give(const RowHandlers& handlers, uint64_t row, const Json& object, const std::string& advice = "") {
+  if (!object.is_object())
+    return handlers.fault(row, fmt::format("{}, expected an object{}", object.type_name(), advice));
   return handlers.row(row, object);
 }
 
@@ -73,9 +77,11 @@ void read_json_lines(const std::string& path, const RowHandlers& handlers) {
     try {
       object = parse_json(line, "the line");
     } catch (const Error& error) {
-      reason = error.what();
+      reason = error.what() + advice_on_json(line);
     }
-    const bool on = reason.empty() ? give(handlers, lines.number(), object) : handlers.fault(lines.number(), reason);
+    const bool on = reason.empty()
+                        ? give(handlers, lines.number(), object, object.is_array() ? advice_on_json(line) : "")
+                        : handlers.fault(lines.number(), reason);
     if (!on) return;
   }
 }
@@ -109,7 +115,16 @@ void read_array(const std::string& path, const RowHandlers& handlers) {
 }
 
 void read_table(const std::string& path, const RowHandlers& handlers) {
-  const TextTable table = read_text_table(path);
+  {
+    EncodingJudge judge;
+    judge.add(MappedFile(path).text());
+    if (const auto found = judge.verdict(true))
+      fail(ErrorKind::data,
+           "{}: not UTF-8 from byte {} on: it seems to be text in {}; convert it with iconv -f {} -t UTF-8", path,
+           found->offset, found->name.empty() ? "another encoding" : found->name,
+           found->name.empty() ? "ENCODING" : found->name);
+  }
+  const TextTable table = read_text_table(path, 0, {}, "write it with commas, or as .tsv with tabs");
   for (size_t i = 0; i < table.rows.size(); ++i) {
     if (!wants(handlers, i + 1)) continue;
     Json object = Json::object();
