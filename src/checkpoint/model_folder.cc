@@ -96,6 +96,9 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
   const std::string& path = place.path;
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
   require_no_file(path);
+  require(fs::exists(path) || fs::is_symlink(path), ErrorKind::io,
+          "{} does not exist{}; expected the folder of a model, a run, or a name of the Hugging Face hub", path,
+          place.why_not);
   require(fs::is_directory(path), ErrorKind::io,
           "{} is not a model folder: expected a run folder of `trireme train`, a step folder, a Hugging Face folder "
           "(config.json with model.safetensors or pytorch_model.bin, and a tokenizer), a checkpoint of GPT-NeoX, or "

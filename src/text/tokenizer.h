@@ -14,6 +14,12 @@ namespace trireme {
 
 using TokenId = uint32_t;
 
+/// Bytes [begin, end) of a text.
+struct TextSpan {
+  size_t begin, end;
+  friend bool operator==(const TextSpan&, const TextSpan&) = default;
+};
+
 struct EncodeOptions {
   /// Applies the template (e.g. [CLS] ... [SEP]) and recognizes special tokens written in the text. Off: they are plain
   /// text; added tokens that are not special still match.
@@ -70,6 +76,10 @@ class Tokenizer {
   /// Appends the ids of a text that a chat template made to `out`: special tokens are recognized, and nothing is added,
   /// cut or padded.
   virtual void encode_chat(std::string_view text, std::vector<TokenId>& out) const = 0;
+  /// The same, and to `places` the bytes of `text` that each id was made from, whatever the tokenizer changes in it: a
+  /// normal form, case, spaces. They are in order; several ids may share a character, and the place of what the
+  /// tokenizer inserts is empty.
+  virtual void encode_chat(std::string_view text, std::vector<TokenId>& out, std::vector<TextSpan>& places) const = 0;
   uint64_t hash() const;  ///< XXH3 of json()
 };
 

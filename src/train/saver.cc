@@ -327,8 +327,10 @@ void Saver::log_best(const RunCounters& progress) const {
   if (!options.best && options.best_link.empty()) return;
   const std::string link = options.best_link.empty() ? "" : fmt::format(", so {} was not made", options.best_link);
   const std::string why =
-      !options.best ? "checkpoint.best is false"
-      : !validates_ ? "there is no validation data"
+      !options.best                            ? "checkpoint.best is false"
+      : validates_ == Validates::on_other_data ? "there is no validation data"
+      : validates_ == Validates::not_yet && !std::isfinite(progress.best_loss)
+          ? "nothing was evaluated: there is no validation data, or no evaluation was due"
       : !std::isfinite(progress.best_loss)
           ? "no evaluation gave a finite loss"
           : fmt::format("no evaluation was better than the validation loss {:.4f} {}", progress.best_loss,

@@ -39,7 +39,7 @@ class Saver {
   void record_step(int64_t step, const StepResult& result);
   void record_evaluation(double loss, bool of_validation_data) {
     watch_.record_evaluation(loss);
-    validates_ = of_validation_data;
+    validates_ = of_validation_data ? Validates::yes : Validates::on_other_data;
   }
   /// Reports that the run went back to the weights of newest_folder().
   void record_roll_back() {
@@ -106,7 +106,7 @@ class Saver {
   std::optional<SharedCopies> copies_;  ///< with checkpoint.local
   bool best_ = false;                   ///< the best weights are not saved yet
   bool saving_best_ = false;            ///< the snapshot being written has the best weights
-  bool validates_ = true;               ///< the run has validation data to evaluate
+  enum class Validates : uint8_t { not_yet, on_other_data, yes } validates_ = Validates::not_yet;
   bool must_succeed_ = false;
   WeightsWatch watch_;
   bool postponed_ = false;               ///< a snapshot was due in a streak

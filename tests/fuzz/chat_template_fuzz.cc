@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const chat::Rendered rendered = chat::ChatTemplate(text, "fuzzed", limits).render(variables, std::tm{});
     if (rendered.text.size() > limits.output) std::abort();
-    for (const auto& [begin, end] : rendered.generated) {
+    for (const auto& [begin, end, message] : rendered.generated) {
       if (begin > end || end > rendered.text.size()) std::abort();
     }
   } catch (const Error& e) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -31,27 +32,12 @@ class ChatFixture : public ::testing::Test {
 
   /// `COMMAND --model model --data data.jsonl --output NAME ...`, small and quiet.
   std::vector<std::string> words(const std::string& name, const std::vector<std::string>& flags = {}) const {
-    std::vector<std::string> all{command_,
-                                 "--model",
-                                 path("model"),
-                                 "--data",
-                                 path("data.jsonl"),
-                                 "--output",
-                                 path(name),
-                                 "--sequence",
-                                 "48",
-                                 "--batch",
-                                 "4",
-                                 "--learning-rate",
-                                 "5e-3",
-                                 "--launch.threads",
-                                 "1",
-                                 "--comm.wire",
-                                 "f32",
-                                 "--log.every",
-                                 "1",
-                                 "--log.peak-tflops",
-                                 "1"};
+    std::vector<std::string> all{
+        command_, "--model",     path("model"), "--output",        path(name), "--sequence",
+        "48",     "--batch",     "4",           "--learning-rate", "5e-3",     "--launch.threads",
+        "1",      "--comm.wire", "f32",         "--log.every",     "1",        "--log.peak-tflops",
+        "1"};
+    if (std::ranges::find(flags, "--data") == flags.end()) all.insert(all.end(), {"--data", path("data.jsonl")});
     all.insert(all.end(), flags.begin(), flags.end());
     return all;
   }

@@ -58,7 +58,7 @@ TEST(ForeignOptionsOfEveryCommand, AreWhatTheTableSays) {
 TEST(ForeignOptionsOfEveryCommand, NoneIsIgnoredAfterAnEqualSign) {
   const Outcome outcome = run(trireme_command({"sample", "--out_dir=no-such-run", "--start=a"}));
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.output, HasSubstr("no-such-run is not a model folder"));
+  EXPECT_THAT(outcome.output, HasSubstr("no-such-run does not exist"));
   EXPECT_THAT(
       run(trireme_command({"prepare", "--input", "x", "--tokenizer", "t", "--output", "o", "--workers", "2"})).output,
       Not(HasSubstr("--order")));

@@ -265,7 +265,7 @@ TEST_F(NeoxRun, FinetuneStartsFromTheWeightsAndResumesItsOwnSnapshots) {
               HasSubstr("starting from the weights of ./ckpt/global_step5"));
   const Outcome missing = here(tune + "1 --run.dir other --load nowhere");
   EXPECT_EQ(missing.code, 1) << missing.output;
-  EXPECT_THAT(missing.output, HasSubstr("./nowhere is not a model folder"));
+  EXPECT_THAT(missing.output, HasSubstr("./nowhere does not exist"));
 }
 
 TEST_F(NeoxRun, BadFilesEndItBeforeAnythingIsLoaded) {

@@ -346,7 +346,7 @@ TEST_F(Sample, RefusesWhatItCannotDo) {
                  "cannot create " + path("none/o.jsonl.partial"));
   expect_refused({"--prompt", "a", "--interactive"}, 2, "--interactive reads its prompts from standard input");
   expect_refused({"--prompt-file", path("absent")}, 1, "cannot open " + path("absent"));
-  expect_refused({"--prompt", "a"}, 1, path("absent") + " is not a model folder: expected a run folder", "absent");
+  expect_refused({"--prompt", "a"}, 1, path("absent") + " does not exist", "absent");
   expect_refused({"--prompt", "a"}, 1, path("data"), "data");
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -228,6 +229,39 @@ TEST_F(Sft, RefusesToResumeWithOtherConversations) {
   const Outcome other = run(trireme_command(words("run", {"--run.steps", "2"})));
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.output, ContainsRegex("data file 1 .*--checkpoint.allow-other-data"));
+  write_text(path("data.jsonl"), rows(60));
+  const Outcome options = run(trireme_command(words("run", {"--run.steps", "2", "--loss-on", "all"})));
+  EXPECT_EQ(options.code, 2);
+  EXPECT_THAT(options.output, ContainsRegex("--loss-on .*assistant .*all .*--checkpoint.allow-other-data"));
+  EXPECT_THAT(options.output, Not(HasSubstr("XXH3")));
+}
+
+TEST_F(Sft, SaysWhatIsWorthALineAboutItsConversations) {
+  write_text(path("data.jsonl"), rows(20) +
+                                     R"({"messages": [{"role": "user", "content": "cat"}, {"role": "assistant", )"
+                                     R"("content": "the cat", "weight": 0.5}]})" +
+                                     "\n" + R"({"messages": []})" + "\n");
+  write_text(path("noend.jinja"),
+             "{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ '\n' }}{% endfor %}"
+             "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}");
+  const Outcome outcome = done("run", {"--run.steps", "1", "--skip-bad-rows", "--chat-template", path("noend.jinja")});
+  EXPECT_THAT(outcome.output, HasSubstr("2 skipped of 22 rows: 1 x "));
+  EXPECT_THAT(outcome.output, HasSubstr("1 x no turn of the assistant"));
+  EXPECT_THAT(outcome.output, HasSubstr("20 of 20 conversations: no special token ends what the assistant says"));
+}
+
+TEST_F(Sft, NamesATokenThatTheModelHasNoRowFor) {
+  Json tokenizer = Json::parse(read_text(path("model/tokenizer.json")));
+  tokenizer["added_tokens"].push_back({{"id", 5000},
+                                       {"content", "<late>"},
+                                       {"single_word", false},
+                                       {"lstrip", false},
+                                       {"rstrip", false},
+                                       {"normalized", false},
+                                       {"special", true}});
+  write_text(path("model/tokenizer.json"), tokenizer.dump());
+  write_text(path("data.jsonl"), R"({"prompt": "cat", "completion": "the <late>"})");
+  expect_refused(1, "the tokenizer writes id 5000 (\"<late>\"), but the embedding of " + path("model"));
 }
 
 TEST_F(Sft, EveryLayoutOfRanksHasTheSameLosses) {
@@ -315,6 +349,11 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
   };
   refused({"sft", "--data", path("data.jsonl")}, 2, "--model is missing: the folder of the model to train");
   refused({"sft", "--model", path("model")}, 2, "--data is missing: a file of conversations");
+  std::vector<std::string> twice = words("refused");
+  twice.insert(twice.end(), {"--data", path("b.jsonl")});
+  refused(twice, 2,
+          "--data is given twice, " + path("data.jsonl") + " and " + path("b.jsonl") +
+              ", but one file or data set is read; write both into one file");
   expect_refused(1, "--data " + path("nosuch.jsonl") + " does not exist", {"--data", path("nosuch.jsonl")});
   expect_refused(2, "data.split (flag --data.split) has no effect when training on conversations; remove it",
                  {"--data.split", "9,1"});
@@ -345,6 +384,7 @@ TEST_F(Sft, ExplainsItself) {
   EXPECT_THAT(outcome.output, StartsWith("usage: trireme sft --model MODEL --data DATA --output RUN"));
   EXPECT_THAT(outcome.output, HasSubstr("--loss-on WHO"));
   EXPECT_THAT(outcome.output, HasSubstr("--chat.validation-share"));
+  EXPECT_LE(std::ranges::count(outcome.output, '\n'), 150);
 }
 
 }  // namespace

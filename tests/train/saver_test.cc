@@ -290,7 +290,9 @@ TEST_F(SaverTest, SaysWhyThereIsNoBestSnapshot) {
     fs::remove_all(wanted.run.dir);
     return text;
   };
-  EXPECT_THAT(said(config(), [](LocalRun&) {}), HasSubstr("no evaluation gave a finite loss"));
+  EXPECT_THAT(said(config(), [](LocalRun&) {}), HasSubstr("nothing was evaluated: there is no validation data, or"));
+  const auto infinite = [](LocalRun& of) { of.saver->record_evaluation(INFINITY, true); };
+  EXPECT_THAT(said(config(), infinite), HasSubstr("no evaluation gave a finite loss"));
   EXPECT_THAT(said(config(), [](LocalRun& of) { of.saver->record_evaluation(1, false); }),
               HasSubstr("no validation data"));
   EXPECT_THAT(said(config(), [](LocalRun& of) { of.run.progress.best_loss = 1.25; }), HasSubstr("1.2500"));

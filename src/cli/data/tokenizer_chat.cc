@@ -12,6 +12,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "data/chat/traps.h"
 #include "hub/place.h"
 #include "text/chat/conversation.h"
 
@@ -111,13 +112,17 @@ void run_tokenizer_chat(const TokenizerChatFlags& flags) {
   Formats formats(flags);
   for (const std::string& file : conversation_files(flags.file)) {
     uint64_t shown_rows = 0;
+    std::map<std::string, uint64_t> traps;
     const auto show = [&](uint64_t row, const std::vector<chat::Conversation>& conversations) {
       if (row < flags.first) return true;
       for (size_t i = 0; i < conversations.size(); ++i) {
         const char* const part = conversations.size() < 2 ? nullptr : i == 0 ? "chosen" : "rejected";
         chat::Conversation conversation = conversations[i];
         add_keywords(conversation, flags.format);
-        const chat::ChatTokens tokens = formats.of(conversation).tokens(conversation, *tokenizer, flags.loss_on);
+        conversation.keywords.update(conversations[i].keywords);  // a row's own come first
+        const chat::ChatFormat& format = formats.of(conversation);
+        const chat::ChatTokens tokens = format.tokens(conversation, *tokenizer, flags.loss_on);
+        for (const std::string& trap : chat::traps_of(conversation, format, tokens)) ++traps[trap];
         if (flags.jsonl) {
           print_json(file, row, part, tokens);
         } else {
@@ -128,9 +133,8 @@ void run_tokenizer_chat(const TokenizerChatFlags& flags) {
       return ++shown_rows != flags.most;
     };
     const chat::RowCounts counts = chat::read_conversations(file, columns, flags.rows.skips, show);
-    if (counts.skipped > 0)
-      log::warning("{}: {} skipped of {}; the first: {}", file, counts.skipped, count_text(counts.rows, "row"),
-                   counts.first_skipped);
+    for (const auto& [trap, count] : traps) log::warning("{}: {}: {}", file, count_text(count, "conversation"), trap);
+    if (counts.skipped > 0) log::warning("{}: {}", file, counts.skipped_text());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -11,10 +12,10 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/option_name.h"
+#include "base/wrapped.h"
 #include "cli/command.h"
 #include "cli/train/config_shape.h"
 #include "cli/train/recipe_command.h"
-#include "config/document.h"
 #include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
@@ -26,8 +27,8 @@ namespace {
 
 constexpr const char* kMore =
     "\nEvery option of `trireme train` that has a meaning here may be given too, in files or as flags, such as\n"
-    "--precision.dtype bf16, --mesh.tensor 2, --optim.schedule linear, --model.recompute full.\n"
-    "Defaults that differ from those below:\n";
+    "--precision.dtype bf16, --mesh.tensor 2, --optim.schedule linear, --model.recompute full. Their names are below;\n"
+    "`trireme train --help` describes them. Defaults of this command that differ from those there:\n";
 
 /// Flags that may be repeated.
 constexpr TuningFlag kRepeated[] = {
@@ -78,8 +79,16 @@ std::vector<std::string> native_words(const TuningCommand& command, std::vector<
   take_foreign_options(command.name, is_own, words);
   std::vector<std::string> native;
   Collected collected;
+  std::map<std::string, std::string> given;  // values of the flags that name data
   for (size_t i = 0; i < words.size(); ++i) {
     const FlagWord flag = flag_word(words[i]);
+    if (flag.name == "--data" || flag.name == "--validation") {
+      const std::string value = flag.value ? *flag.value : i + 1 < words.size() ? words[i + 1] : "";
+      const auto [at, is_new] = given.emplace(flag.name, value);
+      require(is_new || at->second == value, ErrorKind::usage,
+              "{} is given twice, {} and {}, but one file or data set is read; write both into one file", flag.name,
+              at->second, value);
+    }
     if (const TuningFlag* one = find(command.flags, flag.name)) {
       native.push_back(std::string("--") + one->option + (flag.value ? "=" + *flag.value : ""));
     } else if (const TuningFlag* repeated = find(kRepeated, flag.name)) {
@@ -100,14 +109,24 @@ std::string tuning_help(const TuningCommand& command) {
     for (const TuningFlag& one : flags)
       text += fmt::format("  {:<30}{}\n", fmt::format("{} {}", one.flag, one.value), one.help);
   }
-  return text + kMore + command.defaults;
+  text += std::string(kMore) + command.defaults;
+  constexpr size_t kIndent = 4, kWidth = 112;
+  for (const OptionGroup& group : schema().groups()) {
+    std::string names;
+    for (const Option& option : schema().options()) {
+      if (option.group == group.name) names += fmt::format("{}--{}", names.empty() ? "" : " ", option.name);
+    }
+    text += fmt::format("  {}: {}\n{}{}\n", group.name, group.help, std::string(kIndent, ' '),
+                        wrapped(names, kWidth - kIndent, kIndent));
+  }
+  return text;
 }
 
 }  // namespace
 
 int run_tuning(const TuningCommand& command, const std::vector<std::string>& arguments) {
   if (asks_help(arguments)) {
-    fmt::print("{}{}", tuning_help(command), options_help());
+    fmt::print("{}", tuning_help(command));
     return 0;
   }
   static const std::vector<OptionName> names = [&] {

@@ -33,14 +33,21 @@ void check_columns(const ConversationColumns& columns);
 ///   chosen and rejected: texts after a prompt; or lists of messages, after a prompt or with it at their beginning
 ///   prompt and completion: texts or lists of messages
 ///   instruction and output, with input and history: Alpaca
-/// and with each of them system and tools. A column may also hold its JSON as text. Throws Error::data with the reason
-/// and the key, without the row's place: no known columns, no turn of the assistant, roles out of order, a wrong type.
+/// and with each of them system, tools and chat_template_kwargs. A column may also hold its JSON as text. Switches of
+/// messages (weight, train, masked, ...) become Conversation::untrained. Throws Error::data with the reason and the
+/// key, without the row's place: no known columns, no turn of the assistant, a wrong type, weights.
 std::vector<Conversation> conversations_of(const Json& row, const ConversationColumns& columns);
 
 /// What happened to the rows of a file.
 struct RowCounts {
   uint64_t rows = 0, conversations = 0, skipped = 0;
   std::string first_skipped;  ///< "FILE row 3: reason"
+  /// How many rows were skipped by reason, in which numbers are N.
+  std::map<std::string, uint64_t> reasons = {};
+
+  void skip(const std::string& path, uint64_t row, const std::string& reason);
+  /// "3 skipped of 10 rows: 2 x reason | 1 x reason; for example FILE row 3: reason"
+  std::string skipped_text() const;
 };
 
 /// Calls each(row, conversations) for the rows of a file (rows.h) until it returns false. A row without a usable

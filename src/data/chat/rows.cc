@@ -8,11 +8,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "data/chat/not_json.h"
 #include "data/glue/table_file.h"
 #include "data/parquet/nested.h"
 #include "data/prepare/byte_source.h"
 #include "text/chat/python_text.h"
+#include "text/text_encoding.h"
 
 namespace trireme::chat {
 namespace {
@@ -57,9 +60,10 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") ==
 
 bool wants(const RowHandlers& handlers, uint64_t row) { return !handlers.wants || handlers.wants(row); }
 
-/// One object. Returns whether to continue.
-bool give(const RowHandlers& handlers, uint64_t row, const Json& object) {
-  if (!object.is_object()) return handlers.fault(row, fmt::format("{}, expected an object", object.type_name()));
+/// One object. advice: what helps if it is not one. Returns whether to continue.
+bool give(const RowHandlers& handlers, uint64_t row, const Json& object, const std::string& advice = "") {
+  if (!object.is_object())
+    return handlers.fault(row, fmt::format("{}, expected an object{}", object.type_name(), advice));
   return handlers.row(row, object);
 }
 
@@ -145,9 +149,9 @@ bool give_text(const RowHandlers& handlers, uint64_t row, std::string_view text,
   try {
     object = parse_json(text, where);
   } catch (const Error& error) {
-    return handlers.fault(row, error.what());
+    return handlers.fault(row, error.what() + advice_on_json(text));
   }
-  return give(handlers, row, object);
+  return give(handlers, row, object, object.is_array() ? advice_on_json(text) : "");
 }
 
 void read_json_lines(const std::string& path, const RowHandlers& handlers) {
@@ -167,7 +171,16 @@ void read_json_file(const std::string& path, const RowHandlers& handlers) {
 }
 
 void read_table(const std::string& path, const RowHandlers& handlers) {
-  const TextTable table = read_text_table(path);
+  {
+    EncodingJudge judge;
+    judge.add(MappedFile(path).text());
+    if (const auto found = judge.verdict(true))
+      fail(ErrorKind::data,
+           "{}: not UTF-8 from byte {} on: it seems to be text in {}; convert it with iconv -f {} -t UTF-8", path,
+           found->offset, found->name.empty() ? "another encoding" : found->name,
+           found->name.empty() ? "ENCODING" : found->name);
+  }
+  const TextTable table = read_text_table(path, 0, {}, "write it with commas, or as .tsv with tabs");
   for (size_t i = 0; i < table.rows.size(); ++i) {
     if (!wants(handlers, i + 1)) continue;
     Json object = Json::object();

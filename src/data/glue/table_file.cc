@@ -118,16 +118,23 @@ void check_lines(std::string_view text, const std::string& path) {
 }
 
 /// Finds a header of one column that other separators would split.
-void check_separator(const std::string& path, const std::vector<std::string>& columns, char separator) {
+void check_separator(const std::string& path, const std::vector<std::string>& columns, char separator,
+                     std::string_view advice) {
   static constexpr std::pair<char, const char*> kOthers[] = {
       {',', "comma"}, {';', "semicolon"}, {'\t', "tab"}, {'|', "pipe"}};
   if (columns.size() != 1) return;
   for (const auto& [other, name] : kOthers) {
     if (other == separator || columns[0].find(other) == std::string::npos) continue;
-    fail(ErrorKind::data,
-         "{}: its header is one column, \"{}\", but its fields seem to be separated by a {}; use --csv-separator {}",
-         path, columns[0], name, name);
+    fail(ErrorKind::data, "{}: its header is one column, \"{}\", but its fields seem to be separated by a {}; {}", path,
+         columns[0], name, advice.empty() ? fmt::format("use --csv-separator {}", name) : std::string(advice));
   }
+}
+
+void require_distinct(const std::string& path, std::vector<std::string> columns) {
+  std::ranges::sort(columns);
+  const auto twice = std::ranges::adjacent_find(columns);
+  require(twice == columns.end(), ErrorKind::data, "{}: its header names the column \"{}\" twice; rename one of them",
+          path, twice == columns.end() ? "" : *twice);
 }
 
 void find_kinds(TextTable& table) {
@@ -137,11 +144,12 @@ void find_kinds(TextTable& table) {
   }
 }
 
-TextTable read_csv(std::string_view text, const std::string& path, char separator) {
+TextTable read_csv(std::string_view text, const std::string& path, char separator, std::string_view advice) {
   Csv csv(text, path, separator);
   TextTable table{path, {}, {}, {}, {}, {}, 0};
   require(csv.next(table.columns), ErrorKind::data, "{}: the file is empty", path);
-  check_separator(path, table.columns, separator);
+  check_separator(path, table.columns, separator, advice);
+  require_distinct(path, table.columns);
   for (std::vector<std::string> record; csv.next(record);) {
     if (csv.blank()) {
       if (table.columns.size() == 1 && table.blank == 0) table.blank = csv.number();
@@ -237,7 +245,8 @@ bool is_value_text(const std::string& text) {
   return is_number_text(value);
 }
 
-TextTable read_text_table(const std::string& path, char separator, const InputEncoding& encoding) {
+TextTable read_text_table(const std::string& path, char separator, const InputEncoding& encoding,
+                          std::string_view separator_advice) {
   const bool tabs = path.ends_with(".tsv"), csv = tabs || path.ends_with(".csv");
   require(csv || path.ends_with(".json") || path.ends_with(".jsonl"), ErrorKind::usage,
           "{}: unsupported file type; data files are .csv or .json (also .tsv and .jsonl)", path);
@@ -248,7 +257,8 @@ TextTable read_text_table(const std::string& path, char separator, const InputEn
   TextTable table = csv ? read_csv(text, path,
                                    separator != 0 ? separator
                                    : tabs         ? '\t'
-                                                  : ',')
+                                                  : ',',
+                                   separator_advice)
                         : read_json_table(text, path);
   require(!table.rows.empty(), ErrorKind::data, "{}: the file has no rows", path);
   return table;

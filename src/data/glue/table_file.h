@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/prepare/encoded_source.h"
@@ -31,8 +32,10 @@ struct TextTable {
 /// quote is text unless it closes at the end of its field. .json, .jsonl: an object per line, or an array of objects,
 /// or an object whose member "data" is an array; the columns are the members of the first object. Throws Error::io,
 /// Error::usage for another ending, Error::data with file and row, also if fields seem to have another separator.
-/// encoding: of the file, as for prepare.
-TextTable read_text_table(const std::string& path, char separator = 0, const InputEncoding& encoding = {});
+/// encoding: of the file, as for prepare. separator_advice: what helps against another separator; empty: the option
+/// --csv-separator.
+TextTable read_text_table(const std::string& path, char separator = 0, const InputEncoding& encoding = {},
+                          std::string_view separator_advice = {});
 
 /// Whether a text is a number.
 bool is_number_text(const std::string& text);

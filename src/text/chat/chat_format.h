@@ -5,6 +5,7 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,14 @@ struct Conversation;
 
 struct ChatTokens {
   std::string text;
-  std::vector<Span> counted;  ///< of the text
+  std::vector<TextSpan> counted;  ///< of the text
   std::vector<TokenId> ids;
   std::vector<uint8_t> mask;  ///< 1: the id counts in the loss, [ids]
+  /// Whether the last counted id is a special token, by which the model learns to stop.
+  bool ends = true;
+  /// Roles of messages that do not count of which the template does not write something, or that call tools and of
+  /// which it writes the calls only.
+  std::set<std::string> left_out;
 };
 
 /// Messages as templates get them: members without a value dropped, a model's reasoning under each of its usual names
@@ -40,24 +46,47 @@ class ChatFormat {
   Rendered render(const Conversation& conversation, size_t messages, bool prompts) const;
   /// The ids after which a model answers.
   std::vector<TokenId> prompt_ids(const Conversation& conversation, const Tokenizer& tokenizer) const;
-  /// Throws Error::data if no id counts in the loss, if the template raises, or if it does not show where the
-  /// assistant's turns are: it has no {% generation %} and the text of the first messages is not a prefix of the text
-  /// of all.
+  /// Throws Error::data if no id counts in the loss, if the template raises, if it does not write what the assistant
+  /// says in a turn that counts, or if it does not show where the assistant's turns are: it has no {% generation %} and
+  /// the text of the first messages is not a prefix of the text of all.
   ChatTokens tokens(const Conversation& conversation, const Tokenizer& tokenizer, LossOn loss_on) const;
 
   void set_time(const std::tm& now) { now_ = now; }
+  /// The template does not write messages of the role "developer", so they get the role "system".
+  bool renames_developer() const { return renames_developer_; }
 
  private:
-  std::vector<Span> counted_spans(const Conversation& conversation, const Rendered& whole, LossOn loss_on) const;
-  std::vector<Span> spans_by_prefix(const Conversation& conversation, const std::string& whole, LossOn loss_on) const;
+  /// What counts of a message.
+  struct Turn {
+    size_t message;
+    TextSpan span;
+  };
+
+  /// How the template reads a content.
+  enum class Content : uint8_t { any, text, parts };
+
+  void probe();
+  /// What the template writes of messages; nothing where it raises.
+  std::string probed(const Json& messages) const;
+  Rendered render_messages(Json messages, const Conversation& conversation, bool prompts) const;
+  /// The messages of which something counts.
+  std::vector<size_t> counted_messages(const Conversation& conversation, LossOn loss_on) const;
+  std::vector<Turn> counted_turns(const Conversation& conversation, const Rendered& whole, LossOn loss_on) const;
+  /// The text in front of what the assistant says in a message.
+  std::string text_before(const Conversation& conversation, size_t message, const std::string& whole) const;
+  std::vector<Turn> turns_by_prefix(const Conversation& conversation, const std::string& whole,
+                                    const std::vector<size_t>& counted) const;
+  std::vector<Turn> marked_turns(const Conversation& conversation, const Rendered& whole,
+                                 const std::vector<size_t>& counted, LossOn loss_on) const;
+  void check_said(const Conversation& conversation, const std::vector<size_t>& counted, const std::vector<Turn>& turns,
+                  ChatTokens& made) const;
+  [[noreturn]] void fail_unsaid(const std::string& missing, size_t message) const;
 
   ChatTemplate template_;
+  Content content_ = Content::any;
+  bool renames_developer_ = false;
   std::map<std::string, std::string> tokens_;
   std::optional<std::tm> now_;
 };
-
-/// Where each id's bytes begin and end in `text`, which the ids are of. Throws Error::data for a tokenizer whose ids do
-/// not say, as it changes the text.
-std::vector<Span> places_of_ids(const Tokenizer& tokenizer, const std::string& text, const std::vector<TokenId>& ids);
 
 }  // namespace trireme::chat

@@ -53,9 +53,7 @@ Rendered ChatTemplate::render(const Json& variables, const std::optional<std::tm
   } catch (const Fault& fault) {
     fail(ErrorKind::data, "{} line {}: {}", where_, interpreter ? interpreter->line() : 1, fault.message);
   }
-  Rendered rendered{interpreter->take_text(), {}};
-  for (const auto& [begin, end] : interpreter->generated()) rendered.generated.push_back({begin, end});
-  return rendered;
+  return {interpreter->take_text(), interpreter->take_generated()};
 }
 
 }  // namespace trireme::chat

@@ -16,14 +16,17 @@ namespace trireme::chat {
 
 struct ParsedTemplate;
 
-/// Bytes [begin, end) of a text.
-struct Span {
+/// What a {% generation %} block wrote: bytes [begin, end) of the text.
+struct GeneratedSpan {
   size_t begin, end;
+  /// Which of the variable `messages` it is about: the one that the loop around it has reached, else the last one that
+  /// was read. None: the block is outside of loops, and no message was read.
+  std::optional<size_t> message;
 };
 
 struct Rendered {
   std::string text;
-  std::vector<Span> generated;  ///< what {% generation %} blocks wrote, in order
+  std::vector<GeneratedSpan> generated;  ///< in order
 };
 
 /// Immutable; render() may be called by several threads at once.

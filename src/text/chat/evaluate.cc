@@ -54,6 +54,7 @@ Value Interpreter::evaluate_operation(const Expression& expression) {
       break;
   }
   const Value value = evaluate(*expression.operands[0]);
+  if (const auto message = message_of(value)) read_message_ = message;
   switch (expression.kind) {
     case Form::logical_not:
       return Value::boolean(!truth(value));

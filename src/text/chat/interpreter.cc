@@ -16,6 +16,11 @@ Interpreter::Interpreter(const ParsedTemplate& parsed, Machine& machine,
   for (const std::string& name : parsed.names) {
     given_.push_back(variables(name));
     globals_.push_back(find_global(name));
+    if (name != "messages" || !parsed.marks_generation || !given_.back() || !given_.back()->is(Kind::sequence))
+      continue;
+    for (const Value& message : given_.back()->sequence().items) {
+      if (message.is(Kind::mapping)) messages_.emplace(&message.mapping(), messages_.size());
+    }
   }
 }
 
@@ -122,11 +127,27 @@ Interpreter::Flow Interpreter::run_loop(const Statement& statement) {
 Interpreter::Flow Interpreter::run_generation(const Statement& statement) {
   const ScopePtr outside = scope_;
   const size_t begin = out_->size();
+  const std::optional<size_t> message = message_in_loop();
   scope_ = inner(outside);
   run_body(statement.body);
   scope_ = outside;
-  generated_.emplace_back(begin, out_->size());
+  generated_.push_back({begin, out_->size(), message ? message : read_message_});
   return Flow::on;
+}
+
+std::optional<size_t> Interpreter::message_of(const Value& value) const {
+  if (!value.is(Kind::mapping)) return std::nullopt;
+  const auto at = messages_.find(&value.mapping());
+  return at == messages_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<size_t> Interpreter::message_in_loop() const {
+  for (const Scope* scope = scope_.get(); scope->outer != nullptr; scope = scope->outer.get()) {
+    for (const auto& [name, value] : scope->variables) {
+      if (const auto message = message_of(value)) return message;
+    }
+  }
+  return std::nullopt;
 }
 
 void Interpreter::run_set(const Statement& statement) {

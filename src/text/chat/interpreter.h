@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "text/chat/builtins.h"
+#include "text/chat/chat_template.h"
 #include "text/chat/syntax.h"
 
 namespace trireme::chat {
@@ -37,8 +39,7 @@ class Interpreter {
   void run();
   uint32_t line() const { return line_; }
   std::string take_text() { return std::move(text_); }
-  /// Begin and end of what each {% generation %} wrote, in bytes.
-  const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
+  std::vector<GeneratedSpan> take_generated() { return std::move(generated_); }
 
  private:
   enum class Flow : uint8_t { on, break_loop, continue_loop };
@@ -61,6 +62,10 @@ class Interpreter {
   Flow run_branches(const Statement& statement);
   Flow run_loop(const Statement& statement);
   Flow run_generation(const Statement& statement);
+  /// The message that a value is.
+  std::optional<size_t> message_of(const Value& value) const;
+  /// The message that a variable of a loop around this place is.
+  std::optional<size_t> message_in_loop() const;
   void run_set(const Statement& statement);
   std::vector<Value> loop_items(const Statement& statement);
   /// What `body` writes.
@@ -93,7 +98,9 @@ class Interpreter {
   ScopePtr scope_;
   std::string text_;
   std::string* out_ = &text_;
-  std::vector<std::pair<size_t, size_t>> generated_;
+  std::vector<GeneratedSpan> generated_;
+  std::unordered_map<const Mapping*, size_t> messages_;  // places in `messages`, if the template marks what they write
+  std::optional<size_t> read_message_;                   // the last one of which a member was read
   uint32_t line_ = 1, nested_ = 0;
 };
 

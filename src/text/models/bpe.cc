@@ -51,6 +51,16 @@ bool BpeModel::is_per_character() const {
          options_.continuing_prefix.empty() && options_.word_suffix.empty();
 }
 
+std::string BpeModel::spelled(bool first, bool last, std::string_view token) const {
+  if (options_.bytes) {
+    std::string bytes;
+    return read_spelling(token, bytes) ? bytes : std::string(token);
+  }
+  if (!first && token.starts_with(options_.continuing_prefix)) token.remove_prefix(options_.continuing_prefix.size());
+  if (last && token.ends_with(options_.word_suffix)) token.remove_suffix(options_.word_suffix.size());
+  return std::string(token);
+}
+
 void BpeModel::encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   if (piece.empty()) return;
   auto& own = static_cast<Scratch&>(scratch);

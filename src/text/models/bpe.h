@@ -37,6 +37,9 @@ class BpeModel final : public TokenModel {
   /// Ids of text cut by a plan: the same as encode() on each piece, without a call per piece.
   void encode_cut(std::string_view text, const CutPlan& plan, ModelScratch& scratch, std::vector<TokenId>& out) const;
 
+ protected:
+  std::string spelled(bool first, bool last, std::string_view token) const override;
+
  private:
   struct Scratch;
   static constexpr TokenId kMissing = UINT32_MAX;

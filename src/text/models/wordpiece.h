@@ -23,6 +23,11 @@ class WordPieceModel final : public TokenModel {
   void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
+ protected:
+  std::string spelled(bool first, bool, std::string_view token) const override {
+    return std::string(!first && token.starts_with(options_.prefix) ? token.substr(options_.prefix.size()) : token);
+  }
+
  private:
   struct Scratch;
   void encode_uncached(std::string_view piece, Scratch& scratch) const;

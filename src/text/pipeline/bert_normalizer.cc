@@ -36,7 +36,15 @@ class BertNormalizer final : public Normalizer {
   bool keeps(std::string_view) const override { return false; }
   bool cuts_before_space() const override { return true; }
 
-  void apply(std::string& text, const TextLimit&) const override {
+  void apply(std::string& text, const TextLimit&, Origins* origins) const override {
+    if (origins != nullptr) {
+      const auto ascii = [this](char32_t code, std::string& to) {
+        if (code >= 0x80) return clean(code, to);
+        if (ascii_[code] != kDropped || !options_.clean) to.push_back(ascii_[code]);
+      };
+      text = rewritten(text, ascii, origins);
+      return;
+    }
     std::string out;
     out.reserve(text.size() + text.size() / 8);
     const char* const end = text.data() + text.size();
@@ -49,41 +57,34 @@ class BertNormalizer final : public Normalizer {
       }
       const char* stop = p;  // a run of other characters, independent of their context
       while (stop < end && static_cast<uint8_t>(*stop) >= 0x80) ++stop;
-      append_run(std::string_view(p, static_cast<size_t>(stop - p)), out);
+      out += rewritten(
+          std::string_view(p, static_cast<size_t>(stop - p)),
+          [this](char32_t code, std::string& to) { clean(code, to); }, nullptr);
       p = stop;
     }
     text = std::move(out);
   }
 
  private:
-  void append_run(std::string_view run, std::string& out) const {
-    std::string cleaned;
-    for_each(run, cleaned, [this](char32_t code, std::string& to) { clean(code, to); });
+  /// clean: what becomes of a character before accents and case.
+  template <class Clean>
+  std::string rewritten(std::string_view text, Clean clean, Origins* origins) const {
+    std::string out = map_characters(text, origins, clean);
+    const auto then = [&](auto step) {
+      Origins later;
+      out = step(origins == nullptr ? nullptr : &later);
+      if (origins != nullptr) origins->follow(later);
+    };
     if (options_.strip_accents) {
-      std::string decomposed;
-      append_normal_form(cleaned, false, false, decomposed);
-      cleaned.clear();
-      for_each(decomposed, cleaned, [](char32_t code, std::string& to) {
-        if (!(char_table()[code] & kNonspacing)) append_utf8(code, to);
+      then([&](Origins* later) { return normal_form(out, false, false, later); });
+      then([&](Origins* later) {
+        return map_characters(out, later, [](char32_t code, std::string& to) {
+          if (!(char_table()[code] & kNonspacing)) append_utf8(code, to);
+        });
       });
     }
-    if (options_.lower_case)
-      for_each(cleaned, out, append_lower_case);
-    else
-      out += cleaned;
-  }
-
-  template <class Map>
-  static void for_each(std::string_view text, std::string& out, Map map) {
-    const char* const end = text.data() + text.size();
-    for (const char* p = text.data(); p < end;) {
-      const Decoded next = decode_utf8(p, end);
-      if (next.code == kInvalidCode)
-        out.push_back(*p);
-      else
-        map(next.code, out);
-      p += next.length;
-    }
+    if (options_.lower_case) then([&](Origins* later) { return map_characters(out, later, append_lower_case); });
+    return out;
   }
 
   void clean(char32_t code, std::string& out) const {

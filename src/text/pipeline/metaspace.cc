@@ -13,16 +13,22 @@ class Metaspace final : public PreTokenizer {
   void split(std::string_view text, bool at_start, PieceSink& sink) const override {
     using Prepend = MetaspaceOptions::Prepend;
     const std::string& mark = options_.replacement;
-    std::string marked;
-    marked.reserve(text.size() + mark.size());
+    Origins origins;
+    Rewriting rewriting(text, sink.wants_origins() ? &origins : nullptr);
     const bool wanted = options_.prepend == Prepend::always || (options_.prepend == Prepend::first && at_start);
-    if (wanted && !text.starts_with(' ') && !text.starts_with(mark)) marked = mark;
+    if (wanted && !text.starts_with(' ') && !text.starts_with(mark)) {
+      rewriting.out = mark;
+      rewriting.took(0);
+    }
     for (const char c : text) {
       if (c == ' ')
-        marked += mark;
+        rewriting.out += mark;
       else
-        marked.push_back(c);
+        rewriting.out.push_back(c);
+      rewriting.took(1);
     }
+    const std::string marked = std::move(rewriting.out);
+    sink.rewritten(text, marked, std::move(origins));
     if (!options_.split) return sink.piece(marked, at_start);
     DelimiterSplitter splitter(marked, at_start, DelimiterBehavior::merged_with_next, sink);
     size_t plain = 0;

@@ -25,11 +25,8 @@ class NormalFormNormalizer final : public Normalizer {
     const uint8_t limit = compose_ && !compatible_ ? 0xCC : 0x80;
     return std::all_of(text.begin(), text.end(), [limit](char c) { return static_cast<uint8_t>(c) < limit; });
   }
-  void apply(std::string& text, const TextLimit&) const override {
-    std::string out;
-    out.reserve(text.size());
-    append_normal_form(text, compose_, compatible_, out);
-    text = std::move(out);
+  void apply(std::string& text, const TextLimit&, Origins* origins) const override {
+    text = normal_form(text, compose_, compatible_, origins);
   }
   bool cuts_before_space() const override { return true; }
 
@@ -43,19 +40,8 @@ class CharacterNormalizer final : public Normalizer {
   using Map = std::function<void(char32_t, std::string&)>;
   explicit CharacterNormalizer(Map map) : map_(std::move(map)) {}
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text, const TextLimit&) const override {
-    std::string out;
-    out.reserve(text.size());
-    const char* const end = text.data() + text.size();
-    for (const char* p = text.data(); p < end;) {
-      const Decoded next = decode_utf8(p, end);
-      if (next.code == kInvalidCode)
-        out.push_back(*p);
-      else
-        map_(next.code, out);
-      p += next.length;
-    }
-    text = std::move(out);
+  void apply(std::string& text, const TextLimit&, Origins* origins) const override {
+    text = map_characters(text, origins, [this](char32_t code, std::string& to) { map_(code, to); });
   }
   bool cuts_before_space() const override { return true; }
 
@@ -67,7 +53,7 @@ class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text, const TextLimit&) const override {
+  void apply(std::string& text, const TextLimit&, Origins* origins) const override {
     const char* const data = text.data();
     size_t begin = text.size(), end = 0, at = 0;  // of the text without outer white space
     while (at < text.size()) {
@@ -78,8 +64,11 @@ class Strip final : public Normalizer {
       }
       at += next.length;
     }
-    if (right_) text.resize(end);
-    if (left_) text.erase(0, std::min(begin, text.size()));
+    const size_t last = right_ ? end : text.size(), first = left_ ? std::min(begin, last) : 0;
+    Rewriting rewriting(text, origins);
+    rewriting.took(first);
+    rewriting.keep(last - first);
+    text = std::move(rewriting.out);
   }
 
  private:
@@ -90,8 +79,13 @@ class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string text) : text_(std::move(text)) {}
   bool keeps(std::string_view text) const override { return text.empty(); }
-  void apply(std::string& text, const TextLimit&) const override {
-    if (!text.empty()) text.insert(0, text_);
+  void apply(std::string& text, const TextLimit&, Origins* origins) const override {
+    if (text.empty()) return;
+    Rewriting rewriting(text, origins);
+    rewriting.out += text_;
+    rewriting.took(0);
+    rewriting.keep(text.size());
+    text = std::move(rewriting.out);
   }
 
  private:
@@ -102,7 +96,9 @@ class Replace final : public Normalizer {
  public:
   explicit Replace(Replacement replacement) : replacement_(std::move(replacement)) {}
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text, const TextLimit& limit) const override { replacement_.apply(text, limit); }
+  void apply(std::string& text, const TextLimit& limit, Origins* origins) const override {
+    replacement_.apply(text, limit, origins);
+  }
 
  private:
   Replacement replacement_;
@@ -111,7 +107,9 @@ class Replace final : public Normalizer {
 class SpellBytes final : public Normalizer {
  public:
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text, const TextLimit&) const override { text = spell_bytes(text); }
+  void apply(std::string& text, const TextLimit&, Origins* origins) const override {
+    text = spell_bytes(text, origins);
+  }
 };
 
 class SequenceNormalizer final : public Normalizer {
@@ -120,9 +118,12 @@ class SequenceNormalizer final : public Normalizer {
   bool keeps(std::string_view text) const override {
     return std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->keeps(text); });
   }
-  void apply(std::string& text, const TextLimit& limit) const override {
+  void apply(std::string& text, const TextLimit& limit, Origins* origins) const override {
+    if (origins != nullptr) origins->keep(text.size(), 0);
     for (const auto& part : parts_) {
-      part->apply(text, limit);
+      Origins step;
+      part->apply(text, limit, origins == nullptr ? nullptr : &step);
+      if (origins != nullptr) origins->follow(step);
       limit.check(text.size());  // for a chain of small additions
     }
   }

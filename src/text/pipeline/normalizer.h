@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "text/files/json_node.h"
+#include "text/pipeline/origins.h"
 #include "text/pipeline/text_limit.h"
 
 namespace trireme {
@@ -13,8 +14,9 @@ namespace trireme {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Throws Error::data if the text would exceed the limit.
-  virtual void apply(std::string& text, const TextLimit& limit) const = 0;
+  /// Throws Error::data if the text would exceed the limit. origins: gets where the bytes of the result come from; may
+  /// be null.
+  virtual void apply(std::string& text, const TextLimit& limit, Origins* origins) const = 0;
   /// True if apply() would certainly not change the text, which saves its copy.
   virtual bool keeps(std::string_view text) const = 0;
   /// True if text cut between an ASCII letter or digit and the ASCII white space after it normalizes to the same text.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <functional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -91,6 +93,57 @@ class PipelineTokenizer::ModelSink final : public PieceSink {
   std::vector<TokenId>& out_;
 };
 
+/// Pieces become ids with their places in `text`, which the pre-tokenizer splits.
+class PipelineTokenizer::PlacingSink final : public PieceSink {
+ public:
+  PlacingSink(std::string_view text, const TokenModel& model, ModelScratch& scratch, std::vector<TokenId>& out,
+              Places& places)
+      : text_(text), model_(model), scratch_(scratch), out_(out), places_(places) {}
+
+  void piece(std::string_view piece, bool) override {
+    const size_t first = out_.size();
+    model_.encode(piece, scratch_, out_);
+    size_t begin = 0;
+    for (const size_t end : model_.ends(piece, std::span(out_).subspan(first))) {
+      places_.push_back(place_of(piece.substr(begin, end - begin)));
+      begin = end;
+    }
+  }
+  bool wants_origins() const override { return true; }
+  void rewritten(std::string_view before, std::string_view after, Origins origins) override {
+    while (!made_.empty() && !holds(made_.back().after, before)) made_.pop_back();
+    made_.push_back({before, after, std::move(origins)});
+  }
+
+ private:
+  struct Made {
+    std::string_view before, after;
+    Origins origins;
+  };
+
+  static bool holds(std::string_view all, std::string_view part) {
+    const std::less_equal<> ordered;
+    return ordered(all.data(), part.data()) && ordered(part.data() + part.size(), all.data() + all.size());
+  }
+  TextSpan place_of(std::string_view part) const {
+    for (auto made = made_.rbegin(); made != made_.rend(); ++made) {
+      if (!holds(made->after, part)) continue;
+      const auto at = static_cast<size_t>(part.data() - made->after.data());
+      const TextSpan from = made->origins.of({at, at + part.size()});
+      part = made->before.substr(from.begin, from.end - from.begin);
+    }
+    const auto at = static_cast<size_t>(part.data() - text_.data());
+    return {at, at + part.size()};
+  }
+
+  std::string_view text_;
+  const TokenModel& model_;
+  ModelScratch& scratch_;
+  std::vector<TokenId>& out_;
+  Places& places_;
+  std::vector<Made> made_;  // each from a part of the text or of one before it
+};
+
 namespace {
 
 /// Between an ASCII letter or digit and ASCII white space. Not before \v and \f: BERT drops those and joins both sides.
@@ -139,7 +192,7 @@ void PipelineTokenizer::add_tokens(std::string_view where) {
     cuts_before_space_ = cuts_before_space_ && !token.right_strip;
     if (token.normalized) {
       std::string pattern = token.content;
-      if (parts_.normalizer) parts_.normalizer->apply(pattern, TextLimit(pattern.size(), where_));
+      if (parts_.normalizer) parts_.normalizer->apply(pattern, TextLimit(pattern.size(), where_), nullptr);
       normalized_patterns.push_back(std::move(pattern));
       normalized_tokens.push_back(token);
     } else {
@@ -240,14 +293,15 @@ void PipelineTokenizer::encode_plain(std::string_view text, std::vector<TokenId>
   encode_ids(text, false, out);
 }
 
-void PipelineTokenizer::encode_ids(std::string_view text, bool specials, std::vector<TokenId>& out) const {
+void PipelineTokenizer::encode_ids(std::string_view text, bool specials, std::vector<TokenId>& out,
+                                   Places* places) const {
   Lease lease(*this);
-  encode_raw(text, true, specials, lease.get(), out);
+  encode_raw(text, specials, lease.get(), out, places);
 }
 
 namespace {
 
-/// Calls plain(text, at_start) for the text between the added tokens and token(id) for each of them.
+/// Calls plain(text, at_start) for the text between the added tokens and token(match) for each of them.
 template <class Plain, class Token>
 void between_added(const AddedTokenMatcher& matcher, std::string_view text, bool at_start, bool specials, Plain plain,
                    Token token) {
@@ -256,7 +310,7 @@ void between_added(const AddedTokenMatcher& matcher, std::string_view text, bool
     for (auto match = matcher.find(text, 0, 0, specials); match.begin != std::string_view::npos;
          match = matcher.find(text, from, match.next, specials)) {
       if (match.begin > from) plain(text.substr(from, match.begin - from), at_start && from == 0);
-      token(match.id);
+      token(match);
       from = match.end;
     }
   }
@@ -265,24 +319,50 @@ void between_added(const AddedTokenMatcher& matcher, std::string_view text, bool
 
 }  // namespace
 
-void PipelineTokenizer::encode_raw(std::string_view text, bool at_start, bool specials, Scratch& scratch,
-                                   std::vector<TokenId>& out) const {
+void PipelineTokenizer::encode_raw(std::string_view text, bool specials, Scratch& scratch, std::vector<TokenId>& out,
+                                   Places* places) const {
   const auto plain = [&](std::string_view part, bool first) {
-    if (!parts_.normalizer || parts_.normalizer->keeps(part)) {
-      encode_normalized(part, first, specials, scratch, out);
-      return;
+    const size_t before = out.size(), placed = places == nullptr ? 0 : places->size();
+    Origins origins;
+    const bool same = !parts_.normalizer || parts_.normalizer->keeps(part);
+    if (same) {
+      encode_normalized(part, first, specials, scratch, out, places);
+    } else {
+      scratch.normalized = part;
+      parts_.normalizer->apply(scratch.normalized, TextLimit(part.size(), where_),
+                               places == nullptr ? nullptr : &origins);
+      encode_normalized(scratch.normalized, first, specials, scratch, out, places);
     }
-    scratch.normalized = part;
-    parts_.normalizer->apply(scratch.normalized, TextLimit(part.size(), where_));
-    encode_normalized(scratch.normalized, first, specials, scratch, out);
+    if (places == nullptr) return;
+    const auto offset = static_cast<size_t>(part.data() - text.data());
+    for (size_t i = 0; i < out.size() - before; ++i) {
+      TextSpan& place = (*places)[placed + i];
+      if (!same) place = origins.of(place);
+      place = {place.begin + offset, place.end + offset};
+    }
   };
-  between_added(raw_, text, at_start, specials, plain, [&](TokenId id) { out.push_back(id); });
+  between_added(raw_, text, true, specials, plain, [&](const AddedTokenMatcher::Match& match) {
+    out.push_back(match.id);
+    if (places != nullptr) places->push_back({match.begin, match.end});
+  });
 }
 
 void PipelineTokenizer::encode_normalized(std::string_view text, bool at_start, bool specials, Scratch& scratch,
-                                          std::vector<TokenId>& out) const {
-  const auto plain = [&](std::string_view part, bool first) { encode_pieces(part, first, scratch, out); };
-  between_added(normalized_, text, at_start, specials, plain, [&](TokenId id) { out.push_back(id); });
+                                          std::vector<TokenId>& out, Places* places) const {
+  const auto plain = [&](std::string_view part, bool first) {
+    if (places == nullptr) return encode_pieces(part, first, scratch, out);
+    const size_t placed = places->size();
+    encode_placed_pieces(part, first, scratch, out, *places);
+    const auto offset = static_cast<size_t>(part.data() - text.data());
+    for (size_t i = placed; i < places->size(); ++i) {
+      (*places)[i].begin += offset;
+      (*places)[i].end += offset;
+    }
+  };
+  between_added(normalized_, text, at_start, specials, plain, [&](const AddedTokenMatcher::Match& match) {
+    out.push_back(match.id);
+    if (places != nullptr) places->push_back({match.begin, match.end});
+  });
 }
 
 void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scratch& scratch,
@@ -291,6 +371,17 @@ void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scra
   if (!parts_.pre_tokenizer) return parts_.model->encode(text, *scratch.model, out);
   ModelSink sink(*parts_.model, *scratch.model, out);
   parts_.pre_tokenizer->split(text, at_start, sink);
+}
+
+void PipelineTokenizer::encode_placed_pieces(std::string_view text, bool at_start, Scratch& scratch,
+                                             std::vector<TokenId>& out, Places& places) const {
+  PlacingSink sink(text, *parts_.model, *scratch.model, out, places);
+  if (planned_)
+    parts_.plan->cut(text, [&](std::string_view piece) { sink.piece(piece, false); });
+  else if (parts_.pre_tokenizer)
+    parts_.pre_tokenizer->split(text, at_start, sink);
+  else
+    sink.piece(text, at_start);
 }
 
 Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {

@@ -60,6 +60,9 @@ class PipelineTokenizer final : public Tokenizer {
   Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
   void encode_plain(std::string_view text, std::vector<TokenId>& out) const override;
   void encode_chat(std::string_view text, std::vector<TokenId>& out) const override { encode_ids(text, true, out); }
+  void encode_chat(std::string_view text, std::vector<TokenId>& out, std::vector<TextSpan>& places) const override {
+    encode_ids(text, true, out, &places);
+  }
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const override;
   std::unique_ptr<TextStream> stream(bool skip_special_tokens) const override;
   size_t vocabulary_size() const override { return tokens_.id_limit(); }
@@ -75,13 +78,18 @@ class PipelineTokenizer final : public Tokenizer {
   struct Scratch;
   class Lease;
   class ModelSink;
+  class PlacingSink;
 
-  void encode_ids(std::string_view text, bool specials, std::vector<TokenId>& out) const;
-  void encode_raw(std::string_view text, bool at_start, bool specials, Scratch& scratch,
-                  std::vector<TokenId>& out) const;
+  // Each appends ids to `out` and, if `places` is not null, their places in the `text` that it was given.
+  using Places = std::vector<TextSpan>;
+  void encode_ids(std::string_view text, bool specials, std::vector<TokenId>& out, Places* places = nullptr) const;
+  void encode_raw(std::string_view text, bool specials, Scratch& scratch, std::vector<TokenId>& out,
+                  Places* places) const;
   void encode_normalized(std::string_view text, bool at_start, bool specials, Scratch& scratch,
-                         std::vector<TokenId>& out) const;
+                         std::vector<TokenId>& out, Places* places) const;
   void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& out) const;
+  void encode_placed_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& out,
+                            Places& places) const;
   Encoding finish(std::vector<TokenId>& first, std::vector<TokenId>* second, const EncodeOptions& options) const;
   void add_tokens(std::string_view where);
   void check_fixed_ids(std::string_view where) const;

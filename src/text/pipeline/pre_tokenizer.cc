@@ -29,8 +29,13 @@ class ByteLevel final : public PreTokenizer {
   void split(std::string_view text, bool at_start, PieceSink& sink) const override {
     std::string prefixed;
     if (prefix_space_ && !text.starts_with(' ')) {
-      prefixed.reserve(text.size() + 1);
-      prefixed.append(" ").append(text);
+      Origins origins;
+      Rewriting rewriting(text, sink.wants_origins() ? &origins : nullptr);
+      rewriting.out += ' ';
+      rewriting.took(0);
+      rewriting.keep(text.size());
+      prefixed = std::move(rewriting.out);
+      sink.rewritten(text, prefixed, std::move(origins));
       text = prefixed;
     }
     if (!cutter_) return give(text, at_start, sink);
@@ -57,10 +62,11 @@ class ByteLevel final : public PreTokenizer {
 
  private:
   void give(std::string_view piece, bool at_start, PieceSink& sink) const {
-    if (spell_)
-      sink.piece(spell_bytes(piece), at_start);
-    else
-      sink.piece(piece, at_start);
+    if (!spell_) return sink.piece(piece, at_start);
+    Origins origins;
+    const std::string spelled = spell_bytes(piece, sink.wants_origins() ? &origins : nullptr);
+    sink.rewritten(piece, spelled, std::move(origins));
+    sink.piece(spelled, at_start);
   }
 
   bool prefix_space_, spell_;
@@ -250,6 +256,10 @@ class SequencePreTokenizer final : public PreTokenizer {
       if (index_ == owner_.parts_.size()) return sink_.piece(text, at_start);
       Stage next(owner_, index_ + 1, sink_);
       owner_.parts_[index_]->split(text, at_start, next);
+    }
+    bool wants_origins() const override { return sink_.wants_origins(); }
+    void rewritten(std::string_view before, std::string_view after, Origins origins) override {
+      sink_.rewritten(before, after, std::move(origins));
     }
 
    private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "text/files/json_node.h"
+#include "text/pipeline/origins.h"
 #include "text/regex/cut_plan.h"
 
 namespace trireme {
@@ -18,6 +19,12 @@ class PieceSink {
   virtual ~PieceSink() = default;
   /// at_start: the piece is at the start of the complete input.
   virtual void piece(std::string_view text, bool at_start) = 0;
+  /// Whether it wants to know where pieces come from: then the pieces that follow are parts of the text that was split
+  /// or of an `after` that rewritten() announced, both still in memory.
+  virtual bool wants_origins() const { return false; }
+  /// `before`, a part of such a text, became `after`.
+  virtual void rewritten([[maybe_unused]] std::string_view before, [[maybe_unused]] std::string_view after,
+                         [[maybe_unused]] Origins origins) {}
 };
 
 class PreTokenizer {

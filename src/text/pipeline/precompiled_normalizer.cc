@@ -63,20 +63,19 @@ class PrecompiledNormalizer final : public Normalizer {
   explicit PrecompiledNormalizer(CharsMap map) : map_(std::move(map)) {}
   bool keeps(std::string_view) const override { return false; }
 
-  void apply(std::string& text, const TextLimit& limit) const override {
-    std::string out;
-    out.reserve(text.size());
+  void apply(std::string& text, const TextLimit& limit, Origins* origins) const override {
+    Rewriting rewriting(text, origins);
     for_each_valid_run(text, [&](std::string_view run, bool valid) {
       if (valid)
-        append_run(run, limit, out);
+        rewrite_run(run, limit, rewriting);
       else
-        out += run;
+        rewriting.keep(run.size());
     });
-    text = std::move(out);
+    text = std::move(rewriting.out);
   }
 
  private:
-  void append_run(std::string_view run, const TextLimit& limit, std::string& out) const {
+  void rewrite_run(std::string_view run, const TextLimit& limit, Rewriting& to) const {
     size_t begin = 0;
     utf8proc_int32_t state = 0;
     Decoded before = decode_utf8(run.data(), run.data() + run.size());
@@ -84,28 +83,29 @@ class PrecompiledNormalizer final : public Normalizer {
       const Decoded next = decode_utf8(run.data() + at, run.data() + run.size());
       if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before.code),
                                            static_cast<utf8proc_int32_t>(next.code), &state)) {
-        append_grapheme(run.substr(begin, at - begin), out);
-        limit.check(out.size());
+        rewrite_grapheme(run.substr(begin, at - begin), to);
+        limit.check(to.out.size());
         begin = at;
       }
       at += next.length;
       before = next;
     }
-    append_grapheme(run.substr(begin), out);
+    rewrite_grapheme(run.substr(begin), to);
   }
 
-  void append_grapheme(std::string_view grapheme, std::string& out) const {
-    if (grapheme.size() <= kLongestGrapheme) {
-      if (const auto replacement = map_.find(grapheme)) {
-        out += *replacement;
-        return;
-      }
-    }
+  void rewrite_grapheme(std::string_view grapheme, Rewriting& to) const {
+    const auto replaced = [&](std::string_view part) {
+      const auto replacement = map_.find(part);
+      if (!replacement) return false;
+      to.out += *replacement;
+      to.took(part.size());
+      return true;
+    };
+    if (grapheme.size() <= kLongestGrapheme && replaced(grapheme)) return;
     while (!grapheme.empty()) {
       const std::string_view one =
           grapheme.substr(0, decode_utf8(grapheme.data(), grapheme.data() + grapheme.size()).length);
-      const auto replacement = map_.find(one);
-      out += replacement ? *replacement : one;
+      if (!replaced(one)) to.keep(one.size());
       grapheme.remove_prefix(one.size());
     }
   }

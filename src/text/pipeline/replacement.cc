@@ -7,16 +7,18 @@
 namespace trireme {
 namespace {
 
-/// Appends a run of valid UTF-8 with its matches replaced.
+/// A run of valid UTF-8, its matches replaced.
 void replace_in_run(const Regex& regex, std::string_view run, const std::string& content, const TextLimit& limit,
-                    std::string& out) {
+                    Rewriting& text) {
   size_t at = 0;
   for_each_match(regex, run, [&](size_t begin, size_t end) {
-    out.append(run, at, begin - at).append(content);
-    limit.check(out.size());
+    text.keep(begin - at);
+    text.out += content;
+    text.took(end - begin);
+    limit.check(text.out.size());
     at = end;
   });
-  out.append(run, at, std::string_view::npos);
+  text.keep(run.size() - at);
 }
 
 }  // namespace
@@ -38,26 +40,27 @@ Replacement::Replacement(const JsonObject& element)
   element.allow_only({"type", "pattern", "content"});
 }
 
-void Replacement::apply(std::string& text, const TextLimit& limit) const {
-  std::string out;
-  out.reserve(text.size());
+void Replacement::apply(std::string& text, const TextLimit& limit, Origins* origins) const {
+  Rewriting rewriting(text, origins);
   if (pattern_.regex) {
     for_each_valid_run(text, [&](std::string_view run, bool valid) {
       if (valid)
-        replace_in_run(*pattern_.regex, run, content_, limit, out);
+        replace_in_run(*pattern_.regex, run, content_, limit, rewriting);
       else
-        out += run;
+        rewriting.keep(run.size());
     });
   } else {
     size_t at = 0;
     for (size_t found; (found = text.find(pattern_.literal, at)) != std::string::npos;
          at = found + pattern_.literal.size()) {
-      out.append(text, at, found - at).append(content_);
-      limit.check(out.size());
+      rewriting.keep(found - at);
+      rewriting.out += content_;
+      rewriting.took(pattern_.literal.size());
+      limit.check(rewriting.out.size());
     }
-    out.append(text, at);
+    rewriting.keep(text.size() - at);
   }
-  text = std::move(out);
+  text = std::move(rewriting.out);
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "text/files/json_node.h"
+#include "text/pipeline/origins.h"
 #include "text/pipeline/text_limit.h"
 #include "text/regex/regex.h"
 
@@ -21,8 +22,9 @@ class Replacement {
  public:
   /// Reads "pattern" and "content" of the element; other members are errors.
   explicit Replacement(const JsonObject& element);
-  /// Replaces every match. Throws Error::data if the text would exceed the limit.
-  void apply(std::string& text, const TextLimit& limit) const;
+  /// Replaces every match. Throws Error::data if the text would exceed the limit. origins: gets where the bytes of the
+  /// result come from; may be null.
+  void apply(std::string& text, const TextLimit& limit, Origins* origins = nullptr) const;
   /// The literal to replace; null: a regular expression is replaced.
   const std::string* literal() const { return pattern_.regex ? nullptr : &pattern_.literal; }
   const std::string& content() const { return content_; }

@@ -134,6 +134,7 @@ void sum_where_counted(Session& session, std::span<double> values) {
 ChatRecipe::ChatRecipe(LoadedConfig loaded, bool pairs) : pairs_(pairs) {
   require_conversations(loaded, pairs);
   if (!loaded.given("data.validation")) loaded.config.data.validation = "";  // the default is a token file
+  setup_.of_conversations = true;
   setup_.loaded = std::move(loaded);
 }
 
@@ -255,6 +256,7 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
                 ? std::string()
                 : fmt::format(": {} skipped; for example {}", count_text(made.skipped, "bad row"), made.first_skipped));
   });
+  together(job.scalars, [&] { require_known_ids(made.ids, *tokenizer, given); });
   if (job.rank.rank() != 0) return made;
   const size_t each = pairs_ ? 2 : 1;
   if (made.from_cache.empty())
@@ -263,12 +265,32 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
   else
     log::info("read {} of {} from {}", count_rows(made.ids.size() / each), given, made.from_cache);
   if (made.skipped > 0)
-    log::warning("{}: {} skipped of {}; for example {}", given, made.skipped, count_text(made.rows, "row"),
-                 made.first_skipped);
+    log::warning("{}: {}", given,
+                 chat::RowCounts{.rows = made.rows,
+                                 .conversations = 0,
+                                 .skipped = made.skipped,
+                                 .first_skipped = made.first_skipped,
+                                 .reasons = made.reasons}
+                     .skipped_text());
+  for (const auto& [note, rows] : made.notes)
+    log::warning("{}: {} of {}: {}", given, rows, count_text(made.ids.size() / each, pairs_ ? "pair" : "conversation"),
+                 note);
   if (made.rejected > 0)
     log::info("{}: found {} with a pair of answers; only the chosen ones are trained on", given,
               count_text(made.rejected, "row"));
   return made;
+}
+
+void ChatRecipe::require_known_ids(const chat::CodedIds& ids, const Tokenizer& tokenizer,
+                                   const std::string& given) const {
+  int32_t largest = 0;
+  for (const int32_t code : ids.codes) largest = std::max(largest, chat::id_of(code));
+  require(largest < setup_.spec.vocabulary, ErrorKind::data,
+          "{}: the tokenizer writes id {} (\"{}\"), but the embedding of {} has {} rows: the template or the "
+          "conversations use tokens that were added to the tokenizer and not to the model; use the tokenizer that the "
+          "model was trained with, or a template without these tokens (--chat-template FILE)",
+          given, largest, tokenizer.id_to_token(static_cast<TokenId>(largest)),
+          setup_.init ? setup_.init->path : setup_.resume->path, setup_.spec.vocabulary);
 }
 
 DataFileFact ChatRecipe::fact_of(const std::string& path, const chat::TrainingRows& rows) const {

@@ -75,6 +75,8 @@ class ChatRecipe : public Recipe {
   /// Resolves the steps, and when something happens.
   void plan_steps();
   void warn_of(const chat::TrainingRows& rows, const char* name) const;
+  /// The tokenizer may have more tokens than the model has rows.
+  void require_known_ids(const chat::CodedIds& ids, const Tokenizer& tokenizer, const std::string& given) const;
   DataFileFact fact_of(const std::string& path, const chat::TrainingRows& rows) const;
 
   bool pairs_;

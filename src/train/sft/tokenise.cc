@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/count.h"
@@ -19,6 +20,7 @@
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
 #include "comm/proof.h"
+#include "data/chat/traps.h"
 #include "data/prepare/ordered_pipeline.h"
 #include "text/chat/conversation.h"
 
@@ -27,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMagic = "trireme conversations 1\n";
+constexpr const char* kMagic = "trireme conversations 2\n";
 constexpr uint64_t kBlock = 16;              // rows in a row that one rank takes
 constexpr size_t kPiece = size_t{64} << 20;  // bytes of a message
 
@@ -52,6 +54,13 @@ class Writer {
   void text(std::string_view value) {
     number(value.size());
     out_ += value;
+  }
+  void counts(const std::map<std::string, uint64_t>& counts) {
+    number(counts.size());
+    for (const auto& [key, count] : counts) {
+      text(key);
+      number(count);
+    }
   }
   std::string take() { return std::move(out_); }
 
@@ -78,6 +87,13 @@ class Reader {
     return values;
   }
   std::string text() { return std::string(take(number())); }
+  /// Adds them to those in `counts`.
+  void counts(std::map<std::string, uint64_t>& counts) {
+    for (uint64_t left = number(); left > 0; --left) {
+      const std::string key = text();
+      counts[key] += number();
+    }
+  }
 
  private:
   std::string_view take(size_t size) {
@@ -109,11 +125,14 @@ class Encoder {
   /// The texts of the templates.
   const std::string& facts() const { return facts_; }
 
-  /// Throws Error::data.
-  std::vector<int32_t> codes(chat::Conversation& conversation) const {
-    conversation.keywords.update(keywords_);
-    const chat::ChatTokens tokens =
-        formats_[conversation.tools.is_array() ? 1 : 0].tokens(conversation, tokenizer_, loss_on_);
+  /// Adds what is worth a line in the log to `notes`. Throws Error::data.
+  std::vector<int32_t> codes(chat::Conversation& conversation, std::set<std::string>& notes) const {
+    Json keywords = keywords_;
+    keywords.update(conversation.keywords);  // a row's own come first
+    conversation.keywords = std::move(keywords);
+    const chat::ChatFormat& format = formats_[conversation.tools.is_array() ? 1 : 0];
+    const chat::ChatTokens tokens = format.tokens(conversation, tokenizer_, loss_on_);
+    notes.merge(chat::traps_of(conversation, format, tokens));
     std::vector<int32_t> codes(tokens.ids.size());
     for (size_t i = 0; i < codes.size(); ++i) {
       const auto id = static_cast<int32_t>(tokens.ids[i]);
@@ -142,6 +161,7 @@ class Share {
   /// The conversations, and what happened to the rows.
   std::vector<Encoded> encoded;
   chat::RowCounts counts;
+  std::map<std::string, uint64_t> notes;
   uint64_t rejected = 0;
 
  private:
@@ -150,6 +170,7 @@ class Share {
     uint64_t row = 0;
     std::vector<chat::Conversation> conversations;
     std::vector<std::vector<int32_t>> codes;
+    std::set<std::string> notes;
     std::string reason;
   };
 
@@ -165,7 +186,7 @@ class Share {
           const size_t taken = source_.columns.pairs ? 2 : 1;
           rejected += conversations.size() - taken;
           waiting_.push_back(
-              {row, {conversations.begin(), conversations.begin() + static_cast<ptrdiff_t>(taken)}, {}, {}});
+              {row, {conversations.begin(), conversations.begin() + static_cast<ptrdiff_t>(taken)}, {}, {}, {}});
           if (waiting_.size() >= kWaiting * static_cast<size_t>(rank_.threads)) encode_waiting();
           return failure_.empty();
         },
@@ -178,6 +199,7 @@ class Share {
     counts.rows += read.rows;
     counts.skipped += read.skipped;
     if (counts.first_skipped.empty()) counts.first_skipped = read.first_skipped;
+    for (const auto& [reason, count] : read.reasons) counts.reasons[reason] += count;
   }
 
   /// Encodes what waits, on all threads.
@@ -195,7 +217,8 @@ class Share {
 
   void encode(Waiting& one) const {
     try {
-      for (chat::Conversation& conversation : one.conversations) one.codes.push_back(encoder_.codes(conversation));
+      for (chat::Conversation& conversation : one.conversations)
+        one.codes.push_back(encoder_.codes(conversation, one.notes));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       one.reason = error.what();
@@ -206,11 +229,12 @@ class Share {
     if (one.reason.empty()) {
       for (size_t i = 0; i < one.codes.size(); ++i)
         encoded.push_back({place_of_row(file_, one.row, i), std::move(one.codes[i])});
+      for (const std::string& note : one.notes) ++notes[note];
       return;
     }
     const std::string text = fmt::format("{} row {}: {}", source_.files[file_], one.row, one.reason);
     if (!source_.skips && failure_.empty()) failure_ = text + "; --skip-bad-rows skips and counts such rows";
-    if (counts.skipped++ == 0) counts.first_skipped = text;
+    counts.skip(source_.files[file_], one.row, one.reason);
   }
 
   /// Logs the progress, and looks for a stop.
@@ -253,6 +277,8 @@ std::string text_of(const Share& share) {
   out.number(share.counts.skipped);
   out.number(share.rejected);
   out.text(share.counts.first_skipped);
+  out.counts(share.counts.reasons);
+  out.counts(share.notes);
   for (const Encoded& one : share.encoded) {
     out.number(one.place);
     out.number(one.codes.size());
@@ -272,6 +298,8 @@ TokenisedConversations join(const std::vector<std::string>& shares) {
     made.rejected += in.number();
     const std::string first = in.text();
     if (made.first_skipped.empty()) made.first_skipped = first;
+    in.counts(made.reasons);
+    in.counts(made.notes);
     while (!in.ended()) {
       const uint64_t place = in.number(), count = in.number();
       all.push_back({place, in.codes(count)});
@@ -288,6 +316,8 @@ std::string cached_text(const TokenisedConversations& made) {
   out.number(made.skipped);
   out.number(made.rejected);
   out.text(made.first_skipped);
+  out.counts(made.reasons);
+  out.counts(made.notes);
   out.number(made.ids.size());
   for (size_t i = 0; i < made.ids.size(); ++i) {
     out.number(made.ids.at(i).size());
@@ -313,6 +343,8 @@ std::optional<TokenisedConversations> parse_cache(const std::string& path) {
   made.skipped = in.number();
   made.rejected = in.number();
   made.first_skipped = in.text();
+  in.counts(made.reasons);
+  in.counts(made.notes);
   const uint64_t count = in.number();
   for (uint64_t i = 0; i < count; ++i) made.ids.add(in.codes(in.number()));
   made.from_cache = path;

@@ -3,6 +3,7 @@
 // and every rank gets all of them.
 
 #include <ctime>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,9 @@ struct TokenisedConversations {
   uint64_t skipped = 0;   ///< bad rows
   uint64_t rejected = 0;  ///< answers of pairs that are not preferred, which are not trained on
   std::string first_skipped;
-  std::string from_cache;  ///< the file that they come from; empty: tokenised now
+  std::map<std::string, uint64_t> reasons;  ///< bad rows by their reason (chat::RowCounts)
+  std::map<std::string, uint64_t> notes;    ///< what is worth a line in the log, and of how many rows
+  std::string from_cache;                   ///< the file that they come from; empty: tokenised now
 };
 
 /// Collective. `files`: the model's chat templates and special tokens. Where a row has a chosen and a rejected answer

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "checkpoint/spec_json.h"
@@ -181,6 +182,33 @@ std::string describe(const std::vector<DataFileFact>& files, size_t i) {
   return fmt::format("{} ({} bytes, XXH3 {})", files[i].path, files[i].bytes, files[i].hash);
 }
 
+/// Options of conversations by which their ids differ from those before; their hashes would not say which.
+Differences conversation_differences(const Setup& setup) {
+  const Config &then = setup.resumed, &now = setup.config();
+  Differences out;
+  const auto compare = [&](const char* name, const auto& before, const auto& after) {
+    const auto shown = [](const auto& value) {
+      const std::string text = fmt::format("{}", value);
+      return text.empty() ? std::string("none") : text;
+    };
+    if (before != after)
+      out.push_back({option_name(name), shown(before), shown(after), "checkpoint.allow-other-data",
+                     now.checkpoint.allow_other_data});
+  };
+  compare("data.train", then.data.train, now.data.train);
+  compare("data.validation", then.data.validation, now.data.validation);
+  compare("chat.loss-on", std::string_view(name_of(then.chat.loss_on)), std::string_view(name_of(now.chat.loss_on)));
+  compare("chat.template", then.chat.chat_template, now.chat.chat_template);
+  compare("chat.template-options", then.chat.template_options, now.chat.template_options);
+  compare("chat.columns", then.chat.columns, now.chat.columns);
+  compare("chat.roles", then.chat.roles, now.chat.roles);
+  compare("chat.skip-bad-rows", then.chat.skip_bad_rows, now.chat.skip_bad_rows);
+  compare("chat.packing", then.chat.packing, now.chat.packing);
+  compare("chat.validation-share", then.chat.validation_share, now.chat.validation_share);
+  compare("chat.date", then.chat.date, now.chat.date);
+  return out;
+}
+
 /// Files may move, but their bytes must not change.
 void compare_data(const Setup& setup, Differences& out) {
   const Config& then = setup.resumed;
@@ -192,10 +220,17 @@ void compare_data(const Setup& setup, Differences& out) {
   if (!known)
     log::info("{} does not record its training data: the next sample is number {} of data.train", setup.resume->path,
               setup.resume->facts.progress.samples);
-  for (size_t i = 0; known && i < std::max(before.size(), now.size()); ++i) {
-    const bool same =
-        i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
-    if (!same)
+  const auto same = [&](size_t i) {
+    return i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
+  };
+  const size_t files = known ? std::max(before.size(), now.size()) : 0;
+  bool differs = false;
+  for (size_t i = 0; i < files; ++i) differs = differs || !same(i);
+  Differences options;
+  if (differs && setup.of_conversations) options = conversation_differences(setup);
+  out.insert(out.end(), options.begin(), options.end());
+  for (size_t i = 0; options.empty() && i < files; ++i) {
+    if (!same(i))
       out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
   }
   const DataOptions &masks = then.data, &masks_now = setup.config().data;

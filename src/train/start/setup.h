@@ -20,6 +20,7 @@ struct Setup : RunPlan {
   BatchShape batch;
   std::optional<ModelFolder> init;  ///< weights of a new run; empty: from scratch
   std::unique_ptr<FileSource> train, validation, test;
+  bool of_conversations = false;  ///< the data are conversations, whose ids depend on the options of the group chat
 };
 
 /// Throws Error::config if the options contradict each other; otherwise logs the notes of the configuration.

@@ -58,7 +58,7 @@ TEST(ChatTemplate, MakesTheTextsOfJinja2) {
     }
     EXPECT_EQ(rendered->text, one.at("text").get<std::string>());
     Json spans = Json::array();
-    for (const auto& [begin, end] : rendered->generated)
+    for (const auto& [begin, end, message] : rendered->generated)
       spans.push_back({count_code_points(std::string_view(rendered->text).substr(0, begin)),
                        count_code_points(std::string_view(rendered->text).substr(0, end))});
     EXPECT_EQ(spans, one.value("generated", Json::array()));

@@ -19,7 +19,7 @@ trireme::Json rendered(const trireme::Json& line) {
     const chat::ChatTemplate made(line.at("template").get<std::string>(), "template");
     const chat::Rendered result = made.render(line.at("variables"), trireme::chat::fixed_time());
     Json spans = Json::array();
-    for (const auto& [begin, end] : result.generated) {
+    for (const auto& [begin, end, message] : result.generated) {
       const std::string_view text = result.text;
       spans.push_back({count_code_points(text.substr(0, begin)), count_code_points(text.substr(0, end))});
     }

@@ -13,7 +13,7 @@ namespace {
 
 std::string normalize(const std::string& element, std::string text) {
   const JsonNode node = parse_json_node(element, "test");
-  make_normalizer(JsonObject(node, "test"))->apply(text, TextLimit(text.size()));
+  make_normalizer(JsonObject(node, "test"))->apply(text, TextLimit(text.size()), nullptr);
   return text;
 }
 

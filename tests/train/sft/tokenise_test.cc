@@ -127,8 +127,8 @@ TEST_F(Tokenise, RefusesOrCountsBadRows) {
     std::string row, message;
   } cases[] = {
       {R"({"messages": [{"role": "user", "content": "d"}]})", "row 2: no turn of the assistant"},
-      {R"({"messages": [{"role": "assistant", "content": "d"}, {"role": "system", "content": "d"}]})",
-       "row 2: message 1 has the role \"assistant\" at the beginning, which is out of order"},
+      {R"({"messages": [{"role": "user", "content": "d"}, {"role": "assistant", "content": "d", "weight": 0}]})",
+       "row 2: no turn of the assistant counts: the messages' own switches (weight, train, ...) leave all of them out"},
       {"{\"prompt\": \"\xff\", \"completion\": \"a\"}", "row 2: "},
       {R"({"text": "t"})", "row 2: no conversation: expected \"messages\""},
       {R"({"prompt": "raise", "completion": "a"})",
@@ -152,6 +152,30 @@ TEST_F(Tokenise, RefusesOrCountsBadRows) {
       EXPECT_EQ(got.skipped, 1U);
       EXPECT_THAT(got.first_skipped, StartsWith(path("data.jsonl") + " " + message));
     }
+  }
+}
+
+TEST_F(Tokenise, CountsWhatIsWorthALineOnAllRanks) {
+  const std::string call = R"({"role": "assistant", "content": "a", "tool_calls": [{"function": {"name": "a",
+      "arguments": "{}"}}]})";
+  std::string text, row = R"({"messages": [{"role": "user", "content": "q"}, )" + call + "]}";
+  std::erase(row, '\n');
+  for (int n = 0; n < 40; ++n) text += row + "\n" + R"({"prompt": 5, "completion": ""})" + "\n";
+  write_text(path("data.jsonl"), text);
+  source_.skips = true;
+  files_.templates["default"].text =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% "
+      "endif "
+      "%}";
+  source_.cache = path("cache");
+  for (const int ranks : {2, 1}) {  // the second from the cache
+    const TokenisedConversations got = run(ranks);
+    EXPECT_EQ(got.reasons, (std::map<std::string, uint64_t>{{"\"prompt\" is number, expected a string", 40}}));
+    ASSERT_EQ(got.notes.size(), 2U);
+    EXPECT_THAT(got.notes.begin()->first, StartsWith("no special token ends what the assistant says"));
+    EXPECT_THAT(got.notes.rbegin()->first, StartsWith("the arguments of tool calls are JSON as text"));
+    for (const auto& [note, rows] : got.notes) EXPECT_EQ(rows, 40U);
+    EXPECT_EQ(got.from_cache.empty(), ranks == 2);
   }
 }
 
