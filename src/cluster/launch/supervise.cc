@@ -63,7 +63,7 @@ class Attempt {
     end_.traces = out_.traces() + err_.traces();
     end_.refusal = out_.refusal().empty() ? err_.refusal() : out_.refusal();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
-    end_.lost_rank = err_.lost_rank() ? err_.lost_rank() : out_.lost_rank();
+    end_.lost = err_.lost() ? err_.lost() : out_.lost();
     end_.not_started = out_.not_started() || err_.not_started();
     end_.arrived = out_.arrived();
     end_.arrived.insert(err_.arrived().begin(), err_.arrived().end());

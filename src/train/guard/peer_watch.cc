@@ -17,6 +17,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is noticed within milliseconds
+constexpr auto kLookout = std::chrono::seconds(4);  // more, if other hosts have to try their connections
 constexpr auto kLastWords = std::chrono::seconds(5);
 constexpr auto kAbort = std::chrono::seconds(2);  // of connections between devices
 
@@ -34,12 +35,13 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
     std::this_thread::sleep_for(kLastWords);
     leave();
   }).detach();
-  if (loss.rank == rank) {
-    log::error("the other ranks declared this one lost ({}) and exited; it was in {}; exiting with code {}",
-               loss.reason, describe(own), exit_code(ErrorKind::peer));
+  if (loss.rank == rank && loss.other < 0) {
+    log::error("this rank is lost to the others ({}); it was in {}; exiting with code {}", loss.reason, describe(own),
+               exit_code(ErrorKind::peer));
     return;
   }
-  tell_launch({.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason});
+  tell_launch(
+      {.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason, .other = loss.other});
   log::error("{}; this rank was in {}; exiting with code {}; start again to resume from the last checkpoint",
              describe(loss), describe(own), exit_code(ErrorKind::peer));
   if (run_dir.empty()) return;
@@ -102,30 +104,29 @@ PeerWatch::Connections::Connections(PeerWatch& peers, DeviceNetwork* network) : 
 PeerWatch::Connections::~Connections() { peers_.abort_->set(nullptr); }
 
 PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-                     const Heartbeat& heartbeat)
-    : abort_(std::make_shared<Abort>()) {
+                     Heartbeat& heartbeat)
+    : abort_(std::make_shared<Abort>()), heartbeat_(heartbeat), one_host_(process.local_size() == process.size()) {
   const std::string secret = launcher_secret();
   if (process.size() == 1 && secret.empty()) return;
   const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
-  channel_.emplace(
-      scalars, process.host(), heartbeat,
-      ControlOptions{.hang_timeout = config.run.hang_timeout,
-                     .one_host = process.local_size() == process.size(),
-                     .interface = config.comm.interface,
-                     .secret = secret,
-                     .on_loss =
-                         [&heartbeat, run_dir, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
-                           const RankState own = heartbeat.state();  // not that of an aborted wait
-                           abort->begin();
-                           Loss named = loss;
-                           named.place = describe_place(mesh, loss.rank);
-                           report(named, rank, own, run_dir);
-                         },
-                     .leave =
-                         [abort = abort_] {
-                           abort->wait();
-                           leave();
-                         }});
+  channel_.emplace(scalars, process.host(), heartbeat,
+                   ControlOptions{.hang_timeout = config.run.hang_timeout,
+                                  .one_host = one_host_,
+                                  .interface = config.comm.interface,
+                                  .secret = secret,
+                                  .on_loss =
+                                      [&heartbeat, run_dir, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
+                                        const RankState own = heartbeat.state();  // not that of an aborted wait
+                                        abort->begin();
+                                        Loss named = loss;
+                                        if (loss.rank >= 0) named.place = describe_place(mesh, loss.rank);
+                                        report(named, rank, own, run_dir);
+                                      },
+                                  .leave =
+                                      [abort = abort_] {
+                                        abort->wait();
+                                        leave();
+                                      }});
 }
 
 PeerWatch::~PeerWatch() = default;
@@ -144,9 +145,11 @@ void PeerWatch::dismiss() {
   if (channel_) channel_->dismiss();
 }
 
-void PeerWatch::wait_for_verdict() const {
+void PeerWatch::wait_for_verdict() {
   if (!channel_) return;
-  std::this_thread::sleep_for(kVerdict);
+  const Waiting waiting(&heartbeat_, "the reason why communication has failed", 0);
+  channel_->report_trouble();
+  std::this_thread::sleep_for(one_host_ ? kVerdict : kLookout);
   while (abort_->begun()) std::this_thread::sleep_for(kVerdict);  // the channel's thread ends the process
 }
 

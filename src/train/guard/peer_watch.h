@@ -20,7 +20,7 @@ class PeerWatch {
   /// Collective. Watches for the lifetime of the object. A single rank without a launcher has no watch. mesh: as
   /// resolve_mesh() gave it. progress: this rank's; the groups of `process` report to it.
   PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-            const Heartbeat& heartbeat);
+            Heartbeat& heartbeat);
   ~PeerWatch();
 
   /// The address where a launcher can join, on rank 0.
@@ -31,8 +31,9 @@ class PeerWatch {
   std::vector<PeerView> views() const;
   /// Lets the ranks leave without being reported lost. From any thread of rank 0.
   void dismiss();
-  /// After communication has failed: gives the watch time to find the lost rank; it then ends the process.
-  void wait_for_verdict() const;
+  /// After communication has failed: gives the watch time to find the lost rank or connection; it then ends the
+  /// process.
+  void wait_for_verdict();
   /// While it is there: what connects this rank's device with the others'. When a rank is lost, its connections are
   /// aborted before this process leaves, in two seconds at most.
   class Connections {
@@ -50,6 +51,8 @@ class PeerWatch {
  private:
   class Abort;
   const std::shared_ptr<Abort> abort_;
+  Heartbeat& heartbeat_;
+  const bool one_host_;
   std::optional<ControlChannel> channel_;
 };
 
