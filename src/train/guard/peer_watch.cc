@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/launch_variables.h"
 #include "base/log.h"
@@ -28,8 +29,18 @@ std::string launcher_secret() {
 
 [[noreturn]] void leave() { std::_Exit(exit_code(ErrorKind::peer)); }
 
-/// Reports what happened, in the log and in the run folder.
-void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir) {
+/// What may have ended a rank without a word. kills: of this host when the job began.
+std::string likely_end(const Loss& loss, const std::string& own_host, int64_t kills) {
+  if (!loss.ended) return "";
+  if (loss.host == own_host && memory_kills_on_host() > kills)
+    return "; the kernel has killed a process of this host because memory ran out: lower batch.micro or the ranks per "
+           "host";
+  return fmt::format("; if nobody ended it, see `journalctl -k` on {}: the kernel kills a process when memory runs out",
+                     loss.host);
+}
+
+/// Reports what happened, in the log and in the run folder. likely: likely_end().
+void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir, const std::string& likely) {
   // A log or a file system that hangs must not keep this rank from leaving.
   std::thread([] {
     std::this_thread::sleep_for(kLastWords);
@@ -42,8 +53,8 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
   }
   tell_launch(
       {.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason, .other = loss.other});
-  log::error("{}; this rank was in {}; exiting with code {}; start again to resume from the last checkpoint",
-             describe(loss), describe(own), exit_code(ErrorKind::peer));
+  log::error("{}; this rank was in {}; exiting with code {}; start again to resume from the last checkpoint{}",
+             describe(loss), describe(own), exit_code(ErrorKind::peer), likely);
   if (run_dir.empty()) return;
   try {
     write_status(run_dir, {.state = RunState::peer_lost,
@@ -51,7 +62,7 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
                            .step = loss.last.step,
                            .rank = loss.rank,
                            .host = loss.host,
-                           .message = describe(loss)});
+                           .message = describe(loss) + likely});
   } catch (const Error& e) {
     log::error("{}", e.what());
   }
@@ -115,12 +126,13 @@ PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process&
                                   .interface = config.comm.interface,
                                   .secret = secret,
                                   .on_loss =
-                                      [&heartbeat, run_dir, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
+                                      [&heartbeat, run_dir, mesh, rank = process.rank(), host = process.host(),
+                                       kills = memory_kills_on_host(), abort = abort_](const Loss& loss) {
                                         const RankState own = heartbeat.state();  // not that of an aborted wait
                                         abort->begin();
                                         Loss named = loss;
                                         if (loss.rank >= 0) named.place = describe_place(mesh, loss.rank);
-                                        report(named, rank, own, run_dir);
+                                        report(named, rank, own, run_dir, likely_end(named, host, kills));
                                       },
                                   .leave =
                                       [abort = abort_] {
