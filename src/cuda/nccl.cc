@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "cuda/stream.h"
 #include "tensor/device.h"
@@ -183,7 +185,11 @@ class NcclCommunicator {
   std::shared_ptr<Ending> abort_beside(const Aborted& what) {
     auto ending = std::make_shared<Ending>();
     std::thread([ending, what, place = place_, call = library().abort, &device = shared_->device] {
-      gpu_stream(device.stream());
+      try {
+        gpu_stream(device.stream());
+      } catch (const std::exception& e) {  // the GPU is in error: NCCL still ends what it has on the host
+        log::warning("{}", e.what());
+      }
       call(what.comm);  // returns after the split has ended
       if (what.child && *what.child) call(*what.child);
       ending->end();
