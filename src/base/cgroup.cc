@@ -125,4 +125,13 @@ CgroupLimits read_cgroup_limits(const fs::path& root) {
   return limits;
 }
 
+int64_t memory_kills_on_host() {
+  std::ifstream file("/proc/vmstat");
+  int64_t value = 0;
+  for (std::string name; file >> name >> value;) {
+    if (name == "oom_kill") return value;
+  }
+  return 0;
+}
+
 }  // namespace trireme

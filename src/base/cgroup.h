@@ -16,4 +16,7 @@ struct CgroupLimits {
 /// limit. `root`: where /proc and /sys are; tests use another.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
 
+/// Processes that the kernel has killed anywhere on this host, since its boot, because memory ran out.
+int64_t memory_kills_on_host();
+
 }  // namespace trireme

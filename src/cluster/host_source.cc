@@ -106,6 +106,7 @@ HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& envir
   require(request.partition.empty() || !request.sinfo.empty(), ErrorKind::usage, "--partition needs --sinfo; add it");
   HostSet set = from_source(request, environment);
   if (set.hosts.empty()) return set;
+  for (const Host& host : set.hosts) require_host_name(host.name, host.origin.empty() ? set.source : host.origin);
   set.hosts = filter_hosts(std::move(set.hosts), request.include, request.exclude);
   if (request.num_nodes > 0) {
     const auto wanted = static_cast<size_t>(request.num_nodes);

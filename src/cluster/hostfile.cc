@@ -148,15 +148,17 @@ std::vector<std::string> expand_line(std::string_view line, const std::string& o
   return lines;
 }
 
-void add(std::vector<Host>& hosts, Host host, Repeats repeats) {
-  const auto known =
-      std::ranges::find_if(hosts, [&](const Host& h) { return host_key(h.name) == host_key(host.name); });
-  if (repeats == Repeats::are_errors || known == hosts.end()) {
-    if (repeats == Repeats::are_slots) host.slots = std::max(host.slots, 1);
-    hosts.push_back(std::move(host));
-  } else {
-    known->slots += std::max(host.slots, 1);
+/// place: of each host among `hosts`, by its key.
+void add(std::vector<Host>& hosts, std::map<std::string, size_t>& place, Host host, Repeats repeats) {
+  if (repeats == Repeats::are_slots) {
+    host.slots = std::max(host.slots, 1);
+    const auto [known, fresh] = place.emplace(host_key(host.name), hosts.size());
+    if (!fresh) {
+      hosts[known->second].slots += host.slots;
+      return;
+    }
   }
+  hosts.push_back(std::move(host));
 }
 
 }  // namespace
@@ -164,6 +166,7 @@ void add(std::vector<Host>& hosts, Host host, Repeats repeats) {
 std::vector<Host> parse_hostfile(std::string_view text, const std::string& source, Repeats repeats) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   std::vector<Host> hosts;
+  std::map<std::string, size_t> place;
   int line = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -174,7 +177,7 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& sourc
     if (content.empty()) continue;
     const std::string origin = fmt::format("{}:{}", source, line);
     for (const std::string& entry : expand_line(content, origin)) {
-      add(hosts, LineParser(entry, origin).parse(), repeats);
+      add(hosts, place, LineParser(entry, origin).parse(), repeats);
     }
   }
   require(!hosts.empty(), ErrorKind::config, "{}: found no host in {}; write one host per line", source,

@@ -36,25 +36,32 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-bool is_same_host(std::string_view one, std::string_view other) { return host_key(one) == host_key(other); }
-
-/// A part of a filter: a host and its selected slots (empty: all).
+/// What a filter selects of a host.
 struct Selection {
-  std::string host;
+  bool whole = false;
   std::set<int> slots;
 };
+using Selections = std::map<std::string, Selection, std::less<>>;  // by Host::name
 
-std::vector<Selection> parse_filter(std::string_view text, std::string_view flag, std::span<const Host> hosts) {
+[[noreturn]] void refuse_unknown(std::string_view name, std::string_view flag, std::span<const Host> hosts) {
   std::vector<std::string> known;
   for (const Host& host : hosts) known.push_back(host.name);
-  std::vector<Selection> selections;
+  fail(ErrorKind::config, "{}: host \"{}\" is not among the {}; nearest is \"{}\"", flag, name,
+       count_text(hosts.size(), "host"), nearest(name, known));
+}
+
+Selections parse_filter(std::string_view text, std::string_view flag, std::span<const Host> hosts) {
+  std::map<std::string, const Host*> by_key;
+  for (const Host& host : hosts) by_key.emplace(host_key(host.name), &host);
+  Selections selections;
   for (std::string_view part : split(text, '@')) {
     const size_t colon = part.find(':');
     for (const std::string& name : expand_hostlist(part.substr(0, colon), flag)) {
-      const auto host = std::ranges::find_if(hosts, [&](const Host& h) { return is_same_host(h.name, name); });
-      require(host != hosts.end(), ErrorKind::config, "{}: host \"{}\" is not among the {}; nearest is \"{}\"", flag,
-              name, count_text(hosts.size(), "host"), nearest(name, known));
-      Selection selection{host->name, {}};
+      const auto found = by_key.find(host_key(name));
+      if (found == by_key.end()) refuse_unknown(name, flag, hosts);
+      const Host* host = found->second;
+      Selection& selection = selections[host->name];
+      selection.whole = selection.whole || colon == std::string_view::npos;
       if (colon != std::string_view::npos) {
         for (std::string_view digits : split(part.substr(colon + 1), ',')) {
           const auto slot = to_count(digits);
@@ -67,47 +74,31 @@ std::vector<Selection> parse_filter(std::string_view text, std::string_view flag
         }
         require(!selection.slots.empty(), ErrorKind::config, "{}: the slots after \"{}:\" are missing", flag, name);
       }
-      selections.push_back(std::move(selection));
     }
   }
   return selections;
 }
 
-std::vector<Host> keep(std::vector<Host> hosts, std::span<const Selection> selections) {
+std::vector<Host> keep(std::vector<Host> hosts, const Selections& selections) {
   std::vector<Host> kept;
   for (Host& host : hosts) {
-    std::set<int> slots;
-    bool named = false, whole = false;
-    for (const Selection& selection : selections) {
-      if (selection.host != host.name) continue;
-      named = true;
-      whole |= selection.slots.empty();
-      slots.insert(selection.slots.begin(), selection.slots.end());
-    }
-    if (!named) continue;
-    if (!whole) host.slots = static_cast<int>(slots.size());
+    const auto found = selections.find(host.name);
+    if (found == selections.end()) continue;
+    if (!found->second.whole) host.slots = static_cast<int>(found->second.slots.size());
     kept.push_back(std::move(host));
   }
   return kept;
 }
 
-std::vector<Host> drop(std::vector<Host> hosts, std::span<const Selection> selections) {
-  for (Host& host : hosts) {
-    std::set<int> slots;
-    bool whole = false;
-    for (const Selection& selection : selections) {
-      if (selection.host != host.name) continue;
-      whole |= selection.slots.empty();
-      slots.insert(selection.slots.begin(), selection.slots.end());
-    }
-    const int left = std::max(host.slots, 1) - static_cast<int>(slots.size());
-    if (whole || left <= 0) {
-      host.name.clear();
-    } else if (!slots.empty()) {
-      host.slots = left;
-    }
-  }
-  std::erase_if(hosts, [](const Host& host) { return host.name.empty(); });
+std::vector<Host> drop(std::vector<Host> hosts, const Selections& selections) {
+  std::erase_if(hosts, [&](Host& host) {
+    const auto found = selections.find(host.name);
+    if (found == selections.end()) return false;
+    const int left = std::max(host.slots, 1) - static_cast<int>(found->second.slots.size());
+    if (found->second.whole || left <= 0) return true;
+    host.slots = left;
+    return false;
+  });
   return hosts;
 }
 
@@ -138,12 +129,17 @@ void require_unique(std::span<const Host> hosts) {
 }
 
 void require_host_name(std::string_view name, std::string_view origin) {
-  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@:%";
-  require(!name.empty() && name.front() != '-' && name.find_first_not_of(kAllowed) == std::string_view::npos,
-          ErrorKind::config, "{}: \"{}\" is not a host name; expected host, host:N, or host slots=N [max_slots=M]",
-          origin, name);
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%";
+  const size_t at = name.find('@');
+  const std::string_view user = at == std::string_view::npos ? "" : name.substr(0, at);
+  const std::string_view host = name.substr(at + 1);  // npos + 1 is 0
+  // ssh and mpirun read other texts as options ("-o...") or as the name of a file ("@...").
+  const bool is_name = !host.empty() && host.find_first_not_of(kAllowed) == std::string_view::npos &&
+                       host.find_first_of("-.%") != 0 && (at == std::string_view::npos || !user.empty()) &&
+                       user.find_first_not_of(kAllowed) == std::string_view::npos && !user.starts_with('-');
+  require(is_name, ErrorKind::config,
+          "{}: \"{}\" is not a host name; expected host, host:N, or host slots=N [max_slots=M]", origin, name);
   if (name.find(':') == std::string_view::npos) return;
-  const std::string_view host = name.substr(name.find('@') + 1);  // npos + 1 is 0
   in6_addr ignored{};
   require(inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &ignored) == 1, ErrorKind::config,
           "{}: \"{}\" has more than one \":\" but is not an IPv6 address; expected host:N or [address]:N", origin,
@@ -191,7 +187,7 @@ std::vector<Host> filter_hosts(std::vector<Host> hosts, std::string_view include
           "--include and --exclude exclude each other; keep one");
   if (include.empty() && exclude.empty()) return hosts;
   const std::string_view flag = include.empty() ? "--exclude" : "--include";
-  const std::vector<Selection> selections = parse_filter(include.empty() ? exclude : include, flag, hosts);
+  const Selections selections = parse_filter(include.empty() ? exclude : include, flag, hosts);
   hosts = include.empty() ? drop(std::move(hosts), selections) : keep(std::move(hosts), selections);
   require(!hosts.empty(), ErrorKind::config, "{}: no host is left", flag);
   return hosts;

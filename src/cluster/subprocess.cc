@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,8 @@
 namespace trireme {
 namespace {
 
+constexpr const char* kUsualPath = "/usr/bin:/bin";
+
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
@@ -41,27 +44,6 @@ struct Pipe {
     ends[i] = -1;
   }
 };
-
-bool become_user(const passwd& user) {
-  return initgroups(user.pw_name, user.pw_gid) == 0 && setgid(user.pw_gid) == 0 && setuid(user.pw_uid) == 0;
-}
-
-/// The child's side; everything it needs was prepared before fork().
-[[noreturn]] void execute(const std::vector<char*>& argv, const std::vector<std::pair<std::string, std::string>>& set,
-                          const passwd* user, int in, int out, int err) {
-  setpgid(0, 0);
-  restore_write_signals();
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  dup2(in, 0);
-  dup2(out, 1);
-  dup2(err, 2);
-  for (const auto& [name, value] : set) setenv(name.c_str(), value.c_str(), 1);
-  if (user != nullptr && !become_user(*user)) _exit(126);
-  execvp(argv[0], argv.data());
-  _exit(127);
-}
 
 /// Writes the input, reads the outputs, waits, and kills the group after the timeout.
 class Running {
@@ -137,38 +119,92 @@ class Running {
   ProcessResult result_;
 };
 
-}  // namespace
-
-PipedProcess start_piped(std::vector<std::string> words, const std::function<void()>& in_child) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  Pipe in, out, err;
+/// In a process group of its own, without blocked signals.
+pid_t start(const ChildProgram& program, const std::string& name, const std::function<void()>& in_child, const Pipe& in,
+            const Pipe& out, const Pipe& err) {
+  sigset_t none;
+  sigemptyset(&none);
   const pid_t pid = fork();
-  require(pid >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
+  require(pid >= 0, ErrorKind::io, "cannot start {}: {}", name, std::strerror(errno));
   if (pid == 0) {
     if (in_child) in_child();
-    execute(argv, {}, nullptr, in.ends[0], out.ends[1], err.ends[1]);
+    setpgid(0, 0);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    program.run(in.ends[0], out.ends[1], err.ends[1]);
   }
   setpgid(pid, pid);
+  return pid;
+}
+
+}  // namespace
+
+ChildProgram::ChildProgram(std::vector<std::string> words,
+                           const std::vector<std::pair<std::string, std::string>>& variables, const std::string& user)
+    : words_(std::move(words)) {
+  require(!words_.empty(), ErrorKind::io, "the program to run is missing");
+  if (!user.empty()) {
+    const passwd* entry = getpwnam(user.c_str());
+    require(entry != nullptr, ErrorKind::io, "user \"{}\" does not exist on this host", user);
+    changes_user_ = true;
+    uid_ = entry->pw_uid;
+    gid_ = entry->pw_gid;
+    int count = 64;
+    groups_.resize(static_cast<size_t>(count));
+    while (getgrouplist(user.c_str(), gid_, groups_.data(), &count) < 0)
+      groups_.resize(std::max(static_cast<size_t>(count), 2 * groups_.size()));
+    groups_.resize(static_cast<size_t>(count));
+  }
+  const char* folders = std::getenv("PATH");
+  std::string_view path = folders != nullptr ? folders : kUsualPath;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name = std::string_view(*entry).substr(0, std::string_view(*entry).find('='));
+    if (std::ranges::none_of(variables, [&](const auto& own) { return own.first == name; }))
+      environment_.emplace_back(*entry);
+  }
+  for (auto own = variables.begin(); own != variables.end(); ++own) {
+    // Of several values the last counts.
+    if (std::any_of(own + 1, variables.end(), [&](const auto& later) { return later.first == own->first; })) continue;
+    environment_.push_back(own->first + "=" + own->second);
+    if (own->first == "PATH") path = own->second;
+  }
+  path_ = find_program(words_[0], path);
+  if (path_.empty()) path_ = words_[0].find('/') != std::string::npos ? words_[0] : "";
+  for (std::string& word : words_) argv_.push_back(word.data());
+  argv_.push_back(nullptr);
+  // A script without "#!" is one of the shell.
+  shell_argv_ = {const_cast<char*>("sh"), path_.data()};
+  shell_argv_.insert(shell_argv_.end(), argv_.begin() + 1, argv_.end());
+  for (std::string& entry : environment_) envp_.push_back(entry.data());
+  envp_.push_back(nullptr);
+}
+
+bool ChildProgram::become_user() const {
+  return setgroups(groups_.size(), groups_.data()) == 0 && setgid(gid_) == 0 && setuid(uid_) == 0;
+}
+
+void ChildProgram::run(int in, int out, int err) const {
+  restore_write_signals();
+  dup2(in, 0);
+  dup2(out, 1);
+  dup2(err, 2);
+  if (changes_user_ && !become_user()) _exit(126);
+  execve(path_.c_str(), argv_.data(), envp_.data());
+  if (errno == ENOEXEC) execve("/bin/sh", shell_argv_.data(), envp_.data());
+  _exit(127);
+}
+
+PipedProcess start_piped(std::vector<std::string> words, const std::function<void()>& in_child) {
+  const std::string name = words.empty() ? "" : words[0];
+  const ChildProgram program(std::move(words), {});
+  Pipe in, out, err;
+  const pid_t pid = start(program, name, in_child, in, out, err);
   return {pid, std::exchange(in.ends[1], -1), std::exchange(out.ends[0], -1), std::exchange(err.ends[0], -1)};
 }
 
 ProcessResult run_process(const ProcessRequest& request) {
-  require(!request.arguments.empty(), ErrorKind::io, "the program to run is missing");
-  const passwd* user = nullptr;
-  if (!request.user.empty()) {
-    user = getpwnam(request.user.c_str());
-    require(user != nullptr, ErrorKind::io, "user \"{}\" does not exist on this host", request.user);
-  }
-  std::vector<char*> argv;
-  for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  const ChildProgram program(request.arguments, request.variables, request.user);
   Pipe in, out, err;
-  const pid_t pid = fork();
-  require(pid >= 0, ErrorKind::io, "cannot start {}: {}", request.arguments[0], std::strerror(errno));
-  if (pid == 0) execute(argv, request.variables, user, in.ends[0], out.ends[1], err.ends[1]);
-  setpgid(pid, pid);
+  const pid_t pid = start(program, request.arguments[0], {}, in, out, err);
   in.close_end(0);
   out.close_end(1);
   err.close_end(1);
@@ -186,14 +222,21 @@ std::string describe_end(const ProcessResult& result) {
 }
 
 std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
   const char* path = std::getenv("PATH");
-  std::string_view rest = path != nullptr ? path : "/usr/bin:/bin";
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    const std::string candidate = fmt::format("{}/{}", rest.substr(0, end), name);
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  return find_program(name, path != nullptr ? path : kUsualPath);
+}
+
+std::string find_program(const std::string& name, std::string_view folders) {
+  const auto is_program = [](const std::string& path) {
+    struct stat facts {};
+    return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0;
+  };
+  if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
+  while (!folders.empty()) {
+    const size_t end = std::min(folders.find(':'), folders.size());
+    const std::string candidate = end == 0 ? "./" + name : fmt::format("{}/{}", folders.substr(0, end), name);
+    if (is_program(candidate)) return candidate;
+    folders.remove_prefix(std::min(end + 1, folders.size()));
   }
   return "";
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,32 @@ struct ProcessResult {
   double seconds = 0;
 };
 
+/// A program as a child executes it, prepared before fork(): another thread may hold any lock at that moment, so the
+/// child calls async-signal-safe functions only.
+class ChildProgram {
+ public:
+  /// words: [0] is looked up in PATH, that of `variables` if it is there. variables: added to our environment. user: as
+  /// which it runs; empty: ours. Throws Error::io for a user that does not exist here.
+  ChildProgram(std::vector<std::string> words, const std::vector<std::pair<std::string, std::string>>& variables,
+               const std::string& user = {});
+  ChildProgram(const ChildProgram&) = delete;
+  ChildProgram& operator=(const ChildProgram&) = delete;
+  /// In the child: becomes the program with these standard streams, or exits: 127 if there is none, 126 if it cannot be
+  /// that user.
+  [[noreturn]] void run(int in, int out, int err) const;
+
+ private:
+  bool become_user() const;
+
+  std::vector<std::string> words_, environment_;
+  std::string path_;
+  std::vector<char*> argv_, shell_argv_, envp_;
+  bool changes_user_ = false;
+  uid_t uid_ = 0;
+  gid_t gid_ = 0;
+  std::vector<gid_t> groups_;
+};
+
 /// Returns after the program has ended and its outputs are closed, or 0.2 s later (a daemon that it started may hold
 /// them). After the timeout its group gets SIGTERM, and SIGKILL 1 s later. Throws Error::io if no process can be
 /// created.
@@ -39,14 +66,15 @@ struct PipedProcess {
   int in = -1, out = -1, err = -1;
 };
 /// Starts it in its own process group; [0] is looked up in PATH, its exit code is 127 if it does not exist. in_child:
-/// called in the child before. Throws Error::io if no process can be created.
+/// called in the child before, async-signal-safe. Throws Error::io if no process can be created.
 PipedProcess start_piped(std::vector<std::string> words, const std::function<void()>& in_child = {});
 
 /// "ended with code 3", "ended by signal 9 (Killed)", "did not end within 5 s".
 std::string describe_end(const ProcessResult& result);
 
-/// Path of a program in PATH; empty if it is missing.
+/// Path of a program in PATH, or in these folders, separated by colons; empty if it is missing.
 std::string find_program(const std::string& name);
+std::string find_program(const std::string& name, std::string_view folders);
 
 /// A word for a POSIX shell, quoted if necessary.
 std::string shell_quote(const std::string& word);

@@ -15,10 +15,20 @@ namespace {
 // may share cores with compute threads.
 constexpr int kSpins = 200, kSleepPart = 32;
 constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(5);
+constexpr Clock::duration kUnwinding = std::chrono::seconds(1);  // the others do their part, or are lost, too
 
 }  // namespace
 
-Handle::~Handle() { assert(!operation_ || std::uncaught_exceptions() > 0); }
+Handle::~Handle() {
+  if (!operation_) return;
+  assert(std::uncaught_exceptions() > 0);
+  // The exception frees the buffers next, into which MPI may still write.
+  try {
+    for (const auto start = Clock::now(); !operation_->test() && Clock::now() - start < kUnwinding;)
+      std::this_thread::sleep_for(kShortestSleep);
+  } catch (...) {  // it has failed: nothing is written any more
+  }
+}
 
 Handle& Handle::operator=(Handle&& other) noexcept {
   assert(!operation_);

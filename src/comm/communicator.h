@@ -20,7 +20,8 @@ class Heartbeat;
 
 enum class Reduction : uint8_t { sum, min, max };
 
-/// A started operation. Destroying a handle that is not done is a broken invariant, except while an exception unwinds.
+/// A started operation. Destroying a handle that is not done is a broken invariant, except while an exception unwinds:
+/// then it waits for its end, for a second at most, so that nothing is written into buffers that are freed.
 class Handle {
  public:
   struct Operation {

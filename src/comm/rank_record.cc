@@ -25,6 +25,7 @@ constexpr size_t kMostTextBytes = 1000, kMostHostBytes = 255;  // JSON can doubl
 std::string to_line(const RankRecord& record) {
   Json json{{"record", kKinds[static_cast<size_t>(record.kind)]}};
   if (record.rank >= 0) json["rank"] = record.rank;
+  if (record.other >= 0) json["other"] = record.other;
   if (!record.host.empty()) json["host"] = printable(record.host, kMostHostBytes);
   if (!record.text.empty()) json["text"] = printable(record.text, kMostTextBytes);
   return std::string(kMark) + dump_json(json);
@@ -37,7 +38,7 @@ std::optional<RankRecord> record_in(std::string_view line) {
     const auto kind = std::ranges::find(kKinds, json.at("record").get<std::string>());
     if (kind == std::end(kKinds)) return {};
     return RankRecord{static_cast<RankRecord::Kind>(kind - std::begin(kKinds)), json.value("rank", -1),
-                      json.value("host", ""), json.value("text", "")};
+                      json.value("host", ""), json.value("text", ""), json.value("other", -1)};
   } catch (const std::exception&) {
     return {};  // somebody else's line
   }

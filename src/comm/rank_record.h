@@ -12,11 +12,13 @@ struct RankRecord {
   enum class Kind {
     arrived,  ///< the rank has reached MPI's start
     error,    ///< the rank has printed an error; text: its line
-    lost,     ///< the rank has lost another rank: rank, host; text: how it was noticed
+    lost,     ///< the job ends because of a rank: rank (none: nobody can be blamed), host; other: the rank to which it
+              ///< has no connection, if that is what is lost; text: how it was noticed
   } kind = Kind::arrived;
   int rank = -1;
   std::string host = {};
   std::string text = {};
+  int other = -1;
   bool operator==(const RankRecord&) const = default;
 };
 

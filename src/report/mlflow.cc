@@ -38,6 +38,8 @@ constexpr size_t kMostQueued = 50'000;                             // numbers: h
 constexpr size_t kPerRequest = 1000, kParametersPerRequest = 100;  // the API's limits
 constexpr size_t kMostValueBytes = 500;                            // of a parameter, the least of the API's versions
 constexpr int kConnectSeconds = 5, kAnswerSeconds = 10;
+constexpr size_t kMostAnswerBytes = size_t{4} << 20;
+constexpr double kWholeAnswerSeconds = 60;
 constexpr double kMostRetrySeconds = 60;
 constexpr int kLowestPriority = 19;
 
@@ -102,19 +104,42 @@ class Client {
 
   /// Throws Failure.
   Json post(const std::string& call, const Json& body) {
-    return answer(call, client_.Post((path() + call).c_str(), dump_json(body), "application/json"));
+    httplib::Request request;
+    request.method = "POST";
+    request.set_header("Content-Type", "application/json");
+    request.body = dump_json(body);
+    return answer(call, std::move(request));
   }
-  Json get(const std::string& call) { return answer(call, client_.Get((path() + call).c_str())); }
+  Json get(const std::string& call) {
+    httplib::Request request;
+    request.method = "GET";
+    return answer(call, std::move(request));
+  }
 
  private:
   std::string path() const { return address_.path + "/api/2.0/mlflow/"; }
 
-  static Json answer(const std::string& call, const httplib::Result& result) {
+  Json answer(const std::string& call, httplib::Request request) {
     const std::string name = call.substr(0, call.find('?'));
+    const auto start = Clock::now();
+    std::string body;
+    bool too_much = false;
+    request.path = path() + call;
+    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      too_much = body.size() + size > kMostAnswerBytes || seconds_since(start) > kWholeAnswerSeconds;
+      if (!too_much) body.append(data, size);
+      return !too_much;
+    };
+    const httplib::Result result = client_.send(request);
+    if (too_much) {
+      throw Failure(fmt::format("{}: the answer is longer than {} MiB or takes longer than {:.0f} s", name,
+                                kMostAnswerBytes >> 20, kWholeAnswerSeconds),
+                    0);
+    }
     if (!result) throw Failure(fmt::format("{}: no answer ({})", name, httplib::to_string(result.error())), 0);
     Json json;
     try {
-      json = parse_json(result->body, name);
+      json = parse_json(body, name);
     } catch (const Error&) {  // a proxy's page
     }
     if (result->status == 200) return json;

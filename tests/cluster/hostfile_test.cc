@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "tests/support/test_data.h"
 
 namespace trireme {
@@ -99,6 +100,18 @@ TEST(Hostfile, RepeatedLinesAreSlotsInTheFilesOfSchedulers) {
   ASSERT_EQ(hosts.size(), 2u);
   EXPECT_EQ(hosts[0].slots, 3);
   EXPECT_EQ(hosts[1].slots, 1);
+}
+
+TEST(Hostfile, AHundredThousandLinesAreQuick) {
+  std::string text, repeated;
+  for (int i = 0; i < 100'000; ++i) text += "node" + std::to_string(i) + " slots=2\n";
+  for (int i = 0; i < 200'000; ++i) repeated += "node" + std::to_string(i % 100'000) + "\n";
+  const auto start = Clock::now();
+  EXPECT_EQ(parse_hostfile(text, "hosts").size(), 100'000u);
+  const auto hosts = parse_hostfile(repeated, "pbs", Repeats::are_slots);
+  EXPECT_EQ(hosts.size(), 100'000u);
+  EXPECT_EQ(hosts.back().slots, 2);
+  EXPECT_LT(seconds_since(start), 20) << "5,000,000,000 comparisons of names take minutes";
 }
 
 TEST(Hostfile, MissingFileIsAnErrorAndNeverThisHost) {

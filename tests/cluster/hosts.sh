@@ -8,6 +8,7 @@
 #   hosts.sh limit FOLDER I RATE    limits what host I sends, such as 10mbit ("none" ends it)
 #   hosts.sh limit-memory FOLDER I SIZE   limits the memory of what sshd starts from now on, such as 200M ("none" ends it)
 #   hosts.sh apart FOLDER I J yes|no      takes the hosts I and J from each other, not from the rest
+#   hosts.sh deaf FOLDER I J yes|no       what host I sends to host J is lost, what J sends to I arrives
 #   hosts.sh crash FOLDER I         ends all processes of host I at once
 #   hosts.sh boot FOLDER I          starts its sshd again; TRIREME_TEST_SSHD: one more option of sshd, also for `up`
 #   hosts.sh down FOLDER            ends all processes of the hosts and removes FOLDER
@@ -144,6 +145,15 @@ apart() {
   inside "$2" ip neigh flush dev eth0
 }
 
+# Frames to an address that nobody has: no host answers that the other one is missing.
+deaf() {
+  if [[ $3 == yes ]]; then
+    inside "$1" ip neigh replace "10.77.0.$2" lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+  else
+    inside "$1" ip neigh del "10.77.0.$2" dev eth0
+  fi
+}
+
 limit_memory() {
   local index=$1 size=$2 group=/sys/fs/cgroup/memory/trireme-h$1 file=memory.limit_in_bytes
   [[ -e /sys/fs/cgroup/memory ]] || group=/sys/fs/cgroup/trireme-h$index file=memory.max
@@ -157,7 +167,7 @@ limit_memory() {
   fi
 }
 
-command=${1:?up, run, link, limit, limit-memory, apart, crash, boot or down} folder=${2:?folder}
+command=${1:?up, run, link, limit, limit-memory, apart, deaf, crash, boot or down} folder=${2:?folder}
 [[ $folder == /* ]] || folder=$PWD/$folder
 shift 2
 case $command in
@@ -167,6 +177,7 @@ case $command in
   crash) crash "$1" ;;
   boot) boot "$1" ;;
   apart) apart "$@" ;;
+  deaf) deaf "$@" ;;
   limit-memory) limit_memory "$@" ;;
   limit)
     inside "$1" tc qdisc del dev eth0 root 2>/dev/null || true

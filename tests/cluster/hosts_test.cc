@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/time.h"
 
 namespace trireme {
 namespace {
@@ -55,6 +56,46 @@ TEST(HostArgument, RefusesBadCountsDuplicatesAndNothing) {
               HasSubstr("\"a:2:3\" has more than one \":\" but is not an IPv6 address"));
   EXPECT_THAT(reason([] { parse_host_argument("a,b,a"); }), HasSubstr("host \"a\" is listed again"));
   EXPECT_THAT(reason([] { parse_host_argument(" , "); }), HasSubstr("no host in"));
+}
+
+TEST(HostName, IsNothingThatSshOrMpirunReadAsAnOptionOrAFile) {
+  for (const char* wrong : {"",         "-oProxyCommand=x",
+                            "-h",       "a@-oProxyCommand",
+                            "a@-h",     "@file",
+                            "@",        "a@",
+                            "@-x",      "a@b@c",
+                            "a@@b",     "-a@b",
+                            "a@.",      ".",
+                            "..",       "%eth0",
+                            "a@%eth0",  "a b",
+                            "a\nb",     "a=b",
+                            "a/b",      "a;b",
+                            "$(x)",     "`x`",
+                            "a'b",      "a\"b",
+                            "a\\b",     "a*",
+                            "a?",       "~a",
+                            "#a",       "a@ b",
+                            "\xC3\xA4", "a:b:c@d:e",
+                            "+a",       "^a",
+                            ",a"}) {
+    EXPECT_THROW(require_host_name(wrong, "here"), Error) << wrong;
+  }
+  EXPECT_THROW(require_host_name(std::string("a\0b", 3), "here"), Error);
+  for (const char* name : {"a", "h1", "node-7.example.net", "node_7", "_x", "10.0.0.1", "::1", "fe80::1%eth0",
+                           "root@h1", "first.last@h-1", "user-1@10.0.0.1", "root@::1", "h1.", "1", "A-b"}) {
+    EXPECT_NO_THROW(require_host_name(name, "here")) << name;
+  }
+}
+
+TEST(HostFilter, AreQuickForManyHosts) {
+  std::vector<Host> hosts;
+  std::string half;
+  for (int i = 0; i < 60'000; ++i) hosts.push_back({"node" + std::to_string(i), 2, 0, "f", ""});
+  for (int i = 0; i < 60'000; i += 2) half += (half.empty() ? "node" : "@node") + std::to_string(i);
+  const auto start = Clock::now();
+  EXPECT_EQ(filter_hosts(hosts, half, "").size(), 30'000u);
+  EXPECT_EQ(filter_hosts(hosts, "", half).size(), 30'000u);
+  EXPECT_LT(seconds_since(start), 20) << "1,800,000,000 comparisons would take longer";
 }
 
 TEST(HostFilter, KeepsOrDropsHostsAndSlots) {

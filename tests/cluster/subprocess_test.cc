@@ -2,10 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
@@ -52,6 +59,53 @@ TEST(Subprocess, DoesNotWaitForADaemonThatHoldsTheOutput) {
   const ProcessResult result = shell("sleep 60 & echo started");
   EXPECT_EQ(result.out, "started\n");
   EXPECT_LT(result.seconds, 30);
+}
+
+TEST(Subprocess, VariablesAreAddedToTheEnvironmentAndTheirPathIsSearched) {
+  setenv("TRIREME_TEST_KEPT", "kept", 1);
+  setenv("TRIREME_TEST_CHANGED", "before", 1);
+  const TemporaryFolder folder;
+  std::ofstream(folder / "own-program") << "echo $TRIREME_TEST_KEPT $TRIREME_TEST_CHANGED $1\n";  // without "#!"
+  std::filesystem::permissions(folder / "own-program", std::filesystem::perms::owner_all);
+  ProcessRequest request;
+  request.arguments = {"own-program", "word"};
+  request.variables = {
+      {"TRIREME_TEST_CHANGED", "first"}, {"PATH", folder / "" + ":/usr/bin:/bin"}, {"TRIREME_TEST_CHANGED", "last"}};
+  const ProcessResult result = run_process(request);
+  EXPECT_EQ(result.out, "kept last word\n") << result.err;
+  request.variables.clear();
+  EXPECT_EQ(run_process(request).exit_code, 127) << "our own PATH does not have it";
+}
+
+TEST(Subprocess, AUserHasItsOwnGroups) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can run a program as another user";
+  ProcessRequest request;
+  request.arguments = {"id"};
+  request.user = "nobody";
+  EXPECT_EQ(run_process(request).out, shell("id nobody").out);
+  request.user = "no-such-user";
+  EXPECT_THROW(run_process(request), Error);
+}
+
+TEST(Subprocess, StartsProgramsWhileOtherThreadsHoldLocks) {
+  // A child that takes the lock of the environment, which a thread held when it was forked, never ends.
+  std::atomic<bool> over = false;
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 4; ++i) {
+    busy.emplace_back([&over] {
+      while (!over) unsetenv("TRIREME_TEST_ABSENT");
+    });
+  }
+  ProcessRequest request;
+  request.arguments = {"true"};
+  request.timeout = 20s;
+  for (int i = 0; i < 40; ++i)
+    request.variables.emplace_back("TRIREME_TEST_" + std::to_string(i), std::string(200, 'y'));
+  int failed = 0;
+  for (int i = 0; i < 50; ++i) failed += run_process(request).exit_code != 0;
+  over = true;
+  for (std::thread& thread : busy) thread.join();
+  EXPECT_EQ(failed, 0);
 }
 
 TEST(Subprocess, NamesSignalsAndMissingPrograms) {

@@ -20,6 +20,8 @@ TEST(RankRecord, IsALineAndBack) {
       {.kind = Kind::arrived},
       {.kind = Kind::error, .text = "[h1 0] error: \"a\"\n\tb"},
       {.kind = Kind::lost, .rank = 0, .host = "n0", .text = "no heartbeat for 10.0 s"},
+      {.kind = Kind::lost, .rank = 2, .host = "n2", .text = "n1 cannot reach n2", .other = 1},
+      {.kind = Kind::lost, .text = "every rank waits for others"},
   };
   for (const RankRecord& record : records) {
     const std::string line = to_line(record);

@@ -54,6 +54,9 @@ TEST_F(PeerLoss, AKilledRankIsNamedImmediatelyAndTheJobResumesFromItsLastSnapsho
     EXPECT_LT(seconds_since(killed), 60) << "not by a silent heartbeat";
     expect_loss(name, outcome, rank, "its connection closed");
     EXPECT_THAT(outcome.output, ContainsRegex("\\) in (step|[a-z-]+ after step) [0-9]+, (not )?waiting for "));
+    if (!mpirun_is_hydra()) {
+      EXPECT_THAT(outcome.output, ContainsRegex("see `journalctl -k` on |because memory ran out")) << "it may be why";
+    }
   }
   const int64_t step = find_resumable(path("killed-1"))->facts.progress.step;
   const Outcome resumed =

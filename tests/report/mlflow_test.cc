@@ -82,9 +82,11 @@ class FakeMlflow {
   std::vector<Json> created, metrics, parameters;
   std::vector<std::string> statuses, authorizations;
   size_t largest = 0;
+  std::atomic<size_t> sent = 0;  ///< of an endless answer
   std::atomic<size_t> requests = 0;
   std::atomic<int> failing = 0;  ///< the status of every answer; 0: the right one
   std::atomic<int> sleep_ms = 0;
+  std::atomic<bool> endless = false;  ///< every answer goes on until the client closes, at most 1 GB
 
  private:
   template <class Request, class Response, class Result>
@@ -97,12 +99,20 @@ class FakeMlflow {
       response.status = failing;
       return response.set_content(R"({"error_code": "X", "message": "out of order"})", "application/json");
     }
+    if (endless) {
+      return response.set_content_provider("application/json", [this](size_t offset, httplib::DataSink& sink) {
+        if (offset > size_t{1} << 30) sink.done();
+        sent = offset;
+        return sink.write(kBlanks.data(), kBlanks.size());
+      });
+    }
     const Json json = result();
     if (json.is_null()) response.status = 404;
     response.set_content(json.is_null() ? R"({"error_code": "RESOURCE_DOES_NOT_EXIST"})" : dump_json(json),
                          "application/json");
   }
 
+  const std::string kBlanks = std::string(size_t{1} << 16, ' ');
   httplib::Server server_;
   std::mutex mutex_;
   std::thread thread_;
@@ -226,6 +236,19 @@ TEST_F(Mlflow, ASlowServerNeverDelaysAStepAndTheEndOnlySoLong) {
   EXPECT_THAT(lines.text(), HasSubstr("120000 numbers of this run were not sent to " + server.url()))
       << "50000 waited, the others were dropped";
   server.sleep_ms = 0;
+}
+
+TEST_F(Mlflow, AnAnswerWithoutAnEndIsCutOff) {
+  server.endless = true;
+  {
+    const auto sink = make_mlflow_sink(options());
+    sink->start(attempt());
+    const auto begin = Clock::now();
+    while (lines.text().find("warning") == std::string::npos && seconds_since(begin) < 20)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_THAT(lines.text(), HasSubstr("experiments/get-by-name: the answer is longer than 4 MiB"));
+  EXPECT_LT(server.sent, size_t{256} << 20);
 }
 
 TEST_F(Mlflow, AServerThatIsNotThereIsOneWarning) {

@@ -64,9 +64,9 @@ std::optional<RunStatus> RunContact::status_now() const {
 }
 
 std::unique_ptr<StatusClient> RunContact::ask(const ControlPlace& place, const char* what, bool now) {
-  const std::string request = dump_json(Json{{"secret", control_->secret}, {"do", what}, {"now", now}, {"who", who()}});
+  const std::string request = dump_json(Json{{"do", what}, {"now", now}, {"who", who()}});
   try {
-    return std::make_unique<StatusClient>(place.usable(), request);
+    return std::make_unique<StatusClient>(place.usable(), control_->secret, request);
   } catch (const Error& e) {
     tried_ = e.what();
     return nullptr;

@@ -17,11 +17,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -37,7 +40,8 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kMostConnections = 256;  // a launch has a few at a time
+constexpr size_t kMostConnections = 256;  // of those who know the secret; a launch has a few at a time
+constexpr size_t kMostStrangers = 64;     // who have not proved it yet: the oldest has to go first
 constexpr double kGreetingSeconds = 10, kLeaveSeconds = 5;
 constexpr double kEndSeconds = 3, kEndAllSeconds = 6;  // time for one command, and for all, to end after TERM
 constexpr double kStreamSeconds =
@@ -104,20 +108,6 @@ void end_children(double seconds, pid_t group = 0) {
   kill_children();
 }
 
-std::string address_text(const sockaddr_storage& address, socklen_t size) {
-  std::array<char, NI_MAXHOST> text{};
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-  const std::string_view name = text.data();
-  return std::string(name.starts_with("::ffff:") ? name.substr(7) : name);
-}
-
-std::string peer_of(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size);
-  return address_text(address, size);
-}
-
 Socket listen_at(const std::string& address, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -147,14 +137,6 @@ Socket listen_at(const std::string& address, int port) {
                            : "change --port or --listen");
 }
 
-int port_of(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
-
 std::string own_user() {
   const passwd* entry = getpwuid(geteuid());
   return entry != nullptr ? entry->pw_name : std::to_string(geteuid());
@@ -167,9 +149,9 @@ class Command {
       : channel_(channel), signals_(signals) {
     const char* shell = std::getenv("SHELL");
     if (shell == nullptr || *shell == '\0') setenv("SHELL", "/bin/sh", 1);  // mpirun's daemon is started through it
-    process_ = start_piped({std::getenv("SHELL"), "-c", line}, [] {
+    const char* home = std::getenv("HOME");                                 // as ssh does
+    process_ = start_piped({std::getenv("SHELL"), "-c", line}, [home] {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
-      const char* home = std::getenv("HOME");  // as ssh does
       if (home != nullptr && chdir(home) != 0) return;
     });
     for (const int fd : {process_.in, process_.out, process_.err}) fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -277,10 +259,11 @@ std::optional<Frame> first_frame(AgentChannel& channel) {
   return std::nullopt;
 }
 
-void serve(Socket socket, const AgentOptions& options) {
+/// known: closed once the other end has proved that it knows the secret, after a byte.
+void serve(Socket socket, const AgentOptions& options, Socket known) {
   const Signals signals;
   become_subreaper();
-  const std::string peer = peer_of(socket);
+  const std::string peer = peer_address(socket);
   AgentChannel channel(std::move(socket), AgentChannel::Side::agent, options.secret);
   const auto greeting = channel.shake_hands(kGreetingSeconds);
   if (greeting == AgentChannel::Greeting::wrong_secret) {
@@ -289,6 +272,9 @@ void serve(Socket socket, const AgentOptions& options) {
   if (greeting != AgentChannel::Greeting::done) {
     return log::warning("agent: refused {}: it does not use the protocol of `trireme launch --agents`", peer);
   }
+  const ssize_t told = write(known.fd(), "k", 1);
+  if (told != 1) return;  // the agent has ended
+  known = Socket();
   channel.queue(FrameKind::hello, options.version);
   const std::optional<Frame> frame = first_frame(channel);
   if (!frame || frame->kind != FrameKind::run) return;  // it does not accept our version
@@ -304,15 +290,24 @@ void serve(Socket socket, const AgentOptions& options) {
   Command(channel, signals, wanted.at("line")).run();
 }
 
+/// A connection whose other end has not proved yet that it knows the secret.
+struct Stranger {
+  pid_t pid = -1;
+  Socket proof;  ///< readable once it has, or is gone
+};
+
 /// Serves a connection in a separate process.
-pid_t serve_apart(Socket socket, const Socket& listener, const AgentOptions& options) {
+Stranger serve_apart(Socket socket, const Socket& listener, const AgentOptions& options) {
+  std::array<int, 2> proof{-1, -1};
+  if (pipe2(proof.data(), O_CLOEXEC) != 0) return {};
+  Socket reads(proof[0]), writes(proof[1]);
   const pid_t parent = getpid(), pid = fork();
-  if (pid != 0) return pid;
+  if (pid != 0) return {pid, std::move(reads)};
   close(listener.fd());  // only the listening process keeps the port
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
   try {
-    serve(std::move(socket), options);
+    serve(std::move(socket), options, std::move(writes));
   } catch (const std::exception& e) {
     log::warning("agent: {}", e.what());
     end_children(kEndSeconds);
@@ -330,17 +325,29 @@ int serve_agent(const AgentOptions& options) {
   log::info("agent: {} waits for `trireme launch --agents` on port {} of {}; stop it with TERM", host_name(),
             port_of(listener), options.address.empty() ? "every address" : options.address);
   std::set<pid_t> connections;
+  std::list<Stranger> strangers;  // some of the connections, the oldest first
   for (;;) {
-    std::array<pollfd, 2> items{pollfd{listener.fd(), POLLIN, 0}, pollfd{signals.fd(), POLLIN, 0}};
+    std::vector<pollfd> items{{listener.fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+    for (const Stranger& stranger : strangers) items.push_back({stranger.proof.fd(), POLLIN, 0});
     poll(items.data(), items.size(), -1);
     if (signals.end_asked()) break;
+    size_t next = 2;
+    strangers.remove_if([&](const Stranger&) { return items[next++].revents != 0; });
     reap(connections);
+    strangers.remove_if([&](const Stranger& stranger) { return !connections.contains(stranger.pid); });
     for (;;) {
       Socket socket = accept_from(listener);
       if (!socket) break;
-      if (connections.size() >= kMostConnections) continue;
-      const pid_t pid = serve_apart(std::move(socket), listener, options);
-      if (pid > 0) connections.insert(pid);
+      if (strangers.size() >= kMostStrangers) {
+        kill(strangers.front().pid, SIGKILL);
+        connections.erase(strangers.front().pid);
+        strangers.pop_front();
+      }
+      if (connections.size() - strangers.size() >= kMostConnections) continue;
+      Stranger stranger = serve_apart(std::move(socket), listener, options);
+      if (stranger.pid <= 0) continue;
+      connections.insert(stranger.pid);
+      strangers.push_back(std::move(stranger));
     }
   }
   reap(connections);

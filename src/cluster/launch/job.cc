@@ -227,12 +227,12 @@ class Launch {
   }
 
   void drop_failed_host(const AttemptEnd& end) {
-    const int rank = job_.lost_rank(end);
+    const auto [rank, other] = job_.lost_ranks(end);
     if (rank < 0) {
-      log::warning("launch: the job did not report which host failed; restarting on the same hosts");
+      log::warning("launch: no host can be blamed for the end of the job; restarting on the same hosts");
       return;
     }
-    hosts_.drop_host_of(rank);
+    hosts_.drop_host_of(rank, other);
   }
 
   /// Slurm runs the job again from its start; the run resumes from its snapshot.
@@ -268,10 +268,11 @@ class Launch {
     if (const std::string absent = describe_absent(placement(), end.arrived); !absent.empty())
       log::error("launch: {}", absent);
     const std::optional<RunStatus>& status = job_.status();
-    const std::string where =
-        status && status->state != RunState::running
-            ? fmt::format(" (status.json: {}, rank {} on {})", name_of(status->state), status->rank, status->host)
-            : "";
+    std::string where;
+    if (status && status->state != RunState::running) {
+      where = fmt::format(" (status.json: {}{})", name_of(status->state),
+                          status->rank < 0 ? "" : fmt::format(", rank {} on {}", status->rank, status->host));
+    }
     if (next_attempt > 0) {
       log::warning("launch: the job ended with code {}{}; restart {} of {}", code, where, next_attempt,
                    request_.max_restarts);

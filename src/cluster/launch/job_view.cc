@@ -36,7 +36,7 @@ int JobView::final_code(const AttemptEnd& end, const std::string& starter) {
     return end.code;
   }
   if (status_->state == RunState::running || status_->state == RunState::killed) {  // killed before it could write why
-    if (end.lost_rank && !end.stop_requested) return exit_code(ErrorKind::peer);
+    if (end.lost && !end.stop_requested) return exit_code(ErrorKind::peer);
     return end.code != 0 ? end.code : 1;
   }
   return status_->code;
@@ -78,9 +78,9 @@ bool JobView::stopped_for_good() const {
   }
 }
 
-int JobView::lost_rank(const AttemptEnd& end) const {
-  if (end.lost_rank) return *end.lost_rank;
-  return status_ && status_->state == RunState::peer_lost ? status_->rank : -1;
+std::pair<int, int> JobView::lost_ranks(const AttemptEnd& end) const {
+  if (end.lost) return {end.lost->rank, end.lost->other};
+  return {status_ && status_->state == RunState::peer_lost ? status_->rank : -1, -1};
 }
 
 JobView::StatusStamp JobView::status_stamp() const {

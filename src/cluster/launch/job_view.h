@@ -27,9 +27,10 @@ class JobView {
   int final_code(const AttemptEnd& end, const std::string& starter);
   /// As final_code() read it; empty if the job has none.
   const std::optional<RunStatus>& status() const { return status_; }
-  /// The lost rank; negative: unknown. A host that is cut off considers the others lost and may write that into
-  /// status.json; what reached this process comes from its own side of the network.
-  int lost_rank(const AttemptEnd& end) const;
+  /// The lost rank (negative: unknown), and the one that it cannot reach (negative: it itself is lost). A host that is
+  /// cut off considers the others lost and may write that into status.json; what reached this process comes from its
+  /// own side of the network.
+  std::pair<int, int> lost_ranks(const AttemptEnd& end) const;
 
   /// Through the job's control channel, whose address a running job writes into its status.json. False if that fails.
   bool ask_to_stop(const StopRequest& request) const;

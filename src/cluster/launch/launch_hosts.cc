@@ -59,7 +59,7 @@ void LaunchHosts::preflight() {
     const std::vector<Problem> problems = look();
     if (problems.empty()) break;
     log_problems(problems);
-    if (!leave_out(problems)) {
+    if (!leave_out(problems, false)) {
       fail(ErrorKind::config, "launch: {} on {}; nothing was started", count_text(problems.size(), "problem"),
            count_text(placement().size(), "host"));
     }
@@ -78,7 +78,7 @@ bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
     if (request_.skip_preflight) return true;
     const std::vector<Problem> problems = look();
     if (problems.empty()) return true;
-    if (leave_out(problems)) continue;
+    if (leave_out(problems, request_.drop_failed_host)) continue;
     if (seconds_since(start) > 60 * request_.wait_minutes) {
       log_problems(problems);
       log::error("launch: the hosts did not come back within {:g} min (--wait-for-hosts)", request_.wait_minutes);
@@ -163,11 +163,13 @@ void LaunchHosts::check_health(NodeSessions& sessions, PreflightResult& result) 
   }
 }
 
-/// Whether the hosts that have problems could be removed.
-bool LaunchHosts::leave_out(const std::vector<Problem>& problems) {
-  std::vector<std::string> failed;
-  for (const Problem& problem : problems) failed.push_back(problem.host);
-  return (request_.drop_bad_hosts || pool_.spares() > 0) && pool_.leave_out(failed, request_.drop_bad_hosts);
+/// Whether the hosts that have problems could be removed. may_drop_cut: also without --drop-bad-hosts if all problems
+/// are connections between two hosts.
+bool LaunchHosts::leave_out(const std::vector<Problem>& problems, bool may_drop_cut) {
+  const bool may_drop =
+      request_.drop_bad_hosts ||
+      (may_drop_cut && std::ranges::none_of(problems, [](const Problem& problem) { return problem.peer.empty(); }));
+  return (may_drop || pool_.spares() > 0) && pool_.leave_out(hosts_to_drop(problems, is_this_host), may_drop);
 }
 
 std::string LaunchHosts::start_problems() {
@@ -232,11 +234,18 @@ std::vector<std::string> LaunchHosts::cache_variables() const {
   return variables;
 }
 
-void LaunchHosts::drop_host_of(int rank) {
-  const std::string failed = host_of_rank(placement(), rank);
-  if (pool_.leave_out({failed}, request_.drop_failed_host)) {
-    log::warning("launch: restarting without {}, whose rank {} was lost", failed, rank);
+void LaunchHosts::drop_host_of(int rank, int other) {
+  const std::string host = host_of_rank(placement(), rank);
+  if (other < 0) {
+    if (pool_.leave_out({host}, request_.drop_failed_host))
+      log::warning("launch: restarting without {}, whose rank {} was lost", host, rank);
+    return;
   }
+  // Either may be at fault: this host stays, as nothing can be started without it.
+  const std::string other_host = host_of_rank(placement(), other);
+  const std::string dropped = is_this_host(host) ? other_host : host;
+  if (pool_.leave_out({dropped}, request_.drop_failed_host))
+    log::warning("launch: restarting without {}: {} and {} cannot reach each other", dropped, host, other_host);
 }
 
 }  // namespace trireme::launch

@@ -42,8 +42,9 @@ class LaunchHosts {
   bool ready_again(int attempt, const StopSignals& signals);
   /// What keeps ranks from starting, one line per cause; empty: they have started.
   std::string start_problems();
-  /// Removes the host of a lost rank if a spare can replace it or the job may shrink.
-  void drop_host_of(int rank);
+  /// Removes the host of a lost rank, or of one of two that cannot reach each other (other: not negative), if a spare
+  /// can replace it or the job may shrink.
+  void drop_host_of(int rank, int other);
   /// Ends processes of the launch that are left on the hosts. daemons: also ends mpirun's daemons, of which mpirun may
   /// not know.
   void sweep(bool daemons);
@@ -53,7 +54,7 @@ class LaunchHosts {
   std::vector<Problem> look();
   void check_starter(NodeSessions& sessions, PreflightResult& result) const;
   void check_health(NodeSessions& sessions, PreflightResult& result) const;
-  bool leave_out(const std::vector<Problem>& problems);
+  bool leave_out(const std::vector<Problem>& problems, bool may_drop_cut);
   std::vector<std::string> cache_variables() const;
   std::string daemon_mark(const std::string& host) const;
   RemoteOptions remote_at_once() const;

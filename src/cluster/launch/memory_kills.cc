@@ -2,29 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/cgroup.h"
 #include "base/count.h"
 
 namespace trireme::launch {
-namespace {
-
-int64_t kills_on_host() {
-  std::ifstream file("/proc/vmstat");
-  int64_t value = 0;
-  for (std::string name; file >> name >> value;) {
-    if (name == "oom_kill") return value;
-  }
-  return 0;
-}
-
-}  // namespace
 
 MemoryKills read_memory_kills() {
   const CgroupLimits limits = read_cgroup_limits();
-  return {limits.oom_kills, kills_on_host(), limits.memory_bytes};
+  return {limits.oom_kills, memory_kills_on_host(), limits.memory_bytes};
 }
 
 Json to_json(const MemoryKills& kills) { return {kills.in_group, kills.on_host, kills.memory_limit}; }

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/count.h"
@@ -55,6 +56,35 @@ std::vector<std::string> group(const std::vector<Problem>& problems) {
     lines.push_back(to_text(whole));
   }
   return lines;
+}
+
+std::vector<std::string> hosts_to_drop(const std::vector<Problem>& problems,
+                                       const std::function<bool(const std::string&)>& stays) {
+  std::vector<std::string> dropped, order;  // the order of their first problem
+  std::set<std::pair<std::string, std::string>> cuts;
+  for (const Problem& problem : problems) {
+    if (std::ranges::find(order, problem.host) == order.end()) order.push_back(problem.host);
+    if (!problem.peer.empty()) {
+      cuts.insert(std::pair(std::min(problem.host, problem.peer), std::max(problem.host, problem.peer)));
+    } else if (std::ranges::find(dropped, problem.host) == dropped.end()) {
+      dropped.push_back(problem.host);
+    }
+  }
+  for (const Problem& problem : problems) {
+    if (!problem.peer.empty() && std::ranges::find(order, problem.peer) == order.end()) order.push_back(problem.peer);
+  }
+  const auto has = [](const auto& cut, const std::string& host) { return cut.first == host || cut.second == host; };
+  for (;;) {
+    std::erase_if(cuts, [&](const auto& cut) {
+      return std::ranges::any_of(dropped, [&](const std::string& host) { return has(cut, host); });
+    });
+    if (cuts.empty()) return dropped;
+    const auto worth = [&](const std::string& host) {
+      return std::pair(std::ranges::count_if(cuts, [&](const auto& cut) { return has(cut, host); }), !stays(host));
+    };
+    // Of equal ones the last.
+    dropped.push_back(*std::ranges::max_element(order.rbegin(), order.rend(), {}, worth));
+  }
 }
 
 AgentFailure explain_agent_failure(const std::string& executable, int code, const std::string& messages) {

@@ -1,6 +1,7 @@
 #pragma once
 // The head's side: one node agent per host, over ssh, srun or the host's agent, all queried at the same time.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +13,17 @@ namespace trireme::launch {
 
 struct Problem {
   std::string host, what, fix;
+  std::string peer = {};  ///< to which the host has no connection; empty: the host itself has the problem
 };
 /// "n2: its host key is unknown; connect once with ..."
 std::string to_text(const Problem& problem);
 /// One line per different problem, naming all hosts that have it: "h[2-5] (4 hosts): ...".
 std::vector<std::string> group(const std::vector<Problem>& problems);
+
+/// Hosts without which none of these problems is left: those that have one themselves, and as few as possible of those
+/// that cannot reach each other, the later of two, but not one that `stays` if there is a choice.
+std::vector<std::string> hosts_to_drop(const std::vector<Problem>& problems,
+                                       const std::function<bool(const std::string&)>& stays);
 
 struct AgentFailure {
   std::string reason, fix;

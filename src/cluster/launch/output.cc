@@ -150,7 +150,10 @@ std::string OutputPrefixer::end_of_box() {
     return "";
   }
   if (refusal_.empty()) refusal_ = meaning.refusal;
-  if (!lost_rank_ && !meaning.lost_host.empty()) lost_rank_ = first_rank_on(placement_, meaning.lost_host);
+  if (!lost_ && !meaning.lost_host.empty()) {
+    if (const auto rank = first_rank_on(placement_, meaning.lost_host))
+      lost_ = RankRecord{.kind = RankRecord::Kind::lost, .rank = *rank, .host = meaning.lost_host};
+  }
   if (meaning.verdict) {
     verdict_ += box;
     return "";
@@ -193,7 +196,8 @@ void OutputPrefixer::take_record(int rank, const RankRecord& record) {
       note_error(rank, record.text);
       break;
     case RankRecord::Kind::lost:
-      if (!lost_rank_) lost_rank_ = record.rank;
+      // Who sees only one side of a connection that is lost may take the other rank for lost.
+      if (!lost_ || (lost_->other < 0 && record.other >= 0)) lost_ = record;
       break;
   }
 }

@@ -55,8 +55,9 @@ class OutputPrefixer {
   /// The line of the first error that a rank has reported (comm/rank_record.h), prefixed; of a foreign program the
   /// first line with "error: ".
   const std::optional<std::string>& first_error() const { return first_error_; }
-  /// The first rank that another one reported as lost, or the first rank of a host whose daemon mpirun lost.
-  const std::optional<int>& lost_rank() const { return lost_rank_; }
+  /// What the ranks first reported as lost, a connection before a rank (comm/rank_record.h), or the first rank of a
+  /// host whose daemon mpirun lost.
+  const std::optional<RankRecord>& lost() const { return lost_; }
   /// Ranks that reported reaching MPI_Init.
   const std::set<int>& arrived() const { return arrived_; }
   /// The box of Open MPI's mpirun about a rank that ended with a code other than 0. Not shown at once, because a normal
@@ -91,7 +92,7 @@ class OutputPrefixer {
   int continues_ = -1;                ///< the rank of the next bytes if they begin without a tag
   bool not_started_ = false, has_output_ = false;
   std::optional<std::string> first_error_;
-  std::optional<int> lost_rank_;
+  std::optional<RankRecord> lost_;
   std::set<int> arrived_;
 };
 

@@ -313,7 +313,8 @@ void try_all_pairs(const PreflightRequest& request, const std::vector<NodeFacts>
       result.problems.push_back({request.placement[from].host,
                                  fmt::format("cannot reach {} over {}: {}", pair.at(0).get<std::string>(),
                                              result.network, pair.at(1).get<std::string>()),
-                                 "open the network between them, or choose another with --interface"});
+                                 "open the network between them, or choose another with --interface",
+                                 pair.at(0).get<std::string>()});
     }
   }
 }

@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "base/time.h"
-#include "base/write_signals.h"
 #include "cluster/launch/output.h"
+#include "cluster/subprocess.h"
 
 namespace trireme::launch {
 namespace {
@@ -63,7 +63,7 @@ class Attempt {
     end_.traces = out_.traces() + err_.traces();
     end_.refusal = out_.refusal().empty() ? err_.refusal() : out_.refusal();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
-    end_.lost_rank = err_.lost_rank() ? err_.lost_rank() : out_.lost_rank();
+    end_.lost = err_.lost() ? err_.lost() : out_.lost();
     end_.not_started = out_.not_started() || err_.not_started();
     end_.arrived = out_.arrived();
     end_.arrived.insert(err_.arrived().begin(), err_.arrived().end());
@@ -72,30 +72,22 @@ class Attempt {
 
  private:
   void start(const StartCommand& command) {
-    std::vector<std::string> words = command.words;
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
+    const ChildProgram program(command.words, command.environment);
+    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     std::array<int, 2> out{}, err{};
     const bool made = pipe2(out.data(), O_CLOEXEC) == 0 && pipe2(err.data(), O_CLOEXEC) == 0;
     require(made, ErrorKind::io, "cannot create a pipe: {}", std::strerror(errno));
     const pid_t parent = getpid();
     child_ = fork();
-    require(child_ >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
+    require(child_ >= 0, ErrorKind::io, "cannot start {}: {}", command.words[0], std::strerror(errno));
     if (child_ == 0) {
       setpgid(0, 0);  // Ctrl-C in the terminal reaches only us: we turn it into a stop request
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
       sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
-      restore_write_signals();
-      const int null = open("/dev/null", O_RDONLY);
-      dup2(null, 0);
-      dup2(out[1], 1);
-      dup2(err[1], 2);
-      for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), 1);
-      execvp(argv[0], argv.data());
-      _exit(127);
+      program.run(null, out[1], err[1]);
     }
+    close(null);
     close(out[1]);
     close(err[1]);
     streams_ = {Stream{out[0], 1}, Stream{err[0], 2}};

@@ -10,21 +10,22 @@
 #include "cluster/launch/starter.h"
 #include "cluster/launch/stop_signals.h"
 #include "comm/control/stop_request.h"
+#include "comm/rank_record.h"
 
 namespace trireme::launch {
 
 struct AttemptEnd {
-  int code = 0;                  ///< exit code of the starter; 128 + signal
-  bool not_started = false;      ///< the starter reported that a host cannot start the command
-  bool stop_requested = false;   ///< we got TERM, INT or USR1, or a request by other means
-  bool stop_forced = false;      ///< the job did not stop in time, or a second signal came
-  std::string refusal;           ///< the starter refused its hostfile, so we ended it
-  std::string start_problems;    ///< why no rank started within the limit, so we ended it; one line per cause
-  std::string traces;            ///< OutputPrefixer::traces()
-  std::string first_error;       ///< OutputPrefixer::first_error(); empty: none
-  std::optional<int> lost_rank;  ///< OutputPrefixer::lost_rank()
-  std::set<int> arrived;         ///< ranks that reached MPI_Init; empty: no rank runs trireme or none uses MPI
-  std::string verdict;           ///< mpirun's message about a code other than 0; not shown at once, a stop has one, too
+  int code = 0;                    ///< exit code of the starter; 128 + signal
+  bool not_started = false;        ///< the starter reported that a host cannot start the command
+  bool stop_requested = false;     ///< we got TERM, INT or USR1, or a request by other means
+  bool stop_forced = false;        ///< the job did not stop in time, or a second signal came
+  std::string refusal;             ///< the starter refused its hostfile, so we ended it
+  std::string start_problems;      ///< why no rank started within the limit, so we ended it; one line per cause
+  std::string traces;              ///< OutputPrefixer::traces()
+  std::string first_error;         ///< OutputPrefixer::first_error(); empty: none
+  std::optional<RankRecord> lost;  ///< OutputPrefixer::lost()
+  std::set<int> arrived;           ///< ranks that reached MPI_Init; empty: no rank runs trireme or none uses MPI
+  std::string verdict;  ///< mpirun's message about a code other than 0; not shown at once, a stop has one, too
 };
 
 struct AttemptLimits {

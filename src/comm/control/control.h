@@ -1,8 +1,10 @@
 #pragma once
 // The control channel (docs/design.md, decision 14): a TCP connection from every rank to the hub on rank 0, beside the
 // data path and without MPI. It carries heartbeats, what each rank waits for, a launcher's stop requests and the loss
-// of a rank; never tensor data. A heartbeat of about 150 bytes per rank goes each way, at most once a second.
-// Connections without the job's secret are closed and have no effect.
+// of a rank; never tensor data. A heartbeat of about 150 bytes per rank goes each way, at most once a second. When a
+// heartbeat is missing or nothing moves, the first ranks of all hosts try to reach each other, and one rule (blame.h)
+// says who is lost. Connections without the job's secret, which is never sent (secret.h), are closed and have no
+// effect.
 
 #include <functional>
 #include <memory>
@@ -21,7 +23,8 @@ struct ControlOptions {
   double hang_timeout = 10;  ///< seconds
   bool one_host = true;      ///< all ranks are on this host: the channel stays on its loopback interface
   std::string interface;     ///< otherwise the network interface of rank 0's host; empty: any
-  std::string secret;        ///< of the launcher that may join; empty: a new one
+  std::string secret;        ///< of the launcher that may join, and of ranks without one below; empty: a new one
+  std::vector<std::string> rank_secrets = {};  ///< by rank
   /// Both run on the channel's thread, once, when a rank is lost. After on_loss() the hub makes sure that all others
   /// have been informed; leave() then ends the process.
   std::function<void(const Loss&)> on_loss;
@@ -43,6 +46,8 @@ class ControlHub {
   std::optional<StopRequest> stop_request() const;
   /// All ranks as of the last heartbeat. From any thread.
   std::vector<PeerView> views() const;
+  /// The communication of this rank has failed: the hosts try their connections now. From any thread.
+  void report_trouble();
 
  private:
   class Loop;
@@ -61,6 +66,8 @@ class ControlClient {
   ~ControlClient();
   /// Asks the job to stop at its next step boundary.
   void request_stop(const StopRequest& request);
+  /// See ControlHub.
+  void report_trouble();
 
  private:
   class Loop;
@@ -78,6 +85,7 @@ class ControlChannel {
   void dismiss();
   std::optional<StopRequest> stop_request() const;
   std::vector<PeerView> views() const;
+  void report_trouble();
 
  private:
   std::unique_ptr<ControlHub> hub_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace trireme {
 namespace {
@@ -20,9 +21,14 @@ Clock::duration duration(double seconds) {
 }  // namespace
 
 std::string describe(const Loss& loss) {
+  if (loss.rank < 0) return "no rank can be blamed: " + loss.reason;
   const std::string place = loss.place.empty() ? "" : fmt::format(" ({})", loss.place);
-  return fmt::format("rank {}{} on {} was lost ({}) in {}", loss.rank, place, loss.host, loss.reason,
-                     describe(loss.last));
+  const std::string name = fmt::format("rank {}{} on {}", loss.rank, place, loss.host);
+  if (loss.other >= 0) {
+    return fmt::format("{} and rank {} on {} cannot reach each other ({}) in {}", name, loss.other, loss.other_host,
+                       loss.reason, describe(loss.last));
+  }
+  return fmt::format("{} was lost ({}) in {}", name, loss.reason, describe(loss.last));
 }
 
 std::string connection_closed(double since_heartbeat) {
@@ -66,43 +72,67 @@ void Liveness::slept(Clock::duration time) {
 }
 
 Loss Liveness::loss(size_t rank, std::string reason) const {
-  return {static_cast<int>(rank), ranks_[rank].host, ranks_[rank].state, std::move(reason), {}};
+  return {static_cast<int>(rank), ranks_[rank].host, ranks_[rank].state, std::move(reason)};
 }
 
 Loss Liveness::closed(int rank, Time now) const {
   const auto r = static_cast<size_t>(rank);
-  return loss(r, connection_closed(seconds(now - ranks_[r].heard)));
+  Loss lost = loss(r, connection_closed(seconds(now - ranks_[r].heard)));
+  lost.ended = true;
+  return lost;
 }
 
-std::optional<Loss> Liveness::judge(Time now) const {
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r].joined && now - ranks_[r].heard > timeout_)
-      return loss(r, fmt::format("no heartbeat for {:.1f} s", seconds(now - ranks_[r].heard)));
-  }
-  return stalled(now);
-}
-
-std::optional<Loss> Liveness::stalled(Time now) const {
-  Clock::duration limit = timeout_;
+Evidence Liveness::evidence(Time now) const {
+  Evidence e{.ranks = {}, .timeout = seconds(timeout_), .stall_timeout = seconds(timeout_)};
   Time last = Time::min();
-  bool awaited = false;
   for (const Rank& r : ranks_) {
+    e.ranks.push_back({.host = r.host,
+                       .joined = r.joined,
+                       .waits = !r.state.collective.empty(),
+                       .silent = seconds(now - r.heard),
+                       .still = seconds(now - r.moved),
+                       .step = r.state.step});
     if (!r.joined) continue;
     last = std::max({last, r.moved, r.computed});
-    awaited = awaited || !r.state.collective.empty();
     if (r.state.phase == Phase::start || r.state.phase == Phase::save)
-      limit = std::max(limit, duration(kSlowPhaseSeconds));
+      e.stall_timeout = std::max(e.stall_timeout, kSlowPhaseSeconds);
   }
-  if (!awaited || now - last <= limit) return {};
-  // A rank that waits for no other keeps the others waiting; if all wait, the one with the least progress does.
-  const auto behind = [](const Rank& a, const Rank& b) {
-    if (a.joined != b.joined) return a.joined;
-    const auto key = [](const Rank& r) { return std::tuple(!r.state.collective.empty(), r.state.step, r.moved); };
-    return key(a) < key(b);
-  };
-  const auto culprit = std::min_element(ranks_.begin(), ranks_.end(), behind);
-  return loss(static_cast<size_t>(culprit - ranks_.begin()),
-              fmt::format("no rank has made progress for {:.1f} s", seconds(now - last)));
+  if (last != Time::min()) e.still = seconds(now - last);
+  return e;
+}
+
+std::optional<Loss> Liveness::judge(const Evidence& e) const {
+  std::optional<Blame> found = blame(e);
+  if (!found) return {};
+  if (found->rank < 0) {
+    Loss nobody{.rank = -1, .reason = std::move(found->reason)};
+    for (const Rank& r : ranks_) nobody.last.step = std::max(nobody.last.step, r.state.step);
+    return nobody;
+  }
+  Loss named = loss(static_cast<size_t>(found->rank), std::move(found->reason));
+  named.other = found->other;
+  if (found->other >= 0) named.other_host = ranks_[static_cast<size_t>(found->other)].host;
+  return named;
+}
+
+bool Liveness::suspects(const Evidence& e) const {
+  bool quiet = false, some_wait = false, all_wait = true;
+  for (const Standing& r : e.ranks) {
+    if (!r.joined) continue;
+    quiet = quiet || r.silent > e.timeout / 2;
+    some_wait = some_wait || r.waits;
+    all_wait = all_wait && r.waits;
+  }
+  return quiet || (some_wait && e.still > (all_wait ? e.timeout / 2 : e.stall_timeout));
+}
+
+std::vector<int> Liveness::first_of_hosts() const {
+  std::vector<int> firsts;
+  std::set<std::string> hosts;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].joined && hosts.insert(ranks_[r].host).second) firsts.push_back(static_cast<int>(r));
+  }
+  return firsts;
 }
 
 }  // namespace trireme

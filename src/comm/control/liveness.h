@@ -6,17 +6,21 @@
 #include <vector>
 
 #include "base/time.h"
+#include "comm/control/blame.h"
 #include "comm/heartbeat.h"
 
 namespace trireme {
 
-/// A rank that has ended or hangs.
+/// Why the job ends: a rank that has ended or hangs, two that cannot reach each other, or no rank that can be named.
 struct Loss {
-  int rank = 0;
-  std::string host;
-  RankState last;          ///< its last report
-  std::string reason;      ///< connection_closed(0.4), "no heartbeat for 10.0 s", ...
-  std::string place = {};  ///< in the mesh, if that adds to its number (describe_place())
+  int rank = 0;  ///< negative: no rank can be blamed
+  std::string host = {};
+  RankState last = {};          ///< its last report
+  std::string reason = {};      ///< connection_closed(0.4), "no heartbeat for 10.0 s", ...
+  std::string place = {};       ///< in the mesh, if that adds to its number (describe_place())
+  int other = -1;               ///< not negative: the connection between the two is lost
+  std::string other_host = {};  ///< of `other`
+  bool ended = false;           ///< seen here: its connection has closed
 };
 
 /// A rank as the hub last heard of it.
@@ -28,7 +32,8 @@ struct PeerView {
 };
 
 /// "rank 1 (data 0, tensor 1, pipeline 0) on node2 was lost (its connection closed 0.4 s after its last heartbeat) in
-/// step 57, waiting for ..."
+/// step 57, waiting for ..."; "rank 2 on h3 and rank 1 on h2 cannot reach each other (...)"; "no rank can be blamed:
+/// ..."
 std::string describe(const Loss& loss);
 
 /// The reason for a rank that left without a bye. since_heartbeat: the age of its last report in seconds.
@@ -50,9 +55,16 @@ class Liveness {
 
   /// rank's connection closed without a bye.
   Loss closed(int rank, Time now) const;
-  /// The first rank without heartbeats, or, if no rank makes progress while one waits for a collective, the rank that
-  /// keeps the others waiting.
-  std::optional<Loss> judge(Time now) const;
+  /// What is known about the ranks; the caller adds what hosts found out about each other.
+  Evidence evidence(Time now) const;
+  /// blame() as a loss.
+  std::optional<Loss> judge(const Evidence& evidence) const;
+  std::optional<Loss> judge(Time now) const { return judge(evidence(now)); }
+  /// Time to let the hosts try their connections: half of the timeout is over without a heartbeat, or without progress
+  /// while all ranks wait; or all of it while some do.
+  bool suspects(const Evidence& evidence) const;
+  /// The first rank of each host that has joined.
+  std::vector<int> first_of_hosts() const;
 
  private:
   struct Rank {
@@ -61,7 +73,6 @@ class Liveness {
     RankState state;
     Time heard, moved, computed;  ///< last heartbeat, last progress, last sign of compute
   };
-  std::optional<Loss> stalled(Time now) const;
   Loss loss(size_t rank, std::string reason) const;
 
   std::vector<Rank> ranks_;

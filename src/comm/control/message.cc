@@ -1,7 +1,9 @@
-// A frame: "TRC1", u32 length of what follows, then the fields in the order of visit(), little-endian as on every
+// A frame: "TRC2", u32 length of what follows, then the fields in the order of visit(), little-endian as on every
 // machine that this program supports; texts as u16 length and bytes.
 
 #include "comm/control/message.h"
+
+#include <fmt/format.h>
 
 #include <bit>
 #include <cmath>
@@ -15,14 +17,13 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::string_view kMagic = "TRC1";
+constexpr std::string_view kMagic = "TRC2";
 constexpr size_t kHead = kMagic.size() + sizeof(uint32_t);
-constexpr uint32_t kLongest = 4096;
-constexpr size_t kLongestText = 1024;  // three of them and the numbers fit
+constexpr uint32_t kLongest = 4 * kLongestControlText + 256;  // four texts and the numbers
 
 template <class Message, class Visitor>
 void visit(Message& m, Visitor& v) {
-  v(m.kind), v(m.rank), v(m.host), v(m.text);
+  v(m.kind), v(m.rank), v(m.other), v(m.host), v(m.text), v(m.other_host);
   v(m.state.phase), v(m.state.step), v(m.state.moves), v(m.state.cpu_seconds), v(m.state.collective);
   v(m.state.bytes), v(m.state.chunks), v(m.state.seconds);
 }
@@ -30,7 +31,7 @@ void visit(Message& m, Visitor& v) {
 struct Writer {
   std::string out;
   void operator()(const std::string& text) {
-    const auto length = static_cast<uint16_t>(std::min(text.size(), kLongestText));
+    const auto length = static_cast<uint16_t>(std::min(text.size(), kLongestControlText));
     (*this)(length);
     out.append(text, 0, length);
   }
@@ -69,6 +70,39 @@ ControlMessage decode(std::string_view body) {
 }
 
 }  // namespace
+
+ControlMessage message_of(const Loss& loss) {
+  return {.kind = ControlKind::loss,
+          .rank = loss.rank,
+          .other = loss.other,
+          .state = loss.last,
+          .host = loss.host,
+          .text = loss.reason,
+          .other_host = loss.other_host};
+}
+
+Loss loss_in(const ControlMessage& message) {
+  return {.rank = message.rank,
+          .host = message.host,
+          .last = message.state,
+          .reason = message.text,
+          .other = message.other,
+          .other_host = message.other_host};
+}
+
+Handshake handshake_of(const ControlMessage& hello) {
+  return {.secret = {},
+          .server_nonce = {},
+          .client_nonce = hello.text.substr(0, hello.text.find(' ')),
+          .said = fmt::format("{} {} {}", hello.rank, hello.other, hello.host)};
+}
+
+std::string hello_text(const std::string& client_nonce, const std::string& proof) { return client_nonce + " " + proof; }
+
+std::string proof_in(const ControlMessage& hello) {
+  const size_t end = hello.text.find(' ');
+  return end == std::string::npos ? "" : hello.text.substr(end + 1);
+}
 
 std::string encode(const ControlMessage& message) {
   Writer body, frame;

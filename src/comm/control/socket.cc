@@ -23,15 +23,6 @@ namespace {
 
 constexpr int kBacklog = 1024;  // all ranks of a large job connect at once
 
-int port_of(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length);
-  const bool v6 = address.ss_family == AF_INET6;
-  return ntohs(v6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                  : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
-
 /// An IPv6 socket accepts IPv4 connections, too; hosts without IPv6 have none.
 Socket bound_socket(bool loopback) {
   if (!loopback) {
@@ -64,14 +55,16 @@ bool is_usable(const ifaddrs& item, bool accepts_v6) {
   return !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(item.ifa_addr)->sin6_addr);
 }
 
-std::string text_of(const sockaddr& address, int port) {
+std::string text_of(const sockaddr& address) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (address.sa_family == AF_INET6) {
+  if (address.sa_family == AF_INET6)
     inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof text);
-    return fmt::format("[{}]:{}", text, port);
-  }
-  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
-  return fmt::format("{}:{}", text, port);
+  else
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 over an IPv6 socket
+  const std::string_view found = text;
+  return std::string(
+      found.starts_with(kMapped) && found.find('.') != std::string_view::npos ? found.substr(kMapped.size()) : found);
 }
 
 }  // namespace
@@ -87,9 +80,17 @@ Socket::~Socket() {
   if (fd_ >= 0) close(fd_);
 }
 
-bool Socket::send(std::string_view bytes) const {
+ssize_t Socket::send(std::string_view bytes) const {
   const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return n == static_cast<ssize_t>(bytes.size());
+  if (n >= 0) return n;
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+}
+
+bool Outbox::flush(const Socket& socket) {
+  if (pending_.empty()) return true;
+  const ssize_t sent = socket.send(pending_);
+  if (sent > 0) pending_.erase(0, static_cast<size_t>(sent));
+  return sent >= 0;
 }
 
 Socket::Arrival Socket::receive(std::string& out) const {
@@ -123,7 +124,7 @@ Socket accept_from(const Socket& listener) {
 
 std::vector<std::string> addresses_of(const Socket& listener, bool loopback, const std::string& interface) {
   const int port = port_of(listener);
-  if (loopback) return {fmt::format("127.0.0.1:{}", port)};
+  if (loopback) return {with_port("127.0.0.1", port)};
   sockaddr_storage own{};
   socklen_t length = sizeof own;
   getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&own), &length);
@@ -134,7 +135,7 @@ std::vector<std::string> addresses_of(const Socket& listener, bool loopback, con
   for (const ifaddrs* item = list; item; item = item->ifa_next) {
     if (!is_usable(*item, own.ss_family == AF_INET6)) continue;
     const bool chosen = interface.empty() ? !(item->ifa_flags & IFF_LOOPBACK) : interface == item->ifa_name;
-    chosen ? addresses.push_back(text_of(*item->ifa_addr, port)) : others.push_back(item->ifa_name);
+    chosen ? addresses.push_back(with_port(text_of(*item->ifa_addr), port)) : others.push_back(item->ifa_name);
   }
   require(!addresses.empty(), ErrorKind::config,
           "comm.interface: interface {} is missing or has no address on this host; it has {}; set --comm.interface to "
@@ -144,7 +145,29 @@ std::vector<std::string> addresses_of(const Socket& listener, bool loopback, con
   return addresses;
 }
 
-Socket connect_to(const std::string& address, double limit_seconds, std::string& why) {
+int port_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length);
+  const bool v6 = address.ss_family == AF_INET6;
+  return ntohs(v6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                  : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string peer_address(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  return text_of(reinterpret_cast<const sockaddr&>(address));
+}
+
+std::string with_port(const std::string& address, int port) {
+  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
+                                                : fmt::format("[{}]:{}", address, port);
+}
+
+Socket begin_connect(const std::string& address, std::string& why, int& error) {
+  error = EINVAL;
   const size_t cut = address.rfind(':');
   std::string host = cut == std::string::npos ? address : address.substr(0, cut);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -158,26 +181,31 @@ Socket connect_to(const std::string& address, double limit_seconds, std::string&
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  int error = errno;
-  if (socket && connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0) {
-    error = errno;
-    pollfd item{socket.fd(), POLLOUT, 0};
-    if (error == EINPROGRESS) {
-      socklen_t length = sizeof error;
-      if (poll(&item, 1, static_cast<int>(limit_seconds * 1e3)) <= 0)
-        error = ETIMEDOUT;
-      else
-        getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
-    }
-  } else if (socket) {
-    error = 0;
+  if (socket && (connect(socket.fd(), found->ai_addr, found->ai_addrlen) == 0 || errno == EINPROGRESS)) {
+    send_at_once(socket);
+    return socket;
   }
-  if (error != 0) {
-    why = std::strerror(error);
-    return {};
-  }
-  send_at_once(socket);
-  return socket;
+  error = errno;
+  why = std::strerror(error);
+  return {};
+}
+
+int finish_connect(const Socket& socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
+}
+
+Socket connect_to(const std::string& address, double limit_seconds, std::string& why) {
+  int error = 0;
+  Socket socket = begin_connect(address, why, error);
+  if (!socket) return {};
+  pollfd item{socket.fd(), POLLOUT, 0};
+  error = poll(&item, 1, static_cast<int>(limit_seconds * 1e3)) > 0 ? finish_connect(socket) : ETIMEDOUT;
+  if (error == 0) return socket;
+  why = std::strerror(error);
+  return {};
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <list>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/printable.h"
 #include "comm/control/secret.h"
 #include "comm/control/thread.h"
 
@@ -23,7 +25,8 @@ constexpr size_t kLongestRequest = 4096;
 constexpr size_t kMostPending = size_t{1} << 20;    // unread bytes of a slow reader
 constexpr size_t kHistory = 50;                     // lines sent at the start of an attach,
 constexpr size_t kHistoryBytes = kMostPending / 4;  // and their bytes
-constexpr double kRequestSeconds = 5;               // to send the secret
+constexpr double kRequestSeconds = 5;               // to prove that the secret is known
+constexpr size_t kMostWhoBytes = 200;
 constexpr double kTurnSeconds = 0.5;
 constexpr double kLastWordSeconds = 1;
 
@@ -83,7 +86,7 @@ class StatusServer::Loop {
     Socket socket;
     Place place = Place::stranger;
     Clock::time_point since = Clock::now();
-    std::string request, pending;
+    std::string nonce, request, pending;
     bool open = true;
   };
 
@@ -128,7 +131,11 @@ class StatusServer::Loop {
     while (Socket socket = accept_from(listener_)) {
       if (connections_.size() >= kConnections) drop_oldest_stranger();
       if (connections_.size() >= kConnections) return;
-      connections_.emplace_back().socket = std::move(socket);
+      Connection& c = connections_.emplace_back();
+      c.socket = std::move(socket);
+      c.nonce = random_secret();
+      c.pending = line_of("challenge", c.nonce);
+      flush(c);
     }
     for (Connection& c : connections_) {
       if (c.place == Place::stranger && seconds_since(c.since) > kRequestSeconds) c.open = false;
@@ -147,22 +154,25 @@ class StatusServer::Loop {
     if (arrival == Socket::Arrival::closed) c.open = false;
     if (arrival != Socket::Arrival::bytes || c.place != Place::stranger) return;  // one request each
     c.request += bytes;
-    if (const size_t end = c.request.find('\n'); end != std::string::npos) {
-      answer(c, c.request.substr(0, end));
+    const size_t proof_end = c.request.find('\n');
+    const size_t end = proof_end == std::string::npos ? proof_end : c.request.find('\n', proof_end + 1);
+    if (end != std::string::npos) {
+      answer(c, c.request.substr(0, proof_end), c.request.substr(proof_end + 1, end - proof_end - 1));
     } else if (c.request.size() > kLongestRequest) {
       c.open = false;
     }
   }
 
-  void answer(Connection& c, const std::string& text) {
+  void answer(Connection& c, const std::string& proof, const std::string& text) {
     c.open = false;
-    Json request;
     try {
-      request = parse_json(text, "request");
-      if (!request.is_object() || !same_secret(request.value("secret", ""), options_.secret)) return;
+      const Json proven = parse_json(proof, "proof");
+      const Handshake handshake{options_.secret, c.nonce, proven.at("nonce").get<std::string>(), text};
+      if (!proves(handshake, Side::client, proven.at("proof").get<std::string>())) return;
+      const Json request = parse_json(text, "request");
       const std::string what = request.value("do", ""), who = request.value("who", "");
       c.open = true;
-      c.pending = line_of("accepted", true);
+      c.pending += line_of("accepted", proof_of(handshake, Side::server));
       if (what == "status") {
         c.pending += line_of("status", parse_json(options_.status(), "status"));
         c.place = Place::done;
@@ -187,7 +197,10 @@ class StatusServer::Loop {
     if (stopped_ && (!now || stopped_now_)) return;
     stopped_ = true;
     stopped_now_ = now;
-    if (options_.on_stop(fmt::format("trireme stop ({})", who), now)) leaving_ = true;
+    // It goes to logs and terminals.
+    std::string shown = printable(who, kMostWhoBytes);
+    std::ranges::replace(shown, '\n', ' ');
+    if (options_.on_stop(fmt::format("trireme stop ({})", shown), now)) leaving_ = true;
   }
 
   void hand_out_news() {

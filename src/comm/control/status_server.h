@@ -1,9 +1,11 @@
 #pragma once
 // Answers `trireme status`, `stop` and `attach` from any terminal: a TCP port of rank 0, and of the launch around the
-// job. A client sends one line of JSON with the job's secret (from the file of checkpoint/run_folder/run_control.h) and
-// gets lines of JSON:
-//   -> {"secret": ..., "do": "status" | "stop" | "attach", "now": false, "who": "ann on h1"}
-//   <- {"accepted": true}
+// job. Both ends prove that they know the job's secret (from the file of checkpoint/run_folder/run_control.h) without
+// sending it (comm/control/secret.h), in lines of JSON:
+//   <- {"challenge": NONCE}
+//   -> {"nonce": NONCE, "proof": PROOF} and, as the next line, what the proof is about:
+//      {"do": "status" | "stop" | "attach", "now": false, "who": "ann on h1"}
+//   <- {"accepted": PROOF}
 //   <- status: {"status": {...}}; attach: {"line": TEXT} for the last lines of the log and all that follow
 //   <- stop, attach: {"end": {...}} when the job has ended normally
 // It is separate from the control channel (comm/control/control.h), so that nothing here can be mistaken for a lost
@@ -60,17 +62,18 @@ class StatusServer {
 class StatusClient {
  public:
   /// request: a JSON object without line breaks. Throws Error::comm with the reason for each address tried.
-  StatusClient(const std::vector<std::string>& addresses, const std::string& request);
+  StatusClient(const std::vector<std::string>& addresses, const std::string& secret, std::string request);
   /// The next line; empty if none arrived within that time or the other end has closed.
   std::optional<std::string> next(double seconds);
   bool closed() const { return closed_; }
 
  private:
-  bool greet(std::string& why);
+  /// Why the other end is not the job's server; empty: it is.
+  std::string greet(const std::string& secret, const std::string& request);
   std::optional<std::string> take_line();
 
   Socket socket_;
-  std::string request_, bytes_;
+  std::string bytes_;
   bool closed_ = false;
 };
 

@@ -62,6 +62,9 @@ class ControlThread {
   std::thread thread_;
 };
 
+/// Seconds that hosts have to try their connections: a part of those after which a loss is certain.
+inline double lookout_seconds(double hang_timeout) { return std::clamp(hang_timeout / 4, 0.25, 2.0); }
+
 /// Seconds between heartbeats.
 inline double heartbeat_interval(double hang_timeout) { return std::clamp(hang_timeout / 8, 0.05, 1.0); }
 

@@ -18,9 +18,9 @@ std::string read_token(const std::string& path, const std::string& option);
 
 class MetricsServer {
  public:
-  /// token: empty: everybody may read. Throws Error::io if it cannot listen there.
+  /// token: empty: everybody may read who addresses it as this host. Throws Error::io if it cannot listen there.
   MetricsServer(const ListenAddress& address, std::string token, std::shared_ptr<const RunBoard> board);
-  /// Waits at most a second for answers that are being sent.
+  /// Closes all connections.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
@@ -29,8 +29,8 @@ class MetricsServer {
   std::string url() const;
 
  private:
-  struct Implementation;
-  std::shared_ptr<Implementation> implementation_;  ///< shared with its threads
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
 };
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/launch_variables.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is noticed within milliseconds
+constexpr auto kLookout = std::chrono::seconds(4);  // more, if other hosts have to try their connections
 constexpr auto kLastWords = std::chrono::seconds(5);
 // mpirun ends the others a second or two after the death of a rank.
 constexpr auto kOtherVerdict = std::chrono::milliseconds(400), kNextRank = std::chrono::milliseconds(20);
@@ -32,24 +34,36 @@ std::string launcher_secret() {
 
 [[noreturn]] void leave() { std::_Exit(exit_code(ErrorKind::peer)); }
 
-/// Reports what happened, in the log and in the run folder.
-void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir, const std::string& owner) {
+/// What may have ended a rank without a word. kills: of this host when the job began.
+std::string likely_end(const Loss& loss, const std::string& own_host, int64_t kills) {
+  if (!loss.ended) return "";
+  if (loss.host == own_host && memory_kills_on_host() > kills)
+    return "; the kernel has killed a process of this host because memory ran out: lower batch.micro or the ranks per "
+           "host";
+  return fmt::format("; if nobody ended it, see `journalctl -k` on {}: the kernel kills a process when memory runs out",
+                     loss.host);
+}
+
+/// Reports what happened, in the log and in the run folder. likely: likely_end().
+void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir, const std::string& owner,
+            const std::string& likely) {
   // A log or a file system that hangs must not keep this rank from leaving.
   std::thread([] {
     std::this_thread::sleep_for(kLastWords);
     leave();
   }).detach();
-  if (loss.rank == rank) {
-    log::error("the other ranks declared this one lost ({}) and exited; it was in {}; exiting with code {}",
-               loss.reason, describe(own), exit_code(ErrorKind::peer));
+  if (loss.rank == rank && loss.other < 0) {
+    log::error("this rank is lost to the others ({}); it was in {}; exiting with code {}", loss.reason, describe(own),
+               exit_code(ErrorKind::peer));
     return;
   }
-  tell_launch({.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason});
-  log::error("{}; this rank was in {}; exiting with code {}; start again to resume from the last checkpoint",
-             describe(loss), describe(own), exit_code(ErrorKind::peer));
+  tell_launch(
+      {.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason, .other = loss.other});
+  log::error("{}; this rank was in {}; exiting with code {}; start again to resume from the last checkpoint{}",
+             describe(loss), describe(own), exit_code(ErrorKind::peer), likely);
   if (run_dir.empty()) return;
   try {
-    record_loss(run_dir, owner, rank, loss);
+    record_loss(run_dir, owner, rank, loss, likely);
   } catch (const Error& e) {
     log::error("{}", e.what());
   }
@@ -64,7 +78,8 @@ bool has_verdict(const std::string& run_dir) {
 
 }  // namespace
 
-void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss) {
+void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss,
+                 const std::string& likely) {
   if (rank != 0) {
     if (loss.rank != 0) return;
     std::this_thread::sleep_for(kOtherVerdict + std::min(rank - 1, 150) * kNextRank);
@@ -75,7 +90,7 @@ void record_loss(const std::string& run_dir, const std::string& owner, int rank,
                          .step = loss.last.step,
                          .rank = loss.rank,
                          .host = loss.host,
-                         .message = describe(loss)});
+                         .message = describe(loss) + likely});
 }
 
 /// Of the connections between devices, on a thread of its own, which may outlive everything else.
@@ -123,31 +138,31 @@ PeerWatch::Connections::Connections(PeerWatch& peers, DeviceNetwork* network) : 
 PeerWatch::Connections::~Connections() { peers_.abort_->set(nullptr); }
 
 PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-                     const Heartbeat& heartbeat)
-    : abort_(std::make_shared<Abort>()) {
+                     Heartbeat& heartbeat)
+    : abort_(std::make_shared<Abort>()), heartbeat_(heartbeat), one_host_(process.local_size() == process.size()) {
   const std::string secret = launcher_secret();
   if (process.size() == 1 && secret.empty()) return;
   const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
   const std::string owner = scalars.broadcast(process.rank() == 0 ? lock_note(this_owner()) : std::string());
-  channel_.emplace(
-      scalars, process.host(), heartbeat,
-      ControlOptions{.hang_timeout = config.run.hang_timeout,
-                     .one_host = process.local_size() == process.size(),
-                     .interface = config.comm.interface,
-                     .secret = secret,
-                     .on_loss =
-                         [&heartbeat, run_dir, owner, mesh, rank = process.rank(), abort = abort_](const Loss& loss) {
-                           const RankState own = heartbeat.state();  // not that of an aborted wait
-                           abort->begin();
-                           Loss named = loss;
-                           named.place = describe_place(mesh, loss.rank);
-                           report(named, rank, own, run_dir, owner);
-                         },
-                     .leave =
-                         [abort = abort_] {
-                           abort->wait();
-                           leave();
-                         }});
+  channel_.emplace(scalars, process.host(), heartbeat,
+                   ControlOptions{.hang_timeout = config.run.hang_timeout,
+                                  .one_host = one_host_,
+                                  .interface = config.comm.interface,
+                                  .secret = secret,
+                                  .on_loss =
+                                      [&heartbeat, run_dir, owner, mesh, rank = process.rank(), host = process.host(),
+                                       kills = memory_kills_on_host(), abort = abort_](const Loss& loss) {
+                                        const RankState own = heartbeat.state();  // not that of an aborted wait
+                                        abort->begin();
+                                        Loss named = loss;
+                                        if (loss.rank >= 0) named.place = describe_place(mesh, loss.rank);
+                                        report(named, rank, own, run_dir, owner, likely_end(named, host, kills));
+                                      },
+                                  .leave =
+                                      [abort = abort_] {
+                                        abort->wait();
+                                        leave();
+                                      }});
 }
 
 PeerWatch::~PeerWatch() = default;
@@ -166,9 +181,11 @@ void PeerWatch::dismiss() {
   if (channel_) channel_->dismiss();
 }
 
-void PeerWatch::wait_for_verdict() const {
+void PeerWatch::wait_for_verdict() {
   if (!channel_) return;
-  std::this_thread::sleep_for(kVerdict);
+  const Waiting waiting(&heartbeat_, "the reason why communication has failed", 0);
+  channel_->report_trouble();
+  std::this_thread::sleep_for(one_host_ ? kVerdict : kLookout);
   while (abort_->begun()) std::this_thread::sleep_for(kVerdict);  // the channel's thread ends the process
 }
 

@@ -17,16 +17,17 @@ namespace trireme {
 
 /// Records in RUN/status.json that a rank was lost, as one of the others (`rank`) sees it. One rank writes: rank 0, or,
 /// if that is the lost one, the lowest that finds no verdict there after a moment, in which a rank 0 that is only cut
-/// off gives its own. owner: lock_note() of the job; another owner's status is never replaced. Throws Error::io,
-/// Error::data.
-void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss);
+/// off gives its own. owner: lock_note() of the job; another owner's status is never replaced. likely: what may have
+/// ended the rank, added to the message. Throws Error::io, Error::data.
+void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss,
+                 const std::string& likely = {});
 
 class PeerWatch {
  public:
   /// Collective. Watches for the lifetime of the object. A single rank without a launcher has no watch. mesh: as
   /// resolve_mesh() gave it. progress: this rank's; the groups of `process` report to it.
   PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-            const Heartbeat& heartbeat);
+            Heartbeat& heartbeat);
   ~PeerWatch();
 
   /// The address where a launcher can join, on rank 0.
@@ -37,8 +38,9 @@ class PeerWatch {
   std::vector<PeerView> views() const;
   /// Lets the ranks leave without being reported lost. From any thread of rank 0.
   void dismiss();
-  /// After communication has failed: gives the watch time to find the lost rank; it then ends the process.
-  void wait_for_verdict() const;
+  /// After communication has failed: gives the watch time to find the lost rank or connection; it then ends the
+  /// process.
+  void wait_for_verdict();
   /// While it is there: what connects this rank's device with the others'. When a rank is lost, its connections are
   /// aborted before this process leaves, in two seconds at most.
   class Connections {
@@ -56,6 +58,8 @@ class PeerWatch {
  private:
   class Abort;
   const std::shared_ptr<Abort> abort_;
+  Heartbeat& heartbeat_;
+  const bool one_host_;
   std::optional<ControlChannel> channel_;
 };
 

@@ -28,7 +28,7 @@ int code_for_starter(bool reported) {
 
 }  // namespace
 
-int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,
+int run_to_end(std::optional<RunClaim>& claim, const Process& process, PeerWatch& peers,
                const std::function<RunEnd()>& work) {
   try {
     const RunEnd end = work();

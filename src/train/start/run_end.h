@@ -20,7 +20,7 @@ struct RunEnd {
 /// rank its own error. After a failure of communication it waits for the peer watch to find the cause. Returns
 /// the exit code (0 for a stop if a launch around this job reads it from the folder); throws what work() throws, except
 /// a stop on which all ranks agreed.
-int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,
+int run_to_end(std::optional<RunClaim>& claim, const Process& process, PeerWatch& peers,
                const std::function<RunEnd()>& work);
 
 }  // namespace trireme

@@ -232,6 +232,19 @@ TEST_F(HostAgent, ALostAgentEndsTheCallAndWhatItRan) {
   }
 }
 
+TEST_F(HostAgent, SilentStrangersDoNotLockOutWhoKnowsTheSecret) {
+  const Forked agent(run_agent);
+  options.agent_port = agent.port();
+  options.connect_seconds = 60;  // only a limit: each stranger gets a process before
+  std::vector<Socket> strangers;
+  std::string error;
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(connect_to(fmt::format("127.0.0.1:{}", agent.port()), 10, error));
+    ASSERT_TRUE(strangers.back()) << error;
+  }
+  EXPECT_EQ(run("exit 3"), 3);
+}
+
 TEST_F(HostAgent, APortThatIsTakenIsAnError) {
   const Forked agent(run_agent);
   EXPECT_ERROR(

@@ -105,7 +105,7 @@ TEST(Output, AHostWhoseDaemonMpirunLostIsALostRank) {
       RankLogs logs("");
       OutputPrefixer prefixer(kind, placement, logs);
       prefixer.take(edge + "\n" + begin + host + end + "\n" + edge + "\n");
-      EXPECT_EQ(prefixer.lost_rank(), rank) << host;
+      EXPECT_EQ(prefixer.lost() ? std::optional(prefixer.lost()->rank) : std::nullopt, rank) << host;
     }
   }
 }
@@ -121,15 +121,28 @@ TEST(Output, RecordsOfRanksAreReadAndNotPassedOn) {
   EXPECT_EQ(prefixer.take("[1]error: rank 0 on n1 was lost (as a sample says) in step 1\n"),
             "n2[1] error: rank 0 on n1 was lost (as a sample says) in step 1\n");
   EXPECT_EQ(prefixer.first_error(), std::nullopt) << "what a rank prints is not a record";
-  EXPECT_EQ(prefixer.lost_rank(), std::nullopt);
+  EXPECT_EQ(prefixer.lost(), std::nullopt);
   EXPECT_EQ(prefixer.take("[2]" + line_of({.kind = RankRecord::Kind::lost, .rank = 1, .host = "n2"}) + "[2]" +
                           line_of({.kind = RankRecord::Kind::error, .text = "[n2 2] error: x"}) +
                           "[2][n2 2] error: x\n[0]" + line_of({.kind = RankRecord::Kind::lost, .rank = 2}) + "[0]" +
                           line_of({.kind = RankRecord::Kind::error, .text = "error: y"})),
             "n2[2] [n2 2] error: x\n");
-  EXPECT_EQ(prefixer.lost_rank(), 1) << "the first one counts";
+  ASSERT_TRUE(prefixer.lost());
+  EXPECT_EQ(prefixer.lost()->rank, 1) << "the first one counts";
   EXPECT_EQ(prefixer.first_error(), "n2[2] [n2 2] error: x");
   EXPECT_EQ(read_text(folder / "logs/rank-0002.log"), "[n2 2] error: x\n");
+}
+
+TEST(Output, ALostConnectionCountsBeforeALostRank) {
+  const std::vector<Placement> placement = {{"n1", 1}, {"n2", 1}, {"n3", 1}};
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::hydra, placement, no_logs);
+  prefixer.take("[1]" + line_of({.kind = RankRecord::Kind::lost, .rank = 0, .host = "n1"}));
+  const RankRecord pair{.kind = RankRecord::Kind::lost, .rank = 1, .host = "n2", .text = "no heartbeat", .other = 0};
+  prefixer.take("[0]" + line_of(pair));
+  EXPECT_EQ(prefixer.lost(), pair);
+  prefixer.take("[2]" + line_of({.kind = RankRecord::Kind::lost, .rank = 2, .other = 1}));
+  EXPECT_EQ(prefixer.lost(), pair) << "the first one counts";
 }
 
 TEST(Output, RecordsOfOtherProcessesAreNotPassedOn) {

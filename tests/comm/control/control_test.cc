@@ -5,10 +5,15 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
+#include <utility>
 
+#include "comm/control/lookout.h"
 #include "comm/control/message.h"
+#include "comm/control/secret.h"
 #include "comm/control/socket.h"
 #include "tests/support/expect_error.h"
 
@@ -57,28 +62,42 @@ class Control : public ::testing::Test {
                                            &progress, ending.options(timeout));
   }
   /// A connection like a rank's, without a rank.
-  static Socket knock(const ControlHub& hub, int rank, const std::string& secret) {
+  static Socket knock(const ControlHub& hub, int rank, const std::string& secret, int witness = -1) {
     std::string why;
     Socket socket = connect_to(hub.addresses()[0], 5, why);
     EXPECT_TRUE(socket) << why;
-    ControlMessage hello;
-    hello.kind = ControlKind::hello;
-    hello.rank = rank;
-    hello.host = "node" + std::to_string(rank);
-    hello.text = secret;
-    socket.send(encode(hello));
+    const auto challenge = receive(socket);
+    EXPECT_TRUE(challenge && challenge->kind == ControlKind::challenge);
+    socket.send(hello(rank, secret, challenge ? challenge->text : "", witness));
     return socket;
   }
-  /// The kind of the first message; empty if the connection is closed instead.
-  static std::optional<ControlKind> answer(const Socket& socket) {
+  static std::string hello(int rank, const std::string& secret, const std::string& nonce, int witness) {
+    ControlMessage message;
+    message.kind = ControlKind::hello;
+    message.rank = rank;
+    message.other = witness;
+    message.host = "node" + std::to_string(rank);
+    message.text = random_secret();
+    Handshake handshake = handshake_of(message);
+    handshake.secret = secret;
+    handshake.server_nonce = nonce;
+    message.text = hello_text(handshake.client_nonce, proof_of(handshake, Side::client));
+    return encode(message);
+  }
+  /// The next message; empty if the connection is closed instead.
+  static std::optional<ControlMessage> receive(const Socket& socket) {
     ControlStream stream;
     for (std::string bytes; socket.wait(20); bytes.clear()) {
       if (socket.receive(bytes) == Socket::Arrival::closed) return {};
       stream.append(bytes);
-      if (const auto message = stream.next()) return message->kind;
+      if (auto message = stream.next()) return message;
     }
     ADD_FAILURE() << "no answer";
     return {};
+  }
+  static std::optional<ControlKind> answer(const Socket& socket) {
+    const auto message = receive(socket);
+    return message ? std::optional(message->kind) : std::nullopt;
   }
   Heartbeat heartbeat_;
   Ending hub_ending_, first_, second_;
@@ -136,13 +155,13 @@ TEST_F(Control, AHubThatDiesIsNamedByEveryClient) {
   std::thread hub([&] {
     listener.wait(20);
     Socket connection = accept_from(listener);
-    connection.wait(20);
-    ControlMessage welcome;
-    welcome.kind = ControlKind::welcome;
-    welcome.host = "node0";
-    connection.send(encode(welcome));
-    std::string hello;
-    connection.receive(hello);
+    connection.send(encode({.kind = ControlKind::challenge, .text = "nonce"}));
+    const auto message = receive(connection);
+    ASSERT_TRUE(message);
+    Handshake handshake = handshake_of(*message);
+    handshake.secret = "secret";
+    handshake.server_nonce = "nonce";
+    connection.send(encode({.kind = ControlKind::welcome, .host = "node0", .text = proof_of(handshake, Side::server)}));
   });
   ControlClient client(addresses, "secret", 1, "node1", &heartbeat_, first_.options());
   hub.join();
@@ -159,7 +178,8 @@ TEST_F(Control, WhoLeavesInOrderIsNotLost) {
   one.reset();
   EXPECT_FALSE(hub_ending_.wait(2)) << "rank 1 said bye";
   hub.reset();
-  EXPECT_FALSE(second_.wait(2)) << "the hub said bye";
+  const auto loss = second_.wait(2);
+  EXPECT_FALSE(loss) << "the hub said bye, but " << describe(*loss);
 }
 
 TEST_F(Control, ALauncherStopsTheJobAndLearnsOfLosses) {
@@ -191,8 +211,240 @@ TEST_F(Control, StrangersAreRefused) {
   std::string why;
   const Socket garbage = connect_to(hub.addresses()[0], 5, why);
   garbage.send("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(answer(garbage), ControlKind::challenge);
   EXPECT_EQ(answer(garbage), std::nullopt);
   EXPECT_FALSE(hub_ending_.wait(0)) << "none of that concerned a rank";
+}
+
+/// Passes bytes on between a client and the hub, and keeps them.
+class Eavesdropper {
+ public:
+  explicit Eavesdropper(std::string hub) : hub_(std::move(hub)), listener_(listen_on_free_port(true)) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Eavesdropper() {
+    ends_ = true;
+    thread_.join();
+  }
+  std::vector<std::string> addresses() const { return addresses_of(listener_, true, ""); }
+  /// What the client, and what the hub sent so far.
+  std::pair<std::string, std::string> heard() const {
+    const std::lock_guard lock(mutex_);
+    return {up_, down_};
+  }
+
+ private:
+  void run() {
+    Socket client, hub;
+    std::string why;
+    while (!ends_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!client) {
+        client = accept_from(listener_);
+        if (client) hub = connect_to(hub_, 5, why);
+        continue;
+      }
+      std::string up, down;
+      client.receive(up);
+      hub.receive(down);
+      hub.send(up);
+      client.send(down);
+      const std::lock_guard lock(mutex_);
+      up_ += up;
+      down_ += down;
+    }
+  }
+
+  const std::string hub_;
+  Socket listener_;
+  mutable std::mutex mutex_;
+  std::string up_, down_;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+TEST_F(Control, WhoListensGetsNoSecretAndCannotReplayWhatWasSent) {
+  ControlHub hub(2, "node0", heartbeat_, hub_ending_.options());
+  Eavesdropper ear(hub.addresses()[0]);
+  {
+    ControlClient launcher(ear.addresses(), hub.secret(), ControlClient::kLauncher, "login", nullptr, first_.options());
+    launcher.request_stop({.why = "heard"});
+    for (const auto start = Clock::now(); !hub.stop_request() && seconds_since(start) < 20;) std::this_thread::yield();
+  }
+  ASSERT_TRUE(hub.stop_request());
+  const auto [up, down] = ear.heard();
+  EXPECT_THAT(up, HasSubstr("heard")) << "the request itself was heard";
+  EXPECT_THAT(up + down, ::testing::Not(HasSubstr(hub.secret())));
+
+  ControlHub again(2, "node0", heartbeat_, second_.options(10, hub.secret()));
+  std::string why;
+  const Socket replayed = connect_to(again.addresses()[0], 5, why);
+  replayed.send(up);
+  EXPECT_EQ(answer(replayed), ControlKind::challenge);
+  EXPECT_EQ(answer(replayed), std::nullopt) << "the proof is of another challenge";
+  EXPECT_FALSE(again.stop_request());
+}
+
+TEST_F(Control, AClientDoesNotBelieveAHubThatDoesNotKnowTheSecret) {
+  ControlHub impostor(2, "node0", heartbeat_, hub_ending_.options(10, std::string(64, '0')));
+  EXPECT_ERROR(ControlClient(impostor.addresses(), "secret", 1, "node1", &heartbeat_, first_.options(), 0),
+               ErrorKind::comm, "it does not accept this job's secret");
+}
+
+TEST_F(Control, RanksThatAgreedOnKeysNeedTheirOwn) {
+  ControlOptions options = hub_ending_.options();
+  options.rank_secrets = {"zero", "one", "two"};
+  ControlHub hub(3, "node0", heartbeat_, options);
+  EXPECT_EQ(answer(knock(hub, 1, "two")), std::nullopt);
+  EXPECT_EQ(answer(knock(hub, 1, hub.secret())), std::nullopt);
+  const Socket one = knock(hub, 1, "one");
+  EXPECT_EQ(answer(one), ControlKind::welcome);
+  const Socket launcher = knock(hub, ControlClient::kLauncher, hub.secret());
+  EXPECT_EQ(answer(launcher), ControlKind::welcome);
+}
+
+TEST(OutboxTest, KeepsWhatTheSystemDoesNotTake) {
+  const Socket listener = listen_on_free_port(true);
+  std::string why;
+  const Socket writer = connect_to(addresses_of(listener, true, "")[0], 5, why);
+  ASSERT_TRUE(listener.wait(5));
+  Socket reader = accept_from(listener);
+  Outbox out;
+  const std::string message = encode({.kind = ControlKind::beat, .text = std::string(1000, 'x')});
+  int sent = 0;
+  for (; out.empty() && sent < 100'000; ++sent) {  // until the system's buffers are full, in the middle of a message
+    out.add(message);
+    ASSERT_TRUE(out.flush(writer));
+  }
+  ASSERT_FALSE(out.empty());
+  ControlStream stream;
+  int arrived = 0;
+  for (const auto start = Clock::now(); arrived < sent && seconds_since(start) < 20;) {
+    std::string bytes;
+    reader.receive(bytes);
+    stream.append(bytes);
+    while (stream.next()) ++arrived;
+    ASSERT_TRUE(out.flush(writer));
+  }
+  EXPECT_EQ(arrived, sent);
+  reader = Socket();
+  bool failed = false;
+  for (int i = 0; i < 1000 && !failed; ++i) {
+    out.add(message);
+    failed = !out.flush(writer);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(failed) << "the other end is closed";
+}
+
+TEST_F(Control, TwoHostsThatCannotReachEachOtherAreNamedToAll) {
+  Heartbeat waiting;
+  const Waiting forever(&waiting, "the sum of gradients", 0);
+  ControlHub hub(3, "node0", waiting, hub_ending_.options(1));
+  const auto one = client(hub, 1, first_, waiting, 1);
+  const Witness witness(true);
+  const Socket two = knock(hub, 2, hub.secret(), witness.port());
+  std::atomic<bool> over = false;
+  std::thread rank([&] {  // as rank 2, which others reach but which does not reach rank 1
+    const std::string beat = encode({.kind = ControlKind::beat, .rank = 2, .state = waiting.state(), .host = "node2"});
+    ControlStream stream;
+    while (!over) {
+      witness.answer(0);
+      two.send(beat);
+      std::string bytes;
+      if (two.receive(bytes) == Socket::Arrival::bytes) stream.append(bytes);
+      while (const auto message = stream.next()) {
+        if (message->kind != ControlKind::probe || !message->text.empty()) continue;
+        two.send(encode({.kind = ControlKind::probed, .rank = 2, .text = "1 f No route to host\n"}));
+        two.send(encode({.kind = ControlKind::probed, .rank = 2}));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  for (Ending* ending : {&hub_ending_, &first_}) {
+    const auto loss = ending->wait();
+    EXPECT_TRUE(loss);
+    if (!loss) continue;
+    EXPECT_EQ(std::pair(loss->rank, loss->other), std::pair(2, 1));
+    EXPECT_THAT(describe(*loss), HasSubstr("rank 2 on node2 and rank 1 on node1 cannot reach each other (node2 cannot "
+                                           "reach node1: No route to host) in start-up after step 0, waiting for "));
+  }
+  over = true;
+  rank.join();
+}
+
+TEST_F(Control, NobodyIsNamedIfAllWaitAndAllHostsAreReached) {
+  Heartbeat waiting;
+  waiting.enter(Phase::step);
+  const Waiting forever(&waiting, "the sum of gradients", 0);
+  ControlHub hub(3, "node0", waiting, hub_ending_.options(1));
+  const auto one = client(hub, 1, first_, waiting, 1), two = client(hub, 2, second_, waiting, 1);
+  for (Ending* ending : {&hub_ending_, &first_, &second_}) {
+    const auto loss = ending->wait();
+    ASSERT_TRUE(loss);
+    EXPECT_EQ(loss->rank, -1);
+    EXPECT_THAT(describe(*loss), HasSubstr("no rank can be blamed: no rank has made progress for "));
+  }
+}
+
+TEST_F(Control, TroubleOfARankLetsTheHostsTryTheirConnectionsAtOnce) {
+  Heartbeat waiting;
+  const Waiting forever(&waiting, "the reason", 0);
+  ControlHub hub(3, "node0", waiting, hub_ending_.options(60));
+  const auto one = client(hub, 1, first_, waiting, 60);
+  const Witness witness(true);
+  const Socket two = knock(hub, 2, hub.secret(), witness.port());
+  const auto start = Clock::now();
+  one->report_trouble();
+  ControlStream stream;
+  int begun = 0;
+  while (begun == 0 && seconds_since(start) < 20) {
+    std::string bytes;
+    if (two.wait(0.1) && two.receive(bytes) == Socket::Arrival::bytes) stream.append(bytes);
+    while (const auto message = stream.next()) begun += message->kind == ControlKind::probe && message->text.empty();
+  }
+  EXPECT_GE(begun, 1);
+  two.send(encode({.kind = ControlKind::probed, .rank = 2, .text = "1 f Connection timed out\n"}));
+  two.send(encode({.kind = ControlKind::probed, .rank = 2}));
+  const auto loss = first_.wait();
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(std::pair(loss->rank, loss->other), std::pair(2, 1));
+  EXPECT_LT(seconds_since(start), 15) << "far below the 60 s of a silent heartbeat";
+}
+
+TEST_F(Control, AClientThatNoLongerHearsTheHubAsksOthersWhetherTheyDo) {
+  for (const bool heard : {true, false}) {
+    Ending ending;
+    Socket listener = listen_on_free_port(true);
+    const Witness witness(true);
+    std::atomic<bool> over = false;
+    std::thread hub([&] {
+      listener.wait(20);
+      const Socket connection = accept_from(listener);
+      connection.send(encode({.kind = ControlKind::challenge, .text = "nonce"}));
+      const auto message = receive(connection);
+      if (!message) return;
+      Handshake handshake = handshake_of(*message);
+      handshake.secret = "secret";
+      handshake.server_nonce = "nonce";
+      connection.send(
+          encode({.kind = ControlKind::welcome, .host = "node0", .text = proof_of(handshake, Side::server)}));
+      const std::vector<LookoutTarget> targets = {{2, with_port("127.0.0.1", witness.port())}};
+      connection.send(encode({.kind = ControlKind::witnesses, .rank = 0, .text = to_lines(targets)}));
+      const auto start = Clock::now();
+      while (!over) {
+        witness.answer(heard ? 0.1 : seconds_since(start));
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
+    const ControlClient client(addresses_of(listener, true, ""), "secret", 1, "node1", &heartbeat_, ending.options(1));
+    const auto loss = ending.wait();
+    over = true;
+    hub.join();
+    ASSERT_TRUE(loss);
+    EXPECT_EQ(std::pair(loss->rank, loss->other), heard ? std::pair(1, 0) : std::pair(0, -1));
+    EXPECT_EQ(loss->host, heard ? "node1" : "node0");
+  }
 }
 
 TEST_F(Control, AFloodOfStrangersDoesNotBlockOthers) {

@@ -101,6 +101,22 @@ TEST_F(LivenessRules, GiveStartAndSavesLonger) {
   }
 }
 
+TEST_F(LivenessRules, LetTheHostsTryTheirConnectionsAfterHalfOfTheTimeoutIfNobodyIsKnownToBeBusy) {
+  const auto suspects = [&](double t, bool all_wait, double last_heard) {
+    Liveness liveness(3, 10, at(0));
+    for (int r = 0; r < 3; ++r) liveness.join(r, "node", at(0));
+    for (int r = 0; r < 3; ++r) {
+      const RankState state = r > 0 || all_wait ? waiting(1) : computing(1, 0);
+      for (const double heard : {0.0, r == 2 ? last_heard : t}) liveness.heard(r, state, at(heard));
+    }
+    return liveness.suspects(liveness.evidence(at(t)));
+  };
+  EXPECT_FALSE(suspects(4.9, true, 4.9));
+  EXPECT_TRUE(suspects(5.1, true, 5.1)) << "all wait";
+  EXPECT_FALSE(suspects(9, false, 9)) << "rank 0 reads or writes";
+  EXPECT_TRUE(suspects(9, false, 3.9)) << "rank 2 is silent";
+}
+
 TEST_F(LivenessRules, AJobInWhichNobodyWaitsIsNotJudgedByItsMoves) {
   for (int t = 0; t <= 1000; ++t) {
     for (int r = 0; r < 3; ++r) liveness_.heard(r, computing(1, 0), at(t));

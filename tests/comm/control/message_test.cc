@@ -66,8 +66,8 @@ TEST(ControlMessages, GarbageIsRefusedAtItsFirstByte) {
 
 TEST(ControlMessages, ALengthThatNoMessageHasIsRefusedBeforeItsBytesCome) {
   ControlStream stream;
-  stream.append(std::string("TRC1\xff\xff\xff\x7f", 8));
-  EXPECT_ERROR(stream.next(), ErrorKind::data, "a control message of 2147483647 bytes, but at most 4096 are supported");
+  stream.append(std::string("TRC2\xff\xff\xff\x7f", 8));
+  EXPECT_ERROR(stream.next(), ErrorKind::data, "a control message of 2147483647 bytes, but at most 4352 are supported");
 }
 
 TEST(ControlMessages, EveryTruncationAndLengtheningIsRefused) {

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "base/time.h"
+#include "comm/control/secret.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme {
@@ -18,8 +20,8 @@ using ::testing::ElementsAre;
 
 constexpr double kPlenty = 20;  // seconds; only a limit
 
-std::string request(const std::string& secret, const std::string& what, const std::string& more = "") {
-  return R"({"secret":")" + secret + R"(","do":")" + what + R"(","who":"ann on h1")" + more + "}";
+std::string request(const std::string& what, const std::string& more = "") {
+  return R"({"do":")" + what + R"(","who":"ann on h1")" + more + "}";
 }
 
 class Attends : public ::testing::Test {
@@ -37,7 +39,21 @@ class Attends : public ::testing::Test {
   }
   static std::unique_ptr<StatusClient> ask(const StatusServer& server, const std::string& what,
                                            const std::string& more = "") {
-    return std::make_unique<StatusClient>(server.addresses(), request(server.secret(), what, more));
+    return std::make_unique<StatusClient>(server.addresses(), server.secret(), request(what, more));
+  }
+  /// What a server says until it closes to somebody who sends these bytes.
+  static std::string everything_after(const StatusServer& server, const std::string& bytes) {
+    std::string why, heard;
+    const Socket socket = connect_to(server.addresses()[0], kPlenty, why);
+    socket.send(bytes);
+    shutdown(socket.fd(), SHUT_WR);
+    while (socket.wait(kPlenty) && socket.receive(heard) == Socket::Arrival::bytes) {
+    }
+    return heard;
+  }
+  static std::string challenge_of(const StatusServer& server) {
+    const std::string line = everything_after(server, "");
+    return line.substr(14, 64);  // {"challenge":"..."}
   }
   static std::string next(StatusClient& call) { return call.next(kPlenty).value_or("nothing"); }
 
@@ -56,14 +72,43 @@ TEST_F(Attends, SendsTheStatusAndCloses) {
 TEST_F(Attends, RefusesClientsWithoutTheSecret) {
   const StatusServer server(options());
   for (const std::string& wrong : {std::string(), std::string("0123"), std::string(64, '0')}) {
-    EXPECT_ERROR(StatusClient(server.addresses(), request(wrong, "stop")), ErrorKind::comm,
+    EXPECT_ERROR(StatusClient(server.addresses(), wrong, request("stop")), ErrorKind::comm,
                  "the program there does not know this job");
   }
-  for (const char* bytes : {"GET / HTTP/1.1", "{", "[1]", R"({"secret": 7, "do": []})"}) {
-    EXPECT_ERROR(StatusClient(server.addresses(), bytes), ErrorKind::comm, "does not know this job");
+  for (const char* wrong : {"{", "[1]", R"({"do": []})"}) {  // from somebody who knows the secret
+    EXPECT_ERROR(StatusClient(server.addresses(), server.secret(), wrong), ErrorKind::comm, "does not know this job");
+  }
+  for (const char* bytes : {"GET / HTTP/1.1\r\n\r\n", "\n\n", "[1]\n{}\n", "{\"nonce\":7,\"proof\":[]}\n{}\n"}) {
+    const std::string heard = everything_after(server, bytes);
+    EXPECT_THAT(heard, testing::StartsWith("{\"challenge\":\""));
+    EXPECT_EQ(std::ranges::count(heard, '\n'), 1) << heard;
   }
   EXPECT_EQ(stops_, 0);
   EXPECT_EQ(next(*ask(server, "status")), R"({"status":{"step":7}})") << "it goes on for those who know it";
+}
+
+TEST_F(Attends, WhoListensGetsNoSecretAndCannotReplayWhatWasSent) {
+  const StatusServer server(options());
+  const Handshake first{server.secret(), challenge_of(server), "client-nonce", request("stop")};
+  const std::string said =
+      R"({"nonce":"client-nonce","proof":")" + proof_of(first, Side::client) + "\"}\n" + first.said + "\n";
+  const std::string heard = everything_after(server, said);
+  EXPECT_EQ(std::ranges::count(heard, '\n'), 1) << "the proof is of another challenge: " << heard;
+  EXPECT_EQ(stops_, 0);
+  EXPECT_THAT(heard + said, testing::Not(testing::HasSubstr(server.secret())));
+}
+
+TEST_F(Attends, TextFromOutsideIsPrintedEscaped) {
+  StatusServerOptions with_name = options();
+  std::string who;
+  with_name.on_stop = [&](const std::string& name, bool) {
+    who = name;
+    return false;
+  };
+  StatusServer server(with_name);
+  const StatusClient call(server.addresses(), server.secret(),
+                          R"({"do":"stop","who":"\u001b[31mann\u001b[0m\nerror: all is lost\u0007"})");
+  EXPECT_EQ(who, "trireme stop (ann error: all is lost\\x07)");
 }
 
 TEST_F(Attends, AnEndlessRequestIsCutOff) {
@@ -153,7 +198,7 @@ TEST_F(Attends, AMissingServerIsNamedWithEveryAddress) {
     const StatusServer server(options());
     addresses = server.addresses();
   }
-  EXPECT_ERROR(StatusClient(addresses, "{}"), ErrorKind::comm, addresses[0] + " (Connection refused)");
+  EXPECT_ERROR(StatusClient(addresses, "secret", "{}"), ErrorKind::comm, addresses[0] + " (Connection refused)");
 }
 
 TEST_F(Attends, OtherHostsReachItWhereTheyMay) {
@@ -164,7 +209,7 @@ TEST_F(Attends, OtherHostsReachItWhereTheyMay) {
   const StatusServer everywhere(open);
   EXPECT_THAT(everywhere.addresses().back(), testing::StartsWith("127.0.0.1:"));
   for (const std::string& address : everywhere.addresses()) {
-    StatusClient call({address}, request(everywhere.secret(), "status"));
+    StatusClient call({address}, everywhere.secret(), request("status"));
     EXPECT_EQ(next(call), R"({"status":{"step":7}})") << address;
   }
 }

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "comm/heartbeat.h"
 #include "tests/support/expect_error.h"
@@ -201,6 +203,21 @@ TEST_F(LocalGroupTest, AMemberDestroyedByAnExceptionIsLost) {
   }
   EXPECT_ERROR(pending.wait("test"), ErrorKind::peer,
                "barrier: rank 1 on node1 was lost: it left the group because of an exception; ");
+}
+
+TEST_F(LocalGroupTest, AnExceptionBetweenStartAndWaitFreesNoBufferThatIsStillWritten) {
+  make(2);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    member(0).send(view(a_), 1, 5).wait("test");
+  });
+  try {
+    const Handle arrival = member(1).receive(view(b_), 0, 5);
+    throw std::runtime_error("between start and wait");
+  } catch (const std::runtime_error&) {
+    EXPECT_EQ(b_, (std::vector<float>{1, 2})) << "the message arrived before the buffer could be freed";
+  }
+  late.join();
 }
 
 TEST_F(LocalGroupTest, AMemberThatHasLeftIsMissedOnlyByWhatNeedsIt) {

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
+#include "base/host.h"
 #include "base/time.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -43,6 +45,10 @@ class Connection {
   }
   ~Connection() { close(socket_); }
   Connection(const Connection&) = delete;
+  /// False: the server has closed it.
+  bool send(const std::string& bytes) const {
+    return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
 
  private:
   int socket_;
@@ -107,12 +113,52 @@ TEST(MetricsServer, EndsBesideClientsThatDoNotEndTheirRequests) {
 TEST(MetricsServer, SlowClientsLeaveRoomForOthers) {
   const MetricsServer server({}, "", board());
   std::vector<std::unique_ptr<Connection>> slow;
-  for (int i = 0; i < 3; ++i) slow.push_back(std::make_unique<Connection>(port_of(server), "GET /metrics HTTP"));
+  for (int i = 0; i < 100; ++i) {  // half of them never end their request, the others read no answer
+    slow.push_back(
+        std::make_unique<Connection>(port_of(server), i % 2 == 0 ? "GET /metrics HTTP" : "GET / HTTP/1.1\r\n\r\n"));
+  }
   httplib::Client client("127.0.0.1", port_of(server));
   client.set_read_timeout(60, 0);
+  const auto start = Clock::now();
   const auto answer = client.Get("/metrics");
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 200);
+  EXPECT_LT(seconds_since(start), 4) << "no slow client's time had to end first";
+}
+
+TEST(MetricsServer, AClientThatSendsAByteAtATimeIsClosedAfterItsTime) {
+  const MetricsServer server({}, "", board());
+  const Connection slow(port_of(server), "GET /");
+  const auto start = Clock::now();
+  while (slow.send("x") && seconds_since(start) < 60) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_LT(seconds_since(start), 30);
+  const Connection endless(port_of(server), "GET /");
+  const std::string part(4096, 'x');
+  int parts = 0;
+  for (; endless.send(part) && parts < 100'000; ++parts) {
+  }
+  EXPECT_LT(parts, 100'000) << "a request has a limit";
+}
+
+TEST(MetricsServer, WithoutATokenItAnswersOnlyToNamesOfItsHost) {
+  const MetricsServer server({}, "", board()), guarded({}, "secret", board());
+  const std::string port = std::to_string(port_of(server));
+  const auto status = [](const MetricsServer& asked, const std::string& host, const char* path) {
+    httplib::Client client("127.0.0.1", port_of(asked));
+    const auto answer = client.Get(path, {{"Host", host}});
+    return answer ? answer->status : -1;
+  };
+  for (const std::string& own :
+       {"127.0.0.1:" + port, std::string("localhost:9464"), std::string("[::1]:80"), std::string("10.1.2.3"),
+        std::string("node7"), host_name(), host_name() + ":" + port}) {
+    EXPECT_EQ(status(server, own, "/"), 200) << own;
+  }
+  for (const std::string& foreign : {"evil.example:" + port, std::string("127.0.0.1.evil.example"),
+                                     std::string("localhost.evil.example"), std::string("a.b:1")}) {
+    for (const char* path : {"/", "/body", "/metrics", "/else"})
+      EXPECT_EQ(status(server, foreign, path), 403) << foreign;
+    EXPECT_EQ(status(guarded, foreign, "/?token=secret"), 200) << "a page of another site does not know the token";
+  }
 }
 
 TEST(MetricsServer, TheTokenIsTheFirstLineOfItsFile) {
