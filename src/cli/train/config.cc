@@ -132,6 +132,8 @@ CommandShape config_shape() {
 
 int run_config(std::vector<std::string> arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];
+  if (action == "default")  // accelerate's
+    fail(ErrorKind::usage, "trireme config default: instead: `trireme config wizard --defaults`");
   if (action != "wizard" && asks_help(arguments)) {  // the wizard has its own flags
     fmt::print("{}", kUsage);
     return 0;
@@ -146,6 +148,8 @@ int run_config(std::vector<std::string> arguments) {
     fmt::print("{}", options_markdown());
     return 0;
   }
+  if (action.starts_with("--"))
+    return config_wizard(std::move(arguments));  // as `accelerate config --config_file FILE`
   if (action == "wizard") return config_wizard({arguments.begin() + 1, arguments.end()});
   fail(ErrorKind::usage, "trireme config {}: expected show, options or wizard; `trireme config --help` explains them",
        action.empty() ? "needs an action" : action);

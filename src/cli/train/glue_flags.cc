@@ -463,34 +463,6 @@ std::vector<std::string> from_file(const std::string& path) {
   return words;
 }
 
-/// run_glue's names of native options, which messages use.
-constexpr OptionName kNames[] = {
-    {"checkpoint.resume none --run.overwrite", "--overwrite-output-dir"},
-    {"checkpoint.resume none", "--overwrite-output-dir"},
-    {"checkpoint.resume", "--resume-from-checkpoint"},
-    {"checkpoint.every", "--save-steps"},
-    {"checkpoint.keep", "--save-total-limit"},
-    {"run.overwrite", "--overwrite-output-dir"},
-    {"run.dir", "--output-dir"},
-    {"run.steps", "--max-steps"},
-    {"run.seed", "--seed"},
-    {"model.init", "--model-name-or-path"},
-    {"data.dir", "--data-dir"},
-    {"data.tokenizer", "--tokenizer-name"},
-    {"batch.micro", "--per-device-train-batch-size"},
-    {"batch.accumulation", "--gradient-accumulation-steps"},
-    {"batch.sequence", "--max-seq-length"},
-    {"evaluation.every", "--eval-steps"},
-    {"log.every", "--logging-steps"},
-    {"optim.learning-rate", "--learning-rate"},
-    {"optim.weight-decay", "--weight-decay"},
-    {"optim.warmup-steps", "--warmup-steps"},
-    {"optim.clip", "--max-grad-norm"},
-    {"optim.beta1", "--adam-beta1"},
-    {"optim.beta2", "--adam-beta2"},
-    {"precision.dtype bf16", "--bf16"},
-};
-
 /// Removes the native options (--group.option) from the words.
 std::vector<std::string> take_native(std::vector<std::string>& words) {
   std::vector<std::string> native, rest;
@@ -530,7 +502,16 @@ CommandShape glue_shape() {
 }
 
 GlueOptions read_glue_flags(std::vector<std::string> arguments) {
-  if (arguments.size() == 1 && arguments[0].ends_with(".json")) arguments = from_file(arguments[0]);
+  const auto is_whole = [](const std::string& word) {
+    return word.starts_with("--") && word.find('=') != std::string::npos;
+  };
+  // Words before the file, such as those of launch, win.
+  if (!arguments.empty() && arguments.back().ends_with(".json") &&
+      std::all_of(arguments.begin(), arguments.end() - 1, is_whole)) {
+    std::vector<std::string> words = from_file(arguments.back());
+    words.insert(words.end(), arguments.begin(), arguments.end() - 1);
+    arguments = std::move(words);
+  }
   const std::vector<std::string> native = take_native(arguments);
   GlueFlags flags;
   flags.flags().parse(std::move(arguments));
