@@ -147,6 +147,11 @@ TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::str
   std::vector<std::string> flags = command.default_flags();
   flags.insert(flags.end(), split.flags.begin(), split.flags.end());
   TuningWords read{load_config(split.files, flags, split.dialect.value_or("native")), split.files};
+  const bool own_defaults = std::ranges::find(split.flags, "--default") == split.flags.end();
+  for (auto& [option, origin] : read.loaded.origins) {
+    if (own_defaults && origin.layer == kDefaultLayer && origin.source == "flag --default")
+      origin.source = std::string("default of trireme ") + command.name;
+  }
   require_runnable(read.loaded);
   return read;
 }
