@@ -15,9 +15,9 @@
 #include "cli/train/plan_text.h"
 #include "config/document.h"
 #include "config/flag_word.h"
-#include "model/model_options.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/run_forecast.h"
 #include "train/start/runnable.h"
@@ -89,7 +89,7 @@ void show(std::vector<std::string> words) {
   require_spelling(words, {"--ranks", "--hosts", "--node"});
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
-  resolve_model_options(loaded);
+  resolve_model(loaded);
   require_mesh(loaded);
   if (ranks > 0) {
     require_layout(loaded);

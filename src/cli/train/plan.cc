@@ -21,6 +21,7 @@
 #include "config/document.h"
 #include "model/model_options.h"
 #include "plan/measured_machine.h"
+#include "train/start/resolve_model.h"
 #include "plan/node_type.h"
 #include "train/start/run_forecast.h"
 
@@ -261,8 +262,24 @@ int run_plan(std::vector<std::string> arguments) {
   require(!split.files.empty() || !split.flags.empty(), ErrorKind::usage,
           "trireme plan needs a configuration; name its files, or --model.preset NAME");
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
-  resolve_model_options(loaded);
-  const RunForecast given = forecast_run(loaded, on);
+  resolve_model(loaded);
+  std::optional<RunForecast> own_layout;
+  std::string refusal;  // of the configuration's own layout; others of its sizes may be possible
+  try {
+    own_layout = forecast_run(loaded, on);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::config || simulation.wanted) throw;
+    refusal = e.what();
+  }
+  constexpr size_t kShown = 5;
+  if (!own_layout) {
+    const std::vector<RunForecast> others = possible_instead(loaded, on, goal, kShown);
+    if (others.empty()) fail(ErrorKind::config, "{}", refusal);
+    fmt::print("layouts of the same model and batch that fit, best {} first:\n{}\n", name_of(goal),
+               to_text(others, goal));
+    fail(ErrorKind::config, "{}", refusal);
+  }
+  const RunForecast& given = *own_layout;
   fmt::print("{}", to_text(given));
   const Json simulated = simulation.wanted ? simulate(simulation, given) : Json();
   constexpr size_t kShown = 5;

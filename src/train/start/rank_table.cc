@@ -24,6 +24,7 @@
 #include "train/start/data_setup.h"
 #include "train/start/facts.h"
 #include "train/start/optim_options.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/runnable.h"
 
@@ -53,7 +54,7 @@ std::optional<Spec> model_of(const LoadedConfig& loaded, LoraOptions& lora) {
   if (!model.init.empty() && model.init != "scratch") {
     if (!fs::exists(model.init)) return {};
     const ModelFolder folder = open_model(model.init);
-    return with_adapters(with_given_options(folder.spec, loaded), lora, kept_model_type(folder.generation));
+    return with_adapters(spec_of_folder(folder, loaded), lora, kept_model_type(folder.generation));
   }
   const int64_t vocabulary = likely_vocabulary(loaded.config);
   if (model.vocabulary == 0 && vocabulary == 0) return {};

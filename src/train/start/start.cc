@@ -23,6 +23,7 @@
 #include "train/start/fetch_named.h"
 #include "train/start/live_metrics.h"
 #include "train/start/optim_options.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/run_end.h"
 #include "train/start/shared_folder.h"
@@ -68,6 +69,8 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   });
   return *plan;
 }
+    warn_of_changes(*plan);
+    settle_model(*plan);
 
 /// The run's first weights and progress: those of the snapshot that it resumes, or new ones.
 void load(Recipe& recipe, Run& run, const TrainingJob& job) {
