@@ -25,6 +25,7 @@
 #include "train/start/optim_options.h"
 #include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
+#include "train/start/resume_changes.h"
 #include "train/start/run_end.h"
 #include "train/start/shared_folder.h"
 #include "train/trainer.h"
@@ -68,9 +69,9 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
     require_memory(*plan, job.rank, job.backend.ops->device());
   });
   return *plan;
-}
     warn_of_changes(*plan);
     settle_model(*plan);
+}
 
 /// The run's first weights and progress: those of the snapshot that it resumes, or new ones.
 void load(Recipe& recipe, Run& run, const TrainingJob& job) {
