@@ -96,11 +96,6 @@ HostMap even_hosts(int ranks, int hosts) {
   return HostMap(host_of);
 }
 
-/// Operators whose sizes are those of the devices.
-std::unique_ptr<Ops> planned_ops(PlannedDevices devices) {
-  return devices == PlannedDevices::gpus ? make_planned_gpu_ops() : make_backend().ops;
-}
-
 /// What a rank needs where its tensors are.
 size_t planned_bytes(const MemoryPlan& memory, PlannedDevices devices) {
   return devices == PlannedDevices::gpus ? memory.on_device() : memory.total();
@@ -210,6 +205,18 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
                             : gigabytes(memory.activations));
   }
   return exchange.empty() ? text : text + "# " + exchange + "\n";
+}
+
+std::unique_ptr<Ops> planned_ops(PlannedDevices devices) {
+  return devices == PlannedDevices::gpus ? make_planned_gpu_ops() : make_backend().ops;
+}
+
+PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices) {
+  return {.rank = 0,
+          .threads = 1,
+          .hosts = even_hosts(ranks, hosts),
+          .exchange_cores = {},
+          .gpu = devices == PlannedDevices::gpus};
 }
 
 RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
