@@ -1,5 +1,6 @@
 #include "train/guard/peer_watch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -46,7 +47,7 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
   try {
     write_status(run_dir, {.state = RunState::peer_lost,
                            .code = exit_code(ErrorKind::peer),
-                           .step = loss.last.step,
+                           .step = std::max(own.step, loss.last.step),  // of the run, not of the lost rank
                            .rank = loss.rank,
                            .host = loss.host,
                            .message = describe(loss)});

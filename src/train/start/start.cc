@@ -69,12 +69,12 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   recipe.read_data(job);
   recipe.prove_data(job);
   together(job.scalars, [&] {
+    warn_of_changes(*plan);
+    settle_model(*plan);
     plan_memory(*plan, *job.backend.ops);
     require_memory(*plan, job.rank, job.backend.ops->device());
   });
   return *plan;
-    warn_of_changes(*plan);
-    settle_model(*plan);
 }
 
 /// The run's first weights and progress: those of the snapshot that it resumes, or new ones.
@@ -119,7 +119,7 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, co
   if (claim) saver.emplace(run, session, [claim] { claim->check(); });
   Work work{run, session, saver ? &*saver : nullptr, apart.empty()};
   recipe.begin(work);
-  const bool done = recipe.work(work, job);
+  const bool done = ends_with_a_record(run, [&] { return recipe.work(work, job); });
   if (job.backend.device)
     log_device_memory(plan.memory.on_device(), job.backend.device->memory());
   else
