@@ -19,10 +19,9 @@
 #include "cli/train/config_shape.h"
 #include "cli/train/plan_text.h"
 #include "config/document.h"
-#include "model/model_options.h"
 #include "plan/measured_machine.h"
-#include "train/start/resolve_model.h"
 #include "plan/node_type.h"
+#include "train/start/resolve_model.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {
@@ -217,6 +216,16 @@ NodeType nodes_of(const std::optional<std::string>& name, const std::vector<std:
   return node;
 }
 
+/// The best layouts for a configuration whose own is impossible; empty: the sizes themselves are.
+std::vector<RunForecast> possible_instead(const LoadedConfig& loaded, const PlannedNodes& on, PlanGoal goal,
+                                          size_t count) {
+  try {
+    return best_layouts(loaded, on, goal, count);
+  } catch (const Error&) {  // the caller has the reason
+    return {};
+  }
+}
+
 }  // namespace
 
 CommandShape plan_shape() {
@@ -282,7 +291,6 @@ int run_plan(std::vector<std::string> arguments) {
   const RunForecast& given = *own_layout;
   fmt::print("{}", to_text(given));
   const Json simulated = simulation.wanted ? simulate(simulation, given) : Json();
-  constexpr size_t kShown = 5;
   const std::vector<RunForecast> best = best_layouts(loaded, on, goal, kShown);
   if (!best.empty()) fmt::print("\nlayouts that fit, best {} first:\n{}", name_of(goal), to_text(best, goal));
   if (json) {
