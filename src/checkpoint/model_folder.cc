@@ -66,8 +66,10 @@ ModelFolder open_nanogpt(const std::string& path) {
        path);
 }
 
-/// Everything that weights depend on must agree; other fields are made equal first.
-void require_same_model(const ModelFolder& folder, Spec wanted) {
+}  // namespace
+
+void require_same_model(const ModelFolder& folder, const Spec& spec) {
+  Spec wanted = spec;
   const Spec& found = folder.spec;
   require(wanted.context <= found.context, ErrorKind::config,
           "{} has {} positions, but {} are required; its position table can be cropped but not extended", folder.path,
@@ -84,8 +86,6 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
           "another folder",
           folder.path, describe_differences(found, wanted));
 }
-
-}  // namespace
 
 void require_no_file(const std::string& path) {
   if (fs::is_regular_file(follow_run_pointer(path))) refuse_file(path);

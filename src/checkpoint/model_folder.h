@@ -27,6 +27,10 @@ ModelFolder open_model(
 /// Throws Error::data naming the format, or Error::io, where the path is a file and a folder is needed.
 void require_no_file(const std::string& path);
 
+/// Throws Error::config unless `spec` is the folder's model; it may have a smaller context, other dropouts and rows,
+/// and adapters that the folder's lacks.
+void require_same_model(const ModelFolder& folder, const Spec& spec);
+
 /// Fills the weights of `state`. `spec` may have a smaller context than the folder's (position rows are cropped) and
 /// other dropouts and rows, and adapters that the folder's lacks, which remain as they are; every other difference is
 /// an Error::config.

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/output_path.h"
 #include "comm/launcher.h"
+#include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/setting.h"
 
@@ -33,27 +35,47 @@ CLI::Validator number_that(bool (*fits)(double), const std::string& expected) {
       "", "");
 }
 
-/// "; did you mean ...?" for the first word, if an action is required, otherwise for the first flag.
-std::string meant(const CLI::App& app, const std::vector<std::string>& unknown) {
+/// The unknown words, each with what it may have meant: an action where one is required, otherwise a flag.
+std::string describe_unknown(const CLI::App& app, const std::vector<std::string>& unknown) {
   const auto used = app.get_subcommands();
   const auto actions = app.get_subcommands([](const CLI::App*) { return true; });
-  std::vector<std::string> names;
-  auto word = unknown.begin();
-  if (used.empty() && !actions.empty()) {
-    for (const CLI::App* action : actions) names.push_back(action->get_name());
-  } else {
-    word = std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("--"); });
-    for (const CLI::Option* option : (used.empty() ? &app : used[0])->get_options()) {
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const bool wants_action = used.empty() && !actions.empty();
+  std::vector<std::string> names, texts;
+  for (const CLI::App* action : actions) {
+    if (wants_action) names.push_back(action->get_name());
+  }
+  for (const CLI::Option* option : (used.empty() ? &app : used[0])->get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (!wants_action) names.push_back("--" + name);
     }
   }
-  const std::string near = word == unknown.end() ? "" : nearest_name(word->substr(0, word->find('=')), names);
-  return near.empty() ? near : fmt::format("; did you mean {}?", near);
+  if (wants_action) {
+    const std::string near = nearest_name(unknown[0], names);
+    return fmt::format("{}{}", fmt::join(unknown, " "), near.empty() ? "" : fmt::format("; did you mean {}?", near));
+  }
+  bool after_flag = false;
+  for (const std::string& word : unknown) {
+    std::string name = word.substr(0, word.find('='));
+    const bool is_flag = name.size() > 2 && name.starts_with('-');
+    if (is_flag && !name.starts_with("--")) name.insert(0, "-");   // mpirun's long names have one dash
+    if (!word.starts_with('-') && !texts.empty() && after_flag) {  // its value
+      texts.back().insert(std::min(texts.back().find(';'), texts.back().size()), " " + word);
+      after_flag = false;
+      continue;
+    }
+    after_flag = is_flag && word.find('=') == std::string::npos;
+    const std::string near = is_flag ? nearest_name(name, names) : "";
+    texts.push_back(near.empty() ? word : fmt::format("{}; did you mean {}?", word, near));
+  }
+  if (texts.size() == 1 || std::ranges::none_of(texts, [](const std::string& text) { return text.ends_with('?'); }))
+    return fmt::format("{}", fmt::join(texts, " "));
+  return fmt::format("\n    {}", fmt::join(texts, "\n    "));
 }
 
 /// Replaces other programs' spellings by those of this command; `words` begin with the action, if there are actions.
-void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
-  if (asks_help(words)) return;
+/// Returns why some are refused.
+std::vector<std::string> take_foreign(const CLI::App& app, std::vector<std::string>& words) {
+  if (asks_help(words)) return {};
   const auto actions = app.get_subcommands([](const CLI::App*) { return true; });
   const auto action = std::ranges::find_if(
       actions, [&](const CLI::App* candidate) { return !words.empty() && candidate->get_name() == words[0]; });
@@ -62,7 +84,7 @@ void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
   if (command.starts_with("trireme ")) command.erase(0, 8);
   if (&chosen != &app) command += " " + chosen.get_name();
   const auto knows = [&](const std::string& name) { return chosen.get_option_no_throw(name) != nullptr; };
-  take_foreign_options(command, knows, words);
+  return take_foreign_options(command, knows, words);
 }
 
 /// CLI11 reads -1, and any number that is too large, as the largest number.
@@ -334,7 +356,7 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     *wanted_shape = shape();
     return 0;
   }
-  take_foreign(*app_, arguments);
+  std::vector<std::string> problems = take_foreign(*app_, arguments);
   for (std::string& argument : arguments) {  // '-' equals '_' in flags
     if (!argument.starts_with("--")) continue;
     std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '_', '-');
@@ -344,6 +366,7 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
   std::ranges::reverse(arguments);  // CLI11 reads a vector from its end
   try {
     app_->parse(std::move(arguments));
+    require_none(problems);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app_->help());  // of the action if there is one
@@ -351,11 +374,16 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     // Unknown words are reported first: one may be a misspelling of a missing flag.
     const std::vector<std::string> unknown = app_->remaining(true);
-    const std::string what =
-        unknown.empty() ? e.what() : fmt::format("not expected: {}{}", fmt::join(unknown, " "), meant(*app_, unknown));
+    const std::string what = unknown.empty() ? e.what() : "not expected: " + describe_unknown(*app_, unknown);
     const auto actions = app_->get_subcommands();
     const std::string name = app_->get_name() + (actions.empty() ? "" : " " + actions[0]->get_name());
-    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", name, what, name);
+    const std::string text = fmt::format("{}: {}; `{} --help` explains the flags", name, what, name);
+    if (unknown.empty()) require_none(problems);  // a missing flag may be one of the refused
+    if (!problems.empty()) {
+      problems.push_back(text);
+      require_none(problems);
+    }
+    fail(ErrorKind::usage, "{}", text);
   }
 }
 

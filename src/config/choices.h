@@ -224,6 +224,35 @@ struct Names<OnSpike> {
       {"warn", OnSpike::warn}, {"skip", OnSpike::skip}, {"roll-back", OnSpike::roll_back}};
 };
 
+/// A column of the lines of steps, after the step.
+enum class LogColumn : uint8_t {
+  loss,
+  rate,
+  gradient,
+  tokens_per_second,
+  measures,  ///< all of the task
+  ms_per_step,
+  wait,
+  mfu,
+  perplexity,
+  memory,
+  samples,
+  samples_per_second,
+  flops
+};
+/// In the order of the lines.
+template <>
+struct Names<LogColumn> {
+  static constexpr Named<LogColumn> kAll[] = {
+      {"loss", LogColumn::loss},         {"lr", LogColumn::rate},
+      {"grad", LogColumn::gradient},     {"tok/s", LogColumn::tokens_per_second},
+      {"measures", LogColumn::measures}, {"ms/step", LogColumn::ms_per_step},
+      {"wait", LogColumn::wait},         {"mfu", LogColumn::mfu},
+      {"ppl", LogColumn::perplexity},    {"memory", LogColumn::memory},
+      {"samples", LogColumn::samples},   {"samples/s", LogColumn::samples_per_second},
+      {"flop/s", LogColumn::flops}};
+};
+
 enum class Binding : uint8_t { automatic, inherit };
 template <>
 struct Names<Binding> {

@@ -411,7 +411,7 @@ struct LogOptions {
   bool jsonl = true, tensorboard = true;
   double peak_tflops = 0;
   int64_t profile = 0;
-  std::string metrics, metrics_token, metrics_file, mlflow, mlflow_experiment = "trireme";
+  std::string columns, metrics, metrics_token, metrics_file, mlflow, mlflow_experiment = "trireme";
   bool time = false, json = false;
   template <class V>
   void visit(V& v) {
@@ -419,6 +419,10 @@ struct LogOptions {
     v.number("seconds", seconds,
              "print a progress line when no line was printed for this many seconds (0: only every log.every steps)", 0,
              1e6);
+    v.text("columns", columns,
+           "numbers in the line of a step, in this order, such as loss,lr,ppl,samples: loss, lr, grad, tok/s, measures "
+           "(of the task), ms/step, wait, mfu, ppl, memory, samples, samples/s, flop/s; all: every one (empty: in this "
+           "order, those that fit 120 characters)");
     v.integer(
         "profile", profile,
         "number of steps in which every operator is timed; prints a table of the times and writes RUN/trace.json for "

@@ -12,6 +12,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "config/flag_word.h"
 #include "config/misspelling.h"
 
 namespace trireme {
@@ -143,12 +144,8 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
                          {fmt::format("default of {}", dialect.name), 0, kDefaultLayer},
                          ""});
   }
-  if (!dialect.one_file_per_key) {
-    for (const Setting& given : settings) take(dialect, given);
-    return;
-  }
   for (const Setting& given : settings) {
-    if (is_none(given) && knows(dialect, given.key)) continue;
+    if (dialect.one_file_per_key && is_none(given) && knows(dialect, given.key)) continue;
     try {
       take(dialect, given);
     } catch (const Error& e) {
@@ -265,14 +262,22 @@ std::optional<int64_t> bare_gpt2_vocabulary(const std::string& data_dir) {
   return kGpt2Ids;
 }
 
-Translation translate(const Dialect& dialect, const std::vector<Setting>& settings,
-                      const std::vector<Setting>& native) {
+Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native,
+                      std::vector<std::string>* problems) {
   Translation translation;
+  const auto report = [problems](const std::vector<std::string>& objections) {
+    if (problems == nullptr) return require_none(objections);
+    problems->insert(problems->end(), objections.begin(), objections.end());
+  };
   std::vector<std::string> shared;
   std::vector<Setting> own = dialect.one_file_per_key ? merge_files(settings, shared, translation.notes) : settings;
   if (dialect.prepare) dialect.prepare(own);
   const DialectView view(dialect, own, native);
   for (const std::string& objection : shared) view.object(objection);
+  if (!dialect.one_file_per_key && !view.objections().empty()) {  // its values cannot be translated
+    report(view.objections());
+    return translation;
+  }
   translation.notes.insert(translation.notes.end(), view.notes().begin(), view.notes().end());
   std::vector<const Setting*> without_effect;
   for (const DialectKey& key : dialect.keys) {
@@ -289,10 +294,7 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
           fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
   }
   dialect.translate(view, translation);
-  const std::vector<std::string>& objections = view.objections();
-  if (objections.size() == 1) fail(ErrorKind::config, "{}", objections[0]);
-  if (!objections.empty())
-    fail(ErrorKind::config, "{} settings cannot be used here:\n  {}", objections.size(), fmt::join(objections, "\n  "));
+  report(view.objections());
   return translation;
 }
 

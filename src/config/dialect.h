@@ -31,8 +31,8 @@ struct DialectKey {
 /// The dialect's settings on top of its defaults, and the native settings beside them.
 class DialectView {
  public:
-  /// settings: of all files and flags; merge_files() has merged those of files that must not share a key. Throws
-  /// Error::config for unknown keys, wrong types, refused keys; or calls object(), as the dialect specifies.
+  /// settings: of all files and flags; merge_files() has merged those of files that must not share a key. Calls
+  /// object() for unknown keys, wrong types, refused keys.
   DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
   bool given(std::string_view key) const { return setting(key).origin.layer != kDefaultLayer; }
@@ -98,7 +98,7 @@ struct Dialect {
   bool (*claims)(const std::string& path, const std::vector<Setting>& settings);
   /// Sets what the table's `option` column did not.
   void (*translate)(const DialectView& view, Translation& translation);
-  /// Files must not share a key; all objections are reported together, and keys without effect in one line; null means
+  /// Files must not share a key; keys without effect are reported in one line; null means
   /// "not given"; a key that is not given sets no option; numbers are read as PyYAML reads them.
   bool one_file_per_key = false;
   /// Names of its keys in other programs, for hints.
@@ -122,8 +122,10 @@ const Dialect& find_dialect(std::string_view name);
 std::vector<Setting> merge_files(const std::vector<Setting>& settings, std::vector<std::string>& objections,
                                  std::vector<std::string>& notes);
 
-/// Native settings and notes from a dialect's settings. Throws Error::config.
-Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
+/// Native settings and notes from a dialect's settings. `problems` gets what it objects to; without it, throws
+/// Error::config.
+Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native,
+                      std::vector<std::string>* problems = nullptr);
 
 extern const Dialect kAccelerate;
 extern const Dialect kGptNeox;

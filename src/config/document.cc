@@ -93,6 +93,20 @@ void append_foreign_options(std::string& page) {
     page += fmt::format("| {} | {} | {} |\n", table_cell(option.commands), table_cell(option.name), effect_of(option));
 }
 
+/// The option that determines this one: overridden_by(), or model.init for a size of a model whose folder has not been
+/// read (then no origin says that the caps are the folder's).
+std::string_view decided_by(const LoadedConfig& loaded, const Option& option) {
+  constexpr std::string_view kOfRuns[] = {"model.preset",           "model.init",    "model.vocabulary-multiple",
+                                          "model.recompute",        "model.dropout", "model.embedding-dropout",
+                                          "model.attention-dropout"};
+  const std::string& init = loaded.config.model.init;
+  const bool named = !init.empty() && init != "scratch" && option.group == "model";
+  if (named && !loaded.origins.contains(option.name) && std::ranges::find(kOfRuns, option.name) == std::end(kOfRuns) &&
+      !loaded.origins.contains("model.logits-cap"))
+    return "model.init";
+  return overridden_by(loaded.config, option);
+}
+
 Json json_value(const Value& value) {
   return std::visit(
       []<class T>(const T& held) -> Json {
@@ -172,7 +186,7 @@ std::string to_yaml(const LoadedConfig& loaded) {
     if (option.group != group) text += fmt::format("{}:\n", option.group);
     group = option.group;
     const std::string name = option.name.substr(group.size() + 1);
-    const std::string_view by = overridden_by(loaded.config, option);
+    const std::string_view by = decided_by(loaded, option);
     if (!by.empty()) {
       text += fmt::format("  # {}: from {}\n", name, by);
       continue;

@@ -1,5 +1,7 @@
 #include "config/flag_word.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -31,6 +33,12 @@ std::optional<std::string> take_flag(std::initializer_list<std::string_view> nam
   }
   words = std::move(rest);
   return value;
+}
+
+void require_none(const std::vector<std::string>& problems) {
+  if (problems.size() == 1) fail(ErrorKind::config, "{}", problems[0]);
+  if (!problems.empty())
+    fail(ErrorKind::config, "{} settings cannot be used here:\n  {}", problems.size(), fmt::join(problems, "\n  "));
 }
 
 }  // namespace trireme

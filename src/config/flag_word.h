@@ -23,4 +23,7 @@ FlagWord flag_word(const std::string& word);
 std::optional<std::string> take_flag(std::initializer_list<std::string_view> names, const char* needs,
                                      std::vector<std::string>& words);
 
+/// Throws Error::config with all problems of a command line, if there are any: one as it is, several as a list.
+void require_none(const std::vector<std::string>& problems);
+
 }  // namespace trireme

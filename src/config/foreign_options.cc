@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/flag_word.h"
@@ -13,8 +13,6 @@
 
 namespace trireme {
 namespace {
-
-using Kind = ForeignOption::Kind;
 
 /// Whether a list with '|' between its items contains this one.
 bool lists(std::string_view list, std::string_view item) {
@@ -48,11 +46,11 @@ Typed typed_at(const std::vector<std::string>& words, size_t i) {
 bool is_no(std::string_view word) { return word == "false" || word == "0" || word == "no"; }
 bool is_truth(std::string_view word) { return is_no(word) || word == "true" || word == "1" || word == "yes"; }
 
-void refuse(const ForeignOption& option, const Typed& typed) {
-  if (option.harmless != nullptr && lists(option.harmless, typed.meant)) return;
+/// Empty if the value is harmless.
+std::string refusal(const ForeignOption& option, const Typed& typed) {
+  if (option.harmless != nullptr && lists(option.harmless, typed.meant)) return {};
   const std::string shown = typed.value.value_or(option.harmless != nullptr ? "True" : "");
-  fail(ErrorKind::config, "{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown,
-       option.text);
+  return fmt::format("{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown, option.text);
 }
 
 /// The option of this name, in canonical form, and this value, in lower case.
@@ -87,9 +85,10 @@ const ForeignOption* find_foreign(std::string_view command, std::string_view nam
   return look_up(command, canonical(name), lower_case(value));
 }
 
-void take_foreign_options(std::string_view command, const std::function<bool(const std::string& name)>& knows,
-                          std::vector<std::string>& words) {
-  std::vector<std::string> rest;
+std::vector<std::string> take_foreign_options(std::string_view command,
+                                              const std::function<bool(const std::string& name)>& knows,
+                                              std::vector<std::string>& words) {
+  std::vector<std::string> rest, refusals;
   for (size_t i = 0; i < words.size(); ++i) {
     const Typed typed = typed_at(words, i);
     const ForeignOption* option = is_value(words[i]) ? nullptr : look_up(command, typed.name, typed.meant);
@@ -98,19 +97,20 @@ void take_foreign_options(std::string_view command, const std::function<bool(con
       rest.push_back(words[i]);
       continue;
     }
-    if (option->kind == Kind::same && (of_one_value || option->is_switch)) {
+    if (option->kind == ForeignOption::Kind::same && (of_one_value || option->is_switch)) {
       if (!is_no(typed.meant) || of_one_value) rest.emplace_back(option->text);
-    } else if (option->kind == Kind::same) {
+    } else if (option->kind == ForeignOption::Kind::same) {
       rest.push_back(words[i].replace(0, typed.name.size(), option->text));
       continue;  // its value stays in place
-    } else if (option->kind == Kind::elsewhere) {
-      refuse(*option, typed);
+    } else if (option->kind == ForeignOption::Kind::elsewhere) {
+      if (std::string why = refusal(*option, typed); !why.empty()) refusals.push_back(std::move(why));
     } else {
       log::info("{} has no effect here{}{}", typed.name, *option->text == '\0' ? "" : ": ", option->text);
     }
     if (typed.value_apart && (!option->is_switch || is_truth(typed.meant))) ++i;
   }
   words = std::move(rest);
+  return refusals;
 }
 
 std::string foreign_options_help(std::string_view command) {
@@ -120,8 +120,8 @@ std::string foreign_options_help(std::string_view command) {
   for (const ForeignOption& option : foreign_options()) {
     if (!lists(option.commands, command)) continue;
     const std::string_view name = option.name;
-    if (option.kind == Kind::elsewhere) refused += fmt::format("  {:<26} {}\n", name, option.text);
-    if (option.kind != Kind::no_effect) continue;
+    if (option.kind == ForeignOption::Kind::elsewhere) refused += fmt::format("  {:<26} {}\n", name, option.text);
+    if (option.kind != ForeignOption::Kind::no_effect) continue;
     if (column + name.size() + 1 > kWidth) {
       ignored += ignored.empty() ? " " : "\n ";
       column = 1;

@@ -39,10 +39,11 @@ const ForeignOption* find_foreign(std::string_view command, std::string_view nam
 
 /// Rewrites the words to native ones: renames options, and removes those without effect with a log line for each.
 /// Options that the command itself has according to `knows` stay unchanged, except for entries of a single value. A
-/// value follows '=' or is the next word. Throws Error::config for a refused option: "NAME VALUE is not supported;
-/// instead: ...".
-void take_foreign_options(std::string_view command, const std::function<bool(const std::string& name)>& knows,
-                          std::vector<std::string>& words);
+/// value follows '=' or is the next word. Refused options are removed; returns why, for each: "NAME VALUE is not
+/// supported; instead: ...".
+[[nodiscard]] std::vector<std::string> take_foreign_options(std::string_view command,
+                                                            const std::function<bool(const std::string& name)>& knows,
+                                                            std::vector<std::string>& words);
 
 /// For --help: the options of a command that have no effect, and those that are refused with what to use instead.
 std::string foreign_options_help(std::string_view command);

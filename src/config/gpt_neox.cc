@@ -298,8 +298,11 @@ class Translator : private NeoxPart {
 
   /// NeoX divides the first update's rate by the length of the warm-up, even if that is less than one update.
   void note_short_warm_up(double share) {
-    if (view_.native("optim.decay-steps")) return;
-    const int64_t decay = view_.given("lr_decay_iters") ? view_.integer("lr_decay_iters") : steps();
+    const Setting* own = view_.native("optim.decay-steps");
+    const auto* native = own ? std::get_if<int64_t>(&own->value) : nullptr;
+    const int64_t decay = native && *native > 0           ? *native
+                          : view_.given("lr_decay_iters") ? view_.integer("lr_decay_iters")
+                                                          : steps();
     const double length = share * static_cast<double>(decay);
     if (length <= 0 || length >= 1) return;
     out_.notes.push_back(

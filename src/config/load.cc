@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/option_name.h"
@@ -78,23 +79,21 @@ constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
                                  {"pipeline-parallel-size", "mesh.pipeline"},
                                  {"sequence-parallel", "mesh.sequence"}};
 
-[[noreturn]] void fail_unknown(const Setting& setting, const Dialect* dialect) {
+/// Why an option's name is not one, and what it may have meant.
+std::string describe_unknown(const Setting& setting, const Dialect* dialect) {
   std::vector<std::string> names = schema().names();
   if (dialect) {
     for (const DialectKey& key : dialect->keys) names.emplace_back(key.name);
   }
-  const std::string place = setting.origin.text();
+  const std::string start = fmt::format("{}: unknown option \"{}\"", setting.origin.text(), setting.key);
   const std::string meant = dialect ? nearest_name(setting.key, {}, dialect->synonyms) : "";
-  if (!meant.empty())
-    fail(ErrorKind::config, "{}: unknown option \"{}\"; did you mean \"{}\"?", place, setting.key, meant);
+  if (!meant.empty()) return fmt::format("{}; did you mean \"{}\"?", start, meant);
   for (const Dialect* other : dialects()) {
     const DialectKey* key = dialect == other ? nullptr : other->find(setting.key);
     if (!key) continue;
     if (key->role == KeyRole::refused)
-      fail(ErrorKind::config, "{}: unknown option \"{}\"; key of dialect {}: {}", place, setting.key, other->name,
-           key->meaning);
-    fail(ErrorKind::config, "{}: unknown option \"{}\"; it is a key of dialect {}; add --dialect {}", place,
-         setting.key, other->name, other->name);
+      return fmt::format("{}; key of dialect {}: {}", start, other->name, key->meaning);
+    return fmt::format("{}; it is a key of dialect {}; add --dialect {}", start, other->name, other->name);
   }
   if (setting.origin.layer >= kFlagLayer) {
     for (std::string& foreign : foreign_names("train")) {
@@ -102,12 +101,8 @@ constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
     }
   }
   const std::string near = nearest_name(setting.key, names, kSynonyms);
-  if (near.empty()) {
-    fail(ErrorKind::config,
-         "{}: unknown option \"{}\", and none has a similar name; `trireme config options` lists all options", place,
-         setting.key);
-  }
-  fail(ErrorKind::config, "{}: unknown option \"{}\"; did you mean \"{}\"?", place, setting.key, near);
+  if (!near.empty()) return fmt::format("{}; did you mean \"{}\"?", start, near);
+  return start + ", and none has a similar name; `trireme config options` lists all options";
 }
 
 bool all_native(const std::vector<Setting>& settings) {
@@ -171,7 +166,7 @@ Setting default_setting(const std::string& text) {
   require(equals != std::string::npos && equals > 0, ErrorKind::usage, "--default {}: expected NAME=VALUE", text);
   const std::string value = text.substr(equals + 1);
   Setting setting{text.substr(0, equals), resolve_plain(value), value, {"flag --default", 0, kDefaultLayer}, ""};
-  if (!schema().find(setting.key)) fail_unknown(setting, nullptr);
+  if (!schema().find(setting.key)) fail(ErrorKind::config, "{}", describe_unknown(setting, nullptr));
   return setting;
 }
 
@@ -189,7 +184,11 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
     setting.origin = {fmt::format("flag {}{}", dashed ? "--" : "", setting.key), 0,
                       kFlagLayer + static_cast<int>(settings.size())};
     if (!dashed && (equals == std::string::npos || !dialect || !dialect->bare_overrides)) {
-      fail(ErrorKind::usage, "\"{}\" is neither a file nor a flag; flags are written --key value or --key=value", word);
+      const std::string meant = equals == std::string::npos  ? ""
+                                : schema().find(setting.key) ? setting.key
+                                                             : nearest_name(setting.key, schema().names(), kSynonyms);
+      fail(ErrorKind::usage, "\"{}\" is neither a file nor a flag; flags are written --key value or --key=value{}",
+           word, meant.empty() ? "" : fmt::format("; did you mean --{}{}?", meant, word.substr(equals)));
     }
     const Option* option = schema().find(setting.key);
     const DialectKey* key = option || !dialect ? nullptr : dialect->find(setting.key);
@@ -199,7 +198,7 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
       setting.text = words[++i];
     } else {
       require(setting.key != "default", ErrorKind::usage, "--default needs NAME=VALUE");
-      if (!option && !key) fail_unknown(setting, dialect);
+      require(option || key, ErrorKind::config, "{}", describe_unknown(setting, dialect));
       const bool is_flag = option ? option->value_is_optional() : std::holds_alternative<bool>(key->default_value);
       require(is_flag, ErrorKind::usage, "--{} needs a value", setting.key);
       setting.text = "true";
@@ -222,7 +221,7 @@ void apply(LoadedConfig& loaded, const Setting& setting, const Dialect* dialect)
     fail(ErrorKind::config, "{}: \"{}\" is a group of options; write `{}:` and its options indented below it",
          setting.origin.text(), setting.key, setting.key);
   }
-  if (!option) fail_unknown(setting, dialect);
+  require(option, ErrorKind::config, "{}", describe_unknown(setting, dialect));
   set(loaded.config, *option, convert(*option, setting));
   loaded.origins[option->name] = setting.origin;
 }
@@ -260,13 +259,20 @@ bool given(const OptionOrigins& origins, std::string_view option) {
   return found != origins.end() && found->second.layer != kDefaultLayer;
 }
 
+void LoadedConfig::derive(std::string_view option, const Value& value, const std::string& origin) {
+  const Option& known = *schema().find(option);
+  if (get(config, known) == value) return;
+  set(config, known, value);
+  origins[known.name] = {origin, 0, kDefaultLayer};
+}
+
 std::string where(const OptionOrigins& origins, std::string_view option) {
   const auto found = origins.find(std::string(option));
   if (found == origins.end()) return fmt::format("{} (default)", option_name(option));
   return fmt::format("{} ({})", option, found->second.text());
 }
 
-ConfigWords split_words(std::vector<std::string> words) {
+ConfigWords split_words(std::vector<std::string> words, std::vector<std::string> problems) {
   ConfigWords result;
   result.dialect = take_flag({"--dialect"}, "a name", words);
   const std::string folder =
@@ -278,8 +284,9 @@ ConfigWords split_words(std::vector<std::string> words) {
     dialect = dialect_of_files(folder, words);
   else if (*result.dialect != "native")
     dialect = &find_dialect(*result.dialect);
-  take_foreign_options(
-      "train", [&](const std::string& name) { return is_own_word(name, dialect); }, words);
+  std::ranges::move(take_foreign_options(
+                        "train", [&](const std::string& name) { return is_own_word(name, dialect); }, words),
+                    std::back_inserter(problems));
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const bool has_value = word.find('=') != std::string::npos;
@@ -303,6 +310,14 @@ ConfigWords split_words(std::vector<std::string> words) {
       "-d {} is the folder of the configuration files, but no file is given; for the folder of the data use --data.dir",
       folder);
   for (std::string& file : result.files) file = find_file(folder, file);
+  if (!problems.empty()) {  // the rest of them
+    for (const std::string& word : result.flags) {
+      const std::string name = word.substr(0, word.find('='));
+      if (!name.starts_with("--") || name == "--default" || is_own_word(name, dialect)) continue;
+      problems.push_back(describe_unknown({name.substr(2), {}, "", {"flag " + name, 0, kFlagLayer}, ""}, dialect));
+    }
+  }
+  require_none(problems);
   return result;
 }
 
@@ -327,17 +342,29 @@ LoadedConfig load_config(const std::vector<std::string>& files, const std::vecto
 
   LoadedConfig loaded;
   std::vector<Setting> settings;
+  std::vector<std::string> problems;
+  const auto collect = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::config) throw;
+      problems.emplace_back(e.what());
+    }
+  };
   if (dialect) {
-    Translation translation = translate(*dialect, foreign, native);
-    settings = std::move(translation.settings);
-    loaded.notes = std::move(translation.notes);
-    loaded.details = std::move(translation.details);
+    collect([&] {
+      Translation translation = translate(*dialect, foreign, native, &problems);
+      settings = std::move(translation.settings);
+      loaded.notes = std::move(translation.notes);
+      loaded.details = std::move(translation.details);
+    });
     loaded.dialect = dialect->name;
   }
   settings.insert(settings.end(), native.begin(), native.end());
   std::stable_sort(settings.begin(), settings.end(),
                    [](const Setting& a, const Setting& b) { return a.origin.layer < b.origin.layer; });
-  for (const Setting& setting : settings) apply(loaded, setting, dialect);
+  for (const Setting& setting : settings) collect([&] { apply(loaded, setting, dialect); });
+  require_none(problems);
   validate(loaded);
   return loaded;
 }

@@ -27,6 +27,8 @@ struct LoadedConfig {
   std::vector<std::string> details;  ///< further notes, for `--verbose`
   std::string dialect = "native";
 
+  /// Sets an option that follows from others: its origin, in words, is not that of a file or a flag.
+  void derive(std::string_view option, const Value& value, const std::string& origin);
   bool given(std::string_view option) const { return trireme::given(origins, option); }
   std::string where(std::string_view option) const { return trireme::where(origins, option); }
 };
@@ -43,7 +45,8 @@ struct ConfigWords {
 /// sets. `-d FOLDER` (--conf-dir) is the folder of the files; `.yml` may be
 /// omitted. Spellings of other programs are accepted as config/foreign_options.h says. Throws Error::usage,
 /// Error::config.
-ConfigWords split_words(std::vector<std::string> words);
+/// problems: of words that the caller has taken away; they are reported with those found here.
+ConfigWords split_words(std::vector<std::string> words, std::vector<std::string> problems = {});
 
 /// Later files win over earlier ones, flags over files. `dialect` empty: recognised from the files. Throws
 /// Error::config naming file, line, key and the nearest known key.

@@ -66,6 +66,17 @@ std::string_view overridden_by(const Config& config, const Option& option) {
   return config.batch.per_rank > 0 && option.name == "batch.global" ? "batch.per-rank" : "";
 }
 
+bool changes_results(const Option& option) {
+  constexpr std::string_view kGroups[] = {"mesh", "checkpoint", "log", "launch"};
+  constexpr std::string_view kOptions[] = {
+      "data.verify",    "data.trust",       "data.index-dir",    "model.recompute", "chat.cache-dir",
+      "comm.interface", "comm.bucket-mb",   "comm.cores",        "evaluation.only", "run.dir",
+      "run.device",     "run.hang-timeout", "run.start-timeout", "run.hash-every",  "run.on-difference",
+      "run.tune",       "run.overwrite",    "run.take-over",     "batch.micro",     "batch.accumulation"};
+  return std::ranges::find(kGroups, option.group) == std::end(kGroups) &&
+         std::ranges::find(kOptions, option.name) == std::end(kOptions);
+}
+
 std::string Option::expected() const {
   switch (type) {
     case OptionType::text:

@@ -59,6 +59,10 @@ const Schema& schema();
 /// optim.warmup-fraction for optim.warmup-steps.
 std::string_view overridden_by(const Config& config, const Option& option);
 
+/// Whether the option changes what a run computes or which data it reads, and not only where and how fast it computes,
+/// or what is written about it.
+bool changes_results(const Option& option);
+
 /// The value has the type of Option::default_value.
 Value get(const Config& config, const Option& option);
 void set(Config& config, const Option& option, const Value& value);

@@ -18,6 +18,17 @@
 namespace trireme {
 namespace {
 
+/// Of a list with commas, without blanks.
+std::vector<std::string> items_of(std::string_view list) {
+  std::vector<std::string> items;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    std::erase(items.emplace_back(list.substr(0, comma)), ' ');
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return items;
+}
+
 void check_overridden(const LoadedConfig& loaded) {
   for (const Option& option : schema().options()) {
     const std::string_view by = overridden_by(loaded.config, option);
@@ -179,6 +190,7 @@ void validate(const LoadedConfig& loaded) {
   check_run(loaded);
   check_log(loaded);
   extra_snapshots(loaded);
+  log_columns(loaded);
   const BatchOptions& batch = loaded.config.batch;
   const int64_t least = batch.per_rank > 0 ? batch.per_rank : batch.global;
   require(batch.micro <= least, ErrorKind::config, "{} is {}, more than the {} of {}; micro-batches that fit: {}",
@@ -221,19 +233,36 @@ BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
   return plan;
 }
 
+std::vector<LogColumn> log_columns(const LoadedConfig& loaded) {
+  const std::string& given = loaded.config.log.columns;
+  std::vector<LogColumn> columns;
+  for (const std::string& item : items_of(given)) {
+    if (item == "all" && columns.empty() && given == item) {
+      for (const Named<LogColumn>& known : Names<LogColumn>::kAll) columns.push_back(known.value);
+      return columns;
+    }
+    const std::optional<LogColumn> column = value_named<LogColumn>(item);
+    if (!column) {
+      std::vector<std::string_view> names;
+      for (const Named<LogColumn>& known : Names<LogColumn>::kAll) names.push_back(known.name);
+      fail(ErrorKind::config, "{} is \"{}\": unknown column \"{}\"; expected all, or some of {} with commas",
+           loaded.where("log.columns"), given, item, fmt::join(names, ", "));
+    }
+    require(std::ranges::find(columns, *column) == columns.end(), ErrorKind::config,
+            "{} is \"{}\", which has {} twice; remove one", loaded.where("log.columns"), given, item);
+    columns.push_back(*column);
+  }
+  return columns;
+}
+
 std::set<int64_t> extra_snapshots(const LoadedConfig& loaded) {
   std::set<int64_t> steps;
-  std::string_view rest = loaded.config.checkpoint.also;
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    std::string item(rest.substr(0, comma));
-    std::erase(item, ' ');
+  for (const std::string& item : items_of(loaded.config.checkpoint.also)) {
     const Value value = resolve_plain(item);
     const auto* step = std::get_if<int64_t>(&value);
     require(step && *step >= 0, ErrorKind::config, "{} is \"{}\", expected steps separated by commas, like 0,1,2,4",
             loaded.where("checkpoint.also"), loaded.config.checkpoint.also);
     steps.insert(*step);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return steps;
 }

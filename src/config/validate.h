@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <set>
+#include <vector>
 
 #include "config/load.h"
 
@@ -23,6 +24,9 @@ struct BatchPlan {
 /// `ranks`: data-parallel ranks. `started_global`: the global batch that a resumed run began with, 0 for a new run;
 /// from then on it replaces batch.per-rank. Throws Error::config with the numbers and values that work.
 BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_global = 0);
+
+/// The columns of log.columns; empty: those that fit. Throws Error::config.
+std::vector<LogColumn> log_columns(const LoadedConfig& loaded);
 
 /// The steps of checkpoint.also. Throws Error::config.
 std::set<int64_t> extra_snapshots(const LoadedConfig& loaded);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -241,9 +242,14 @@ class Settler {
   explicit Settler(LoadedConfig& loaded) : loaded_(loaded) {}
 
   void set(const char* name, const Value& value, const std::string& origin) {
-    const std::string option = std::string("model.") + name;
-    trireme::set(loaded_.config, *schema().find(option), value);
-    if (!origin.empty() && !loaded_.origins.contains(option)) loaded_.origins[option] = {origin, 0, kDefaultLayer};
+    const Option& option = *schema().find(std::string("model.") + name);
+    std::string by = origin;
+    try {
+      trireme::set(loaded_.config, option, convert(option, {option.name, value, to_text(value), {}, ""}));
+    } catch (const Error&) {  // of a model that no options describe
+      by = fmt::format("{}: {}, which no option has", origin, to_text(value));
+    }
+    if (!by.empty() && !loaded_.origins.contains(option.name)) loaded_.origins[option.name] = {by, 0, kDefaultLayer};
   }
   template <HasNames E>
   void set(const char* name, E value, const std::string& origin) {
@@ -264,11 +270,13 @@ void settle_sizes(Settler& settler, const Spec& spec, const Chosen& chosen, cons
   const bool own = !by.empty() && !chosen.has("model.width");
   settler.set("inner-width", spec.inner_width, own ? by : "4 x model.width");
   settler.set("context", spec.context, by);
-  const ModelOptions& m = chosen.options;
-  if (m.vocabulary > 0) return;
-  const std::string otherwise =
-      m.preset.empty() ? "" : fmt::format(", or else that of {}, {}", by, preset(m.preset).spec.vocabulary);
-  settler.set("vocabulary", int64_t{0}, "0: that of the data's tokenizer" + otherwise);
+}
+
+/// The fraction from which rotary_dims() gives the spec's own number.
+double given_fraction(const Spec& spec) {
+  double fraction = rotary_fraction_of(spec);
+  while (rotary_dims(spec.head_dim(), fraction, true) < spec.rotary_dims) fraction = std::nextafter(fraction, 1.0);
+  return fraction;
 }
 
 void settle_rotary_scaling(Settler& settler, const RotaryScaling& scaling, const std::string& by) {
@@ -293,8 +301,7 @@ void settle_positions(Settler& settler, const Spec& spec, const Chosen& chosen, 
   settler.set("position", spec.position, by);
   settler.set("position-offset", spec.position_offset, by);
   if (spec.position != Position::rotary) return;
-  if (!chosen.has("model.rotary-fraction") && !by.empty())
-    settler.set("rotary-fraction", rotary_fraction_of(preset(chosen.options.preset).spec), by);
+  if (!chosen.has("model.rotary-fraction") && !by.empty()) settler.set("rotary-fraction", given_fraction(spec), by);
   settler.set("rotary-base", shortest(spec.rotary_base), by);
   settle_rotary_scaling(settler, spec.rotary, by);
 }
@@ -328,6 +335,8 @@ void settle_decoder(Settler& settler, const Spec& spec, const std::string& by) {
 
 void settle_biases(Settler& settler, const Biases& biases, const Chosen& chosen, const std::string& by) {
   const std::string origin = chosen.has("model.bias") ? "model.bias" : by;
+  const bool of_folder = !by.empty() && chosen.options.preset.empty();
+  if (of_folder && !chosen.has("model.bias")) settler.set("bias", biases.mlp_in, by);
   settler.set("qkv-bias", biases.qkv, origin);
   settler.set("attention-out-bias", biases.attention_out, origin);
   settler.set("mlp-in-bias", biases.mlp_in, origin);
@@ -363,22 +372,31 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
   return spec;
 }
 
-void resolve_model_options(LoadedConfig& loaded) {
+void settle_model_options(LoadedConfig& loaded, const Spec& spec, const std::string& by) {
   const ModelOptions m = loaded.config.model;
-  if (!m.init.empty() && m.init != "scratch") return;
-  const Spec spec = spec_from_options(loaded, 1);  // the data's vocabulary may not be known yet
   const OptionOrigins origins = loaded.origins;
   const Chosen given(m, origins);
-  const std::string by = m.preset.empty() ? "" : "preset " + m.preset;
   Settler settler(loaded);
   settle_sizes(settler, spec, given, by);
   settle_positions(settler, spec, given, by);
   settle_choices(settler, spec, by);
   settle_biases(settler, spec.biases, given, by);
   settle_decoder(settler, spec, by);
-  settler.set("init-scheme", init_scheme_of(m), by);
   if (m.embedding_dropout < 0) settler.set("embedding-dropout", m.dropout, "model.dropout");
   if (m.attention_dropout < 0) settler.set("attention-dropout", m.dropout, "model.dropout");
+}
+
+void resolve_model_options(LoadedConfig& loaded) {
+  const ModelOptions m = loaded.config.model;
+  if (!m.init.empty() && m.init != "scratch") return;
+  const std::string by = m.preset.empty() ? "" : "preset " + m.preset;
+  settle_model_options(loaded, spec_from_options(loaded, 1), by);  // the data's vocabulary may not be known yet
+  Settler settler(loaded);
+  settler.set("init-scheme", init_scheme_of(m), by);
+  if (m.vocabulary > 0) return;
+  const std::string otherwise =
+      m.preset.empty() ? "" : fmt::format(", or else that of {}, {}", by, preset(m.preset).spec.vocabulary);
+  settler.set("vocabulary", int64_t{0}, "0: that of the data's tokenizer" + otherwise);
 }
 
 }  // namespace trireme

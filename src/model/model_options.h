@@ -21,4 +21,8 @@ InitScheme init_scheme_of(const ModelOptions& options);
 /// unchanged: their folder describes them. Throws Error::config for an invalid model.
 void resolve_model_options(LoadedConfig& loaded);
 
+/// The same for a known model, of which `by` is the preset, the folder or the snapshot (empty: the options' defaults).
+/// A value that no option has, as the factors of longrope, stays away; the option's origin says so.
+void settle_model_options(LoadedConfig& loaded, const Spec& spec, const std::string& by);
+
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/count.h"
 #include "base/log.h"
@@ -13,10 +14,11 @@ namespace trireme {
 namespace {
 
 constexpr int kBarWidth = 24;  // leaves room for the numbers on a terminal of 80 columns
+constexpr size_t kLineWidth = 120;
 
 class ConsoleSink : public Sink {
  public:
-  explicit ConsoleSink(StepForm form) : form_(form) {}
+  ConsoleSink(StepForm form, std::vector<LogColumn> columns) : form_(form), columns_(std::move(columns)) {}
   std::string name() const override { return "the console"; }
 
   void start(const AttemptStart& attempt) override {
@@ -24,9 +26,14 @@ class ConsoleSink : public Sink {
     size_t width = 0;
     for (const auto& fact : attempt.facts) width = std::max(width, fact.first.size());
     for (const auto& [name, value] : attempt.facts) log::info("{:<{}}  {}", name, width, value);
+    std::string_view heading = "options";
+    for (const std::string& line : option_lines(attempt.options)) {
+      log::info("{:<{}}  {}", heading, width, line);
+      heading = "";
+    }
   }
   void step(const Metrics& metrics) override {
-    log::info("{}", form_ == StepForm::neox ? neox_step_line(metrics, steps_) : step_line(metrics, steps_));
+    log::info("{}", form_ == StepForm::neox ? neox_step_line(metrics, steps_) : step_line(metrics, steps_, columns_));
   }
   void evaluation(const EvaluationMetrics& metrics) override { log::info("{}", evaluation_line(metrics)); }
   void test(const TestMetrics& metrics) override { log::info("{}", test_line(metrics)); }
@@ -38,6 +45,7 @@ class ConsoleSink : public Sink {
 
  private:
   StepForm form_;
+  std::vector<LogColumn> columns_;
   int64_t steps_ = 0;
 };
 
@@ -49,22 +57,89 @@ std::string with_prefix(double value) {
   return fmt::format("{:.1f}{}", value, kPrefixes[thousands]);
 }
 
+/// " | NAME VALUE", of the same width from line to line; empty: unknown. Measures are added by the caller.
+std::string column_text(LogColumn column, const Metrics& m) {
+  switch (column) {
+    case LogColumn::measures:
+      break;
+    case LogColumn::loss:
+      return fmt::format(" | loss {:>7.4f}", m.loss);
+    case LogColumn::rate:
+      return fmt::format(" | lr {:>8.2e}", m.learning_rate);
+    case LogColumn::gradient:
+      return fmt::format(" | grad {:>8.4f}", m.gradient_norm);
+    case LogColumn::tokens_per_second:
+      return fmt::format(" | {:>8.0f} tok/s", m.tokens_per_second);
+    case LogColumn::ms_per_step:
+      return fmt::format(" | {:>7.1f} ms/step", m.ms_per_step);
+    case LogColumn::wait:
+      return fmt::format(" | wait {:>4.1f}%", 100 * m.exposed_share);
+    case LogColumn::mfu:
+      return fmt::format(" | mfu {:>4.1f}%", 100 * m.mfu);
+    case LogColumn::perplexity:
+      return m.perplexity ? fmt::format(" | ppl {:>9.4g}", *m.perplexity) : "";
+    case LogColumn::memory:
+      return m.memory_bytes > 0 ? fmt::format(" | {:>6.2f} GB", static_cast<double>(m.memory_bytes) / 1e9) : "";
+    case LogColumn::samples:
+      return fmt::format(" | {}", count_text(m.samples, "sample"));
+    case LogColumn::samples_per_second:
+      return fmt::format(" | {:>6.1f} samples/s", m.samples_per_second);
+    case LogColumn::flops:
+      return fmt::format(" | {:>6}FLOP/s", with_prefix(m.flops_per_second));
+  }
+  return {};
+}
+
+std::vector<std::string> column_texts(const std::vector<LogColumn>& columns, const Metrics& m) {
+  std::vector<std::string> texts;
+  for (const LogColumn column : columns) {
+    if (column != LogColumn::measures) {
+      texts.push_back(column_text(column, m));
+      continue;
+    }
+    for (const auto& [name, value] : m.values) texts.push_back(fmt::format(" | {} {:>6.4g}", name, value));
+  }
+  return texts;
+}
+
+/// At most so many bytes, without a part of a character.
+std::string shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 }  // namespace
 
-std::string step_line(const Metrics& m, int64_t steps) {
-  const size_t width = std::to_string(steps).size();
-  std::string line = fmt::format("step {:>{}}/{} | loss {:>7.4f}", m.step, width, steps, m.loss);
-  if (m.perplexity) line += fmt::format(" | ppl {:>9.4g}", *m.perplexity);
-  for (const auto& [name, value] : m.values) line += fmt::format(" | {} {:.4g}", name, value);
-  line += fmt::format(
-      " | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait {:>4.1f}% | mfu {:>4.1f}%",
-      m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step, 100 * m.exposed_share, 100 * m.mfu);
-  line += fmt::format(" | {:>6.1f} samples/s | {:>6}FLOP/s", m.samples_per_second, with_prefix(m.flops_per_second));
-  if (m.memory_bytes > 0) line += fmt::format(" | {:>6.2f} GB", static_cast<double>(m.memory_bytes) / 1e9);
-  line += fmt::format(" | {}", count_text(m.samples, "sample"));
-  if (m.loss_scale) line += fmt::format(" | scale {:g}", *m.loss_scale);
-  if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
-  return line;
+std::string step_line(const Metrics& m, int64_t steps, const std::vector<LogColumn>& columns) {
+  std::string line = fmt::format("step {:>{}}/{}", m.step, std::to_string(steps).size(), steps), end;
+  if (m.loss_scale) end += fmt::format(" | scale {:g}", *m.loss_scale);
+  if (m.skipped > 0) end += fmt::format(" | {} skipped", m.skipped);
+  std::vector<LogColumn> usual;
+  for (const Named<LogColumn>& known : Names<LogColumn>::kAll) usual.push_back(known.value);
+  for (const std::string& text : column_texts(columns.empty() ? usual : columns, m)) {
+    if (columns.empty() && line.size() + text.size() + end.size() > kLineWidth) break;
+    line += text;
+  }
+  return line + end;
+}
+
+std::vector<std::string> option_lines(const OptionFacts& options) {
+  constexpr size_t kMostValue = 44;  // with a name and a usual origin within kLineWidth
+  size_t name = 0, value = 0;
+  for (const OptionFact& option : options) {
+    if (!option.in_head) continue;
+    name = std::max(name, option.name.size());
+    value = std::max(value, shortened(option.value, kMostValue).size());
+  }
+  std::vector<std::string> lines;
+  for (const OptionFact& option : options) {
+    if (option.in_head)
+      lines.push_back(fmt::format("{:<{}}  {:<{}}  {}", option.name, name, shortened(option.value, kMostValue), value,
+                                  option.origin));
+  }
+  return lines;
 }
 
 std::string neox_step_line(const Metrics& m, int64_t steps) {
@@ -123,6 +198,8 @@ std::string duration_text(double seconds) {
   return fmt::format("{}s", total);
 }
 
-std::unique_ptr<Sink> make_console_sink(StepForm form) { return std::make_unique<ConsoleSink>(form); }
+std::unique_ptr<Sink> make_console_sink(StepForm form, std::vector<LogColumn> columns) {
+  return std::make_unique<ConsoleSink>(form, std::move(columns));
+}
 
 }  // namespace trireme

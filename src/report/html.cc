@@ -235,6 +235,23 @@ std::string evaluations_table(const RunLog& log) {
   return out + "</table>\n";
 }
 
+/// What files and flags set, with its origin; the rest is folded.
+std::string options_section(const RunLog& log) {
+  if (log.configuration.empty()) return {};
+  std::string given, rest;
+  for (const auto& [name, value] : log.configuration) {
+    const auto origin = std::ranges::find(log.origins, name, &RunFacts::value_type::first);
+    const bool is_given = origin != log.origins.end();
+    (is_given ? given : rest) +=
+        fmt::format("<tr><th>{}</th><td>{}</td>{}</tr>\n", escape_html(name), escape_html(value),
+                    is_given ? fmt::format("<td class=\"soft\">{}</td>", escape_html(origin->second)) : "");
+  }
+  std::string out = "<h2>Options</h2>\n";
+  if (!given.empty()) out += "<table>\n<tr><th>option</th><th>value</th><th>from</th></tr>\n" + given + "</table>\n";
+  return out + fmt::format("<details><summary>{}</summary>\n<table>\n{}</table>\n</details>\n",
+                           given.empty() ? "all options" : "the other options, with their defaults", rest);
+}
+
 std::string attempts_table(const RunLog& log) {
   std::string out = "<table>\n<tr><th>started</th><th>ran</th><th>from step</th><th>ended as</th></tr>\n";
   for (const AttemptLog& attempt : log.attempts) {
@@ -289,7 +306,7 @@ std::string html_details(const HtmlReport& report) {
   }
   if (log.bad_lines > 0) facts.emplace_back("unreadable log lines", fmt::format("{}", log.bad_lines));
   std::string out = evaluations_table(log);
-  out += "<h2>The run</h2>\n" + facts_table(facts);
+  out += "<h2>The run</h2>\n" + facts_table(facts) + options_section(log);
   if (!log.attempts.empty()) out += "<h2>Attempts</h2>\n" + attempts_table(log);
   return out + samples_section(report);
 }

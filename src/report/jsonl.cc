@@ -53,6 +53,7 @@ class JsonlSink : public Sink {
     for (const auto& [name, value] : attempt.facts) record["facts"][name] = value;
     if (!attempt.configuration.empty())
       record["configuration"] = parse_json(attempt.configuration, "the configuration");
+    for (const OptionFact& option : attempt.options) record["origins"][option.name] = option.origin;
     // A killed attempt may have left a partial line: a line break closes it, readers skip lines that are not JSON.
     end(record, ends_within_a_line(file_.path()) ? "\n" : "");
   }

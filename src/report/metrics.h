@@ -93,6 +93,15 @@ struct SampleText {
   std::string prompt, text;  ///< any bytes; the sinks replace invalid UTF-8
 };
 
+/// An option of the run that a file, a flag or another option set.
+struct OptionFact {
+  std::string name, value, origin;
+  bool in_head = false;  ///< shown in the log's head: it changes what is computed
+
+  bool operator==(const OptionFact&) const = default;
+};
+using OptionFacts = std::vector<OptionFact>;
+
 /// Facts about the run for the log's head and the report's table: (name, value) in the order to show.
 using RunFacts = std::vector<std::pair<std::string, std::string>>;
 

@@ -79,7 +79,8 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   implementation_->steps = steps;
   implementation_->most_silence = options.most_silence;
   auto& sinks = implementation_->sinks;
-  sinks.push_back({make_console_sink(options.neox_form ? StepForm::neox : StepForm::native)});
+  const bool neox = options.neox_form && options.columns.empty();
+  sinks.push_back({make_console_sink(neox ? StepForm::neox : StepForm::native, options.columns)});
   if (!options.run_dir.empty() && options.jsonl) sinks.push_back({make_jsonl_sink(options.run_dir + "/metrics.jsonl")});
   if (!options.run_dir.empty() && options.tensorboard) {
     sinks.push_back({make_tensorboard_sink(options.run_dir + "/tensorboard")});
@@ -88,7 +89,7 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   if (options.board && !options.textfile.empty())
     sinks.push_back({make_textfile_sink(options.board, options.textfile)});
   if (!options.mlflow.empty()) sinks.push_back({make_mlflow_sink(mlflow_options(options))});
-  const AttemptStart attempt{first_step, steps, facts, options.unit, options.configuration};
+  const AttemptStart attempt{first_step, steps, facts, options.unit, options.configuration, options.options};
   implementation_->each([&](Sink& sink) { sink.start(attempt); });
 }
 

@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "config/choices.h"
 #include "report/metrics.h"
 
 namespace trireme {
@@ -28,6 +30,8 @@ struct ReporterOptions {
   std::string mlflow = {};               ///< URL of a tracking server (make_mlflow_sink); empty: none
   std::string mlflow_experiment = {};    ///< its experiment
   std::string configuration = {};        ///< every option of the run as JSON, for the records; empty: not recorded
+  OptionFacts options = {};              ///< AttemptStart::options
+  std::vector<LogColumn> columns = {};   ///< of the console's steps, also instead of NeoX's format; empty: the usual
 };
 
 class Reporter {

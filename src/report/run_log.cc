@@ -31,11 +31,10 @@ std::string plain_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : dump_valid_json(value);
 }
 
-/// The record's "configuration" as ("group.option", value).
-RunFacts flattened(const Json& record) {
+/// A record's "configuration" as ("group.option", value).
+RunFacts flattened(const Json& configuration) {
   RunFacts options;
-  if (!record.contains("configuration")) return options;
-  for (const auto& [group, members] : record.at("configuration").items()) {
+  for (const auto& [group, members] : configuration.items()) {
     for (const auto& [name, value] : members.items()) options.emplace_back(group + "." + name, plain_text(value));
   }
   return options;
@@ -54,7 +53,10 @@ void read_start(const Json& record, RunLog& log) {
     if (unit == name_of(other)) log.unit = other;
   }
   log.facts = std::move(facts);
-  log.configuration = flattened(record);
+  log.configuration = flattened(record.value("configuration", Json::object()));
+  log.origins.clear();
+  const Json origins = record.value("origins", Json::object());  // must outlive its items()
+  for (const auto& [option, origin] : origins.items()) log.origins.emplace_back(option, plain_text(origin));
   log.attempts.push_back(attempt);
   drop_after(log.steps, attempt.first_step);
   drop_after(log.evaluations, attempt.first_step);
@@ -170,6 +172,10 @@ size_t read_file(const std::string& path, RunLog& log) {
 }
 
 }  // namespace
+
+RunFacts options_of(const std::string& configuration) {
+  return configuration.empty() ? RunFacts() : flattened(parse_json(configuration, "the configuration"));
+}
 
 double median_speed(const std::vector<Metrics>& steps) {
   std::vector<double> speeds;

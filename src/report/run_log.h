@@ -25,10 +25,14 @@ struct RunLog {
   std::vector<AttemptLog> attempts;
   RunFacts facts;          ///< of the last attempt
   RunFacts configuration;  ///< of the last attempt: ("optim.clip", "1"); empty in logs of older versions
+  RunFacts origins;        ///< of its options that have one: ("optim.clip", "flag --optim.clip"); likewise
   LossUnit unit = LossUnit::token;
   int64_t total_steps = 0;  ///< step at which the run ends
   size_t bad_lines = 0;     ///< lines that are not records (a killed process leaves at most one)
 };
+
+/// AttemptStart::configuration as RunLog::configuration.
+RunFacts options_of(const std::string& configuration);
 
 /// Median of the records' tokens per second; 0 without records.
 double median_speed(const std::vector<Metrics>& steps);

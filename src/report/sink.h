@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "config/choices.h"
 #include "report/append_file.h"
 #include "report/metrics.h"
 
@@ -17,6 +19,7 @@ struct AttemptStart {
   RunFacts facts;
   LossUnit unit = LossUnit::token;
   std::string configuration = {};  ///< every option of the run as a JSON object of groups; empty: not recorded
+  OptionFacts options = {};        ///< those of them that have an origin
 };
 
 class Sink {
@@ -32,9 +35,10 @@ class Sink {
   virtual void finish(std::string_view state, int64_t step) = 0;
 };
 
-/// Lines through the log: aligned, or steps in GPT-NeoX's format.
+/// Lines through the log: aligned, with the columns of log.columns (empty: those that fit), or steps in GPT-NeoX's
+/// format.
 enum class StepForm : uint8_t { native, neox };
-std::unique_ptr<Sink> make_console_sink(StepForm form = StepForm::native);
+std::unique_ptr<Sink> make_console_sink(StepForm form = StepForm::native, std::vector<LogColumn> columns = {});
 /// One JSON object per line, appended: {"record": start|step|evaluation|test|checkpoint|sample|finish, "time": Unix
 /// seconds,
 /// ...} with the field names of metrics.h. The file rotates at `bytes`.

@@ -1,10 +1,13 @@
 #include "train/run.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
 #include "config/document.h"
+#include "config/validate.h"
+#include "train/start/facts.h"
 #include "train/start/optim_options.h"
 
 namespace trireme {
@@ -26,7 +29,14 @@ void Run::resume(const RunCounters& stored) {
   progress.loss_scale = start_loss_scale(loss_scale_options(config().precision), stored.loss_scale);
 }
 
-void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit) {
+void Run::open_report(const RankContext& rank, RunFacts facts, LossUnit unit) {
+  if (plan.trains) {
+    const bool has_precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first) != facts.end();
+    if (!has_precision) facts.emplace_back("precision", name_of(plan.dtype));
+    const RunFacts more = training_facts(plan, schedule);
+    const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
+    facts.insert(precision + 1, more.begin(), more.end());
+  }
   reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = claim ? config().run.dir : std::string(),
                                                         .jsonl = config().log.jsonl,
                                                         .tensorboard = config().log.tensorboard,
@@ -38,7 +48,9 @@ void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit u
                                                         .textfile = config().log.metrics_file,
                                                         .mlflow = config().log.mlflow,
                                                         .mlflow_experiment = config().log.mlflow_experiment,
-                                                        .configuration = dump_json(to_json(config()))},
+                                                        .configuration = dump_json(to_json(config())),
+                                                        .options = option_facts(plan.loaded),
+                                                        .columns = log_columns(plan.loaded)},
                                         progress.step, config().run.steps, facts);
 }
 

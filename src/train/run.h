@@ -24,7 +24,7 @@ struct Run {
   /// Takes over what a snapshot says of its run.
   void resume(const RunCounters& stored);
   /// Starts the report of an attempt from here to the plan's last step.
-  void open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit = LossUnit::token);
+  void open_report(const RankContext& rank, RunFacts facts, LossUnit unit = LossUnit::token);
 
   const RunPlan& plan;
   RunClaim* claim;

@@ -322,6 +322,12 @@ void Saver::log_best(const RunCounters& progress) const {
   if (const auto best = read_pointer(run_dir, "best")) {
     if (!options.best_link.empty() && !fs::exists(fs::symlink_status(options.best_link)))
       link_best(run_dir + "/" + step_name(*best));
+    if (std::isfinite(progress.best_loss))
+      log::info(
+          "best snapshot: {0}/{1}, validation loss {2:.4f}; `trireme export --model {0}/{1} --output FOLDER` writes it "
+          "as "
+          "a Hugging Face folder",
+          run_dir, step_name(*best), progress.best_loss);
     return;
   }
   if (!options.best && options.best_link.empty()) return;

@@ -15,7 +15,8 @@ namespace trireme {
 struct Work {
   Run& run;
   Session& session;
-  Saver* saver;  ///< null when only evaluating
+  Saver* saver;                 ///< null when only evaluating
+  bool keeps_snapshots = true;  ///< false: not all ranks see the run folder
 };
 
 /// What to do after a step, beside what the configuration asks for.

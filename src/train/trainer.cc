@@ -191,6 +191,8 @@ void Trainer::test() {
 }
 
 void Trainer::save() {
+  if (!work_.keeps_snapshots)
+    return log::info("no snapshot of step {}: {} is on rank 0's host only", progress().step, config().run.dir);
   if (work_.saver->has(progress().step)) return;
   if (work_.saver->in_streak()) return work_.saver->postpone(progress().step);
   publish();  // one save at a time

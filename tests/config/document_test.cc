@@ -70,6 +70,7 @@ TEST(ConfigYaml, LoadsToTheSameValues) {
   loaded.config.optim.warmup_fraction = 0;
   loaded.config.lora.adapter = "";
   loaded.config.checkpoint.also = "1,2";
+  loaded.config.log.columns = "loss,lr";
   loaded.config.log.metrics = "[::1]:9464";
   loaded.config.log.mlflow = "http://node1:5000";
   loaded.notes = {"a note"};

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "config/flag_word.h"
 #include "config/load.h"
 #include "tests/support/expect_error.h"
 
@@ -14,7 +15,7 @@ using Words = std::vector<std::string>;
 /// As a command that has these options of its own.
 Words taken(const std::string& command, Words words, const Words& own = {}) {
   const auto knows = [&](const std::string& name) { return std::ranges::find(own, name) != own.end(); };
-  take_foreign_options(command, knows, words);
+  require_none(take_foreign_options(command, knows, words));
   return words;
 }
 
@@ -53,6 +54,35 @@ TEST(ForeignOptions, AreRefusedWithWhatToTypeInstead) {
                "--tpu is not supported; instead: --np N with --ppn N: ranks take a GPU each if all hosts have them");
   EXPECT_ERROR(taken("launch", {"--no_ssh"}), ErrorKind::config,
                "--no-ssh is not supported; instead: --agents, with `trireme agent` on every other host");
+}
+
+TEST(ForeignOptions, AllProblemsOfACommandLineAreInOneMessage) {
+  EXPECT_ERROR(
+      taken("launch", {"-H", "lh", "--np", "2", "--tpu", "-wdir", "/tmp"}, {"--np"}), ErrorKind::config,
+      "3 settings cannot be used here:\n  -H lh is not supported; instead: --hostfile FILE, or --hosts a,b:2 for "
+      "the names themselves\n  --tpu is not supported; instead: --np N with --ppn N: ranks take a GPU each if "
+      "all hosts have them\n  -wdir /tmp is not supported; instead: `cd FOLDER` before launch");
+  // metaseq's flags beside unknown ones, and values of the wrong kind
+  EXPECT_ERROR(
+      split_words({"--model-size", "125m", "-p", "run1", "--optim.lerning-rate", "1"}), ErrorKind::config,
+      "3 settings cannot be used here:\n  --model-size 125m is not supported; instead: --model.preset opt-125m, or "
+      "configs/opt-125m.yaml, and so on\n  -p run1 is not supported; instead: --run.dir DIR\n  flag "
+      "--optim.lerning-rate: unknown option \"optim.lerning-rate\"; did you mean \"optim.learning-rate\"?");
+  EXPECT_ERROR(
+      load_config({}, {"--run.stepz", "3", "--optim.clip", "big", "--batch.global", "0"}), ErrorKind::config,
+      "3 settings cannot be used here:\n  flag --run.stepz: unknown option \"run.stepz\"; did you mean "
+      "\"run.steps\"?\n  --optim.clip is \"big\", expected a number from 0 to 1000000000\n  --batch.global is 0");
+  EXPECT_ERROR(load_config({}, {"--batch_size", "x", "--n_layer", "y", "--run.stepz", "1"}, "nanogpt"),
+               ErrorKind::config, "3 settings cannot be used here:\n");
+}
+
+TEST(ForeignOptions, OfMpirunAndAccelerateAreAnsweredBeforeTheStart) {
+  EXPECT_THAT(taken("launch", {"-l", "--tag-output", "--allow-run-as-root", "--multi_cpu", "--dynamo_backend", "no",
+                               "--num_cpu_threads_per_process", "16", "--npernode=2"}),
+              ElementsAre("--threads", "16", "--ppn=2"));
+  EXPECT_THAT(taken("launch", {"--bind-to", "core", "-bind-to", "none"}), ElementsAre());
+  EXPECT_ERROR(taken("launch", {"-genvall"}), ErrorKind::config, "instead: --env NAME=VALUE for each variable");
+  EXPECT_ERROR(taken("launch", {"-bind-to", "socket"}), ErrorKind::config, "instead: no flag, because each rank binds");
 }
 
 TEST(ForeignOptions, WhatACommandHasItselfIsItsOwn) {

@@ -481,6 +481,11 @@ TEST_F(GptNeox, AWarmUpOfLessThanAnUpdateIsReported) {
       load({"--warmup=0.005"}).notes,
       testing::Contains(HasSubstr("warmup 0.005 of 100 updates is 0.5 updates, less than one: with NeoX's formula the "
                                   "first update has 2 times the peak rate; set warmup 0 for the peak rate")));
+  EXPECT_THAT(
+      load({"--warmup=0.01", "--optim.decay-steps=40"}).notes,
+      testing::Contains(HasSubstr("warmup 0.01 of 40 updates is 0.4 updates, less than one: with NeoX's formula "
+                                  "the first update has 2.5 times the peak rate")))
+      << "also where a native option sets the length";
   for (const char* warmup : {"--warmup=0", "--warmup=0.01", "--warmup=0.5"})
     EXPECT_THAT(load({warmup}).notes, testing::Not(testing::Contains(HasSubstr("peak rate")))) << warmup;
 }

@@ -137,8 +137,11 @@ TEST_F(Load, ShortensLongValuesInMessages) {
 TEST_F(Load, RefusesWordsThatAreNotFlags) {
   EXPECT_ERROR(flags({"--run.steps"}), ErrorKind::usage, "--run.steps needs a value");
   EXPECT_ERROR(flags({"--run.steps", "--run.seed", "3"}), ErrorKind::usage, "--run.steps needs a value");
-  EXPECT_ERROR(flags({"run.steps=3"}), ErrorKind::usage,
-               "\"run.steps=3\" is neither a file nor a flag; flags are written --key value or --key=value");
+  EXPECT_ERROR(
+      flags({"run.steps=3"}), ErrorKind::usage,
+      "\"run.steps=3\" is neither a file nor a flag; flags are written --key value or --key=value; did you mean "
+      "--run.steps=3?");
+  EXPECT_ERROR(flags({"run.stpes=3"}), ErrorKind::usage, "did you mean --run.steps=3?");
   EXPECT_ERROR(flags({"--run.dir", "\xff"}), ErrorKind::usage, "the value of run.dir is not UTF-8 text");
 }
 

@@ -28,6 +28,8 @@ HtmlReport example() {
   report.log.evaluations = {{50, std::nullopt, 4.5, 1, true}, {100, std::nullopt, 4.25, 1, true}};
   report.log.attempts = {{0, 50, 1000, 1060, "stopped"}, {50, 104, 1070, 1130, ""}};
   report.log.facts = {{"model", "4 layers & more"}};
+  report.log.configuration = {{"optim.beta1", "0.9"}, {"optim.clip", "0.5"}};
+  report.log.origins = {{"optim.clip", "flag --optim.clip"}};
   report.log.total_steps = 120;
   report.samples = {{100, "In the beginning", " was <the> word"}};
   return report;
@@ -50,6 +52,10 @@ TEST(Html, ShowsCurvesFactsAttemptsAndSamples) {
   EXPECT_THAT(page, HasSubstr("<th>tokens seen</th><td>204,800</td>"));
   EXPECT_THAT(page, HasSubstr("<b>104 / 120</b>"));
   EXPECT_THAT(page, HasSubstr("ended without a status"));
+  EXPECT_THAT(page, HasSubstr("<h2>Options</h2>"));
+  EXPECT_THAT(page, HasSubstr("<tr><th>optim.clip</th><td>0.5</td><td class=\"soft\">flag --optim.clip</td></tr>"));
+  EXPECT_THAT(page, HasSubstr("the other options, with their defaults"));
+  EXPECT_THAT(page, HasSubstr("<tr><th>optim.beta1</th><td>0.9</td></tr>"));
   EXPECT_THAT(page, HasSubstr(">resumed</text>"));
 }
 

@@ -271,7 +271,7 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   };
   fails({}, "nothing to do: add --do-train, --do-eval or --do-predict");
   fails({"--do_train", "--fp16", "--use_cpu"},
-        "precision.dtype (--fp16) is f16, which is unsupported for training on CPUs; set --bf16");
+        "precision.dtype (flag --fp16) is f16, which is unsupported for training on CPUs; set --bf16");
   fails({"--do_train", "maybe"}, "--do-train is \"maybe\", expected True or False");
   fails({"--do_train", "--learning_rate", "1e39"}, "--learning-rate: 1e39 given, expected a number from 0 to 100");
   fails({"--do_train", "--weight_decay", "1e39"}, "--weight-decay: 1e39 given, expected a number from 0 to 100");

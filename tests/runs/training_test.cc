@@ -101,12 +101,9 @@ TEST_F(Training, WithoutValidationDataNothingIsCalledAValidationLoss) {
 TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
   const Outcome outcome = done(
       "run", {"--log.every", "5", "--evaluation.every", "10", "--checkpoint.every", "10", "--log.peak-tflops", "0"});
-  EXPECT_THAT(
-      line_with(outcome.output, "step 10/20 |"),
-      MatchesRegex(
-          R"(step 10/20 \| loss +[0-9.]+ \| ppl +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
-          R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+% \| +[0-9.]+ samples/s \| +[0-9.]+[KMGT]FLOP/s \| )"
-          R"(+[0-9.]+ GB \| 120 samples)"));
+  EXPECT_THAT(line_with(outcome.output, "step 10/20 |"),
+              MatchesRegex(R"(step 10/20 \| loss +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
+                           R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+%)"));
   EXPECT_THAT(line_with(outcome.output, "evaluation at step 20"),
               MatchesRegex(R"(.*validation loss [0-9.]+, perplexity [0-9.]+, train loss [0-9.]+.*)"));
   EXPECT_THAT(line_with(outcome.output, "mfu  "), HasSubstr("6 x matmul parameters + 6 x layers x width x sequence"));

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "checkpoint/spec_json.h"
 #include "config/document.h"
 #include "model/mesh_layout.h"
 #include "model/presets.h"
@@ -373,6 +375,56 @@ TEST(Runnable, LayoutsAreRefusedForThemselves) {
                ErrorKind::config,
                "(flag --optim.shard) sums gradients among the data ranks after every micro-batch, but a pipeline of 2 "
                "stages has many micro-batches in flight; set --optim.shard to optimizer");
+}
+
+// ---- settle_model_options(): a model that a folder or a snapshot describes
+
+std::string settled(const Spec& spec, const std::vector<std::string>& words = {"model.init=m"}) {
+  LoadedConfig loaded = load(words);
+  settle_model_options(loaded, spec, "m/config.json");
+  return to_yaml(loaded);
+}
+
+TEST(ModelOptions, OfAKnownModelAreItsValuesWithTheirOrigin) {
+  const Spec spec = spec_of({"model.layers=2", "model.width=32", "model.heads=4", "model.position=rotary",
+                             "model.rotary-fraction=0.25", "model.norm=rms", "model.gated=true", "model.bias=false"});
+  const std::string text = settled(spec);
+  for (const char* line :
+       {"  layers: 2  # m/config.json\n", "  width: 32  # m/config.json\n", "  heads: 4  # m/config.json\n",
+        "  inner-width: 128  # m/config.json\n", "  position: \"rotary\"  # m/config.json\n",
+        "  rotary-fraction: 0.25  # m/config.json\n", "  norm: \"rms\"  # m/config.json\n",
+        "  gated: true  # m/config.json\n", "  mlp-in-bias: false  # m/config.json\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_THAT(settled(spec, {"model.init=m", "model.context=512"}),
+              HasSubstr("  context: 1024  # flag --model.context"))
+      << "a given option keeps its origin";
+}
+
+TEST(ModelOptions, OfAKnownModelGiveTheSameModelAgain) {
+  for (const char* name : {"gpt2-124m", "opt-350m", "neox-125m", "smollm2-135m", "qwen3-0.6b", "llama-3.2-1b"}) {
+    SCOPED_TRACE(name);
+    LoadedConfig loaded = load({});
+    Spec spec = preset(name).spec;
+    set_dropout(spec, {});
+    settle_model_options(loaded, spec, "m");
+    EXPECT_EQ(describe_differences(spec, with_given_options(spec, loaded)), "");
+    const Config again = config_from_json(to_json(loaded.config), "config");
+    EXPECT_EQ(to_json(again), to_json(loaded.config)) << "a snapshot's configuration can be read";
+  }
+}
+
+TEST(ModelOptions, AValueThatNoOptionHasIsNamedInTheOrigin) {
+  Spec spec = spec_of({"model.position=rotary"});
+  spec.rotary.kind = RotaryKind::longrope;
+  EXPECT_THAT(settled(spec),
+              HasSubstr("  rotary-scaling: \"default\"  # m/config.json: longrope, which no option has"));
+}
+
+TEST(ModelOptions, OfAFolderThatHasNotBeenReadAreNotShownAsFacts) {
+  const std::string text = to_yaml(load({"model.init=someone/model"}));
+  EXPECT_THAT(text, HasSubstr("  # layers: from model.init\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("  layers: 12")));
+  EXPECT_THAT(text, HasSubstr("  dropout: 0\n"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "cli/train/plan_text.h"
 #include "cloud/node_types.h"
 #include "config/load.h"
-#include "model/model_options.h"
+#include "train/start/resolve_model.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {
@@ -36,7 +36,7 @@ std::string cluster_forecast(const cloud::ClusterOptions& options, const std::ve
                              const std::string& node) {
   const ConfigWords words = split_words(files);
   LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
-  resolve_model_options(loaded);
+  resolve_model(loaded);
   const NodeType type = type_of(options, node);
   const PlannedNodes on{type, options.cluster.nodes, std::max<int64_t>(1, type.gpus)};
   const RunForecast forecast = forecast_run(loaded, on);

@@ -24,8 +24,8 @@ namespace {
 
 using namespace launch;
 
-/// Replaces mpirun's single-dash spellings by ours; the words after "--" are the command.
-std::vector<std::string> translate_intel(std::vector<std::string>& words, std::vector<std::string>& command) {
+/// Replaces mpirun's spellings, of Intel MPI and Open MPI, by ours; the words after "--" are the command.
+std::vector<std::string> translate_mpirun(std::vector<std::string>& words, std::vector<std::string>& command) {
   std::vector<std::string> own;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -47,9 +47,21 @@ std::vector<std::string> translate_intel(std::vector<std::string>& words, std::v
       own.insert(own.end(), {"--hosts", next()});
     } else if (word == "-iface") {
       own.insert(own.end(), {"--interface", next()});
-    } else if (word == "-genv") {  // NAME VALUE or NAME=VALUE
+    } else if (word == "-genv" || word == "-env") {  // NAME VALUE or NAME=VALUE
       const std::string name = next();
       own.insert(own.end(), {"--env", name.find('=') == std::string::npos ? name + "=" + next() : name});
+    } else if (word == "-x") {  // NAME=VALUE, or NAME with the value that it has here
+      const std::string name = next();
+      const char* value = environment_variable(name.c_str());
+      const bool whole = name.find('=') != std::string::npos;
+      require(whole || value != nullptr, ErrorKind::usage,
+              "launch: -x {}: the variable is not set here; write -x {}=VALUE", name, name);
+      own.insert(own.end(), {"--env", whole ? name : name + "=" + value});
+    } else if (word == "--mca" || word == "-mca" || word == "--gmca" || word == "-gmca") {  // NAME VALUE
+      const std::string name = next();
+      own.insert(own.end(), {"--env", fmt::format("OMPI_MCA_{}={}", name, next())});
+    } else if (word == "-pernode" || word == "--pernode") {
+      own.insert(own.end(), {"--ppn", "1"});
     } else {
       own.push_back(word);
     }
@@ -68,17 +80,14 @@ std::optional<int> show_help(const LaunchRequest& request) {
   return std::nullopt;
 }
 
-/// What --cpu adds to the command of the ranks.
-void add_cpu(LaunchRequest& request) {
+/// Adds what a flag of launch means to the command of the ranks, where that trains: before its other words, which win.
+void add_to_training(LaunchRequest& request, const char* flag, const std::vector<std::string>& words) {
   const std::string name = request.any_program ? "a program" : "trireme " + request.command[0];
-  if (name == "trireme train" || name == "trireme sft" || name == "trireme dpo") {
-    request.command.insert(request.command.end(), {"--run.device", "cpu"});
-  } else if (name == "trireme glue") {
-    request.command.emplace_back("--use-cpu");
-  } else {
-    fail(ErrorKind::usage, "launch --cpu: the command is {}, expected trireme train, sft, dpo or glue; remove --cpu",
-         name);
-  }
+  const bool trains =
+      name == "trireme train" || name == "trireme sft" || name == "trireme dpo" || name == "trireme glue";
+  require(trains, ErrorKind::usage,
+          "launch {0}: the command is {1}, expected trireme train, sft, dpo or glue; remove {0}", flag, name);
+  request.command.insert(request.command.begin() + 1, words.begin(), words.end());
 }
 
 }  // namespace
@@ -90,7 +99,8 @@ int run_launch(std::vector<std::string> arguments) {
   LaunchRequest request;
   std::string file;
   bool cpu = false;
-  const std::vector<std::string> own = translate_intel(arguments, request.command);
+  int threads = 0;
+  const std::vector<std::string> own = translate_mpirun(arguments, request.command);
   add_host_flags(app, request.hosts);
   app.add("--np", request.placement.processes, "total number of ranks (also -n, -np); default: the slots of the hosts")
       .positive();
@@ -130,6 +140,10 @@ int run_launch(std::vector<std::string> arguments) {
       .not_negative();
   app.add_switch("--cpu", cpu,
                  "the ranks of train, sft, dpo or glue compute on CPUs even if there are GPUs (also --use_cpu)");
+  app.add("--threads", threads,
+          "compute threads per rank of train, sft, dpo or glue, as --launch.threads after the command (also "
+          "--num_cpu_threads_per_process)")
+      .in_range(1, 1024);
   app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
   app.add_switch("--preflight-only", request.preflight_only, "check the hosts and start nothing");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without checking the hosts");
@@ -152,7 +166,8 @@ int run_launch(std::vector<std::string> arguments) {
   if (request.command.empty()) request.command = {"--version"};
   if (!request.any_program) require_command(request.command);
   if (const auto code = show_help(request)) return *code;
-  if (cpu) add_cpu(request);
+  if (cpu) add_to_training(request, "--cpu", {"--run.device=cpu"});
+  if (threads > 0) add_to_training(request, "--threads", {fmt::format("--launch.threads={}", threads)});
   for (const std::string& variable : request.variables) {
     if (!request.any_program && variable.starts_with("OMP_NUM_THREADS=")) {
       log::warning(
@@ -167,7 +182,10 @@ int run_launch(std::vector<std::string> arguments) {
   if (const Launcher starter = detect_launcher(); is_rank(starter)) {
     return become_rank(std::move(request), file, starter);
   }
-  if (!file.empty()) apply_launch_file(file, request);
+  if (!file.empty()) {
+    const std::string note = apply_launch_file(file, request);
+    if (!note.empty()) log::info("launch: {}", note);
+  }
   complete_remote_options(app, request.remote);
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "config/dialect.h"
 #include "config/yaml_reader.h"
@@ -56,22 +57,35 @@ class LaunchFile {
 
 }  // namespace
 
-void apply_launch_file(const std::string& path, LaunchRequest& request) {
+int ranks_of_launch_file(int machines, int processes) {
+  return processes < machines ? machines * processes : processes;
+}
+
+std::string apply_launch_file(const std::string& path, LaunchRequest& request) {
   const LaunchFile file(path);
   const int machines = std::max(1, file.number("num_machines", 100'000));
   const int processes = std::max(1, file.number("num_processes", 10'000'000));
-  require(processes % machines == 0, ErrorKind::config,
-          "{}: num_processes {} cannot be distributed evenly over num_machines {}; use a multiple", path, processes,
-          machines);
   HostRequest& hosts = request.hosts;
   const bool told = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
   if (!told) hosts.hostfile = with_home(file.text("mpirun_config.mpirun_hostfile"));
   if (hosts.num_nodes == 0) hosts.num_nodes = machines;
-  if (request.placement.processes == 0 && request.placement.per_host == 0) {
-    request.placement.per_host = processes / machines;
-  }
   if (request.port == 0) request.port = file.number("main_process_port", 65535);
   request.defaults = file.defaults();
+  PlacementRequest& placement = request.placement;
+  const int total = ranks_of_launch_file(machines, processes);
+  const int given = placement.processes > 0 ? placement.processes : placement.per_host * hosts.num_nodes;
+  if (given > 0)
+    return given == total ? ""
+                          : fmt::format("{} are asked for, so num_processes {} of {} has no effect",
+                                        count_text(given, "rank"), processes, path);
+  require(total % machines == 0, ErrorKind::config,
+          "{}: num_processes {} cannot be distributed evenly over num_machines {}; use a multiple, or add -n or -ppn",
+          path, processes, machines);
+  placement.per_host = total / machines;
+  return total == processes
+             ? ""
+             : fmt::format("{}: num_processes {} is below num_machines {}, so it counts processes per machine: {}",
+                           path, processes, machines, count_text(total, "rank"));
 }
 
 }  // namespace trireme

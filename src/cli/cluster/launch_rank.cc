@@ -53,18 +53,14 @@ void check(LaunchRequest& request, const std::string& file, const Launcher& star
           "{} has already started this process as a rank, so {} has no effect; remove it, or run `trireme launch` "
           "without {}",
           starter.name, option, starter.name);
-  int wanted = request.placement.processes;
-  std::string source = "--np";
-  if (!file.empty()) {
-    apply_launch_file(file, request);
-    if (wanted == 0) {
-      wanted = request.hosts.num_nodes * request.placement.per_host;
-      source = file + ": num_processes";
-    }
-  }
+  const int wanted = request.placement.processes;
   require(wanted == 0 || starter.size == 0 || wanted == starter.size, ErrorKind::mismatch,
-          "{} is {}, but {} started {} ({}); use the same number for both", source, wanted, starter.name,
+          "--np is {}, but {} started {} ({}); use the same number for both", wanted, starter.name,
           count_text(starter.size, "rank"), starter.variable);
+  if (file.empty()) return;
+  request.placement.processes = starter.size;
+  const std::string note = apply_launch_file(file, request);
+  if (!note.empty() && starter.rank <= 0) log::info("launch: {}", note);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "report/comparison.h"
@@ -39,6 +40,15 @@ RunFacts status_facts(const fs::path& file) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, said);
   }
   return {{"status", text}};
+}
+
+/// An attempt that failed or was killed wrote no end into its records; the newest one's is in status.json.
+void complete_attempt(const fs::path& folder, RunLog& log) {
+  if (log.attempts.empty() || !log.attempts.back().state.empty() || !fs::exists(folder / "status.json")) return;
+  const RunStatus status = read_status(folder.string());
+  if (status.state == RunState::running) return;
+  log.attempts.back().state =
+      std::string(name_of(status.state)) + (status.message.empty() ? "" : ": " + status.message);
 }
 
 /// Lines {"context": ..., "text": ...} as `trireme sample --jsonl` writes them.
@@ -82,6 +92,7 @@ void write_one(const std::string& run, const std::string& output, SampleFiles sa
   report.log = read_log(run);
   report.title = fs::canonical(folder).filename().string();
   report.more_facts = status_facts(folder / "status.json");
+  complete_attempt(folder, report.log);
   const int64_t step = report.log.steps.empty() ? 0 : report.log.steps.back().step;
   const auto read = [&](std::string file, const char* usual, int64_t of_step) {
     if (file.empty() && fs::exists(folder / usual)) file = (folder / usual).string();

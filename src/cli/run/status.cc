@@ -54,6 +54,16 @@ std::optional<EvaluationMetrics> newest_evaluation(const std::string& run) {
   return std::nullopt;
 }
 
+/// The newest step in the run's records; -1: none.
+int64_t newest_record(const std::string& run) {
+  try {
+    const RunLog log = read_run_log(run + "/metrics.jsonl");
+    if (!log.attempts.empty()) return log.attempts.back().last_step;
+  } catch (const Error&) {  // as above
+  }
+  return -1;
+}
+
 Json json_of(const EvaluationMetrics& evaluation) {
   Json out{{"step", evaluation.step}};
   if (evaluation.epoch) out["epoch"] = *evaluation.epoch;
@@ -121,6 +131,8 @@ int run_status(std::vector<std::string> arguments) {
   if (launch.is_object()) {
     row("launch", fmt::format("{}, {}", place_text(*contact.control()->launch), launch.value("doing", "")));
   }
+  if (const int64_t recorded = newest_record(run); !runs && contact.status() && recorded > contact.status()->step)
+    row("records", fmt::format("up to step {}", recorded));
   row("snapshot", newest_snapshot(run));
   if (const auto evaluation = newest_evaluation(run))
     row("evaluation", evaluation_line(*evaluation).substr(std::string_view("evaluation ").size()));

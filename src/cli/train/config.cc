@@ -15,9 +15,9 @@
 #include "cli/train/plan_text.h"
 #include "config/document.h"
 #include "config/flag_word.h"
-#include "model/model_options.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/run_forecast.h"
 #include "train/start/runnable.h"
@@ -89,7 +89,7 @@ void show(std::vector<std::string> words) {
   require_spelling(words, {"--ranks", "--hosts", "--node"});
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
-  resolve_model_options(loaded);
+  resolve_model(loaded);
   require_mesh(loaded);
   if (ranks > 0) {
     require_layout(loaded);
@@ -132,6 +132,8 @@ CommandShape config_shape() {
 
 int run_config(std::vector<std::string> arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];
+  if (action == "default")  // accelerate's
+    fail(ErrorKind::usage, "trireme config default: instead: `trireme config wizard --defaults`");
   if (action != "wizard" && asks_help(arguments)) {  // the wizard has its own flags
     fmt::print("{}", kUsage);
     return 0;
@@ -146,6 +148,8 @@ int run_config(std::vector<std::string> arguments) {
     fmt::print("{}", options_markdown());
     return 0;
   }
+  if (action.starts_with("--"))
+    return config_wizard(std::move(arguments));  // as `accelerate config --config_file FILE`
   if (action == "wizard") return config_wizard({arguments.begin() + 1, arguments.end()});
   fail(ErrorKind::usage, "trireme config {}: expected show, options or wizard; `trireme config --help` explains them",
        action.empty() ? "needs an action" : action);

@@ -2,6 +2,8 @@
 
 #include "cli/train/config_wizard.h"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,14 +11,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/cluster/launch_file.h"
 #include "cli/flags.h"
 
 namespace trireme {
@@ -44,6 +49,8 @@ struct Question {
   std::vector<std::string> refused = {};
   const char* why = "";
   const char* when_yes = "";  ///< note for a yes that changes nothing
+  /// Of choices: accelerate's list, in which a number (from 0) is an answer where there is no terminal.
+  std::vector<std::string> numbered = {};
 };
 
 const std::vector<Question>& questions() {
@@ -55,7 +62,9 @@ const std::vector<Question>& questions() {
        always,
        {"This machine"},
        {"AWS SageMaker"},
-       "ranks start only on hosts that `trireme launch` reaches"},
+       "ranks start only on hosts that `trireme launch` reaches",
+       "",
+       {"This machine", "AWS SageMaker"}},
       {"machine-type",
        "Which type of machine are you using?",
        "No distributed training",
@@ -63,7 +72,9 @@ const std::vector<Question>& questions() {
        always,
        {"No distributed training", "multi-CPU", "multi-GPU"},
        {"multi-XPU", "multi-NPU", "TPU"},
-       "training computes on CPUs and NVIDIA's GPUs"},
+       "training computes on CPUs and NVIDIA's GPUs",
+       "",
+       {"No distributed training", "multi-CPU", "multi-XPU", "multi-GPU", "multi-NPU", "TPU"}},
       {"num-machines", "How many different machines will you use?", "1", Kind::count, is_multi},
       {"machine-rank", "What is the rank of this machine? (MPI numbers the machines; nothing depends on it)", "0",
        Kind::count, several_machines},
@@ -118,7 +129,9 @@ const std::vector<Question>& questions() {
        always,
        {"no", "bf16", "fp16"},
        {"fp8"},
-       "training computes in bf16, f32 and, on GPUs, f16"},
+       "training computes in bf16, f32 and, on GPUs, f16",
+       "",
+       {"no", "fp16", "bf16", "fp8"}},
   };
   return all;
 }
@@ -128,6 +141,8 @@ std::string accept(const Question& question, const std::string& given) {
   const std::string word = lower_case(given);
   const auto is_same = [&](const std::string& choice) { return lower_case(choice) == word; };
   std::string kept = given;
+  if (given.size() == 1 && given[0] >= '0' && static_cast<size_t>(given[0] - '0') < question.numbered.size())
+    return accept(question, question.numbered[static_cast<size_t>(given[0] - '0')]);
   if (question.kind == Kind::yes_no) {
     kept = word.starts_with('y') ? "yes" : "no";
     require(word == "yes" || word == "y" || word == "no" || word == "n", ErrorKind::usage,
@@ -180,7 +195,7 @@ void check_with(const Question& question, const std::string& answer, const Answe
   if (!answers.contains("num-machines")) return;
   const int machines = std::stoi(answers.at("num-machines"));
   if (flag == "num-processes") {
-    require(std::stoi(answer) % machines == 0, ErrorKind::usage,
+    require(ranks_of_launch_file(machines, std::stoi(answer)) % machines == 0, ErrorKind::usage,
             "--num-processes {} cannot be distributed evenly over --num-machines {}; use a multiple", answer, machines);
   }
   if (flag == "machine-rank") {
@@ -194,13 +209,123 @@ std::string prompt_of(const Question& question, const std::string& fallback) {
   return fmt::format("{}{} [{}]: ", question.text, choices, fallback);
 }
 
+/// The questions of `accelerate config` in the order of one of its versions; "": one that is not asked here.
+struct Questionnaire {
+  const char* version;
+  std::vector<const char*> flags;
+};
+const std::vector<Questionnaire>& questionnaires() {
+  static const std::vector<Questionnaire> all = {
+      {"0.21",
+       {"compute-environment", "machine-type", "num-machines", "machine-rank", "main-process-ip", "main-process-port",
+        "same-network", "rdzv-backend", "cpu", "ipex", "dynamo", "deepspeed", "num-processes", "mixed-precision"}},
+      {"0.22 and later",
+       {"compute-environment", "machine-type", "num-machines", "machine-rank", "main-process-ip", "main-process-port",
+        "same-network", "rdzv-backend", "debug", "cpu", "ipex", "dynamo", "deepspeed", "num-processes",
+        "mixed-precision"}},
+      {"1.0 and later, without mpirun",
+       {"compute-environment", "machine-type", "num-machines", "machine-rank", "main-process-ip", "main-process-port",
+        "same-network", "rdzv-backend", "debug", "cpu", "", "dynamo", "deepspeed", "num-processes", "mixed-precision"}},
+      {"1.0 and later, with mpirun",
+       {"compute-environment", "machine-type", "num-machines", "machine-rank", "main-process-ip", "main-process-port",
+        "same-network", "rdzv-backend", "debug", "cpu", "", "hostfile", "", "dynamo", "deepspeed", "num-processes",
+        "mixed-precision"}}};
+  return all;
+}
+
+/// The answer in a line of a transcript: what follows the question; nullopt: the question alone, whose answer is the
+/// next line.
+std::optional<std::string> answer_in(std::string line) {
+  if (line.ends_with('\r')) line.pop_back();
+  const size_t bracket = line.rfind("]:"), mark = line.rfind('?');
+  const size_t after = bracket != std::string::npos ? bracket + 2 : mark != std::string::npos ? mark + 1 : 0;
+  const size_t begin = line.find_first_not_of(" :", after);
+  if (begin == std::string::npos) {
+    if (after > 0 && bracket == std::string::npos) return {};
+    return "";
+  }
+  const size_t end = line.find_last_not_of(' ');
+  return line.substr(begin, end + 1 - begin);
+}
+
+/// All lines as the answers to these questions; nullopt: they do not fit. `asked`: those that these lines answer.
+std::optional<Answers> answers_of(const std::vector<const Question*>& asked, const std::vector<std::string>& lines,
+                                  const std::map<std::string, std::optional<std::string>>& flags) {
+  Answers answers;
+  size_t next = 0;
+  try {
+    for (const Question* question : asked) {
+      if (question == nullptr) {  // of accelerate alone
+        ++next;
+        continue;
+      }
+      if (!question->is_asked(answers)) continue;
+      std::string answer = fallback_of(*question, answers);
+      if (const auto& flag = flags.at(question->flag)) {
+        answer = accept(*question, *flag);
+      } else {
+        if (next >= lines.size()) return {};
+        if (!lines[next].empty()) answer = accept(*question, lines[next]);
+        ++next;
+      }
+      check_with(*question, answer, answers);
+      answers[question->flag] = answer;
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  while (next < lines.size() && lines[next].empty()) ++next;
+  return next == lines.size() ? std::optional(answers) : std::nullopt;
+}
+
+/// Whether the input answers the questions as they are asked here.
+bool fits_here(const std::string& input, const std::map<std::string, std::optional<std::string>>& flags) {
+  std::vector<std::string> lines;
+  std::istringstream text(input);
+  for (std::string line; std::getline(text, line);)
+    lines.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+  std::vector<const Question*> asked;
+  for (const Question& question : questions()) asked.push_back(&question);
+  return answers_of(asked, lines, flags).has_value();
+}
+
+/// The answers of a transcript of `accelerate config`, of whichever version; nullopt: it is none of these.
+std::optional<Answers> answers_of_accelerate(const std::string& input,
+                                             const std::map<std::string, std::optional<std::string>>& flags) {
+  std::vector<std::string> lines;
+  std::istringstream text(input);
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("----")) line.erase(0, line.find_first_not_of('-'));
+    if (line.empty() && !lines.empty() && lines.back().empty() && text.peek() == EOF) break;
+    if (std::optional<std::string> answer = answer_in(line)) lines.push_back(std::move(*answer));
+  }
+  for (const Questionnaire& one : questionnaires()) {
+    std::vector<const Question*> asked;
+    for (const std::string_view flag : one.flags) {
+      const auto found = std::ranges::find_if(questions(), [&](const Question& known) { return known.flag == flag; });
+      asked.push_back(found == questions().end() ? nullptr : &*found);
+    }
+    std::optional<Answers> answers = answers_of(asked, lines, flags);
+    if (!answers) continue;
+    log::info("these are the answers for `accelerate config` {}", one.version);
+    for (const Question& question : questions()) {  // those that it does not ask
+      if (answers->contains(question.flag) || !question.is_asked(*answers)) continue;
+      const auto& flag = flags.at(question.flag);
+      (*answers)[question.flag] = flag ? accept(question, *flag) : fallback_of(question, *answers);
+      if (!flag) log::info("{} {} (--{})", question.text, answers->at(question.flag), question.flag);
+    }
+    return answers;
+  }
+  return {};
+}
+
 /// Asks until the answer is valid; an empty line means the default.
-std::string ask(const Question& question, const Answers& answers) {
+std::string ask(const Question& question, const Answers& answers, std::istream& input) {
   const std::string fallback = fallback_of(question, answers);
   for (;;) {
     std::fputs(prompt_of(question, fallback).c_str(), stderr);
     std::string line;
-    if (!std::getline(std::cin, line)) {
+    if (!std::getline(input, line)) {
       std::fputs("\n", stderr);
       fail(ErrorKind::usage,
            "the input ended before \"{}\" was answered; nothing was written. Answer it with --{}, or add --defaults to "
@@ -236,8 +361,10 @@ std::string yaml_of(const Answers& answers) {
   text += fmt::format("main_process_port: {}\n", or_null(answer("main-process-port")));
   text += "main_training_function: main\n";
   text += fmt::format("mixed_precision: '{}'\n", answer("mixed-precision"));
-  text += fmt::format("num_machines: {}\n", multi ? answer("num-machines") : "1");
-  text += fmt::format("num_processes: {}\n", multi ? answer("num-processes") : "1");
+  const int machines = multi ? std::stoi(answer("num-machines")) : 1;
+  text += fmt::format("num_machines: {}\n", machines);
+  text += fmt::format("num_processes: {}\n",
+                      multi ? ranks_of_launch_file(machines, std::stoi(answer("num-processes"))) : 1);
   text +=
       fmt::format("rdzv_backend: {}\n", or_null(answer("rdzv-backend").empty() ? "static" : answer("rdzv-backend")));
   text += fmt::format("same_network: {}\n", answer("same-network") == "no" ? "false" : "true");
@@ -251,8 +378,8 @@ std::string yaml_of(const Answers& answers) {
 
 /// The answer from a flag, the default or a question.
 std::string answer_of(const Question& question, const std::optional<std::string>& flag, bool defaults,
-                      const Answers& answers) {
-  if (!flag) return defaults ? fallback_of(question, answers) : ask(question, answers);
+                      const Answers& answers, std::istream& input) {
+  if (!flag) return defaults ? fallback_of(question, answers) : ask(question, answers, input);
   std::string answer = accept(question, *flag);
   check_with(question, answer, answers);
   return answer;
@@ -290,17 +417,32 @@ int config_wizard(std::vector<std::string> arguments) {
     if (const auto& flag = given.at(question.flag)) accept(question, *flag);
   }
   Answers answers;
+  std::istringstream piped;  // what is typed elsewhere is known as a whole, and may be accelerate's
+  std::optional<Answers> known;
+  const bool typed = defaults || isatty(STDIN_FILENO) == 1;
+  if (!typed) {
+    const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
+    if (!fits_here(input, given)) known = answers_of_accelerate(input, given);
+    piped.str(input);
+  }
+  std::istream& input = typed ? std::cin : static_cast<std::istream&>(piped);
   for (const Question& question : questions()) {
     const auto& flag = given.at(question.flag);
     if (!question.is_asked(answers)) {
       require(!flag, ErrorKind::usage, "--{} contradicts the other answers", question.flag);
       continue;
     }
-    const std::string answer = answer_of(question, flag, defaults, answers);
+    const std::string answer = known ? known->at(question.flag) : answer_of(question, flag, defaults, answers, input);
     answers[question.flag] = answer;
     if (answer == "yes" && *question.when_yes != '\0') {
       log::info("--{} yes changes nothing: {}", question.flag, question.when_yes);
     }
+  }
+  if (answers.contains("num-processes")) {
+    const int machines = std::stoi(answers.at("num-machines")), processes = std::stoi(answers.at("num-processes"));
+    if (processes < machines)
+      log::info("{} for {}: taken as processes per machine, so num_processes is {}", count_text(processes, "process"),
+                count_text(machines, "machine"), ranks_of_launch_file(machines, processes));
   }
   const std::string text = yaml_of(answers);
   if (output == "-") {

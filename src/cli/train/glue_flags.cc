@@ -34,19 +34,33 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that the user may set; run_glue's arguments determine the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"log.peak-tflops",   "model.dropout",
-                                           "model.recompute",   "run.device",
-                                           "run.hang-timeout",  "run.start-timeout",
-                                           "run.hash-every",    "run.max-skips",
-                                           "run.take-over",     "precision.max-overflows",
-                                           "run.on-difference", "log.jsonl",
-                                           "log.tensorboard",   "log.seconds",
-                                           "log.mlflow",        "log.mlflow-experiment",
-                                           "log.time",          "log.json",
-                                           "mesh.data",         "mesh.tensor",
-                                           "mesh.sequence",     "optim.shard",
-                                           "optim.shard-group", "checkpoint.on-error",
-                                           "checkpoint.local",  "checkpoint.copy-mb-per-second"};
+  constexpr std::string_view kOptions[] = {"log.peak-tflops",
+                                           "model.dropout",
+                                           "model.recompute",
+                                           "run.device",
+                                           "run.hang-timeout",
+                                           "run.start-timeout",
+                                           "run.hash-every",
+                                           "run.max-skips",
+                                           "run.take-over",
+                                           "precision.max-overflows",
+                                           "run.on-difference",
+                                           "log.jsonl",
+                                           "log.tensorboard",
+                                           "log.seconds",
+                                           "log.mlflow",
+                                           "log.mlflow-experiment",
+                                           "log.columns",
+                                           "log.time",
+                                           "log.json",
+                                           "mesh.data",
+                                           "mesh.tensor",
+                                           "mesh.sequence",
+                                           "optim.shard",
+                                           "optim.shard-group",
+                                           "checkpoint.on-error",
+                                           "checkpoint.local",
+                                           "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") || name.starts_with("train.") ||
          name.starts_with("precision.loss-scale") || std::ranges::find(kOptions, name) != std::end(kOptions);
 }
@@ -90,6 +104,39 @@ DecayShape decay_shape(const Json& type) {
        dump_valid_json(type));
 }
 
+/// run_glue's names of native options, which messages use.
+constexpr OptionName kNames[] = {
+    {"checkpoint.resume none --run.overwrite", "--overwrite-output-dir"},
+    {"checkpoint.resume none", "--overwrite-output-dir"},
+    {"checkpoint.resume", "--resume-from-checkpoint"},
+    {"checkpoint.every", "--save-steps"},
+    {"checkpoint.keep", "--save-total-limit"},
+    {"run.overwrite", "--overwrite-output-dir"},
+    {"run.dir", "--output-dir"},
+    {"run.steps", "--max-steps"},
+    {"run.seed", "--seed"},
+    {"model.init", "--model-name-or-path"},
+    {"data.train", "--train-file"},
+    {"data.validation", "--validation-file"},
+    {"data.test", "--test-file"},
+    {"data.dir", "--data-dir"},
+    {"data.tokenizer", "--tokenizer-name"},
+    {"batch.micro", "--per-device-train-batch-size"},
+    {"batch.accumulation", "--gradient-accumulation-steps"},
+    {"batch.sequence", "--max-seq-length"},
+    {"evaluation.every", "--eval-steps"},
+    {"log.every", "--logging-steps"},
+    {"optim.learning-rate", "--learning-rate"},
+    {"optim.weight-decay", "--weight-decay"},
+    {"optim.warmup-steps", "--warmup-steps"},
+    {"optim.clip", "--max-grad-norm"},
+    {"optim.epsilon", "--adam-epsilon"},
+    {"optim.schedule", "--lr-scheduler-type"},
+    {"optim.beta1", "--adam-beta1"},
+    {"optim.beta2", "--adam-beta2"},
+    {"precision.dtype bf16", "--bf16"},
+};
+
 /// The flags of a run and their values.
 class GlueFlags {
  public:
@@ -123,6 +170,7 @@ class GlueFlags {
   void take_revision() const;
   void take_schedule() const;
   void take_kwargs() const;
+  void take_origins() const;
   Config& config() const { return options_.loaded.config; }
 
   mutable GlueOptions options_;
@@ -332,6 +380,21 @@ void GlueFlags::check(const GlueOptions& o) const {
   require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");
 }
 
+/// Where the native options come from that arguments of run_glue set.
+void GlueFlags::take_origins() const {
+  OptionOrigins& origins = options_.loaded.origins;
+  const Config defaults = glue_configuration();
+  for (const Option& option : schema().options()) {
+    if (option.group == "optim" && get(defaults, option) != option.default_value)
+      origins[option.name] = {"default of trireme glue", 0, kDefaultLayer};
+  }
+  for (const OptionName& name : kNames) {
+    const std::string own(name.own), native(name.native);
+    if (schema().find(native) && flags_.count(own) > 0) origins[native] = {"flag " + own, 0, kFlagLayer};
+  }
+  if (bf16_ || fp16_) origins["precision.dtype"] = {bf16_ ? "flag --bf16" : "flag --fp16", 0, kFlagLayer};
+}
+
 GlueOptions GlueFlags::read() const {
   take_switches();
   if (!resume_.empty() && lower_case(resume_) != "true" && lower_case(resume_) != "none")
@@ -351,6 +414,7 @@ GlueOptions GlueFlags::read() const {
   take_kwargs();
   check(options_);
   take_revision();
+  take_origins();
   return options_;
 }
 
@@ -463,34 +527,6 @@ std::vector<std::string> from_file(const std::string& path) {
   return words;
 }
 
-/// run_glue's names of native options, which messages use.
-constexpr OptionName kNames[] = {
-    {"checkpoint.resume none --run.overwrite", "--overwrite-output-dir"},
-    {"checkpoint.resume none", "--overwrite-output-dir"},
-    {"checkpoint.resume", "--resume-from-checkpoint"},
-    {"checkpoint.every", "--save-steps"},
-    {"checkpoint.keep", "--save-total-limit"},
-    {"run.overwrite", "--overwrite-output-dir"},
-    {"run.dir", "--output-dir"},
-    {"run.steps", "--max-steps"},
-    {"run.seed", "--seed"},
-    {"model.init", "--model-name-or-path"},
-    {"data.dir", "--data-dir"},
-    {"data.tokenizer", "--tokenizer-name"},
-    {"batch.micro", "--per-device-train-batch-size"},
-    {"batch.accumulation", "--gradient-accumulation-steps"},
-    {"batch.sequence", "--max-seq-length"},
-    {"evaluation.every", "--eval-steps"},
-    {"log.every", "--logging-steps"},
-    {"optim.learning-rate", "--learning-rate"},
-    {"optim.weight-decay", "--weight-decay"},
-    {"optim.warmup-steps", "--warmup-steps"},
-    {"optim.clip", "--max-grad-norm"},
-    {"optim.beta1", "--adam-beta1"},
-    {"optim.beta2", "--adam-beta2"},
-    {"precision.dtype bf16", "--bf16"},
-};
-
 /// Removes the native options (--group.option) from the words.
 std::vector<std::string> take_native(std::vector<std::string>& words) {
   std::vector<std::string> native, rest;
@@ -530,7 +566,16 @@ CommandShape glue_shape() {
 }
 
 GlueOptions read_glue_flags(std::vector<std::string> arguments) {
-  if (arguments.size() == 1 && arguments[0].ends_with(".json")) arguments = from_file(arguments[0]);
+  const auto is_whole = [](const std::string& word) {
+    return word.starts_with("--") && word.find('=') != std::string::npos;
+  };
+  // Words before the file, such as those of launch, win.
+  if (!arguments.empty() && arguments.back().ends_with(".json") &&
+      std::all_of(arguments.begin(), arguments.end() - 1, is_whole)) {
+    std::vector<std::string> words = from_file(arguments.back());
+    words.insert(words.end(), arguments.begin(), arguments.end() - 1);
+    arguments = std::move(words);
+  }
   const std::vector<std::string> native = take_native(arguments);
   GlueFlags flags;
   flags.flags().parse(std::move(arguments));
@@ -540,9 +585,8 @@ GlueOptions read_glue_flags(std::vector<std::string> arguments) {
     const Option& option = *schema().find(name);
     set(options.loaded.config, option, get(given.config, option));
   }
+  given.origins.merge(options.loaded.origins);
   options.loaded.origins = std::move(given.origins);
-  if (options.config().precision.dtype == DType::f16)
-    options.loaded.origins["precision.dtype"] = {.source = "--fp16", .layer = kFlagLayer};
   require_runnable(options.loaded);
   return options;
 }

@@ -20,10 +20,10 @@
 #include "cli/train/config_shape.h"
 #include "cli/train/plan_text.h"
 #include "config/document.h"
-#include "model/model_options.h"
 #include "plan/measured_machine.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
+#include "train/start/resolve_model.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {
@@ -284,7 +284,7 @@ int run_plan(std::vector<std::string> arguments) {
   require(!split.files.empty() || !split.flags.empty(), ErrorKind::usage,
           "trireme plan needs a configuration; name its files, or --model.preset NAME");
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
-  resolve_model_options(loaded);
+  resolve_model(loaded);
   std::optional<RunForecast> given;
   std::optional<Error> impossible;  // the configuration's own layout
   try {

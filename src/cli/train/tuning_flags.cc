@@ -72,11 +72,12 @@ class Collected {
 };
 
 /// The words with native options instead of short flags.
-std::vector<std::string> native_words(const TuningCommand& command, std::vector<std::string> words) {
+std::vector<std::string> native_words(const TuningCommand& command, std::vector<std::string> words,
+                                      std::vector<std::string>& problems) {
   const auto is_own = [&](const std::string& name) {
     return find(command.flags, name) != nullptr || find(kRepeated, name) != nullptr;
   };
-  take_foreign_options(command.name, is_own, words);
+  problems = take_foreign_options(command.name, is_own, words);
   std::vector<std::string> native;
   Collected collected;
   std::map<std::string, std::string> given;  // values of the flags that name data
@@ -159,10 +160,17 @@ CommandShape tuning_shape(const TuningCommand& command) {
 }
 
 TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::string> words) {
-  const ConfigWords split = split_words(native_words(command, std::move(words)));
+  std::vector<std::string> problems;
+  std::vector<std::string> native = native_words(command, std::move(words), problems);
+  const ConfigWords split = split_words(std::move(native), std::move(problems));
   std::vector<std::string> flags = command.default_flags();
   flags.insert(flags.end(), split.flags.begin(), split.flags.end());
   TuningWords read{load_config(split.files, flags, split.dialect.value_or("native")), split.files};
+  const bool own_defaults = std::ranges::find(split.flags, "--default") == split.flags.end();
+  for (auto& [option, origin] : read.loaded.origins) {
+    if (own_defaults && origin.layer == kDefaultLayer && origin.source == "flag --default")
+      origin.source = std::string("default of trireme ") + command.name;
+  }
   require_runnable(read.loaded);
   return read;
 }

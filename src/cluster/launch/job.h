@@ -38,7 +38,9 @@ struct LaunchRequest {
 /// Facts about the launched command: for `train` its run folder and its data.
 struct JobFacts {
   std::string run_folder = ".";
-  bool has_status = false;  ///< the command writes run_folder/status.json
+  bool has_status = false;  ///< the command writes run_folder/status.json, and all ranks write into that folder
+  /// Without has_status: whether as many ranks write into run_folder; empty: they do not.
+  std::function<bool(int ranks)> shares_run_folder = {};
   std::string stop_folder;  ///< its status.json distinguishes a final stop from one to resume; empty: none
   bool inherit_binding = false;
   launch::GpuWish gpus = launch::GpuWish::none;

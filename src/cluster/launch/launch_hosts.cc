@@ -94,8 +94,9 @@ bool LaunchHosts::ready_again(int attempt, const StopSignals& signals) {
 std::vector<Problem> LaunchHosts::look() {
   NodeSessions sessions(pool_.names(), program_path(), remote_);
   PreflightResult result = run_preflight(
-      {placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
-       cache_variables(), request_.interface, request_.port, job_.run_bytes, job_.rank_memory,
+      {placement(), std::filesystem::absolute(job_.run_folder),
+       job_.has_status || (job_.shares_run_folder && job_.shares_run_folder(total_processes(placement()))), job_.files,
+       job_.named, cache_variables(), request_.interface, request_.port, job_.run_bytes, job_.rank_memory,
        request_.gpus_per_node > 0 ? GpuWish::required : job_.gpus, request_.gpus_per_node, pool_.offers_ranks()},
       sessions);
   check_starter(sessions, result);

@@ -56,7 +56,8 @@ void require_same_file(const std::vector<Placement>& hosts, const std::vector<st
     readers.push_back(hosts[i]);
     prints.push_back(values[i]);
   }
-  if (readers.empty()) return;  // no host has it: the command's own error says more
+  if (readers.empty())
+    return problems.push_back({hosts[0].host, fmt::format("no host can read {}: {}", file, values[0]), kFix});
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_print(values[i])) continue;
     problems.push_back(
@@ -85,6 +86,7 @@ void judge_memory(const PreflightRequest& request, const std::vector<NodeFacts>&
   const std::optional<RankMemory> needed =
       request.rank_memory(each * static_cast<int>(placement.size()), static_cast<int>(placement.size()), limit, false);
   if (!needed) return;
+  if (!needed->refusal.empty()) return result.problems.push_back({placement[0].host, needed->refusal, ""});
   result.notes.push_back(
       fmt::format("{} planned for each rank, {} are free", human_bytes(needed->bytes), human_bytes(limit)));
   for (size_t i = 0; i < facts.size(); ++i) {
@@ -95,8 +97,7 @@ void judge_memory(const PreflightRequest& request, const std::vector<NodeFacts>&
                                            count_text(each, "rank"), human_bytes(needed->bytes),
                                            human_bytes(needed->bytes * static_cast<uint64_t>(each)),
                                            human_bytes(static_cast<uint64_t>(std::max<int64_t>(there, 0)))),
-                               needed->fits.empty() ? "no layout of these hosts fits: use more hosts or a smaller model"
-                                                    : "this fits: " + needed->fits});
+                               needed->fits.empty() ? needed->advice : "this fits: " + needed->fits});
   }
 }
 
@@ -115,6 +116,7 @@ void judge_gpu_memory(const PreflightRequest& request, const std::vector<Placeme
   const std::optional<RankMemory> needed =
       request.rank_memory(total_processes(placement), static_cast<int>(placement.size()), limit, true);
   if (!needed) return;
+  if (!needed->refusal.empty()) return result.problems.push_back({placement[0].host, needed->refusal, ""});
   if (needed->bytes <= limit) {
     result.notes.push_back(
         fmt::format("{} planned for each GPU, {} are free", human_bytes(needed->bytes), human_bytes(limit)));
@@ -124,8 +126,7 @@ void judge_gpu_memory(const PreflightRequest& request, const std::vector<Placeme
     result.problems.push_back({entry.host,
                                fmt::format("the run does not fit: each GPU needs {}, but {} are free",
                                            human_bytes(needed->bytes), human_bytes(limit)),
-                               needed->fits.empty() ? "no layout of these hosts fits: use more hosts or a smaller model"
-                                                    : "this fits: " + needed->fits});
+                               needed->fits.empty() ? needed->advice : "this fits: " + needed->fits});
   }
 }
 

@@ -19,6 +19,8 @@ namespace trireme::launch {
 struct RankMemory {
   uint64_t bytes = 0;  ///< of the rank that needs most
   std::string fits;    ///< where that is too much: options of a layout that fits; empty: none does
+  std::string advice = "no layout of these hosts fits: use more hosts or a smaller model";  ///< without one that fits
+  std::string refusal = {};  ///< such ranks cannot run it: why
 };
 /// For so many ranks, the same number on each host, and the bytes that each may use: of a GPU for each, or of their
 /// host. Nullopt: cannot be planned here.

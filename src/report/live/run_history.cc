@@ -87,6 +87,9 @@ void RunHistory::start(const AttemptStart& attempt, double now) {
   started_ = true;
   drop_after(log_, attempt.first_step);
   log_.facts = attempt.facts;
+  log_.configuration = options_of(attempt.configuration);
+  log_.origins.clear();
+  for (const OptionFact& option : attempt.options) log_.origins.emplace_back(option.name, option.origin);
   log_.unit = attempt.unit;
   log_.total_steps = attempt.steps;
   log_.attempts.push_back(

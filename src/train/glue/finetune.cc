@@ -37,6 +37,10 @@ class FineTuning final : public Recipe {
 
   const Config& config() const override { return options_.config(); }
   std::string proof() const override;
+  bool shares_folder() const override {
+    return !start_.empty() || !config().checkpoint.local.empty() ||
+           keeps_snapshots(options_, job_.table ? job_.steps : 1);
+  }
   void look(Scalars& scalars) override;
   ResumePlace find_start(const TrainingJob& job) override;
   hub::Named needs(bool is_new) const override;
@@ -85,11 +89,7 @@ class FineTuning final : public Recipe {
   void load_best(Work& work);
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options_.most_tokens}; }
   /// No rank has the whole trained weights.
-  bool shares_model() const {
-    const ShardChoice shard = job_.config().optim.shard;
-    return job_.mesh.tensor > 1 || shard == ShardChoice::parameters ||
-           (job_.dtype != DType::f32 && shard != ShardChoice::none);
-  }
+  bool shares_model() const { return trireme::shares_model(options_.config()); }
   std::string micro_batches() const;
   std::string steps_fact() const;
   const std::string& folder() const { return config().run.dir; }

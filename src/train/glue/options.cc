@@ -15,6 +15,20 @@ int64_t warmup_of(const GlueOptions& options, int64_t steps) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * options.warmup_share));
 }
 
+bool shares_model(const Config& config) {
+  const ShardChoice shard = config.optim.shard;
+  return config.mesh.tensor > 1 || shard == ShardChoice::parameters ||
+         (config.precision.dtype != DType::f32 && shard != ShardChoice::none);
+}
+
+bool keeps_snapshots(const GlueOptions& options, int64_t steps) {
+  if (!options.trains()) return false;
+  if (shares_model(options.config()) || options.config().checkpoint.best) return true;
+  const EventSchedule& saving = options.saving;
+  return saving.strategy == Strategy::epoch || saving.strategy == Strategy::best ||
+         (saving.strategy == Strategy::steps && interval_of(saving.steps, steps) <= steps);
+}
+
 Config glue_configuration() {
   Config config;
   config.data.train = config.data.validation = "";

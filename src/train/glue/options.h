@@ -69,6 +69,13 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global);
 /// Steps between two events: `steps`, or below 1 that share of `total`, rounded up; at least 1.
 int64_t interval_of(double steps, int64_t total);
 
+/// Whether no rank has the whole trained weights.
+bool shares_model(const Config& config);
+
+/// Whether a training of so many steps writes snapshots, so that all ranks must see its folder. False: only rank 0
+/// writes, and at the end.
+bool keeps_snapshots(const GlueOptions& options, int64_t steps);
+
 /// Warm-up steps: optim.warmup-steps, else ceil(steps x share).
 int64_t warmup_of(const GlueOptions& options, int64_t steps);
 

@@ -63,7 +63,7 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
              describe(loss), describe(own), exit_code(ErrorKind::peer), likely);
   if (run_dir.empty()) return;
   try {
-    record_loss(run_dir, owner, rank, loss, likely);
+    record_loss(run_dir, owner, rank, loss, likely, own.step);
   } catch (const Error& e) {
     log::error("{}", e.what());
   }
@@ -79,7 +79,7 @@ bool has_verdict(const std::string& run_dir) {
 }  // namespace
 
 void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss,
-                 const std::string& likely) {
+                 const std::string& likely, int64_t own_step) {
   if (rank != 0) {
     if (loss.rank != 0) return;
     std::this_thread::sleep_for(kOtherVerdict + std::min(rank - 1, 150) * kNextRank);
@@ -87,7 +87,7 @@ void record_loss(const std::string& run_dir, const std::string& owner, int rank,
   if (!is_held_by(run_dir, owner) || has_verdict(run_dir)) return;
   write_status(run_dir, {.state = RunState::peer_lost,
                          .code = exit_code(ErrorKind::peer),
-                         .step = loss.last.step,
+                         .step = std::max(own_step, loss.last.step),  // of the run, not of the lost rank
                          .rank = loss.rank,
                          .host = loss.host,
                          .message = describe(loss) + likely});

@@ -20,7 +20,7 @@ namespace trireme {
 /// off gives its own. owner: lock_note() of the job; another owner's status is never replaced. likely: what may have
 /// ended the rank, added to the message. Throws Error::io, Error::data.
 void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss,
-                 const std::string& likely = {});
+                 const std::string& likely = {}, int64_t own_step = 0);
 
 class PeerWatch {
  public:

@@ -197,7 +197,8 @@ RunPlan& ChatRecipe::open(const ResumePlace& place, const TrainingJob& job) {
           where);
   take_template();
   const auto given = [&](const char* option) { return setup_.loaded.given(option); };
-  if (!given("batch.sequence")) setup_.loaded.config.batch.sequence = std::min(kUsualSequence, setup_.spec.context);
+  if (!given("batch.sequence"))
+    setup_.loaded.derive("batch.sequence", std::min(kUsualSequence, setup_.spec.context), "default of this command");
   if (config().chat.packing && !given("batch.micro") && !given("batch.accumulation"))
     setup_.loaded.config.batch.micro = 1;  // a full row occupies all cores
   setup_.batch = resolve_batch(setup_, job.rank.rank());
@@ -302,15 +303,20 @@ DataFileFact ChatRecipe::fact_of(const std::string& path, const chat::TrainingRo
 }
 
 void ChatRecipe::plan_steps() {
-  Config& config = setup_.loaded.config;
+  LoadedConfig& loaded = setup_.loaded;
+  const Config& config = loaded.config;
   epochs_ = {std::ssize(train_.rows), setup_.batch.global};
-  const auto given = [&](const char* option) { return setup_.loaded.given(option); };
+  const auto given = [&](const char* option) { return loaded.given(option); };
   const int64_t epoch = epochs_.steps_per_epoch();
-  if (!given("run.steps")) config.run.steps = epochs_.total_steps(config.chat.epochs, 0);
-  if (!given("evaluation.every")) config.evaluation.every = epoch;
-  if (!given("checkpoint.every")) config.checkpoint.every = epoch;
+  if (!given("run.steps"))
+    loaded.derive("run.steps", epochs_.total_steps(config.chat.epochs, 0),
+                  fmt::format("{:g} x the {} of an epoch", config.chat.epochs, count_text(epoch, "step")));
+  for (const char* every : {"evaluation.every", "checkpoint.every"})
+    if (!given(every)) loaded.derive(every, epoch, "the steps of an epoch");
   if (!given("optim.warmup-steps") && !given("optim.warmup-fraction"))
-    config.optim.warmup_steps = static_cast<int64_t>(std::ceil(kWarmup * static_cast<double>(config.run.steps)));
+    loaded.derive("optim.warmup-steps",
+                  static_cast<int64_t>(std::ceil(kWarmup * static_cast<double>(config.run.steps))),
+                  fmt::format("{:g} of run.steps", kWarmup));
 }
 
 void ChatRecipe::warn_of(const chat::TrainingRows& rows, const char* name) const {

@@ -8,6 +8,7 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/checkpoint.h"
+#include "config/schema.h"
 #include "model/mesh_layout.h"
 #include "model/train_flops.h"
 #include "tensor/device_network.h"
@@ -41,6 +42,20 @@ ReduceOrder order_of(const RunPlan& plan) {
 }
 
 const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
+
+/// "cosine from 0.0006 to 6e-05 at step 1000, after 100 steps of warm-up".
+std::string describe_schedule(const RateSchedule& s) {
+  std::string text;
+  if (s.course == RateCourse::constant)
+    text = fmt::format("constant {}", s.peak);
+  else if (s.course == RateCourse::inverse_sqrt)
+    text = fmt::format("{} from {}", name_of(s.course), s.peak);
+  else
+    text = fmt::format("{} from {} to {} at step {}", name_of(s.course), s.peak, s.minimum, s.decay_steps);
+  return s.warmup_steps > 0
+             ? text + fmt::format(", after {:g} {} of warm-up", s.warmup_steps, s.warmup_steps == 1 ? "step" : "steps")
+             : text;
+}
 
 std::string measured_how(const PeakRate& peak) {
   if (!peak.is_measured()) return "log.peak-tflops";
@@ -175,6 +190,35 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
                   "token (6 x matmul parameters + 6 x layers x width x sequence{})",
                   peak.total() / 1e9, measured_how(peak), train_flops_per_token(plan.table->whole(), sequence) / 1e6,
                   plan.trained.all() ? "" : ", less what frozen ones save"));
+  return facts;
+}
+
+RunFacts training_facts(const RunPlan& plan, const RateSchedule& schedule) {
+  const OptimOptions& o = plan.config().optim;
+  RunFacts facts{{"optimizer", fmt::format("AdamW: betas {} and {}, epsilon {}, weight decay {}{}, {}", o.beta1,
+                                           o.beta2, o.epsilon, o.weight_decay,
+                                           o.weight_decay == 0 ? ""
+                                           : o.decay_all       ? " of every tensor"
+                                                               : " of matrices",
+                                           o.clip > 0 ? fmt::format("gradients clipped to norm {}", o.clip)
+                                                      : "gradients not clipped")},
+                 {"rate", describe_schedule(schedule)}};
+  const std::string wire(name_of(plan.config().comm.wire));
+  facts.emplace_back("wire", plan.mesh.data > 1 ? wire + " for gradients between ranks, added in f32"
+                                                : wire + ", but one data rank sends no gradients");
+  return facts;
+}
+
+OptionFacts option_facts(const LoadedConfig& loaded) {
+  OptionFacts facts;
+  for (const Option& option : schema().options()) {
+    const auto origin = loaded.origins.find(option.name);
+    if (origin == loaded.origins.end()) continue;
+    const Value value = get(loaded.config, option);
+    const bool of_model = option.group == "model" && !loaded.given(option.name);  // the model's own line says it
+    facts.push_back({option.name, to_text(value), origin->second.text(),
+                     changes_results(option) && !of_model && value != option.default_value});
+  }
   return facts;
 }
 

@@ -3,6 +3,7 @@
 
 #include "comm/rank_context.h"
 #include "ops/backend.h"
+#include "optim/schedule.h"
 #include "report/metrics.h"
 #include "train/peak.h"
 #include "train/start/setup.h"
@@ -23,6 +24,10 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
 /// tokens.
 RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend& backend, const PeakRate& peak,
                     int64_t sequence);
+/// Optimizer, schedule and number formats of a training. schedule: of the run.
+RunFacts training_facts(const RunPlan& plan, const RateSchedule& schedule);
+/// The options that have an origin, in the order of their declaration.
+OptionFacts option_facts(const LoadedConfig& loaded);
 RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak);
 
 }  // namespace trireme

@@ -24,6 +24,7 @@
 #include "train/start/data_setup.h"
 #include "train/start/facts.h"
 #include "train/start/optim_options.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/runnable.h"
 
@@ -53,7 +54,7 @@ std::optional<Spec> model_of(const LoadedConfig& loaded, LoraOptions& lora) {
   if (!model.init.empty() && model.init != "scratch") {
     if (!fs::exists(model.init)) return {};
     const ModelFolder folder = open_model(model.init);
-    return with_adapters(with_given_options(folder.spec, loaded), lora, kept_model_type(folder.generation));
+    return with_adapters(spec_of_folder(folder, loaded), lora, kept_model_type(folder.generation));
   }
   const int64_t vocabulary = likely_vocabulary(loaded.config);
   if (model.vocabulary == 0 && vocabulary == 0) return {};
@@ -86,11 +87,6 @@ std::string held_by(const Layout& layout) {
 }
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
-
-/// Operators whose sizes are those of the devices.
-std::unique_ptr<Ops> planned_ops(PlannedDevices devices) {
-  return devices == PlannedDevices::gpus ? make_planned_gpu_ops() : make_backend().ops;
-}
 
 /// What a rank needs where its tensors are.
 size_t planned_bytes(const MemoryPlan& memory, PlannedDevices devices) {
@@ -235,6 +231,18 @@ std::string split_tensor_groups(const MeshShape& mesh, const HostMap& hosts) {
   }
   return fmt::format("{} of {} {} on several hosts, so that the sums of every layer use the network; {}", split,
                      count_text(groups, "tensor group"), split == 1 ? "is" : "are", fit);
+}
+
+std::unique_ptr<Ops> planned_ops(PlannedDevices devices) {
+  return devices == PlannedDevices::gpus ? make_planned_gpu_ops() : make_backend().ops;
+}
+
+PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices) {
+  return {.rank = 0,
+          .threads = 1,
+          .hosts = even_hosts(ranks, hosts),
+          .exchange_cores = {},
+          .gpu = devices == PlannedDevices::gpus};
 }
 
 RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {

@@ -2,9 +2,11 @@
 // What each rank of a mesh holds, for `config show`: nothing is allocated, and the ranks need not exist.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "config/load.h"
+#include "ops/ops.h"
 #include "train/start/run_plan.h"
 
 namespace trireme {
@@ -39,6 +41,10 @@ HostMap even_hosts(int ranks, int hosts);
 
 /// Which tensor groups are on several hosts although their hosts have several ranks, and what helps; "": none.
 std::string split_tensor_groups(const MeshShape& mesh, const HostMap& hosts);
+/// Operators whose sizes are those of the devices.
+std::unique_ptr<Ops> planned_ops(PlannedDevices devices);
+/// Rank 0 of ranks in order, the same number on each host, with one thread each.
+PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices);
 
 /// The plan of the rank that needs most memory: on GPUs, of the GPU. hosts: with the same number of ranks each. Throws
 /// as rank_table() does, and Error::config if the vocabulary is unknown.

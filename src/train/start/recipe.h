@@ -34,6 +34,9 @@ class Recipe : public Task {
   virtual const Config& config() const = 0;
   /// What must be equal on all ranks, beside the configuration.
   virtual std::string proof() const { return {}; }
+  /// Whether every rank has to see the run folder, for snapshots. Called before open() and after it, when more is
+  /// known.
+  virtual bool shares_folder() const { return true; }
   /// Looks at the run folder before this job locks it. Does not change files of another run.
   virtual void look(Scalars&) {}
   /// Checks the options before anything is opened.

@@ -9,15 +9,6 @@
 #include "config/validate.h"
 
 namespace trireme {
-namespace {
-
-void settle(LoadedConfig& loaded, const char* option, int64_t& field, int64_t value, const std::string& origin) {
-  if (field == value) return;
-  field = value;
-  loaded.origins[option] = {origin, 0, kDefaultLayer};
-}
-
-}  // namespace
 
 MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source) {
   MeshShape mesh = resolve_mesh({options.data, options.tensor, options.pipeline}, ranks, source);
@@ -39,20 +30,20 @@ MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& sour
 void resolve_for_ranks(LoadedConfig& loaded, int ranks, const std::string& source) {
   MeshOptions& mesh = loaded.config.mesh;
   const MeshShape shape = mesh_of(mesh, ranks, source);
-  settle(loaded, "mesh.data", mesh.data, shape.data, count_text(ranks, "rank"));
+  loaded.derive("mesh.data", shape.data, count_text(ranks, "rank"));
   BatchOptions& batch = loaded.config.batch;
   const BatchPlan plan = plan_batch(loaded, static_cast<int>(shape.data));
   const std::string product = fmt::format("{}, {} x {}", loaded.where("batch.per-rank"), batch.per_rank,
                                           count_text(shape.data, "data-parallel rank"));
-  settle(loaded, "batch.global", batch.global, plan.global, product);
+  loaded.derive("batch.global", plan.global, product);
   if (batch.per_rank > 0) {  // batch.global has replaced it
     batch.per_rank = 0;
     loaded.origins.erase("batch.per-rank");
   }
   const std::string rest = fmt::format("{} on each of {}", count_text(plan.per_rank, "sequence"),
                                        count_text(shape.data, "data-parallel rank"));
-  settle(loaded, "batch.micro", batch.micro, plan.micro, rest);
-  settle(loaded, "batch.accumulation", batch.accumulation, plan.accumulation, rest);
+  loaded.derive("batch.micro", plan.micro, rest);
+  loaded.derive("batch.accumulation", plan.accumulation, rest);
 }
 
 }  // namespace trireme

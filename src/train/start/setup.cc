@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "base/stop.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
@@ -18,6 +19,7 @@
 #include "model/model_options.h"
 #include "train/guard/data_proof.h"
 #include "train/start/data_setup.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resume.h"
 
 namespace trireme {
@@ -35,13 +37,13 @@ Spec resumed_spec(Setup& setup) {
 }
 
 Spec resolve_base(Setup& setup, int64_t data_vocabulary) {
-  if (setup.init) return with_given_options(setup.init->spec, setup.loaded);
+  if (setup.init) return spec_of_folder(*setup.init, setup.loaded);
   const std::string& init = setup.config().model.init;
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
   setup.init = open_model(init);
   require(setup.init->spec.has_decoder(), ErrorKind::config,
           "model.init: {} is a classifier, which does not predict tokens; use `trireme glue` to fine-tune it", init);
-  return with_given_options(setup.init->spec, setup.loaded);
+  return spec_of_folder(*setup.init, setup.loaded);
 }
 
 Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
@@ -174,7 +176,8 @@ BatchShape resolve_batch(Setup& setup, int rank) {
   const BatchOptions& then = setup.resumed.batch;
   const int64_t started = setup.resume && then.per_rank == setup.config().batch.per_rank ? then.global : 0;
   const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
-  setup.loaded.config.batch.global = plan.global;
+  setup.loaded.derive("batch.global", plan.global,
+                      started > 0 ? setup.resume->path : option_name("batch.per-rank") + " of every data rank");
   int64_t sequence = setup.config().batch.sequence;
   if (sequence == 0) sequence = setup.spec.context;
   require(sequence <= setup.spec.context, ErrorKind::config,

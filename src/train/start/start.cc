@@ -23,7 +23,9 @@
 #include "train/start/fetch_named.h"
 #include "train/start/live_metrics.h"
 #include "train/start/optim_options.h"
+#include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
+#include "train/start/resume_changes.h"
 #include "train/start/run_end.h"
 #include "train/start/shared_folder.h"
 #include "train/trainer.h"
@@ -43,14 +45,18 @@ MeshShape prove_ranks(const Recipe& recipe, const Process& process, Scalars& sca
   return mesh;
 }
 
-/// No rank reads the folder before rank 0 has locked it. Claims nothing if the job writes nothing.
-void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Process& process, PeerWatch& peers,
-                  Scalars& scalars) {
+/// No rank reads the folder before rank 0 has locked it. Claims nothing if the job writes nothing. Returns why the
+/// folder cannot take snapshots, if the recipe may do without them.
+std::string claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Process& process, PeerWatch& peers,
+                         Scalars& scalars) {
   const Config& config = recipe.config();
   together(scalars, [&] {
     if (!config.evaluation.only) claim.emplace(config.run, config.comm.interface, process, peers);
   });
-  if (claim) prove_shared_folder(config.run.dir, option_name("--run.dir"), scalars, process.host());
+  if (!claim) return {};
+  const std::string apart = folder_apart(config.run.dir, option_name("--run.dir"), scalars, process.host());
+  if (!apart.empty() && recipe.shares_folder()) throw CommonError(ErrorKind::mismatch, apart);
+  return apart;
 }
 
 /// Everything that is decided before anything large is allocated.
@@ -63,6 +69,8 @@ RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
   recipe.read_data(job);
   recipe.prove_data(job);
   together(job.scalars, [&] {
+    warn_of_changes(*plan);
+    settle_model(*plan);
     plan_memory(*plan, *job.backend.ops);
     require_memory(*plan, job.rank, job.backend.ops->device());
   });
@@ -83,8 +91,23 @@ void load(Recipe& recipe, Run& run, const TrainingJob& job) {
   });
 }
 
-RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, const LiveMetrics& live) {
+/// An attempt that fails says so in its records, too.
+template <class Body>
+bool ends_with_a_record(Run& run, const Body& body) {
+  try {
+    return body();
+  } catch (...) {
+    if (run.reporter) run.reporter->finish("failed", run.progress.step);
+    throw;
+  }
+}
+
+RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, const std::string& apart,
+                     const LiveMetrics& live) {
   const RunPlan& plan = build_plan(recipe, job);
+  if (!apart.empty() && recipe.shares_folder()) throw CommonError(ErrorKind::mismatch, apart);
+  if (!apart.empty())
+    log::info("{} is on rank 0's host only, which keeps all results: no snapshot is due", plan.config().run.dir);
   std::optional<MemoryWatch> watch;
   together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
   Run run(plan, claim, job.backend.ops->device());
@@ -94,9 +117,9 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, co
   load(recipe, run, job);
   std::optional<Saver> saver;
   if (claim) saver.emplace(run, session, [claim] { claim->check(); });
-  Work work{run, session, saver ? &*saver : nullptr};
+  Work work{run, session, saver ? &*saver : nullptr, apart.empty()};
   recipe.begin(work);
-  const bool done = recipe.work(work, job);
+  const bool done = ends_with_a_record(run, [&] { return recipe.work(work, job); });
   if (job.backend.device)
     log_device_memory(plan.memory.on_device(), job.backend.device->memory());
   else
@@ -123,7 +146,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
   const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
   RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
   return run_to_end(claim, process, peers, [&] {
-    claim_folder(claim, recipe, process, peers, scalars);
+    const std::string apart = claim_folder(claim, recipe, process, peers, scalars);
     const Backend backend = choose_backend(recipe.config(), mesh, rank, scalars);
     const PeerWatch::Connections connections(peers, backend.device ? backend.device->network() : nullptr);
     if (!backend.gpu.empty()) {
@@ -138,7 +161,7 @@ int start(Recipe& recipe, Process& process, std::string_view version) {
         .rank = rank, .scalars = scalars, .mesh = mesh, .cores = cores, .backend = backend, .stop_reason = reason};
     std::optional<LiveMetrics> live;
     together(scalars, [&] { live.emplace(recipe.config().log, recipe.config().run.dir, rank, mesh, peers); });
-    return plan_and_work(recipe, job, claim ? &*claim : nullptr, *live);
+    return plan_and_work(recipe, job, claim ? &*claim : nullptr, apart, *live);
   });
 }
 

@@ -34,9 +34,10 @@ class Wizard : public testing::Test {
     return read_text(file_);
   }
   LaunchRequest launched(LaunchRequest request = {}) {
-    apply_launch_file(file_, request);
+    note_ = apply_launch_file(file_, request);
     return request;
   }
+  std::string note_;  ///< of the last launched()
   TemporaryFolder folder_;
   std::string file_ = folder_ / "cluster.yaml";
 };
@@ -160,6 +161,80 @@ TEST_F(Wizard, ImpossibleChoicesAreRefused) {
   }
   EXPECT_ERROR(run({"--num-machines", "2"}), ErrorKind::usage, "--num-machines contradicts the other answers");
   EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+// The answers of Intel's guide and of others: one process on each machine.
+constexpr const char* kGuidesFile =
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\ndowncast_bf16: 'no'\nipex_config:\n  ipex: true\n"
+    "machine_rank: 0\nmain_process_ip: 10.0.0.4\nmain_process_port: 29500\nmain_training_function: main\n"
+    "mixed_precision: bf16\nnum_machines: 3\nnum_processes: 1\nrdzv_backend: static\nsame_network: true\ntpu_env: []\n"
+    "tpu_use_cluster: false\ntpu_use_sudo: false\nuse_cpu: true\n";
+
+TEST_F(Wizard, ProcessesBelowTheMachinesAreCountedPerMachine) {
+  write_text(file_, kGuidesFile);
+  const LaunchRequest request = launched();
+  EXPECT_EQ(request.hosts.num_nodes, 3);
+  EXPECT_EQ(request.placement.per_host, 1);
+  EXPECT_THAT(note_, HasSubstr("num_processes 1 is below num_machines 3, so it counts processes per machine: 3 ranks"));
+  std::string two = kGuidesFile;
+  two.replace(two.find("num_processes: 1"), 16, "num_processes: 2");
+  write_text(file_, two);
+  EXPECT_EQ(launched().placement.per_host, 2);
+}
+
+TEST_F(Wizard, GivenNumbersOfRanksWinOverTheFileAndSaySo) {
+  write_text(file_, kGuidesFile);
+  LaunchRequest six;
+  six.placement.processes = 6;
+  EXPECT_EQ(launched(six).placement.processes, 6);
+  EXPECT_THAT(note_, HasSubstr("6 ranks are asked for, so num_processes 1 of"));
+  LaunchRequest two;
+  two.placement.per_host = 2;
+  EXPECT_EQ(launched(two).placement.per_host, 2);
+  EXPECT_THAT(note_, HasSubstr("6 ranks are asked for"));
+  LaunchRequest same;
+  same.placement.processes = 3;
+  launched(same);
+  EXPECT_EQ(note_, "");
+  write_text(file_, "distributed_type: MULTI_CPU\nnum_machines: 2\nnum_processes: 3\n");
+  EXPECT_EQ(launched(same).placement.processes, 3) << "the file's number need not divide then";
+}
+
+TEST_F(Wizard, OneProcessForSeveralMachinesIsAnAnswer) {
+  const std::string text =
+      typed("", {"--machine-type", "multi-CPU", "--num-machines", "3", "--num-processes", "1", "--defaults"});
+  EXPECT_THAT(text, HasSubstr("num_machines: 3\nnum_processes: 3\n"));
+  EXPECT_EQ(launched().placement.per_host, 1);
+  EXPECT_EQ(note_, "");
+}
+
+TEST_F(Wizard, TheAnswersOfAccelerateFitWhateverItsVersionAsks) {
+  const std::pair<const char*, const char*> transcripts[] = {
+      // 0.21: environment, machine, machines, rank, ip, port, network, IPEX, dynamo, processes, precision
+      {"0.21", "This machine\nmulti-CPU\n3\n0\n10.0.0.4\n29500\nYES\nyes\nNO\n1\nbf16\n"},
+      {"0.21, indices of the menus", "0\n1\n3\n0\n10.0.0.4\n29500\n\n\n\n1\n2\n"},
+      {"0.21, with its questions",
+       "-----In which compute environment are you running?\nThis machine\n-----Which type of machine are you using?\n"
+       "multi-CPU\nHow many different machines will you use (use more than 1 for multi-node training)? [1]: 3\n"
+       "-----What is the rank of this machine?\n0\nWhat is the IP address of the machine that will host the main "
+       "process? 10.0.0.4\nWhat is the port you will use to communicate with the main process? 29500\nAre all the "
+       "machines on the same local network? Answer `no` if nodes are on the cloud and/or on different network hosts "
+       "[YES/no]: \nDo you want to use Intel PyTorch Extension (IPEX) to speed up training on CPU? [yes/NO]:yes\nDo "
+       "you "
+       "wish to optimize your script with torch dynamo?[yes/NO]:NO\nHow many CPU(s) should be used for distributed "
+       "training? [1]:1\n-----Do you wish to use FP16 or BF16 (mixed precision)?\nbf16\n"},
+      // + whether operations are checked
+      {"0.22", "This machine\nmulti-CPU\n3\n0\n10.0.0.4\n29500\nyes\nno\nno\nno\n1\nbf16\n"},
+      // no IPEX, but mpirun with its hostfile and oneCCL's threads
+      {"1.0", "This machine\nmulti-CPU\n3\n0\n10.0.0.4\n29500\nyes\nno\nyes\n/tmp/hosts\n1\nno\n1\nbf16\n"}};
+  for (const auto& [version, answers] : transcripts) {
+    SCOPED_TRACE(version);
+    const std::string text = typed(answers);
+    EXPECT_THAT(text, HasSubstr("distributed_type: MULTI_CPU\n"));
+    EXPECT_THAT(text, HasSubstr("main_process_ip: 10.0.0.4\nmain_process_port: 29500\n"));
+    EXPECT_THAT(text, HasSubstr("mixed_precision: 'bf16'\nnum_machines: 3\nnum_processes: 3\n"));
+  }
+  EXPECT_THAT(read_text(file_), HasSubstr("mpirun_hostfile: '/tmp/hosts'"));
 }
 
 TEST_F(Wizard, OtherFilesThanAcceleratesAreRefusedByLaunch) {

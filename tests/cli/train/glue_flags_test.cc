@@ -277,7 +277,7 @@ TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   EXPECT_ERROR(read({"--fp16", "--bf16"}), ErrorKind::usage, "--bf16 and --fp16 are both given; remove one");
   set_option_names(glue_option_names());
   EXPECT_ERROR(read({"--fp16", "--use_cpu"}), ErrorKind::config,
-               "precision.dtype (--fp16) is f16, which is unsupported for training on CPUs; set --bf16");
+               "precision.dtype (flag --fp16) is f16, which is unsupported for training on CPUs; set --bf16");
   set_option_names({});
 }
 

@@ -255,5 +255,15 @@ TEST_F(PlanCommand, TheTableOfNodeTypesIsThatOfTheDocumentation) {
   EXPECT_THAT(printed({"--help"}), HasSubstr("usage: trireme plan FILES... --node TYPE"));
 }
 
+TEST_F(PlanCommand, NamesPossibleLayoutsWhereItsOwnIsImpossible) {
+  testing::internal::CaptureStdout();
+  EXPECT_ERROR(run_plan({"--model.preset", "gpt2-124m", "--batch.global", "256", "--nodes", "3", "--ranks-per-node",
+                         "8", "--node", own_type()}),
+               ErrorKind::config, "cannot be divided evenly among 24 data-parallel ranks");
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("layouts of the same model and batch that fit, best time first:"));
+  EXPECT_THAT(text, HasSubstr("mesh:\n  data: 8\n"));
+}
+
 }  // namespace
 }  // namespace trireme
