@@ -1,5 +1,6 @@
 #include "checkpoint/finite_weights.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -42,29 +43,34 @@ int64_t not_finite(ConstView flat, int64_t first, int64_t n) {
 }  // namespace
 
 std::string describe_not_finite(const TrainingState& state, const ParameterTable& table) {
-  const std::pair<const char*, ConstView> parts[] = {
-      {"", state.weights()}, {", first moment", state.moment1()}, {", second moment", state.moment2()}};
-  const auto count_bad = [&](ConstView values, const Parameter& parameter, bool is_weights) {
+  const auto bad_weights = [&](const Parameter& parameter) {
     const int64_t first = parameter.offset, n = parameter.stored_shape.count();
-    if (is_weights && !state.shares_weights()) return not_finite(values, first, n);
+    if (!state.shares_weights()) return not_finite(state.weights(), first, n);
     int64_t bad = 0;
-    state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-      bad += not_finite(values, is_weights ? begin : place, count);
-    });
+    state.for_owned(first, first + n,
+                    [&](int64_t begin, int64_t count, int64_t) { bad += not_finite(state.weights(), begin, count); });
+    return bad;
+  };
+  const auto bad_states = [&](const StateArray& array, const Parameter& parameter) {
+    int64_t bad = 0;
+    for (const auto& held : std::ranges::equal_range(array.held, parameter.offset, {}, &StateArray::Held::parameter))
+      bad += not_finite(array.values, held.place, held.count);
     return bad;
   };
   std::string first;
   size_t tensors = 0, more = 0;
+  const auto look = [&](const std::string& name, int64_t bad, int64_t count) {
+    ++tensors;
+    if (bad == 0) return;
+    more += first.empty() ? 0 : 1;
+    if (first.empty()) first = fmt::format("{} ({} of {} values)", name, bad, count);
+  };
   for (const Parameter& parameter : table.all()) {
-    for (const auto& [part, values] : parts) {
-      const bool is_weights = *part == '\0';
-      if (values.empty() || (!is_weights && !parameter.trained())) continue;
-      ++tensors;
-      const int64_t bad = count_bad(values, parameter, is_weights);
-      if (bad == 0) continue;
-      more += first.empty() ? 0 : 1;
-      if (first.empty())
-        first = fmt::format("{}{} ({} of {} values)", parameter.name, part, bad, parameter.stored_shape.count());
+    look(parameter.name, bad_weights(parameter), parameter.stored_shape.count());
+    for (const StateArray& array : state.states()) {
+      if (std::ranges::find(parameter.states, array.kind) == parameter.states.end()) continue;
+      look(fmt::format("{}, {}", parameter.name, array.kind.name), bad_states(array, parameter),
+           value_count(array.kind, parameter));
     }
   }
   if (more > 0) first += fmt::format(" and {} more of {} tensors", more, tensors);

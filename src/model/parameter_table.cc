@@ -12,8 +12,6 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kOffsetMultiple = 32;  // flat arrays: a parameter starts on a 64-byte line even as bf16
-
 struct InitStd {
   float matrices, residual;
 };
@@ -224,8 +222,21 @@ Layout Layout::of(const Spec& spec) const {
   return layout;
 }
 
-ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout& layout, const Trained& trained)
-    : spec_(spec), trained_(trained) {
+std::span<const StateKind> states_of(UpdateRule rule) {
+  static constexpr StateKind kAdam[] = {{kAdamM}, {kAdamV}};
+  switch (rule) {
+    case UpdateRule::adamw:
+    case UpdateRule::adamw_no_decay:
+      return kAdam;
+    case UpdateRule::frozen:
+      break;
+  }
+  return {};
+}
+
+ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout& layout, const Trained& trained,
+                               StatesOfRules states)
+    : spec_(spec), trained_(trained), states_(states) {
   spec.validate();
   layout_ = layout.of(spec);
   const ModelPart& part = layout_.part;
@@ -250,8 +261,10 @@ ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout
     close_group();
   }
   parameters_ = builder.take();
-  for (Parameter& p : parameters_)
+  for (Parameter& p : parameters_) {
     if (!trained.includes(p.name)) p.rule = UpdateRule::frozen;
+    p.states = states(p.rule);
+  }
   trained_count_ = gradient_count_ = place(parameters_, true, 0, weights_);
   flat_count_ = place(parameters_, false, trained_count_, weights_);
   for (const WeightRanges& weights : weights_) ready_ranges_.push_back(weights.trained);

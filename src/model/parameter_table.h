@@ -3,7 +3,10 @@
 // allocated. Initialisation, the optimizer, sharding, checkpoints, import, export and the planner read it; no code
 // accesses a parameter by position.
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/part.h"
@@ -11,6 +14,9 @@
 #include "tensor/box.h"
 
 namespace trireme {
+
+/// Flat arrays: a parameter starts on a 64-byte line, even as bf16.
+inline constexpr int64_t kOffsetMultiple = 32;
 
 enum class Init : uint8_t { normal, zeros, ones, uniform };
 
@@ -20,6 +26,24 @@ enum class UpdateRule : uint8_t {
   adamw_no_decay,  ///< AdamW without: biases and norms
   frozen,          ///< not at all: no gradient and no states
 };
+
+/// What a state has a value of: each element of the parameter, or each row (dim 0), equal on all ranks that hold a part
+/// of the row.
+enum class StateExtent : uint8_t { element, row };
+
+/// An array that the optimizer keeps of a parameter: f32, also in checkpoints, whose format has the names.
+struct StateKind {
+  std::string_view name;
+  StateExtent extent = StateExtent::element;
+  bool operator==(const StateKind&) const = default;
+};
+
+/// The running means that AdamW keeps of the gradient and of its square.
+inline constexpr std::string_view kAdamM = "adam.m", kAdamV = "adam.v";
+
+/// The states of the rules of this program.
+std::span<const StateKind> states_of(UpdateRule rule);
+using StatesOfRules = std::span<const StateKind> (*)(UpdateRule);
 
 /// The part of a model that one process holds: some of its layers, and of each cut tensor one of tensor_size equal
 /// boxes. Cut by rows (dim 0): attention.qkv, whose rows are grouped by key head, mlp.in, whose gates lie beside what
@@ -55,6 +79,7 @@ struct Parameter {
   Init init = Init::normal;
   float init_std = 0.02f;  ///< uniform: values are in +-init_std
   UpdateRule rule = UpdateRule::adamw;
+  std::span<const StateKind> states{};  ///< that the rule keeps
   /// Every tensor rank uses it in all rows for its own part of a layer, which sums its gradient over the ranks itself.
   bool layer_sums = false;
   size_t group = 0;  ///< index in ParameterTable::ready_ranges(): when its gradient is ready
@@ -89,9 +114,9 @@ class ParameterTable {
  public:
   /// Of the whole model, or of a layout's part. Throws Error::config for a layout that the model cannot have.
   explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2, const Layout& layout = {},
-                          const Trained& trained = {});
-  /// Of the whole model, with the same parameters trained.
-  ParameterTable whole() const { return ParameterTable(spec_, InitScheme::gpt2, {}, trained_); }
+                          const Trained& trained = {}, StatesOfRules states = states_of);
+  /// Of the whole model, with the same parameters trained and the same states.
+  ParameterTable whole() const { return ParameterTable(spec_, InitScheme::gpt2, {}, trained_, states_); }
 
   const Spec& spec() const { return spec_; }
   const Trained& trained() const { return trained_; }
@@ -130,6 +155,7 @@ class ParameterTable {
   Spec spec_;
   Layout layout_;
   Trained trained_;
+  StatesOfRules states_;
   std::vector<Parameter> parameters_;
   std::vector<ParameterRange> ready_ranges_;
   std::vector<WeightRanges> weights_;  ///< by group

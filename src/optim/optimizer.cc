@@ -198,9 +198,11 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
     AdamW own = adamw;
     if (parameter.rule == UpdateRule::adamw_no_decay && !options_.decay_all) own.weight_decay = 0;
     const auto update_run = [&](int64_t first, int64_t count, int64_t place) {
-      const TrainingState::Owned changed = state_.owned(first, count, place);
-      ops_.adamw(context, own, state_.summed_gradient(first, count), changed.moment1, changed.moment2, changed.weights,
-                 changed.remainder);
+      const auto state = [&](std::string_view name) {
+        return state_.state(name, parameter, first - parameter.offset, count);
+      };
+      ops_.adamw(context, own, state_.summed_gradient(first, count), state(kAdamM), state(kAdamV),
+                 slice(state_.weights(), first, count), state_.owned_remainder(count, place));
     };
     state_.for_owned(parameter.offset, parameter.offset + parameter.count(), update_run);
   }

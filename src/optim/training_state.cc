@@ -38,21 +38,64 @@ std::vector<ParameterRange> before(std::span<const ParameterRange> ranges, int64
 /// An array of that many elements; empty without any.
 View take(Arena& arena, DType dtype, int64_t count) { return count > 0 ? arena.take(dtype, Shape{count}) : View(); }
 
+/// What is held of a state; without `kept.owned` of all parameters that keep it.
+std::vector<StateArray::Held> held_of(const StateKind& kind, const ParameterTable& table, const KeptState& kept) {
+  std::vector<StateArray::Held> held;
+  int64_t place = 0;
+  const auto add = [&](const Parameter& parameter, ParameterRange values) {
+    const int64_t count = values.end - values.begin;
+    const bool follows = !held.empty() && held.back().parameter == parameter.offset &&
+                         held.back().first + held.back().count == values.begin;
+    if (follows) {
+      held.back().count += count;
+    } else if (count > 0) {
+      held.push_back({parameter.offset, values.begin, count, place});
+    }
+    place += count;
+  };
+  for (const Parameter& parameter : table.all()) {
+    if (std::ranges::find(parameter.states, kind) == parameter.states.end()) continue;
+    // The gap behind a parameter has values, too, so that a state of all elements has their offsets.
+    const auto with_gap = [](int64_t count) {
+      return (count + kOffsetMultiple - 1) / kOffsetMultiple * kOffsetMultiple;
+    };
+    if (kept.owned.empty()) {
+      add(parameter, {0, with_gap(value_count(kind, parameter))});
+      continue;
+    }
+    const int64_t count = with_gap(parameter.count()), end = parameter.offset + count;
+    auto range = std::ranges::upper_bound(kept.owned, parameter.offset, {}, &ParameterRange::end);
+    for (; range != kept.owned.end() && range->begin < end; ++range)
+      add(parameter, values_of(kind, parameter,
+                               {std::max<int64_t>(0, range->begin - parameter.offset),
+                                std::min(count, range->end - parameter.offset)}));
+  }
+  return held;
+}
+
 /// Takes the arrays from arenas that measure or hold them. passing: arrays with memory for a part at a time.
 struct Arrays {
-  View weights, remainder, gradients, sums, moment1, moment2;
-  Arrays(Arena& arena, Arena& passing, const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
+  View weights, remainder, gradients, sums;
+  std::vector<StateArray> states;
+  Arrays(Arena& arena, Arena& passing, const ParameterTable& table, DType dtype, bool trains, const KeptState& kept) {
     const bool sharded = !kept.owned.empty();
     const Shape own{sharded ? count_of(kept.owned) : table.flat_count()};
     weights = (kept.weights ? passing : arena).take(dtype, Shape{table.flat_count()});
     if (dtype == DType::bf16 || dtype == DType::f16)
       remainder = arena.take(dtype == DType::bf16 ? DType::i16 : DType::f32, own);
-    if (!moments) return;
+    if (!trains) return;
     const int64_t trained = sharded ? count_of(before(kept.owned, table.trained_count())) : table.trained_count();
     gradients = take(kept.gradients ? passing : arena, wide_type(dtype), table.gradient_count());
     if (kept.gradients) sums = take(arena, wide_type(dtype), trained);
-    moment1 = take(arena, wide_type(dtype), trained);
-    moment2 = take(arena, wide_type(dtype), trained);
+    for (const Parameter& parameter : table.all()) {
+      for (const StateKind& kind : parameter.states)
+        if (std::ranges::find(states, kind, &StateArray::kind) == states.end()) states.push_back({kind});
+    }
+    for (StateArray& state : states) {
+      state.held = held_of(state.kind, table, kept);
+      const int64_t count = state.held.empty() ? 0 : state.held.back().place + state.held.back().count;
+      state.values = take(arena, wide_type(dtype), count);
+    }
   }
 };
 
@@ -77,7 +120,7 @@ int64_t most_in_turn(std::span<const int64_t> groups, size_t so_many) {
 
 /// What passing arrays hold at a time. Gradients: those that a layer writes and those of the layer before, being
 /// exchanged. Weights: the owned ones, and those of others for two layers: the one that computes and the next.
-size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
+size_t held_bytes(const ParameterTable& table, DType dtype, bool trains, const KeptState& kept) {
   constexpr size_t kInTurn = 2;
   size_t bytes = 0;
   if (kept.weights) {
@@ -88,7 +131,7 @@ size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const 
     }
     bytes += static_cast<size_t>(count_of(kept.owned) + most_in_turn(others, kInTurn)) * size_of(dtype);
   }
-  if (kept.gradients && moments) {
+  if (kept.gradients && trains) {
     std::vector<int64_t> gradients;
     for (const ParameterRange& range : table.ready_ranges()) gradients.push_back(range.end - range.begin);
     bytes += static_cast<size_t>(most_in_turn(gradients, kInTurn)) * size_of(wide_type(dtype));
@@ -218,8 +261,19 @@ void fill(TrainingState& state, const Parameter& parameter, uint64_t seed) {
 
 }  // namespace
 
-TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept, Device& device)
-    : kept_(std::move(kept)), trains_(moments), reader_(std::make_unique<PieceReader>(device)) {
+ParameterRange values_of(const StateKind& state, const Parameter& parameter, ParameterRange range) {
+  if (state.extent == StateExtent::element) return range;
+  const int64_t width = parameter.box.row_width(), rows = parameter.box.count[0];
+  const auto first_row = [&](int64_t element) { return std::min((element + width - 1) / width, rows); };
+  return {first_row(range.begin), first_row(range.end)};
+}
+
+int64_t value_count(const StateKind& state, const Parameter& parameter) {
+  return state.extent == StateExtent::element ? parameter.count() : parameter.box.count[0];
+}
+
+TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool trains, KeptState kept, Device& device)
+    : kept_(std::move(kept)), trains_(trains), reader_(std::make_unique<PieceReader>(device)) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32, bf16 or f16", name_of(dtype));
   assert(!kept_.owned.empty() || !(kept_.gradients || kept_.weights));
@@ -227,28 +281,27 @@ TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool mome
   for (const ParameterRange& range : kept_.owned)
     places_.push_back(std::exchange(place, place + range.end - range.begin));
   Arena measure, measure_passing;
-  (void)Arrays(measure, measure_passing, table, dtype, moments, kept_);
+  (void)Arrays(measure, measure_passing, table, dtype, trains, kept_);
   arena_ = Arena(measure.peak(), device);
   if (measure_passing.peak() > 0)
-    passing_ = Arena(measure_passing.peak(), held_bytes(table, dtype, moments, kept_), device);
-  const Arrays arrays(arena_, passing_, table, dtype, moments, kept_);
+    passing_ = Arena(measure_passing.peak(), held_bytes(table, dtype, trains, kept_), device);
+  Arrays arrays(arena_, passing_, table, dtype, trains, kept_);
   weights_ = arrays.weights;
   remainder_ = arrays.remainder;
   gradients_ = arrays.gradients;
   sums_ = arrays.sums;
-  moment1_ = arrays.moment1;
-  moment2_ = arrays.moment2;
+  states_ = std::move(arrays.states);
   if (kept_.weights) Arena::set_sparse(weights_);
   if (kept_.gradients && !gradients_.empty()) Arena::set_sparse(gradients_);
-  if (moments && table.sums_twice()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
+  if (trains && table.sums_twice()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
     Arena::set_sparse(gradients_.rows_slice(table.trained_count(), table.gradient_count() - table.trained_count()));
   }
 }
 
-size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
+size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool trains, const KeptState& kept) {
   Arena measure, passing;
-  (void)Arrays(measure, passing, table, dtype, moments, kept);
-  return measure.peak() + held_bytes(table, dtype, moments, kept);
+  (void)Arrays(measure, passing, table, dtype, trains, kept);
+  return measure.peak() + held_bytes(table, dtype, trains, kept);
 }
 
 void TrainingState::read_master(const Parameter& parameter, std::span<float> out) const {
@@ -289,31 +342,75 @@ void TrainingState::read_weights(int64_t first, std::span<float> out) const {
   }
 }
 
-TrainingState::Owned TrainingState::owned(int64_t first, int64_t count, int64_t place) {
-  const auto part = [&](const View& array, int64_t begin) {
-    return array.empty() ? array : array.rows_slice(begin, count);
-  };
-  return {part(weights_, first), part(remainder_, place), part(moment1_, place), part(moment2_, place)};
-}
-
 View TrainingState::owned_remainder(int64_t count, int64_t place) {
   return remainder_.empty() ? remainder_ : remainder_.rows_slice(place, count);
 }
 
-void TrainingState::read_moment(Moment which, int64_t first, std::span<float> out) const {
-  for_owned(first, first + static_cast<int64_t>(out.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    reader_->read(moment(which).rows_slice(place, count), {}, [&](int64_t at, ConstView piece, ConstView) {
-      std::ranges::copy(piece.values<float>(), out.begin() + (begin - first) + at);
-    });
-  });
+std::vector<View> TrainingState::replicated() {
+  std::vector<View> arrays{weights_, remainder_};
+  for (const StateArray& state : states_) arrays.push_back(state.values);
+  return arrays;
 }
 
-void TrainingState::write_moment(Moment which, int64_t first, std::span<const float> values) {
-  const View all = which == Moment::first ? moment1_ : moment2_;
-  for_owned(first, first + static_cast<int64_t>(values.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    write_values<float>(all.rows_slice(place, count),
-                        [&](auto to) { std::copy_n(values.data() + (begin - first), count, to.begin()); });
+const StateArray* TrainingState::find(std::string_view name) const {
+  const auto found = std::ranges::find(states_, name, [](const StateArray& state) { return state.kind.name; });
+  return found == states_.end() ? nullptr : &*found;
+}
+
+ConstView TrainingState::state(std::string_view name) const {
+  const StateArray* const found = find(name);
+  return found ? ConstView(found->values) : ConstView();
+}
+
+/// run(first value, count, place) for what is held of [first, first + count).
+template <class Run>
+void TrainingState::for_held(std::string_view name, const Parameter& parameter, int64_t first, int64_t count,
+                             Run run) const {
+  const StateArray* const state = find(name);
+  if (!state) return;
+  const auto before = [](const StateArray::Held& held, std::pair<int64_t, int64_t> key) {
+    return std::pair(held.parameter, held.first + held.count) <= key;
+  };
+  auto held = std::lower_bound(state->held.begin(), state->held.end(), std::pair(parameter.offset, first), before);
+  for (; held != state->held.end() && held->parameter == parameter.offset && held->first < first + count; ++held) {
+    const int64_t begin = std::max(first, held->first), end = std::min(first + count, held->first + held->count);
+    run(begin, end - begin, held->place + begin - held->first);
+  }
+}
+
+View TrainingState::state(std::string_view name, const Parameter& parameter, int64_t first, int64_t count) {
+  View found;
+  for_held(name, parameter, first, count, [&](int64_t, int64_t n, int64_t place) {
+    assert(n == count);
+    found = find(name)->values.rows_slice(place, n);
   });
+  assert(!found.empty());
+  return found;
+}
+
+void TrainingState::read_state(std::string_view name, const Parameter& parameter, int64_t first,
+                               std::span<float> out) const {
+  const auto read = [&](int64_t begin, int64_t count, int64_t place) {
+    reader_->read(find(name)->values.rows_slice(place, count), {}, [&](int64_t at, ConstView piece, ConstView) {
+      std::ranges::copy(piece.values<float>(), out.begin() + (begin - first) + at);
+    });
+  };
+  for_held(name, parameter, first, static_cast<int64_t>(out.size()), read);
+}
+
+void TrainingState::write_state(std::string_view name, const Parameter& parameter, int64_t first,
+                                std::span<const float> values) {
+  const auto write = [&](int64_t begin, int64_t count, int64_t place) {
+    write_values<float>(find(name)->values.rows_slice(place, count),
+                        [&](auto to) { std::copy_n(values.data() + (begin - first), count, to.begin()); });
+  };
+  for_held(name, parameter, first, static_cast<int64_t>(values.size()), write);
+}
+
+bool TrainingState::keeps_some(std::string_view name, const Parameter& parameter, int64_t first, int64_t count) const {
+  bool some = false;
+  for_held(name, parameter, first, count, [&](int64_t, int64_t, int64_t) { some = true; });
+  return some;
 }
 
 void TrainingState::write_master(const Parameter& parameter, std::span<const float> values) {

@@ -29,14 +29,14 @@ inline void fill(TrainingState& state, const ParameterTable& table, uint64_t see
     std::vector<float> values(static_cast<size_t>(p.stored_shape.count()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(normal_at(key, i));
     state.write_master(p, values);
-    for (const Moment moment : {Moment::first, Moment::second}) {
+    for (const std::string_view moment : {kAdamM, kAdamV}) {
       ++key;
-      if (state.moment(moment).empty() || !p.trained()) continue;
+      if (state.state(moment).empty() || !p.trained()) continue;
       for (size_t i = 0; i < values.size(); ++i) {
         const double drawn = normal_at(key, i);
-        values[i] = static_cast<float>(moment == Moment::second ? drawn * drawn : drawn);
+        values[i] = static_cast<float>(moment == kAdamV ? drawn * drawn : drawn);
       }
-      state.write_moment(moment, p.offset, values);
+      state.write_state(moment, p, 0, values);
     }
     ++key;
   }
@@ -49,7 +49,7 @@ inline bool same_bytes(ConstView a, ConstView b) {
 /// Weights, remainders and moments are equal bit for bit.
 inline bool same_state(const TrainingState& a, const TrainingState& b) {
   return same_bytes(a.weights(), b.weights()) && same_bytes(a.remainder(), b.remainder()) &&
-         same_bytes(a.moment1(), b.moment1()) && same_bytes(a.moment2(), b.moment2());
+         same_bytes(a.state(kAdamM), b.state(kAdamM)) && same_bytes(a.state(kAdamV), b.state(kAdamV));
 }
 
 inline CheckpointFacts facts_of(const Spec& spec, int64_t step) {

@@ -44,8 +44,6 @@ TEST(CpuAccount, CountsThreadsByKindWhileTheyLiveAndAfterwards) {
   EXPECT_EQ(after.since(during).waiting, 0.25);
 }
 
-TEST(CpuAccount, MayBeNull) { const CpuAccount::Thread counted(nullptr, ThreadKind::control); }
-
 TEST(CpuTimes, AreReportedAsSharesOfTheTotal) {
   const CpuTimes times = CpuTimes::of({150, 1, 4, 0.5}) + CpuTimes::of({50, 0, 0, 0.5});
   EXPECT_DOUBLE_EQ(times.share_beside(), 0.03);

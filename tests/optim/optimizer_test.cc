@@ -95,7 +95,7 @@ TEST_F(OptimizerTest, ANormBelowTheClipScalesNothing) {
   optimizer.update(context_, 1e-2, 1, norm_of(finish_exchange(optimizer, context_)));
   const Parameter& p = table_.find("norm.weight");
   const double g = gradient(p, 0);
-  EXPECT_NEAR(state_.moment1().as<double>()[p.offset], (1 - static_cast<double>(0.9f)) * g, 1e-7 * std::abs(g));
+  EXPECT_NEAR(state_.state(kAdamM).as<double>()[p.offset], (1 - static_cast<double>(0.9f)) * g, 1e-7 * std::abs(g));
 }
 
 TEST_F(OptimizerTest, LaterStepsUseTheBiasCorrectionsOfTheirCount) {

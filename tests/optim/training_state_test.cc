@@ -40,7 +40,7 @@ TEST(TrainingState, HasFlatArraysOverTheTable) {
   EXPECT_EQ(state.remainder().count(), table.flat_count());
   EXPECT_EQ(state.gradients().count(), table.gradient_count());
   EXPECT_EQ(state.gradients().dtype(), DType::f32);
-  EXPECT_EQ(state.moment1().count(), table.flat_count());
+  EXPECT_EQ(state.state(kAdamM).count(), table.flat_count());
   const size_t expected =
       static_cast<size_t>(table.flat_count()) * (2 + 2 + 4 + 4) + static_cast<size_t>(table.gradient_count()) * 4;
   EXPECT_GE(state.bytes(), expected);
@@ -52,7 +52,7 @@ TEST(TrainingState, WithoutMomentsHoldsWeightsOnly) {
   const TrainingState state(table, DType::f32, false);
   EXPECT_TRUE(state.remainder().empty());
   EXPECT_TRUE(state.gradients().empty());
-  EXPECT_TRUE(state.moment1().empty());
+  EXPECT_TRUE(state.state(kAdamM).empty());
   EXPECT_EQ(state.bytes(), static_cast<size_t>(table.flat_count()) * 4);
 }
 

@@ -41,7 +41,7 @@ TEST_F(OldCheckpoint, OfVersion1HoldsWhatItsFilesSay) {
   TrainingState state(table, DType::f32, true);
   load_checkpoint(folder, table, state);
   const std::pair<const char*, ConstView> parts[] = {
-      {"", state.weights()}, {".m", state.moment1()}, {".v", state.moment2()}};
+      {"", state.weights()}, {".m", state.state(kAdamM)}, {".v", state.state(kAdamV)}};
   for (const auto& [suffix, flat] : parts) {
     for (const Parameter& p : table.all()) {
       std::vector<float> stored;

@@ -21,7 +21,8 @@ void copy_box(const Parameter& from, ConstView source, const Parameter& to, View
 /// Copies the common parts of both tables: weights, remainders and moments if both states have them.
 inline void copy_common(const ParameterTable& from, const TrainingState& source, const ParameterTable& to,
                         TrainingState& destination) {
-  const auto [weights, remainder, moment1, moment2] = destination.replicated();
+  const std::vector<View> arrays = destination.replicated();
+  const View &weights = arrays[0], &remainder = arrays[1];
   for (const Parameter& parameter : from.all()) {
     const Parameter* other = to.look_up(parameter.name);
     if (!other) continue;
@@ -31,9 +32,9 @@ inline void copy_common(const ParameterTable& from, const TrainingState& source,
     } else {
       copy_box<float>(parameter, source.weights(), *other, weights);
     }
-    if (source.moment1().empty() || moment1.empty() || !parameter.trained()) continue;
-    copy_box<float>(parameter, source.moment1(), *other, moment1);
-    copy_box<float>(parameter, source.moment2(), *other, moment2);
+    if (!source.trains() || !parameter.trained()) continue;
+    for (const StateArray& to_array : destination.states())
+      copy_box<float>(parameter, source.state(to_array.kind.name), *other, to_array.values);
   }
 }
 

@@ -123,8 +123,8 @@ struct Twins {
       for (const Parameter& parameter : table.all()) {
         std::vector<float> moments(static_cast<size_t>(parameter.stored_shape.count()));
         for (size_t i = 0; i < moments.size(); ++i) moments[i] = 1.0f / static_cast<float>(i + 1);
-        state->write_moment(Moment::first, parameter.offset, moments);
-        state->write_moment(Moment::second, parameter.offset, moments);
+        state->write_state(kAdamM, parameter, 0, moments);
+        state->write_state(kAdamV, parameter, 0, moments);
       }
     }
   }
@@ -136,8 +136,8 @@ struct Twins {
 bool same_values(const TrainingState& a, const TrainingState& b) {
   const std::pair<ConstView, ConstView> arrays[] = {{a.weights(), b.weights()},
                                                     {a.remainder(), b.remainder()},
-                                                    {a.moment1(), b.moment1()},
-                                                    {a.moment2(), b.moment2()}};
+                                                    {a.state(kAdamM), b.state(kAdamM)},
+                                                    {a.state(kAdamV), b.state(kAdamV)}};
   return std::ranges::all_of(arrays, [](const auto& pair) {
     return std::ranges::equal(HostBytes(pair.first).get(), HostBytes(pair.second).get());
   });

@@ -36,11 +36,10 @@ class Trainee {
   }
   Trainee(const Trainee& other) : Trainee(other.wire_, other.spec_) {
     steps_ = other.steps_;
-    const auto [weights, remainder, moment1, moment2] = state_.replicated();
-    for (const auto& [from, to] : {std::pair<ConstView, View>{other.state_.weights(), weights},
-                                   std::pair<ConstView, View>{other.state_.moment1(), moment1},
-                                   std::pair<ConstView, View>{other.state_.moment2(), moment2}})
-      std::memcpy(to.data(), from.data(), from.bytes());
+    const auto copy = [](ConstView from, View to) { std::memcpy(to.data(), from.data(), from.bytes()); };
+    copy(other.state_.weights(), state_.weights());
+    for (size_t i = 0; i < state_.states().size(); ++i)
+      copy(other.state_.states()[i].values, state_.states()[i].values);
   }
 
   /// So many more steps over a new session, in micro-batches of `micro` samples. The last step's result.

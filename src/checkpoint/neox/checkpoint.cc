@@ -55,13 +55,13 @@ class NeoxCheckpoint::Implementation {
       if (!moments || !own->trained()) continue;
       // Moments of parameters that all ranks hold are equal on every rank.
       const NeoxJoin alike = rule.join == NeoxJoin::shares ? NeoxJoin::copies : rule.join;
-      const auto into = [&](Moment moment) {
-        return [&state, moment, first = own->offset](int64_t at, std::span<const float> values) {
-          state.write_moment(moment, first + at, values);
+      const auto into = [&](std::string_view name) {
+        return [&state, own, name](int64_t at, std::span<const float> values) {
+          state.write_state(name, *own, at, values);
         };
       };
-      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::m), into(Moment::first));
-      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::v), into(Moment::second));
+      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::m), into(kAdamM));
+      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::v), into(kAdamV));
     }
     for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
     joiner.tell();

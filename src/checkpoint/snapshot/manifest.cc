@@ -1,6 +1,7 @@
 #include "checkpoint/snapshot/manifest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -97,7 +98,7 @@ Json tensors_to_json(const Manifest& manifest) {
   Json parameters = Json::array(), shards = Json::array(), slices = Json::array();
   for (const StoredParameter& p : manifest.parameters) {
     Json states = Json::array();
-    for (const Part state : p.states) states.push_back(name_of(state));
+    for (const std::string& state : p.states) states.push_back(state);
     parameters.push_back({{"name", p.name}, {"shape", sizes_to_json(p.shape)}, {"states", std::move(states)}});
   }
   for (const StoredShard& s : manifest.shards) {
@@ -110,7 +111,7 @@ Json tensors_to_json(const Manifest& manifest) {
     Json hashes = Json::array();
     for (const uint64_t hash : s.hashes) hashes.push_back(hex64(hash));
     slices.push_back({{"parameter", manifest.parameters[s.parameter].name},
-                      {"part", name_of(s.part)},
+                      {"part", s.part},
                       {"shard", s.shard},
                       {"first", sizes_to_json(s.box.begin)},
                       {"count", sizes_to_json(s.box.count)},
@@ -139,10 +140,13 @@ Shape read_sizes(const Json& array, int64_t least, std::string_view what, std::s
   return sizes;
 }
 
-Part read_state(const Json& name, const std::string& parameter, std::string_view where) {
-  const Part state = part_called(name.is_string() ? name.get<std::string>() : "").value_or(Part::weight);
-  require(state != Part::weight, ErrorKind::data,
-          "{}: unknown optimizer state {} of {}; a newer version may have written it", where,
+/// Any name: whether a run can do something with it is decided when it is resumed.
+std::string read_state(const Json& name, const std::string& parameter, std::string_view where) {
+  constexpr size_t kLongest = 64;
+  std::string state = name.is_string() ? name.get<std::string>() : "";
+  const bool fits = !state.empty() && state.size() <= kLongest && state != kWeightPart &&
+                    std::ranges::all_of(state, [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_'; });
+  require(fits, ErrorKind::data, "{}: {} cannot be an optimizer state of {}", where,
           dump_valid_json(name).substr(0, 40), parameter);
   return state;
 }
@@ -158,7 +162,7 @@ StoredParameter read_parameter(const Json& item, bool moments, std::string_view 
             p.name);
   }
   if (version == 1) {
-    if (moments) p.states = {Part::adam_m, Part::adam_v};
+    if (moments) p.states = {std::string(kAdamM), std::string(kAdamV)};
   } else {
     for (const Json& state : fields.array("states")) p.states.push_back(read_state(state, p.name, where));
     std::ranges::sort(p.states);
@@ -212,9 +216,10 @@ StoredSlice read_slice(const Json& item, const Manifest& manifest, const Paramet
   s.parameter = found->second;
   auto part = fields.get<std::string>("part");
   if (version == 1 && (part == "m" || part == "v")) part = "adam." + part;
-  const auto known = part_called(part);
-  require(known.has_value(), ErrorKind::data, "{}: unknown part \"{}\" of {}", where, part, parameter);
-  s.part = *known;
+  const std::vector<std::string>& states = manifest.parameters[s.parameter].states;
+  require(part == kWeightPart || std::ranges::find(states, part) != states.end(), ErrorKind::data,
+          "{}: unknown part \"{}\" of {}", where, part.substr(0, 40), parameter);
+  s.part = std::move(part);
   s.shard = fields.get<uint64_t>("shard");
   s.begin = fields.get<uint64_t>("begin");
   s.end = fields.get<uint64_t>("end");

@@ -13,8 +13,8 @@ namespace trireme {
 
 struct StoredParameter {
   std::string name;
-  Shape shape;               ///< of the whole tensor, vocabulary without padding rows
-  std::vector<Part> states;  ///< optimizer states that are stored beside the value
+  Shape shape;                      ///< of the whole tensor, vocabulary without padding rows
+  std::vector<std::string> states;  ///< optimizer states that are stored beside the value
 };
 
 struct StoredShard {
@@ -30,13 +30,14 @@ int64_t piece_rows(const Box& box);
 
 struct StoredSlice {
   size_t parameter = 0;  ///< index in Manifest::parameters
-  Part part = Part::weight;
+  std::string part{kWeightPart};
   size_t shard = 0;
   Box box;                      ///< of the whole tensor; row-major in the file
   uint64_t begin = 0, end = 0;  ///< bytes in the shard file
   int64_t rows_per_hash = 0;
   std::vector<uint64_t> hashes;  ///< of the box's rows, in groups of this size
 
+  bool is_weight() const { return part == kWeightPart; }
   size_t pieces() const { return hashes.size(); }
   Box piece(size_t index) const;  ///< the rows that a hash is of
 };

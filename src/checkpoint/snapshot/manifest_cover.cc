@@ -16,7 +16,8 @@ void check_slice(const StoredSlice& s, const Manifest& manifest, std::string_vie
           where, p.name, s.shard, manifest.shards.size());
   const StoredShard& shard = manifest.shards[s.shard];
   bool fits = s.begin >= shard.header_bytes && s.begin <= s.end && s.end <= shard.bytes &&
-              s.box.dims() == p.shape.dims() && s.box.begin.dims() == p.shape.dims();
+              s.box.dims() == s.box.begin.dims() &&
+              (s.box.dims() == p.shape.dims() || (!s.is_weight() && s.box.dims() == 1));
   for (int d = 0; fits && d < s.box.dims(); ++d)
     fits = s.box.begin[d] >= 0 && s.box.count[d] > 0 && s.box.count[d] <= p.shape[d] &&
            s.box.begin[d] <= p.shape[d] - s.box.count[d];
@@ -70,17 +71,21 @@ void check_cover(const Manifest& manifest, std::string_view where) {
     check_slice(s, manifest, where);
     order.push_back(&s);
   }
-  std::ranges::sort(order, {}, [](const StoredSlice* s) { return std::pair(s->parameter, s->part); });
+  std::ranges::sort(order, {}, [](const StoredSlice* s) { return std::pair(s->parameter, std::string_view(s->part)); });
   auto next = order.begin();
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const StoredParameter& p = manifest.parameters[i];
-    std::vector<Part> parts = {Part::weight};
-    parts.insert(parts.end(), p.states.begin(), p.states.end());
-    for (const Part part : parts) {
+    std::vector<std::string> parts = p.states;
+    parts.emplace_back(kWeightPart);
+    std::ranges::sort(parts);
+    for (const std::string& part : parts) {
       std::vector<const Box*> boxes;
       for (; next != order.end() && (*next)->parameter == i && (*next)->part == part; ++next)
         boxes.push_back(&(*next)->box);
-      check_boxes(std::move(boxes), p.shape, 0, stored_name(p.name, part), where);
+      const bool of_rows = !boxes.empty() && boxes[0]->dims() < p.shape.dims();  // a value for each row
+      require(std::ranges::all_of(boxes, [&](const Box* box) { return (box->dims() < p.shape.dims()) == of_rows; }),
+              ErrorKind::data, "{}: slices of {} differ in their dims", where, stored_name(p.name, part));
+      check_boxes(std::move(boxes), of_rows ? Shape{p.shape[0]} : p.shape, 0, stored_name(p.name, part), where);
     }
     require(next == order.end() || (*next)->parameter > i, ErrorKind::data,
             "{}: slice of {}, which the list of parameters does not have", where,

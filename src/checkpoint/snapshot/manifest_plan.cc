@@ -12,8 +12,9 @@ void add_shard(Manifest& manifest, const ParameterTable& whole, const std::vecto
   const size_t header = plan_safetensors(entries, shard_metadata()).size();
   for (size_t i = 0; i < slices.size(); ++i) {
     const int64_t rows = piece_rows(slices[i].box), pieces = (slices[i].box.count[0] - 1) / rows + 1;
-    manifest.slices.push_back({slices[i].parameter, slices[i].part, shard, slices[i].box, header + entries[i].begin,
-                               header + entries[i].end, rows, std::vector<uint64_t>(static_cast<size_t>(pieces))});
+    manifest.slices.push_back({slices[i].parameter, std::string(slices[i].part), shard, slices[i].box,
+                               header + entries[i].begin, header + entries[i].end, rows,
+                               std::vector<uint64_t>(static_cast<size_t>(pieces))});
   }
   manifest.shards.push_back(
       {shard_name(static_cast<int>(shard), ranks), header + (entries.empty() ? 0 : entries.back().end), header, 0});
@@ -40,8 +41,11 @@ Manifest plan_manifest(const ParameterTable& whole, std::span<const std::vector<
   manifest.facts.parameter_hash = hex64(0);  // takes the room of the one that is known once all is written
   manifest.has_tokenizer = !facts.tokenizer_json.empty();
   manifest.tokenizer_hash = xxh3(std::as_bytes(std::span(facts.tokenizer_json)));
-  for (const Parameter& p : whole.all())
-    manifest.parameters.push_back({p.name, p.stored_shape, states ? states_of(p) : std::vector<Part>()});
+  for (const Parameter& p : whole.all()) {
+    StoredParameter& stored = manifest.parameters.emplace_back(StoredParameter{p.name, p.stored_shape, {}});
+    if (!states) continue;
+    for (const StateKind& state : p.states) stored.states.emplace_back(state.name);
+  }
   const auto ranks = static_cast<int>(slices_of_ranks.size());
   for (const std::vector<Slice>& slices : slices_of_ranks) add_shard(manifest, whole, slices, ranks);
   return manifest;

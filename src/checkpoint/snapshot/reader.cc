@@ -113,9 +113,17 @@ void check_states(const Manifest& manifest, const ParameterTable& whole, const s
       std::ranges::any_of(manifest.parameters, [](const StoredParameter& p) { return !p.states.empty(); });
   require(has_any, ErrorKind::data, "{} has only weights; resuming a run needs the optimizer's moments", folder);
   for (const StoredParameter& stored : manifest.parameters) {
-    for (const Part state : states_of(whole.find(stored.name))) {
-      require(std::ranges::find(stored.states, state) != stored.states.end(), ErrorKind::data,
-              "{}: {} is missing; resuming a run needs it", folder, stored_name(stored.name, state));
+    const Parameter& own = whole.find(stored.name);
+    for (const StateKind& state : own.states) {
+      require(std::ranges::find(stored.states, state.name) != stored.states.end(), ErrorKind::data,
+              "{}: {} is missing; resuming a run needs it", folder, stored_name(stored.name, state.name));
+    }
+    for (const std::string& state : stored.states) {
+      require(own.states.empty() || std::ranges::find(own.states, state, &StateKind::name) != own.states.end(),
+              ErrorKind::data,
+              "{}: unknown optimizer state {}: another optimizer or a newer version has written it; "
+              "--model.init {} starts a new run from the weights",
+              folder, stored_name(stored.name, state), folder);
     }
   }
 }
@@ -127,19 +135,20 @@ class SliceLoader {
   SliceLoader(const std::string& folder, const std::string& nearby, const Manifest& manifest, TrainingState& state)
       : folder_(folder), nearby_(nearby), manifest_(manifest), state_(state), shards_(manifest.shards.size()) {}
 
-  /// The overlap of the slice and the parameter.
+  /// The overlap of the slice and the parameter, or a state of it.
   void load(const StoredSlice& slice, const Parameter& own) {
-    const Box wanted = overlap(slice.box, own.stored());
+    const StateExtent extent = extent_of(slice, own);
+    const Box held = values_box(extent, own.box), wanted = overlap(slice.box, values_box(extent, own.stored()));
     if (wanted.empty()) return;
     const int64_t first = wanted.begin[0] - slice.box.begin[0];
     for (auto piece = static_cast<size_t>(first / slice.rows_per_hash); piece < slice.pieces(); ++piece) {
       const Box rows = slice.piece(piece);
       if (rows.begin[0] >= wanted.end(0)) return;
-      if (!keeps_some(own, slice.part, overlap(rows, wanted))) continue;
+      if (!keeps_some(own, held, slice, overlap(rows, wanted))) continue;
       const auto bytes = read(slice, piece);
       bytes_read_ += bytes.size();
-      for_each_run(overlap(rows, wanted), rows, own.box, [&](int64_t from, int64_t to, int64_t count) {
-        store(own, slice.part, to, floats_of(bytes).subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
+      for_each_run(overlap(rows, wanted), rows, held, [&](int64_t from, int64_t to, int64_t count) {
+        store(own, slice, to, floats_of(bytes).subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
       });
     }
   }
@@ -152,13 +161,20 @@ class SliceLoader {
     bool nearby = false;
   };
 
-  /// Whether the state keeps anything between the first and the last element of a box of the parameter.
-  bool keeps_some(const Parameter& own, Part part, const Box& box) const {
+  static StateExtent extent_of(const StoredSlice& slice, const Parameter& own) {
+    const auto state = std::ranges::find(own.states, slice.part, &StateKind::name);
+    return state == own.states.end() ? StateExtent::element : state->extent;
+  }
+
+  /// Whether this rank keeps anything between the first and the last value of a box. held: all values of the parameter.
+  bool keeps_some(const Parameter& own, const Box& held, const StoredSlice& slice, const Box& box) const {
     if (!state_.is_sharded()) return true;
-    if (part == Part::weight && !state_.shares_weights()) return true;
-    const auto place = [&](int64_t element) { return own.offset + offset_of(own.box, index_at(box, element)); };
+    const auto place = [&](int64_t value) { return offset_of(held, index_at(box, value)); };
+    const int64_t first = place(0), end = place(box.elements() - 1) + 1;
+    if (!slice.is_weight()) return state_.keeps_some(slice.part, own, first, end - first);
+    if (!state_.shares_weights()) return true;
     bool some = false;
-    state_.for_owned(place(0), place(box.elements() - 1) + 1, [&](int64_t, int64_t, int64_t) { some = true; });
+    state_.for_owned(own.offset + first, own.offset + end, [&](int64_t, int64_t, int64_t) { some = true; });
     return some;
   }
 
@@ -186,9 +202,9 @@ class SliceLoader {
     return {open_shard(folder_, stored)};
   }
 
-  void store(const Parameter& own, Part part, int64_t at, std::span<const float> values) {
-    if (part == Part::weight) return state_.write_weights(own.offset + at, values);
-    state_.write_moment(moment_of(part), own.offset + at, values);
+  void store(const Parameter& own, const StoredSlice& slice, int64_t at, std::span<const float> values) {
+    if (slice.is_weight()) return state_.write_weights(own.offset + at, values);
+    state_.write_state(slice.part, own, at, values);
   }
 
   const std::string &folder_, &nearby_;
@@ -209,7 +225,7 @@ uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table,
   SliceLoader loader(folder.path, folder.nearby, manifest, state);
   for (const StoredSlice& slice : manifest.slices) {
     const Parameter* parameter = own[slice.parameter];
-    const bool kept = slice.part == Part::weight || (moments && parameter && parameter->trained());
+    const bool kept = slice.is_weight() || (moments && parameter && parameter->trained());
     if (parameter && kept) loader.load(slice, *parameter);
   }
   for (const Parameter& parameter : table.all()) state.clear_padding(parameter);

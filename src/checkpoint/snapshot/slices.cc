@@ -1,16 +1,14 @@
 #include "checkpoint/snapshot/slices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cassert>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
 namespace trireme {
 namespace {
-
-constexpr std::pair<Part, const char*> kPartNames[] = {
-    {Part::weight, "weight"}, {Part::adam_m, "adam.m"}, {Part::adam_v, "adam.v"}};
 
 /// A stored box and the ranks that hold it, ascending.
 struct Holding {
@@ -79,7 +77,7 @@ void share_out(const std::vector<const Holding*>& list, std::vector<std::vector<
       const int64_t first = row_at(begin), last = row_at(end);
       if (first < last)
         stored[static_cast<size_t>(ranks[static_cast<size_t>(holder)])].push_back(
-            {holding->parameter, Part::weight, holding->box.rows(first, last - first)});
+            {holding->parameter, kWeightPart, holding->box.rows(first, last - first)});
       offset += holding->box.elements();
     }
   }
@@ -87,63 +85,39 @@ void share_out(const std::vector<const Holding*>& list, std::vector<std::vector<
 
 }  // namespace
 
-const char* name_of(Part part) { return kPartNames[static_cast<size_t>(part)].second; }
-
-Moment moment_of(Part state) {
-  assert(state != Part::weight);
-  return state == Part::adam_m ? Moment::first : Moment::second;
+std::string stored_name(const std::string& parameter, std::string_view part) {
+  return part == kWeightPart ? parameter : fmt::format("{}.{}", parameter, part);
 }
 
-std::optional<Part> part_called(std::string_view name) {
-  for (const auto& [part, known] : kPartNames) {
-    if (name == known) return part;
-  }
-  return {};
-}
-
-std::string stored_name(const std::string& parameter, Part part) {
-  return part == Part::weight ? parameter : parameter + "." + name_of(part);
-}
-
-std::vector<Part> states_of(const Parameter& parameter) {
-  switch (parameter.rule) {
-    case UpdateRule::adamw:
-    case UpdateRule::adamw_no_decay:
-      return {Part::adam_m, Part::adam_v};
-    case UpdateRule::frozen:
-      break;
-  }
-  return {};
+Box values_box(StateExtent extent, const Box& box) {
+  return extent == StateExtent::element ? box : Box{{box.begin[0]}, {box.count[0]}};
 }
 
 std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::span<const Layout> layouts, bool states) {
   const std::vector<Holding> holdings = find_holdings(whole, layouts);
   std::map<std::vector<int>, std::vector<const Holding*>> lists;  // by who holds them
   for (const Holding& holding : holdings) lists[holding.ranks].push_back(&holding);
+  std::vector<StateKind> kinds;
+  for (const Parameter& parameter : whole.all()) {
+    for (const StateKind& state : parameter.states)
+      if (states && std::ranges::find(kinds, state) == kinds.end()) kinds.push_back(state);
+  }
   std::vector<std::vector<Slice>> plan(layouts.size());
   for (const auto& [ranks, list] : lists) share_out(list, plan);
   for (std::vector<Slice>& slices : plan) {
     std::ranges::stable_sort(slices, {}, &Slice::parameter);
     const std::vector<Slice> weights = slices;
-    for (const Part part : kParts) {
-      for (Slice slice : weights) {
-        const std::vector<Part> kept = states_of(whole.all()[slice.parameter]);
-        if (part == Part::weight || !states || std::ranges::find(kept, part) == kept.end()) continue;
-        slice.part = part;
-        slices.push_back(slice);
+    for (const StateKind& state : kinds) {
+      for (const Slice& slice : weights) {
+        const auto& kept = whole.all()[slice.parameter].states;
+        if (std::ranges::find(kept, state) == kept.end()) continue;
+        // Of boxes cut by columns the first one stores the values of rows.
+        const bool stores = state.extent == StateExtent::element || slice.box.dims() == 1 || slice.box.begin[1] == 0;
+        if (stores) slices.push_back({slice.parameter, state.name, values_box(state.extent, slice.box)});
       }
     }
   }
   return plan;
-}
-
-Parameter rows_of(const Parameter& parameter, int64_t first, int64_t n) {
-  Parameter rows = parameter;
-  const int64_t before = first * parameter.box.row_width();
-  rows.box = parameter.box.rows(first, n);
-  rows.shape = rows.stored_shape = rows.box.count;
-  rows.offset += before;
-  return rows;
 }
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
 uint64_t weights_hash(const Manifest& manifest, const StoredSlice& slice, size_t piece,
                       std::span<const std::byte> bytes) {
-  if (slice.part != Part::weight) return 0;
+  if (!slice.is_weight()) return 0;
   const StoredParameter& parameter = manifest.parameters[slice.parameter];
   return box_hash(parameter_key(parameter.name), parameter.shape, slice.piece(piece), floats_of(bytes));
 }

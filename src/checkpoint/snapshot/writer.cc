@@ -37,10 +37,18 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
-/// Copies elements [first, first + count) of a part; of the optimizer's state only those present here.
-void copy_part(const TrainingState& state, Part part, int64_t first, int64_t count, float* out) {
-  if (part == Part::weight) return state.read_weights(first, {out, static_cast<size_t>(count)});
-  state.read_moment(moment_of(part), first, {out, static_cast<size_t>(count)});
+/// Values of a part of a parameter that this process holds some of.
+struct Values {
+  std::string_view part;
+  const Parameter* parameter = nullptr;
+  int64_t first = 0, count = 0;  ///< from its first one here
+};
+
+/// Of the optimizer's state only those present here.
+void copy(const TrainingState& state, const Values& values, float* out) {
+  const std::span to(out, static_cast<size_t>(values.count));
+  if (values.part == kWeightPart) return state.read_weights(values.parameter->offset + values.first, to);
+  state.read_state(values.part, *values.parameter, values.first, to);
 }
 
 /// The part of each rank of the group.
@@ -103,13 +111,12 @@ std::vector<ParameterRange> take_out(std::vector<ParameterRange>& missing, std::
   return found;
 }
 
-/// Elements of a slice that one rank keeps and another one stores.
+/// Values of a slice that one rank keeps and another one stores.
 struct Transfer {
   int peer = 0;
   bool leaves = false;  ///< else it arrives
-  Part part = Part::weight;
-  int64_t first = 0, count = 0;  ///< in the flat order
-  float* to = nullptr;           ///< in the snapshot, where it arrives
+  Values values{};
+  float* to = nullptr;  ///< in the snapshot, where it arrives
 };
 constexpr size_t kTransfersOnTheirWay = 8;
 constexpr int kStateTag = 5;
@@ -139,7 +146,7 @@ struct CheckpointWriter::Implementation {
   const bool has_states;
   std::string token;  // of the folders that are written
   std::vector<std::vector<Slice>> slices_of_ranks;
-  std::vector<Parameter> sources;  // the rows of this rank's slices in the state
+  std::vector<Values> sources;  // of this rank's slices in the state
   Arena arena;
   std::vector<View> buffers;
   std::vector<Transfer> transfers;  // in an order that is the same on both sides of each
@@ -191,15 +198,18 @@ struct CheckpointWriter::Implementation {
   void plan(std::span<const Layout> layouts) {
     slices_of_ranks = plan_slices(whole, layouts, has_states);
     check_cover(planned(), run_dir);  // finds elements that no rank holds now, not when the checkpoint is needed
-    for (const Slice& slice : slices()) {
-      const Parameter& own = table.find(whole.all()[slice.parameter].name);
-      sources.push_back(rows_of(own, slice.box.begin[0] - own.box.begin[0], slice.box.count[0]));
-    }
+    for (const Slice& slice : slices()) sources.push_back(values_of_slice(slice));
     Arena measure;
     (void)take_buffers(slices(), measure);
     arena = Arena(measure.peak());
     std::memset(arena.base(), 0, arena.capacity());  // memory that is missing is missed now, not at the first save
     buffers = take_buffers(slices(), arena);
+  }
+
+  /// Of a slice of a layout like this rank's.
+  Values values_of_slice(const Slice& slice) const {
+    const Parameter& own = table.find(whole.all()[slice.parameter].name);
+    return {slice.part, &own, (slice.box.begin[0] - own.box.begin[0]) * slice.box.row_width(), slice.box.elements()};
   }
 
   bool everyone_has_masters() const { return state.remainder().empty() && !state.shares_weights(); }
@@ -212,21 +222,26 @@ struct CheckpointWriter::Implementation {
       if (!shares(writer_rank)) continue;
       const std::vector<Slice>& list = slices_of_ranks[writer_rank];
       for (size_t i = 0; i < list.size(); ++i) {
-        if (list[i].part == Part::weight && everyone_has_masters()) continue;
-        const Parameter& own = table.find(whole.all()[list[i].parameter].name);
-        const Parameter rows = rows_of(own, list[i].box.begin[0] - own.box.begin[0], list[i].box.count[0]);
-        const ParameterRange wanted{rows.offset, rows.offset + rows.count()};
+        if (list[i].is_weight() && everyone_has_masters()) continue;
+        const Values wanted = values_of_slice(list[i]);
+        const Parameter& own = *wanted.parameter;
+        const auto state = std::ranges::find(own.states, list[i].part, &StateKind::name);
+        const StateKind kind = state == own.states.end() ? StateKind{kWeightPart} : *state;
+        const int64_t width = kind.extent == StateExtent::element ? 1 : own.box.row_width();  // elements of a value
+        const int64_t begin = own.offset + wanted.first * width;
         // The writer's own elements are not sent; of other ranks with the same elements the first one after it sends.
-        std::vector<ParameterRange> missing{wanted};
+        std::vector<ParameterRange> missing{{begin, begin + wanted.count * width}};
         for (size_t k = 0; k < owned.size(); ++k) {
           const size_t owner = (writer_rank + k) % owned.size();
           if (!shares(owner)) continue;
           const bool leaves = static_cast<int>(owner) == self, arrives = static_cast<int>(writer_rank) == self;
           for (const ParameterRange& found : take_out(missing, owned[owner])) {
-            if (leaves == arrives) continue;
-            transfers.push_back({static_cast<int>(leaves ? writer_rank : owner), leaves, list[i].part, found.begin,
-                                 found.end - found.begin,
-                                 arrives ? buffers[i].as<float>() + (found.begin - wanted.begin) : nullptr});
+            const ParameterRange values = values_of(kind, own, {found.begin - own.offset, found.end - own.offset});
+            if (leaves == arrives || values.empty()) continue;
+            transfers.push_back({static_cast<int>(leaves ? writer_rank : owner),
+                                 leaves,
+                                 {list[i].part, &own, values.begin, values.end - values.begin},
+                                 arrives ? buffers[i].as<float>() + (values.begin - wanted.first) : nullptr});
           }
         }
       }
@@ -246,11 +261,11 @@ struct CheckpointWriter::Implementation {
     for (const Transfer& transfer : transfers) {
       OnItsWay& next = on_their_way.emplace_back();
       if (transfer.leaves) {
-        next.values.resize(static_cast<size_t>(transfer.count));
-        copy_part(state, transfer.part, transfer.first, transfer.count, next.values.data());
-        next.handle = group.send(View(next.values.data(), DType::f32, {transfer.count}), transfer.peer, kStateTag);
+        next.values.resize(static_cast<size_t>(transfer.values.count));
+        copy(state, transfer.values, next.values.data());
+        next.handle = group.send(View(std::span(next.values), {transfer.values.count}), transfer.peer, kStateTag);
       } else {
-        next.handle = group.receive(View(transfer.to, DType::f32, {transfer.count}), transfer.peer, kStateTag);
+        next.handle = group.receive(View(transfer.to, DType::f32, {transfer.values.count}), transfer.peer, kStateTag);
       }
       if (on_their_way.size() < kTransfersOnTheirWay) continue;
       on_their_way.front().handle.wait(kWhat);
@@ -267,7 +282,7 @@ struct CheckpointWriter::Implementation {
   /// The slices of all ranks have each element once, so their parts add up.
   uint64_t weights_hash(const Slice& slice, ConstView values) const {
     const Parameter& parameter = whole.all()[slice.parameter];
-    if (slice.part != Part::weight) return 0;
+    if (!slice.is_weight()) return 0;
     return box_hash(parameter_key(parameter.name), parameter.global_shape, slice.box, values.values<float>());
   }
 
@@ -451,8 +466,7 @@ void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& lo
   for (int64_t i = 0; i < count; ++i) {
     try {
       const auto at = static_cast<size_t>(i);
-      const View buffer = self.buffers[at];
-      copy_part(self.state, self.slices()[at].part, self.sources[at].offset, buffer.count(), buffer.as<float>());
+      copy(self.state, self.sources[at], self.buffers[at].as<float>());
     } catch (...) {
 #pragma omp critical(trireme_snapshot_failure)
       failure = std::current_exception();

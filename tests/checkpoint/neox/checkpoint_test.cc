@@ -71,8 +71,8 @@ TEST_P(EverySample, GivesWeightsMomentsAndProgress) {
   TrainingState state(table, DType::f32, true);
   load_checkpoint(folder, table, state);
   expect_values(want, "weight.", table, state.weights());
-  expect_values(want, "m.", table, state.moment1());
-  expect_values(want, "v.", table, state.moment2());
+  expect_values(want, "m.", table, state.state(kAdamM));
+  expect_values(want, "v.", table, state.state(kAdamV));
 }
 
 TEST_P(EverySample, ARankReadsItsBoxesOnly) {
@@ -92,8 +92,8 @@ TEST_P(EverySample, ARankReadsItsBoxesOnly) {
     // Half of the layers and half of most tensors: a quarter, and norms and biases of all tensor ranks.
     EXPECT_LT(static_cast<double>(own), 0.36 * static_cast<double>(bytes));
     expect_values(want, "weight.", table, state.weights());
-    expect_values(want, "m.", table, state.moment1());
-    expect_values(want, "v.", table, state.moment2());
+    expect_values(want, "m.", table, state.state(kAdamM));
+    expect_values(want, "v.", table, state.state(kAdamV));
   }
 }
 
@@ -108,7 +108,7 @@ TEST_P(EverySample, IsAModelToStartFrom) {
     state.read_master(own, got);
     EXPECT_EQ(got, want.read_f32(*want.find("weight." + own.name))) << own.name;
   }
-  for (const float moment : floats_of(state.moment1())) ASSERT_EQ(moment, 0) << "only weights are taken";
+  for (const float moment : floats_of(state.state(kAdamM))) ASSERT_EQ(moment, 0) << "only weights are taken";
 }
 
 TEST(NeoxCheckpoint, TheModelIsThatOfItsYaml) {
@@ -159,7 +159,7 @@ TEST(NeoxCheckpoint, TakesNeoxsMastersAndMoments) {
   const Family& family = gpt_neox_family();
   const auto rules = numbered_rules(family.names, folder.facts.spec.layers);
   const std::pair<const char*, ConstView> parts[] = {
-      {"master.", state.weights()}, {"exp_avg.", state.moment1()}, {"exp_avg_sq.", state.moment2()}};
+      {"master.", state.weights()}, {"exp_avg.", state.state(kAdamM)}, {"exp_avg_sq.", state.state(kAdamV)}};
   for (const auto& [prefix, flat] : parts) {
     for (const NamedRule& rule : rules) {
       const std::string name = prefix + std::string(rule.outside ? "" : "gpt_neox.") + rule.theirs;

@@ -114,9 +114,10 @@ void expect_loaded(const Source& source, const ParameterTable& table, const Trai
             << own.name << " " << at;
       }
       if (!owned) return;
-      for (const auto& [moment, want] : {std::pair{Moment::first, &m}, {Moment::second, &v}})
-        ASSERT_EQ(read(element, [&](auto out) { state.read_moment(moment, element, out); }).second, (*want)[at])
-            << own.name << " " << at << (moment == Moment::first ? ", first" : ", second") << " moment";
+      for (const auto& [moment, want] : {std::pair{kAdamM, &m}, {kAdamV, &v}})
+        ASSERT_EQ(read(element, [&](auto out) { state.read_state(moment, own, element - own.offset, out); }).second,
+                  (*want)[at])
+            << own.name << " " << at << ", " << moment;
     });
   }
 }
@@ -242,9 +243,9 @@ Tensors tensors_of(const TrainingState& state, const ParameterTable& table) {
     auto& parts = tensors[parameter.name];
     for (std::vector<float>& part : parts) part.resize(static_cast<size_t>(parameter.stored_shape.count()));
     state.read_master(parameter, parts[0]);
-    if (state.moment1().empty()) continue;
-    state.read_moment(Moment::first, parameter.offset, parts[1]);
-    state.read_moment(Moment::second, parameter.offset, parts[2]);
+    if (state.state(kAdamM).empty()) continue;
+    state.read_state(kAdamM, parameter, 0, parts[1]);
+    state.read_state(kAdamV, parameter, 0, parts[2]);
   }
   return tensors;
 }

@@ -52,10 +52,10 @@ void expect_every_layout_loads_every_other(const ParameterTable& whole) {
             ASSERT_TRUE(same_bytes(view_of(loaded.weights(), parameter), view_of(expected.weights(), parameter)))
                 << parameter.name << " of " << t << " x " << p << ", saved by " << tensor << " x " << pipeline << " x "
                 << data;
-            ASSERT_TRUE(
-                same_bytes(gradient_of(loaded.moment1(), parameter), gradient_of(expected.moment1(), parameter)));
-            ASSERT_TRUE(
-                same_bytes(gradient_of(loaded.moment2(), parameter), gradient_of(expected.moment2(), parameter)));
+            ASSERT_TRUE(same_bytes(gradient_of(loaded.state(kAdamM), parameter),
+                                   gradient_of(expected.state(kAdamM), parameter)));
+            ASSERT_TRUE(same_bytes(gradient_of(loaded.state(kAdamV), parameter),
+                                   gradient_of(expected.state(kAdamV), parameter)));
           }
         }
       }
@@ -88,7 +88,7 @@ TEST(CheckpointLayouts, AFrozenParameterHasNoStoredStates) {
                "is missing; resuming a run needs it");
   load_checkpoint(open_checkpoint(folder.path()), less, some);
   const Parameter &from = table.find("block.1.mlp.in.weight"), &to = less.find("block.1.mlp.in.weight");
-  EXPECT_TRUE(same_bytes(gradient_of(some.moment2(), to), gradient_of(state.moment2(), from)));
+  EXPECT_TRUE(same_bytes(gradient_of(some.state(kAdamV), to), gradient_of(state.state(kAdamV), from)));
 }
 
 TEST(CheckpointLayouts, OfReplicasOneWritesAndAllShare) {
@@ -130,7 +130,7 @@ TEST(CheckpointLayouts, AColumnCutIsStoredAsTheRanksContiguousBox) {
       for (size_t c = 0; c < 12; ++c) ASSERT_EQ(values[r * 12 + c], all[r * 24 + rank * 12 + c]);
     }
     EXPECT_TRUE(std::ranges::any_of(manifest.slices, [&](const StoredSlice& s) {
-      return s.shard == rank && s.part == Part::weight && s.box == Box{{0, static_cast<int64_t>(rank) * 12}, {8, 12}};
+      return s.shard == rank && s.is_weight() && s.box == Box{{0, static_cast<int64_t>(rank) * 12}, {8, 12}};
     }));
   }
 }
