@@ -68,7 +68,7 @@ TEST_F(TokenizerChat, RefusesOrCountsBadRows) {
                                                              "and counts such rows"));
   const Outcome counted = chat({path("data.jsonl"), "--rows", "0", "--skip-bad-rows", "--jsonl"});
   EXPECT_EQ(counted.code, 0);
-  EXPECT_THAT(counted.output, HasSubstr("data.jsonl: 1 skipped of 3 rows; the first: " + path("data.jsonl") +
+  EXPECT_THAT(counted.output, HasSubstr("data.jsonl: 1 skipped of 3 rows; for example " + path("data.jsonl") +
                                         " row 2: no turn of the assistant"));
   EXPECT_THAT(counted.output, HasSubstr("\"row\":3,\"text\":\"<s>user:e</s>\\n<s>assistant:f</s>\\n\",\"ids\":[301,"));
   EXPECT_THAT(chat({path("data.jsonl"), "--first", "3", "--loss-on", "all", "--skip-bad-rows"}).output,

@@ -143,6 +143,12 @@ class ArrayElements {
   bool begun_ = false, is_array_ = false, ended_ = false;
 };
 
+/// What helps where a row is a list.
+std::string advice_on_list(const Json& list, std::string_view text) {
+  const bool messages = !list.empty() && list[0].is_object() && (list[0].contains("role") || list[0].contains("from"));
+  return messages ? "; a list of messages needs a key: {\"messages\": [...]}" : advice_on_json(text);
+}
+
 /// One row's JSON text. Returns whether to continue.
 bool give_text(const RowHandlers& handlers, uint64_t row, std::string_view text, const char* where) {
   Json object;
@@ -151,7 +157,7 @@ bool give_text(const RowHandlers& handlers, uint64_t row, std::string_view text,
   } catch (const Error& error) {
     return handlers.fault(row, error.what() + advice_on_json(text));
   }
-  return give(handlers, row, object, object.is_array() ? advice_on_json(text) : "");
+  return give(handlers, row, object, object.is_array() ? advice_on_list(object, text) : "");
 }
 
 void read_json_lines(const std::string& path, const RowHandlers& handlers) {

@@ -376,6 +376,8 @@ TEST_F(ConversationFile, ThatIsNotJsonSaysWhatItSeemsToBe) {
     std::string text, advice;
   } cases[] = {
       {"[\n {\"prompt\": \"a\"}\n]", ".jsonl has an object per line; let its name end in .json"},
+      {R"([{"role": "user", "content": "a"}])",
+       "array, expected an object; a list of messages needs a key: {\"messages\": [...]}"},
       {"[{\"prompt\": \"a\"}]", "array, expected an object; the file seems to be one JSON array"},
       {"{'prompt': 'a', 'completion': None}", "it is in Python's notation ('); write it with json.dumps()"},
       {"{\"prompt\": \"It's\", \"completion\": None}", "it is in Python's notation (None); write it with json.dumps()"},
