@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cli/train/plan_text.h"
+#include "cli/plan_text.h"
 #include "cloud/node_types.h"
 #include "config/load.h"
 #include "train/start/resolve_model.h"

@@ -1,4 +1,4 @@
-#include "cli/train/plan_text.h"
+#include "cli/plan_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
