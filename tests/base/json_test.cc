@@ -43,7 +43,7 @@ TEST(Json, SaysWhereTheTextIsWrong) {
   EXPECT_ERROR(parse_json("{\"a\": x}", "t"), ErrorKind::data,
                "t: not valid JSON at line 1, column 7: invalid literal");
   EXPECT_ERROR(parse_json("1e999", "t"), ErrorKind::data,
-               "t: not valid JSON at line 1, column 6: a number that is too large for 64-bit floating point");
+               "t: not valid JSON at line 1, column 5: a number that is too large for 64-bit floating point");
 }
 
 TEST(Json, LimitsNesting) {
