@@ -216,9 +216,10 @@ double tensor_sum(double bytes, int64_t members, double share, const MachineRate
 
 /// Messages between stages, in seconds.
 struct StageMessages {
-  double mean = 0;  ///< of one, from one stage to the next one or back
-  double pair = 0;  ///< a stage's messages of a micro-batch from both neighbours
-  double node = 0;  ///< all messages of a micro-batch of the node that sends most
+  double mean = 0;    ///< of one, from one stage to the next one or back
+  double pair = 0;    ///< a stage's messages of a micro-batch from both neighbours
+  double node = 0;    ///< all messages of a micro-batch of the node that sends most
+  double shared = 0;  ///< as mean, if they all leave the nodes at the same time
 };
 
 /// bytes: of a rank.
@@ -240,6 +241,10 @@ StageMessages messages_of(const StepLayout& layout, const MachineRates& machine,
     before = one;
   }
   messages.node = seconds(placement.leaving_both_ways());
+  for (int64_t border = 0; border < borders; ++border) {
+    const bool leaves = placement.leaving(border) > 0;
+    messages.shared += (leaves ? messages.node : seconds(0)) / static_cast<double>(borders);
+  }
   return messages;
 }
 
@@ -474,7 +479,12 @@ double waits_for_messages(const StepLayout& layout, const StageMessages& message
   const int64_t before = layout.micro_batches() - 1;  // the last one
   const int64_t whole = before / layout.pipeline, left = before % layout.pipeline;
   const auto rounds = static_cast<double>(whole), rest = static_cast<double>(left);
-  const double way = std::max(0.0, 2 * message + others / std::max(1.0, stages - 1) - own);
+  // Where messages fill more than half of the time, those of a node share its network part of it: as much as brings
+  // plans nearest to simulations.
+  constexpr double kIdle = 0.5, kTogether = 0.4;
+  const double use = kTogether * std::clamp(messages.node / own - kIdle, 0.0, 1.0);
+  const double steady = message + use * (messages.shared - message);
+  const double way = std::max(0.0, 2 * steady + others / std::max(1.0, stages - 1) - own);
   const double links = stages * (messages.node - own);
   return filling + rounds * std::max((stages - 1) * way, links) + std::max(0.0, rest - 1) * way;
 }
@@ -574,28 +584,6 @@ double model_flops(const ModelSize& model, int64_t sequences) {
   const double tokens = static_cast<double>(sequences * model.sequence);
   const double attention = 12.0 * static_cast<double>(model.layers * model.width) * static_cast<double>(model.sequence);
   return tokens * (6 * model.parameters() + attention);
-}
-
-MegatronMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix) {
-  const auto tensor = static_cast<double>(layout.tensor), stages = static_cast<double>(layout.pipeline);
-  const auto chunks = static_cast<double>(layout.chunks);
-  const double rows = static_cast<double>(layout.micro_batch * model.sequence),
-               width = static_cast<double>(model.width);
-  const double scores = 5.0 * static_cast<double>(model.heads * model.sequence) / width / tensor;
-  constexpr double kStateBytes = 18;  // weight and gradient in 16 bits and f32, f32 master weight, two moments
-  MegatronMemory memory;
-  memory.state = kStateBytes * model.layer_parameters() * static_cast<double>(model.layers) / (stages * tensor);
-  if (token_matrix) memory.state += kStateBytes * static_cast<double>(model.vocabulary) * width / tensor;
-  const double linear = layout.sequence_parallel ? 34 / tensor : 10 + 24 / tensor;
-  const double whole = linear + (layout.recomputed == Recomputed::nothing ? scores : 0);
-  const double kept = layout.recomputed == Recomputed::layers ? (layout.sequence_parallel ? 2 / tensor : 2) : whole;
-  // The first stage keeps `stages` micro-batches of its layers, more where they are interleaved.
-  const double in_flight = std::min(static_cast<double>(layout.micro_batches()),
-                                    layout.chunks > 1 ? stages * (1 + (stages - 1) / (stages * chunks)) : stages);
-  const double layers = static_cast<double>(model.layers) / stages;
-  memory.activations = rows * width * kept * layers * in_flight;
-  if (layout.recomputed == Recomputed::layers) memory.activations += rows * width * whole;  // one layer at a time
-  return memory;
 }
 
 }  // namespace trireme

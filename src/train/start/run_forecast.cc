@@ -104,6 +104,11 @@ double memory_limit(const PlannedNodes& on) {
   return kUsable * on.type.memory_gb * 1e9 / sharers;
 }
 
+/// Of costs within 1 % the shorter time is better.
+double rounded_cost(double seconds, int64_t nodes) {
+  return std::round(1e2 * std::log(seconds * static_cast<double>(nodes)));
+}
+
 /// A layout, what it would cost and on how many nodes, before its memory is planned.
 struct Candidate {
   StepLayout layout;
@@ -138,8 +143,7 @@ std::vector<Candidate> candidates_of(const LoadedConfig& loaded, const PlannedNo
       if (least_memory(model, layout, rates.element_bytes) > memory_limit(given)) continue;
       const double seconds = step_time(model, layout, rates).total();
       const double rough = rough_memory(model, layout, rates.element_bytes);
-      // Of costs within 1 % the shorter time is better.
-      const double cost = std::round(1e2 * std::log(seconds * static_cast<double>(nodes)));
+      const double cost = rounded_cost(seconds, nodes);
       candidates.push_back({layout, nodes, seconds,
                             goal == PlanGoal::memory ? rough
                             : goal == PlanGoal::cost ? cost
@@ -218,6 +222,22 @@ std::string layout_yaml(const StepLayout& layout) {
       layout.micro_batch, layout.micro_batches(), name_of(layout.shard), recompute);
 }
 
+namespace {
+
+/// The formula does not know how stages wait for messages that share a network: the simulation does.
+void take_simulated(RunForecast& forecast) {
+  const StepLayout& layout = forecast.layout;
+  constexpr int64_t kMostActions = 1 << 12;  // some milliseconds
+  const int64_t groups =
+      layout.ranks() <= SimulationOptions().exact_ranks ? layout.pipeline * layout.data : layout.pipeline;
+  if (layout.pipeline == 1 || layout.ranks() <= forecast.on.per_node) return;
+  if (groups * layout.micro_batches() * layout.chunks > kMostActions) return;
+  double& waits = forecast.time.stage_messages;
+  waits = std::max(0.0, waits + simulate_run(forecast, {}).seconds - forecast.time.total());
+}
+
+}  // namespace
+
 RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   require_device(loaded, on.type);
   const MachineRates rates =
@@ -238,6 +258,7 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   forecast.tokens = static_cast<double>(config.batch.global * sequence);
   forecast.flops = forecast.tokens * train_flops_per_token(forecast.plan.spec, sequence);
   forecast.steps = config.run.steps;
+  take_simulated(forecast);
   return forecast;
 }
 
@@ -298,7 +319,7 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
   const std::vector<Candidate> candidates = candidates_of(loaded, on, goal);
   std::set<decltype(mesh_key(candidates[0]))> meshes, taken;
   for (const Candidate& one : candidates) meshes.insert(mesh_key(one));
-  const size_t wanted = goal == PlanGoal::memory ? 10 * count : count;  // ordered by the plan below
+  const size_t wanted = (goal == PlanGoal::memory ? 10 : 3) * count;  // ordered by their forecasts below
   std::vector<RunForecast> best;
   for (const Candidate& one : candidates) {
     if (best.size() == wanted) break;
@@ -310,8 +331,13 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
       taken.insert(mesh_key(one));
     }
   }
-  if (goal == PlanGoal::memory)
-    std::ranges::stable_sort(best, [](const RunForecast& a, const RunForecast& b) { return a.memory() < b.memory(); });
+  const auto rank = [&](const RunForecast& one) {
+    const double seconds = one.time.total();
+    return goal == PlanGoal::memory ? std::pair(one.memory(), 0.0)
+           : goal == PlanGoal::cost ? std::pair(rounded_cost(seconds, one.on.nodes), seconds)
+                                    : std::pair(seconds, 0.0);
+  };
+  std::ranges::stable_sort(best, [&](const RunForecast& a, const RunForecast& b) { return rank(a) < rank(b); });
   best.resize(std::min(count, best.size()));
   return best;
 }

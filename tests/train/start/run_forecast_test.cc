@@ -80,6 +80,20 @@ TEST(RunForecast, HasTheTimeOfItsLayout) {
   EXPECT_DOUBLE_EQ(forecast.dollars(), forecast.days() * 24 * 3 * 4);
 }
 
+/// What stages on several nodes wait for is simulated, whatever nodes their borders are on.
+TEST(RunForecast, OfAPipelineOverNodesTakesItsSimulatedTime) {
+  for (const auto& [stages, nodes, each] :
+       {std::tuple<const char*, int64_t, int64_t>{"4", 4, 1}, {"4", 2, 2}, {"8", 2, 4}, {"2", 3, 4}, {"2", 2, 1}}) {
+    PlannedNodes on = on_nodes(nodes, each);
+    on.type.network_gbit_per_s = 0.1;
+    const RunForecast forecast =
+        forecast_run(configured({"--mesh.pipeline", stages, "--batch.micro", "1", "--batch.global", "48"}), on);
+    const double simulated = simulate_run(forecast, {}).seconds;
+    EXPECT_NEAR(forecast.time.total() / simulated, 1, 1e-6) << stages << " stages on " << nodes;
+    EXPECT_GT(forecast.time.stage_messages, 0.05 * simulated);
+  }
+}
+
 TEST(RunForecast, RefusesLayoutsThatNobodyCanHave) {
   EXPECT_ERROR(forecast_run(configured({"--mesh.tensor", "3"}), on_nodes(6)), ErrorKind::config, "heads");
   EXPECT_ERROR(forecast_run(configured({"--mesh.pipeline", "9"}), on_nodes(9)), ErrorKind::config, "9");
