@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/write_signals.h"
-#include "cli/cluster/launch_file.h"
+#include "cli/launch_file.h"
 
 namespace trireme {
 namespace {

@@ -21,8 +21,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/cluster/launch_file.h"
 #include "cli/flags.h"
+#include "cli/launch_file.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/file.h"
-#include "cli/cluster/launch_file.h"
+#include "cli/launch_file.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "cli/cluster/launch_file.h"
+#include "cli/launch_file.h"
 
 #include <algorithm>
 #include <cstdlib>
