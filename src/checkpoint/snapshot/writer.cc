@@ -225,8 +225,8 @@ struct CheckpointWriter::Implementation {
         if (list[i].is_weight() && everyone_has_masters()) continue;
         const Values wanted = values_of_slice(list[i]);
         const Parameter& own = *wanted.parameter;
-        const auto state = std::ranges::find(own.states, list[i].part, &StateKind::name);
-        const StateKind kind = state == own.states.end() ? StateKind{kWeightPart} : *state;
+        const auto named = std::ranges::find(own.states, list[i].part, &StateKind::name);
+        const StateKind kind = named == own.states.end() ? StateKind{kWeightPart} : *named;
         const int64_t width = kind.extent == StateExtent::element ? 1 : own.box.row_width();  // elements of a value
         const int64_t begin = own.offset + wanted.first * width;
         // The writer's own elements are not sent; of other ranks with the same elements the first one after it sends.

@@ -1,5 +1,6 @@
 // Update rules that keep other states than AdamW's: in memory, in snapshots, on any layout.
 
+#include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/manifest.h"
 #include "optim/optimizer.h"
 #include "optim/parameter_hash.h"
@@ -111,7 +112,7 @@ TEST(States, OfAnyShapeGoFromEveryLayoutToEveryOther) {
       part.fill();
       CheckpointWriter writer(folder.path(), part.table, part.state, rank.world);
       writer.begin(facts_of(small_spec(), 5));
-      writer.publish(0, false);
+      writer.publish(0);
     });
     EXPECT_TRUE(verify_checkpoint(folder / step_name(5)).empty());
     for (const Way& to : kWays) {
@@ -151,7 +152,7 @@ TEST(States, OfAnotherOptimizerAreRefusedWhereARunResumesAndNotWhereOnlyWeightsA
     part.fill();
     CheckpointWriter writer(folder.path(), part.table, part.state, rank.world);
     writer.begin(facts_of(small_spec(), 5));
-    writer.publish(0, false);
+    writer.publish(0);
   });
   const CheckpointFolder opened = open_checkpoint(folder.path());
   const ParameterTable adam(small_spec(), InitScheme::gpt2, {}, {"", "block.0.mlp"});
