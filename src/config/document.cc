@@ -101,8 +101,9 @@ std::string_view decided_by(const LoadedConfig& loaded, const Option& option) {
                                           "model.attention-dropout"};
   const std::string& init = loaded.config.model.init;
   const bool named = !init.empty() && init != "scratch" && option.group == "model";
-  if (named && !loaded.origins.contains(option.name) && std::ranges::find(kOfRuns, option.name) == std::end(kOfRuns) &&
-      !loaded.origins.contains("model.logits-cap"))
+  const bool is_default = get(loaded.config, option) == option.default_value;
+  if (named && is_default && !loaded.origins.contains(option.name) &&
+      std::ranges::find(kOfRuns, option.name) == std::end(kOfRuns) && !loaded.origins.contains("model.logits-cap"))
     return "model.init";
   return overridden_by(loaded.config, option);
 }

@@ -95,8 +95,10 @@ TEST(Launch, CpuKeepsTheRanksOfATrainingOnCpus) {
     words.insert(words.end(), command.begin(), command.end());
     return run(trireme_command(words));
   };
-  EXPECT_THAT(started("--cpu", {"train", "--run.dir", "x"}).output, HasSubstr("train --run.dir x --run.device cpu"));
-  EXPECT_THAT(started("--use_cpu", {"dpo", "--run.dir", "x"}).output, HasSubstr("dpo --run.dir x --run.device cpu"));
+  EXPECT_THAT(started("--cpu", {"train", "--run.dir", "x"}).output, HasSubstr("train --run.device=cpu --run.dir x"));
+  EXPECT_THAT(started("--use_cpu", {"dpo", "--run.dir", "x"}).output, HasSubstr("dpo --run.device=cpu --run.dir x"));
+  EXPECT_THAT(started("--num_cpu_threads_per_process=16", {"train", "--run.dir", "x"}).output,
+              HasSubstr("train --launch.threads=16 --run.dir x"));
   const Outcome other = started("--cpu", {"prepare", "a.txt"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.output, HasSubstr("the command is trireme prepare, expected trireme train, sft, dpo or glue"));

@@ -120,6 +120,11 @@ std::optional<launch::RankMemory> planned_memory_of_glue(GlueOptions options, in
   }
 }
 
+/// Whether what only this host can tell of the files is an error: not where only commands are wanted.
+bool checks_hosts(const LaunchRequest& request) {
+  return !request.skip_preflight && (!request.dry_run || request.preflight_only);
+}
+
 /// Rows of a training; nullopt: not known here.
 std::optional<int64_t> training_rows(const GlueOptions& options) {
   std::optional<int64_t> rows;
@@ -202,7 +207,7 @@ JobFacts facts_of_tuning(const TuningCommand& tuning, const LaunchRequest& reque
   }
   const bool resumes = config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();
   if (resumes) return job;
-  take_model(words.loaded, !request.skip_preflight, job);
+  take_model(words.loaded, checks_hosts(request), job);
   job.run_bytes = snapshot_file_bytes(words.loaded);
   job.rank_memory = [loaded = words.loaded, pairs = tuning.name == std::string_view("dpo")](
                         int ranks, int hosts, uint64_t limit, bool on_gpus) -> std::optional<launch::RankMemory> {
@@ -225,7 +230,7 @@ JobFacts facts_of_glue(const LaunchRequest& request) {
                .glue_task = data.dir.empty() ? options.rows.task : ""};
   for (const std::string& file : {data.train, data.validation, data.test})
     if (!file.empty()) job.files.push_back(std::filesystem::absolute(file));
-  const bool here = !request.skip_preflight;
+  const bool here = checks_hosts(request);
   const std::optional<int64_t> rows = options.trains() && here ? training_rows(options) : std::nullopt;
   const bool resumes = options.trains() && !config.run.overwrite && !find_steps(job.run_folder).empty();
   if (options.trains())
@@ -288,7 +293,7 @@ JobFacts describe_job(const LaunchRequest& request) {
   const std::string& tokenizer = loaded.config.data.tokenizer;
   const bool resumes = loaded.config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();
   if (resumes) return job;  // only from the run folder itself
-  take_model(loaded, !request.skip_preflight, job);
+  take_model(loaded, checks_hosts(request), job);
   job.named.tokenizer = tokenizer == kCharLevelTokenizer ? "" : name_of_hub(tokenizer);
   return job;
 }
