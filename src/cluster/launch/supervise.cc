@@ -236,7 +236,7 @@ std::string describe_absent(const std::vector<Placement>& placement, const std::
 
 bool may_restart(int code, const AttemptEnd& end) {
   constexpr int kPeerLost = 76, kSignals = 128, kAborted = kSignals + SIGABRT;
-  if (code == kAborted && !end.first_error.empty() && !end.lost_rank) return false;
+  if (code == kAborted && !end.first_error.empty() && !end.lost) return false;
   return code == kPeerLost || code > kSignals;
 }
 

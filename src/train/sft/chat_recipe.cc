@@ -257,7 +257,7 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
                 ? std::string()
                 : fmt::format(": {} skipped; for example {}", count_text(made.skipped, "bad row"), made.first_skipped));
   });
-  together(job.scalars, [&] { require_known_ids(made.ids, *tokenizer, given); });
+  together(job.scalars, [&] { require_known_ids(made.ids, *tokenizer_, given); });
   if (job.rank.rank() != 0) return made;
   const size_t each = pairs_ ? 2 : 1;
   if (made.from_cache.empty())

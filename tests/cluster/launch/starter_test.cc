@@ -294,7 +294,7 @@ TEST(Restart, NotAfterARankNamedItsErrorAndAborted) {
   end.first_error = "cudaMemcpyAsync failed: an illegal memory access was encountered";
   EXPECT_FALSE(may_restart(134, end)) << "it would do so again";
   EXPECT_TRUE(may_restart(137, end)) << "somebody else killed it";
-  end.lost_rank = 1;
+  end.lost = RankRecord{.kind = RankRecord::Kind::lost, .rank = 1};
   EXPECT_TRUE(may_restart(134, end)) << "it aborted because another rank was lost";
 }
 
