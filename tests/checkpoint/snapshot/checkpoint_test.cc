@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -86,13 +87,13 @@ TEST(Checkpoint, MoreRanksThanRowsStillCoverEverything) {
 TEST(Checkpoint, SlicesTileEveryTensorAndAreBalanced) {
   const ParameterTable table(preset("gpt2-124m").spec);
   for (const int ranks : {1, 2, 3, 7, 64}) {
-    std::vector<int64_t> next(table.all().size() * 3, 0);
+    std::map<std::pair<size_t, std::string_view>, int64_t> next;
     int64_t smallest = INT64_MAX, largest = 0;
     const std::vector<Layout> layouts(static_cast<size_t>(ranks), table.layout());
     for (const std::vector<Slice>& slices : plan_slices(table, layouts, true)) {
       int64_t elements = 0;
       for (const Slice& slice : slices) {
-        int64_t& row = next[slice.parameter * 3 + static_cast<size_t>(slice.part)];
+        int64_t& row = next[{slice.parameter, slice.part}];
         ASSERT_EQ(slice.box.begin[0], row);
         ASSERT_EQ(slice.box.row_width(), whole_box(table.all()[slice.parameter].stored_shape).row_width());
         row += slice.box.count[0];
@@ -102,7 +103,8 @@ TEST(Checkpoint, SlicesTileEveryTensorAndAreBalanced) {
       largest = std::max(largest, elements);
     }
     for (size_t i = 0; i < table.all().size(); ++i) {
-      for (size_t part = 0; part < 3; ++part) ASSERT_EQ(next[i * 3 + part], table.all()[i].stored_shape[0]);
+      for (const std::string_view part : {kWeightPart, kAdamM, kAdamV})
+        ASSERT_EQ((next[{i, part}]), table.all()[i].stored_shape[0]);
     }
     EXPECT_LE(largest - smallest, 3 * 2 * 3072) << ranks << " ranks";  // at most a row more at either end, three parts
   }

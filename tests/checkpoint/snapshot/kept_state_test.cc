@@ -79,7 +79,6 @@ OptimizerOptions options_of(const Kept& kept) {
   options.wire = DType::f32;
   options.bucket_bytes = 400;
   options.shard = kept.shard;
-  options.mesh = kept.mesh;
   options.hosts = HostMap(kept.hosts);
   options.shard_group = kept.hosts.empty() ? ShardGroup::all : ShardGroup::host;
   return options;
