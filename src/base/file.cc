@@ -82,7 +82,7 @@ AtomicFile::AtomicFile(std::string path, unsigned mode, Flush flush) : path_(std
     temporary_ = with_suffix(path_, temporary_suffix());
     fd_ = create_new(temporary_, mode);
   } while (fd_ < 0 && errno == EEXIST);
-  require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", temporary_, std::strerror(errno));
+  require(fd_ >= 0, ErrorKind::io, "cannot write {}: {}", path_, std::strerror(errno));
 }
 
 AtomicFile::~AtomicFile() {

@@ -60,7 +60,7 @@ TEST_F(GlueFolder, PreflightFindsWhatNoStartCanUse) {
   EXPECT_EQ(good.code, 0) << good.output;
   EXPECT_THAT(good.output, HasSubstr("planned for each rank"));
   const std::pair<std::vector<std::string>, const char*> faults[] = {
-      {{"--do_train", "--model_name_or_path", path("no-model")}, "no-model is not a model folder"},
+      {{"--do_train", "--model_name_or_path", path("no-model")}, "no-model does not exist"},
       {{"--do_train", "--data-dir", path("no-data")}, "no-data"},
       {{"--do_train", "--per_device_train_batch_size", "1000000", "--pad_to_max_length"}, "the run does not fit"},
       {{"--do_train", "--mesh.tensor", "3"}, "mesh"},

@@ -25,7 +25,8 @@ class GlueRecords : public GlueFixture {
   /// Of trainer_state.json, without its records of training.
   Json evaluations(const std::string& run) const {
     Json found = Json::array();
-    for (const Json& entry : json(run + "/trainer_state.json")["log_history"]) {
+    const Json state = json(run + "/trainer_state.json");
+    for (const Json& entry : state["log_history"]) {
       if (entry.contains("eval_loss")) found.push_back(entry);
     }
     return found;

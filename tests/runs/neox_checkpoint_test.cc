@@ -214,7 +214,7 @@ TEST_F(NeoxRun, TheCheckpointCommandListsAndVerifiesThem) {
   for (const char* file : {"layer_05-model_01-model_states.pt", "zero_pp_rank_1_mp_rank_02_optim_states.pt"})
     EXPECT_THAT(bad.output, testing::ContainsRegex(std::string("  ckpt/global_step5/") + file +
                                                    ": the [0-9]+ bytes of [a-z0-9_/-]+ are damaged: their CRC-32 is "
-                                                   "[0-9a-f]+, but the file records [0-9a-f]+\n"));
+                                                   "[0-9a-f]+, but the file records [0-9a-f]+; copy the file again\n"));
   EXPECT_THAT(done("checkpoint list ckpt").output,
               testing::ContainsRegex("\nglobal_step5 +bad: ckpt/global_step5/layer_02"));
 }

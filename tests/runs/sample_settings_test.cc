@@ -164,7 +164,7 @@ TEST_F(SampleSettings, IdsWithoutATokenAreNeverDrawn) {
 TEST_F(SampleSettings, WhatWasWrittenStaysWhenASampleIsStopped) {
   write_text(path("old.jsonl"), "old\n");
   const Outcome outcome = run({"timeout", "--foreground", "-s", "TERM", "3", trireme_path(), "sample", "--threads", "1",
-                               "--model", path("model"), "--prompt", "the", "--num-samples", "100000000",
+                               "--model", path("model"), "--prompt", "the", "--num-samples", "1000000",
                                "--max-new-tokens", "3", "--output", path("old.jsonl")});
   EXPECT_THAT(outcome.output, HasSubstr("the finished samples are in " + path("old.jsonl")));
   EXPECT_THAT(outcome.output, HasSubstr("stopped by a signal"));
@@ -177,7 +177,7 @@ TEST_F(SampleSettings, WhatWasWrittenStaysWhenASampleIsStopped) {
 TEST_F(SampleSettings, TwoSignalsInOneInstantAreOneRequest) {
   Program program(
       trireme_command({"sample", "--threads", "1", "--model", path("model"), "--prompt", "the", "--num-samples",
-                       "100000000", "--max-new-tokens", "3", "--output", path("out.jsonl")}));
+                       "1000000", "--max-new-tokens", "3", "--output", path("out.jsonl")}));
   const std::string partial = path("out.jsonl.partial");
   ASSERT_TRUE(program.wait_for([&](const std::string&) {
     std::error_code absent;

@@ -69,16 +69,14 @@ def form(line):
 NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b(?!\.\d)(?! ?(?:m?s|min|h|[kMGT]?B|[kMGT]?B/s|GFLOPS?|\S+/s)\b)")
 
 
-def alike(wanted, found):
+def same_form(wanted, found, begins):
+    return form(found).startswith(form(wanted)) if begins else form(found) == form(wanted)
+
+
+def alike(wanted, found, begins):
     """Of one form, and numbers that are no times, rates or sizes of memory differ by at most a twentieth."""
-    if form(wanted) != form(found):
-        return False
     pairs = list(zip(NUMBER.findall(wanted), NUMBER.findall(found)))
-    return all(abs(float(a) - float(b)) <= max(0.05 * abs(float(a)), 0.02) for a, b in pairs)
-
-
-def same_form(wanted, found):
-    return form(wanted) == form(found)
+    return same_form(wanted, found, begins) and all(abs(float(a) - float(b)) <= max(0.05 * abs(float(a)), 0.02) for a, b in pairs)
 
 
 def missing_line(prints, output, fits=same_form):
@@ -89,11 +87,7 @@ def missing_line(prints, output, fits=same_form):
         if line.strip() == LEFT_OUT:
             continue
         head = line.removesuffix(LEFT_OUT)
-
-        def is_line(found):
-            words = len(head.split())
-            return fits(head, " ".join(found.split()[:words]) if head != line else found)
-        at = next((i for i, found in enumerate(lines) if is_line(found)), None)
+        at = next((i for i, found in enumerate(lines) if fits(head, found, head != line)), None)
         if at is None:
             return line
         del lines[:at + 1]

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/output_path.h"
 #include "base/write_signals.h"
 #include "cli/cluster/cluster_forecast.h"
 #include "cli/command.h"
@@ -69,8 +70,9 @@ int init(const InitRequest& request) {
     fmt::print("{}", text);
     return 0;
   }
-  require(request.overwrite || !std::filesystem::is_regular_file(request.output), ErrorKind::usage,
-          "{} already exists; name another file, or overwrite it with --overwrite", request.output);
+  require(
+      request.overwrite || output_target(request.output).is_stream || !std::filesystem::is_regular_file(request.output),
+      ErrorKind::usage, "{} already exists; name another file, or overwrite it with --overwrite", request.output);
   write_text(request.output, text);
   log::info("wrote {}; check it, then run: trireme cluster plan {} --output plan", request.output, request.output);
   return 0;
