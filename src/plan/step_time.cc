@@ -532,7 +532,7 @@ PlannedTime step_time(const ModelSize& model, const StepLayout& layout, const Ma
   const GroupTraffic traffic = gradient_traffic(layout, machine);
   const double of_ends =
       std::max(placement.data_share_of_stage(traffic, 0), placement.data_share_of_stage(traffic, layout.pipeline - 1));
-  const auto exchange = [&](const Links& links) {
+  const auto exchange = [&, layers = layers, has_head = has_head](const Links& links) {
     return exchange_time(model, layout, machine, parts, links, layers, has_head).exposed;
   };
   time.exchange = std::max(exchange(parts.links), exchange(links_of(layout, machine, of_ends)) + parts.tied);

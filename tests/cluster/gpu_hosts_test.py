@@ -122,7 +122,7 @@ class Gpus(unittest.TestCase):
         config, _ = BED.write_training("many")
         result = slurm(BED.binary, "slurm", "--gres", "gpu:4", "--ntasks-per-node", "1", "--submit", "--", "train", config, *CUDA)
         self.assertEqual(result.returncode, 2, result.both)
-        self.assertIn("--gres gpu:4: 4 GPUs are needed on each of 1 node, but only 0 of the 3 nodes", result.both)
+        self.assertIn("--gres gpu:4: 4 GPUs needed on each of 1 node, but only 0 of the 3 nodes", result.both)
 
     def test_hosts_of_a_hostfile_must_have_the_same_gpus(self):
         (BED.work / "hostfile").write_text("h1 slots=2\nh2 slots=2\nh3 slots=2\n")

@@ -90,7 +90,7 @@ class Slurm(unittest.TestCase):
         config, run = BED.write_training("limits")
         for words, said in ((("-p", "small", "--time", "60"), "--time 60: partition small runs jobs of at most 10 min, so the job would wait"),
                             (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of at most 1 node"),
-                            (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node"),
+                            (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs needed on each of 1 node"),
                             (("--mem", "999G"), "--mem 999G: "), (("-p", "nowhere"), "partition nowhere has no nodes (others are all, small)"),
                             (("-o", "d%j/x"), "--output: the folder d%j contains %, which Slurm replaces")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", "train", config)

@@ -95,7 +95,8 @@ void for_each_element(const Parameter& own, Check check) {
 /// The value that a rank computes with, its master where the rank has that, and the moments that it owns.
 void expect_loaded(const Source& source, const ParameterTable& table, const TrainingState& state) {
   for (const Parameter& own : table.all()) {
-    const auto& [weights, m, v] = source.tensors.at(own.name);
+    const auto& parts = source.tensors.at(own.name);
+    const std::vector<float>& weights = parts[0];
     const auto read = [&](int64_t element, const std::function<void(std::span<float>)>& read_it) {
       float value = -1;
       read_it({&value, 1});
@@ -113,10 +114,12 @@ void expect_loaded(const Source& source, const ParameterTable& table, const Trai
             << own.name << " " << at;
       }
       if (!owned) return;
-      for (const auto& [moment, want] : {std::pair{kAdamM, &m}, {kAdamV, &v}})
+      for (const size_t part : {1, 2}) {
+        const std::string_view moment = part == 1 ? kAdamM : kAdamV;
         ASSERT_EQ(read(element, [&](auto out) { state.read_state(moment, own, element - own.offset, out); }).second,
-                  (*want)[at])
+                  parts[part][at])
             << own.name << " " << at << ", " << moment;
+      }
     });
   }
 }
