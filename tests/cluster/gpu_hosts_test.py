@@ -122,10 +122,10 @@ class Gpus(unittest.TestCase):
         config, _ = BED.write_training("many")
         result = slurm(BED.binary, "slurm", "--gres", "gpu:4", "--ntasks-per-node", "1", "--submit", "--", "train", config, *CUDA)
         self.assertEqual(result.returncode, 2, result.both)
-        self.assertIn("--gres gpu:4: 4 GPUs needed on each of 1 node, but only 0 of the 3 nodes", result.both)
+        self.assertIn("--gres gpu:4: 4 GPUs needed on each of 1 node, but the default partition has only 0 nodes with that much", result.both)
 
     def test_hosts_of_a_hostfile_must_have_the_same_gpus(self):
-        (BED.work / "hostfile").write_text("h1 slots=2\nh2 slots=2\nh3 slots=2\n")
+        (BED.work / "hostfile").write_text("h1 slots=2\nh2 slots=2\nh3 slots=2\nh4 slots=2\n")
         command, _ = write_neox("alike")
         words = (BED.binary, "launch", "-f", "hostfile", "--preflight-only", "--", "train", *command)
         alike = BED.run(1, *words)
@@ -135,8 +135,8 @@ class Gpus(unittest.TestCase):
         break_gpu(3, "no-nvlink")
         differ = BED.run(1, *words)
         self.assertEqual(differ.returncode, 2, differ.both)
-        self.assertIn("h2: the driver differs: 550.54.14 there, 580.159.04 on 2 other hosts; install the same driver on every host", differ.both)
-        self.assertIn("h3: the links between GPUs differ: - SYS/SYS - there, - NV18/NV18 - on 2 other hosts; ", differ.both)
+        self.assertIn("h2: the driver differs: 550.54.14 there, 580.159.04 on 3 other hosts; install the same driver on every host", differ.both)
+        self.assertIn("h3: the links between GPUs differ: - SYS/SYS - there, - NV18/NV18 - on 3 other hosts; ", differ.both)
         (BED.work / "hostfile").write_text("h1 slots=2\nh2 slots=3\n")
         more = BED.run(1, *words)
         self.assertIn("h2: 3 ranks for 2 GPUs; start one rank per GPU: the slots of the hostfile, --ppn or --gpus-per-node", more.both)
