@@ -143,7 +143,7 @@ class Bed:
             raise AssertionError(f"job {job} cannot start again: {self.job_state(job)}")
         self.run(1, "scontrol", "update", f"JobId={job}", "StartTime=now")
 
-    def write_training(self, name="tiny", steps=20, every=5, batch=6):
+    def write_training(self, name="tiny", steps=20, every=5, batch=6, hang_timeout=10):
         """A configuration of a tiny model whose data every host sees, and its run folder."""
         if not (self.work / "data").exists():
             (self.work / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 2000)
@@ -153,7 +153,7 @@ class Bed:
         file = self.work / f"{name}.yaml"
         file.write_text("model: {layers: 1, heads: 2, width: 16, context: 16}\n"
                         f"data: {{dir: {self.work}/data}}\nbatch: {{global: {batch}, micro: 1}}\n"
-                        f"run: {{dir: {run}, steps: {steps}}}\noptim: {{decay_steps: 1000}}\ncheckpoint: {{every: {every}}}\nevaluation: {{every: 0}}\n"
+                        f"run: {{dir: {run}, steps: {steps}, hang_timeout: {hang_timeout}}}\noptim: {{decay_steps: 1000}}\ncheckpoint: {{every: {every}}}\nevaluation: {{every: 0}}\n"
                         "log: {every: 1, peak_tflops: 1}\nlaunch: {threads: 1}\n")
         return file.name, run
 

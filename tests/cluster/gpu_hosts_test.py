@@ -97,7 +97,7 @@ class Gpus(unittest.TestCase):
         self.assertTrue(wait_for(lambda: BED.node_state(node)[0] == "idle"), BED.node_state(node))
 
     def test_a_job_leaves_a_node_that_its_gpu_drained(self):
-        config, run = BED.write_training("drained", **{**bed.FOREVER, "every": 5}, batch=2)
+        config, run = BED.write_training("drained", **{**bed.FOREVER, "every": 5}, batch=2, hang_timeout=60)
         made = slurm(BED.binary, "slurm", "--gres", "gpu:2", "--preflight", "--submit", "--", "train", config, *CUDA)
         self.assertEqual(made.returncode, 0, made.both)
         job = made.stdout.strip()
@@ -108,7 +108,7 @@ class Gpus(unittest.TestCase):
         self.assert_resumes_elsewhere(job, run, lambda: slurm("scancel", "--signal=USR1", job))
 
     def test_the_recipes_own_script_resumes_on_other_nodes(self):
-        config, run = BED.write_training("recipe", **{**bed.FOREVER, "every": 5}, batch=4)
+        config, run = BED.write_training("recipe", **{**bed.FOREVER, "every": 5}, batch=4, hang_timeout=60)
         (BED.work / "opt.sbatch").write_text(script_of_the_page(config))
         job = slurm("sbatch", "--parsable", "opt.sbatch").stdout.strip()
         self.assertTrue(wait_for(lambda: bed.has_snapshot(run)), output(job))
