@@ -35,7 +35,7 @@ enum class Flush : uint8_t {
 
 /// A file that appears under its name only at commit(): written as NAME.tmp-HOST-PID-COUNT, a new file in the same
 /// folder, fsync, rename, fsync of the folder. Without commit() the destructor removes the temporary file. mode: its
-/// permissions. Symbolic links are followed, and what is no file (a pipe, a device, /dev/stdout) is written as it is
+/// permissions. Symbolic links are followed, and what is not a file (a pipe, a device, /dev/stdout) is written as it is
 /// (base/output_path.h). Throws Error::io naming path, bytes and the system's reason.
 class AtomicFile {
  public:

@@ -74,7 +74,7 @@ def same_form(wanted, found, begins):
 
 
 def alike(wanted, found, begins):
-    """Of one form, and numbers that are no times, rates or sizes of memory differ by at most a twentieth."""
+    """Of one form, and numbers that are not times, rates or sizes of memory differ by at most a twentieth."""
     pairs = list(zip(NUMBER.findall(wanted), NUMBER.findall(found)))
     return same_form(wanted, found, begins) and all(abs(float(a) - float(b)) <= max(0.05 * abs(float(a)), 0.02) for a, b in pairs)
 

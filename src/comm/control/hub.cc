@@ -192,7 +192,7 @@ class ControlHub::Loop {
   }
 
   /// All ranks have joined: tells each whom it can ask when it no longer hears this one, and lets the hosts try their
-  /// connections once: what fails now and does not keep the job from its first step is no evidence later.
+  /// connections once: what fails now and does not keep the job from its first step is not evidence later.
   void complete(Clock::time_point now) {
     const std::vector<int> firsts = liveness_.first_of_hosts();
     const std::vector<PeerView> views = liveness_.views();

@@ -39,7 +39,7 @@ struct Sight {
   std::optional<double> answered;  ///< the witness' hub_silent
 };
 
-/// "RANK ADDRESS" lines and back, without lines that are none.
+/// "RANK ADDRESS" lines and back; other lines are left out.
 std::string to_lines(const std::vector<LookoutTarget>& targets);
 std::vector<LookoutTarget> targets_in(std::string_view lines);
 /// "RANK f REASON" for what failed, "RANK a SECONDS" for an answer, "RANK c" for a host that is only reached.

@@ -28,7 +28,7 @@ class Csv {
  public:
   Csv(std::string_view text, const std::string& path, char separator)
       : text_(text), path_(path), separator_(separator), ends_{separator, '\n'} {
-    text_ = text_.substr(0, text_.find_last_not_of("\r\n") + 1);  // blank lines at the end are no records
+    text_ = text_.substr(0, text_.find_last_not_of("\r\n") + 1);  // blank lines at the end are not records
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
   }
   bool next(std::vector<std::string>& record) {

@@ -160,7 +160,7 @@ TEST(Blame, WhoWaitsForNoOtherKeepsThemWaiting) {
 TEST(Blame, NobodyIsToBlameIfAllWaitAndReachEachOther) {
   for (int behind = 0; behind < 3; ++behind) {
     Evidence e = waiting_job(3);
-    e.ranks[static_cast<size_t>(behind)].step = 6;  // being behind is no guilt: its message may be lost
+    e.ranks[static_cast<size_t>(behind)].step = 6;  // being behind is not proof: its message may be lost
     look(e, 1, {});
     const auto found = blame(e);
     ASSERT_TRUE(found);

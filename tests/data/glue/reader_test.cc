@@ -75,7 +75,7 @@ TEST_F(GlueReader, RefusesTestRowsThatLackAField) {
   EXPECT_ERROR(rows("qqp", GlueSplit::test), ErrorKind::data, "test.tsv line 3: 1 field, but");
   file("QQP/test.tsv", header + "0\ta?\t\n1\tc?\td?\r\n\r\n\n");
   const auto all = rows("qqp", GlueSplit::test);
-  ASSERT_EQ(all.size(), 2u) << "an empty field is a text; blank lines at the end are no rows";
+  ASSERT_EQ(all.size(), 2u) << "an empty field is a text; blank lines at the end are not rows";
   EXPECT_EQ(all[0].second, "");
   EXPECT_EQ(all[1].second, "d?");
 }
