@@ -55,27 +55,32 @@ constexpr EightGpus kH100{"8 x H100-SXM5-80GB",
                           132,
                           "NVIDIA H100 SXM data sheet: 989 TFLOP/s, f32 67, 3352 GB/s, NVLink 900 GB/s both ways"};
 
+NodeType with_size(NodeType type, const CloudSize& size) {
+  type.price_per_hour = size.price;
+  type.price_date = size.price_date;
+  type.size = size.name;
+  type.threads = size.threads;
+  type.memory_gib = size.memory_gib;
+  type.fast = size.fast;
+  return type;
+}
+
 NodeType node_with(const EightGpus& gpus, const char* name, double network, const char* source,
                    const CloudSize& size = {.threads = 96, .memory_gib = 0}, int64_t cores = 96) {
-  return {.name = name,
-          .processor = gpus.processor,
-          .instruction_set = gpus.instruction_set,
-          .cores = cores,
-          .gpus = 8,
-          .tflops = gpus.tflops,
-          .f32_tflops = gpus.f32_tflops,
-          .memory_gb = gpus.memory_gb,
-          .memory_gb_per_s = gpus.memory_gb_per_s,
-          .link_gb_per_s = gpus.link_gb_per_s,
-          .network_gbit_per_s = network,
-          .units = gpus.units,
-          .price_per_hour = size.price,
-          .price_date = size.price_date,
-          .source = std::string(gpus.source) + "; " + source,
-          .size = size.name,
-          .threads = size.threads,
-          .memory_gib = size.memory_gib,
-          .fast = size.fast};
+  return with_size({.name = name,
+                    .processor = gpus.processor,
+                    .instruction_set = gpus.instruction_set,
+                    .cores = cores,
+                    .gpus = 8,
+                    .tflops = gpus.tflops,
+                    .f32_tflops = gpus.f32_tflops,
+                    .memory_gb = gpus.memory_gb,
+                    .memory_gb_per_s = gpus.memory_gb_per_s,
+                    .link_gb_per_s = gpus.link_gb_per_s,
+                    .network_gbit_per_s = network,
+                    .units = gpus.units,
+                    .source = std::string(gpus.source) + "; " + source},
+                   size);
 }
 
 /// A kind of core, as a share of its processor.
@@ -122,32 +127,17 @@ NodeType node_of(const CoreKind& kind, const char* name, double network, const C
   const int64_t cores = size.threads / kind.threads;
   const auto n = static_cast<double>(cores);
   const bool azure = std::string(size.name).starts_with("Standard_");
-  return {.name = name,
-          .processor = kind.processor,
-          .instruction_set = kind.instruction_set,
-          .cores = cores,
-          .tflops = n * kind.half_gflops / 1e3,
-          .f32_tflops = n * kind.f32_gflops / 1e3,
-          .memory_gb = static_cast<double>(size.memory_gib),
-          .memory_gb_per_s = n * kind.gb_per_s,
-          .network_gbit_per_s = network,
-          .price_per_hour = size.price,
-          .price_date = size.price_date,
-          .source = fmt::format("{}'s page of the size; {}", azure ? "Azure" : "AWS", kind.source),
-          .size = size.name,
-          .threads = size.threads,
-          .memory_gib = size.memory_gib,
-          .fast = size.fast};
-}
-
-NodeType with_size(NodeType type, const CloudSize& size) {
-  type.price_per_hour = size.price;
-  type.price_date = size.price_date;
-  type.size = size.name;
-  type.threads = size.threads;
-  type.memory_gib = size.memory_gib;
-  type.fast = size.fast;
-  return type;
+  return with_size({.name = name,
+                    .processor = kind.processor,
+                    .instruction_set = kind.instruction_set,
+                    .cores = cores,
+                    .tflops = n * kind.half_gflops / 1e3,
+                    .f32_tflops = n * kind.f32_gflops / 1e3,
+                    .memory_gb = static_cast<double>(size.memory_gib),
+                    .memory_gb_per_s = n * kind.gb_per_s,
+                    .network_gbit_per_s = network,
+                    .source = fmt::format("{}'s page of the size; {}", azure ? "Azure" : "AWS", kind.source)},
+                   size);
 }
 
 std::vector<NodeType> make_types() {
