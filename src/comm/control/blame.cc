@@ -122,9 +122,10 @@ std::optional<Blame> blame(const Evidence& e) {
   return blame_stall(e);
 }
 
-Blame blame_for_silent_hub(int own_rank, double silent, const std::vector<WitnessReport>& witnesses) {
+Blame blame_for_silent_hub(int own_rank, double silent, double silent_when_asked,
+                           const std::vector<WitnessReport>& witnesses) {
   const std::string reason = fmt::format("no heartbeat for {:.1f} s", silent);
-  const auto hears = [&](const WitnessReport& w) { return w.answered && w.hub_silent < silent / 2; };
+  const auto hears = [&](const WitnessReport& w) { return w.answered && w.hub_silent < silent_when_asked / 2; };
   if (std::ranges::any_of(witnesses, hears)) return {own_rank, 0, reason + ", but another host hears it"};
   if (!witnesses.empty() && std::ranges::none_of(witnesses, &WitnessReport::answered))
     return {own_rank, -1, fmt::format("{}, and no other host answers", reason)};

@@ -48,12 +48,13 @@ struct Blame {
 /// Nothing while there is no reason to end the job.
 std::optional<Blame> blame(const Evidence& evidence);
 
-/// What a rank concludes that has not heard rank 0 for `silent` seconds, from what ranks of other hosts said when it
-/// asked them.
+/// What a rank concludes that has not heard rank 0 for `silent` seconds, from what ranks of other hosts answered when it
+/// asked them, `silent_when_asked` seconds after it last heard rank 0: an answer is about that moment, not about now.
 struct WitnessReport {
   bool answered = false;
   double hub_silent = 0;  ///< seconds since that rank heard rank 0
 };
-Blame blame_for_silent_hub(int own_rank, double silent, const std::vector<WitnessReport>& witnesses);
+Blame blame_for_silent_hub(int own_rank, double silent, double silent_when_asked,
+                           const std::vector<WitnessReport>& witnesses);
 
 }  // namespace trireme

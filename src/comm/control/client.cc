@@ -165,6 +165,7 @@ class ControlClient::Loop {
     if (!is_silent) sights_.reset();
     if (!is_silent || sights_ || witnesses_.empty() || lookout_.busy()) return;
     asks_about_hub_ = true;
+    silent_when_asked_ = silent;
     lookout_.begin(witnesses_, lookout_seconds(options_.hang_timeout), [this] { thread_.wake(); });
   }
 
@@ -174,7 +175,7 @@ class ControlClient::Loop {
     std::vector<WitnessReport> reports;
     for (const Sight& sight : sights_.value_or(std::vector<Sight>()))
       reports.push_back({sight.answered.has_value(), sight.answered.value_or(0)});
-    Blame found = blame_for_silent_hub(rank_, silent, reports);
+    Blame found = blame_for_silent_hub(rank_, silent, silent_when_asked_, reports);
     if (found.other == 0 && silent < options_.hang_timeout + lookout_seconds(options_.hang_timeout) + kHubSeconds)
       return false;
     if (found.rank != 0) {
@@ -265,6 +266,7 @@ class ControlClient::Loop {
   std::vector<LookoutTarget> witnesses_, targets_;  ///< whom to ask about the hub; whom the hub asks for
   std::optional<std::vector<Sight>> sights_;        ///< of the witnesses, since the hub has been silent
   bool asks_about_hub_ = false;
+  double silent_when_asked_ = 0;  ///< seconds since the hub was heard then
   std::mutex mutex_;  ///< of what is sent
   Outbox out_;
   ControlThread thread_;
