@@ -101,6 +101,8 @@ void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& opti
       window.erase(window.begin(), window.end() - static_cast<std::ptrdiff_t>(context));
       past = 0;
     }
+    // Cached keys have turned by the frequencies of a shorter text.
+    if (rotary_length(spec_.rotary, past) != rotary_length(spec_.rotary, std::ssize(window))) past = 0;
     const std::span<float> logits = next_logits(std::span(window).subspan(static_cast<size_t>(past)), past);
     past = static_cast<int64_t>(window.size());
     if (penalizes) penalize(logits, in_text_, options.repetition_penalty);

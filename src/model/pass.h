@@ -21,6 +21,9 @@ struct Batch {
   /// [n] i32: the rows whose targets count, ascending, and those targets: of a decoder only they need logits. Empty:
   /// all rows have some.
   ConstView counted, counted_targets;
+  /// Tokens of the longest sequence of all that are computed together, on all ranks: rotary frequencies may depend on
+  /// it. 0: of this batch's.
+  int64_t longest = 0;
   int64_t equal_length = 0;  ///< the rows of every sequence; 0: they differ, or were not counted
   double smoothing = 0;      ///< classifier: the share of each target that is spread over all classes
   /// Decoder: the loss, on the host, instead of the sum of the cross-entropies; needs ModelShape::scored_sequences.

@@ -48,11 +48,10 @@ class YarnRamp {
   double begin_, end_;
 };
 
-double dynamic_base(double base, int64_t dims, const RotaryScaling& s, int64_t context) {
+double dynamic_base(double base, int64_t dims, const RotaryScaling& s, int64_t length) {
   const auto factor = static_cast<double>(s.factor), original = static_cast<double>(s.original_context);
-  const double longest = static_cast<double>(std::max(context, s.original_context));
   const double power = static_cast<double>(dims) / static_cast<double>(dims - 2);
-  return base * std::pow(factor * longest / original - (factor - 1), power);
+  return base * std::pow(factor * static_cast<double>(length) / original - (factor - 1), power);
 }
 
 bool has_original(RotaryKind kind) { return kind != RotaryKind::none && kind != RotaryKind::linear; }
@@ -85,11 +84,11 @@ void RotaryScaling::validate(int64_t dims) const {
   }
 }
 
-std::vector<float> rotary_frequencies(double base, int64_t dims, const RotaryScaling& scaling, int64_t context) {
+std::vector<float> rotary_frequencies(double base, int64_t dims, const RotaryScaling& scaling, int64_t longest) {
   const auto factor = static_cast<double>(scaling.factor);
-  if (scaling.kind == RotaryKind::dynamic) base = dynamic_base(base, dims, scaling, context);
+  if (scaling.kind == RotaryKind::dynamic) base = dynamic_base(base, dims, scaling, rotary_length(scaling, longest));
   const YarnRamp ramp(base, dims, scaling);  // read by yarn only
-  const std::vector<float>& factors = context > scaling.original_context ? scaling.long_factors : scaling.short_factors;
+  const std::vector<float>& factors = longest > scaling.original_context ? scaling.long_factors : scaling.short_factors;
   std::vector<float> frequencies;
   for (int64_t i = 0; i < dims / 2; ++i) {
     double w = std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(dims));
@@ -113,6 +112,13 @@ std::vector<float> rotary_frequencies(double base, int64_t dims, const RotarySca
     frequencies.push_back(static_cast<float>(w));
   }
   return frequencies;
+}
+
+int64_t rotary_length(const RotaryScaling& scaling, int64_t longest) {
+  const int64_t original = scaling.original_context;
+  if (scaling.kind == RotaryKind::dynamic) return std::max(longest, original);
+  if (scaling.kind == RotaryKind::longrope) return longest > original ? original + 1 : original;
+  return 0;
 }
 
 double default_attention_factor(RotaryKind kind, double factor, int64_t original_context) {

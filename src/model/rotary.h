@@ -40,8 +40,12 @@ struct RotaryScaling {
   void validate(int64_t dims) const;
 };
 
-/// Radians per position of each pair of values, dims / 2. context: the longest sequence.
-std::vector<float> rotary_frequencies(double base, int64_t dims, const RotaryScaling& scaling, int64_t context);
+/// Radians per position of each pair of values, dims / 2. longest: tokens of the longest sequence that is computed with
+/// them, as in transformers: longrope and dynamic depend on it.
+std::vector<float> rotary_frequencies(double base, int64_t dims, const RotaryScaling& scaling, int64_t longest);
+
+/// Lengths for which this is equal have the same frequencies; 0 where these depend on no length.
+int64_t rotary_length(const RotaryScaling& scaling, int64_t longest);
 
 /// The factor of cosines and sines where a model's files name none: yarn's and longrope's depend on the factor of the
 /// context.

@@ -18,6 +18,13 @@ int64_t equal_rows(const Spec& spec, const ModelShape& shape) {
   return shape.rows % spec.context == 0 && !dropped ? spec.context : 0;
 }
 
+/// By which rotary frequencies are chosen. batch: on the host.
+int64_t longest_in(const Spec& spec, const Batch& batch) {
+  if (rotary_length(spec.rotary, 1) == 0 || batch.longest > 0) return batch.longest;
+  const auto positions = batch.positions.values<int32_t>();
+  return positions.empty() ? 0 : *std::ranges::max_element(positions) + 1;
+}
+
 /// Scratch for the largest call of a step. The head's matrix is the largest, the vocabulary the widest row, but it
 /// takes few rows at a time, and a decoder's gradient is never written with Write::add: its chunks meet in the
 /// workspace.
@@ -121,13 +128,19 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
       memory_(spec, layout.of(spec), dtype, shape, ops.head_block(), arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   assert(shape.sequence_parallel == (tensor && tensor->sequence_parallel()));
-  const auto fill = [&](View table, float base, const RotaryScaling& scaling) {
-    if (table.empty()) return;
-    const auto w = rotary_frequencies(static_cast<double>(base), spec.rotary_dims, scaling, spec.context);
-    ops_.rotary_table(context_, w, static_cast<double>(scaling.attention_factor), table);
-  };
-  fill(memory_.rotary, spec.rotary_base, spec.rotary);
-  fill(memory_.window_rotary, spec.window_rotary_base, {});
+  if (memory_.window_rotary.empty()) return;
+  const auto base = static_cast<double>(spec.window_rotary_base);
+  ops_.rotary_table(context_, rotary_frequencies(base, spec.rotary_dims, {}, spec.context), 1, memory_.window_rotary);
+}
+
+void StageWorkspace::turn_for(const Spec& spec, int64_t longest) {
+  const int64_t length = rotary_length(spec.rotary, longest);
+  if (memory_.rotary.empty() || (length == turned_length_ && longest <= turned_rows_)) return;
+  turned_length_ = length;
+  turned_rows_ = length == 0 ? spec.context : std::min(spec.context, 2 * longest);  // texts that are continued grow
+  const auto w = rotary_frequencies(static_cast<double>(spec.rotary_base), spec.rotary_dims, spec.rotary, longest);
+  ops_.rotary_table(context_, w, static_cast<double>(spec.rotary.attention_factor),
+                    memory_.rotary.rows_slice(0, turned_rows_));
 }
 
 StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype,
@@ -141,7 +154,7 @@ StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterView
       weights_(weights ? *weights : always_there_),
       arena_(slots_bytes(spec, layout.of(spec), dtype, shape, workspace.ops()), workspace.ops().device()) {
   for (SlotMemory& memory : take_slots(spec_, layout.of(spec), dtype, shape, workspace_.memory(), arena_))
-    slots_.push_back({std::move(memory), {workspace_.ops().device(), workspace_.feed(), shape.rows}, {}, {}, 0});
+    slots_.push_back({std::move(memory), {workspace_.ops().device(), workspace_.feed(), shape.rows}, {}, 0, {}, 0});
   if (part_.embedding) embedding_.emplace(spec_, views);
   blocks_.reserve(static_cast<size_t>(part_.layers()));
   for (int64_t i = part_.first_layer; i < part_.last_layer; ++i)
@@ -198,6 +211,7 @@ ConstView StagePart::activation(int64_t slot, int64_t block) const {
 ConstView StagePart::head_input(const Slot& slot) const { return slot.memory.output.rows_slice(0, rows_of(slot).own); }
 
 void StagePart::run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out) {
+  workspace_.turn_for(spec_, slot.longest);
   const Pass pass = pass_of(slot);
   const Rows rows = rows_of(slot);
   const Workspace work = workspace_.memory().work.first(rows);
@@ -231,6 +245,7 @@ void StagePart::for_each_layer(Embed embed, RunBlock run_block) {
 uint64_t StagePart::put(int64_t slot, const Batch& batch, bool dropout) {
   Slot& own = slots_[static_cast<size_t>(slot)];
   check_batch(spec_, batch, dropout);
+  own.longest = longest_in(spec_, batch);
   own.batch = own.place.put(batch);
   return own.waiting = ++puts_;
 }
@@ -249,6 +264,7 @@ void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& ca
     const int64_t window = spec_.has_window(cache.first_layer + static_cast<int64_t>(i)) ? spec_.window : 0;
     check_cache(batch.offsets, cache.past, cache.layers[i].shape()[2], window);
   }
+  own.longest = longest_in(spec_, batch);
   own.batch = own.place.put(batch);
   own.waiting = 0;
   own.step = {};

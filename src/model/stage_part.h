@@ -41,6 +41,8 @@ class StageWorkspace {
   TensorGroup* tensor() { return tensor_; }
   const WorkspaceMemory& memory() const { return memory_; }
   BatchFeed& feed() { return feed_; }
+  /// Prepares the table of rotary positions for sequences of at most `longest` tokens.
+  void turn_for(const Spec& spec, int64_t longest);
 
  private:
   Ops& ops_;
@@ -49,6 +51,7 @@ class StageWorkspace {
   Arena arena_, scratch_;
   Context context_;
   WorkspaceMemory memory_;
+  int64_t turned_length_ = 0, turned_rows_ = 0;  ///< rotary_length() of the table, and how many of its rows are there
 };
 
 class StagePart {
@@ -122,6 +125,7 @@ class StagePart {
     SlotMemory memory;
     BatchPlace place;
     Batch batch;
+    int64_t longest;  ///< as the batch's, 0 excepted
     Step step;
     uint64_t waiting;  ///< number of the put() whose batch waits for its forward(); 0: none
   };

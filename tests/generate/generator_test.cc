@@ -39,8 +39,10 @@ double as_double(bf16_t x) { return static_cast<double>(to_float(x)); }
 
 template <class T>
 struct Model {
+  explicit Model(Spec of = tiny_spec()) : spec(std::move(of)) {}
+
   static constexpr DType kType = DTypeOf<T>::value;
-  Spec spec = tiny_spec();
+  Spec spec;
   ParameterTable table{spec};
   std::vector<T> weights = random_weights<T>(table);
   std::unique_ptr<Ops> ops = make_cpu_ops();
@@ -100,6 +102,31 @@ TEST(Generator, GreedyWithTheCacheEqualsTheUncachedReference) {
       text.push_back(id);
     }
     EXPECT_EQ(text.size(), length + 20);
+  }
+}
+
+// A text that grows beyond the original context turns by other frequencies from its first token on.
+TEST(Generator, ATextThatGrowsBeyondTheOriginalContextIsComputedAgain) {
+  for (const RotaryKind kind : {RotaryKind::longrope, RotaryKind::dynamic}) {
+    Spec spec = tiny_spec();
+    spec.context = 24;
+    spec.position = Position::rotary;
+    spec.rotary_dims = 8;
+    spec.rotary = {.kind = kind, .factor = 4, .original_context = 5};
+    if (kind == RotaryKind::longrope) {
+      spec.rotary.short_factors = {1, 1, 1, 1};
+      spec.rotary.long_factors = {1, 3, 5, 9};
+    }
+    Model<float> model(spec);
+    for (const size_t length : {2, 5, 6}) {
+      std::vector<TokenId> text = prompt_of(length);
+      for (const TokenId id : model.generate(text, kGreedy)) {
+        const std::vector<double> logits = model.uncached(text);
+        ASSERT_EQ(id, std::ranges::max_element(logits) - logits.begin())
+            << name_of(kind) << ", prompt of " << length << ", then " << text.size();
+        text.push_back(id);
+      }
+    }
   }
 }
 

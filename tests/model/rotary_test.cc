@@ -74,6 +74,9 @@ TEST(RotaryFrequencies, OfLongropeDependOnTheContext) {
   expect_near(shorter[1], 0.01 / 1.5);
   expect_near(longer[0], 0.5);
   expect_near(longer[1], 0.01 / 40);
+  EXPECT_EQ(rotary_length(scaling, 4096), rotary_length(scaling, 1));
+  EXPECT_EQ(rotary_length(scaling, 4097), rotary_length(scaling, 100000));
+  EXPECT_NE(rotary_length(scaling, 4097), rotary_length(scaling, 4096));
   EXPECT_NEAR(default_attention_factor(RotaryKind::longrope, 32, 4096), 1.190238071, 1e-9);
   EXPECT_EQ(default_attention_factor(RotaryKind::longrope, 1, 4096), 1);
   EXPECT_EQ(default_attention_factor(RotaryKind::llama3, 8, 8192), 1);

@@ -50,6 +50,32 @@ TEST_P(EveryChoice, BackwardEqualsFiniteDifferencesOfTheReference) {
   }
 }
 
+// As transformers: by the longest sequence of what is computed together, not by the model's context.
+TEST(Stage, RotaryFrequenciesFollowTheLongestSequence) {
+  Spec spec = small_spec();
+  spec.position = Position::rotary;
+  spec.rotary_dims = 4;
+  spec.rotary = {.kind = RotaryKind::longrope, .original_context = 4, .short_factors = {1, 2}, .long_factors = {3, 5}};
+  const auto ops = make_reference_ops();
+  const auto loss_of = [&](std::vector<float> short_factors, std::vector<int> lengths, int64_t longest) {
+    Spec own = spec;
+    if (!short_factors.empty()) own.rotary.short_factors = own.rotary.long_factors = std::move(short_factors);
+    TestModel<double> model(own);
+    TestBatch data(own, lengths, 1);
+    Stage stage(own, model.views, DType::f64, {.rows = 16}, *ops, 1);
+    Batch batch = data.with_values(true);
+    batch.longest = longest;
+    TestBatch before(own, {8}, 2);
+    (void)stage.loss_and_backward(before.with_values(true), kStep, 1, Write::overwrite, nullptr);
+    return stage.loss_and_backward(batch, kStep, 1, Write::overwrite, nullptr);
+  };
+  const std::vector<float> own, only_short{1, 2}, only_long{3, 5};
+  EXPECT_EQ(loss_of(own, {4, 3}, 0), loss_of(only_short, {4, 3}, 0));
+  EXPECT_EQ(loss_of(own, {5, 3}, 0), loss_of(only_long, {5, 3}, 0));
+  EXPECT_EQ(loss_of(own, {4, 3}, 5), loss_of(only_long, {4, 3}, 0)) << "another rank has the longer one";
+  EXPECT_NE(loss_of(only_short, {4, 3}, 0), loss_of(only_long, {4, 3}, 0));
+}
+
 TEST_P(EveryChoice, CpuEqualsTheReference) {
   Spec spec = small_spec();
   GetParam().change(spec);

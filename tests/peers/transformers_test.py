@@ -33,9 +33,9 @@ def make_tokens(folder, count, seed):
     numpy.random.default_rng(seed).integers(0, VOCABULARY, count).astype("<u2").tofile(folder / "train.bin")
 
 
-def flags(folder):
+def flags(folder, sequence):
     """One sequence of the whole file, so that both sides see the same tokens."""
-    return ["--data.dir", folder, "--data.validation", "", "--batch.global", 1, "--batch.sequence", CONTEXT,
+    return ["--data.dir", folder, "--data.validation", "", "--batch.global", 1, "--batch.sequence", sequence,
             "--evaluation.batches", 1, "--launch.threads", 1, "--log.tensorboard", "false"]
 
 
@@ -45,8 +45,8 @@ def our_loss(run):
     return next(record["loss"] for record in records if record["record"] == "step")
 
 
-def train_one_step(folder, model, run):
-    trireme("train", *flags(folder), "--run.dir", run, "--model.init", model, "--run.steps", 1,
+def train_one_step(folder, model, run, sequence=CONTEXT):
+    trireme("train", *flags(folder, sequence), "--run.dir", run, "--model.init", model, "--run.steps", 1,
             "--optim.warmup-steps", 0, "--evaluation.every", 0)
 
 
@@ -100,5 +100,28 @@ def check(activation, tied):
     return good
 
 
+def check_lengths(name, rope):
+    """Frequencies that depend on the length of a text: below and above the original context of 16."""
+    torch.manual_seed(4)
+    config = transformers.Phi3Config(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, original_max_position_embeddings=16, initializer_range=0.3,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, rope_parameters={"rope_theta": 100.0, "partial_rotary_factor": 1.0,
+                                                                        "original_max_position_embeddings": 16, **rope})
+    model = transformers.Phi3ForCausalLM(config).eval()
+    good = True
+    for length in (12, 16, 17, 40):
+        with tempfile.TemporaryDirectory() as name_of_folder:
+            folder = pathlib.Path(name_of_folder)
+            make_tokens(folder, length + 1, length)
+            model.save_pretrained(folder / "theirs", safe_serialization=True)
+            train_one_step(folder, folder / "theirs", folder / "run", length)
+            good &= compare(f"{name}, {length} tokens", our_loss(folder / "run"), their_loss(folder, model))
+    return good
+
+
 if __name__ == "__main__":
-    sys.exit(0 if all([check(a, t) for a in ("gelu_new", "gelu") for t in (True, False)]) else 1)
+    checks = [check(a, t) for a in ("gelu_new", "gelu") for t in (True, False)]
+    checks.append(check_lengths("longrope", {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3],
+                                             "long_factor": [1.0, 2.0, 4.0, 8.0]}))
+    sys.exit(0 if all(checks) else 1)

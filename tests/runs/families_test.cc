@@ -89,19 +89,22 @@ TEST_F(Families, AMistralWithoutAWindowIsExportedAsMistral) {
   EXPECT_EQ(read_text(path("copy/model.safetensors")), read_text(llama + "/model.safetensors"));
 }
 
-TEST_F(Families, LongropeSaysWhichOfItsFactorsTheContextChooses) {
+// The context of the model is 12, the original one 6.
+TEST_F(Families, LongropeChoosesItsFactorsByTheSequencesNotByTheModel) {
   const std::string model = source_dir() + "/tests/golden/phi3";
-  EXPECT_THAT(done(start("long", {"--model.init", model, "--run.steps", "1"})).output,
-              ::testing::ContainsRegex(
-                  "positions +longrope with its long factors, because the context 12 is above the original 6\n"));
   Json config = read_json(model + "/config.json");
-  config["max_position_embeddings"] = 6;
-  std::filesystem::create_directory(path("phi3"));
-  std::filesystem::copy_file(model + "/model.safetensors", path("phi3/model.safetensors"));
-  write_text(path("phi3/config.json"), dump_json(config));
-  EXPECT_THAT(done(start("short", {"--model.init", path("phi3"), "--batch.sequence", "6", "--run.steps", "1"})).output,
-              ::testing::ContainsRegex(
-                  "positions +longrope with its short factors, because the context 6 is not above the original 6\n"));
+  config["rope_parameters"]["long_factor"] = config["rope_parameters"]["short_factor"];
+  std::filesystem::create_directory(path("one"));
+  std::filesystem::copy_file(model + "/model.safetensors", path("one/model.safetensors"));
+  write_text(path("one/config.json"), dump_json(config));
+  const auto first_loss = [&](const char* name, const std::string& init, const char* sequence) {
+    const std::string output =
+        done(start(name, {"--model.init", init, "--batch.sequence", sequence, "--run.steps", "1"})).output;
+    EXPECT_THAT(output, ::testing::HasSubstr("longrope: its long factors where a step has a sequence of more than 6"));
+    return losses(name).at(1);
+  };
+  EXPECT_EQ(first_loss("short", model, "6"), first_loss("only-short", path("one"), "6"));
+  EXPECT_NE(first_loss("long", model, "7"), first_loss("still-short", path("one"), "7"));
 }
 
 TEST_F(Families, ClassifiersAreNotTrainedOnText) {

@@ -1,5 +1,6 @@
 #include "train/sft/batches.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace trireme {
@@ -20,7 +21,8 @@ void ChatPacker::add(std::span<const int32_t> codes, int64_t sample) {
   offsets_.push_back(static_cast<int32_t>(tokens_.size()));
 }
 
-const Batch& ChatPacker::pack(const chat::TrainingRows& from, std::span<const uint32_t> rows, int64_t first_sample) {
+const Batch& ChatPacker::pack(const chat::TrainingRows& from, std::span<const uint32_t> rows, int64_t first_sample,
+                              int64_t longest) {
   for (auto* array : {&tokens_, &targets_, &positions_, &types_, &counted_, &counted_targets_}) array->clear();
   samples_.clear();
   offsets_.assign(1, 0);
@@ -31,6 +33,7 @@ const Batch& ChatPacker::pack(const chat::TrainingRows& from, std::span<const ui
     return ConstView(View(std::span(values), {static_cast<int64_t>(values.size())}));
   };
   batch_ = {};
+  batch_.longest = longest;
   batch_.tokens = view(tokens_);
   batch_.targets = view(targets_);
   batch_.positions = view(positions_);
@@ -78,15 +81,21 @@ double ChatBatches::counted(uint64_t consumed) {
   return counted;
 }
 
-std::optional<double> ChatBatches::counted_globally(uint64_t consumed) const {
+std::optional<double> ChatBatches::counted_globally(uint64_t consumed) const { return counted_in(step_rows(consumed)); }
+
+std::span<const uint32_t> ChatBatches::step_rows(uint64_t consumed) const {
   const EpochPlan::Step step = plan_.at(consumed);
-  return counted_in(rows_of(step.epoch, static_cast<uint64_t>(step.first), step.count));
+  return rows_of(step.epoch, static_cast<uint64_t>(step.first), step.count);
 }
 
 const Batch& ChatBatches::fill(uint64_t consumed, int64_t index) {
   // Every conversation of every epoch has another number, so that no two of them drop the same.
   const int64_t first = plan_.at(consumed).epoch * static_cast<int64_t>(rows_.conversations.size());
-  return packers_[next_++ % packers_.size()].pack(rows_, micro_batch(consumed, index), first);
+  int64_t longest = 0;
+  for (const uint32_t row : step_rows(consumed)) {
+    for (const size_t one : rows_.rows[row]) longest = std::max(longest, std::ssize(rows_.kept(one)));
+  }
+  return packers_[next_++ % packers_.size()].pack(rows_, micro_batch(consumed, index), first, longest);
 }
 
 int64_t ChatBatches::rows(uint64_t consumed, int64_t index) const {

@@ -17,8 +17,9 @@ namespace trireme {
 /// within it.
 class ChatPacker {
  public:
-  /// Valid until the next call. first_sample: the number of conversation 0; numbers key the dropout.
-  const Batch& pack(const chat::TrainingRows& from, std::span<const uint32_t> rows, int64_t first_sample);
+  /// Valid until the next call. first_sample: the number of conversation 0; numbers key the dropout. longest: of Batch.
+  const Batch& pack(const chat::TrainingRows& from, std::span<const uint32_t> rows, int64_t first_sample,
+                    int64_t longest = 0);
 
  private:
   void add(std::span<const int32_t> codes, int64_t sample);
@@ -49,6 +50,8 @@ class ChatBatches final : public StepBatches {
   std::span<const uint32_t> rows_of(int64_t epoch, uint64_t first, int64_t count) const;
   std::span<const uint32_t> micro_batch(uint64_t consumed, int64_t index) const;
   double counted_in(std::span<const uint32_t> rows) const;
+  /// Rows of every rank's micro-batches of the step.
+  std::span<const uint32_t> step_rows(uint64_t consumed) const;
 
   const chat::TrainingRows& rows_;
   BatchShape shape_;

@@ -151,10 +151,9 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
   if (!s.adapters.empty()) add("adapters", published_adapters(s, kept_model_type(plan.generation)));
   if (!plan.trained.all()) add("trained", describe_trained(plan.table->whole()));
   if (s.rotary.kind == RotaryKind::longrope) {
-    const bool longer = s.context > s.rotary.original_context;  // as in rotary_frequencies()
-    add("positions",
-        fmt::format("longrope with its {} factors, because the context {} is {} the original {}",
-                    longer ? "long" : "short", s.context, longer ? "above" : "not above", s.rotary.original_context));
+    add("positions", fmt::format("longrope: its long factors where a step has a sequence of more than {} tokens, else "
+                                 "its short ones",
+                                 s.rotary.original_context));
   }
   add("precision", std::string(name_of(plan.dtype)));
   if (plan.mesh.tensor * plan.mesh.pipeline > 1) {

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "tests/train/sft/chat_training.h"
 
@@ -42,6 +43,7 @@ TEST(ChatBatches, TakeEveryRowOnceInAnEpochAndShareThemOut) {
   const auto count = std::ssize(rows.rows);
   ASSERT_EQ(count % 4, 3) << "the last step of an epoch is short, and a micro-batch of it without rows";
   std::map<int64_t, int> seen;  // rows of ids by rank and micro-batch
+  std::map<int64_t, std::set<int64_t>> longest;
   int64_t ids = 0;
   double counted = 0, globally = 0;
   for (int rank = 0; rank < 2; ++rank) {
@@ -54,11 +56,13 @@ TEST(ChatBatches, TakeEveryRowOnceInAnEpochAndShareThemOut) {
         const int64_t planned = batches.rows(consumed, m);
         const Batch& batch = batches.fill(consumed, m);
         EXPECT_EQ(batch.rows(), planned);
+        longest[first].insert(batch.longest);
         ids += planned;
         for (const int64_t sample : values<int64_t>(batch.samples)) ++seen[sample];
       }
     }
   }
+  for (const auto& [first, lengths] : longest) EXPECT_EQ(lengths.size(), 1u) << "of all ranks and micro-batches";
   EXPECT_EQ(ids, rows.ids());
   EXPECT_EQ(counted, rows.counted_ids());
   EXPECT_EQ(globally, rows.counted_ids());
