@@ -238,7 +238,8 @@ enum class LogColumn : uint8_t {
   memory,
   samples,
   samples_per_second,
-  flops
+  flops,
+  slowest
 };
 /// In the order of the lines.
 template <>
@@ -250,7 +251,7 @@ struct Names<LogColumn> {
       {"wait", LogColumn::wait},         {"mfu", LogColumn::mfu},
       {"ppl", LogColumn::perplexity},    {"memory", LogColumn::memory},
       {"samples", LogColumn::samples},   {"samples/s", LogColumn::samples_per_second},
-      {"flop/s", LogColumn::flops}};
+      {"flop/s", LogColumn::flops},      {"slowest", LogColumn::slowest}};
 };
 
 enum class Binding : uint8_t { automatic, inherit };

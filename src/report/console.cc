@@ -86,6 +86,8 @@ std::string column_text(LogColumn column, const Metrics& m) {
       return fmt::format(" | {:>6.1f} samples/s", m.samples_per_second);
     case LogColumn::flops:
       return fmt::format(" | {:>6}FLOP/s", with_prefix(m.flops_per_second));
+    case LogColumn::slowest:
+      return m.slowest ? fmt::format(" | slowest rank {} {:>4.2f}x", m.slowest->rank, m.slowest->ratio) : "";
   }
   return {};
 }

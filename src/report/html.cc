@@ -169,6 +169,17 @@ std::string memory_chart(const RunLog& log, const char* title, uint64_t Metrics:
   return fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
 }
 
+/// Empty for one rank.
+std::string slowest_chart(const RunLog& log) {
+  Series series{"Slowest rank", {}, false};
+  for (const Metrics& m : log.steps) {
+    if (m.slowest) series.points.emplace_back(static_cast<double>(m.step), m.slowest->ratio);
+  }
+  if (series.points.empty()) return {};
+  const Chart chart{"Slowest rank", "step", "own work / median of the ranks", {series}, {}, true};
+  return fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
+}
+
 /// Empty without such values.
 std::string gpu_chart(const RunLog& log, const char* title, const char* unit, double GpuSummary::*field, double scale) {
   Series series{title, {}, false};
@@ -195,6 +206,7 @@ std::string charts(const RunLog& log) {
   small("Learning rate", "", &Metrics::learning_rate, 1, true);
   small("Gradient norm", "before clipping", &Metrics::gradient_norm, 1, true);
   small("Waiting for communication", "% of the step", &Metrics::exposed_share, 100, true);
+  out += slowest_chart(log);
   out += memory_chart(log, "Memory of rank 0", &Metrics::memory_bytes);
   out += memory_chart(log, "Memory in use of the GPU", &Metrics::gpu_memory_bytes);
   out += gpu_chart(log, "Time in which the GPUs were busy", "%", &GpuSummary::busy, 100);

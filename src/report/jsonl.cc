@@ -80,6 +80,7 @@ class JsonlSink : public Sink {
       record["gpu_memory_bytes"] = m.gpu_memory_bytes;
       record["gpu_memory_size"] = m.gpu_memory_size;
     }
+    for (const double seconds : m.rank_seconds) record["rank_ms"].push_back(std::round(seconds * 1e5) / 100);
     if (m.gpu) add_gpus(record, m);
     end(record);
   }

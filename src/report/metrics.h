@@ -25,6 +25,14 @@ const char* name_of(LossUnit unit);
 /// A named measure of an evaluation: ("accuracy", 0.81).
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
+/// The rank that needs longest for its own work in a step.
+struct SlowestRank {
+  int rank = 0;
+  double ratio = 1;  ///< its time divided by the median of all ranks
+};
+/// seconds: by rank; nothing for fewer than two ranks.
+std::optional<SlowestRank> slowest_of(const std::vector<double>& seconds);
+
 /// One log interval: the steps after the previous record up to and with `step`.
 struct Metrics {
   int64_t step = 0;  ///< optimizer steps done
@@ -51,6 +59,9 @@ struct Metrics {
   std::optional<double> loss_scale = {};  ///< f16: of the next step
   double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
   NamedValues values = {};                ///< the task's measures, means over the interval, in their order
+  std::vector<double> rank_seconds =
+      {};  ///< each rank's own work per step, by rank; empty: one rank, logs that were read
+  std::optional<SlowestRank> slowest = {};  ///< of them
   std::vector<GpuReading> gpus = {};   ///< by rank; empty: on CPUs, without a driver's library, in logs that were read
   std::optional<GpuSummary> gpu = {};  ///< of them
   double seconds_run = 0;              ///< in logs that were read: running time of all attempts up to this record

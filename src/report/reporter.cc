@@ -1,9 +1,11 @@
 #include "report/reporter.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "base/time.h"
 #include "report/console.h"
 #include "report/live/run_board.h"
@@ -30,6 +32,12 @@ MlflowOptions mlflow_options(const ReporterOptions& options) {
 }
 
 }  // namespace
+
+std::optional<SlowestRank> slowest_of(const std::vector<double>& seconds) {
+  if (seconds.size() < 2) return {};
+  const auto slowest = std::ranges::max_element(seconds);
+  return SlowestRank{static_cast<int>(slowest - seconds.begin()), *slowest / median(seconds)};
+}
 
 const char* name_of(LossUnit unit) {
   switch (unit) {

@@ -91,6 +91,7 @@ Metrics read_step(const Json& record) {
   if (record.contains("loss_scale")) m.loss_scale = number(record, "loss_scale");
   m.values = read_measures(record);
   // Missing in logs of the first releases.
+  if (record.contains("rank_ms")) m.slowest = slowest_of(record.at("rank_ms").get<std::vector<double>>());
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
   m.gpu_memory_bytes = record.value("gpu_memory_bytes", uint64_t{0});
   m.gpu_memory_size = record.value("gpu_memory_size", uint64_t{0});

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -126,8 +127,13 @@ void Trainer::report(const StepResult& result, double rate) {
     metrics.gpus = work_.run.gpu->of_all(scalars());
     metrics.gpu = summary_of(metrics.gpus);
   }
+  if (rank().size() > 1) {
+    for (const uint64_t bits : scalars().gather_values(std::bit_cast<uint64_t>(meter.busy_per_step())))
+      metrics.rank_seconds.push_back(std::bit_cast<double>(bits));
+    metrics.slowest = slowest_of(metrics.rank_seconds);
+  }
   work_.run.reporter->step(metrics);
-  straggler_.warn(scalars(), rank().host, meter.busy_per_step(), meter.steps());
+  straggler_.warn(scalars(), rank().host, metrics.rank_seconds, meter.steps());
   contention_.warn(scalars(), rank().host);
   together(scalars(), [&] { data_guard_.check(); });
 }

@@ -96,6 +96,14 @@ void add_gpus(Families& out, const Metrics& m) {
   if (!slow.samples.empty()) out.add(std::move(slow));
 }
 
+void add_rank_times(Families& out, const std::vector<double>& seconds) {
+  if (seconds.empty()) return;
+  MetricFamily& busy = out.add("rank_busy_seconds", Kind::gauge, "seconds",
+                               "Time of the rank's own work per step, without waiting, over the last log interval.");
+  for (size_t rank = 0; rank < seconds.size(); ++rank)
+    busy.samples.push_back({seconds[rank], {{"rank", std::to_string(rank)}}});
+}
+
 void add_step(Families& out, const Metrics& m) {
   out.gauge("loss", "", "Training loss of the last logged step.", m.loss);
   out.gauge("learning_rate", "", "Learning rate of the last logged step.", m.learning_rate);
@@ -119,6 +127,7 @@ void add_step(Families& out, const Metrics& m) {
   }
   if (m.memory_bytes > 0)
     out.gauge("resident_memory_bytes", "bytes", "Resident memory of rank 0.", static_cast<double>(m.memory_bytes));
+  add_rank_times(out, m.rank_seconds);
   add_gpus(out, m);
 }
 
@@ -179,6 +188,7 @@ void RunBoard::step(const Metrics& metrics) {
   recorded_ = unix_time();
   Metrics kept = metrics;  // of many steps: without what only the last one shows
   kept.gpus.clear();
+  kept.rank_seconds.clear();
   history_.step(kept, recorded_);
 }
 

@@ -1,7 +1,6 @@
 #include "train/guard/straggler.h"
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "base/log.h"
@@ -14,9 +13,8 @@ constexpr double kShortest = 1.0;
 
 }  // namespace
 
-std::optional<Straggler> StragglerWatch::find(std::span<const uint64_t> busy, int64_t steps) {
-  std::vector<double> seconds;
-  for (const uint64_t bits : busy) seconds.push_back(std::bit_cast<double>(bits));
+std::optional<Straggler> StragglerWatch::find(std::span<const double> busy, int64_t steps) {
+  std::vector<double> seconds(busy.begin(), busy.end());
   const auto slowest = std::max_element(seconds.begin(), seconds.end());
   Straggler found;
   found.rank = static_cast<int>(slowest - seconds.begin());
@@ -36,9 +34,9 @@ std::optional<Straggler> StragglerWatch::find(std::span<const uint64_t> busy, in
   return found;
 }
 
-void StragglerWatch::warn(Scalars& scalars, std::string_view host, double busy, int64_t steps) {
+void StragglerWatch::warn(Scalars& scalars, std::string_view host, std::span<const double> busy, int64_t steps) {
   if (scalars.size() == 1) return;
-  const auto slow = find(scalars.gather_values(std::bit_cast<uint64_t>(busy)), steps);
+  const auto slow = find(busy, steps);
   if (!slow) return;
   const std::string its_host = scalars.broadcast(host, slow->rank);
   log::write_once(log::Level::warning,

@@ -19,14 +19,13 @@ struct Straggler {
 
 class StragglerWatch {
  public:
-  /// busy: the bits of each rank's seconds of work per step (doubles), over an interval of `steps`; at least two ranks.
+  /// busy: each rank's seconds of work per step, over an interval of `steps`; at least two ranks.
   /// A rank is reported once: when it has needed 1.5 times the median of the others in two intervals in a row.
   /// Intervals in which the slowest rank worked for less than a second are too short and are skipped. Depends only on
   /// what every rank knows, so that all decide the same.
-  std::optional<Straggler> find(std::span<const uint64_t> busy, int64_t steps);
-  /// Collective. Judges an interval of `steps` in which this rank worked `busy` seconds per step, and warns of the slow
-  /// rank.
-  void warn(Scalars& scalars, std::string_view host, double busy, int64_t steps);
+  std::optional<Straggler> find(std::span<const double> busy, int64_t steps);
+  /// Collective. Judges an interval, as find() does, and warns of the slow rank.
+  void warn(Scalars& scalars, std::string_view host, std::span<const double> busy, int64_t steps);
 
  private:
   int suspect_ = -1, told_ = -1;

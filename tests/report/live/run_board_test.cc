@@ -116,6 +116,18 @@ TEST(RunBoard, ShowsEveryRankAndForgetsThemWhenTold) {
   EXPECT_THAT(shown(board), Not(HasSubstr("trireme_rank_up")));
 }
 
+TEST(RunBoard, ShowsTheTimeOfEachRanksOwnWork) {
+  RunBoard board("r", "", 2, 0);
+  board.start({.first_step = 0, .steps = 40, .facts = {}});
+  Metrics metrics;
+  metrics.step = 10;
+  metrics.rank_seconds = {0.25, 0.5};
+  metrics.slowest = slowest_of(metrics.rank_seconds);
+  board.step(metrics);
+  EXPECT_THAT(shown(board), HasSubstr("trireme_rank_busy_seconds{run=\"r\",rank=\"1\"} 0.5\n"));
+  EXPECT_THAT(board.page(), HasSubstr("Slowest rank"));
+}
+
 TEST(RunBoard, ShowsARunOfWhichItHasOnlyTheFile) {
   RunBoard board("old", "", 1, 0);
   RunLog log;

@@ -2,16 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <vector>
 
 namespace trireme {
 namespace {
 
 std::optional<Straggler> find(StragglerWatch& watch, const std::vector<double>& busy, int64_t steps = 100) {
-  std::vector<uint64_t> bits;
-  for (const double seconds : busy) bits.push_back(std::bit_cast<uint64_t>(seconds));
-  return watch.find(bits, steps);
+  return watch.find(busy, steps);
 }
 
 TEST(StragglerWatch, ReportsARankOnceThatIsSlowTwiceInARow) {
