@@ -1,5 +1,6 @@
 #include "checkpoint/tensor_source.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <string_view>
@@ -36,6 +37,7 @@ TensorSource TensorSource::of_folder(const std::string& folder) {
   const std::string safe = folder + "/model.safetensors", torch = folder + "/pytorch_model.bin";
   if (fs::exists(safe)) {
     source.safe_.emplace_back(safe);
+    if (fs::exists(safe + ".index.json")) source.require_listed_tensors(safe + ".index.json");
   } else if (fs::exists(safe + ".index.json")) {
     source.open_index(folder, safe + ".index.json", true);
   } else if (fs::exists(torch)) {
@@ -104,6 +106,19 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
   }
   require(tensors.size() == map.size(), ErrorKind::data, "{} lists {}, but its files contain {}", index_path,
           count_text(map.size(), "tensor"), tensors.size());
+}
+
+void TensorSource::require_listed_tensors(const std::string& index_path) const {
+  const Json json = read_json(index_path, kMostIndexBytes);
+  const Json& map = json_member(json, "weight_map", index_path);
+  std::set<std::string_view> names;  // the JSON object itself is searched from its front
+  for (const auto& [tensor, file] : map.items()) names.insert(tensor);
+  const auto tensors = places();
+  const bool listed = std::ranges::all_of(tensors, [&](const auto& place) { return names.contains(place.second); });
+  require(
+      listed && tensors.size() == map.size(), ErrorKind::data,
+      "{} has {}, but {} beside it lists {} in other files: one of the two is left over from another model; remove it",
+      safe_.front().path(), count_text(tensors.size(), "tensor"), index_path, count_text(map.size(), "tensor"));
 }
 
 void TensorSource::require_each_once() const {

@@ -18,9 +18,10 @@ struct SourceTensor {
 
 class TensorSource {
  public:
-  /// A Hugging Face folder: model.safetensors, or the files of its index, or pytorch_model.bin, or the files of its
-  /// index, or what find_unnamed_weights() (folder_kind.h) finds; the first of these that exists. Throws Error::io if
-  /// none exists, Error::data for a bad file, an index that does not fit its files, or a tensor in two files.
+  /// A Hugging Face folder: model.safetensors (an index beside it must list the same tensors), or the files of its
+  /// index, or pytorch_model.bin, or the files of its index, or what find_unnamed_weights() (folder_kind.h) finds; the
+  /// first of these that exists. Throws Error::io if none exists, Error::data for a bad file, an index that does not
+  /// fit its files, or a tensor in two files.
   static TensorSource of_folder(const std::string& folder);
   /// One file of safetensors.
   static TensorSource of_safetensors(const std::string& path);
@@ -33,6 +34,8 @@ class TensorSource {
  private:
   TensorSource() = default;
   void open_index(const std::string& folder, const std::string& index_path, bool safe);
+  /// Throws Error::data if the index lists other tensors than these.
+  void require_listed_tensors(const std::string& index_path) const;
   /// Throws Error::data naming a tensor that is in two files.
   void require_each_once() const;
   /// File and name of every tensor.

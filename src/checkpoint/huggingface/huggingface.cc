@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
@@ -20,10 +21,33 @@ const Family& family_of(const Json& config, const std::string& folder) {
   return find_family(json_field<std::string>(config, "model_type", where), where, config);
 }
 
-Spec read_spec(const Json& config, const Family& family, HeadKind head, const std::string& where) {
+/// config.json may still name a method by which the weights were quantised before they were saved as floats.
+void refuse_quantised_weights(const Json& config, const std::string& folder, const std::string& where) {
   const auto quantised = config.find("quantization_config");
-  require(quantised == config.end() || quantised->is_null(), ErrorKind::data,
-          "{}: the weights are quantised (quantization_config); save them in f32, f16 or bf16 first", where);
+  if (quantised == config.end() || quantised->is_null()) return;
+  const std::string method = field_or<std::string>(*quantised, "quant_method", "of no quant_method", where);
+  std::string found;
+  if (holds_huggingface_weights(folder)) {
+    const TensorSource source = TensorSource::of_folder(folder);
+    const std::vector<SourceTensor> tensors = source.all();
+    const auto packed = std::ranges::find_if_not(tensors, is_float_type, &SourceTensor::dtype);
+    if (packed == tensors.end()) {
+      log::write_first(
+          log::Level::warning,
+          fmt::format("{}: quantization_config ({}) is ignored: all weights are stored as floats", where, method));
+      return;
+    }
+    found = fmt::format("; {} is stored as {}", packed->name, packed->dtype);
+  }
+  fail(ErrorKind::data,
+       "{}: the weights are quantised (quantization_config: {}{}); give the model that was quantised, or save this one "
+       "in f32, f16 or bf16",
+       where, method, found);
+}
+
+Spec read_spec(const Json& config, const Family& family, HeadKind head, const std::string& folder) {
+  const std::string where = folder + "/config.json";
+  refuse_quantised_weights(config, folder, where);
   const Spec spec = family.read_config(config, head, where);
   try {
     spec.validate();
@@ -52,7 +76,7 @@ Spec read_huggingface_spec(const std::string& folder) {
   const Json config = read_model_config(folder);
   const std::string where = folder + "/config.json";
   const Family& family = family_of(config, folder);
-  return read_spec(config, family, find_architecture(family, config, where).head, where);
+  return read_spec(config, family, find_architecture(family, config, where).head, folder);
 }
 
 Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
@@ -60,7 +84,7 @@ Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
   const std::string where = folder + "/config.json";
   const Family& family = family_of(config, folder);
   require_head(family, head, where);
-  return read_spec(config, family, head, where);
+  return read_spec(config, family, head, folder);
 }
 
 std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,

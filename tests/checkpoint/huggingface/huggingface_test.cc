@@ -199,7 +199,6 @@ TEST(HuggingFace, ConfigsThatWouldChangeNumbersAreRefused) {
   EXPECT_THAT(spec_error({{"scale_attn_by_inverse_layer_idx", true}}), HasSubstr("only false is supported"));
   EXPECT_THAT(spec_error({{"reorder_and_upcast_attn", true}}), HasSubstr("only false is supported"));
   EXPECT_THAT(spec_error({{"add_cross_attention", true}}), HasSubstr("only false is supported"));
-  EXPECT_THAT(spec_error({{"quantization_config", Json::object()}}), HasSubstr("quantised"));
   EXPECT_THAT(spec_error({{"n_head", 3}}), HasSubstr("config.json: model: 3 heads do not divide width 8"));
   EXPECT_THAT(spec_error({{"n_layer", "2"}}), HasSubstr("\"n_layer\" has a wrong type or range: \"2\""));
   EXPECT_THAT(spec_error({{"n_embd", -8}}), HasSubstr("\"n_embd\" is -8"));
@@ -268,6 +267,32 @@ TEST(HuggingFace, HalfPrecisionFilesLoad) {
   EXPECT_EQ(loaded.values("embedding.position.weight"), want);
   folder.tensors["wpe.weight"].dtype = "I32";
   EXPECT_THAT(load_error(folder), testing::HasSubstr("wpe.weight: type I32, expected F32, F16, BF16 or F64"));
+}
+
+TEST(HuggingFace, QuantisedWeightsAreRefusedAndALeftOverMethodIsNot) {
+  Folder folder;
+  const Loaded plain(folder.write());
+  folder.config["quantization_config"] = {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}};
+  EXPECT_TRUE(same_state(plain.state, Loaded(folder.write()).state)) << "merged into floats before it was saved";
+  auto& packed = folder.tensors.at("wpe.weight");
+  packed.dtype = "I32";
+  EXPECT_ERROR(Loaded(folder.write()), ErrorKind::data,
+               "quantised (quantization_config: bitsandbytes; wpe.weight is stored as I32); give the model that was");
+}
+
+TEST(HuggingFace, AFileLeftOverBesideAnIndexIsNamed) {
+  Folder folder;
+  folder.write();
+  Json map;
+  for (const auto& [name, tensor] : folder.tensors) map[name] = "model-0.safetensors";
+  Folder::write_file(folder.folder / "model-0.safetensors", folder.tensors);
+  const std::string index = folder.folder / "model.safetensors.index.json";
+  write_text(index, Json{{"weight_map", map}}.dump());
+  const Loaded both(folder.folder.path());  // the same tensors twice
+  map["more"] = "model-0.safetensors";
+  write_text(index, Json{{"weight_map", map}}.dump());
+  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data,
+               "one of the two is left over from another model; remove it");
 }
 
 TEST(HuggingFace, ShardedModelsLoadByTheirIndex) {
