@@ -8,6 +8,24 @@
 namespace trireme {
 
 namespace fs = std::filesystem;
+namespace {
+
+/// A link stays, and what it names is replaced, on whatever disk that is.
+void put(const fs::path& made, const fs::path& to) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(to, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    AtomicFile copy(to.string());
+    copy.write(MappedFile(made.string()).bytes());
+    copy.commit();
+    fs::remove(made);
+    return;
+  }
+  fs::rename(made, to, error);
+  require(!error, ErrorKind::io, "cannot move {} to {}: {}", made.string(), to.string(), error.message());
+}
+
+}  // namespace
 
 PrepareOutputs::PrepareOutputs(fs::path folder, fs::path making)
     : folder_(std::move(folder)), making_(std::move(making)) {
@@ -23,12 +41,7 @@ void PrepareOutputs::publish() const {
     fs::remove(old);
     fs::remove(sidecar_path(old.string()));
   }
-  for (const auto& entry : fs::directory_iterator(making_)) {
-    const fs::path to = folder_ / entry.path().filename();
-    std::error_code error;
-    fs::rename(entry.path(), to, error);
-    require(!error, ErrorKind::io, "cannot move {} to {}: {}", entry.path().string(), to.string(), error.message());
-  }
+  for (const auto& entry : fs::directory_iterator(making_)) put(entry.path(), folder_ / entry.path().filename());
   sync_folder(folder_.string());
 }
 

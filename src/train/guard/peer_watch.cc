@@ -34,16 +34,6 @@ std::string launcher_secret() {
 
 [[noreturn]] void leave() { std::_Exit(exit_code(ErrorKind::peer)); }
 
-/// What may have ended a rank without a word. kills: of this host when the job began.
-std::string likely_end(const Loss& loss, const std::string& own_host, int64_t kills) {
-  if (!loss.ended) return "";
-  if (loss.host == own_host && memory_kills_on_host() > kills)
-    return "; the kernel has killed a process of this host because memory ran out: lower batch.micro or the ranks per "
-           "host";
-  return fmt::format("; if nobody ended it, see `journalctl -k` on {}: the kernel kills a process when memory runs out",
-                     loss.host);
-}
-
 /// Reports what happened, in the log and in the run folder. likely: likely_end().
 void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir, const std::string& owner,
             const std::string& likely) {
@@ -77,6 +67,15 @@ bool has_verdict(const std::string& run_dir) {
 }
 
 }  // namespace
+
+std::string likely_end(const Loss& loss, const std::string& own_host, int64_t memory_kills) {
+  if (!loss.ended) return "";
+  if (loss.host == own_host && memory_kills > 0)
+    return "; the kernel has killed a process of this host because memory ran out: lower batch.micro or the ranks per "
+           "host";
+  return fmt::format("; if nobody ended it, see `journalctl -k` on {}: the kernel kills a process when memory runs out",
+                     loss.host);
+}
 
 void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss,
                  const std::string& likely, int64_t own_step) {
@@ -156,7 +155,8 @@ PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process&
                                         abort->begin();
                                         Loss named = loss;
                                         if (loss.rank >= 0) named.place = describe_place(mesh, loss.rank);
-                                        report(named, rank, own, run_dir, owner, likely_end(named, host, kills));
+                                        report(named, rank, own, run_dir, owner,
+                                               likely_end(named, host, memory_kills_on_host() - kills));
                                       },
                                   .leave =
                                       [abort = abort_] {

@@ -22,6 +22,10 @@ namespace trireme {
 void record_loss(const std::string& run_dir, const std::string& owner, int rank, const Loss& loss,
                  const std::string& likely = {}, int64_t own_step = 0);
 
+/// What may have ended a rank without a word, to be added to a message. memory_kills: processes that the kernel has
+/// killed on this host since the job began because memory ran out.
+std::string likely_end(const Loss& loss, const std::string& own_host, int64_t memory_kills);
+
 class PeerWatch {
  public:
   /// Collective. Watches for the lifetime of the object. A single rank without a launcher has no watch. mesh: as

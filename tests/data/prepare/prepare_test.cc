@@ -448,6 +448,20 @@ TEST_F(Prepare, KeepsEarlierFilesWhenItFails) {
   EXPECT_EQ(read_text(path("out/train.bin")), before);
 }
 
+TEST_F(Prepare, ReplacesWhatALinkNamesAndKeepsTheLink) {
+  write("one.txt", "the cat sat on the mat");
+  write("elsewhere.bin", "earlier");
+  fs::create_directory(folder_ / "out");
+  fs::create_symlink(folder_ / "elsewhere.bin", folder_ / "out/train.bin");
+  options_.inputs = {path("one.txt")};
+  prepare(options_);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "out/train.bin"));
+  fs::remove(folder_ / "out/train.bin");
+  const std::string through_link = read_text(path("elsewhere.bin"));
+  prepare(options_);
+  EXPECT_EQ(read_text(path("out/train.bin")), through_link);
+}
+
 TEST_F(Prepare, RemovesAValFileThatIsNotItsOwn) {
   write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   options_.inputs = {path("a.jsonl")};

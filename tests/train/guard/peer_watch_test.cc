@@ -37,6 +37,16 @@ class RecordLoss : public ::testing::Test {
   const std::string run_ = folder_.path();
 };
 
+TEST(LikelyEnd, NamesTheKernelWhereMemoryRanOut) {
+  Loss loss{.rank = 1, .host = "node1", .last = {}, .reason = "its connection closed", .ended = true};
+  EXPECT_THAT(likely_end(loss, "node1", 1), HasSubstr("memory ran out: lower batch.micro or the ranks per host"));
+  EXPECT_THAT(likely_end(loss, "node1", 0), HasSubstr("if nobody ended it, see `journalctl -k` on node1"));
+  EXPECT_THAT(likely_end(loss, "node0", 1), HasSubstr("see `journalctl -k` on node1"))
+      << "another host's kills are not known";
+  loss.ended = false;
+  EXPECT_EQ(likely_end(loss, "node1", 1), "") << "it is silent, and may still run";
+}
+
 TEST_F(RecordLoss, IsWrittenByRankZeroAlone) {
   EXPECT_EQ(record(2, 1).state, RunState::running) << "rank 0 is there to write it";
   EXPECT_EQ(record(0, 1).state, RunState::peer_lost);
