@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -250,6 +251,16 @@ void write(Level level, std::string_view message) {
 
 void write_once(Level level, std::string_view message) {
   if (identity().rank == 0) emit(to_spdlog(level), "", word_for(level), message);
+}
+
+void write_first(Level level, const std::string& message) {
+  static std::mutex mutex;
+  static std::set<std::string> written;
+  {
+    const std::lock_guard lock(mutex);
+    if (identity().rank != 0 || !written.insert(message).second) return;
+  }
+  write_once(level, message);
 }
 
 }  // namespace trireme::log

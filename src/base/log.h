@@ -55,6 +55,8 @@ void set_error_listener(std::function<void(std::string_view)> listener);
 
 void write(Level level, std::string_view message);       ///< on every rank
 void write_once(Level level, std::string_view message);  ///< on rank 0 only
+/// On rank 0 only, each message once in a process: what is worth saying of a file that several parts open.
+void write_first(Level level, const std::string& message);
 
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <set>
 
 #include "base/count.h"
@@ -26,14 +25,6 @@ constexpr const char* kGlue = "nyu-mll/glue";
 bool exists(const std::string& path) {
   std::error_code unreadable;
   return fs::exists(path, unreadable);
-}
-
-/// A start asks for the place of its model several times, and says once which one it is.
-bool is_first(const std::string& given) {
-  static std::mutex mutex;
-  static std::set<std::string> told;
-  const std::lock_guard lock(mutex);
-  return told.insert(given).second;
 }
 
 /// The cached snapshot with all requested files, or the hub's.
@@ -207,8 +198,9 @@ std::string advice(const Settings& settings, const Repository& repository, const
 }
 
 Place place_of_model(const std::string& given, const Alive& alive) {
-  if (exists(given + "/config.json") && looks_like_name(given) && given.find('.') != 0 && is_first(given))
-    log::info("{} is the local folder of that name, not a model of the hub", given);
+  if (exists(given + "/config.json") && looks_like_name(given) && given.find('.') != 0)
+    log::write_first(log::Level::info,
+                     fmt::format("{} is the local folder of that name, not a model of the hub", given));
   Place place = place_of(given, CompleteModel(), ModelSelection(), alive);
   place.path = follow_run_pointer(place.path);
   return place;

@@ -48,8 +48,9 @@ struct Blame {
 /// Nothing while there is no reason to end the job.
 std::optional<Blame> blame(const Evidence& evidence);
 
-/// What a rank concludes that has not heard rank 0 for `silent` seconds, from what ranks of other hosts answered when it
-/// asked them, `silent_when_asked` seconds after it last heard rank 0: an answer is about that moment, not about now.
+/// What a rank concludes that has not heard rank 0 for `silent` seconds, from what ranks of other hosts answered when
+/// it asked them, `silent_when_asked` seconds after it last heard rank 0: an answer is about that moment, not about
+/// now.
 struct WitnessReport {
   bool answered = false;
   double hub_silent = 0;  ///< seconds since that rank heard rank 0

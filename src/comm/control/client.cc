@@ -267,7 +267,7 @@ class ControlClient::Loop {
   std::optional<std::vector<Sight>> sights_;        ///< of the witnesses, since the hub has been silent
   bool asks_about_hub_ = false;
   double silent_when_asked_ = 0;  ///< seconds since the hub was heard then
-  std::mutex mutex_;  ///< of what is sent
+  std::mutex mutex_;              ///< of what is sent
   Outbox out_;
   ControlThread thread_;
   Lookout lookout_;  ///< wakes the thread

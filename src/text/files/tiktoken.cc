@@ -85,7 +85,7 @@ const Preset* choose_preset(const std::string& path, const std::string& pattern)
   if (!preset && file.extension() == ".model") preset = find_preset("llama3");  // Llama 3 writes its ranks so
   require(preset != nullptr, ErrorKind::usage,
           "the pattern of {} is unknown; set --pattern to {} or a regular expression", path, preset_names());
-  log::info("{}: text is cut by the pattern of {}", path, preset->name);
+  log::write_first(log::Level::info, fmt::format("{}: text is cut by the pattern of {}", path, preset->name));
   return preset;
 }
 

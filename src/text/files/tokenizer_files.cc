@@ -219,13 +219,19 @@ bool has_upper_case(const std::vector<std::string>& tokens) {
   });
 }
 
+/// What a start finds out about a file of which it opens the tokenizer several times.
+template <class... Args>
+void note(fmt::format_string<Args...> format, Args&&... args) {
+  log::write_first(log::Level::info, fmt::format(format, std::forward<Args>(args)...));
+}
+
 /// vocab.txt does not state whether it is cased.
 bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tokens,
                        TokenizerLoadOptions::LowerCase choice) {
   using LowerCase = TokenizerLoadOptions::LowerCase;
   if (choice != LowerCase::automatic) {
     const bool lower = choice == LowerCase::on;
-    log::info("{}: lower case {}, from --lower-case", path.string(), lower ? "on" : "off");
+    note("{}: lower case {}, from --lower-case", path.string(), lower ? "on" : "off");
     return lower;
   }
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
@@ -234,13 +240,13 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
     const JsonObject config(root, config_path.string());
     if (config.has("do_lower_case")) {
       const bool lower = config.boolean("do_lower_case");
-      log::info("{}: lower case {}, from {}", path.string(), lower ? "on" : "off", config_path.string());
+      note("{}: lower case {}, from {}", path.string(), lower ? "on" : "off", config_path.string());
       return lower;
     }
   }
   const bool lower = !has_upper_case(tokens);
-  log::info("{}: lower case {}, because the vocabulary has {} upper-case letter; --lower-case on|off overrides this",
-            path.string(), lower ? "on" : "off", lower ? "no" : "an");
+  note("{}: lower case {}, because the vocabulary has {} upper-case letter; --lower-case on|off overrides this",
+       path.string(), lower ? "on" : "off", lower ? "no" : "an");
   return lower;
 }
 

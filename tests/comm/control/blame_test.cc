@@ -232,10 +232,10 @@ TEST(Blame, WhoNoLongerHearsRank0AsksTheOthers) {
     Reports reports;
     std::pair<int, int> expected;
   };
-  for (const auto& [reports, expected] : {Case{{}, {0, -1}},              // two hosts, or one: nobody to ask
-                                          Case{{{true, 0.4}}, {2, 0}},    // the other one hears it
-                                          Case{{{true, 5.0}}, {0, -1}},   // nobody does
-                                          Case{{{false, 0}}, {2, -1}},    // nobody answers: this host is cut off
+  for (const auto& [reports, expected] : {Case{{}, {0, -1}},             // two hosts, or one: nobody to ask
+                                          Case{{{true, 0.4}}, {2, 0}},   // the other one hears it
+                                          Case{{{true, 5.0}}, {0, -1}},  // nobody does
+                                          Case{{{false, 0}}, {2, -1}},   // nobody answers: this host is cut off
                                           Case{{{false, 0}, {true, 4.9}}, {0, -1}},     //
                                           Case{{{true, 5.2}, {true, 0.1}}, {2, 0}}}) {  //
     const Blame found = blame_for_silent_hub(2, 10.2, 5.1, reports);
