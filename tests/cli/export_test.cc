@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_lock.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"

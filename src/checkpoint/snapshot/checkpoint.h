@@ -154,8 +154,6 @@ CheckpointFolder open_checkpoint(const std::string& path);
 /// named in warnings. Nothing if the folder holds no checkpoint; Error::data if all of its checkpoints are bad or were
 /// removed. Reads every byte; not collective: one rank asks and tells the others.
 std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
-/// Steps that the run folder holds, ascending; a step folder without manifest.json does not count.
-std::vector<int64_t> list_steps(const std::string& run_dir);
 /// Reads every byte of a step folder; one line per fault: file, offset range, tensor. Empty: it is good.
 std::vector<std::string> verify_checkpoint(const std::string& step_folder);
 /// Loads what the table holds: weights (and optimizer states, if state has them), whatever layout saved them. Only the
