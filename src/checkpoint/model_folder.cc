@@ -11,7 +11,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/nanogpt.h"
 #include "checkpoint/neox/files.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/spec_json.h"
 #include "hub/place.h"
 #include "text/files/declared_tokens.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "checkpoint/huggingface/family.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "model/pass.h"
 
 namespace trireme {

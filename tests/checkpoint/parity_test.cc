@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_lock.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "cli/command.h"
 #include "report/reporter.h"
 #include "tests/checkpoint/small_run.h"

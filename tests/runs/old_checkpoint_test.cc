@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/runs/training_fixture.h"
 

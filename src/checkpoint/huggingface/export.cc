@@ -13,7 +13,7 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/json_fields.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "text/tokenizer.h"
 
 namespace trireme {

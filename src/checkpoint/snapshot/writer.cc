@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "checkpoint/snapshot/manifest_cover.h"

@@ -13,7 +13,7 @@
 #include "checkpoint/peft/export.h"
 #include "checkpoint/peft/magnitudes.h"
 #include "checkpoint/peft/targets.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"

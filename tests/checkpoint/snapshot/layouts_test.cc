@@ -4,7 +4,7 @@
 
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "checkpoint/snapshot/manifest.h"
 #include "optim/optimizer.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/pickle.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/tensor_source.h"
 #include "checkpoint/torch/zip_archive.h"
 #include "tests/support/expect_error.h"

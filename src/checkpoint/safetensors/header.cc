@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 namespace trireme {
 namespace {
