@@ -1,6 +1,6 @@
 #pragma once
 // Checkpoints of GPT-NeoX, as DeepSpeed writes them, of any tensor, pipeline and data size, checked completely before
-// anything is loaded. Facts learned by running NeoX are documented at the rules (neox_names.h, neox_optimizer.h).
+// anything is loaded. Facts learned by running NeoX are documented at the rules (names.h, optimizer.h).
 
 #include <functional>
 #include <memory>
@@ -35,5 +35,10 @@ class NeoxCheckpoint {
   class Implementation;
   std::unique_ptr<Implementation> implementation_;
 };
+
+/// Reads every byte of a step's folder (files.h); one line per fault: what opening it finds, and each member of a ZIP
+/// file whose bytes do not match its CRC-32. There are no other checksums, and files of torch before 1.6 have none.
+/// Empty: valid.
+std::vector<std::string> verify_neox_checkpoint(const std::string& step_folder);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "checkpoint/element_source.h"
+#include "checkpoint/neox/element_source.h"
 
 #include <fmt/format.h>
 
