@@ -11,9 +11,9 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "checkpoint/huggingface/family.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

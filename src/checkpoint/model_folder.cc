@@ -12,7 +12,7 @@
 #include "checkpoint/nanogpt.h"
 #include "checkpoint/neox/files.h"
 #include "checkpoint/safetensors/safetensors.h"
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 #include "hub/place.h"
 #include "text/files/declared_tokens.h"
 #include "text/tokenizer.h"

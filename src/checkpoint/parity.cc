@@ -10,12 +10,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/run_pointer.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/family_config.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parity_case.h"
 #include "checkpoint/peft/adapter.h"

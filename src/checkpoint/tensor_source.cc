@@ -9,8 +9,8 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "checkpoint/folder_kind.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/unsupported.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

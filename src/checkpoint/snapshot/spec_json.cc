@@ -1,4 +1,4 @@
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 
 #include <fmt/ranges.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/json_fields.h"
+#include "checkpoint/snapshot/stored_fields.h"
 
 namespace trireme {
 namespace {

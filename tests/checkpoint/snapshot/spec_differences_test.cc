@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
