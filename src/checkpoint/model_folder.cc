@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/run_pointer.h"
-#include "checkpoint/folder_kind.h"
+#include "checkpoint/huggingface/folder_kind.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/nanogpt.h"

@@ -5,7 +5,6 @@
 #include "base/json_fields.h"
 #include "checkpoint/huggingface/family_config.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/importer.h"
 #include "checkpoint/torch/value.h"
 
 namespace trireme {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/tensor_source.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft/config.h"
-#include "checkpoint/tensor_source.h"
 #include "model/adapters.h"
 
 namespace trireme {

@@ -1,5 +1,5 @@
 // Folders that are almost those of a model.
-#include "checkpoint/folder_kind.h"
+#include "checkpoint/huggingface/folder_kind.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "checkpoint/folder_kind.h"
+#include "checkpoint/huggingface/folder_kind.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "checkpoint/importer.h"
+#include "checkpoint/huggingface/huggingface.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "checkpoint/tensor_source.h"
+#include "checkpoint/huggingface/tensor_source.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_fields.h"
-#include "checkpoint/folder_kind.h"
+#include "checkpoint/huggingface/folder_kind.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
