@@ -9,7 +9,6 @@
 #include "base/json_fields.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/huggingface/joined.h"
 
 namespace trireme {
 namespace {

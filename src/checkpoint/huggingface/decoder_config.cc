@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
-#include "checkpoint/huggingface/decoder_positions.h"
 #include "checkpoint/huggingface/family_config.h"
 
 namespace trireme {

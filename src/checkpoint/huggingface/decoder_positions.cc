@@ -1,4 +1,4 @@
-#include "checkpoint/huggingface/decoder_positions.h"
+#include "checkpoint/huggingface/decoder_config.h"
 
 #include <fmt/ranges.h>
 

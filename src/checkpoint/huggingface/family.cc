@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
-#include "checkpoint/huggingface/unsupported.h"
 
 namespace trireme {
 namespace {
