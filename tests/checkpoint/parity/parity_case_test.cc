@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/parity.h"
+#include "checkpoint/parity/parity.h"
 #include "tests/checkpoint/tensor_map.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"

@@ -1,4 +1,4 @@
-#include "checkpoint/parity.h"
+#include "checkpoint/parity/parity.h"
 
 #include <fmt/ranges.h>
 
@@ -17,7 +17,7 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/parity_case.h"
+#include "checkpoint/parity/parity_case.h"
 #include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/export.h"
 #include "checkpoint/peft/targets.h"

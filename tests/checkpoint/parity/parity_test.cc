@@ -1,5 +1,5 @@
 // Every family against golden cases that scripts/make_parity_case.py made from small random models of transformers.
-#include "checkpoint/parity.h"
+#include "checkpoint/parity/parity.h"
 
 #include <gtest/gtest.h>
 
