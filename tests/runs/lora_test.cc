@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "model/adapters.h"

@@ -1,4 +1,4 @@
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 
 #include <gtest/gtest.h>
 
