@@ -1,4 +1,4 @@
-#include "comm/control/start_watch.h"
+#include "comm/start_watch.h"
 
 #include <fmt/ranges.h>
 #include <sys/socket.h>
