@@ -1,6 +1,6 @@
 #pragma once
-// The only access to the MPI library. With MPI these functions are in mpi_*.cc; without it absent.cc raises, so that no
-// other code depends on the build.
+// The only access to the MPI library. These functions are defined in comm/mpi: with MPI in mpi_*.cc; without it
+// absent.cc raises, so that no other code depends on the build.
 
 #include <memory>
 #include <string>
