@@ -21,7 +21,7 @@ struct Backend {
   bool multiplies_bf16 = false;          ///< bf16 products are made by them; else their operands are widened to f32
 };
 
-/// The fast operators of this machine's CPU. Throws Error::usage when TRIREME_ISA names an instruction set that it
+/// The fast operators of this machine's CPU (ops/cpu). Throws Error::usage when TRIREME_ISA names an instruction set that it
 /// lacks.
 Backend make_backend();
 
@@ -43,7 +43,7 @@ Backend make_backend(DeviceChoice choice, std::string_view option = "run.device"
 /// The same for work whose ranks share no GPUs: several compute on CPUs. Throws Error::config if GPUs were asked for.
 Backend make_backend_of_one(DeviceChoice choice, int ranks, std::string_view option);
 
-/// Lines for --version: the libraries and the hardware that backends of this build use.
+/// Lines for --version: the library and the hardware that the CPU's operators use.
 std::string backend_versions();
 
 }  // namespace trireme
