@@ -1,4 +1,4 @@
-#include "ops/planned_gpu.h"
+#include "ops/backend.h"
 
 #include <algorithm>
 
