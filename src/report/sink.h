@@ -12,6 +12,8 @@
 
 namespace trireme {
 
+class RunBoard;
+
 /// The start of one attempt of a run.
 struct AttemptStart {
   int64_t first_step = 0;  ///< steps done before it
@@ -46,5 +48,10 @@ std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, uint64_t bytes = 
 /// An event file per attempt in `folder`, scalars only, and a new one whenever the last has `bytes`; keeps the last
 /// kOlderLogs + 1 files of an attempt.
 std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder, uint64_t bytes = kLogBytes);
+/// Writes the records to the board (report/live).
+std::unique_ptr<Sink> make_board_sink(std::shared_ptr<RunBoard> board);
+/// The board as a file for the textfile collector of Prometheus' node_exporter: replaced as a whole after every record,
+/// at most once a second, and when the run ends.
+std::unique_ptr<Sink> make_textfile_sink(std::shared_ptr<RunBoard> board, const std::string& path);
 
 }  // namespace trireme

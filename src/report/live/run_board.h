@@ -73,10 +73,4 @@ class RunBoard {
   Histogram step_seconds_, waited_seconds_;
 };
 
-/// Writes the records to the board.
-std::unique_ptr<Sink> make_board_sink(std::shared_ptr<RunBoard> board);
-/// The board as a file for the textfile collector of Prometheus' node_exporter: replaced as a whole after every record,
-/// at most once a second, and when the run ends.
-std::unique_ptr<Sink> make_textfile_sink(std::shared_ptr<RunBoard> board, const std::string& path);
-
 }  // namespace trireme
