@@ -1,4 +1,4 @@
-#include "report/mlflow.h"
+#include "report/sink.h"
 
 #include <fmt/format.h>
 #include <httplib.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "report/live/exposition.h"
-#include "report/live/rank_view.h"
+#include "report/live/live_page.h"
 #include "report/live/run_history.h"
 #include "report/metrics.h"
 #include "report/sink.h"
