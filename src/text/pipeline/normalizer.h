@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/pipeline/origins.h"
 #include "text/pipeline/text_limit.h"
 

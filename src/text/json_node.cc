@@ -1,4 +1,4 @@
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 
 #include <simdjson.h>
 
