@@ -1,4 +1,4 @@
-#include "text/models/piece_counter.h"
+#include "text/training/piece_counter.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "text/models/bpe_trainer.h"
+#include "text/training/bpe_trainer.h"
 
 #include <algorithm>
 #include <numeric>

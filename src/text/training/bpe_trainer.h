@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "text/files/tokenizer_writer.h"
-#include "text/models/piece_counter.h"
+#include "text/training/piece_counter.h"
 
 namespace trireme {
 
