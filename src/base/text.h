@@ -10,6 +10,9 @@ namespace trireme {
 /// Converts ASCII letters A to Z to lower case.
 std::string lower_case(std::string_view text);
 
+/// Without blanks and tabs at both ends, and carriage returns at the end.
+std::string_view trim_blanks(std::string_view text);
+
 /// Number of insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment).
 size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -4,9 +4,9 @@
 
 #include <functional>
 
+#include "base/meter.h"
 #include "hub/api.h"
 #include "hub/cache.h"
-#include "hub/meter.h"
 
 namespace trireme::hub {
 

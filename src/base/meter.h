@@ -1,5 +1,5 @@
 #pragma once
-// Progress of a fetch: on a terminal a line below the messages, elsewhere a line every ten seconds, with rate and
+// Progress of a transfer of bytes: on a terminal a line below the messages, elsewhere a line every ten seconds, with rate and
 // remaining time.
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "base/time.h"
 
-namespace trireme::hub {
+namespace trireme {
 
 class Meter {
  public:
@@ -35,4 +35,4 @@ class Meter {
   Clock::time_point start_ = Clock::now(), shown_ = start_, logged_ = start_;
 };
 
-}  // namespace trireme::hub
+}  // namespace trireme

@@ -1,4 +1,4 @@
-#include "hub/meter.h"
+#include "base/meter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-namespace trireme::hub {
+namespace trireme {
 namespace {
 
 TEST(Meter, ShowsProgressSpeedAndRemainingTime) {
@@ -23,4 +23,4 @@ TEST(Meter, ShowsProgressSpeedAndRemainingTime) {
 }
 
 }  // namespace
-}  // namespace trireme::hub
+}  // namespace trireme

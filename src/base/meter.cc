@@ -1,4 +1,4 @@
-#include "hub/meter.h"
+#include "base/meter.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-namespace trireme::hub {
+namespace trireme {
 namespace {
 
 constexpr double kShowSeconds = 0.2, kLogSeconds = 10;
@@ -49,4 +49,4 @@ std::string Meter::summary() const {
                      human_bytes(static_cast<uint64_t>(static_cast<double>(done_) / seconds)));
 }
 
-}  // namespace trireme::hub
+}  // namespace trireme
