@@ -1,6 +1,6 @@
 #pragma once
-// Progress of a transfer of bytes: on a terminal a line below the messages, elsewhere a line every ten seconds, with rate and
-// remaining time.
+// Progress of a transfer of bytes: on a terminal a line below the messages, elsewhere a line every ten seconds, with
+// rate and remaining time.
 
 #include <cstdint>
 #include <string>

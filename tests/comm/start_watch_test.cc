@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <thread>
 
-#include "base/launch_variables.h"
 #include "comm/launcher.h"
 #include "comm/rank_record.h"
 
