@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/pickle.h"
 #include "checkpoint/huggingface/tensor_source.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/torch/zip_archive.h"
@@ -18,6 +17,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 #include "tests/support/torch_bytes.h"
+#include "text/files/pickle.h"
 
 namespace trireme {
 namespace {

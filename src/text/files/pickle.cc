@@ -1,4 +1,4 @@
-#include "base/pickle.h"
+#include "text/files/pickle.h"
 
 #include <fmt/format.h>
 
