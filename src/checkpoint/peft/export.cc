@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/json_fields.h"
 #include "base/json_text.h"
-#include "checkpoint/peft/magnitudes.h"
+#include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/targets.h"
 
 namespace trireme {

@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/json_fields.h"
 #include "base/json_text.h"
-#include "checkpoint/snapshot/manifest_cover.h"
 #include "checkpoint/snapshot/spec_json.h"
 #include "checkpoint/snapshot/stored_fields.h"
 

@@ -11,7 +11,6 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/export.h"
-#include "checkpoint/peft/magnitudes.h"
 #include "checkpoint/peft/targets.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "tests/support/expect_error.h"

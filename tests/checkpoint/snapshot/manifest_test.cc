@@ -1,6 +1,5 @@
 #include "checkpoint/snapshot/manifest.h"
 
-#include "checkpoint/snapshot/manifest_plan.h"
 #include "checkpoint/snapshot/spec_json.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/snapshot/manifest_text.h"
