@@ -25,11 +25,11 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/http_address.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "base/web_address.h"
 
 namespace trireme {
 namespace {
