@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,12 @@ std::string lower_case(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return out;
+}
+
+std::string_view trim_blanks(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
+  return text;
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -61,6 +69,32 @@ std::string human_seconds(double seconds) {
   if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
   if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} s", whole);
+}
+
+std::string wrapped(std::string_view text, size_t width, size_t indent) {
+  std::string result;
+  size_t column = 0;
+  while (!text.empty()) {
+    const size_t space = std::min(text.find(' '), text.size());
+    if (column > 0 && column + 1 + space > width) {
+      result += '\n' + std::string(indent, ' ');
+      column = 0;
+    } else if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += text.substr(0, space);
+    column += space;
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  return result;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return {};
+  return value;
 }
 
 }  // namespace trireme

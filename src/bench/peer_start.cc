@@ -1,7 +1,7 @@
 #include "bench/peer_start.h"
 
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "optim/training_state.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/peft/export.h"
 #include "checkpoint/peft/targets.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "optim/training_state.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 
 namespace trireme {
 

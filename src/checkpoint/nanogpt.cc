@@ -2,10 +2,9 @@
 
 #include <filesystem>
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family_config.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/importer.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/torch/value.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/wrapped.h"
+#include "base/text.h"
 
 namespace trireme {
 

@@ -22,7 +22,7 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/neox/export.h"
+#include "checkpoint/neox/checkpoint.h"
 #include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/export.h"
 #include "checkpoint/peft/targets.h"

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi.h"
 #include "ops/backend.h"
 #include "ops/gpu_library.h"
 #include "version_stamp.h"

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "comm/control/start_watch.h"
 #include "comm/heartbeat.h"
 #include "comm/host_map.h"
 #include "comm/launcher.h"
+#include "comm/start_watch.h"
 
 namespace trireme {
 
@@ -24,7 +24,7 @@ class Process {
   /// another number of processes than MPI sees (a build without MPI, another MPI, a starter without PMI), Error::comm
   /// if MPI lacks MPI_THREAD_MULTIPLE. Sets the log's identity in a job of several.
   Process();
-  /// limit: the longest start of MPI; after it this process exits with code 76 (comm/control/start_watch.h).
+  /// limit: the longest start of MPI; after it this process exits with code 76 (comm/start_watch.h).
   explicit Process(const Launcher& launcher, const StartLimit& limit = {});
   /// MPI_Finalize, except while an exception unwinds: peers may wait, and the launcher ends them.
   ~Process();

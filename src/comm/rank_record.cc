@@ -9,9 +9,9 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "comm/launcher.h"
 
 namespace trireme {
 namespace {

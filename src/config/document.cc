@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
-#include "base/wrapped.h"
+#include "base/text.h"
 #include "config/dialect.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"

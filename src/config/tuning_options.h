@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/loss_on.h"
 #include "config/choices.h"
+#include "text/chat/loss_on.h"
 
 namespace trireme {
 

@@ -11,8 +11,7 @@
 #include "base/count.h"
 #include "base/divisors.h"
 #include "base/error.h"
-#include "base/http_address.h"
-#include "base/listen_address.h"
+#include "base/web_address.h"
 #include "config/schema.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/text.h"
 
 namespace trireme {
 namespace {

@@ -5,6 +5,7 @@
 //                       refs/REVISION          the commit of a branch or tag at the last request
 //   .locks/models--OWNER--NAME/HASH.lock       held while a blob is fetched
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,21 @@
 #include "hub/name.h"
 
 namespace trireme::hub {
+
+/// A lock between processes, compatible with huggingface_hub: flock() on a file of .locks/. Held while it exists; the
+/// system releases it when its process ends, however that happens.
+class FileLock {
+ public:
+  /// Waits for the lock; while another process holds it, calls `waiting` at once and then every 100 ms; `waiting` may
+  /// throw. Makes the parent folders. Throws Error::io, also if the file system does not support such locks.
+  FileLock(const std::string& path, const std::function<void()>& waiting);
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock();
+
+ private:
+  int fd_ = -1;
+};
 
 class Cache {
  public:

@@ -1,4 +1,4 @@
-#include "hub/download.h"
+#include "hub/fetch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "base/opened_file.h"
 #include "base/text.h"
+#include "hub/cache.h"
 #include "hub/digest.h"
-#include "hub/file_lock.h"
 
 namespace trireme::hub {
 namespace {

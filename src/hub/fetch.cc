@@ -10,8 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/api.h"
-#include "hub/download.h"
-#include "hub/file_lock.h"
+#include "hub/cache.h"
 
 namespace trireme::hub {
 namespace {

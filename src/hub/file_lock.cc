@@ -1,4 +1,4 @@
-#include "hub/file_lock.h"
+#include "hub/cache.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,24 +1,10 @@
 #include "ops/backend.h"
 
-#include <fmt/format.h>
-
 #include "base/error.h"
 #include "base/log.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/isa.h"
-#include "ops/cpu/onednn_version.h"
 #include "ops/gpu_library.h"
 
 namespace trireme {
-
-Backend make_backend() {
-  return {.device = nullptr,
-          .ops = make_cpu_ops(),
-          .hardware = cpu_brand_text(),
-          .kernels = std::string(kernels_in_use()),
-          .has_bf16 = cpu_facts().avx512bf16,
-          .multiplies_bf16 = multiplies_bf16()};
-}
 
 Backend make_backend(DeviceChoice choice, std::string_view option, const GpuOptions& gpu) {
   if (choice == DeviceChoice::cpu) return make_backend();
@@ -47,10 +33,6 @@ Backend make_backend_of_one(DeviceChoice choice, int ranks, std::string_view opt
   if (choice == DeviceChoice::automatic && !gpu_library_path().empty())
     log::info("computing on CPUs: only training and bench use the GPUs of several ranks");
   return make_backend();
-}
-
-std::string backend_versions() {
-  return fmt::format("oneDNN    {}\nCPU       {}: {}\n", onednn_version_text(), cpu_brand_text(), cpu_features_text());
 }
 
 }  // namespace trireme

@@ -21,8 +21,8 @@ struct Backend {
   bool multiplies_bf16 = false;          ///< bf16 products are made by them; else their operands are widened to f32
 };
 
-/// The fast operators of this machine's CPU. Throws Error::usage when TRIREME_ISA names an instruction set that it
-/// lacks.
+/// The fast operators of this machine's CPU (ops/cpu). Throws Error::usage when TRIREME_ISA names an instruction set
+/// that it lacks.
 Backend make_backend();
 
 /// What the operators of a GPU are free to choose.
@@ -43,7 +43,12 @@ Backend make_backend(DeviceChoice choice, std::string_view option = "run.device"
 /// The same for work whose ranks share no GPUs: several compute on CPUs. Throws Error::config if GPUs were asked for.
 Backend make_backend_of_one(DeviceChoice choice, int ranks, std::string_view option);
 
-/// Lines for --version: the libraries and the hardware that backends of this build use.
+/// The operators of a GPU as far as a plan needs them, on machines without a GPU and without libtrireme_cuda.so. Sizes
+/// only: scratch_bytes() and head_block() are those of the GPU's operators without cuDNN, the device is not the host.
+/// Operators refuse activations of every type, and the device allocates nothing.
+std::unique_ptr<Ops> make_planned_gpu_ops();
+
+/// Lines for --version: the library and the hardware that the CPU's operators use.
 std::string backend_versions();
 
 }  // namespace trireme

@@ -12,7 +12,6 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/number.h"
 #include "base/text.h"
 #include "plan/least.h"
 

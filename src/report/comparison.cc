@@ -1,4 +1,3 @@
-#include "report/comparison.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// One self-contained page about a run: no scripts, no external files; light or dark like the reader's system.
+// Self-contained pages about a run, and about several that are compared: no scripts, no external files; light or dark like the reader's system.
 
 #include <string>
 #include <string_view>
@@ -26,5 +26,18 @@ std::string html_head(const std::string& title, std::string_view more_style = ""
 std::string html_results(const HtmlReport& report);
 /// Evaluations, facts, attempts, samples.
 std::string html_details(const HtmlReport& report);
+
+/// More runs than this could not be distinguished by their lines in a comparison.
+constexpr size_t kMostCompared = 16;
+
+/// A run of the comparison.
+struct ComparedRun {
+  std::string name;  ///< differs from the other runs'
+  RunLog log;        ///< thinned, if it is long (RunHistory)
+};
+
+/// Curves over each other, by step, tokens or running time; results side by side; the options and facts that differ.
+/// At least one and at most kMostCompared runs.
+std::string render_comparison(const std::vector<ComparedRun>& runs);
 
 }  // namespace trireme

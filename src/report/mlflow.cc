@@ -1,4 +1,4 @@
-#include "report/mlflow.h"
+#include "report/sink.h"
 
 #include <fmt/format.h>
 #include <httplib.h>
@@ -25,11 +25,11 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/http_address.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "base/web_address.h"
 
 namespace trireme {
 namespace {

@@ -8,8 +8,6 @@
 #include "base/median.h"
 #include "base/time.h"
 #include "report/console.h"
-#include "report/live/run_board.h"
-#include "report/mlflow.h"
 #include "report/sink.h"
 
 namespace trireme {

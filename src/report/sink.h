@@ -12,6 +12,8 @@
 
 namespace trireme {
 
+class RunBoard;
+
 /// The start of one attempt of a run.
 struct AttemptStart {
   int64_t first_step = 0;  ///< steps done before it
@@ -46,5 +48,26 @@ std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, uint64_t bytes = 
 /// An event file per attempt in `folder`, scalars only, and a new one whenever the last has `bytes`; keeps the last
 /// kOlderLogs + 1 files of an attempt.
 std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder, uint64_t bytes = kLogBytes);
+/// Writes the records to the board (report/live).
+std::unique_ptr<Sink> make_board_sink(std::shared_ptr<RunBoard> board);
+/// The board as a file for the textfile collector of Prometheus' node_exporter: replaced as a whole after every record,
+/// at most once a second, and when the run ends.
+std::unique_ptr<Sink> make_textfile_sink(std::shared_ptr<RunBoard> board, const std::string& path);
+
+struct MlflowOptions {
+  std::string url;         ///< "http://HOST:5000" or "https://HOST/path"
+  std::string experiment;  ///< created if it does not exist
+  std::string run_name;
+  std::string id_file;  ///< where the id of the server's run is kept, so that an attempt with steps before it continues
+                        ///< it; empty: nowhere
+  double retry_seconds = 5;  ///< after a failure; doubled after each further one, at most a minute
+  double last_seconds = 10;  ///< at most, for what is left when the run ends
+};
+
+/// Sends the records to an MLflow tracking server through its REST API, from a thread of the lowest priority: whatever
+/// the server does, training only puts numbers into a bounded queue. Numbers become metrics, the options parameters,
+/// the facts tags. Authenticates by MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, as
+/// MLflow's own client. The first failure gives a warning; what could not be sent is tried again.
+std::unique_ptr<Sink> make_mlflow_sink(MlflowOptions options);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/write_signals.h"
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/text_encoding.h"
 
 namespace trireme {

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "model/stage.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

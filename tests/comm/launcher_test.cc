@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi.h"
 #include "comm/process.h"
 
 namespace trireme {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/launch_variables.h"
 #include "base/log.h"
+#include "comm/launcher.h"
 
 namespace trireme {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "checkpoint/run_folder/run_folder.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {

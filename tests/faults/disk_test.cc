@@ -5,6 +5,8 @@
 #include <cerrno>
 
 #include "base/host.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "tests/runs/training_fixture.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/host.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "data/sidecar.h"
 #include "tests/faults/fault_fixture.h"
 

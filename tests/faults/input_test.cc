@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "checkpoint/run_folder/run_folder.h"
 #include "data/sidecar.h"
 #include "tests/faults/fault_fixture.h"
 

@@ -1,6 +1,8 @@
 // Failures on ranks that share a model: the error names the rank's place, nothing is lost, and the run resumes with any
 // other layout.
 
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <limits>
 
+#include "checkpoint/run_folder/run_folder.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {

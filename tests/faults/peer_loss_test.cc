@@ -1,6 +1,8 @@
 // A rank that dies or hangs is named by every other one, which exit with code 76.
 
 #include "base/time.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {

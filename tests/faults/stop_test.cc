@@ -1,5 +1,6 @@
 // A stop request is honoured in every phase of a run.
 
+#include "checkpoint/run_folder/run_folder.h"
 #include "data/indexed_dataset.h"
 #include "tests/faults/fault_fixture.h"
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trireme;

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/torch/file.h"
 
 namespace {

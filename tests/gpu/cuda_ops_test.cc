@@ -5,7 +5,7 @@
 #include "cuda/cuda_ops.h"
 #include "model/presets.h"
 #include "model/stage.h"
-#include "ops/planned_gpu.h"
+#include "ops/backend.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/vector_view.h"

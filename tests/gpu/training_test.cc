@@ -1,6 +1,7 @@
 // Whole training runs on the kernels of src/cuda, run by the executor, against the CPU's.
 
 #include "base/hash.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.h"
 #include "optim/parameter_hash.h"

@@ -1,6 +1,6 @@
 #include "comm/communicator.h"
 
-#include "comm/mpi/mpi.h"
+#include "comm/mpi.h"
 #include "tests/support/communicator_suite.h"
 #include "tests/support/parallel.h"
 

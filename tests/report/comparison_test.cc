@@ -1,4 +1,4 @@
-#include "report/comparison.h"
+#include "report/html.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

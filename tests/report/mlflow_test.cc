@@ -1,4 +1,4 @@
-#include "report/mlflow.h"
+#include "report/sink.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/runs/program.h"
 #include "tests/support/paths.h"
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/rng.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "tests/runs/special_tokens.h"
 #include "tests/runs/training_fixture.h"

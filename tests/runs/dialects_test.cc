@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "base/json.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "tests/runs/chat_fixture.h"
 
 namespace trireme {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "tests/runs/glue_fixture.h"
 #include "tests/runs/training_fixture.h"
 

@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "tests/runs/glue_fixture.h"
 

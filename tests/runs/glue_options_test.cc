@@ -2,8 +2,8 @@
 
 #include <signal.h>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/snapshot/checkpoint.h"
 #include "tests/runs/glue_fixture.h"
 
 namespace trireme {

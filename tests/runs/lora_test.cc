@@ -7,8 +7,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "model/adapters.h"
 #include "tests/runs/training_fixture.h"
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "report/run_log.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"

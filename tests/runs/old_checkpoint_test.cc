@@ -13,8 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/runs/training_fixture.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "tests/runs/chat_fixture.h"
 
 namespace trireme {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/run_folder/run_folder.h"
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "report/run_log.h"
 #include "tests/runs/program.h"
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "data/npy_file.h"
 #include "tests/runs/training_fixture.h"
 #include "text/files/tokenizer_writer.h"

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "tests/support/test_data.h"
 #include "text/files/tokenizer_writer.h"
-#include "text/models/bpe_trainer.h"
 #include "text/tokenizer.h"
+#include "text/training/bpe_trainer.h"
 
 namespace trireme {
 namespace {

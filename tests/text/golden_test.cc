@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "tests/support/sha256.h"
 #include "tests/support/test_data.h"
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/tokenizer.h"
 
 namespace trireme {

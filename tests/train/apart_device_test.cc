@@ -4,8 +4,8 @@
 
 #include <csignal>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/finite_weights.h"
-#include "checkpoint/snapshot/checkpoint.h"
 #include "optim/parameter_hash.h"
 #include "tensor/pinned.h"
 #include "tests/support/apart_device.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "train/saver.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 #include "config/document.h"
 #include "model/mesh_layout.h"
 #include "model/presets.h"

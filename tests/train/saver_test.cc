@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
 #include "tests/support/expect_error.h"

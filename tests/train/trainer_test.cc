@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
 #include "tests/support/expect_error.h"

@@ -21,7 +21,7 @@
 #include "bench/comm/device.h"
 #include "bench/comm/pairs.h"
 #include "comm/agreement.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi.h"
 #include "exchange/mesh_devices.h"
 #include "tensor/device_network.h"
 

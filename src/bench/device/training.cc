@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "bench/device/checks.h"
 #include "bench/training.h"
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "comm/heartbeat.h"
 #include "data/sample_source.h"
 #include "optim/parameter_hash.h"

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/huggingface/joined.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

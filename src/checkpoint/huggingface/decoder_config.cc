@@ -4,9 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "checkpoint/huggingface/decoder_positions.h"
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

@@ -61,4 +61,10 @@ void write_decoder_config(const Spec& spec, const DecoderValues& values, Json& c
 /// Is what write_decoder_config() makes of it read as the same again? Dropout that it has no key for counts as none.
 bool decoder_config_expresses(const Spec& spec, const DecoderValues& values);
 
+/// Rotary positions: "rope_theta", "rope_scaling" and "partial_rotary_factor" of transformers 4, "rope_parameters"
+/// of 5. Throws Error::data naming key, value and file. spec: with its sizes and the kinds of its layers.
+void read_positions(const Json& config, const DecoderValues& values, Spec& spec, std::string_view where);
+/// In both spellings.
+void write_positions(const Spec& spec, const DecoderValues& values, Json& config);
+
 }  // namespace trireme

@@ -3,7 +3,6 @@
 
 #include "checkpoint/huggingface/decoder_config.h"
 #include "checkpoint/huggingface/family.h"
-#include "checkpoint/huggingface/joined.h"
 
 namespace trireme {
 namespace {

@@ -1,12 +1,12 @@
-#include "checkpoint/huggingface/decoder_positions.h"
+#include "checkpoint/huggingface/decoder_config.h"
 
 #include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

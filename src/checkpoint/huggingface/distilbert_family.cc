@@ -1,9 +1,9 @@
 // DistilBERT (DistilBertForMaskedLM, DistilBertForSequenceClassification). Source: Sanh et al. 2019. No token types;
 // its attention's output is not dropped out.
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

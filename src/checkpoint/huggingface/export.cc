@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/json_text.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/json_fields.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "text/tokenizer.h"
 
 namespace trireme {

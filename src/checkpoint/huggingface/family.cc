@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "checkpoint/huggingface/unsupported.h"
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 
 namespace trireme {
 namespace {

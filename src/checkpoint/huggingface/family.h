@@ -2,6 +2,8 @@
 // A model family of Hugging Face: which of their tensors is which of ours, how the values are laid out there, and the
 // fields of its config.json. Values only; huggingface.cc works on any family.
 
+#include <algorithm>
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,6 +76,14 @@ struct Family {
   Spec (*exported)(const Spec& spec) = [](const Spec& spec) { return spec; };
 };
 
+/// Two lists of names as one, for families that share one of them.
+template <size_t N, size_t M>
+constexpr std::array<NameRule, N + M> joined(const std::array<NameRule, N>& a, const std::array<NameRule, M>& b) {
+  std::array<NameRule, N + M> all{};
+  std::ranges::copy(b, std::ranges::copy(a, all.begin()).out);
+  return all;
+}
+
 const Family& gpt2_family();
 const Family& opt_family();
 const Family& gpt_neox_family();
@@ -88,6 +98,10 @@ std::span<const Family* const> families();
 /// why it is not one.
 const Family& find_family(std::string_view model_type, std::string_view where, const Json& config);
 const Family& find_family(std::string_view model_type, std::string_view where);
+/// Why models of another type cannot be trained here, "it is a mixture of experts": what its type, or a field of its
+/// config.json (null: unknown), shows; empty: nothing.
+std::string why_unsupported(std::string_view model_type, const Json& config);
+
 /// The family whose config.json can describe this: the one of that model_type if it can, else the first. Throws
 /// Error::config naming the supported ones.
 const Family& family_for(const Spec& spec, std::string_view model_type = {});

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/count.h"
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 
 namespace trireme {
 

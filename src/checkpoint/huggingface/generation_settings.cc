@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/file.h"
-#include "checkpoint/json_fields.h"
+#include "base/json_fields.h"
 
 namespace trireme {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

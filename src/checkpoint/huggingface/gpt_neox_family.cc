@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/log.h"
-#include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
-#include "checkpoint/spec_json.h"
-#include "checkpoint/tensor_source.h"
+#include "checkpoint/huggingface/folder_kind.h"
+#include "checkpoint/huggingface/tensor_source.h"
 
 namespace trireme {
 namespace {

@@ -1,9 +1,9 @@
 // OPT as published by facebook and by anyone who trained OPTForCausalLM. Source: Zhang et al. 2022. The position table
 // has two rows before that of position 0; the 350m model is post-norm with a narrower token matrix.
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

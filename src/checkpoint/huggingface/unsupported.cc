@@ -1,4 +1,4 @@
-#include "checkpoint/huggingface/unsupported.h"
+#include "checkpoint/huggingface/family.h"
 
 #include <fmt/format.h>
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "checkpoint/neox/states.h"
 #include "checkpoint/neox/step.h"
 #include "checkpoint/neox/weights.h"
+#include "checkpoint/torch/zip_archive.h"
 #include "config/document.h"
 #include "config/gpt_neox.h"
 #include "config/load.h"
@@ -24,6 +26,15 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
+
+/// Every file is asked, though opening the checkpoint ends with the first that is bad.
+void check_bytes(const std::string& path, std::vector<std::string>& faults) {
+  const MappedFile file(path);
+  if (!looks_like_zip(file.bytes())) return;
+  for (const ZipMember& member : read_zip(file.bytes(), path)) {
+    if (std::string fault = zip_fault(member, path); !fault.empty()) faults.push_back(std::move(fault));
+  }
+}
 
 }  // namespace
 
@@ -107,7 +118,7 @@ class NeoxCheckpoint::Implementation {
     }
   }
 
-  /// The padded one, which NeoX trains with; for our exports (neox_export.h), that of the model.
+  /// The padded one, which NeoX trains with; for our exports (export.h), that of the model.
   int64_t vocabulary(int64_t rows) const {
     const auto own = step_.states(0).root().find(kNeoxOwnKey);
     if (!own) return rows;
@@ -190,6 +201,31 @@ bool NeoxCheckpoint::has_optimizer() const { return implementation_->has_optimiz
 const std::vector<std::string>& NeoxCheckpoint::notes() const { return implementation_->notes(); }
 uint64_t NeoxCheckpoint::load(const ParameterTable& table, TrainingState& state, bool moments) const {
   return implementation_->load(table, state, moments);
+}
+
+std::vector<std::string> verify_neox_checkpoint(const std::string& step_folder) {
+  std::vector<std::string> faults;
+  const auto keep = [&](const Error& e) {
+    if (std::ranges::find(faults, e.what()) == faults.end()) faults.emplace_back(e.what());
+  };
+  try {
+    NeoxCheckpoint opened(step_folder);
+  } catch (const Error& e) {
+    keep(e);
+  }
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(step_folder)) {
+    if (entry.path().extension() == ".pt") files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  for (const std::string& file : files) {
+    try {
+      check_bytes(file, faults);
+    } catch (const Error& e) {
+      keep(e);
+    }
+  }
+  return faults;
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "checkpoint/neox/export.h"
+#include "checkpoint/neox/checkpoint.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/element_source.h"
+#include "checkpoint/neox/element_source.h"
 #include "checkpoint/neox/names.h"
 #include "model/parameter_table.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/element_source.h"
+#include "checkpoint/neox/element_source.h"
 #include "checkpoint/torch/value.h"
 #include "optim/loss_scale.h"
 

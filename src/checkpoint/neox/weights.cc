@@ -7,7 +7,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/element_source.h"
+#include "checkpoint/neox/element_source.h"
 #include "checkpoint/neox/names.h"
 #include "checkpoint/neox/step.h"
 #include "checkpoint/torch/tensor.h"

@@ -9,12 +9,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/folder_kind.h"
 #include "checkpoint/huggingface/generation_settings.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/peft/targets.h"
 
 namespace trireme {

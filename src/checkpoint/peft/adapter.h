@@ -3,16 +3,19 @@
 // the published modules, so queries, keys and values have one each. y = W x + scale B A x; merged: W + scale B A.
 // Source: Hu et al. 2021; rank-stabilized: Kalajdzievski 2023; DoRA: Liu et al. 2024; names: PEFT 0.21.
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/tensor_source.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft/config.h"
-#include "checkpoint/tensor_source.h"
 #include "model/adapters.h"
+#include "optim/training_state.h"
 
 namespace trireme {
 
@@ -55,5 +58,16 @@ class PeftAdapter {
   std::map<std::string, Module> modules_;                ///< by path in the base model
   std::map<std::string, const SourceTensor*> replaced_;  ///< whole parameters by their names there
 };
+
+/// Of a row of weights, in f64.
+double length_of(std::span<const float> row);
+
+/// Fills the weights of some blocks of the model without adapters, in f32; called for one block after the other.
+using LoadBlock = std::function<void(const ParameterTable& block, TrainingState& weights)>;
+
+/// Sets the first magnitudes of a new adapter (DoRA) that the table holds: the lengths of the base model's rows, so
+/// that it begins as the base. Not collective: every rank reads whole rows, also of linears of which it holds a part.
+/// scheme: of the table. Throws as load.
+void initialize_magnitudes(const ParameterTable& table, InitScheme scheme, TrainingState& state, const LoadBlock& load);
 
 }  // namespace trireme

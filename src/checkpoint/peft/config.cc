@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/family_config.h"
-#include "checkpoint/json_fields.h"
 #include "text/regex/regex.h"
 
 namespace trireme {

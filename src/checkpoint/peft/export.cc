@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/json_text.h"
-#include "checkpoint/json_fields.h"
-#include "checkpoint/peft/magnitudes.h"
+#include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/targets.h"
 
 namespace trireme {

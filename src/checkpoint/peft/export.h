@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "config/config.h"
 #include "optim/training_state.h"
 

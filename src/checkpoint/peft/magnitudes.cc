@@ -1,4 +1,4 @@
-#include "checkpoint/peft/magnitudes.h"
+#include "checkpoint/peft/adapter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host.h"
+#include "base/json_fields.h"
 #include "base/json_text.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

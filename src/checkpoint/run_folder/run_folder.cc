@@ -17,7 +17,6 @@
 #include "base/folder_token.h"
 #include "base/log.h"
 #include "base/option_name.h"
-#include "checkpoint/snapshot/checkpoint.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

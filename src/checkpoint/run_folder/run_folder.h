@@ -21,6 +21,8 @@ std::string step_name(int64_t step);  ///< "step-00001234"
 std::string saving_name(int64_t step, const std::string& token);
 std::string shard_name(int rank, int ranks);  ///< "rank-00000-of-00002.safetensors"
 std::optional<int64_t> parse_step_name(const std::string& name);
+/// Steps that the run folder holds, ascending; a step folder without manifest.json does not count.
+std::vector<int64_t> list_steps(const std::string& run_dir);
 
 /// Creates the run folder if needed, removes the remains of interrupted saves and names step folders without a
 /// manifest. Only the owner of the run calls this, while no save is under way. Throws Error::io when the folder cannot

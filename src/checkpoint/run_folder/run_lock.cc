@@ -16,12 +16,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host.h"
+#include "base/json_fields.h"
 #include "base/json_text.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/opened_file.h"
 #include "base/option_name.h"
-#include "checkpoint/json_fields.h"
+#include "comm/launcher.h"
 
 namespace trireme {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/json_text.h"
 #include "base/opened_file.h"
 #include "base/printable.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/snapshot/checkpoint.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

@@ -130,41 +130,18 @@ class CheckpointWriter {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Who wrote a checkpoint.
-enum class CheckpointOrigin : uint8_t {
-  trireme,
-  neox,          ///< GPT-NeoX, with the optimizer's state
-  neox_weights,  ///< GPT-NeoX, weights only
-};
-
-/// A folder that holds a complete checkpoint, opened but not loaded.
-struct CheckpointFolder {
-  std::string path;
-  CheckpointFacts facts;
-  CheckpointOrigin origin = CheckpointOrigin::trireme;
-  std::vector<std::string> notes = {};  ///< what a user should know of it, a line each
-  std::string nearby = {};  ///< a folder on this host's disk that has some of the shards, too, and is read first
-};
-
-/// `path`: a run folder (its newest step, run_steps.h), a step folder, RUN/best, or one of GPT-NeoX. Checks
-/// the manifest and that every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws
-/// Error::io, Error::data; for NeoX's YAML Error::config.
-CheckpointFolder open_checkpoint(const std::string& path);
-/// The checkpoint to resume from: the newest step (run_steps.h), or the newest before it that verifies; bad ones are
-/// named in warnings. Nothing if the folder holds no checkpoint; Error::data if all of its checkpoints are bad or were
-/// removed. Reads every byte; not collective: one rank asks and tells the others.
-std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
-/// Steps that the run folder holds, ascending; a step folder without manifest.json does not count.
-std::vector<int64_t> list_steps(const std::string& run_dir);
+/// Checks a step folder's manifest and that every shard is there with its size; the tensors' checksums are for
+/// load_snapshot(). Throws Error::io, Error::data.
+CheckpointFacts open_snapshot(const std::string& step_folder);
 /// Reads every byte of a step folder; one line per fault: file, offset range, tensor. Empty: it is good.
 std::vector<std::string> verify_checkpoint(const std::string& step_folder);
-/// Loads what the table holds: weights (and optimizer states, if state has them), whatever layout saved them. Only the
-/// pieces of slices (manifest.h) that have something of it are read, each after a check of its XXH3; returns their
-/// bytes. Throws Error::data naming file, offset range and tensor, or listing every parameter that differs between
-/// checkpoint and model.
-uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
-/// The same of weights alone, from a checkpoint that need not have more; the moments stay as they are.
-uint64_t load_weights(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
+/// Loads what the table holds: weights and, with `states`, the optimizer's, whatever layout saved them. Only the pieces
+/// of slices (manifest.h) that have something of it are read, each after a check of its XXH3; returns their bytes.
+/// nearby: a folder on this host's disk that has some of the shards, too, and is read first; empty: none. Throws
+/// Error::data naming file, offset range and tensor, or listing every parameter that differs between snapshot and
+/// model.
+uint64_t load_snapshot(const std::string& step_folder, const std::string& nearby, const ParameterTable& table,
+                       TrainingState& state, bool states);
 /// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`, including abandoned
 /// ones. Verifies the newest first and throws Error::data if it is bad. Returns the deleted steps.
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep);

@@ -8,10 +8,10 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_fields.h"
 #include "base/json_text.h"
-#include "checkpoint/json_fields.h"
-#include "checkpoint/snapshot/manifest_cover.h"
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
+#include "checkpoint/snapshot/stored_fields.h"
 
 namespace trireme {
 namespace {

@@ -2,10 +2,13 @@
 // manifest.json of a checkpoint: its contents, and the place and checksum of each slice. Format:
 // docs/checkpoint-format.md.
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/snapshot/checkpoint.h"
 #include "checkpoint/snapshot/slices.h"
 
@@ -59,5 +62,23 @@ std::string write_manifest(const Manifest& manifest);
 /// Throws Error::data.
 Manifest parse_manifest(std::string_view text, std::string_view where);
 Manifest read_manifest(const std::string& step_folder);
+
+/// Checks that every slice is inside its tensor and its shard; the slices of a part cover every element of it exactly
+/// once, and no other slice exists. Throws Error::data naming the first fault.
+void check_cover(const Manifest& manifest, std::string_view where);
+
+// Before a checkpoint is written: its files with their sizes, its slices with their places.
+
+/// Tensors of a shard, one for each slice; all of them F32. `whole`: table of the whole model.
+std::vector<SafetensorsEntry> shard_entries(const ParameterTable& whole, const std::vector<Slice>& slices);
+SafetensorsMetadata shard_metadata();
+
+/// The manifest of a checkpoint of which each rank writes its slices (plan_slices()), with zeros for the checksums of
+/// shards and slices. The slices of a rank are consecutive, in its order. `states`: optimizer states are among them.
+Manifest plan_manifest(const ParameterTable& whole, std::span<const std::vector<Slice>> slices_of_ranks,
+                       const CheckpointFacts& facts, bool states);
+
+/// Bytes of each file: the ranks' shards, then manifest.json and, if there is one, tokenizer.json.
+std::vector<uint64_t> file_sizes(const Manifest& planned);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "checkpoint/snapshot/manifest_cover.h"
+#include "checkpoint/snapshot/manifest.h"
 
 #include <algorithm>
 #include <array>

@@ -5,18 +5,13 @@
 #include <filesystem>
 #include <functional>
 
-#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/run_pointer.h"
-#include "checkpoint/neox/checkpoint.h"
-#include "checkpoint/neox/files.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "checkpoint/snapshot/checkpoint.h"
-#include "checkpoint/snapshot/local_disk.h"
 #include "checkpoint/snapshot/manifest.h"
 #include "checkpoint/snapshot/stored_shard.h"
 #include "model/adapters.h"
@@ -50,24 +45,6 @@ void check_name(const std::string& folder, const Manifest& manifest) {
   require(!named || *named == step, ErrorKind::data,
           "{}/manifest.json belongs to step {}: the folder is a copy of {} or was renamed; remove it", folder, step,
           step_name(step));
-}
-
-CheckpointFolder open_step(const std::string& folder) {
-  Manifest manifest = read_manifest(folder);
-  check_name(folder, manifest);
-  for (const StoredShard& shard : manifest.shards) open_shard(folder, shard);
-  const auto extra = extra_shards(folder, manifest);
-  require(extra.empty(), ErrorKind::data, "{}", fmt::join(extra, "; "));
-  manifest.facts.tokenizer_json = read_tokenizer(folder, manifest);
-  return {.path = folder, .facts = std::move(manifest.facts)};
-}
-
-CheckpointFolder open_neox(const std::string& path) {
-  const NeoxCheckpoint checkpoint(path);
-  return {.path = checkpoint.path(),
-          .facts = checkpoint.facts(),
-          .origin = checkpoint.has_optimizer() ? CheckpointOrigin::neox : CheckpointOrigin::neox_weights,
-          .notes = checkpoint.notes()};
 }
 
 /// Calls the check, keeps its message.
@@ -214,40 +191,17 @@ class SliceLoader {
   uint64_t bytes_read_ = 0;
 };
 
-uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state, bool moments) {
-  if (folder.origin != CheckpointOrigin::trireme) return NeoxCheckpoint(folder.path).load(table, state, moments);
-  const Manifest manifest = read_manifest(folder.path);
-  const ParameterTable whole = table.whole();
-  check_table(manifest, whole, folder.path);
-  if (moments) check_states(manifest, whole, folder.path);
-  std::vector<const Parameter*> own;
-  for (const StoredParameter& stored : manifest.parameters) own.push_back(table.look_up(stored.name));
-  SliceLoader loader(folder.path, folder.nearby, manifest, state);
-  for (const StoredSlice& slice : manifest.slices) {
-    const Parameter* parameter = own[slice.parameter];
-    const bool kept = slice.is_weight() || (moments && parameter && parameter->trained());
-    if (parameter && kept) loader.load(slice, *parameter);
-  }
-  for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
-  return loader.bytes_read();
-}
-
-/// Suggests a name for a missing step, as the end of a sentence.
-std::string steps_beside(const std::string& path) {
-  const fs::path step = fs::path(path + "/.").lexically_normal().parent_path();
-  const std::string name = step.filename().string(),
-                    folder = step.has_parent_path() ? step.parent_path().string() : ".";
-  std::vector<std::string> there;
-  std::error_code unreadable;
-  if (!fs::is_directory(folder, unreadable)) return {};
-  if (parse_step_name(name) || name.starts_with("global_step")) {
-    for (const int64_t other : list_steps(folder)) there.push_back(step_name(other));
-    for (const std::string& other : list_neox_steps(folder)) there.push_back(fs::path(other).filename().string());
-  }
-  return there.empty() ? std::string() : fmt::format("; {} holds {}", folder, fmt::join(there, ", "));
-}
-
 }  // namespace
+
+CheckpointFacts open_snapshot(const std::string& step_folder) {
+  Manifest manifest = read_manifest(step_folder);
+  check_name(step_folder, manifest);
+  for (const StoredShard& shard : manifest.shards) open_shard(step_folder, shard);
+  const auto extra = extra_shards(step_folder, manifest);
+  require(extra.empty(), ErrorKind::data, "{}", fmt::join(extra, "; "));
+  manifest.facts.tokenizer_json = read_tokenizer(step_folder, manifest);
+  return std::move(manifest.facts);
+}
 
 std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
   std::vector<std::string> faults;
@@ -272,44 +226,22 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
   return faults;
 }
 
-CheckpointFolder open_checkpoint(const std::string& given) {
-  const std::string path = follow_run_pointer(given);
-  require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: the folder does not exist{}", path,
-          steps_beside(path));
-  if (fs::exists(path + "/manifest.json")) return open_step(path);
-  if (const auto step = find_neox_step(path)) {
-    if (*step != path && !fs::exists(path + "/latest"))
-      log::info("{} has no `latest`; using its largest step, {}", path, fs::path(*step).filename().string());
-    return open_neox(*step);
+uint64_t load_snapshot(const std::string& step_folder, const std::string& nearby, const ParameterTable& table,
+                       TrainingState& state, bool states) {
+  const Manifest manifest = read_manifest(step_folder);
+  const ParameterTable whole = table.whole();
+  check_table(manifest, whole, step_folder);
+  if (states) check_states(manifest, whole, step_folder);
+  std::vector<const Parameter*> own;
+  for (const StoredParameter& stored : manifest.parameters) own.push_back(table.look_up(stored.name));
+  SliceLoader loader(step_folder, nearby, manifest, state);
+  for (const StoredSlice& slice : manifest.slices) {
+    const Parameter* parameter = own[slice.parameter];
+    const bool kept = slice.is_weight() || (states && parameter && parameter->trained());
+    if (parameter && kept) loader.load(slice, *parameter);
   }
-  const auto step = newest_step(path);
-  const auto note = step ? std::nullopt : read_local_note(path);
-  require(step.has_value(), ErrorKind::io,
-          "{} has no checkpoint: neither a manifest.json nor a step-* folder with one{}", path,
-          note ? "; the local disks of the hosts have some, in " + note->folder : std::string());
-  return open_step(path + "/" + step_name(*step));
-}
-
-std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
-  if (!fs::exists(run_dir) || !newest_step(run_dir)) return {};
-  const std::vector<int64_t> steps = steps_in_line(run_dir);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string folder = run_dir + "/" + step_name(*step);
-    const std::vector<std::string> faults = verify_checkpoint(folder);
-    if (faults.empty()) return open_step(folder);
-    log::warning("checkpoint {} cannot be used: {}{}", folder, faults.front(),
-                 faults.size() > 1 ? fmt::format(" (and {} more faults)", faults.size() - 1) : std::string());
-  }
-  fail(ErrorKind::data, "{} holds {}, but none can be used; the warnings above give the reason for each", run_dir,
-       count_text(steps.size(), "checkpoint"));
-}
-
-uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
-  return load_parts(folder, table, state, state.trains());
-}
-
-uint64_t load_weights(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
-  return load_parts(folder, table, state, false);
+  for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
+  return loader.bytes_read();
 }
 
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep) {

@@ -9,12 +9,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/meter.h"
 #include "base/option_name.h"
 #include "base/text.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/publication.h"
 #include "comm/agreement.h"
-#include "hub/meter.h"
 
 namespace trireme {
 namespace {
@@ -150,7 +150,7 @@ void SharedCopies::wait_for_copy(double patience) {
   int64_t before = -1;
   auto moved = Clock::now();
   bool told = false;
-  std::optional<hub::Meter> meter;
+  std::optional<Meter> meter;
   for (bool ready = false; !ready;) {
     copy_->wait(before < 0 ? 0 : kLookSeconds);
     std::array<int64_t, 3> sums = {copy_->idle() ? 0 : 1, static_cast<int64_t>(copy_->copied()),

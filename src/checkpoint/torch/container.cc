@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/torch/zip_archive.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #pragma once
 // The container of torch.save()'s files: a pickle and the memory of its tensors. ZIP, and the plain stream of torch
-// before 1.6. It is read as data (base/pickle.h): nothing of it is executed, and memory is bounded.
+// before 1.6. It is read as data (text/files/pickle.h): nothing of it is executed, and memory is bounded.
 
 #include <map>
 #include <memory>
@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/pickle.h"
 #include "checkpoint/torch/tensor.h"
+#include "text/files/pickle.h"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
 #pragma once
 // Files of torch.save() that hold a model's tensors: the ZIP container of today and the plain stream of torch before
-// 1.6. They are read as data (base/pickle.h): nothing of them is executed, and memory is bounded.
+// 1.6. They are read as data (text/files/pickle.h): nothing of them is executed, and memory is bounded.
 
 #include <span>
 #include <string>

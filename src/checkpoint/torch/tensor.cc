@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 namespace trireme {
 

@@ -21,7 +21,7 @@
 #include "cli/version.h"
 #include "data/prepare/byte_source.h"
 #include "data/prepare/training_text.h"
-#include "text/models/bpe_trainer.h"
+#include "text/training/bpe_trainer.h"
 
 namespace trireme {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "cli/command.h"
 #include "cli/train/glue_flags.h"
 #include "cli/train/tuning_flags.h"

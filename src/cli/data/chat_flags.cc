@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/huggingface/generation_settings.h"
-#include "checkpoint/snapshot/checkpoint.h"
 #include "hub/place.h"
 #include "text/chat/conversation.h"
 

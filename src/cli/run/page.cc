@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/listen_address.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "base/web_address.h"
 #include "report/live/metrics_server.h"
 
 namespace trireme {

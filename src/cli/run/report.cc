@@ -11,7 +11,6 @@
 #include "checkpoint/run_folder/run_status.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "report/comparison.h"
 #include "report/html.h"
 #include "report/live/run_history.h"
 

@@ -1,6 +1,6 @@
 // trireme parity: compares the results of a model with those of another framework.
 
-#include "checkpoint/parity.h"
+#include "checkpoint/parity/parity.h"
 
 #include <fmt/core.h>
 

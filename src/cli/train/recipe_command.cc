@@ -6,7 +6,7 @@
 #include "base/stop.h"
 #include "cli/version.h"
 #include "comm/agreement.h"
-#include "comm/control/start_watch.h"
+#include "comm/start_watch.h"
 #include "train/start/start.h"
 
 namespace trireme {

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/option_name.h"
-#include "base/wrapped.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/train/config_shape.h"
 #include "cli/train/recipe_command.h"

@@ -95,6 +95,5 @@ void require_words(Words words, size_t least, size_t most, std::string_view usag
 /// Lines of text, without line ends.
 std::vector<std::string_view> split_lines(std::string_view text);
 std::vector<std::string_view> split_lines(std::string&&) = delete;  // the lines would outlive the text
-std::string_view trim_blanks(std::string_view text);
 
 }  // namespace trireme::health

@@ -14,6 +14,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 #include "cluster/health/match.h"
 

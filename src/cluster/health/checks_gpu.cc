@@ -7,6 +7,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 #include "cluster/health/gpu_condition.h"
 #include "cluster/health/nvidia_smi.h"

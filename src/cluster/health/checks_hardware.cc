@@ -9,6 +9,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 #include "cluster/health/match.h"
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/count.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 #include "cluster/health/gpu_condition.h"
 #include "cluster/health/run.h"

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 
 namespace trireme::health {

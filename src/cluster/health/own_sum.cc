@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/private_folder.h"
-#include "checkpoint/json_fields.h"
 
 namespace trireme::health {
 namespace {

@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/host.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "checkpoint/run_folder/run_status.h"
@@ -27,6 +26,7 @@
 #include "cluster/launch/status_server.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
+#include "comm/launcher.h"
 #include "hub/settings.h"
 
 namespace trireme {

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "cluster/health/run.h"

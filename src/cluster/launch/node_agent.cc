@@ -23,7 +23,6 @@
 #include "base/file.h"
 #include "base/folder_token.h"
 #include "base/json_text.h"
-#include "base/launch_variables.h"
 #include "base/time.h"
 #include "cluster/health/generate.h"
 #include "cluster/health/run.h"
@@ -34,6 +33,7 @@
 #include "cluster/launch/start_probe.h"
 #include "cluster/launch/starter_probe.h"
 #include "cluster/process_tree.h"
+#include "comm/launcher.h"
 
 namespace trireme::launch {
 namespace {

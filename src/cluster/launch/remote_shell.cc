@@ -13,7 +13,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/write_signals.h"
@@ -21,6 +20,7 @@
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"
 #include "cluster/subprocess.h"
+#include "comm/launcher.h"
 
 namespace trireme::launch {
 namespace {

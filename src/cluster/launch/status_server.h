@@ -23,7 +23,7 @@ class LaunchStatusServer {
   /// Removes RUN/control.json, too.
   ~LaunchStatusServer();
 
-  /// The value of kLaunchPlaceVariable (base/launch_variables.h) for every rank.
+  /// The value of kLaunchPlaceVariable (comm/launcher.h) for every rank.
   std::string place() const;
   /// Sets what status reports from now on: "attempt 2: 3 rank(s): h[1-3] 1 each".
   void set_activity(std::string text);

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/launch_variables.h"
 #include "comm/control/secret.h"
+#include "comm/launcher.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "comm/collectives.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi.h"
 
 namespace trireme::mpi {
 namespace {

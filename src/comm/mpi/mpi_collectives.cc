@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "comm/collectives.h"
 #include "comm/half.h"
-#include "comm/mpi/mpi.h"
-#include "comm/mpi/mpi_error.h"
+#include "comm/mpi.h"
+#include "comm/mpi/mpi_communicator.h"
 #include "tensor/dtype.h"
 
 namespace trireme::mpi {

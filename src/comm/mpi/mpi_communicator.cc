@@ -9,8 +9,7 @@
 
 #include "base/error.h"
 #include "comm/check.h"
-#include "comm/mpi/mpi.h"
-#include "comm/mpi/mpi_error.h"
+#include "comm/mpi.h"
 
 namespace trireme::mpi {
 namespace {

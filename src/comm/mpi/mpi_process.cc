@@ -5,9 +5,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi.h"
 #include "comm/mpi/mpi_communicator.h"
-#include "comm/mpi/mpi_error.h"
 
 namespace trireme::mpi {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/glue/reader.h"

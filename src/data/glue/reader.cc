@@ -12,7 +12,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/number.h"
+#include "base/text.h"
 #include "data/glue/parquet_rows.h"
 #include "data/glue/table_file.h"
 

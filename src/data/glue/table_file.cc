@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/number.h"
 #include "base/text.h"
 #include "data/file_signature.h"
 #include "text/text_encoding.h"

@@ -8,7 +8,7 @@
 
 #include "data/prepare/document_chunks.h"
 #include "data/prepare/input_files.h"
-#include "text/models/piece_counter.h"
+#include "text/training/piece_counter.h"
 
 namespace trireme {
 

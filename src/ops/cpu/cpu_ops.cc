@@ -1,7 +1,10 @@
 #include "ops/cpu/cpu_ops.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "ops/backend.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/isa.h"
@@ -21,5 +24,18 @@ size_t CpuOps::scratch_bytes(const CallSizes& sizes) const {
 }
 
 std::unique_ptr<Ops> make_cpu_ops() { return std::make_unique<CpuOps>(); }
+
+Backend make_backend() {
+  return {.device = nullptr,
+          .ops = make_cpu_ops(),
+          .hardware = cpu_brand_text(),
+          .kernels = std::string(kernels_in_use()),
+          .has_bf16 = cpu_facts().avx512bf16,
+          .multiplies_bf16 = multiplies_bf16()};
+}
+
+std::string backend_versions() {
+  return fmt::format("oneDNN    {}\nCPU       {}: {}\n", onednn_version_text(), cpu_brand_text(), cpu_features_text());
+}
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "ops/cpu/gemm.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -87,6 +88,11 @@ GemmShape shape_of(GemmKind kind, ConstView a, ConstView b) {
 constexpr size_t kMaxPlans = 1024;  // of changing shapes (prompts of any length): far more than a training step uses
 
 }  // namespace
+
+std::string onednn_version_text() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
 
 bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
 bool multiplies_bf16() { return gemm_has_bf16() || emulates_tiles(); }

@@ -2,12 +2,15 @@
 // Matrix products of linear layers through oneDNN. Primitives are built once per shape and kept.
 
 #include <memory>
+#include <string>
 
 #include "ops/gemm_shape.h"
 #include "ops/ops.h"
 
 namespace trireme {
 
+/// Version of the oneDNN library that is loaded, "2.6.3".
+std::string onednn_version_text();
 /// Whether bf16 operands can be multiplied directly. Elsewhere they are widened to f32 first: oneDNN would emulate bf16
 /// instructions at 1 to 20 GFLOP/s.
 bool gemm_has_bf16();

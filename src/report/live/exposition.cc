@@ -6,8 +6,8 @@
 #include <cmath>
 #include <iterator>
 
-#include "base/number.h"
 #include "base/printable.h"
+#include "base/text.h"
 
 namespace trireme {
 namespace {

@@ -84,12 +84,6 @@ std::string decoded(std::string_view text) {
   return out;
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
-  return text;
-}
-
 /// The part up to `separator`, which is removed from the text with it.
 std::string_view cut(std::string_view& text, char separator) {
   const size_t end = std::min(text.find(separator), text.size());
@@ -101,7 +95,7 @@ std::string_view cut(std::string_view& text, char separator) {
 /// text: up to the empty line.
 Request parse_request(std::string_view text) {
   Request request;
-  std::string_view first = trimmed(cut(text, '\n'));
+  std::string_view first = trim_blanks(cut(text, '\n'));
   request.method = cut(first, ' ');
   std::string_view target = cut(first, ' ');
   request.path = decoded(cut(target, '?'));
@@ -112,8 +106,8 @@ Request parse_request(std::string_view text) {
   }
   while (!text.empty()) {
     std::string_view value = cut(text, '\n');
-    const std::string name = lower_case(trimmed(cut(value, ':')));
-    request.headers[name] = trimmed(value);
+    const std::string name = lower_case(trim_blanks(cut(value, ':')));
+    request.headers[name] = trim_blanks(value);
   }
   return request;
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "base/listen_address.h"
+#include "base/web_address.h"
 #include "report/live/run_board.h"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "report/live/exposition.h"
-#include "report/live/rank_view.h"
+#include "report/live/live_page.h"
 #include "report/live/run_history.h"
 #include "report/metrics.h"
 #include "report/sink.h"
@@ -72,11 +72,5 @@ class RunBoard {
   RunHistory history_;
   Histogram step_seconds_, waited_seconds_;
 };
-
-/// Writes the records to the board.
-std::unique_ptr<Sink> make_board_sink(std::shared_ptr<RunBoard> board);
-/// The board as a file for the textfile collector of Prometheus' node_exporter: replaced as a whole after every record,
-/// at most once a second, and when the run ends.
-std::unique_ptr<Sink> make_textfile_sink(std::shared_ptr<RunBoard> board, const std::string& path);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "text/chat/case_table.h"
+#include "text/chat/python_text.h"
 
 namespace trireme::chat {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/loss_on.h"
 #include "text/chat/chat_files.h"
 #include "text/chat/chat_template.h"
+#include "text/chat/loss_on.h"
 #include "text/tokenizer.h"
 
 namespace trireme::chat {

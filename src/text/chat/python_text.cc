@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "text/chat/case_table.h"
 #include "text/unicode.h"
 
 namespace trireme::chat {

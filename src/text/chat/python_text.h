@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,5 +51,15 @@ std::string escape_html(std::string_view text);
 std::string quoted_text(std::string_view text);
 /// repr() of a number: the fewest digits that give it back.
 std::string number_text(double value);
+
+/// A character whose upper or title case is several characters.
+struct SpecialCase {
+  char32_t code;
+  const char* upper;
+  const char* title;
+};
+
+/// By rising code.
+std::span<const SpecialCase> special_cases();
 
 }  // namespace trireme::chat

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/pickle.h"
+#include "text/files/pickle.h"
 #include "text/files/tokenizer_writer.h"
 #include "text/unicode.h"
 

@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "text/files/json_cursor.h"
-#include "text/files/json_node.h"
 #include "text/files/tokenizer_assembly.h"
 #include "text/files/tokenizer_writer.h"
+#include "text/json_node.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/models/bpe_merges.h"
 #include "text/models/vocabulary.h"
 

@@ -7,7 +7,6 @@
 #include "text/files/tokenizer_assembly.h"
 #include "text/models/bpe.h"
 #include "text/models/unigram.h"
-#include "text/models/word_level.h"
 #include "text/models/wordpiece.h"
 #include "text/pipeline/pipeline.h"
 

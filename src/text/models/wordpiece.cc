@@ -1,5 +1,6 @@
 #include "text/models/wordpiece.h"
 
+#include "base/error.h"
 #include "text/models/piece_cache.h"
 #include "text/unicode.h"
 
@@ -76,6 +77,15 @@ void WordPieceModel::encode_uncached(std::string_view piece, Scratch& scratch) c
     scratch.ids.push_back(id);
     begin += length;
   }
+}
+
+void WordLevelModel::encode(std::string_view piece, ModelScratch&, std::vector<TokenId>& out) const {
+  const std::optional<TokenId> id = vocabulary_.find(piece);
+  require(
+      id || unknown_, ErrorKind::data,
+      "the text has \"{}\", which is missing from the tokenizer's vocabulary, and the tokenizer has no unknown token",
+      piece);
+  out.push_back(id ? *id : *unknown_);
 }
 
 }  // namespace trireme

@@ -1,8 +1,7 @@
-#include "text/pipeline/bert_normalizer.h"
+#include "text/pipeline/normalizer.h"
 
 #include <array>
 
-#include "text/pipeline/normal_form.h"
 #include "text/unicode.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/pipeline/text_limit.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "text/pipeline/normal_form.h"
+#include "text/pipeline/normalizer.h"
 
 #include <utf8proc.h>
 

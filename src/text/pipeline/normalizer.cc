@@ -6,9 +6,6 @@
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
-#include "text/pipeline/bert_normalizer.h"
-#include "text/pipeline/normal_form.h"
-#include "text/pipeline/precompiled_normalizer.h"
 #include "text/pipeline/replacement.h"
 #include "text/regex/regex.h"
 #include "text/unicode.h"

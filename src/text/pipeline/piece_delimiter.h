@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/pipeline/pre_tokenizer.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/tokenizer.h"
 
 namespace trireme {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/pipeline/origins.h"
 #include "text/regex/cut_plan.h"
 

@@ -1,4 +1,4 @@
-#include "text/pipeline/precompiled_normalizer.h"
+#include "text/pipeline/normalizer.h"
 
 #include <utf8proc.h>
 

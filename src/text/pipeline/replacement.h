@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/pipeline/origins.h"
 #include "text/pipeline/text_limit.h"
 #include "text/regex/regex.h"

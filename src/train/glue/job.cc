@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 #include "model/mesh_layout.h"
 #include "train/glue/output_dir.h"
 #include "train/start/resume.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "model/parameter_table.h"
 #include "optim/training_state.h"
 #include "text/tokenizer.h"

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
-#include "checkpoint/snapshot/checkpoint.h"
 #include "checkpoint/snapshot/local_disk.h"
 
 namespace trireme {

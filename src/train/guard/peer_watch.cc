@@ -10,11 +10,11 @@
 
 #include "base/cgroup.h"
 #include "base/error.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/run_folder/run_lock.h"
 #include "checkpoint/run_folder/run_status.h"
+#include "comm/launcher.h"
 #include "comm/rank_record.h"
 
 namespace trireme {

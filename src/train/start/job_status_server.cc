@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "checkpoint/run_folder/run_folder.h"
+#include "comm/launcher.h"
 
 namespace trireme {
 namespace {

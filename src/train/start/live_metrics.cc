@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "comm/heartbeat.h"
+#include "comm/launcher.h"
 #include "report/run_log.h"
 
 namespace trireme {

@@ -19,7 +19,6 @@
 #include "model/pipeline_order.h"
 #include "model/presets.h"
 #include "ops/backend.h"
-#include "ops/planned_gpu.h"
 #include "text/tokenizer.h"
 #include "train/start/data_setup.h"
 #include "train/start/facts.h"

@@ -16,7 +16,7 @@
 #include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 #include "comm/agreement.h"
 #include "config/document.h"
 #include "hub/place.h"

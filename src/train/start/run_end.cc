@@ -4,10 +4,10 @@
 #include <exception>
 
 #include "base/error.h"
-#include "base/launch_variables.h"
 #include "base/log.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "comm/agreement.h"
+#include "comm/launcher.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "config/load.h"
 #include "train/start/rank_plan.h"
 

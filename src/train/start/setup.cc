@@ -13,7 +13,6 @@
 #include "base/stop.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
-#include "checkpoint/peft/magnitudes.h"
 #include "checkpoint/peft/targets.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/generation_settings.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/parity.h"
+#include "checkpoint/parity/parity.h"
 #include "checkpoint/torch/zip_archive.h"
 #include "config/document.h"
 #include "ops/backend.h"

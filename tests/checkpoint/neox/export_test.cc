@@ -1,5 +1,5 @@
 // The output of `trireme export --format neox`, read back, and by torch if installed (tests/peers).
-#include "checkpoint/neox/export.h"
+#include "checkpoint/neox/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

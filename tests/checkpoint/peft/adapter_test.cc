@@ -13,7 +13,7 @@
 #include "base/json_text.h"
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/huggingface.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"

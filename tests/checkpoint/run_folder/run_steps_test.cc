@@ -1,4 +1,5 @@
 #include "checkpoint/run_folder/run_steps.h"
+#include "checkpoint/checkpoint_folder.h"
 
 #include <filesystem>
 

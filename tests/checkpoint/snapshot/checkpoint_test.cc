@@ -1,4 +1,4 @@
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/snapshot/slices.h"
 #include "comm/heartbeat.h"
 #include "model/presets.h"

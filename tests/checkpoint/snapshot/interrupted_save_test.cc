@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/time.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "model/presets.h"
 #include "tests/checkpoint/small_run.h"

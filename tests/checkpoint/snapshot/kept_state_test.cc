@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/snapshot/local_disk.h"
 #include "checkpoint/snapshot/shared_copies.h"
 #include "comm/mesh.h"

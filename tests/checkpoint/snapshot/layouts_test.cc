@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/snapshot/checkpoint.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/snapshot/manifest.h"
 #include "optim/optimizer.h"
 #include "tests/checkpoint/small_run.h"

@@ -1,4 +1,4 @@
-#include "checkpoint/snapshot/manifest_plan.h"
+#include "checkpoint/snapshot/manifest.h"
 
 #include <filesystem>
 

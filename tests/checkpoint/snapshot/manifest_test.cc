@@ -1,7 +1,6 @@
 #include "checkpoint/snapshot/manifest.h"
 
-#include "checkpoint/snapshot/manifest_plan.h"
-#include "checkpoint/spec_json.h"
+#include "checkpoint/snapshot/spec_json.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/snapshot/manifest_text.h"
 #include "tests/support/expect_error.h"

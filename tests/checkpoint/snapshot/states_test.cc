@@ -1,5 +1,6 @@
 // Update rules that keep other states than AdamW's: in memory, in snapshots, on any layout.
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/manifest.h"
 #include "optim/optimizer.h"

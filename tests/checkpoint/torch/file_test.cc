@@ -9,15 +9,15 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/pickle.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/tensor_source.h"
+#include "checkpoint/huggingface/tensor_source.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/torch/zip_archive.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 #include "tests/support/torch_bytes.h"
+#include "text/files/pickle.h"
 
 namespace trireme {
 namespace {

@@ -14,7 +14,7 @@
 #include "data/token_dataset.h"
 #include "tests/support/archives.h"
 #include "tests/support/temporary_folder.h"
-#include "text/models/bpe_trainer.h"
+#include "text/training/bpe_trainer.h"
 
 namespace trireme {
 namespace {

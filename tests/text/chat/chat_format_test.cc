@@ -9,7 +9,7 @@
 #include "tests/support/temporary_folder.h"
 #include "text/chat/conversation.h"
 #include "text/files/tokenizer_writer.h"
-#include "text/models/bpe_trainer.h"
+#include "text/training/bpe_trainer.h"
 
 namespace trireme::chat {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "tests/support/paths.h"
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/tokenizer.h"
 
 namespace trireme {

@@ -12,7 +12,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/test_data.h"
 #include "text/continuation.h"
-#include "text/files/json_node.h"
+#include "text/json_node.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "tests/support/expect_error.h"
-#include "text/pipeline/normal_form.h"
 
 namespace trireme {
 namespace {

@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/shared_copies.h"
 #include "comm/agreement.h"

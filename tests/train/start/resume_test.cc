@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "comm/agreement.h"
 #include "tests/checkpoint/small_run.h"
