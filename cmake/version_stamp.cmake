@@ -5,5 +5,5 @@ execute_process(COMMAND git -C ${SOURCE_DIR} describe --always --dirty --abbrev=
 if(NOT commit)
   set(commit "unknown")
 endif()
-set(text "#pragma once\n#define TRIREME_VERSION \"${VERSION}\"\n#define TRIREME_COMMIT \"${commit}\"\n#define TRIREME_MPI_CHOICE \"${MPI}\"\n")
+set(text "#pragma once\n#define TRIREME_VERSION \"${VERSION}\"\n#define TRIREME_COMMIT \"${commit}\"\n")
 write_if_changed(${OUTPUT} "${text}")

@@ -1,20 +1,23 @@
 #pragma once
-// The only access to the MPI library. These functions are defined in comm/mpi: with MPI in mpi_*.cc; without it
-// absent.cc raises, so that no other code depends on the build.
+// The only access to an MPI library, which a process opens when a starter has started it (comm/mpi/library.h).
 
 #include <memory>
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/launcher.h"
 
 namespace trireme::mpi {
 
-/// Whether this binary was built with MPI.
-bool built();
-/// "Open MPI v4.1.4", "MPICH 4.0.2", "none". Callable before start().
+/// Of the opened library: "Open MPI v4.1.4", "MPICH 4.0.2"; before that the kinds that could be opened here, or "none".
 std::string library();
-/// Whether this binary was built with Open MPI.
+/// What could be opened here: "openmpi", "mpich", "any" for both, "off" for none.
+std::string usable();
+/// Whether the opened library is Open MPI.
 bool is_open_mpi();
+/// Opens the library for processes of this starter. wanted: as run.mpi. Empty, or why there is none. Throws
+/// Error::config.
+std::string open(const std::string& wanted, const Launcher& launcher);
 /// MPI_Init_thread with MPI_THREAD_MULTIPLE. Once per process. Throws Error::comm if the library gives a lower level.
 void start();
 /// MPI_Finalize. Every communicator must have been destroyed.

@@ -26,12 +26,6 @@ std::string started(const Launcher& launcher) {
 /// Known failures, found before MPI starts; some libraries end the process instead of returning an error.
 void check_before_start(const Launcher& launcher) {
   if (launcher.size == 1) return;
-  if (!mpi::built()) {
-    fail(ErrorKind::mismatch,
-         "{} would each train alone: this build of trireme has no MPI; configure with "
-         "-DTRIREME_MPI=openmpi or mpich, or start one process",
-         launcher.size > 0 ? started(launcher) : "processes started by " + launcher.name);
-  }
   require(launcher.kind != Launcher::Kind::torch, ErrorKind::mismatch,
           "{} would each train alone: torchrun does not connect MPI ranks; start with `trireme launch`, mpirun or srun",
           started(launcher));
@@ -49,8 +43,8 @@ void check_size(const Launcher& launcher, int size) {
                                             : fmt::format("a process started by {} as rank {} ({}) sees", launcher.name,
                                                           launcher.rank, launcher.variable);
   fail(ErrorKind::mismatch,
-       "{} a world of {}: this build uses {}, which did not connect through that starter; use the mpirun that belongs "
-       "to it, or build trireme for the MPI whose mpirun you use (-DTRIREME_MPI=openmpi or mpich)",
+       "{} a world of {}: {} did not connect through that starter; use the mpirun that belongs to it, or name the MPI "
+       "library of the one that you use with --run.mpi or TRIREME_MPI (openmpi, mpich, abi or a path)",
        who, size, mpi::library());
 }
 
@@ -98,10 +92,16 @@ Process::Process() : Process(detect_launcher()) {}
 
 Process::Process(const Launcher& launcher, const StartLimit& limit) : launcher_(launcher), host_(host_name()) {
   if (launcher_.kind != Launcher::Kind::none) check_before_start(launcher_);
-  if (launcher_.kind == Launcher::Kind::none || !mpi::built()) {
-    world_ = make_single();
-  } else {
+  const bool started_by_one = launcher_.kind != Launcher::Kind::none;
+  const std::string why_none = started_by_one ? mpi::open(limit.mpi, launcher_) : "";
+  require(why_none.empty() || launcher_.size == 1, ErrorKind::mismatch,
+          "{} would each train alone: {}; install the MPI of that starter, or name its library with --run.mpi or "
+          "TRIREME_MPI (openmpi, mpich, abi or a path)",
+          launcher_.size > 0 ? started(launcher_) : "processes started by " + launcher_.name, why_none);
+  if (started_by_one && why_none.empty()) {
     start_mpi(limit);
+  } else {
+    world_ = make_single();
   }
   world_->report_to(&heartbeat_);
   if (size() > 1) log::set_identity(rank(), size(), host_);

@@ -20,8 +20,8 @@ void name_this_rank(const Launcher& launcher);
 
 class Process {
  public:
-  /// No launcher: a job of one, without MPI. Otherwise starts MPI. Throws Error::mismatch if the launcher started
-  /// another number of processes than MPI sees (a build without MPI, another MPI, a starter without PMI), Error::comm
+  /// No launcher: a job of one, without MPI. Otherwise opens and starts MPI. Throws Error::mismatch if the launcher
+  /// started another number of processes than MPI sees (no MPI here, another MPI, a starter without PMI), Error::comm
   /// if MPI lacks MPI_THREAD_MULTIPLE. Sets the log's identity in a job of several.
   Process();
   /// limit: the longest start of MPI; after it this process exits with code 76 (comm/start_watch.h).

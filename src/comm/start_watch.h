@@ -13,7 +13,8 @@ namespace trireme {
 
 struct StartLimit {
   double seconds = 120;
-  const char* option = "";  ///< that sets it; empty: none
+  const char* option = "";   ///< that sets it; empty: none
+  std::string mpi = "auto";  ///< the library to be opened, as run.mpi
 };
 
 /// Ranks that have reached MPI's start, as far as one host knows.

@@ -479,7 +479,7 @@ struct EvaluationOptions {
 };
 
 struct RunOptions {
-  std::string dir = "run", fallback;
+  std::string dir = "run", fallback, mpi = "auto";
   int64_t steps = 1000, seed = 1337, hash_every = 100, max_skips = 10;
   double hang_timeout = 10, start_timeout = 120, spike_score = 6;
   OnDifference on_difference = OnDifference::heal;
@@ -522,6 +522,9 @@ struct RunOptions {
              1, 86400);
     v.number("start-timeout", start_timeout,
              "seconds that a rank waits for the others during MPI start-up before it ends with exit code 76", 1, 86400);
+    v.text("mpi", mpi,
+           "MPI library that the ranks open: auto: that of the starter (TRIREME_MPI, if set); openmpi; mpich: MPICH, Intel "
+           "MPI, Cray MPICH, MVAPICH; abi: one with MPI's standard ABI; or a library's path");
     v.flag("overwrite", overwrite, "with checkpoint.resume none: empty a run folder that holds steps");
     v.flag("take-over", take_over, "use a run folder even if another job holds its lock");
   }

@@ -125,7 +125,7 @@ class Slurm(unittest.TestCase):
 
     def test_mpirun_in_a_job_is_named_as_the_launcher_asked_for(self):
         result = slurm("salloc", "-N1", "-n1", BED.binary, "launch", "--slurm", "--starter", "openmpi", "--dry-run", "--program", "--", "true")
-        self.assertIn("because this build uses Open MPI and --starter openmpi asks for it", result.both)
+        self.assertIn("because Open MPI is installed here and --starter openmpi asks for it", result.both)
 
     def test_a_job_outlives_a_lost_node(self):
         config, run = BED.write_training("outlives", **{**bed.FOREVER, "every": 50})

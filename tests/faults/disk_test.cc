@@ -102,7 +102,7 @@ TEST_F(Disk, TheLastSnapshotIsTriedAgainUntilThereIsRoom) {
 }
 
 TEST_F(Disk, OneRanksFullDiskMakesAllRanksTryTheLastSnapshotAgain) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   const Outcome outcome = run(mpirun_command(2, train("run", {"--run.steps", "18"})),
                               fault("write", ".saving-00000018", ENOSPC, {"FAULT_RANK=1", "FAULT_TIMES=1"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -181,7 +181,7 @@ TEST_F(LongEvaluation, DoesNotDelayASnapshotThatIsWritten) {
 }
 
 TEST_F(LongEvaluation, OnSeveralRanksDoesNotDelayASnapshotThatTheLastOneHasWritten) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   begin();
   Program program(mpirun_command(2, words()), slow_disk("1"));
   let_it_write(program);
@@ -207,7 +207,7 @@ TEST_F(Disk, InodesThatRunOutDropTheSnapshotToo) {
 }
 
 TEST_F(Disk, OneRanksFullDiskIsEveryRanksLostSnapshot) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   const auto environment = fault("write", ".saving-00000012", ENOSPC, {"FAULT_RANK=1"});
   const Outcome outcome =
       run(mpirun_command(2, train("run", {"--checkpoint.every", "6", "--checkpoint.keep", "0", "--run.steps", "18"})),
@@ -298,7 +298,7 @@ TEST_F(SmallDisk, ThatHoldsTheCheckpointAndLittleMoreIsEnough) {
 }
 
 TEST_F(SmallDisk, OnSeveralRanksTheTotalAndTheRanksPartAreReported) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   std::string words;
   for (const std::string& word : mpirun_command(
            2, train("run", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--checkpoint.retry", "0"})))
@@ -318,7 +318,7 @@ TEST_F(SmallDisk, WithoutInodesIsRefusedBeforeTheFirstStep) {
 }
 
 TEST_F(SmallDisk, TooLittleSharedMemoryStopsNothingAndGivesAWarning) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   std::string words;
   for (const std::string& word : mpirun_command(2, train("run"))) words += "'" + word + "' ";
   const Outcome outcome = run({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm && " + words});

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class Guards : public FaultFixture {
  protected:
   void SetUp() override {
-    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
     for (int rank = 0; rank < kRanks; ++rank) {
       fs::create_directories(place(rank, "d"));
       for (const char* name : {"train.bin", "val.bin"}) fs::copy_file(path(name), place(rank, "d/") + name);

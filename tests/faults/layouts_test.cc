@@ -37,7 +37,7 @@ const FaultyLayout kLayouts[] = {
 class FaultsOnLayouts : public FaultFixture, public testing::WithParamInterface<FaultyLayout> {
  protected:
   void SetUp() override {
-    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   }
   static Flags with(Flags all, const Flags& more) {
     all.insert(all.end(), {"--model.layers", "4"});
@@ -123,7 +123,7 @@ TEST_P(FaultsOnLayouts, ATruncatedShardIsNamedAndTheStepBeforeIsUsed) {
 
 /// A bit of a block's weights: the second tensor rank's rows of the token matrix are padding here.
 TEST_F(FaultFixture, AFlippedBitIsLookedForAmongThoseWhoHoldTheSame) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   const auto flipped = [&](const std::string& name, int ranks, int rank) {
     return run(mpirun_command(ranks, train(name, {"--run.hash-every", "5", "--mesh.tensor", "2"})),
                fault("flip", "embedding.token.weight", 1,

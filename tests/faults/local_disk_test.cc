@@ -109,7 +109,7 @@ TEST_F(LocalDisk, AKilledRunResumesFromItAndTheFilesOfBothSidesAreListed) {
 }
 
 TEST_F(LocalDisk, TheSameBitsComeOutAsWithoutAKill) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> decay = {"--optim.decay-steps", "1000"};
   auto first = slow({"--run.steps", "1000000", "--checkpoint.every", "20"}), second = flags();
   for (auto* words : {&first, &second}) words->insert(words->end(), decay.begin(), decay.end());
@@ -156,7 +156,7 @@ TEST_F(LocalDisk, AFullOneSendsSnapshotsToTheRunFolderWithAWarning) {
 }
 
 TEST_F(LocalDisk, OneThatIsFullOnOneRankDoesSoForAll) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   const Outcome outcome = run(mpirun_command(2, train("run", flags())),
                               fault("fsync", path("disk"), EIO, {"FAULT_RANK=1", "FAULT_TIMES=1"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -365,7 +365,7 @@ TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
 }
 
 TEST_F(LocalDisk, KillsOfRanksAtAnyInstantLoseNoReportedSnapshot) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   const char* asked = std::getenv("TRIREME_LOCAL_RUN_KILLS");
   const int kills = asked ? std::atoi(asked) : 4;
   RandomStream random(mix_key(54));

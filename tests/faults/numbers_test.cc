@@ -93,7 +93,7 @@ TEST_F(Numbers, NonFiniteWeightsAreRefusedByEveryCommandThatUsesThem) {
 class FlippedBit : public FaultFixture {
  protected:
   void SetUp() override {
-    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   }
   Outcome run_ranks(int ranks, const std::string& name, const std::vector<std::string>& flags = {}) {
     std::vector<std::string> all = {"--run.hash-every", "5", "--batch.micro", "2"};

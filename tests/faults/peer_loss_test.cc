@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class PeerLoss : public FaultFixture {
  protected:
   void SetUp() override {
-    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   }
   /// Three ranks in the middle of training, with a snapshot published; `leaving`: how many of them will leave.
   std::unique_ptr<Program> start(const std::string& run, const std::string& timeout, int leaving = 3) {

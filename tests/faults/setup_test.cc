@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 class WrongSetup : public FaultFixture {
  protected:
   void SetUp() override {
-    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   }
   /// The same command on three ranks, in which $RANK is the rank.
   static Outcome run_shell(const std::string& script) {

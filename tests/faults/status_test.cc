@@ -44,7 +44,7 @@ TEST_F(Status, AKilledProcessIsReportedByItsGuard) {
 }
 
 TEST_F(Status, ASecondCtrlCAtMpirunLeavesNoRunningStatus) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   Program program(mpirun_command(2, endless("run")));
   ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
   kill(program.pid(), SIGINT);
@@ -55,7 +55,7 @@ TEST_F(Status, ASecondCtrlCAtMpirunLeavesNoRunningStatus) {
 }
 
 TEST_F(Status, AKilledMpirunLeavesNoRunningJob) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   Program program(mpirun_command(2, endless("run")));
   ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
   const pid_t rank = pid_of_rank(program, 0);

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 class StopInEveryPhase : public FaultFixture {
  protected:
   void SetUp() override {
-    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   }
   /// All ranks have left with 75.
   void expect_stopped(const std::string& run, const Outcome& outcome) {

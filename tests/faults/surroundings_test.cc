@@ -67,7 +67,7 @@ class Surroundings : public FaultFixture {
 };
 
 TEST_F(Surroundings, MoreRanksThanCoresOfACpuset) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (!has_mpi()) GTEST_SKIP() << "mpirun is missing";
   auto words = mpirun_command(3, train("run"));
   words.insert(words.begin(), {"taskset", "-c", "0"});
   expect_told(run(words), "warning: 3 ranks on this host share 1 physical core: each computes more slowly");

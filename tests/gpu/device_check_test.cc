@@ -109,7 +109,7 @@ TEST_F(DeviceCheck, CopiesSlowerThanTheirPcieLinkFail) {
 }
 
 TEST_F(DeviceCheck, SumsSlowerThanTheCardsNvlinksFail) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Variable gpus("TRIREME_EXECUTOR_GPUS", "2"), places("TRIREME_EXECUTOR_BUSES", "0000:17:00.0,0000:65:00.0"),
       card("TRIREME_EXECUTOR_CARD", "NVIDIA H100 80GB HBM3");
   const auto links = [&](const std::string& nvml, std::vector<std::string> more) {
@@ -142,7 +142,7 @@ TEST_F(DeviceCheck, WhatCannotBeCheckedHasAReason) {
 }
 
 TEST_F(DeviceCheck, RanksCheckTheirLinks) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Variable gpus("TRIREME_EXECUTOR_GPUS", "2");
   const Outcome two = gpu_.on_ranks(2, words({"--only", "links,copies"}));
   EXPECT_EQ(two.code, 0) << two.output;

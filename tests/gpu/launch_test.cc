@@ -15,7 +15,7 @@ using ::testing::Not;
 class GpuLaunch : public GpuProgram {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   }
   /// Variables with two GPUs, and what is wrong with them.
   static std::vector<std::string> two_gpus(const std::string& faults, const std::vector<std::string>& more = {}) {

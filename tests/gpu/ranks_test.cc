@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 class GpuRanks : public GpuProgram {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   }
   std::vector<std::string> cuda(const std::string& name, std::vector<std::string> more = {}) const {
     more.insert(more.end(), {"--run.device", "cuda"});

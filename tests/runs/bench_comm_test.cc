@@ -22,7 +22,7 @@ std::vector<std::string> bench_comm(std::vector<std::string> words) {
 class BenchComm : public testing::Test {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   }
 };
 

@@ -68,7 +68,7 @@ TEST_F(BenchGlue, LossesInBf16AreThoseOfF32) {
 }
 
 TEST_F(BenchGlue, PrintsTheSpeedUpOfRanks) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Outcome outcome = run(mpirun_command(3, bench({})));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("ranks   rows/s   s per step   speed-up   efficiency   waiting"));

@@ -159,7 +159,7 @@ TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {
 }
 
 TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const TemporaryFolder folder;
   const std::string file = folder / "step.json";
   const Outcome outcome = run(mpirun_command(3, {"bench", "step", "--preset", "opt-8m", "--seq", "16", "--batch", "2",
@@ -186,7 +186,7 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
 }
 
 TEST(BenchStep, ComparesLayoutsOfOneBatch) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const TemporaryFolder folder;
   const std::string file = folder / "step.json";
   const std::vector<std::string> words{"bench", "step",    "--preset", "opt-8m",    "--seq", "16",     "--batch",
@@ -265,7 +265,7 @@ TEST(BenchNode, WritesWhatAPlannerNeeds) {
 }
 
 TEST(Bench, RanksThatWouldEachMeasureAloneAreRefusedOnce) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const std::string what : {"ops", "node", "generate", "tokenize"}) {
     const Outcome outcome = run(mpirun_command(2, {"bench", what}));
     EXPECT_EQ(outcome.code, 2) << outcome.output;

@@ -79,13 +79,13 @@ TEST_F(JobControl, OfOneProcess) {
 }
 
 TEST_F(JobControl, OfRanksUnderMpirun) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   Program job(mpirun_command(2, endless()));
   expect_to_be_controlled(job, "2");
 }
 
 TEST_F(JobControl, OfALaunch) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   std::vector<std::string> words = {"launch", "--hosts", "localhost:2", "--"};
   for (const std::string& word : endless()) words.push_back(word);
   Program job(trireme_command(words));

@@ -100,7 +100,7 @@ TEST_F(IntelNanogpt, MakesMaxItersStepsAndLeavesTorchFilesAlone) {
 }
 
 TEST_F(IntelNanogpt, KeepsTheGlobalBatchOfTheFirstStartOnAnotherNumberOfRanks) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   done(here(2, "train intel.yaml --model.init models/gpt2"));
   EXPECT_EQ(global_batch("snapshot"), 2 * 3 * 2);
   const Outcome resumed = done(here(1, "train intel.yaml --model.init models/gpt2 trainer_config.max_iters=6"));

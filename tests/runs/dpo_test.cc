@@ -151,7 +151,7 @@ TEST_F(Dpo, NeedsTheReferenceThatItsRunStartedWith) {
 }
 
 TEST_F(Dpo, EveryLayoutOfRanksHasTheSameLosses) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> common = {"--epochs", "1", "--optim.epsilon", "1e-3", "--beta", "0.5"};
   done("one", common);
   const auto want = losses("one");
@@ -181,7 +181,7 @@ TEST_F(Dpo, EveryLayoutOfRanksHasTheSameLosses) {
 }
 
 TEST_F(Dpo, ResumesOnAnotherLayout) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const auto to = [&](const std::string& name, int ranks, const char* steps, std::vector<std::string> layout) {
     layout.insert(layout.end(), {"--run.steps", steps, "--optim.schedule", "constant", "--optim.warmup-steps", "0",
                                  "--optim.epsilon", "1e-3"});

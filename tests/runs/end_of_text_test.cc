@@ -52,7 +52,7 @@ TEST_F(EndOfText, ChangesTheLossAndSoDoesWhatItIsAMeanOver) {
 }
 
 TEST_F(EndOfText, RanksGetTheSameMeans) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> flags = {"--data.mask-end-of-text", "true", "--optim.loss-mean", "micro-batches"};
   done(start("one", flags));
   done(start("three", flags, 3));

@@ -128,7 +128,7 @@ TEST_F(Families, ParityCommandComparesAndFails) {
 }
 
 TEST_F(Families, ParityCommandComparesWhatRanksHoldBetweenThem) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const char* family : {"gpt2", "gemma3", "olmo2"}) {
     const std::string model = source_dir() + "/tests/golden/" + family, test_case = model + "/case.safetensors";
     const auto compare = [&](const std::string& tolerance) {
@@ -147,7 +147,7 @@ TEST_F(Families, ParityCommandComparesWhatRanksHoldBetweenThem) {
 
 // Windows, four norms, soft caps; and norms of whole projections, whose statistics tensor ranks sum.
 TEST_F(Families, DecodersResumeOnAnyOtherLayout) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const std::string family : {"gemma3", "olmo2"}) {
     const auto run_to = [&](const std::string& name, int ranks, const char* steps, std::vector<std::string> layout) {
       layout.insert(layout.end(), {"--model.init", source_dir() + "/tests/golden/" + family, "--run.steps", steps,

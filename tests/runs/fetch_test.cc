@@ -173,7 +173,7 @@ TEST_F(ByName, AFolderOfThatNameWins) {
 }
 
 TEST_F(ByName, GlueTakesModelAndRowsAndOneRankOfTheHostFetches) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> words{"glue",      "--model_name_or_path", "tiny/bert", "--task_name",
                                        "mrpc",      "--output_dir",         path("out"), "--do_train",
                                        "--do_eval", "--num_train_epochs",   "1",         "--learning_rate",

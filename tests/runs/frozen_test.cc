@@ -45,7 +45,7 @@ class FrozenTraining : public TrainingFixture {
 };
 
 TEST_F(FrozenTraining, ResumesOnEveryLayoutAndLeavesTheFrozenPartAsItWas) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Flags freeze{"--model.layers", "4", "--train.freeze", "embedding,block.0-1,*.bias"};
   const auto run_to = [&](const std::string& name, int ranks, const char* steps, Flags layout) {
     layout.insert(layout.end(), freeze.begin(), freeze.end());
@@ -96,7 +96,7 @@ TEST_F(FrozenTraining, ConfigShowCountsAndNamesWhatDoesNotMatch) {
 class FrozenGlue : public GlueFixture {};
 
 TEST_F(FrozenGlue, TrainsTheSameOnSeveralRanksAndExportsTheFrozenPartUnchanged) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Flags flags{"--do_train", "--max_steps", "6", "--train.freeze", "embedding,block.0"};
   const auto more = [&](Flags layout, const char* batch) {
     layout.insert(layout.end(), flags.begin(), flags.end());

@@ -24,7 +24,7 @@ class GlueFolder : public GlueFixture {
 };
 
 TEST_F(GlueFolder, WithoutADueCheckpointItMayBeRank0sAlone) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Outcome outcome = apart({"--do_train", "--do_eval", "--max_steps", "5"});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("out is on rank 0's host only, which keeps all results: no snapshot is due"));
@@ -38,7 +38,7 @@ TEST_F(GlueFolder, WithoutADueCheckpointItMayBeRank0sAlone) {
 }
 
 TEST_F(GlueFolder, ForCheckpointsItMustBeShared) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const std::vector<std::string>& saves :
        {std::vector<std::string>{"--save_steps", "2"}, {"--save_strategy", "epoch"}}) {
     std::vector<std::string> flags{"--do_train", "--max_steps", "5"};
@@ -54,7 +54,7 @@ TEST_F(GlueFolder, ForCheckpointsItMustBeShared) {
 
 // What launch checks before it starts a rank.
 TEST_F(GlueFolder, PreflightFindsWhatNoStartCanUse) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const auto checked = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"launch", "--preflight-only", "--np", "2", "--"});
     return run(trireme_command(words));

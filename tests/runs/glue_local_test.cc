@@ -65,7 +65,7 @@ TEST_F(GlueLocalDisk, OverwritingDeletesWhatLiesThere) {
 }
 
 TEST_F(GlueLocalDisk, AModelThatNoRankHasWholeIsWrittenFromTheCopy) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Outcome outcome = run_on(2, "out", flags("7", {"--mesh.tensor", "2"}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("snapshot of step 7 is on the local disks, in " + path("disk") + "/out-"));

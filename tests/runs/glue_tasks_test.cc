@@ -231,7 +231,7 @@ TEST_F(GlueTasks, TheClassesOfAModelHaveItsOwnOrder) {
 class GlueRanks : public GlueTasks {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   }
 };
 

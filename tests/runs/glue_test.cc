@@ -86,7 +86,7 @@ TEST_F(Glue, TakesNoPaddingFromTheTokenizersFile) {
 }
 
 TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const int ranks : {1, 2, 4}) {
     const Outcome outcome = run_on(ranks, fmt::format("on-{}", ranks),
                                    {"--do_train", "--do_eval", "--num_train_epochs", "1",
@@ -102,7 +102,7 @@ TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
 }
 
 TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   // Each rank works in its own folder and reads the rows below it, as hosts with their own files do.
   const auto run_apart = [&](const std::vector<std::string>& flags) {
     std::vector<std::string> words = glue("out", flags);

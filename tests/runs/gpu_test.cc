@@ -25,7 +25,7 @@ TEST_F(GpuRun, AGpuThatCannotBeUsedIsAnErrorThatSaysWhy) {
 }
 
 TEST_F(GpuRun, OnSeveralRanksToo) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Outcome outcome = run(mpirun_command(2, train("run", {"--run.device", "cuda"})));
   if (outcome.code == 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_EQ(outcome.code, 2) << outcome.output;

@@ -172,7 +172,7 @@ TEST_F(IndexedData, APartWithoutDocumentsIsDoneWithout) {
 }
 
 TEST_F(IndexedData, AnyNumberOfRanksContinuesWithTheSameSamples) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> flags = {
       "--data.index-dir", path("order"), "--run.steps", "400", "--evaluation.every", "0"};
   ASSERT_EQ(run(trireme_command(blend("whole", flags))).code, 0);
@@ -227,7 +227,7 @@ TEST_F(IndexedData, DatasetsOfAnotherTokenizerAreRefused) {
 
 /// Two ranks, each in its own folder with a copy of the data, as hosts without a common file system have them.
 TEST_F(IndexedData, HostsThatShareNoFolderEachMakeTheOrder) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   namespace fs = std::filesystem;
   const std::vector<std::string> flags = {"--data.dir", "", "--data.index-dir", "order"};
   for (const char* host : {"host0", "host1"}) {

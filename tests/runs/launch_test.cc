@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 class LaunchedByMpirun : public TrainingFixture {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
     write_text(path("cluster.yaml"),
                "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmachine_rank: 0\nmain_process_ip: "
                "10.0.0.4\nmain_process_port: 29500\nmixed_precision: bf16\nnum_machines: 2\nnum_processes: 2\n");
@@ -71,7 +71,7 @@ TEST_F(LaunchedByMpirun, AnyProgramCanBeTheRank) {
 }
 
 TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const Outcome looked = run(trireme_command({"launch", "--hosts", "localhost", "--preflight-only"}));
   ASSERT_EQ(looked.code, 0) << looked.output;
   EXPECT_THAT(looked.output, HasSubstr("preflight: localhost can take the job: 1 rank"));
@@ -89,7 +89,7 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
 }
 
 TEST(Launch, CpuKeepsTheRanksOfATrainingOnCpus) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const auto started = [](const std::string& own, const std::vector<std::string>& command) {
     std::vector<std::string> words = {"launch", "--hosts", "a,b", "--dry-run", own, "--"};
     words.insert(words.end(), command.begin(), command.end());
@@ -105,7 +105,7 @@ TEST(Launch, CpuKeepsTheRanksOfATrainingOnCpus) {
 }
 
 TEST(Launch, AFileOfAccelerateGivesTheDefaultsOfTraining) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const TemporaryFolder folder;
   write_text(folder / "gpus.yaml",
              "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: fp16\n"
@@ -128,7 +128,7 @@ TEST(Launch, AnEmptyHostListDoesNotMeanThisHostAlone) {
 }
 
 TEST(Launch, AProgramThatCannotBeStartedIsNotTriedAgain) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const std::string program : {"/no/such/program", "no-such-program"}) {
     const Outcome outcome =
         run(trireme_command({"launch", "--hosts", "localhost", "--max-restarts", "1", "--program", "--", program}));
@@ -139,7 +139,7 @@ TEST(Launch, AProgramThatCannotBeStartedIsNotTriedAgain) {
 }
 
 TEST(Launch, GpusPerNodeAndItsRanksDoNotContradict) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const auto launch = [](std::vector<std::string> words, const std::vector<std::string>& command) {
     words.insert(words.begin(), {"launch", "--hosts", "a,b", "--dry-run"});
     words.emplace_back("--");

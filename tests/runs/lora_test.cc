@@ -63,7 +63,7 @@ class LoraTraining : public TrainingFixture {
 const Flags kAll{"--lora.rank", "4", "--lora.targets", "all-linear", "--lora.alpha", "8"};
 
 TEST_F(LoraTraining, ResumesOnEveryLayoutAndLeavesTheBaseAsItWas) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   done("base", {"--model.layers", "4"});
   const auto run_to = [&](const std::string& name, int ranks, const char* steps, const Flags& layout) {
     return done(name,

@@ -116,7 +116,7 @@ TEST_F(MaskedLanguage, AResumedRunHasTheSameBits) {
 }
 
 TEST_F(MaskedLanguage, AnyNumberOfRanksAndMicroBatchesGivesTheSameLosses) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> flags{"--run.steps", "6", "--data.whole-words", "true"};
   done(pretrain("one", flags));
   const auto one = losses("one");

@@ -15,7 +15,7 @@ using Flags = std::vector<std::string>;
 class MeshRuns : public TrainingFixture {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   }
 
   static Flags with(Flags flags, const Flags& more) {

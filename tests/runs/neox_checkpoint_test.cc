@@ -81,7 +81,7 @@ TEST_F(NeoxRun, SavesAndResumesAsOneRun) {
 }
 
 TEST_F(NeoxRun, RanksThatShareItsOptimizersStateTrainAsThoseThatHaveAllOfIt) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   for (const int ranks : {2, 4}) {
     std::map<int64_t, double> want;
     for (const std::string shard : {"none", "optimizer", "gradients", "parameters"}) {

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class Ranks : public TrainingFixture {
  protected:
   void SetUp() override {
-    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   }
   Outcome run_ranks(int ranks, const std::string& run_name, const std::vector<std::string>& flags = {},
                     const std::vector<std::string>& environment = {}) {

@@ -183,7 +183,7 @@ TEST_F(Sample, SaysWhichLineOfAFileHoldsNoPrompt) {
 }
 
 TEST_F(Sample, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> flags{"sample", "--threads",     "1", "--model", path("run"), "--prompt",
                                        "the",    "--temperature", "2", "--jsonl"};
   const auto alone = lines(run(trireme_command(flags)).output);
@@ -207,7 +207,7 @@ TEST_F(Sample, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
 // A run that was resumed on other layouts has the model of a run on one process: a GPT-2, and a decoder with groups, a
 // window and norms of queries and keys.
 TEST_F(Sample, AModelOfChangingLayoutsWritesWhatOneProcessTaughtIt) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   using Options = std::vector<std::string>;
   write_text(path("gpt2.yaml"), "model: {heads: 2}\n");
   write_text(path("decoder.yaml"), R"(model:
@@ -253,7 +253,7 @@ log: {{peak_tflops: 1}}
 }
 
 TEST_F(Sample, APromptThatIsTypedReachesEveryRank) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::string command = fmt::format(
       "printf 'the cat\\nthe\\n' | {} -n 2 {} sample --threads 1 --model {} --greedy "
       "--interactive --mesh.tensor 2 2>/dev/null",
@@ -267,7 +267,7 @@ TEST_F(Sample, RanksThatAreNotThoseOfTheMeshAreRefused) {
   expect_refused({"--prompt", "a", "--mesh.tensor", "2", "--mesh.pipeline", "2"}, 2,
                  "--mesh.tensor 2 x --mesh.pipeline 2 need 4 ranks, but this process "
                  "was started without a launcher and is alone; start it as `mpirun -n 4 trireme ...`");
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::vector<std::string> words{"sample", "--threads", "1", "--model", path("run"), "--prompt", "a"};
   const Outcome several = run(mpirun_command(2, words));
   EXPECT_EQ(several.code, 2) << several.output;

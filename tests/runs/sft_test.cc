@@ -191,7 +191,7 @@ TEST_F(Sft, IsResumedByTheSameCommandWhenItIsKilled) {
 }
 
 TEST_F(Sft, ResumesOnAnotherLayout) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const auto to = [&](const std::string& name, int ranks, const char* steps, std::vector<std::string> layout) {
     layout.insert(layout.end(), {"--run.steps", steps, "--optim.schedule", "constant", "--optim.warmup-steps", "0",
                                  "--optim.epsilon", "1e-3"});
@@ -266,7 +266,7 @@ TEST_F(Sft, NamesATokenThatTheModelHasNoRowFor) {
 }
 
 TEST_F(Sft, EveryLayoutOfRanksHasTheSameLosses) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   done("one", {"--epochs", "1", "--optim.epsilon", "1e-3"});
   const auto want = losses("one");
   ASSERT_GE(want.size(), 3U);

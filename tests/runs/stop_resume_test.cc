@@ -51,7 +51,7 @@ TEST_F(StopResume, EverySignalStopsWithASnapshotAndCode75) {
 }
 
 TEST_F(StopResume, ASignalToOneRankStopsAllAtTheSameStep) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   Program program(mpirun_command(3, train("run", {"--run.steps", "100000"})));
   ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
       << program.output();

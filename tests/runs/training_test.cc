@@ -206,7 +206,7 @@ TEST_F(Training, RefusesAFolderThatAnotherJobTrainsIn) {
 }
 
 TEST_F(Training, RefusesRanksWithDifferentConfigurations) {
-  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "mpirun is missing";
   const std::string script = fmt::format(
       "#!/bin/sh\nexec {} train {} --run.dir {} --run.steps $((5 + ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}))\n",
       trireme_path(), path("config.yaml"), path("run"));

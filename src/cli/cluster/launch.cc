@@ -187,7 +187,7 @@ int run_launch(std::vector<std::string> arguments) {
     if (!note.empty()) log::info("launch: {}", note);
   }
   complete_remote_options(app, request.remote);
-  request.starter.build_mpi = TRIREME_MPI_CHOICE;
+  request.starter.mpi = mpi::usable();
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
   request.placement.gpus = request.gpus_per_node;
   require(

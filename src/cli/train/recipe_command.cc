@@ -32,7 +32,7 @@ int run_recipe(const std::vector<std::string>& arguments,
   }
   const Config config = recipe ? recipe->config() : Config();
   log::set_line_form(line_form(config.log));
-  Process process(launcher, {config.run.start_timeout, "--run.start-timeout"});
+  Process process(launcher, {config.run.start_timeout, "--run.start-timeout", config.run.mpi});
   return process.run([&] {
     Scalars scalars(process.world());
     together(scalars, [&] {

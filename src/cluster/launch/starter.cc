@@ -31,44 +31,44 @@ const char* family_name(StarterKind kind) {
   return kind == StarterKind::srun ? "Slurm" : kind == StarterKind::hydra ? "MPICH or Intel MPI" : "Open MPI";
 }
 
-/// The PMI plug-in of srun that this build's MPI supports; empty if srun lacks it.
-std::string srun_plugin(const std::string& build_mpi, const std::string& list) {
-  if (build_mpi != "mpich" && list.find("pmix") != std::string::npos) return "pmix";
-  if (build_mpi != "openmpi" && list.find("pmi2") != std::string::npos) return "pmi2";
+/// The PMI plug-in of srun that the MPI here supports; empty if srun lacks it.
+std::string srun_plugin(const std::string& mpi, const std::string& list) {
+  if (mpi != "mpich" && list.find("pmix") != std::string::npos) return "pmix";
+  if (mpi != "openmpi" && list.find("pmi2") != std::string::npos) return "pmi2";
   return "";
 }
 
 Starter find_srun(const StarterRequest& request) {
   const std::string path = find_program("srun");
   if (path.empty()) return {};
-  const std::string plugin = srun_plugin(request.build_mpi, output_of({path, "--mpi=list"}));
+  const std::string plugin = srun_plugin(request.mpi, output_of({path, "--mpi=list"}));
   if (plugin.empty()) return {};
   return {StarterKind::srun, path, plugin, fmt::format("this is a Slurm job and srun has {}", plugin)};
 }
 
-std::vector<std::string> mpirun_names(const std::string& build_mpi) {
-  if (build_mpi == "openmpi") return {"mpirun.openmpi", "mpirun", "orterun"};
-  if (build_mpi == "mpich") return {"mpiexec.hydra", "mpirun.mpich", "mpirun"};
+std::vector<std::string> mpirun_names(const std::string& mpi) {
+  if (mpi == "openmpi") return {"mpirun.openmpi", "mpirun", "orterun"};
+  if (mpi == "mpich") return {"mpiexec.hydra", "mpirun.mpich", "mpirun"};
   return {"mpirun", "mpiexec.hydra", "mpirun.openmpi", "mpirun.mpich"};
 }
 
-bool suits(StarterKind kind, const std::string& build_mpi) {
-  return build_mpi == "any" || (kind != StarterKind::hydra) == (build_mpi == "openmpi");
+bool suits(StarterKind kind, const std::string& mpi) {
+  return mpi == "any" || (kind != StarterKind::hydra) == (mpi == "openmpi");
 }
 
 Starter find_mpirun(const StarterRequest& request) {
   std::string rejected;
-  for (const std::string& name : mpirun_names(request.build_mpi)) {
+  for (const std::string& name : mpirun_names(request.mpi)) {
     const std::string path = find_program(name);
     if (path.empty()) continue;
     const std::string text = output_of({path, "--version"});
     const StarterKind kind = mpirun_family(text, path);
-    if (suits(kind, request.build_mpi)) {
-      return {kind, path, first_line(text), fmt::format("this build uses {}", family_name(kind))};
+    if (suits(kind, request.mpi)) {
+      return {kind, path, first_line(text), fmt::format("{} is installed here", family_name(kind))};
     }
-    rejected = fmt::format("; {} belongs to {}, which cannot start it", path, family_name(kind));
+    rejected = fmt::format("; {} belongs to {}, whose library is not here", path, family_name(kind));
   }
-  const bool open_mpi = request.build_mpi == "openmpi";
+  const bool open_mpi = request.mpi == "openmpi";
   fail(ErrorKind::config,
        "found no mpirun of {} on this host{}; install it (Debian: apt install {}), put its folder into PATH, or name "
        "it with --mpirun",
@@ -219,15 +219,16 @@ Starter find_starter(const StarterRequest& request) {
   const std::string& wanted = request.wanted;
   require(wanted == "auto" || wanted == "openmpi" || wanted == "hydra" || wanted == "srun", ErrorKind::usage,
           "--starter is \"{}\", expected auto, openmpi, hydra or srun", wanted);
-  require(request.build_mpi != "off", ErrorKind::config,
-          "this build has no MPI and can run only one process; build it with -DTRIREME_MPI=openmpi or mpich");
+  require(request.mpi != "off", ErrorKind::config,
+          "found no MPI library on this host for which this trireme has an adapter, so only one process can run; install "
+          "one (Debian: apt install openmpi-bin)");
   if (wanted == "srun" || (wanted == "auto" && request.in_slurm_job && request.program.empty())) {
     Starter starter = find_srun(request);
     if (!starter.path.empty()) return starter;
     require(
         wanted != "srun", ErrorKind::config,
         "srun cannot start this build: it is not installed or lacks {}; check `srun --mpi=list`, or use --starter auto",
-        request.build_mpi == "mpich" ? "pmi2" : "pmix");
+        request.mpi == "mpich" ? "pmi2" : "pmix");
   }
   Starter starter;
   if (request.program.empty()) {
@@ -241,8 +242,9 @@ Starter find_starter(const StarterRequest& request) {
     require(!path.empty(), ErrorKind::config, "--mpirun {}: found no such program", request.program);
     const std::string text = output_of({path, "--version"});
     starter = {mpirun_family(text, path), path, first_line(text), "--mpirun names it"};
-    require(suits(starter.kind, request.build_mpi), ErrorKind::config, "--mpirun {} belongs to {}; this build uses {}",
-            path, family_name(starter.kind), request.build_mpi);
+    require(suits(starter.kind, request.mpi), ErrorKind::config,
+            "--mpirun {} belongs to {}, whose library is not on this host: found {}", path, family_name(starter.kind),
+            request.mpi);
   }
   const bool hydra = starter.kind == StarterKind::hydra;
   require(wanted == "auto" || (wanted == "hydra") == hydra, ErrorKind::config,

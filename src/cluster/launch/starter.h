@@ -23,18 +23,18 @@ struct Starter {
   StarterKind kind = StarterKind::open_mpi;
   std::string path;     ///< of the program
   std::string version;  ///< one line of its output
-  std::string why;      ///< "this build uses Open MPI and there is no Slurm job"
+  std::string why;      ///< "Open MPI is installed here"
 };
 
 struct StarterRequest {
   std::string wanted = "auto";  ///< auto, openmpi, hydra, srun
   std::string program;          ///< --mpirun: this file, of any family
-  std::string build_mpi;        ///< MPI of this build: openmpi, mpich, any, off
+  std::string mpi;        ///< what ranks could open: openmpi, mpich, any, off
   bool in_slurm_job = false;
 };
 
-/// Finds a starter of the MPI family of this build: inside a Slurm job srun, if it has PMIx (Open MPI) or PMI-2
-/// (MPICH); otherwise mpirun. Throws Error::config if the build has no MPI, no starter is found (naming what to
+/// Finds a starter of an MPI that ranks can open: inside a Slurm job srun, if it has PMIx (Open MPI) or PMI-2
+/// (MPICH); otherwise mpirun. Throws Error::config if there is no MPI, no starter is found (naming what to
 /// install), or the requested one belongs to the wrong family.
 Starter find_starter(const StarterRequest& request);
 

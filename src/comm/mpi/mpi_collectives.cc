@@ -1,40 +1,40 @@
-#include <mpi.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
+#include <string_view>
 
 #include "base/error.h"
 #include "comm/collectives.h"
 #include "comm/half.h"
 #include "comm/mpi.h"
+#include "comm/mpi/library.h"
 #include "comm/mpi/mpi_communicator.h"
 #include "tensor/dtype.h"
 
 namespace trireme::mpi {
 namespace {
 
-MPI_Datatype type_of(Element element) {
+Type type_of(Element element) {
   switch (element) {
     case Element::i8:
-      return MPI_INT8_T;
+      return Type::i8;
     case Element::u8:
-      return MPI_UINT8_T;
+      return Type::u8;
     case Element::i32:
-      return MPI_INT32_T;
+      return Type::i32;
     case Element::u32:
-      return MPI_UINT32_T;
+      return Type::u32;
     case Element::i64:
-      return MPI_INT64_T;
+      return Type::i64;
     case Element::u64:
-      return MPI_UINT64_T;
+      return Type::u64;
     case Element::f32:
-      return MPI_FLOAT;
+      return Type::f32;
     case Element::f64:
-      return MPI_DOUBLE;
+      return Type::f64;
     default:
-      return MPI_UINT16_T;  // MPI has neither f16 nor bf16; Trireme defines their reductions
+      return Type::u16;  // MPI has neither f16 nor bf16; Trireme defines their reductions
   }
 }
 
@@ -42,7 +42,7 @@ void narrow(float x, bf16_t& y) { y = to_bf16(x); }
 void narrow(float x, half_t& y) { y = to_half(x); }
 
 template <class T, class Op>
-void combine(void* in, void* inout, int* length, MPI_Datatype*) {
+void combine(void* in, void* inout, int* length, void*) {
   const T* x = static_cast<const T*>(in);
   T* y = static_cast<T*>(inout);
   for (int i = 0; i < *length; ++i) narrow(Op()(to_float(x[i]), to_float(y[i])), y[i]);
@@ -60,23 +60,20 @@ template <class T>
 class SmallFloatOps {
  public:
   SmallFloatOps() {
-    const std::array<MPI_User_function*, 4> functions = {combine<T, std::plus<>>, combine<T, std::multiplies<>>,
-                                                         combine<T, Least>, combine<T, Greatest>};
-    for (size_t i = 0; i < ops_.size(); ++i) check(MPI_Op_create(functions[i], 1, &ops_[i]), "MPI_Op_create");
+    const std::array<Combine, 4> functions = {combine<T, std::plus<>>, combine<T, std::multiplies<>>, combine<T, Least>,
+                                              combine<T, Greatest>};
+    for (size_t i = 0; i < ops_.size(); ++i) check(adapter().make_op(functions[i], &ops_[i]), "MPI_Op_create");
   }
   SmallFloatOps(const SmallFloatOps&) = delete;
   SmallFloatOps& operator=(const SmallFloatOps&) = delete;
   ~SmallFloatOps() {
-    int finished = 0;
-    MPI_Finalized(&finished);
-    for (MPI_Op& op : ops_) {
-      if (!finished) MPI_Op_free(&op);
-    }
+    if (adapter().finished()) return;
+    for (const Object op : ops_) adapter().release_op(op);
   }
-  MPI_Op get(ReduceOp op) const { return ops_[static_cast<size_t>(op == ReduceOp::avg ? ReduceOp::sum : op)]; }
+  Object get(ReduceOp op) const { return ops_[static_cast<size_t>(op == ReduceOp::avg ? ReduceOp::sum : op)]; }
 
  private:
-  std::array<MPI_Op, 4> ops_{};
+  std::array<Object, 4> ops_{};
 };
 
 template <class T>
@@ -119,15 +116,11 @@ void divide(Element element, void* values, int64_t count, int ranks) {
 class MpiCollectives final : public Collectives {
  public:
   MpiCollectives() {
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
+    check(adapter().world(&comm_), "MPI_Comm_dup");
+    check(adapter().place(comm_, &rank_, &size_), "MPI_Comm_rank");
   }
   ~MpiCollectives() override {
-    int finished = 0;
-    MPI_Finalized(&finished);
-    if (!finished) MPI_Comm_free(&comm_);
+    if (!adapter().finished()) adapter().release(comm_);
   }
   MpiCollectives(const MpiCollectives&) = delete;
   MpiCollectives& operator=(const MpiCollectives&) = delete;
@@ -145,12 +138,11 @@ class MpiCollectives final : public Collectives {
   }
 
  private:
-  MPI_Op operation(const CollectiveCall& call) const {
+  Object operation(const CollectiveCall& call) const {
     if (call.element == Element::bf16) return bf16_.get(call.op);
     if (call.element == Element::f16) return f16_.get(call.op);
-    constexpr std::array kOps = {0, 1, 2, 3, 0};
-    const std::array<MPI_Op, 4> ops = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX};
-    return ops[static_cast<size_t>(kOps[static_cast<size_t>(call.op)])];
+    constexpr std::array kOps = {Op::sum, Op::product, Op::min, Op::max, Op::sum};
+    return adapter().known_op(kOps[static_cast<size_t>(call.op)]);
   }
 
   void finish(const CollectiveCall& call, void* result, int64_t count) const {
@@ -171,59 +163,61 @@ class MpiCollectives final : public Collectives {
 
   /// `spare`: room for n elements when `from` is `to`.
   void run_piece(const CollectiveCall& call, int n, char* from, char* to, char* spare) const {
-    const MPI_Datatype type = type_of(call.element);
+    const Type type = type_of(call.element);
     const bool is_root = rank_ == call.root;
-    const void* input = call.in_place ? MPI_IN_PLACE : from;
+    const void* input = call.in_place ? adapter().in_place : from;
     const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
     switch (call.collective) {
       case Collective::all_reduce:
-        check(MPI_Allreduce(input, to, n, type, operation(call), comm_), "MPI_Allreduce");
+        check(adapter().Allreduce(input, to, n, type, operation(call), comm_), "MPI_Allreduce");
         return finish(call, to, n);
       case Collective::broadcast:
         if (is_root && !call.in_place) std::memcpy(to, from, static_cast<size_t>(n) * size_of(call.element));
-        return check(MPI_Bcast(to, n, type, call.root, comm_), "MPI_Bcast");
+        return check(adapter().Bcast(to, n, type, call.root, comm_), "MPI_Bcast");
       case Collective::reduce:
-        if (is_root && call.in_place && call.root != 0 && kReducesInPlaceAtRankZeroOnly) {
+        // MPICH's issue 6540, corrected in 4.1.2: a root other than 0 reads MPI_IN_PLACE as an address.
+        if (is_root && call.in_place && call.root != 0 && is_mpich_) {
           std::memcpy(spare, to, static_cast<size_t>(n) * size_of(call.element));
           input = spare;
         }
-        check(MPI_Reduce(is_root ? input : from, is_root ? to : nullptr, n, type, operation(call), call.root, comm_),
+        check(adapter().Reduce(is_root ? input : from, is_root ? to : nullptr, n, type, operation(call), call.root, comm_),
               "MPI_Reduce");
         if (is_root) finish(call, to, n);
         return;
       default:
         if (call.in_place) {
-          return check(MPI_Sendrecv_replace(to, n, type, next, 0, before, 0, comm_, MPI_STATUS_IGNORE),
+          return check(adapter().Sendrecv_replace(to, next, before, n, type, comm_),
                        "MPI_Sendrecv_replace");
         }
-        check(MPI_Sendrecv(from, n, type, next, 0, to, n, type, before, 0, comm_, MPI_STATUS_IGNORE), "MPI_Sendrecv");
+        check(adapter().Sendrecv(from, next, to, before, n, type, comm_), "MPI_Sendrecv");
     }
   }
 
   void run_in_parts(const CollectiveCall& call, void* send, void* receive) const {
     require(call.count <= kMaxCount, ErrorKind::usage,
             "{} elements per rank exceed the limit of one MPI call ({}); lower -e", call.count, kMaxCount);
-    const MPI_Datatype type = type_of(call.element);
+    const Type type = type_of(call.element);
     const int n = static_cast<int>(call.count);
-    const void* input = call.in_place ? MPI_IN_PLACE : send;
+    const void* input = call.in_place ? adapter().in_place : send;
     const bool is_root = rank_ == call.root;
     switch (call.collective) {
       case Collective::all_gather:
-        return check(MPI_Allgather(input, n, type, receive, n, type, comm_), "MPI_Allgather");
+        return check(adapter().Allgather(input, receive, n, type, comm_), "MPI_Allgather");
       case Collective::reduce_scatter:
-        check(MPI_Reduce_scatter_block(input, receive, n, type, operation(call), comm_), "MPI_Reduce_scatter_block");
+        check(adapter().Reduce_scatter_block(input, receive, n, type, operation(call), comm_), "MPI_Reduce_scatter_block");
         return finish(call, receive, n);
       case Collective::all_to_all:
-        return check(MPI_Alltoall(input, n, type, receive, n, type, comm_), "MPI_Alltoall");
+        return check(adapter().Alltoall(input, receive, n, type, comm_), "MPI_Alltoall");
       case Collective::gather:
-        return check(MPI_Gather(is_root         ? input
-                                : call.in_place ? part(receive, call)
-                                                : send,
-                                n, type, is_root ? receive : nullptr, n, type, call.root, comm_),
+        return check(adapter().Gather(is_root         ? input
+                                      : call.in_place ? part(receive, call)
+                                                      : send,
+                                      is_root ? receive : nullptr, n, type, call.root, comm_),
                      "MPI_Gather");
       default:  // scatter; in place the root sends from `receive`
-        return check(MPI_Scatter(call.in_place ? receive : send, n, type,
-                                 is_root && call.in_place ? MPI_IN_PLACE : receive, n, type, call.root, comm_),
+        return check(adapter().Scatter(call.in_place ? receive : send,
+                                       is_root && call.in_place ? const_cast<void*>(adapter().in_place) : receive, n,
+                                       type, call.root, comm_),
                      "MPI_Scatter");
     }
   }
@@ -232,15 +226,9 @@ class MpiCollectives final : public Collectives {
     return static_cast<char*>(whole) + static_cast<size_t>(rank_ * call.count) * size_of(call.element);
   }
 
-#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40102300
-  /// MPICH's issue 6540, corrected in 4.1.2: elsewhere the root reads MPI_IN_PLACE as an address.
-  static constexpr bool kReducesInPlaceAtRankZeroOnly = true;
-#else
-  static constexpr bool kReducesInPlaceAtRankZeroOnly = false;
-#endif
-
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  Object comm_ = 0;
   int rank_ = 0, size_ = 1;
+  const bool is_mpich_ = std::string_view(adapter().abi) != "openmpi";
   SmallFloatOps<bf16_t> bf16_;
   SmallFloatOps<half_t> f16_;
 };

@@ -1,11 +1,13 @@
-#include <mpi.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/mpi.h"
+#include "comm/mpi/library.h"
 #include "comm/mpi/mpi_communicator.h"
 
 namespace trireme::mpi {
@@ -13,77 +15,71 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeToPassOn{300};
 
-std::string_view level_name(int level) {
-  return level == MPI_THREAD_SINGLE       ? "single"
-         : level == MPI_THREAD_FUNNELED   ? "funneled"
-         : level == MPI_THREAD_SERIALIZED ? "serialized"
-                                          : "multiple";
-}
+constexpr const char* kLevels[] = {"single", "funneled", "serialized", "multiple"};
 
 }  // namespace
 
-void check(int code, std::string_view call) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  fail(ErrorKind::comm, "{} failed: {}; another rank may have ended, see its messages", call,
-       std::string_view(text, static_cast<size_t>(length)));
-}
-
-bool built() { return true; }
-
 std::string library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown MPI";
-  std::string version(text, static_cast<size_t>(length));
+  if (!is_open()) {
+    const std::vector<std::string> abis = usable_abis(this_machine());
+    return abis.empty() ? "none" : fmt::format("{}, opened when mpirun or srun has started the process", fmt::join(abis, ", "));
+  }
+  char text[8192] = "";
+  adapter().library(text, sizeof text);
+  std::string version(text);
   version = version.substr(0, version.find_first_of(",\n"));  // the rest describes its package
   if (version.starts_with("MPICH")) version = "MPICH " + version.substr(version.find_last_of(" \t") + 1);
   return version;
 }
 
-bool is_open_mpi() {
-#ifdef OMPI_MAJOR_VERSION
-  return true;
-#else
-  return false;
-#endif
+std::string usable() {
+  const std::vector<std::string> abis = usable_abis(this_machine());
+  if (abis.empty()) return "off";
+  const bool open_mpi = abis.front() == "openmpi";
+  return abis.size() > 1 && open_mpi ? "any" : open_mpi ? "openmpi" : "mpich";
+}
+
+bool is_open_mpi() { return is_open() && std::string_view(adapter().abi) == "openmpi"; }
+
+std::string open(const std::string& wanted, const Launcher& launcher) {
+  const Machine machine = this_machine();
+  const Library library = choose_library(wanted, launcher, [](const char* name) { return std::getenv(name); }, machine);
+  if (library.abi.empty()) return library.why;
+  open_library(library, machine);
+  log::debug("MPI {}, {}", library.path, library.why);
+  return {};
 }
 
 void start() {
   // Gradients travel on their own thread while the main thread reduces scalars.
-  int given = MPI_THREAD_SINGLE;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given), "MPI_Init_thread");
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  require(given == MPI_THREAD_MULTIPLE, ErrorKind::comm,
+  int given = 0;
+  check(adapter().start(&given), "MPI_Init_thread");
+  require(given == 3, ErrorKind::comm,
           "{} provides only thread level \"{}\", but trireme needs \"multiple\" (gradients are exchanged on their own "
           "thread); "
           "use an MPI library built with it",
-          library(), level_name(given));
+          library(), kLevels[given]);
 }
 
-void finish() { check(MPI_Finalize(), "MPI_Finalize"); }
+void finish() { check(adapter().finish(), "MPI_Finalize"); }
 
 void abort(int code) {
   // MPICH's launcher then ends all processes and itself at once and loses output that it has read but not printed, such
   // as the reason for the job's end.
   std::this_thread::sleep_for(kTimeToPassOn);
-  MPI_Abort(MPI_COMM_WORLD, code);
+  adapter().abort(code);
   std::_Exit(code);
 }
 
 std::unique_ptr<Communicator> world(int max_count) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+  Object copy = 0;
+  check(adapter().world(&copy), "MPI_Comm_dup");
   return make_communicator(copy, max_count);
 }
 
 std::unique_ptr<Communicator> host_group() {
-  int rank = 0;
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
-  MPI_Comm group = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &group), "MPI_Comm_split_type");
+  Object group = 0;
+  check(adapter().host_group(&group), "MPI_Comm_split_type");
   return make_communicator(group, kMaxCount);
 }
 

@@ -148,15 +148,15 @@ TEST(Starter, FamiliesAreRecognizedByTheirVersionText) {
 }
 
 TEST(Starter, SaysWhatIsMissing) {
-  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .build_mpi = "off"}); }),
-              HasSubstr("this build has no MPI"));
-  EXPECT_THAT(reason([] { find_starter({.wanted = "pdsh", .program = "", .build_mpi = "openmpi"}); }),
+  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .mpi = "off"}); }),
+              HasSubstr("found no MPI library on this host"));
+  EXPECT_THAT(reason([] { find_starter({.wanted = "pdsh", .program = "", .mpi = "openmpi"}); }),
               HasSubstr("expected auto, openmpi, hydra or srun"));
-  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "/no/mpirun", .build_mpi = "openmpi"}); }),
+  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "/no/mpirun", .mpi = "openmpi"}); }),
               HasSubstr("--mpirun /no/mpirun: found no such program"));
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nonexistent", 1);
-  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .build_mpi = "openmpi"}); }),
+  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .mpi = "openmpi"}); }),
               HasSubstr("no mpirun of Open MPI on this host; install it (Debian: apt install openmpi-bin)"));
   setenv("PATH", path.c_str(), 1);
 }
@@ -507,9 +507,9 @@ TEST(StartCommand, HostsWhoseNamesMpirunRefusesGetOthers) {
 }
 
 TEST(Starter, SaysWhyItIsMpirunInASlurmJob) {
-  StarterRequest request{.wanted = "openmpi", .program = "", .build_mpi = "openmpi", .in_slurm_job = true};
+  StarterRequest request{.wanted = "openmpi", .program = "", .mpi = "openmpi", .in_slurm_job = true};
   try {
-    EXPECT_THAT(find_starter(request).why, HasSubstr("this build uses Open MPI and --starter openmpi asks for it"));
+    EXPECT_THAT(find_starter(request).why, HasSubstr("Open MPI is installed here and --starter openmpi asks for it"));
   } catch (const Error&) {
     GTEST_SKIP() << "no mpirun of Open MPI on this host";
   }
