@@ -1,6 +1,6 @@
 # Adapters: one library for each ABI of MPI whose header is here, linked with no MPI (src/comm/mpi/adapter.h). The program opens MPI when a starter
 # has started it, so one build serves every MPI. TRIREME_MPI_ABI_INCLUDE names the folder of a header of the standard ABI (MPI 5).
-set(TRIREME_MPI_ABI_INCLUDE "" CACHE PATH "folder with the mpi.h of MPI's standard ABI; empty: no adapter for it")
+set(TRIREME_MPI_ABI_INCLUDE "" CACHE PATH "folder with the mpi_abi.h of MPI's standard ABI; empty: no adapter for it")
 set(TRIREME_MPIS "") # ABIs that have an adapter
 
 function(trireme_mpi_adapter abi)
@@ -40,8 +40,10 @@ foreach(name mpicc.openmpi mpicc.mpich mpicc)
   endif()
   unset(wrapper)
 endforeach()
+# MPICH 5, which PyPI has too, calls the header of the standard ABI mpi_abi.h.
 if(TRIREME_MPI_ABI_INCLUDE)
-  trireme_mpi_adapter(abi ${TRIREME_MPI_ABI_INCLUDE})
+  file(WRITE ${PROJECT_BINARY_DIR}/generated/mpi_abi/mpi.h "#include <mpi_abi.h>\n")
+  trireme_mpi_adapter(abi ${PROJECT_BINARY_DIR}/generated/mpi_abi ${TRIREME_MPI_ABI_INCLUDE})
 endif()
 message(STATUS "adapters for MPI: ${TRIREME_MPIS}")
 set(TRIREME_MPIS ${TRIREME_MPIS} CACHE INTERNAL "ABIs of MPI that have an adapter")

@@ -17,8 +17,8 @@ std::string commit_text() { return TRIREME_COMMIT; }
 std::string build_text() {
   // Two builds of one commit may also differ: in their options, libraries or changed files.
   const MappedFile executable("/proc/self/exe");
-  return fmt::format("trireme {} commit {} compiler {}\nexecutable with XXH3 {}\nMPI {}", TRIREME_VERSION, TRIREME_COMMIT,
-                     __VERSION__, hex64(xxh3(executable.bytes())), mpi::library());
+  return fmt::format("trireme {} commit {} compiler {}\nexecutable with XXH3 {}\nMPI {}", TRIREME_VERSION,
+                     TRIREME_COMMIT, __VERSION__, hex64(xxh3(executable.bytes())), mpi::library());
 }
 
 std::string program_text() { return fmt::format("trireme {} (commit {})", TRIREME_VERSION, TRIREME_COMMIT); }

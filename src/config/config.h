@@ -523,7 +523,8 @@ struct RunOptions {
     v.number("start-timeout", start_timeout,
              "seconds that a rank waits for the others during MPI start-up before it ends with exit code 76", 1, 86400);
     v.text("mpi", mpi,
-           "MPI library that the ranks open: auto: that of the starter (TRIREME_MPI, if set); openmpi; mpich: MPICH, Intel "
+           "MPI library that the ranks open: auto: that of the starter (TRIREME_MPI, if set); openmpi; mpich: MPICH, "
+           "Intel "
            "MPI, Cray MPICH, MVAPICH; abi: one with MPI's standard ABI; or a library's path");
     v.flag("overwrite", overwrite, "with checkpoint.resume none: empty a run folder that holds steps");
     v.flag("take-over", take_over, "use a run folder even if another job holds its lock");

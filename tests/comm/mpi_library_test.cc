@@ -14,7 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 
 struct Case {
-  std::set<std::string> files = {"/t/libtrireme_mpi_openmpi.so", "/t/libtrireme_mpi_mpich.so", "/t/libtrireme_mpi_abi.so"};
+  std::set<std::string> files = {"/t/libtrireme_mpi_openmpi.so", "/t/libtrireme_mpi_mpich.so",
+                                 "/t/libtrireme_mpi_abi.so"};
   std::string starter = "/usr/bin/orted";
   std::map<std::string, std::string> variables;
 
@@ -23,12 +24,13 @@ struct Case {
                           .adapters = "/t",
                           .starter = starter,
                           .folders = {"/ld", "/usr/lib"}};
-    return choose_library(wanted, {.kind = kind, .name = "x", .variable = "X", .size = 2},
-                          [this](const char* name) {
-                            const auto found = variables.find(name);
-                            return found == variables.end() ? nullptr : found->second.c_str();
-                          },
-                          machine);
+    return choose_library(
+        wanted, {.kind = kind, .name = "x", .variable = "X", .size = 2},
+        [this](const char* name) {
+          const auto found = variables.find(name);
+          return found == variables.end() ? nullptr : found->second.c_str();
+        },
+        machine);
   }
   Case& with(std::initializer_list<const char*> more) {
     files.insert(more.begin(), more.end());
@@ -75,14 +77,17 @@ TEST(MpiLibrary, TwoThatFitEquallyAreNamed) {
 
 TEST(MpiLibrary, WhatIsMissingIsNamed) {
   Case none;
-  EXPECT_THAT(none.choose(Kind::open_mpi).why, HasSubstr("found no libmpi.so.40 for which there is an adapter (here: "));
-  EXPECT_ERROR(none.choose(Kind::open_mpi, "openmpi"), ErrorKind::config, "run.mpi openmpi: found no libmpi.so.40 in /usr/lib");
+  EXPECT_THAT(none.choose(Kind::open_mpi).why,
+              HasSubstr("found no libmpi.so.40 for which there is an adapter (here: "));
+  EXPECT_ERROR(none.choose(Kind::open_mpi, "openmpi"), ErrorKind::config,
+               "run.mpi openmpi: found no libmpi.so.40 in /usr/lib");
   EXPECT_ERROR(none.choose(Kind::open_mpi, "lam"), ErrorKind::config,
                "run.mpi is \"lam\", expected auto, openmpi, mpich, abi or the path of libmpi.so.40 (Open MPI)");
   EXPECT_ERROR(none.choose(Kind::open_mpi, "/x/libmpi.so.40"), ErrorKind::config, "there is no such file");
   none.files = {"/t/libtrireme_mpi_openmpi.so"};
-  EXPECT_ERROR(none.choose(Kind::pmi, "mpich"), ErrorKind::config,
-               "this trireme has no adapter for MPICH and what has its ABI (libtrireme_mpi_mpich.so in /t); it has openmpi");
+  EXPECT_ERROR(
+      none.choose(Kind::pmi, "mpich"), ErrorKind::config,
+      "this trireme has no adapter for MPICH and what has its ABI (libtrireme_mpi_mpich.so in /t); it has openmpi");
 }
 
 }  // namespace

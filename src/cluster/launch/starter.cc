@@ -219,9 +219,10 @@ Starter find_starter(const StarterRequest& request) {
   const std::string& wanted = request.wanted;
   require(wanted == "auto" || wanted == "openmpi" || wanted == "hydra" || wanted == "srun", ErrorKind::usage,
           "--starter is \"{}\", expected auto, openmpi, hydra or srun", wanted);
-  require(request.mpi != "off", ErrorKind::config,
-          "found no MPI library on this host for which this trireme has an adapter, so only one process can run; install "
-          "one (Debian: apt install openmpi-bin)");
+  require(
+      request.mpi != "off", ErrorKind::config,
+      "found no MPI library on this host for which this trireme has an adapter, so only one process can run; install "
+      "one (Debian: apt install openmpi-bin)");
   if (wanted == "srun" || (wanted == "auto" && request.in_slurm_job && request.program.empty())) {
     Starter starter = find_srun(request);
     if (!starter.path.empty()) return starter;

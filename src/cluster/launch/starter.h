@@ -29,7 +29,7 @@ struct Starter {
 struct StarterRequest {
   std::string wanted = "auto";  ///< auto, openmpi, hydra, srun
   std::string program;          ///< --mpirun: this file, of any family
-  std::string mpi;        ///< what ranks could open: openmpi, mpich, any, off
+  std::string mpi;              ///< what ranks could open: openmpi, mpich, any, off
   bool in_slurm_job = false;
 };
 

@@ -118,8 +118,7 @@ int host_group(Object* group) {
   int rank = 0;
   MPI_Comm made = MPI_COMM_NULL;
   int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (code == MPI_SUCCESS)
-    code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made);
+  if (code == MPI_SUCCESS) code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made);
   return keep(code, made, group);
 }
 
@@ -180,8 +179,7 @@ int all_gather(const void* x, int n, void* y, int64_t stride, Type type, Object 
 }
 
 int broadcast(void* x, int n, Type type, int root, Object comm, Object* request) {
-  return begun(request,
-               [&](MPI_Request* own) { return MPI_Ibcast(x, n, type_of(type), root, comm_of(comm), own); });
+  return begun(request, [&](MPI_Request* own) { return MPI_Ibcast(x, n, type_of(type), root, comm_of(comm), own); });
 }
 
 int send(const void* x, int n, Type type, int to_rank, int tag, Object comm, Object* request) {
@@ -250,16 +248,12 @@ const Adapter kAdapter = {
     .make_op = make_op,
     .release_op = release_op,
     .known_op = known_op,
-    .Allreduce =
-        [](const void* x, void* y, int n, Type type, Object op, Object comm) {
-          return MPI_Allreduce(x, y, n, type_of(type), op_of(op), comm_of(comm));
-        },
+    .Allreduce = [](const void* x, void* y, int n, Type type, Object op,
+                    Object comm) { return MPI_Allreduce(x, y, n, type_of(type), op_of(op), comm_of(comm)); },
     .Bcast = [](void* x, int n, Type type, int root,
                 Object comm) { return MPI_Bcast(x, n, type_of(type), root, comm_of(comm)); },
-    .Reduce =
-        [](const void* x, void* y, int n, Type type, Object op, int root, Object comm) {
-          return MPI_Reduce(x, y, n, type_of(type), op_of(op), root, comm_of(comm));
-        },
+    .Reduce = [](const void* x, void* y, int n, Type type, Object op, int root,
+                 Object comm) { return MPI_Reduce(x, y, n, type_of(type), op_of(op), root, comm_of(comm)); },
     .Sendrecv =
         [](const void* x, int to_rank, void* y, int from_rank, int n, Type type, Object comm) {
           return MPI_Sendrecv(x, n, type_of(type), to_rank, 0, y, n, type_of(type), from_rank, 0, comm_of(comm),
@@ -269,26 +263,18 @@ const Adapter kAdapter = {
         [](void* x, int to_rank, int from_rank, int n, Type type, Object comm) {
           return MPI_Sendrecv_replace(x, n, type_of(type), to_rank, 0, from_rank, 0, comm_of(comm), MPI_STATUS_IGNORE);
         },
-    .Allgather =
-        [](const void* x, void* y, int n, Type type, Object comm) {
-          return MPI_Allgather(x, n, type_of(type), y, n, type_of(type), comm_of(comm));
-        },
+    .Allgather = [](const void* x, void* y, int n, Type type,
+                    Object comm) { return MPI_Allgather(x, n, type_of(type), y, n, type_of(type), comm_of(comm)); },
     .Reduce_scatter_block =
         [](const void* x, void* y, int n, Type type, Object op, Object comm) {
           return MPI_Reduce_scatter_block(x, y, n, type_of(type), op_of(op), comm_of(comm));
         },
-    .Alltoall =
-        [](const void* x, void* y, int n, Type type, Object comm) {
-          return MPI_Alltoall(x, n, type_of(type), y, n, type_of(type), comm_of(comm));
-        },
-    .Gather =
-        [](const void* x, void* y, int n, Type type, int root, Object comm) {
-          return MPI_Gather(x, n, type_of(type), y, n, type_of(type), root, comm_of(comm));
-        },
-    .Scatter =
-        [](const void* x, void* y, int n, Type type, int root, Object comm) {
-          return MPI_Scatter(x, n, type_of(type), y, n, type_of(type), root, comm_of(comm));
-        },
+    .Alltoall = [](const void* x, void* y, int n, Type type,
+                   Object comm) { return MPI_Alltoall(x, n, type_of(type), y, n, type_of(type), comm_of(comm)); },
+    .Gather = [](const void* x, void* y, int n, Type type, int root,
+                 Object comm) { return MPI_Gather(x, n, type_of(type), y, n, type_of(type), root, comm_of(comm)); },
+    .Scatter = [](const void* x, void* y, int n, Type type, int root,
+                  Object comm) { return MPI_Scatter(x, n, type_of(type), y, n, type_of(type), root, comm_of(comm)); },
 };
 
 }  // namespace

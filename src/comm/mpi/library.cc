@@ -129,16 +129,17 @@ Library wanted_library(const std::string& wanted, const Machine& machine) {
 
 /// The likeliest of the ABIs that have an adapter and a library in the folders. ordered: else two are an error, unless
 /// one installation has both.
-Library find_fitting(const std::vector<std::string_view>& fitting, const std::vector<std::string>& folders, bool ordered,
-                     const Machine& machine) {
+Library find_fitting(const std::vector<std::string_view>& fitting, const std::vector<std::string>& folders,
+                     bool ordered, const Machine& machine) {
   std::optional<Library> found;
   for (const std::string_view name : fitting) {
     const std::string path = find_in(folders, *find_abi(name), machine);
     if (path.empty() || !machine.exists(adapter_path(name, machine))) continue;
     const bool same_place = found && fs::path(found->path).parent_path() == fs::path(path).parent_path();
-    require(!found || ordered || same_place, ErrorKind::config,
-            "two MPI libraries fit the starter of this process equally: {} and {}; name one with --run.mpi or TRIREME_MPI",
-            found ? found->path : "", path);
+    require(
+        !found || ordered || same_place, ErrorKind::config,
+        "two MPI libraries fit the starter of this process equally: {} and {}; name one with --run.mpi or TRIREME_MPI",
+        found ? found->path : "", path);
     if (!found) found = Library{std::string(name), path, ""};
   }
   return found.value_or(Library());

@@ -180,14 +180,14 @@ class MpiCollectives final : public Collectives {
           std::memcpy(spare, to, static_cast<size_t>(n) * size_of(call.element));
           input = spare;
         }
-        check(adapter().Reduce(is_root ? input : from, is_root ? to : nullptr, n, type, operation(call), call.root, comm_),
+        check(adapter().Reduce(is_root ? input : from, is_root ? to : nullptr, n, type, operation(call), call.root,
+                               comm_),
               "MPI_Reduce");
         if (is_root) finish(call, to, n);
         return;
       default:
         if (call.in_place) {
-          return check(adapter().Sendrecv_replace(to, next, before, n, type, comm_),
-                       "MPI_Sendrecv_replace");
+          return check(adapter().Sendrecv_replace(to, next, before, n, type, comm_), "MPI_Sendrecv_replace");
         }
         check(adapter().Sendrecv(from, next, to, before, n, type, comm_), "MPI_Sendrecv");
     }
@@ -204,7 +204,8 @@ class MpiCollectives final : public Collectives {
       case Collective::all_gather:
         return check(adapter().Allgather(input, receive, n, type, comm_), "MPI_Allgather");
       case Collective::reduce_scatter:
-        check(adapter().Reduce_scatter_block(input, receive, n, type, operation(call), comm_), "MPI_Reduce_scatter_block");
+        check(adapter().Reduce_scatter_block(input, receive, n, type, operation(call), comm_),
+              "MPI_Reduce_scatter_block");
         return finish(call, receive, n);
       case Collective::all_to_all:
         return check(adapter().Alltoall(input, receive, n, type, comm_), "MPI_Alltoall");

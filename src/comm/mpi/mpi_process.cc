@@ -22,7 +22,8 @@ constexpr const char* kLevels[] = {"single", "funneled", "serialized", "multiple
 std::string library() {
   if (!is_open()) {
     const std::vector<std::string> abis = usable_abis(this_machine());
-    return abis.empty() ? "none" : fmt::format("{}, opened when mpirun or srun has started the process", fmt::join(abis, ", "));
+    return abis.empty() ? "none"
+                        : fmt::format("{}, opened when mpirun or srun has started the process", fmt::join(abis, ", "));
   }
   char text[8192] = "";
   adapter().library(text, sizeof text);
@@ -43,7 +44,8 @@ bool is_open_mpi() { return is_open() && std::string_view(adapter().abi) == "ope
 
 std::string open(const std::string& wanted, const Launcher& launcher) {
   const Machine machine = this_machine();
-  const Library library = choose_library(wanted, launcher, [](const char* name) { return std::getenv(name); }, machine);
+  const Library library = choose_library(
+      wanted, launcher, [](const char* name) { return std::getenv(name); }, machine);
   if (library.abi.empty()) return library.why;
   open_library(library, machine);
   log::debug("MPI {}, {}", library.path, library.why);
