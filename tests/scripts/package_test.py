@@ -8,8 +8,10 @@ import pathlib
 import shutil
 import subprocess
 import tarfile
+import sys
 import tempfile
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -21,7 +23,7 @@ class Package(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for folder in ("scripts", "tools", "configs", "docs", "build/release", "lib"):
             (self.folder / folder).mkdir(parents=True)
-        for name in ("package", "demo", "environment", "trireme.lua.in"):
+        for name in ("package", "demo", "environment", "trireme.lua.in", "make_wheel.py"):
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
         for name, text in {"README.md": "", "LICENSE": "", "docs/install.md": "", "configs/demo.yaml": "",
                            "CMakeLists.txt": "project(trireme VERSION 1.2.3 LANGUAGES CXX)\n"}.items():
@@ -98,8 +100,26 @@ class Package(unittest.TestCase):
             bundled = sorted(name.rpartition("/")[2] for name in archive.getnames() if "/lib/trireme/" in name)
         self.assertEqual(bundled, ["libfmt.so.9", "libtrireme_mpi_openmpi.so"], "what MPI loads stays the system's")
 
+    def test_the_wheel_is_the_tree_of_the_tarball(self):
+        self.tool("tools/bible", "echo 'Gen1:1 In the beginning'")
+        done = self.package("--output", "out", "--wheel")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        wheel, = (self.folder / "out").glob("*.whl")
+        self.assertRegex(wheel.name, r"^trireme-1\.2\.3-py3-none-manylinux_2_\d+_x86_64\.whl$")
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", self.folder / "installed", wheel],
+                       check=True, stdin=subprocess.DEVNULL)
+        with zipfile.ZipFile(wheel) as archive:
+            names = set(archive.namelist())
+            self.assertIn("trireme-1.2.3.data/scripts/trireme", names)
+            self.assertIn("trireme-1.2.3.data/data/lib/trireme/libtrireme_mpi_openmpi.so", names)
+            self.assertEqual(archive.read("trireme-1.2.3.data/data/share/trireme/text.txt"), b"In the beginning\n")
+            self.assertIn(b"share/trireme/scripts/demo", archive.read("trireme-1.2.3.data/scripts/trireme-demo"))
+            self.assertIn(b"Tag: " + wheel.name.split("-", 2)[2].removesuffix(".whl").encode(), archive.read("trireme-1.2.3.dist-info/WHEEL"))
+            recorded = {line.split(",")[0] for line in archive.read("trireme-1.2.3.dist-info/RECORD").decode().splitlines()}
+            self.assertEqual(recorded, names)
+
     def test_typing_errors_are_reported(self):
-        self.assert_fails(2, "package: unknown argument --deb; there are --output DIR, --cuda, --portable and --image", "--deb")
+        self.assert_fails(2, "package: unknown argument --deb; there are --output DIR, --cuda, --wheel, --portable and --image", "--deb")
         self.assert_fails(1, "package: --output needs a value", "--output")
 
     def test_a_missing_tool_is_named_with_its_package(self):
