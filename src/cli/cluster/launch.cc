@@ -17,7 +17,7 @@
 #include "cluster/launch/job.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/launch/remote_shell.h"
-#include "version_stamp.h"
+#include "comm/mpi.h"
 
 namespace trireme {
 namespace {
