@@ -155,9 +155,11 @@ class PythonFile : private PythonCursor {
       return std::ranges::all_of(words, [&](const char* word) { return peek(ahead++).is(word); });
     };
     const bool is_variable = begins({"os", ".", "environ", "["});
-    if ((is_variable || begins({"globals", "(", ")", "["})) && peek(4).kind == TokenKind::string && peek(5).is("]")) {
-      at += 6;
-      return {&token, python_string(tokens[at - 2].text), is_variable};
+    if (is_variable || begins({"globals", "(", ")", "["})) {
+      at += 4;
+      const PythonObject name = evaluate_python(*this, names_, false);
+      if (!take("]") || name.as_text() == nullptr) refuse(first);
+      return {&token, *name.as_text(), is_variable};
     }
     if (token.kind != TokenKind::name || is_python_keyword(token.text)) refuse(first);
     ++at;
