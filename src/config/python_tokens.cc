@@ -200,15 +200,6 @@ std::string python_string(string_view token) {
   return out;
 }
 
-bool lists_word(string_view words, string_view word) {
-  while (true) {
-    const size_t end = std::min(words.find(' '), words.size());
-    if (words.substr(0, end) == word) return true;
-    if (end == words.size()) return false;
-    words.remove_prefix(end + 1);
-  }
-}
-
 bool is_python_keyword(string_view word) {
   return lists_word(
       "and as assert async await break class continue def del elif else except finally for from global if import in is "

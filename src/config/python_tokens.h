@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "config/setting.h"
+#include "config/word_list.h"
 
 namespace trireme {
 
@@ -63,8 +64,6 @@ struct PythonCursor {
 Value python_number(std::string_view token);
 std::string python_string(std::string_view token);
 
-/// Whether `words`, separated by blanks, contain this one.
-bool lists_word(std::string_view words, std::string_view word);
 bool is_python_keyword(std::string_view word);
 
 }  // namespace trireme
