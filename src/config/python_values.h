@@ -1,5 +1,6 @@
 #pragma once
-// The values of names in a configuration file in Python, and the few functions of Python that such files call.
+// The values of names in a configuration file in Python: arithmetic, comparisons, text, and the few functions of Python
+// that such files call. Functions throw Error::config without path and line.
 
 #include <map>
 #include <memory>
@@ -27,7 +28,7 @@ struct PythonObject {
     sequence,  ///< items
     mapping,   ///< items: key, value, key, value, ...
     module,    ///< from a file beside the configuration
-    outside,   ///< `text` is a name from Python's own modules: "os.path.join"
+    outside,   ///< `text` is a name from Python's own modules: "os.path.join"; of a method, `value` is its text
     function,  ///< defined in a file; never called
     opaque,    ///< a value that only execution would give
   };
@@ -42,48 +43,40 @@ struct PythonObject {
   static PythonObject opaque() { return {Kind::opaque, {}, "", {}, {}, 0}; }
   static PythonObject outside(std::string name) { return {Kind::outside, {}, std::move(name), {}, {}, 0}; }
   static PythonObject function(std::string name) { return {Kind::function, {}, std::move(name), {}, {}, 0}; }
-  /// Throws Error::config where items nest deeper than 64 levels.
+  static PythonObject of_module(std::shared_ptr<const PythonModule> module) {
+    return {Kind::module, {}, "", {}, std::move(module), 0};
+  }
+  /// Throws where items nest deeper than 64 levels.
   static PythonObject of_items(Kind kind, std::vector<PythonObject> items);
 
   bool is_value() const { return kind == Kind::value; }
   bool is_opaque() const { return kind == Kind::opaque; }
   const std::string* as_text() const { return is_value() ? std::get_if<std::string>(&value) : nullptr; }
+  std::optional<int64_t> as_whole() const;  ///< true counts as 1
+  std::optional<double> as_number() const;  ///< of as_whole() as well
 };
 
-/// As str() writes it.
-std::string python_text(const Value& value);
-/// As {value:spec} of a formatted string writes it; nothing if the format is not supported here.
-std::optional<std::string> python_format(const Value& value, std::string_view spec);
-
+/// sign: + - * / // % ** and, of whole numbers, | ^ & << >>. Whole numbers stay whole (except for /) and must fit 64
+/// bits; + joins texts, * repeats one. Opaque if a side is not a value.
+PythonObject python_combine(std::string_view sign, const PythonObject& a, const PythonObject& b);
+/// sign: == != < <= > >= in `not in` is `is not`; opaque if the result is not known here.
+PythonObject python_compare(std::string_view sign, const PythonObject& a, const PythonObject& b);
 /// Whether it counts as true; nothing for opaque objects.
 std::optional<bool> python_truth(const PythonObject& object);
-
-/// sign: == != < <= > >= in `not in` is `is not`; opaque if the result is not known here. Throws Error::config without
-/// file and line.
-PythonObject python_compare(std::string_view sign, const PythonObject& a, const PythonObject& b);
-
-/// container[index]. Throws Error::config without file and line for a missing index or key.
-PythonObject python_item(const PythonObject& container, const PythonObject& index);
+/// As {value:spec} of a formatted string writes it, and str() for an empty one; nothing if the format is not supported.
+std::optional<std::string> python_format(const Value& value, std::string_view spec = "");
 
 /// What expressions read from the environment of the process; values set by the file itself take precedence.
 using PythonEnvironment = std::map<std::string, std::string>;
 
-/// Calls a function of Python's own modules or a built-in one ("int", "os.path.join") with these arguments: opaque if
-/// it is not supported here. Throws Error::config without file and line where Python would raise.
-PythonObject python_call(std::string_view function, const std::vector<PythonObject>& arguments,
+PythonObject python_attribute(const PythonObject& of, const std::string& name);
+/// container[index]. Throws for a missing index or key.
+PythonObject python_item(const PythonObject& container, const PythonObject& index,
                          const PythonEnvironment& environment);
-/// The same for a method of a string.
-PythonObject python_text_method(const std::string& text, std::string_view method,
-                                const std::vector<PythonObject>& arguments);
-/// math.pi and similar constants; nothing for other names below `outside`.
-std::optional<Value> python_constant(std::string_view name);
+/// Calls an object of Kind::outside: opaque if it is not supported here. Throws where Python would raise.
+PythonObject python_call(const PythonObject& function, const std::vector<PythonObject>& arguments,
+                         const PythonEnvironment& environment);
 
-/// A variable of `environment`, otherwise of the process.
-std::optional<std::string> python_variable(const PythonEnvironment& environment, const std::string& name);
-
-/// Whether a function ("list.append", "os.environ.update", "sys.modules...") may change lists, names, environment
-/// variables, or where files are found: a call of it cannot be skipped.
-bool changes_names(std::string_view name);
 /// Whether it is a built-in function without side effects on names.
 bool is_python_builtin(std::string_view name);
 /// Whether it is a module that `import` finds in Python itself before any file, or that train.py has imported already.
