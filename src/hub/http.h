@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "hub/settings.h"
-#include "hub/url.h"
 
 namespace trireme::hub {
 
