@@ -45,6 +45,12 @@ class Receiver {
   virtual bool whole() = 0;
 };
 
+/// A handle of libcurl, which curl_easy_cleanup() ends. Throws Error::io.
+void* open_curl();
+/// Where the distribution keeps the certificates of authorities: the library only knows the place of its own. Empty if
+/// there is none.
+std::string system_certificates();
+
 /// For one thread. Borrows nothing.
 class Http {
  public:
