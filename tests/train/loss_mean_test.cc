@@ -6,7 +6,7 @@
 #include <limits>
 #include <mutex>
 
-#include "data/end_of_text_source.h"
+#include "data/sample_source.h"
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
 #include "tests/support/local_ranks.h"

@@ -15,7 +15,7 @@
 #include "bench/comm/device.h"
 #include "bench/comm/run.h"
 #include "bench/goals.h"
-#include "bench/gpus.h"
+#include "bench/ranks.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "ops/gpu_library.h"

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "bench/glue.h"
-#include "bench/gpus.h"
+#include "bench/ranks.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"

@@ -13,7 +13,7 @@
 #include "base/json_text.h"
 #include "bench/data_sheet.h"
 #include "bench/goals.h"
-#include "bench/gpus.h"
+#include "bench/ranks.h"
 #include "bench/step.h"
 #include "cli/flags.h"
 #include "cli/version.h"

@@ -5,8 +5,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/version.h"
-#include "cluster/launch/agent_secret.h"
-#include "cluster/launch/agent_server.h"
+#include "cluster/launch/agent_channel.h"
 #include "cluster/launch/remote_shell.h"
 
 namespace trireme {

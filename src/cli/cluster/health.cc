@@ -25,7 +25,7 @@
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cluster/health/detached.h"
+#include "cluster/health/run.h"
 #include "cluster/health/slurm_state.h"
 
 extern char** environ;

@@ -14,7 +14,7 @@
 #include "cli/train/glue_flags.h"
 #include "cli/train/tuning_flags.h"
 #include "config/load.h"
-#include "data/glue/published_rows.h"
+#include "data/glue/reader.h"
 #include "hub/place.h"
 #include "ops/gpu_library.h"
 #include "text/tokenizer.h"

@@ -17,13 +17,12 @@
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
-#include "data/document_parts.h"
 #include "data/file_signature.h"
 #include "data/indexed_dataset.h"
 #include "data/inspection.h"
 #include "data/neox_index.h"
-#include "data/prepare/end_of_text.h"
-#include "data/prepare/indexed_merge.h"
+#include "data/prepare/prepare_megatron.h"
+#include "data/prepare/prepare_outputs.h"
 
 namespace trireme {
 namespace {

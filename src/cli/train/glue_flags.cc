@@ -23,7 +23,7 @@
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "data/glue/task.h"
-#include "data/prepare/encoded_source.h"
+#include "data/prepare/byte_source.h"
 #include "hub/name.h"
 #include "train/start/runnable.h"
 

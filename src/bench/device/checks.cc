@@ -1,4 +1,4 @@
-#include "bench/device/sides.h"
+#include "bench/device/checks.h"
 
 #include <fmt/format.h>
 
