@@ -8,6 +8,7 @@
 
 #include "config/choices.h"
 #include "model/pipeline_order.h"
+#include "train/guard/skips.h"
 #include "train/plan_check.h"
 #include "train/session.h"
 #include "train/step_batches.h"
@@ -26,19 +27,6 @@ struct StepStart {
   bool copied = true;     ///< and copied its part of one on local disks
   /// Samples consumed when the next step begins, if there is one: its first batch goes to a device during this one.
   std::optional<uint64_t> next{};
-};
-
-/// The common result of all ranks.
-struct StepResult {
-  double loss = 0;        ///< LossMean over the global batch: nats per token or sequence (regression: squared
-                          ///< error)
-  double norm = 0;        ///< global gradient norm before clipping
-  bool finite = true;     ///< loss and norm are finite
-  bool overflow = false;  ///< not finite in f16: perhaps only because of the loss scale
-  bool skipped = false;   ///< not finite, or a loss above the limit: weights unchanged
-  bool stop = false;      ///< a stop was requested on some rank
-  bool saved = true;      ///< StepStart::saved on every rank
-  bool copied = true;     ///< StepStart::copied on every rank
 };
 
 class TrainStep {

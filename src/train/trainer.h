@@ -11,6 +11,7 @@
 #include "train/guard/straggler.h"
 #include "train/peak.h"
 #include "train/profile.h"
+#include "train/step.h"
 #include "train/task.h"
 
 namespace trireme {
