@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "bench/ranks.h"
-#include "train/start/rank_plan.h"
+#include "train/plan.h"
 #include "train/step.h"
 
 namespace trireme {

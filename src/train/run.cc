@@ -7,14 +7,14 @@
 #include "base/json_text.h"
 #include "config/document.h"
 #include "config/validate.h"
-#include "train/start/facts.h"
-#include "train/start/optim_options.h"
+#include "train/facts.h"
+#include "train/plan.h"
 
 namespace trireme {
 
-Run::Run(const RunPlan& of, RunClaim* folder, Device& device)
+Run::Run(const RunPlan& of, bool writes_folder, Device& device)
     : plan(of),
-      claim(folder),
+      writes(writes_folder),
       table(plan.table.value()),
       state(table, plan.dtype, plan.trains, plan.kept, device),
       schedule(schedule_of(plan.config())),
@@ -37,7 +37,7 @@ void Run::open_report(const RankContext& rank, RunFacts facts, LossUnit unit) {
     const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
     facts.insert(precision + 1, more.begin(), more.end());
   }
-  reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = claim ? config().run.dir : std::string(),
+  reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = writes ? config().run.dir : std::string(),
                                                         .jsonl = config().log.jsonl,
                                                         .tensorboard = config().log.tensorboard,
                                                         .is_rank0 = rank.rank() == 0,

@@ -21,7 +21,7 @@
 #include "checkpoint/run_folder/run_steps.h"
 #include "comm/heartbeat.h"
 #include "config/document.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

@@ -1,6 +1,8 @@
 #pragma once
-// The interface between the loop and what it trains: pre-training (train/pretraining.cc) and fine-tuning on GLUE
+// The interface between the loop and what it trains: pre-training (train/pretraining) and fine-tuning on GLUE
 // (train/glue/finetune.cc) differ in this and in their part of the start (train/start/recipe.h).
+
+#include <functional>
 
 #include "report/metrics.h"
 #include "train/peak.h"
@@ -15,8 +17,9 @@ namespace trireme {
 struct Work {
   Run& run;
   Session& session;
-  Saver* saver;                 ///< null when only evaluating
-  bool keeps_snapshots = true;  ///< false: not all ranks see the run folder
+  Saver* saver;                   ///< null when only evaluating
+  bool keeps_snapshots = true;    ///< false: not all ranks see the run folder
+  std::function<void()> began{};  ///< called once training has a report; may be empty
 };
 
 /// What to do after a step, beside what the configuration asks for.

@@ -37,7 +37,7 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
   work_.run.speed.used_by_others = peak_.used_by_others();
   if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
   open_report();
-  if (work_.run.claim) work_.run.claim->begin();
+  if (work_.began) work_.began();
 }
 
 void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_), task_.loss_unit()); }

@@ -59,7 +59,7 @@ struct LocalRun {
       std::function<void()> check_claim = [] {}, Backend of = make_backend())
       : backend(std::move(of)),
         plan(run_plan(rank, config, std::move(resume))),
-        run(plan, nullptr),
+        run(plan, false),
         session(plan, run.table, run.state, *backend.ops, rank) {
     initialize(run.state, run.table, 5);
     if (plan.resume) {

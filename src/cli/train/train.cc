@@ -1,4 +1,4 @@
-#include "train/pretraining.h"
+#include "train/pretraining/pretraining.h"
 
 #include <fmt/core.h>
 

@@ -152,7 +152,7 @@ void PreferenceTuning::begin(Work& work) {
       const bool finite = std::ranges::all_of(reference_.train, [](double x) { return std::isfinite(x); });
       require(finite, ErrorKind::numeric, "{}: its log-probability of an answer is not finite; name another --model",
               start_model());
-      if (work.run.claim && work.session.rank().rank() == 0)
+      if (work.run.writes && work.session.rank().rank() == 0)
         write_reference(reference_path(config().run.dir), reference_);
     });
     if (work.session.rank().rank() == 0)

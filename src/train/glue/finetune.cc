@@ -20,7 +20,7 @@
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
 #include "train/glue/row_proof.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 #include "train/trainer.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 // The plan of a fine-tuning run, made from its options before anything large is allocated.
 
 #include "train/glue/data.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 

@@ -27,8 +27,8 @@
 #include "hub/place.h"
 #include "model/train_flops.h"
 #include "text/chat/chat_files.h"
+#include "train/facts.h"
 #include "train/sft/turn_ends.h"
-#include "train/start/facts.h"
 #include "train/start/resume.h"
 #include "train/step.h"
 

@@ -7,7 +7,7 @@
 
 #include "config/load.h"
 #include "ops/ops.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a job trains, from its start to its end. A fine-tuning task is one file with a class like train/pretraining.cc
+// What a job trains, from its start to its end. A fine-tuning task is one file with a class like train/pretraining
 // or train/glue/finetune.cc; its command's file in src/cli reads the options, and one line of cli/commands.cc registers
 // it.
 
@@ -9,7 +9,7 @@
 #include "base/affinity.h"
 #include "hub/place.h"
 #include "ops/backend.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 #include "train/task.h"
 
 namespace trireme {

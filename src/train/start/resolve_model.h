@@ -2,7 +2,7 @@
 // The options of the group model as facts: the values of the model that a run trains, with their origin.
 
 #include "checkpoint/model_folder.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 

@@ -23,7 +23,7 @@
 #include "model/model_options.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 
 namespace trireme {
 namespace {

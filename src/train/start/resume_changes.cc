@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/option_name.h"
 #include "config/schema.h"
-#include "train/start/optim_options.h"
+#include "train/plan.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "optim/schedule.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 

@@ -10,8 +10,8 @@
 #include "hub/place.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
+#include "train/plan.h"
 #include "train/start/data_setup.h"
-#include "train/start/rank_plan.h"
 
 namespace trireme {
 

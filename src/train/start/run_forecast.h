@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "plan/node_type.h"
 #include "plan/simulator.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "data/sample_source.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 #include "train/step_batches.h"
 
 namespace trireme {

@@ -15,14 +15,14 @@
 #include "comm/agreement.h"
 #include "comm/proof.h"
 #include "config/document.h"
+#include "train/facts.h"
 #include "train/guard/peer_watch.h"
 #include "train/memory_watch.h"
+#include "train/plan.h"
 #include "train/start/computer.h"
 #include "train/start/cores.h"
-#include "train/start/facts.h"
 #include "train/start/fetch_named.h"
 #include "train/start/live_metrics.h"
-#include "train/start/optim_options.h"
 #include "train/start/resolve_model.h"
 #include "train/start/resolve_ranks.h"
 #include "train/start/resume_changes.h"
@@ -110,14 +110,16 @@ RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim, co
     log::info("{} is on rank 0's host only, which keeps all results: no snapshot is due", plan.config().run.dir);
   std::optional<MemoryWatch> watch;
   together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
-  Run run(plan, claim, job.backend.ops->device());
+  Run run(plan, claim != nullptr, job.backend.ops->device());
   run.board = live.board();
   if (job.backend.device) run.gpu = std::make_shared<GpuWatch>(job.backend.gpu, &job.rank.heartbeat->cpu());
   Session session(plan, run.table, run.state, *job.backend.ops, job.rank);
   load(recipe, run, job);
   std::optional<Saver> saver;
   if (claim) saver.emplace(run, session, [claim] { claim->check(); });
-  Work work{run, session, saver ? &*saver : nullptr, apart.empty()};
+  Work work{run, session, saver ? &*saver : nullptr, apart.empty(), [claim] {
+              if (claim) claim->begin();
+            }};
   recipe.begin(work);
   const bool done = ends_with_a_record(run, [&] { return recipe.work(work, job); });
   if (job.backend.device)

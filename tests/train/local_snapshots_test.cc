@@ -24,7 +24,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/start/facts.h"
+#include "train/facts.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
-#include "train/start/optim_options.h"
+#include "train/plan.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/pretraining.h"
+#include "train/pretraining/pretraining.h"
 
 #include <set>
 
@@ -9,13 +9,39 @@
 #include "config/validate.h"
 #include "model/train_flops.h"
 #include "text/tokenizer.h"
-#include "train/start/facts.h"
+#include "train/facts.h"
 #include "train/start/resume.h"
 #include "train/start/setup.h"
 #include "train/step.h"
 
 namespace trireme {
 namespace {
+
+RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak) {
+  const BatchShape& b = setup.batch;
+  RunFacts facts = plan_facts(setup, rank, backend, peak, b.sequence), own;
+  const auto add = [&](const char* name, std::string value) { own.emplace_back(name, std::move(value)); };
+  add("data",
+      fmt::format("{} ({}){}", setup.train->name(), count_text(setup.train->tokens(), "token"),
+                  setup.validation ? fmt::format(", validation {} ({})", setup.validation->name(),
+                                                 count_text(setup.validation->tokens(), "token"))
+                                   : "") +
+          (setup.test ? fmt::format(", test {} ({})", setup.test->name(), count_text(setup.test->tokens(), "token"))
+                      : ""));
+  if (setup.spec.head == HeadKind::masked_language_model)
+    add("masking", fmt::format("{:.3g} % of the tokens are to be predicted (8 of 10 masked, 1 replaced by a random "
+                               "token, 1 unchanged), {}",
+                               1e2 * setup.config().data.mask_rate,
+                               setup.config().data.whole_words ? "whole words" : "single tokens"));
+  if (setup.config().data.mask_end_of_text)
+    add("masking", "tokens after the end of a document do not count in the loss");
+  add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
+                           count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
+                           count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
+  const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
+  facts.insert(precision, own.begin(), own.end());
+  return facts;
+}
 
 class Pretraining final : public Recipe {
  public:

@@ -6,7 +6,7 @@
 #include "optim/schedule.h"
 #include "report/metrics.h"
 #include "train/peak.h"
-#include "train/start/setup.h"
+#include "train/plan.h"
 
 namespace trireme {
 
@@ -28,6 +28,5 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
 RunFacts training_facts(const RunPlan& plan, const RateSchedule& schedule);
 /// The options that have an origin, in the order of their declaration.
 OptionFacts option_facts(const LoadedConfig& loaded);
-RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 #include "checkpoint/snapshot/local_disk.h"
 #include "comm/scalars.h"
 #include "config/config.h"
-#include "train/start/resume.h"
+#include "train/plan.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "train/start/facts.h"
+#include "train/facts.h"
 
 #include <fmt/ranges.h>
 
@@ -13,7 +13,7 @@
 #include "model/train_flops.h"
 #include "tensor/device_network.h"
 #include "train/machine.h"
-#include "train/start/optim_options.h"
+#include "train/plan.h"
 
 namespace trireme {
 namespace {
@@ -218,32 +218,6 @@ OptionFacts option_facts(const LoadedConfig& loaded) {
     facts.push_back({option.name, to_text(value), origin->second.text(),
                      changes_results(option) && !of_model && value != option.default_value});
   }
-  return facts;
-}
-
-RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak) {
-  const BatchShape& b = setup.batch;
-  RunFacts facts = plan_facts(setup, rank, backend, peak, b.sequence), own;
-  const auto add = [&](const char* name, std::string value) { own.emplace_back(name, std::move(value)); };
-  add("data",
-      fmt::format("{} ({}){}", setup.train->name(), count_text(setup.train->tokens(), "token"),
-                  setup.validation ? fmt::format(", validation {} ({})", setup.validation->name(),
-                                                 count_text(setup.validation->tokens(), "token"))
-                                   : "") +
-          (setup.test ? fmt::format(", test {} ({})", setup.test->name(), count_text(setup.test->tokens(), "token"))
-                      : ""));
-  if (setup.spec.head == HeadKind::masked_language_model)
-    add("masking", fmt::format("{:.3g} % of the tokens are to be predicted (8 of 10 masked, 1 replaced by a random "
-                               "token, 1 unchanged), {}",
-                               1e2 * setup.config().data.mask_rate,
-                               setup.config().data.whole_words ? "whole words" : "single tokens"));
-  if (setup.config().data.mask_end_of_text)
-    add("masking", "tokens after the end of a document do not count in the loss");
-  add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
-                           count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
-                           count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
-  const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
-  facts.insert(precision, own.begin(), own.end());
   return facts;
 }
 

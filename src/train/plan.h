@@ -1,13 +1,19 @@
 #pragma once
 // What one rank holds of the model, how it computes and how much memory it needs: resolved once from the configuration,
-// the model and the ranks. Used by runs, `bench step`, `bench glue` and the table of `config show`.
+// the model and the ranks, before anything large is allocated. Used by runs, `bench step`, `bench glue` and the table
+// of `config show`.
 
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "comm/rank_context.h"
-#include "config/config.h"
+#include "config/load.h"
 #include "model/parameter_table.h"
+#include "optim/loss_scale.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
 #include "train/session.h"
 #include "train/step_batches.h"
 
@@ -69,5 +75,37 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
 
 /// Fills in the memory of a plan that plan_rank() has filled in.
 void plan_memory(RankPlan& plan, const Ops& ops);
+
+/// Where a start finds the snapshot that it resumes.
+struct ResumePlace {
+  std::string path;    ///< step folder; empty: a new run
+  std::string nearby;  ///< CheckpointFolder::nearby
+};
+
+struct RunPlan : RankPlan {
+  LoadedConfig loaded;                     ///< batch.global is resolved
+  std::optional<CheckpointFolder> resume;  ///< the run resumes from here
+  Config resumed;                          ///< the configuration with which `resume` was written
+  std::string tokenizer_json;              ///< empty: unknown
+  std::string generation;                  ///< generation settings of the model's first folder; empty: none
+  std::vector<DataFileFact> data_files;
+
+  bool warms_from_zero = false;  ///< the first step's rate is 0
+
+  const Config& config() const { return loaded.config; }
+};
+
+RateSchedule schedule_of(const Config& config);
+/// For a run in f16; nullopt for others.
+std::optional<LossScaleOptions> loss_scale_options(const PrecisionOptions& precision);
+/// comm.reduce, of which auto is hosts if GPUs compute and the data ranks of each tensor and pipeline rank are on
+/// several hosts, with the same number, more than one, on each; else flat.
+ReduceOrder reduce_order(const Config& config, const MeshShape& mesh, const HostMap& hosts, bool gpus);
+/// The optimizer options of a rank of the mesh. hosts: of all ranks. gpus: they compute on GPUs. exchange_cores: where
+/// the exchange thread runs; empty: anywhere.
+OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,
+                                   bool gpus, std::vector<int> exchange_cores);
+/// Throws Error::config if comm.reduce or optim.shard-group is not possible with data ranks on these hosts.
+void require_hosts(const Config& config, const MeshShape& mesh, const HostMap& hosts);
 
 }  // namespace trireme

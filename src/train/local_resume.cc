@@ -1,4 +1,4 @@
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 
 #include <unistd.h>
 
