@@ -14,7 +14,7 @@
 #include "bench/training.h"
 #include "comm/agreement.h"
 #include "train/glue/data.h"
-#include "train/start/fetch_named.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {

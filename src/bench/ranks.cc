@@ -8,7 +8,7 @@
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
 #include "comm/scalars.h"
-#include "train/start/computer.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/epoch_plan.h"
+#include "train/step_batches.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "cli/version.h"
 #include "comm/process.h"
 #include "ops/backend.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {

@@ -20,7 +20,7 @@
 #include "comm/process.h"
 #include "config/schema.h"
 #include "ops/backend.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {

@@ -15,7 +15,7 @@
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {

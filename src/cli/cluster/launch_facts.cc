@@ -18,16 +18,13 @@
 #include "hub/place.h"
 #include "ops/gpu_library.h"
 #include "text/tokenizer.h"
-#include "train/epoch_plan.h"
 #include "train/glue/data.h"
 #include "train/glue/job.h"
 #include "train/start/data_setup.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_model.h"
-#include "train/start/resolve_ranks.h"
-#include "train/start/run_bytes.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
-#include "train/start/runnable.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 

@@ -17,10 +17,8 @@
 #include "config/flag_word.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_model.h"
-#include "train/start/resolve_ranks.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
-#include "train/start/runnable.h"
 
 namespace trireme {
 namespace {

@@ -25,7 +25,7 @@
 #include "data/glue/task.h"
 #include "data/prepare/byte_source.h"
 #include "hub/name.h"
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {

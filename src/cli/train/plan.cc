@@ -23,7 +23,7 @@
 #include "plan/measured_machine.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_model.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {

@@ -13,7 +13,7 @@
 #include "cli/train/recipe_command.h"
 #include "config/document.h"
 #include "config/load.h"
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {

@@ -20,7 +20,7 @@
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "config/setting.h"
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {

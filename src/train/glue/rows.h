@@ -9,7 +9,6 @@
 #include "model/pass.h"
 #include "model/spec.h"
 #include "text/tokenizer.h"
-#include "train/epoch_plan.h"
 #include "train/step_batches.h"
 
 namespace trireme {

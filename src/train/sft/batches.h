@@ -8,7 +8,6 @@
 
 #include "data/chat/training_rows.h"
 #include "data/sampler.h"
-#include "train/epoch_plan.h"
 #include "train/step_batches.h"
 
 namespace trireme {

@@ -9,10 +9,10 @@
 
 #include "data/chat/training_rows.h"
 #include "text/chat/chat_files.h"
-#include "train/epoch_plan.h"
 #include "train/sft/tokenise.h"
 #include "train/start/recipe.h"
 #include "train/start/setup.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 

@@ -18,7 +18,7 @@
 #include "model/model_options.h"
 #include "train/guard/data_proof.h"
 #include "train/start/data_setup.h"
-#include "train/start/resolve_model.h"
+#include "train/start/resolve.h"
 #include "train/start/resume.h"
 
 namespace trireme {

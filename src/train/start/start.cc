@@ -1,37 +1,89 @@
 #include "train/start/start.h"
-#include "base/option_name.h"
-#include "train/start/step_plan.h"
+#include "train/start/run_forecast.h"
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/option_name.h"
 #include "base/stop.h"
 #include "checkpoint/finite_weights.h"
+#include "checkpoint/run_folder/run_control.h"
 #include "comm/agreement.h"
+#include "comm/launcher.h"
 #include "comm/proof.h"
 #include "config/document.h"
 #include "train/facts.h"
 #include "train/guard/peer_watch.h"
 #include "train/memory_watch.h"
 #include "train/plan.h"
-#include "train/start/computer.h"
-#include "train/start/cores.h"
-#include "train/start/fetch_named.h"
 #include "train/start/live_metrics.h"
-#include "train/start/resolve_model.h"
-#include "train/start/resolve_ranks.h"
-#include "train/start/resume_changes.h"
-#include "train/start/run_end.h"
-#include "train/start/shared_folder.h"
+#include "train/start/ranks.h"
+#include "train/start/resolve.h"
+#include "train/start/resume.h"
+#include "train/start/run_claim.h"
 #include "train/trainer.h"
 
 namespace trireme {
 namespace {
+
+struct RunEnd {
+  int code = 0;  ///< 0, or that of ErrorKind::stopped
+  int64_t step = 0;
+};
+
+RunStatus status_of(const Error& error) {
+  return {.state = error.kind() == ErrorKind::stopped ? RunState::stopped : RunState::failed,
+          .code = exit_code(error.kind()),
+          .step = -1,
+          .message = error.what()};
+}
+
+/// mpirun and srun take seconds and print many lines for a code other than 0; a launch reads from the run folder how
+/// its ranks ended. reported: this rank has written its status there.
+int code_for_starter(bool reported) {
+  const bool launch_reads = std::getenv(kLaunchPlaceVariable) != nullptr;
+  return reported && launch_reads ? 0 : exit_code(ErrorKind::stopped);
+}
+
+/// Runs `work`, which may fill `claim`, and writes into the folder how it ended: rank 0 writes the common result, any
+/// rank its own error. After a failure of communication it waits for the peer watch to find the cause. Returns
+/// the exit code (0 for a stop if a launch around this job reads it from the folder); throws what work() throws, except
+/// a stop on which all ranks agreed.
+int run_to_end(std::optional<RunClaim>& claim, const Process& process, PeerWatch& peers,
+               const std::function<RunEnd()>& work) {
+  try {
+    const RunEnd end = work();
+    bool reported = claim.has_value();
+    if (claim && process.rank() == 0)
+      reported =
+          claim->end({.state = end.code == 0 ? RunState::done : RunState::stopped, .code = end.code, .step = end.step});
+    return end.code == 0 ? 0 : code_for_starter(reported);
+  } catch (const CommonError& e) {
+    bool reported = claim.has_value();
+    if (claim && process.rank() == 0) reported = claim->end(status_of(e));
+    if (e.kind() != ErrorKind::stopped) throw;
+    log::write_once(log::Level::info, e.what());
+    return code_for_starter(reported);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::comm || e.kind() == ErrorKind::peer) peers.wait_for_verdict();
+    // A GPU's connection was ended by another rank, which says why first.
+    if (e.kind() == ErrorKind::peer) peers.wait_for_verdict();
+    if (claim) claim->end(status_of(e));
+    throw;
+  } catch (const std::exception& e) {  // out of memory or a bug: the folder must record that the run has ended
+    if (claim) claim->end(status_of(Error(ErrorKind::io, e.what())));
+    throw;
+  }
+}
 
 /// The mesh of the job's ranks.
 MeshShape prove_ranks(const Recipe& recipe, const Process& process, Scalars& scalars, std::string_view version) {

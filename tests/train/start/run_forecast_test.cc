@@ -13,7 +13,7 @@
 #include "model/model_options.h"
 #include "tests/support/expect_error.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_ranks.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {

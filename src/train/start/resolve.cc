@@ -1,16 +1,86 @@
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 #include <fmt/ranges.h>
 
+#include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/option_name.h"
+#include "config/validate.h"
+#include "hub/place.h"
+#include "model/model_options.h"
 #include "ops/gpu_library.h"
 #include "optim/optimizer.h"
 
 namespace trireme {
+
+Spec spec_of_folder(const ModelFolder& folder, const LoadedConfig& loaded) {
+  Spec spec = with_given_options(folder.spec, loaded);
+  require_same_model(folder, spec);
+  return spec;
+}
+
+void resolve_model(LoadedConfig& loaded) {
+  const std::string& init = loaded.config.model.init;
+  if (init.empty() || init == "scratch") return resolve_model_options(loaded);
+  if (!std::filesystem::exists(init) && !hub::still_to_fetch({.model = init}).empty()) return;
+  const ModelFolder folder = open_model(init);
+  const Spec spec = spec_of_folder(folder, loaded);
+  settle_model_options(loaded, spec, folder.path);
+  loaded.derive("model.vocabulary", spec.vocabulary, folder.path);
+}
+
+void settle_model(RunPlan& plan) {
+  const ModelOptions& model = plan.config().model;
+  const bool named = !model.init.empty() && model.init != "scratch";
+  const std::string by = plan.resume            ? plan.resume->path
+                         : named                ? model.init
+                         : model.preset.empty() ? std::string()
+                                                : "preset " + model.preset;
+  settle_model_options(plan.loaded, plan.spec, by);
+  plan.loaded.derive("model.vocabulary", plan.spec.vocabulary, plan.resume || named ? by : "the data or the preset");
+}
+
+MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source) {
+  MeshShape mesh = resolve_mesh({options.data, options.tensor, options.pipeline}, ranks, source);
+  mesh.chunks = options.chunks;
+  require(!options.sequence || mesh.tensor > 1, ErrorKind::config,
+          "mesh.sequence splits rows among tensor ranks, but mesh.tensor is 1; set --mesh.tensor to at least 2, or "
+          "--mesh.sequence false");
+  std::istringstream words(options.stages);
+  for (std::string word; std::getline(words, word, ',');) {
+    const Value value = resolve_plain(word);
+    const auto* layers = std::get_if<int64_t>(&value);
+    require(layers, ErrorKind::config, "mesh.stages is \"{}\", expected layers of each stage, like 8,4",
+            options.stages);
+    mesh.stages.push_back(*layers);
+  }
+  return mesh;
+}
+
+void resolve_for_ranks(LoadedConfig& loaded, int ranks, const std::string& source) {
+  MeshOptions& mesh = loaded.config.mesh;
+  const MeshShape shape = mesh_of(mesh, ranks, source);
+  loaded.derive("mesh.data", shape.data, count_text(ranks, "rank"));
+  BatchOptions& batch = loaded.config.batch;
+  const BatchPlan plan = plan_batch(loaded, static_cast<int>(shape.data));
+  const std::string product = fmt::format("{}, {} x {}", loaded.where("batch.per-rank"), batch.per_rank,
+                                          count_text(shape.data, "data-parallel rank"));
+  loaded.derive("batch.global", plan.global, product);
+  if (batch.per_rank > 0) {  // batch.global has replaced it
+    batch.per_rank = 0;
+    loaded.origins.erase("batch.per-rank");
+  }
+  const std::string rest = fmt::format("{} on each of {}", count_text(plan.per_rank, "sequence"),
+                                       count_text(shape.data, "data-parallel rank"));
+  loaded.derive("batch.micro", plan.micro, rest);
+  loaded.derive("batch.accumulation", plan.accumulation, rest);
+}
+
 namespace {
 
 using Reasons = std::vector<std::string>;
