@@ -1,6 +1,7 @@
 #include "bench/glue.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -33,22 +34,20 @@ GlueOptions glue_options(const GlueBenchOptions& o) {
 class FileOrder final : public StepBatches {
  public:
   FileOrder(const EncodedRows& rows, const RowLayout& layout, int64_t batch, const RankContext& rank)
-      : rows_(rows),
-        layout_(layout),
-        packers_(1, RowPacker(layout)),
-        which_(static_cast<size_t>(batch)),
-        rank_(rank.rank()),
-        ranks_(rank.size()) {}
+      : rows_(rows), layout_(layout), which_(static_cast<size_t>(batch)), rank_(rank.rank()), ranks_(rank.size()) {}
 
-  int64_t micro_batches() const override { return 1; }
-  double counted(uint64_t) override { return static_cast<double>(which_.size()); }
-  std::optional<double> counted_globally(uint64_t) const override { return static_cast<double>(all()); }
-  const Batch& fill(uint64_t consumed, int64_t) override {
-    which_ = rows_of(consumed);
-    return packers_[next_++ % packers_.size()].pack(rows_, which_, which_[0]);
+  StepPart part(uint64_t consumed) override {
+    const std::vector<uint32_t> which = rows_of(consumed);
+    return {.consumed = consumed,
+            .samples = static_cast<int64_t>(all()),
+            .slices = {{which[0], std::ssize(which)}},
+            .rows = {batch_rows(rows_, which, layout_)},
+            .counted = static_cast<double>(all())};
   }
-  int64_t rows(uint64_t consumed, int64_t) const override { return batch_rows(rows_, rows_of(consumed), layout_); }
-  void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), RowPacker(layout_)); }
+  const Batch& fill(const StepPart& step, int64_t, size_t slot) override {
+    which_ = rows_of(step.consumed);
+    return builder_of(packers_, slot, layout_).pack(rows_, which_, which_[0]);
+  }
   /// Rows of the last batch.
   const std::vector<uint32_t>& last() const { return which_; }
 
@@ -64,8 +63,7 @@ class FileOrder final : public StepBatches {
 
   const EncodedRows& rows_;
   RowLayout layout_;
-  std::vector<RowPacker> packers_;
-  size_t next_ = 0;  ///< of packers_
+  std::deque<RowPacker> packers_;
   std::vector<uint32_t> which_;
   int rank_, ranks_;
 };

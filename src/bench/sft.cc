@@ -152,10 +152,11 @@ class OurSteps {
   /// A step; adds to the sums, and returns its loss.
   double run(SftRate& sums) {
     const auto consumed = static_cast<uint64_t>(consumed_);
-    const double counted = batches_->counted_globally(consumed).value();
-    const auto ids = static_cast<double>(batches_->rows(consumed, 0));
+    const StepPart part = batches_->part(consumed);
+    const double counted = part.counted.value();
+    const auto ids = static_cast<double>(part.rows[0]);
     const StepTime time = training_.run();
-    consumed_ += plan_.at(consumed).count;
+    consumed_ += part.samples;
     log::info("ours      loss {:.4f}  {:.3f} s, {:.0f} ids of which {:.0f} count", time.loss, time.seconds, ids,
               counted);
     sums.seconds += time.seconds;

@@ -62,9 +62,7 @@ SafetensorsEntry entry(std::string name, std::string dtype, const Shape& shape) 
 PeerStart::PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& batches, int64_t steps, int64_t samples) {
   std::vector<int32_t> tokens, targets;
   for (int64_t step = 0; step < steps; ++step) {
-    const auto consumed = static_cast<uint64_t>(step * samples);
-    (void)batches.counted(consumed);
-    const Batch& batch = batches.fill(consumed, 0);
+    const Batch& batch = batches.fill(batches.part(static_cast<uint64_t>(step * samples)), 0);
     append(tokens, batch.tokens);
     append(targets, batch.targets);
   }

@@ -47,7 +47,7 @@ StepTime MeasuredTraining::run() {
                                        .update = steps_ + 1,
                                        .learning_rate = learning_rate_,
                                        .most_loss = std::numeric_limits<double>::infinity(),
-                                       .next = static_cast<uint64_t>(consumed_ + samples_)});
+                                       .next = true});
   ++steps_;
   consumed_ += samples_;
   double seconds = seconds_since(start);

@@ -20,31 +20,21 @@ double loss_terms(const Batch& batch) {
 }
 
 SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape, SampleStream stream)
-    : data_(data), shape_(shape), stream_(stream) {
-  keep(1);
+    : data_(data), shape_(shape), stream_(stream) {}
+
+StepPart SampleBatches::part(uint64_t consumed) {
+  StepPart step{.consumed = consumed, .samples = shape_.global, .slices = {}, .rows = {}, .counted = {}};
+  for (int64_t m = 0; m < shape_.micro_batches; ++m) {
+    step.slices.push_back(batch_slice(consumed, shape_, m));
+    step.rows.push_back(step.slices.back().count * shape_.sequence);
+  }
+  if (data_.counts_all()) step.counted = static_cast<double>(shape_.global * shape_.sequence);
+  return step;
 }
 
-void SampleBatches::keep(int64_t batches) {
-  batchers_.assign(static_cast<size_t>(batches), Batcher(shape_.largest_micro(), shape_.sequence));
-}
-
-BatchSlice SampleBatches::slice(uint64_t consumed, int64_t index) const { return batch_slice(consumed, shape_, index); }
-
-double SampleBatches::counted(uint64_t consumed) {
-  double tokens = 0;
-  for (int64_t m = 0; m < shape_.micro_batches; ++m)
-    tokens += data_.counts_all() ? static_cast<double>(slice(consumed, m).count * shape_.sequence)
-                                 : counted_rows(fill(consumed, m));
-  return tokens;
-}
-
-std::optional<double> SampleBatches::counted_globally(uint64_t) const {
-  if (!data_.counts_all()) return std::nullopt;
-  return static_cast<double>(shape_.global * shape_.sequence);
-}
-
-const Batch& SampleBatches::fill(uint64_t consumed, int64_t index) {
-  return batchers_[next_++ % batchers_.size()].fill(data_, stream_, slice(consumed, index));
+const Batch& SampleBatches::fill(const StepPart& step, int64_t index, size_t slot) {
+  return builder_of(batchers_, slot, shape_.largest_micro(), shape_.sequence)
+      .fill(data_, stream_, step.slices[static_cast<size_t>(index)]);
 }
 
 Batcher::Batcher(int64_t sequences, int64_t sequence) : sequence_(sequence) {

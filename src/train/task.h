@@ -37,8 +37,6 @@ class Task {
   virtual ~Task() = default;
   /// This rank's micro-batches.
   virtual StepBatches& batches() = 0;
-  /// Samples over all ranks of the step that begins after `consumed`.
-  virtual int64_t step_samples(uint64_t consumed) const = 0;
   /// Tokens of the first `samples` samples; work of a step, on average if lengths differ.
   virtual uint64_t tokens(uint64_t samples) const = 0;
   virtual StepCost step_cost() const = 0;

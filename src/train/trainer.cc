@@ -47,8 +47,6 @@ StepResult Trainer::step(double rate) {
   const double waited = rank().heartbeat->waited_seconds();
   const double limit = spike_limit(progress().losses, config().run.spike_score);
   const bool only_warns = config().run.on_spike == OnSpike::warn;
-  const auto next = progress().samples + static_cast<uint64_t>(task_.step_samples(progress().samples));
-  const bool last = progress().step + 1 >= config().run.steps;
   profile_.begin_step();
   const StepResult result = step_.run({.step = progress().step,
                                        .consumed = progress().samples,
@@ -58,7 +56,7 @@ StepResult Trainer::step(double rate) {
                                        .loss_scale = progress().loss_scale ? progress().loss_scale->scale : 1,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
                                        .copied = work_.saver->copy_idle(),
-                                       .next = last ? std::nullopt : std::optional(next)});
+                                       .next = progress().step + 1 < config().run.steps});
   // A single rank waits for no other, but the scheduler may have used its processor within a call.
   const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
   const double taken = seconds_since(start);
@@ -76,7 +74,7 @@ StepResult Trainer::step(double rate) {
 void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress().samples;
   work_.saver->record_step(progress().step, result);
-  work_.run.skips.account(result, task_.step_samples(first), limit, progress(), scalars());
+  work_.run.skips.account(result, step_.part().samples, limit, progress(), scalars());
   work_.run.meter.add_result(result.loss, result.skipped, result.finite);
   task_.step_done(result);
   if (result.skipped) return;

@@ -217,14 +217,13 @@ class MeshRank {
   }
   StepResult step(int64_t i) {
     const Layouts& layouts = computer.layouts;
-    const auto consumed = [&](int64_t steps) { return static_cast<uint64_t>(steps * layouts.global); };
     return training_->run({.step = i,
-                           .consumed = consumed(i),
+                           .consumed = static_cast<uint64_t>(i * layouts.global),
                            .update = i + 1,
                            .learning_rate = 1e-2,
                            .most_loss = std::numeric_limits<double>::infinity(),
                            .loss_scale = layouts.loss_scale,
-                           .next = i + 1 < layouts.steps ? std::optional(consumed(i + 1)) : std::nullopt});
+                           .next = i + 1 < layouts.steps});
   }
 
   Place computer;

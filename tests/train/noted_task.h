@@ -30,7 +30,6 @@ class NotedTask : public Task {
   }
 
   StepBatches& batches() override { return batches_; }
-  int64_t step_samples(uint64_t) const override { return batch_.global; }
   uint64_t tokens(uint64_t samples) const override { return samples * static_cast<uint64_t>(batch_.sequence); }
   StepCost step_cost() const override { return {.tokens = 1, .flops = 1, .samples = 1}; }
   const std::vector<DataFileFact>& mapped_files() const override { return files_; }

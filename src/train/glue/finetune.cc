@@ -51,7 +51,6 @@ class FineTuning final : public Recipe {
   bool work(Work& work, const TrainingJob& job) override;
 
   StepBatches& batches() override { return *batches_; }
-  int64_t step_samples(uint64_t consumed) const override { return job_.epochs.at(consumed).count; }
   uint64_t tokens(uint64_t samples) const override {
     return static_cast<uint64_t>(row_length() * static_cast<double>(samples));
   }
@@ -144,7 +143,11 @@ std::string FineTuning::micro_batches() const {
   if (options_.most_tokens > 0)
     return fmt::format("micro-batches of at most {} and {}", count_text(config().batch.micro, "row"),
                        count_text(options_.most_tokens, "token"));
-  return fmt::format("{} of at most {}", count_text(batches_->micro_batches(), "micro-batch"), config().batch.micro);
+  return fmt::format(
+      "{} of at most {}",
+      count_text(micro_batches_for(job_.epochs.global, static_cast<int>(job_.mesh.data), config().batch.micro),
+                 "micro-batch"),
+      config().batch.micro);
 }
 
 bool FineTuning::due(Strategy strategy, int64_t every, const RunCounters& progress) const {

@@ -57,7 +57,6 @@ class Pretraining final : public Recipe {
   void begin(Work&) override { batches_.emplace(*setup_.train, setup_.batch); }
 
   StepBatches& batches() override { return *batches_; }
-  int64_t step_samples(uint64_t) const override { return setup_.batch.global; }
   uint64_t tokens(uint64_t samples) const override { return samples * static_cast<uint64_t>(setup_.batch.sequence); }
   StepCost step_cost() const override {
     const auto tokens = static_cast<double>(setup_.batch.global * setup_.batch.sequence);

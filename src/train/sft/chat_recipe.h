@@ -33,7 +33,6 @@ class ChatRecipe : public Recipe {
   void prove_data(const TrainingJob& job) override;
   void make_weights(Run& run) override;
 
-  int64_t step_samples(uint64_t consumed) const override { return epochs_.at(consumed).count; }
   uint64_t tokens(uint64_t samples) const override;
   StepCost step_cost() const override;
   const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }

@@ -23,10 +23,9 @@ TEST(PairBatches, HaveAPairsAnswersBehindEachOtherWithTheirCountedRows) {
                         seen = conversations;
                         return record_scores(scores)(std::move(conversations));
                       });
-  EXPECT_EQ(batches.rows(0, 0), 7);
-  EXPECT_EQ(batches.counted(0), 1);
-  EXPECT_EQ(batches.counted_globally(0), 1);
-  const Batch& batch = batches.fill(1, 0);  // the second epoch
+  EXPECT_THAT(batches.part(0).rows, ElementsAre(7));
+  EXPECT_EQ(batches.part(0).counted, 1);
+  const Batch& batch = batches.fill(batches.part(1), 0, 0);  // the second epoch
   EXPECT_THAT(seen, ElementsAre(0U, 1U));
   EXPECT_EQ(loss_terms(batch), 1);
   ASSERT_NE(batch.sequence_loss, nullptr);
@@ -49,8 +48,9 @@ TEST(PairBatches, TakeEveryPairOnceInAnEpoch) {
                           return record_scores({})(std::move(conversations));
                         });
     for (uint64_t first = 0; first < 17; first += 4) {
-      pairs += batches.counted(first);
-      for (int64_t m = 0; m < 2; ++m) (void)batches.fill(first, m);
+      const StepPart step = batches.part(first);
+      if (rank == 0) pairs += step.counted.value();
+      for (int64_t m = 0; m < 2; ++m) (void)batches.fill(step, m, 0);
     }
   }
   EXPECT_EQ(pairs, 17);

@@ -68,18 +68,12 @@ inline Spec spec_of(Position position) {
 class AllRows final : public StepBatches {
  public:
   explicit AllRows(StepBatches& batches) : batches_(batches) {}
-  int64_t micro_batches() const override { return batches_.micro_batches(); }
-  double counted(uint64_t consumed) override { return batches_.counted(consumed); }
-  std::optional<double> counted_globally(uint64_t consumed) const override {
-    return batches_.counted_globally(consumed);
-  }
-  const Batch& fill(uint64_t consumed, int64_t index) override {
-    kept_.push_back(batches_.fill(consumed, index));
+  StepPart part(uint64_t consumed) override { return batches_.part(consumed); }
+  const Batch& fill(const StepPart& step, int64_t index, size_t slot) override {
+    kept_.push_back(batches_.fill(step, index, slot));
     kept_.back().counted = kept_.back().counted_targets = {};
     return kept_.back();
   }
-  int64_t rows(uint64_t consumed, int64_t index) const override { return batches_.rows(consumed, index); }
-  void keep(int64_t batches) override { batches_.keep(batches); }
 
  private:
   StepBatches& batches_;
