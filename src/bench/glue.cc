@@ -89,8 +89,8 @@ struct Tuning {
         .micro_sequences = options.batch, .micro_rows = options.batch * longest, .step_rows = options.batch * longest};
     return {model,
             rank,
-            measured_plan(pretrained.spec, {.data = rank.size()}, measured_config(options.dtype), step,
-                          planned(rank, exchange_cores)),
+            plan_rank({.spec = pretrained.spec, .mesh = {.data = rank.size()}}, measured_config(options.dtype), step,
+                      planned(rank, exchange_cores)),
             options.batch * rank.size(),
             2e-5,
             std::move(batches)};
@@ -196,8 +196,8 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
             o.batch, count_text(rank.size(), "rank"), count_text(rows.rows(), "row"), data.train[0].path);
   });
   // Every rank has the whole model, whatever the size of the groups that it is in.
-  const RankPlan whole =
-      measured_plan(model.spec, {.data = 1}, measured_config(o.dtype), {}, {.hosts = rank.hosts.first(1)});
+  const RankPlan whole = plan_rank({.spec = model.spec, .mesh = {.data = 1}}, measured_config(o.dtype), {},
+                                   {.hosts = rank.hosts.first(1)});
   Tuning tuning{o, model, rows, exchange_cores, {whole, ops}};
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());

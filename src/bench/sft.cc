@@ -138,7 +138,7 @@ struct Measured {
     return {.global = options.batch, .micro_batches = 1, .sequence = options.sequence, .ranks = 1, .rank = 0};
   }
   RankPlan plan() const {
-    return measured_plan(spec, {.data = 1}, config, step_size(shape()), planned(rank, exchange_cores));
+    return plan_rank({.spec = spec, .mesh = {.data = 1}}, config, step_size(shape()), planned(rank, exchange_cores));
   }
 };
 

@@ -131,14 +131,14 @@ RankPlan plan_of(const Measured& of, const RankContext& rank, const MeasuredLayo
   config.model.recompute = of.options.recompute;
   config.optim.shard = of.options.shard;
   config.mesh.sequence = layout.sequence_parallel;
-  return measured_plan(of.spec, layout.mesh, config, step_size(batch_of(of, rank, layout)),
-                       planned(rank, of.exchange_cores));
+  return plan_rank({.spec = of.spec, .mesh = layout.mesh}, config, step_size(batch_of(of, rank, layout)),
+                   planned(rank, of.exchange_cores));
 }
 
 /// One rank has the whole model, whatever the size of the groups that it is in.
 MeasuredModel whole_model(const Measured& of, const RankContext& rank) {
   const Config config = measured_config(of.options.dtype);
-  return {measured_plan(of.spec, {.data = 1}, config, {}, {.hosts = rank.hosts.first(1)}), of.ops};
+  return {plan_rank({.spec = of.spec, .mesh = {.data = 1}}, config, {}, {.hosts = rank.hosts.first(1)}), of.ops};
 }
 
 /// Steps on windows of the tokens; logged by the first rank.
@@ -401,9 +401,8 @@ class OurSteps {
 
 /// Whether the memory is too small for both programs at once.
 bool too_large_together(const Measured& of, const RankContext& rank) {
-  RankPlan plan = plan_of(of, rank, {.mesh = {.data = 1}});
-  plan_memory(plan, of.ops);
-  return pytorch_bytes(of.options, of.spec) + plan.memory.total() > available_memory(1);
+  const MemoryPlan memory = memory_of(plan_of(of, rank, {.mesh = {.data = 1}}), of.ops);
+  return pytorch_bytes(of.options, of.spec) + memory.total() > available_memory(1);
 }
 
 PeerStep measure_pytorch(const Measured& of, const RankContext& rank, const std::string& mode, const std::string& start,

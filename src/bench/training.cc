@@ -7,15 +7,6 @@
 
 namespace trireme {
 
-RankPlan measured_plan(const Spec& spec, const MeshShape& mesh, const Config& config, const StepSize& step,
-                       const PlannedRank& rank) {
-  RankPlan plan;
-  plan.spec = spec;
-  plan.mesh = mesh;
-  plan_rank(plan, config, step, rank);
-  return plan;
-}
-
 Config measured_config(DType dtype) {
   Config config;
   config.precision.dtype = dtype;
@@ -31,7 +22,7 @@ MeasuredModel::MeasuredModel(const RankPlan& plan, Ops& operators)
 MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const RankPlan& plan, int64_t samples,
                                    double learning_rate, std::unique_ptr<StepBatches> batches)
     : rank_(rank),
-      session_(plan, model.table, model.state, model.ops, rank),
+      session_(session_options(plan), model.table, model.state, model.ops, rank),
       batches_(std::move(batches)),
       step_(session_, *batches_, 1),
       samples_(samples),

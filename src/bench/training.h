@@ -10,10 +10,7 @@
 
 namespace trireme {
 
-/// The plan of a rank's steps. config: what the measured run would be given; the rest of its options as they are.
-RankPlan measured_plan(const Spec& spec, const MeshShape& mesh, const Config& config, const StepSize& step,
-                       const PlannedRank& rank);
-/// A configuration for measured_plan(): its optimizer is AdamW without weight decay.
+/// A configuration for the plan of measured steps: its optimizer is AdamW without weight decay.
 Config measured_config(DType dtype);
 
 /// Shared by steps over different ranks: the part of a plan's rank, with random weights. Borrows the operators.

@@ -37,11 +37,11 @@ const char* describe_shared(ShardChoice shard) {
   }
 }
 
-ReduceOrder order_of(const RunPlan& plan) {
-  return reduce_order(plan.config(), plan.mesh, plan.rank.hosts, plan.rank.gpu);
+ReduceOrder order_of(const Config& config, const RankPlan& plan) {
+  return reduce_order(config, plan.mesh, plan.rank.hosts, plan.rank.gpu);
 }
 
-const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
+const char* name_of_state(const RankPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
 
 /// "cosine from 0.0006 to 6e-05 at step 1000, after 100 steps of warm-up".
 std::string describe_schedule(const RateSchedule& s) {
@@ -67,15 +67,15 @@ std::string measured_how(const PeakRate& peak) {
 
 }  // namespace
 
-std::string describe_exchange(const RunPlan& plan) {
+std::string describe_exchange(const Config& config, const RankPlan& plan) {
   const HostMap hosts = plan.rank.hosts.of(replicas_of(plan.mesh, plan.rank.rank));
   const int per_host = hosts.ranks_per_host();
   if (!plan.trains || hosts.hosts() <= 1 || per_host <= 1) return "";
-  const double ways = plan.config().optim.shard == ShardChoice::none ? 2 : 1;  // there, and the sums back
+  const double ways = config.optim.shard == ShardChoice::none ? 2 : 1;  // there, and the sums back
   const double array =
-      static_cast<double>(plan.table->trained_count()) * static_cast<double>(size_of(plan.config().comm.wire));
+      static_cast<double>(plan.table->trained_count()) * static_cast<double>(size_of(config.comm.wire));
   const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
-  const ReduceOrder order = order_of(plan);
+  const ReduceOrder order = order_of(config, plan);
   if (order == ReduceOrder::nccl) return "";  // it chooses what travels
   const bool is_first = order == ReduceOrder::hosts;
   return fmt::format(
@@ -85,11 +85,11 @@ std::string describe_exchange(const RunPlan& plan) {
       is_first ? "flat" : "hosts", is_first ? "" : ", which is faster if the network is the bottleneck");
 }
 
-std::string describe_sums(const RunPlan& plan, const std::string& library) {
+std::string describe_sums(const Config& config, const RankPlan& plan, const std::string& library) {
   if (!plan.trains || plan.mesh.data <= 1) return "";
-  const CommOptions& comm = plan.config().comm;
+  const CommOptions& comm = config.comm;
   const HostMap hosts = plan.rank.hosts.of(replicas_of(plan.mesh, plan.rank.rank));
-  switch (order_of(plan)) {
+  switch (order_of(config, plan)) {
     case ReduceOrder::nccl:
       return fmt::format(
           "of gradients by {} itself, in {}: it chooses the order and where it rounds, so the bits differ from those "
@@ -111,7 +111,7 @@ std::string describe_sums(const RunPlan& plan, const std::string& library) {
   }
 }
 
-void require_memory(const RunPlan& plan, const RankContext& rank, const Device& device) {
+void require_memory(const RankPlan& plan, const RankContext& rank, const Device& device) {
   const MemoryPlan& memory = plan.memory;
   if (!device.is_host()) {
     const DeviceMemory now = device.memory();
@@ -141,39 +141,41 @@ void require_memory(const RunPlan& plan, const RankContext& rank, const Device& 
 
 RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend& backend, const PeakRate& peak,
                     int64_t sequence) {
-  const MemoryPlan& memory = plan.memory;
-  const Spec& s = plan.spec;
+  const RankPlan& part = plan.part;
+  const MemoryPlan& memory = part.memory;
+  const Spec& s = part.spec;
   RunFacts facts;
   const auto add = [&](const char* name, std::string value) { facts.emplace_back(name, std::move(value)); };
   add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
                            static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
                            count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
   if (!s.adapters.empty()) add("adapters", published_adapters(s, kept_model_type(plan.generation)));
-  if (!plan.trained.all()) add("trained", describe_trained(plan.table->whole()));
+  if (!part.trained.all()) add("trained", describe_trained(part.table->whole()));
   if (s.rotary.kind == RotaryKind::longrope) {
     add("positions", fmt::format("longrope: its long factors where a step has a sequence of more than {} tokens, else "
                                  "its short ones",
                                  s.rotary.original_context));
   }
-  add("precision", std::string(name_of(plan.dtype)));
-  if (plan.mesh.tensor * plan.mesh.pipeline > 1) {
-    std::vector<std::string> stages(static_cast<size_t>(plan.mesh.pipeline));
-    const std::vector<ModelPart> parts = stages_of(s, plan.mesh);
+  add("precision", std::string(name_of(part.dtype)));
+  if (part.mesh.tensor * part.mesh.pipeline > 1) {
+    std::vector<std::string> stages(static_cast<size_t>(part.mesh.pipeline));
+    const std::vector<ModelPart> parts = stages_of(s, part.mesh);
     for (size_t i = 0; i < parts.size(); ++i) {
       std::string& stage = stages[i % stages.size()];
       stage += fmt::format("{}{}{}{}", stage.empty() ? "" : ", ", parts[i].embedding ? "embedding + " : "",
                            count_text(parts[i].layers(), "layer"), parts[i].head ? " + head" : "");
     }
-    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", plan.mesh.data, plan.mesh.tensor,
-                            plan.mesh.pipeline, fmt::join(stages, " | "),
-                            plan.shape.sequence_parallel ? "; sequence parallel between layers" : ""));
+    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", part.mesh.data, part.mesh.tensor,
+                            part.mesh.pipeline, fmt::join(stages, " | "),
+                            part.shape.sequence_parallel ? "; sequence parallel between layers" : ""));
   }
-  if (plan.trains && plan.config().optim.shard != ShardChoice::none && plan.mesh.data > 1)
-    add("sharded", fmt::format("each of {} keeps its part of {}", count_text(plan.mesh.data, "data rank"),
+  if (part.trains && plan.config().optim.shard != ShardChoice::none && part.mesh.data > 1)
+    add("sharded", fmt::format("each of {} keeps its part of {}", count_text(part.mesh.data, "data rank"),
                                describe_shared(plan.config().optim.shard)));
-  if (const std::string exchange = describe_exchange(plan); !exchange.empty()) add("exchange", exchange);
+  if (const std::string exchange = describe_exchange(plan.config(), part); !exchange.empty()) add("exchange", exchange);
   DeviceNetwork* network = backend.device ? backend.device->network() : nullptr;
-  if (const std::string sums = describe_sums(plan, network ? network->name() : ""); !sums.empty()) add("sums", sums);
+  if (const std::string sums = describe_sums(plan.config(), part, network ? network->name() : ""); !sums.empty())
+    add("sums", sums);
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
   if (backend.device)
     add("gpu", backend.hardware);
@@ -181,14 +183,14 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
     add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
                            count_text(rank.threads, "thread")));
   add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}{}, exchange {}, snapshot {}",
-                            gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state),
+                            gigabytes(memory.total()), name_of_state(part), gigabytes(memory.state),
                             gigabytes(memory.activations), gigabytes(memory.scratch), of_connections(memory),
                             gigabytes(memory.exchange), gigabytes(memory.snapshot)));
   add("mfu",
       fmt::format("share of {:.1f} GFLOP/s ({}, all ranks together) that training reaches, at {:.1f} MFLOP per "
                   "token (6 x matmul parameters + 6 x layers x width x sequence{})",
-                  peak.total() / 1e9, measured_how(peak), train_flops_per_token(plan.table->whole(), sequence) / 1e6,
-                  plan.trained.all() ? "" : ", less what frozen ones save"));
+                  peak.total() / 1e9, measured_how(peak), train_flops_per_token(part.table->whole(), sequence) / 1e6,
+                  part.trained.all() ? "" : ", less what frozen ones save"));
   return facts;
 }
 
@@ -203,8 +205,8 @@ RunFacts training_facts(const RunPlan& plan, const RateSchedule& schedule) {
                                                       : "gradients not clipped")},
                  {"rate", describe_schedule(schedule)}};
   const std::string wire(name_of(plan.config().comm.wire));
-  facts.emplace_back("wire", plan.mesh.data > 1 ? wire + " for gradients between ranks, added in f32"
-                                                : wire + ", but one data rank sends no gradients");
+  facts.emplace_back("wire", plan.part.mesh.data > 1 ? wire + " for gradients between ranks, added in f32"
+                                                     : wire + ", but one data rank sends no gradients");
   return facts;
 }
 

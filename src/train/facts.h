@@ -12,13 +12,13 @@ namespace trireme {
 
 /// Bytes of gradients that each host sends per step, and with the other value of comm.reduce; empty if all data ranks
 /// are on one host or the hosts have different numbers of them.
-std::string describe_exchange(const RunPlan& plan);
+std::string describe_exchange(const Config& config, const RankPlan& plan);
 /// How gradients are added, where that needs a word: by a library (its name and version), or as comm.reduce auto chose
 /// for GPUs of several hosts; else empty.
-std::string describe_sums(const RunPlan& plan, const std::string& library);
+std::string describe_sums(const Config& config, const RankPlan& plan, const std::string& library);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
-void require_memory(const RunPlan& plan, const RankContext& rank, const Device& device);
+void require_memory(const RankPlan& plan, const RankContext& rank, const Device& device);
 
 /// Facts of any training: model, precision, mesh, ranks, memory, and the share of the peak for rows of `sequence`
 /// tokens.

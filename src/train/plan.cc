@@ -95,7 +95,11 @@ StepSize step_size(const BatchShape& batch) {
           .step_rows = batch.micro_batches * micro * batch.sequence};
 }
 
-void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank) {
+RankPlan plan_rank(const PlannedModel& model, const Config& config, const StepSize& step, const PlannedRank& rank) {
+  RankPlan plan;
+  plan.spec = model.spec;
+  plan.mesh = model.mesh;
+  plan.init_scheme = model.init_scheme;
   plan.rank = rank;
   plan.dtype = config.precision.dtype;
   plan.trains = !config.evaluation.only;
@@ -113,20 +117,28 @@ void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const
           plan.spec.adapter_dropout);
   plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank), plan.trained);
   plan.shape = with_trained(shape_of(plan, config, rank.rank), plan.spec, plan.trained);
-  plan.exchange_cores = rank.exchange_cores;
   plan.optimizer = optimizer_options(config, plan.mesh, rank.rank, rank.hosts, rank.gpu, rank.exchange_cores);
   // An evaluation has neither gradients nor moments to share.
   const bool shares = plan.trains || config.optim.shard == ShardChoice::parameters;
   plan.kept = shares ? kept_states(*plan.table, *plan.optimizer, static_cast<int>(plan.mesh.data),
                                    place_of(plan.mesh, rank.rank).data)
                      : KeptState();
+  return plan;
 }
 
-void plan_memory(RankPlan& plan, const Ops& ops) {
+SessionOptions session_options(const RankPlan& plan) {
+  return {.spec = plan.spec,
+          .dtype = plan.dtype,
+          .shape = plan.shape,
+          .mesh = plan.mesh,
+          .optimizer = plan.optimizer,
+          .exchange_cores = plan.rank.exchange_cores};
+}
+
+MemoryPlan memory_of(const RankPlan& plan, const Ops& ops) {
   const ParameterTable& table = *plan.table;
   const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, plan.rank.threads, table.layout());
-  MemoryPlan& memory = plan.memory;
-  memory = {};
+  MemoryPlan memory;
   memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, plan.kept) - untouched_bytes(plan, ops);
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
@@ -134,12 +146,13 @@ void plan_memory(RankPlan& plan, const Ops& ops) {
       stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
                                            plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
   if (plan.rank.gpu) memory.nccl = static_cast<size_t>(connected_peers(plan)) * kLinkBytes;
-  if (!plan.trains) return;
+  if (!plan.trains) return memory;
   memory.exchange += exchange_bytes(table, *plan.optimizer, static_cast<int>(plan.mesh.data));
   std::vector<Layout> layouts;
   for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
     layouts.push_back(layout_of(plan.spec, plan.mesh, r));
   memory.snapshot = CheckpointWriter::snapshot_bytes(table.whole(), layouts, plan.rank.rank, true);
+  return memory;
 }
 
 RateSchedule schedule_of(const Config& config) {

@@ -4,10 +4,12 @@
 // of `config show`.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/model_folder.h"
 #include "comm/rank_context.h"
 #include "config/load.h"
 #include "model/parameter_table.h"
@@ -50,16 +52,30 @@ struct MemoryPlan {
   size_t on_device() const { return state + activations + scratch + exchange + nccl; }
 };
 
-/// What members compute with, and the result on this rank. Every axis of the mesh is resolved.
-struct RankPlan : SessionOptions {
-  PlannedRank rank;
+/// The model that ranks share, and how. Every axis of the mesh is resolved.
+struct PlannedModel {
+  Spec spec;
+  MeshShape mesh;
   InitScheme init_scheme = InitScheme::gpt2;  ///< for weights that start from scratch
-  Trained trained;                            ///< which parameters are trained
-  bool trains = true;                         ///< false: it only evaluates, without gradients, moments and snapshots
+};
+
+/// What one rank holds and computes with.
+struct RankPlan {
+  Spec spec;
+  MeshShape mesh;
+  InitScheme init_scheme = InitScheme::gpt2;
+  PlannedRank rank;
+  DType dtype = DType::f32;
+  Trained trained;     ///< which parameters are trained
+  bool trains = true;  ///< false: it only evaluates, without gradients, moments and snapshots
   StepSize step;
+  ModelShape shape;
   std::optional<ParameterTable> table;  ///< the part of the model that this rank holds
-  KeptState kept;                       ///< the part of the state that it keeps; empty: all
-  MemoryPlan memory;                    ///< set by plan_memory()
+  std::optional<OptimizerOptions> optimizer;
+  KeptState kept;     ///< the part of the state that it keeps; empty: all
+  MemoryPlan memory;  ///< as memory_of() says
+
+  PlannedModel model() const { return {spec, mesh, init_scheme}; }
 };
 
 /// Which parameters of a model the configuration trains: of one with adapters these, and lora.modules-to-save. Throws
@@ -69,12 +85,15 @@ Trained trained_of(const Config& config, const Spec& spec);
 /// "1.23M of 124.44M parameters, in 12 of 148 tensors", of the complete model.
 std::string describe_trained(const ParameterTable& whole);
 
-/// Fills in what follows from the plan's spec, init_scheme and mesh, except the memory. Throws Error::config for a mesh
-/// that does not fit the model, and as trained_of().
-void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank);
+/// The plan of a rank, without its memory. Throws Error::config for a mesh that does not fit the model, and as
+/// trained_of().
+RankPlan plan_rank(const PlannedModel& model, const Config& config, const StepSize& step, const PlannedRank& rank);
 
-/// Fills in the memory of a plan that plan_rank() has filled in.
-void plan_memory(RankPlan& plan, const Ops& ops);
+/// The memory that the rank of a plan needs.
+MemoryPlan memory_of(const RankPlan& plan, const Ops& ops);
+
+/// What the members of a plan compute with.
+SessionOptions session_options(const RankPlan& plan);
 
 /// Where a start finds the snapshot that it resumes.
 struct ResumePlace {
@@ -82,17 +101,25 @@ struct ResumePlace {
   std::string nearby;  ///< CheckpointFolder::nearby
 };
 
-struct RunPlan : RankPlan {
+/// What a run is, and what this rank does of it.
+struct RunPlan {
   LoadedConfig loaded;                     ///< batch.global is resolved
   std::optional<CheckpointFolder> resume;  ///< the run resumes from here
   Config resumed;                          ///< the configuration with which `resume` was written
+  std::optional<ModelFolder> init;         ///< weights of a new run; empty: from scratch, or the task has them
   std::string tokenizer_json;              ///< empty: unknown
   std::string generation;                  ///< generation settings of the model's first folder; empty: none
+  BatchShape batch;                        ///< of steps whose batches are cut from a sampler
   std::vector<DataFileFact> data_files;
-
-  bool warms_from_zero = false;  ///< the first step's rate is 0
+  std::set<int64_t> extra_snapshots;  ///< steps of checkpoint.also
+  bool of_conversations = false;      ///< the data are conversations, whose ids depend on the options of the group chat
+  bool warms_from_zero = false;       ///< the first step's rate is 0
+  bool shares_folder = true;          ///< every rank has to see the run folder, for snapshots
+  RankPlan part;                      ///< of this rank
 
   const Config& config() const { return loaded.config; }
+  /// The checkpoint or the folder that the run begins as, where there is one.
+  const std::string& path() const { return resume ? resume->path : init->path; }
 };
 
 RateSchedule schedule_of(const Config& config);

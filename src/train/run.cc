@@ -15,8 +15,9 @@ namespace trireme {
 Run::Run(const RunPlan& of, bool writes_folder, Device& device)
     : plan(of),
       writes(writes_folder),
-      table(plan.table.value()),
-      state(table, plan.dtype, plan.trains, plan.kept, device),
+      table(plan.part.table.value()),
+      data_files(plan.data_files),
+      state(table, plan.part.dtype, plan.part.trains, plan.part.kept, device),
       schedule(schedule_of(plan.config())),
       skips(plan.config().run.dir, plan.config().run.max_skips, loss_scale_options(plan.config().precision)) {
   schedule.warms_from_zero = plan.warms_from_zero;
@@ -30,9 +31,9 @@ void Run::resume(const RunCounters& stored) {
 }
 
 void Run::open_report(const RankContext& rank, RunFacts facts, LossUnit unit) {
-  if (plan.trains) {
+  if (plan.part.trains) {
     const bool has_precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first) != facts.end();
-    if (!has_precision) facts.emplace_back("precision", name_of(plan.dtype));
+    if (!has_precision) facts.emplace_back("precision", name_of(plan.part.dtype));
     const RunFacts more = training_facts(plan, schedule);
     const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
     facts.insert(precision + 1, more.begin(), more.end());

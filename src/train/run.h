@@ -26,7 +26,8 @@ struct Run {
 
   const RunPlan& plan;
   const bool writes;
-  const ParameterTable& table;  ///< the plan's
+  const ParameterTable& table;           ///< the plan's
+  std::vector<DataFileFact> data_files;  ///< the plan's; a task may add some before training: snapshots record them
   TrainingState state;
   RunCounters progress;
   RateSchedule schedule;

@@ -16,8 +16,8 @@ namespace {
 /// Of what a plan says already: its spec and mesh.
 RankPlan& planned_for(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank,
                       const Ops& ops) {
-  plan_rank(plan, config, step, rank);
-  plan_memory(plan, ops);
+  plan = plan_rank(plan.model(), config, step, rank);
+  plan.memory = memory_of(plan, ops);
   return plan;
 }
 
@@ -92,7 +92,8 @@ TEST(PlanMemory, OfFrozenParametersIsTheirWeights) {
                         std::ranges::count_if(table.all(), [](const Parameter& p) { return p.trained(); }),
                         table.all().size()));
   config.train.freeze = "blok";
-  EXPECT_ERROR(plan_rank(plan, config, {.micro_rows = 64}, {}), ErrorKind::config, "train.freeze: \"blok\" matches no");
+  EXPECT_ERROR(plan_rank(plan.model(), config, {.micro_rows = 64}, {}), ErrorKind::config,
+               "train.freeze: \"blok\" matches no");
 }
 
 TEST(PlanMemory, OfNcclFollowsFromTheConnectionsOfAGpu) {
@@ -130,7 +131,7 @@ TEST(PlanRank, AccumulatesWhereAStepMayHaveSeveralMicroBatches) {
   Config config;
   const PlannedRank rank{.hosts = HostMap::one_host(2)};
   const auto accumulates = [&](const StepSize& step) {
-    plan_rank(plan, config, step, rank);
+    plan = plan_rank(plan.model(), config, step, rank);
     return plan.shape.accumulates;
   };
   EXPECT_FALSE(accumulates({.micro_rows = 8}));
@@ -148,7 +149,7 @@ TEST(PlanRank, OfOneThatOnlyEvaluatesSharesNothingButWeights) {
     Config config;
     config.optim.shard = shard;
     config.evaluation.only = !trains;
-    plan_rank(plan, config, {.micro_rows = 8}, {.hosts = HostMap::one_host(2)});
+    plan = plan_rank(plan.model(), config, {.micro_rows = 8}, {.hosts = HostMap::one_host(2)});
     EXPECT_EQ(plan.shape.training, trains);
     return plan.kept;
   };
@@ -159,7 +160,8 @@ TEST(PlanRank, OfOneThatOnlyEvaluatesSharesNothingButWeights) {
 }
 
 TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
-  RunPlan plan;
+  Config config;
+  RankPlan plan;
   plan.spec = tiny_spec();
   plan.mesh = {.data = 4};
   plan.table.emplace(plan.spec);
@@ -167,13 +169,13 @@ TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
   const std::vector<int> two_hosts{0, 0, 1, 1}, each_its_own{0, 1, 2, 3}, uneven{0, 0, 0, 1};
   const auto described = [&](const HostMap& hosts) {
     plan.rank.hosts = hosts;
-    return describe_exchange(plan);
+    return describe_exchange(config, plan);
   };
   EXPECT_EQ(described(HostMap(two_hosts)),
             fmt::format("each host sends {:.1f} MB of gradients per step to its data-parallel peers, but {:.1f} MB "
                         "with --comm.reduce hosts, which is faster if the network is the bottleneck",
                         2 * array, array));
-  plan.loaded.config.comm.reduce = ReduceOrder::hosts;
+  config.comm.reduce = ReduceOrder::hosts;
   EXPECT_EQ(described(HostMap(two_hosts)),
             fmt::format("each host sends {:.1f} MB of gradients per step to its data-parallel peers, instead of {:.1f} "
                         "MB with --comm.reduce flat",
@@ -184,15 +186,16 @@ TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
 }
 
 TEST(SumsFact, SaysWhatAutoChoseAndWhatALibraryDoes) {
-  RunPlan plan;
+  Config config;
+  RankPlan plan;
   plan.rank.gpu = true;
   const std::vector<int> two_hosts{0, 0, 1, 1}, each_its_own{0, 1, 2, 3}, uneven{0, 0, 0, 1};
   const auto said = [&](const MeshShape& mesh, const HostMap& hosts) {
     plan.mesh = mesh;
     plan.rank.hosts = hosts;
-    return describe_sums(plan, "NCCL 2.28.9");
+    return describe_sums(config, plan, "NCCL 2.28.9");
   };
-  const auto order = [&] { return reduce_order(plan.config(), plan.mesh, plan.rank.hosts, plan.rank.gpu); };
+  const auto order = [&] { return reduce_order(config, plan.mesh, plan.rank.hosts, plan.rank.gpu); };
   const char* flat =
       "of gradients in rank order (flat), because comm.reduce is auto and data ranks are not on several hosts in equal "
       "numbers, more than one on each";
@@ -201,7 +204,7 @@ TEST(SumsFact, SaysWhatAutoChoseAndWhatALibraryDoes) {
       "of gradients first on each host (hosts), because comm.reduce is auto and GPUs of 2 hosts with 2 data ranks "
       "each compute; --comm.reduce flat adds them as on CPUs");
   EXPECT_EQ(order(), ReduceOrder::hosts);
-  EXPECT_FALSE(optimizer_options(plan.config(), plan.mesh, 0, plan.rank.hosts, true, {}).hosts.ranks_per_host() == 0);
+  EXPECT_FALSE(optimizer_options(config, plan.mesh, 0, plan.rank.hosts, true, {}).hosts.ranks_per_host() == 0);
   EXPECT_EQ(said({.data = 2, .tensor = 2}, HostMap(two_hosts)), flat) << "one data rank per host";
   EXPECT_EQ(order(), ReduceOrder::flat);
   EXPECT_EQ(said({.data = 2, .pipeline = 2}, HostMap(two_hosts)), flat) << "each stage on a host of its own";
@@ -214,12 +217,12 @@ TEST(SumsFact, SaysWhatAutoChoseAndWhatALibraryDoes) {
   EXPECT_EQ(said({.data = 4}, HostMap(two_hosts)), "") << "CPUs keep the order of ranks";
   EXPECT_EQ(order(), ReduceOrder::flat);
   plan.rank.gpu = true;
-  plan.loaded.config.comm.reduce = ReduceOrder::nccl;
+  config.comm.reduce = ReduceOrder::nccl;
   EXPECT_EQ(said({.data = 4}, HostMap(two_hosts)),
             "of gradients by NCCL 2.28.9 itself, in bf16: it chooses the order and where it rounds, so the bits differ "
             "from those of --comm.reduce flat and hosts, and may differ with its version and the number of GPUs");
-  EXPECT_EQ(describe_exchange(plan), "") << "what travels, it chooses, too";
-  EXPECT_TRUE(optimizer_options(plan.config(), plan.mesh, 0, plan.rank.hosts, true, {}).by_library);
+  EXPECT_EQ(describe_exchange(config, plan), "") << "what travels, it chooses, too";
+  EXPECT_TRUE(optimizer_options(config, plan.mesh, 0, plan.rank.hosts, true, {}).by_library);
   EXPECT_EQ(said({.tensor = 4}, HostMap(two_hosts)), "");
 }
 

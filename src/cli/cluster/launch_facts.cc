@@ -103,9 +103,8 @@ std::optional<launch::RankMemory> planned_memory_of_glue(GlueOptions options, in
   try {
     const MeshShape mesh = mesh_of(options.config().mesh, ranks, "--np");
     const PlannedDevices devices = on_gpus ? PlannedDevices::gpus : PlannedDevices::cpus;
-    GlueJob job = make_job(options, "", mesh, planned_rank(ranks, hosts, devices));
-    plan_memory(job, *planned_ops(devices));
-    const MemoryPlan& memory = job.memory;
+    const GlueJob job = make_job(options, "", mesh, planned_rank(ranks, hosts, devices));
+    const MemoryPlan memory = memory_of(job.plan.part, *planned_ops(devices));
     launch::RankMemory planned{on_gpus ? memory.on_device() : memory.total(), ""};
     planned.advice = "lower --per-device-train-batch-size or --max-seq-length, or use fewer ranks per host";
     return planned;

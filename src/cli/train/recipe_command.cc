@@ -30,7 +30,7 @@ int run_recipe(const std::vector<std::string>& arguments,
   } catch (...) {
     failure = std::current_exception();
   }
-  const Config config = recipe ? recipe->config() : Config();
+  const Config config = recipe ? recipe->options().config : Config();
   log::set_line_form(line_form(config.log));
   Process process(launcher, {config.run.start_timeout, "--run.start-timeout", config.run.mpi});
   return process.run([&] {

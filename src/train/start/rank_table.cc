@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/count.h"
@@ -96,29 +97,22 @@ void require_devices(const LoadedConfig& loaded, const MeshShape& mesh, PlannedD
   if (devices == PlannedDevices::gpus) require_layout_on_gpus(loaded, mesh.data);
 }
 
-/// A plan of no rank yet.
-RunPlan unplanned(const LoadedConfig& loaded, const MeshShape& mesh) {
-  RunPlan plan;
-  plan.loaded = loaded;
-  plan.mesh = mesh;
-  return plan;
-}
-
-/// Fills in what a rank holds and its memory.
-void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const Ops& ops, PlannedDevices devices) {
-  const Config& config = plan.loaded.config;
-  const int64_t sequence = config.batch.sequence == 0 ? plan.spec.context : config.batch.sequence;
-  require(sequence <= plan.spec.context, ErrorKind::config,
+/// What a rank holds, and its memory.
+RankPlan plan_one(const PlannedModel& model, const Config& config, int rank, int threads, const HostMap& hosts,
+                  const Ops& ops, PlannedDevices devices) {
+  const int64_t sequence = config.batch.sequence == 0 ? model.spec.context : config.batch.sequence;
+  require(sequence <= model.spec.context, ErrorKind::config,
           "batch.sequence is {}, but the model has only {} positions; lower it or raise model.context", sequence,
-          plan.spec.context);
-  plan_rank(plan, config,
-            step_size({.global = config.batch.global,
-                       .micro_batches = config.batch.accumulation,
-                       .sequence = sequence,
-                       .ranks = static_cast<int>(plan.mesh.data),
-                       .rank = place_of(plan.mesh, rank).data}),
-            {.rank = rank, .threads = threads, .hosts = hosts, .gpu = devices == PlannedDevices::gpus});
-  plan_memory(plan, ops);
+          model.spec.context);
+  RankPlan plan = plan_rank(model, config,
+                            step_size({.global = config.batch.global,
+                                       .micro_batches = config.batch.accumulation,
+                                       .sequence = sequence,
+                                       .ranks = static_cast<int>(model.mesh.data),
+                                       .rank = place_of(model.mesh, rank).data}),
+                            {.rank = rank, .threads = threads, .hosts = hosts, .gpu = devices == PlannedDevices::gpus});
+  plan.memory = memory_of(plan, ops);
+  return plan;
 }
 
 }  // namespace
@@ -157,17 +151,17 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks,
                  config.batch.accumulation);  // throws for a step that cannot be interleaved
-  RunPlan plan = unplanned(loaded, mesh);
-  const std::optional<Spec> spec = model_of(loaded, plan.loaded.config.lora);
+  Config adapted = config;
+  const std::optional<Spec> spec = model_of(loaded, adapted.lora);
   if (!spec)
     return fmt::format(
         "# {}: data {} x tensor {} x pipeline {}. Cannot show what each rank holds, because the vocabulary size is "
         "unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists here.\n",
         count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
-  plan.spec = with_rows_for(*spec, mesh.tensor);
+  const PlannedModel model{.spec = with_rows_for(*spec, mesh.tensor), .mesh = mesh};
   const std::unique_ptr<Ops> ops = planned_ops(devices);
   size_t holds = 41;  // columns, more if the longest text needs them
-  for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
+  for (const Layout& layout : layouts_of_replica(model.spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
       "# {}: data {} x tensor {} x pipeline {}. Memory is {} and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
@@ -181,10 +175,10 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
   std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
-    plan_one(plan, rank, 1, host_map, *ops, devices);
+    const RankPlan plan = plan_one(model, adapted, rank, 1, host_map, *ops, devices);
     const MemoryPlan& memory = plan.memory;
     const Layout& held = plan.table->layout();
-    if (rank == 0) exchange = describe_exchange(plan);
+    if (rank == 0) exchange = describe_exchange(adapted, plan);
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };
@@ -244,7 +238,7 @@ PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices) {
           .gpu = devices == PlannedDevices::gpus};
 }
 
-RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
+RankPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
   const Config& config = loaded.config;
   const MeshShape mesh = mesh_of(config.mesh, ranks, "--nodes");
   const HostMap host_map = even_hosts(ranks, hosts);
@@ -252,20 +246,22 @@ RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threa
   require_devices(loaded, mesh, devices);
   require_mesh(loaded);
   pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
-  RunPlan plan = unplanned(loaded, mesh), largest;
+  Config adapted = config;
+  const PlannedModel model{.spec = with_rows_for(planned_model(loaded, adapted.lora), mesh.tensor), .mesh = mesh};
   const std::unique_ptr<Ops> ops = planned_ops(devices);
-  plan.spec = with_rows_for(planned_model(loaded, plan.loaded.config.lora), mesh.tensor);
+  RankPlan largest;
   // Earlier stages keep more micro-batches: of those with the same number of layers the first needs most, and the last
   // one has the head.
   std::set<int64_t> layers;
   const int stage_ranks = static_cast<int>(mesh.data * mesh.tensor);
   for (int rank = 0; rank < ranks; rank += stage_ranks) {
-    const Layout layout = layout_of(plan.spec, mesh, rank);
+    const Layout layout = layout_of(model.spec, mesh, rank);
     int64_t held = layout.chunks.empty() ? layout.part.layers() : 0;
     for (const ModelPart& chunk : layout.chunks) held += chunk.layers();
     if (!layers.insert(held).second && rank + stage_ranks < ranks) continue;
-    plan_one(plan, rank, threads, host_map, *ops, devices);
-    if (rank == 0 || planned_bytes(plan.memory, devices) > planned_bytes(largest.memory, devices)) largest = plan;
+    RankPlan plan = plan_one(model, adapted, rank, threads, host_map, *ops, devices);
+    if (rank == 0 || planned_bytes(plan.memory, devices) > planned_bytes(largest.memory, devices))
+      largest = std::move(plan);
   }
   return largest;
 }

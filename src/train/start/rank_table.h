@@ -49,8 +49,8 @@ PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices);
 
 /// The plan of the rank that needs most memory: on GPUs, of the GPU. hosts: with the same number of ranks each. Throws
 /// as rank_table() does, and Error::config if the vocabulary is unknown.
-RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads,
-                     PlannedDevices devices = PlannedDevices::cpus);
+RankPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads,
+                      PlannedDevices devices = PlannedDevices::cpus);
 
 /// Bytes of one snapshot in the run folder; 0: unknown (a model that must be fetched first, data without a known
 /// vocabulary) or no snapshot is written.

@@ -41,8 +41,9 @@ void settle_model(RunPlan& plan) {
                          : named                ? model.init
                          : model.preset.empty() ? std::string()
                                                 : "preset " + model.preset;
-  settle_model_options(plan.loaded, plan.spec, by);
-  plan.loaded.derive("model.vocabulary", plan.spec.vocabulary, plan.resume || named ? by : "the data or the preset");
+  settle_model_options(plan.loaded, plan.part.spec, by);
+  plan.loaded.derive("model.vocabulary", plan.part.spec.vocabulary,
+                     plan.resume || named ? by : "the data or the preset");
 }
 
 MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source) {

@@ -60,18 +60,18 @@ std::optional<Spec> spec_of_named_model(const std::string& init) {
 
 /// The checkpoint's model with everything that this start's options change: a preset, another folder than that of the
 /// run's first start, single options.
-Spec wanted_model(const Setup& setup) {
-  const Spec& found = setup.resume->facts.spec;
-  const ModelOptions& m = setup.config().model;
+Spec wanted_model(const RunPlan& plan) {
+  const Spec& found = plan.resume->facts.spec;
+  const ModelOptions& m = plan.config().model;
   Spec wanted = found;
   if (!m.preset.empty()) {
     wanted = preset(m.preset).spec;
     wanted.vocabulary = found.vocabulary;
-  } else if (names_a_model(m.init) && m.init != setup.resumed.model.init) {
+  } else if (names_a_model(m.init) && m.init != plan.resumed.model.init) {
     if (const std::optional<Spec> named = spec_of_named_model(m.init)) wanted = *named;
   }
-  wanted = with_given_options(wanted, setup.loaded);
-  if (setup.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
+  wanted = with_given_options(wanted, plan.loaded);
+  if (plan.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
   wanted.vocabulary_rows = found.vocabulary_rows;
   wanted.embedding_dropout = found.embedding_dropout;
   wanted.attention_dropout = found.attention_dropout;
@@ -82,7 +82,7 @@ Spec wanted_model(const Setup& setup) {
 }
 
 /// Each by the option that it comes from.
-void compare_biases(const Setup& setup, const Biases& found, const Biases& wanted, Differences& out) {
+void compare_biases(const RunPlan& plan, const Biases& found, const Biases& wanted, Differences& out) {
   const struct {
     const char* option;
     bool found, wanted;
@@ -94,9 +94,9 @@ void compare_biases(const Setup& setup, const Biases& found, const Biases& wante
   bool reported = false;
   for (const auto& bias : all) {
     if (bias.found == bias.wanted) continue;
-    const bool single = setup.loaded.origins.contains(bias.option);
+    const bool single = plan.loaded.origins.contains(bias.option);
     if (!single && std::exchange(reported, true)) continue;
-    out.push_back({option_of(setup.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
+    out.push_back({option_of(plan.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
                    fmt::format("{}", bias.wanted), nullptr});
   }
 }
@@ -110,11 +110,11 @@ std::string option_of_field(const LoadedConfig& loaded, const std::string& field
   return options["model"].contains(name) ? option_of(loaded, ("model." + name).c_str()) : field;
 }
 
-void compare_adapters(const Setup& setup, Differences& out) {
-  const LoraOptions &then = setup.resumed.lora, &now = setup.config().lora;
+void compare_adapters(const RunPlan& plan, Differences& out) {
+  const LoraOptions &then = plan.resumed.lora, &now = plan.config().lora;
   const auto compare = [&](const char* option, const auto& before, const auto& after) {
     if (before != after)
-      out.push_back({option_of(setup.loaded, option), fmt::format("{}", before), fmt::format("{}", after), nullptr});
+      out.push_back({option_of(plan.loaded, option), fmt::format("{}", before), fmt::format("{}", after), nullptr});
   };
   compare("lora.rank", then.rank, now.rank);
   compare("lora.alpha", then.alpha, now.alpha);
@@ -127,9 +127,9 @@ void compare_adapters(const Setup& setup, Differences& out) {
   compare("lora.adapter", then.adapter, now.adapter);
 }
 
-void compare_models(const Setup& setup, Differences& out) {
-  const Spec& found = setup.resume->facts.spec;
-  const Spec wanted = wanted_model(setup);
+void compare_models(const RunPlan& plan, Differences& out) {
+  const Spec& found = plan.resume->facts.spec;
+  const Spec wanted = wanted_model(plan);
   const bool same_head_width = found.heads == wanted.heads && found.width == wanted.width;
   for (auto& [field, before, now] : spec_differences(found, wanted)) {
     if (field.ends_with("_bias")) continue;
@@ -138,11 +138,11 @@ void compare_models(const Setup& setup, Differences& out) {
       before += fmt::format(" of {} values", found.head_dim());
       now += fmt::format(" of {} values", wanted.head_dim());
     }
-    out.push_back({option_of_field(setup.loaded, field), before, now, nullptr});
+    out.push_back({option_of_field(plan.loaded, field), before, now, nullptr});
   }
-  const std::string &init = setup.config().model.init, &init_then = setup.resumed.model.init;
-  compare_biases(setup, found.biases, wanted.biases, out);
-  compare_adapters(setup, out);
+  const std::string &init = plan.config().model.init, &init_then = plan.resumed.model.init;
+  compare_biases(plan, found.biases, wanted.biases, out);
+  compare_adapters(plan, out);
   if (out.empty() && names_a_model(init) && init != init_then)
     log::info("model.init is {} now and was \"{}\": ignored, because the weights come from the checkpoint", init,
               init_then);
@@ -157,26 +157,26 @@ bool same_tokenizer(const std::string& a, const std::string& b) {
 
 std::string digest(const std::string& text) { return hex64(xxh3(std::as_bytes(std::span(text)))); }
 
-void compare_tokenizers(const Setup& setup, Differences& out) {
-  const std::string& then = setup.resume->facts.tokenizer_json;
-  if (same_tokenizer(then, setup.tokenizer_json)) return;
-  out.push_back({"tokenizer.json", "XXH3 " + digest(then), "XXH3 " + digest(setup.tokenizer_json),
-                 "checkpoint.allow-other-tokenizer", setup.config().checkpoint.allow_other_tokenizer});
+void compare_tokenizers(const RunPlan& plan, Differences& out) {
+  const std::string& then = plan.resume->facts.tokenizer_json;
+  if (same_tokenizer(then, plan.tokenizer_json)) return;
+  out.push_back({"tokenizer.json", "XXH3 " + digest(then), "XXH3 " + digest(plan.tokenizer_json),
+                 "checkpoint.allow-other-tokenizer", plan.config().checkpoint.allow_other_tokenizer});
 }
 
-void compare_batches(const Setup& setup, Differences& out) {
-  const BatchOptions &then = setup.resumed.batch, &now = setup.config().batch;
+void compare_batches(const RunPlan& plan, Differences& out) {
+  const BatchOptions &then = plan.resumed.batch, &now = plan.config().batch;
   const auto compare = [&](const char* name, int64_t before, int64_t after) {
     if (before != after)
-      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", after),
-                     "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
+      out.push_back({option_of(plan.loaded, name), fmt::format("{}", before), fmt::format("{}", after),
+                     "checkpoint.allow-other-batch", plan.config().checkpoint.allow_other_batch});
   };
   // With another number of ranks another batch.per-rank may give the same global batch.
-  if (then.global != setup.batch.global && then.per_rank > 0 && now.per_rank > 0)
+  if (then.global != plan.batch.global && then.per_rank > 0 && now.per_rank > 0)
     compare("batch.per-rank", then.per_rank, now.per_rank);
-  const int64_t sequence = then.sequence > 0 ? then.sequence : setup.resume->facts.spec.context;
-  compare("batch.global", then.global, setup.batch.global);
-  compare("batch.sequence", sequence, setup.batch.sequence);
+  const int64_t sequence = then.sequence > 0 ? then.sequence : plan.resume->facts.spec.context;
+  compare("batch.global", then.global, plan.batch.global);
+  compare("batch.sequence", sequence, plan.batch.sequence);
 }
 
 std::string describe(const std::vector<DataFileFact>& files, size_t i) {
@@ -185,8 +185,8 @@ std::string describe(const std::vector<DataFileFact>& files, size_t i) {
 }
 
 /// Options of conversations by which their ids differ from those before; their hashes would not say which.
-Differences conversation_differences(const Setup& setup) {
-  const Config &then = setup.resumed, &now = setup.config();
+Differences conversation_differences(const RunPlan& plan) {
+  const Config &then = plan.resumed, &now = plan.config();
   Differences out;
   const auto compare = [&](const char* name, const auto& before, const auto& after) {
     const auto shown = [](const auto& value) {
@@ -212,16 +212,16 @@ Differences conversation_differences(const Setup& setup) {
 }
 
 /// Files may move, but their bytes must not change.
-void compare_data(const Setup& setup, Differences& out) {
-  const Config& then = setup.resumed;
-  const auto& before = setup.resume->facts.data_files;
-  const auto& now = setup.data_files;
-  const bool allowed = setup.config().checkpoint.allow_other_data;
+void compare_data(const RunPlan& plan, Differences& out) {
+  const Config& then = plan.resumed;
+  const auto& before = plan.resume->facts.data_files;
+  const auto& now = plan.data_files;
+  const bool allowed = plan.config().checkpoint.allow_other_data;
   constexpr const char* kFlag = "checkpoint.allow-other-data";
-  const bool known = setup.resume->origin == CheckpointOrigin::trireme;
+  const bool known = plan.resume->origin == CheckpointOrigin::trireme;
   if (!known)
-    log::info("{} does not record its training data: the next sample is number {} of data.train", setup.resume->path,
-              setup.resume->facts.progress.samples);
+    log::info("{} does not record its training data: the next sample is number {} of data.train", plan.resume->path,
+              plan.resume->facts.progress.samples);
   const auto same = [&](size_t i) {
     return i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
   };
@@ -229,13 +229,13 @@ void compare_data(const Setup& setup, Differences& out) {
   bool differs = false;
   for (size_t i = 0; i < files; ++i) differs = differs || !same(i);
   Differences options;
-  if (differs && setup.of_conversations) options = conversation_differences(setup);
+  if (differs && plan.of_conversations) options = conversation_differences(plan);
   out.insert(out.end(), options.begin(), options.end());
   for (size_t i = 0; options.empty() && i < files; ++i) {
     if (!same(i))
       out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
   }
-  const DataOptions &masks = then.data, &masks_now = setup.config().data;
+  const DataOptions &masks = then.data, &masks_now = plan.config().data;
   if (masks.mask_rate != masks_now.mask_rate)
     out.push_back(
         {"data.mask-rate", fmt::format("{}", masks.mask_rate), fmt::format("{}", masks_now.mask_rate), kFlag, allowed});
@@ -245,17 +245,17 @@ void compare_data(const Setup& setup, Differences& out) {
   if (masks.mask_end_of_text != masks_now.mask_end_of_text)
     out.push_back({"data.mask-end-of-text", fmt::format("{}", masks.mask_end_of_text),
                    fmt::format("{}", masks_now.mask_end_of_text), kFlag, allowed});
-  if (then.run.seed != setup.config().run.seed && (known || setup.loaded.origins.contains("run.seed")))
+  if (then.run.seed != plan.config().run.seed && (known || plan.loaded.origins.contains("run.seed")))
     out.push_back(
-        {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});
+        {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", plan.config().run.seed), kFlag, allowed});
 }
 
 /// What is learned from pairs.
-void compare_pairs(const Setup& setup, Differences& out) {
-  const PairOptions &before = setup.resumed.dpo, &now = setup.config().dpo;
+void compare_pairs(const RunPlan& plan, Differences& out) {
+  const PairOptions &before = plan.resumed.dpo, &now = plan.config().dpo;
   const auto compare = [&](const char* option, const auto& was, const auto& is) {
     if (was != is)
-      out.push_back({option_of(setup.loaded, option), fmt::format("{}", was), fmt::format("{}", is), nullptr, false,
+      out.push_back({option_of(plan.loaded, option), fmt::format("{}", was), fmt::format("{}", is), nullptr, false,
                      "another loss"});
   };
   compare("dpo.loss", name_of(before.loss), name_of(now.loss));
@@ -321,12 +321,12 @@ Config resumed_config(const CheckpointFolder& folder) {
 }
 
 void check_same_trained(const RunPlan& plan, const char* model_option) {
-  if (!plan.trains) return;
+  if (!plan.part.trains) return;
   const Config& then = plan.resumed;
-  const Trained before = trained_of(then, plan.spec);
-  const ParameterTable whole(plan.spec);
+  const Trained before = trained_of(then, plan.part.spec);
+  const ParameterTable whole(plan.part.spec);
   const auto differs = std::ranges::find_if(
-      whole.all(), [&](const Parameter& p) { return before.includes(p.name) != plan.trained.includes(p.name); });
+      whole.all(), [&](const Parameter& p) { return before.includes(p.name) != plan.part.trained.includes(p.name); });
   if (differs == whole.all().end()) return;
   const bool trained = before.includes(differs->name);
   fail(ErrorKind::config,
@@ -337,17 +337,17 @@ void check_same_trained(const RunPlan& plan, const char* model_option) {
        plan.resume->path);
 }
 
-void check_resume(const Setup& setup) {
-  const RunCounters& p = setup.resume->facts.progress;
-  log::info("RESUMING from {}: {} and {} are done{}", setup.resume->path, count_text(p.step, "step"),
+void check_resume(const RunPlan& plan) {
+  const RunCounters& p = plan.resume->facts.progress;
+  log::info("RESUMING from {}: {} and {} are done{}", plan.resume->path, count_text(p.step, "step"),
             count_text(p.samples, "sample"),
             std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
   Differences differences;
-  compare_models(setup, differences);
-  compare_tokenizers(setup, differences);
-  compare_batches(setup, differences);
-  compare_data(setup, differences);
-  compare_pairs(setup, differences);
+  compare_models(plan, differences);
+  compare_tokenizers(plan, differences);
+  compare_batches(plan, differences);
+  compare_data(plan, differences);
+  compare_pairs(plan, differences);
   for (const Difference& d : differences) {
     if (d.allowed)
       log::write_once(log::Level::warning,
@@ -357,8 +357,8 @@ void check_resume(const Setup& setup) {
   require(differences.empty(), ErrorKind::config,
           "{} was trained with other settings than those of this start:\n{}\nuse the same settings, or start a new run "
           "in another run.dir",
-          setup.resume->path, table(differences));
-  check_same_trained(setup, "--model.init");
+          plan.resume->path, table(differences));
+  check_same_trained(plan, "--model.init");
 }
 
 namespace {
@@ -427,7 +427,7 @@ std::optional<std::string> changed_decay(const Config& now, const Config& then, 
 }
 
 void warn_of_changes(const RunPlan& plan) {
-  if (!plan.resume || !plan.trains || plan.resume->origin != CheckpointOrigin::trireme) return;
+  if (!plan.resume || !plan.part.trains || plan.resume->origin != CheckpointOrigin::trireme) return;
   for (const std::string& change : changed_options(plan.loaded, plan.resumed))
     log::write_once(log::Level::warning, change);
   const RunCounters& progress = plan.resume->facts.progress;

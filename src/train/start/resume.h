@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/scalars.h"
 #include "optim/schedule.h"
 #include "train/plan.h"
-#include "train/start/setup.h"
 
 namespace trireme {
 
@@ -21,10 +21,10 @@ Config resumed_config(const CheckpointFolder& folder);
 /// takes the checkpoint's weights for a new run.
 void check_same_trained(const RunPlan& plan, const char* model_option);
 
-/// Compares a setup with the checkpoint that it resumes: model, tokenizer, batch, data, seed, trained parameters.
+/// Compares a plan with the checkpoint that it resumes: model, tokenizer, batch, data, seed, trained parameters.
 /// Throws Error::config with a table of the differences and the flag that allows each; allowed differences give
 /// warnings.
-void check_resume(const Setup& setup);
+void check_resume(const RunPlan& plan);
 
 /// A sentence for each option that changes results and differs, with its origin. Options that a resume compares and may
 /// refuse (model, data, batch, adapters, the loss of pairs, seed) are left to that.

@@ -249,6 +249,7 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   RunForecast forecast;
   forecast.plan = largest_rank(loaded, static_cast<int>(on.ranks()), static_cast<int>(on.nodes), threads,
                                on.type.gpus > 0 ? PlannedDevices::gpus : PlannedDevices::cpus);
+  forecast.loaded = loaded;
   const Config& config = loaded.config;
   const int64_t sequence = config.batch.sequence == 0 ? forecast.plan.spec.context : config.batch.sequence;
   forecast.on = on;
@@ -292,8 +293,7 @@ SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions option
   for (const ModelPart& part : stages_of(forecast.plan.spec, forecast.plan.mesh))
     options.part_layers.push_back(part.layers());
   return simulate_step(forecast.model, forecast.layout,
-                       rates_for(formats_of(forecast.plan.loaded.config, forecast.on.type.gpus > 0), forecast.on),
-                       options);
+                       rates_for(formats_of(forecast.loaded.config, forecast.on.type.gpus > 0), forecast.on), options);
 }
 
 std::optional<std::vector<int64_t>> nodes_that_share_the_batch(const LoadedConfig& loaded, const PlannedNodes& on) {
@@ -385,7 +385,7 @@ void take_rows(const StepRows& rows, ModelSize& model, StepLayout& layout) {
 }  // namespace
 
 void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Ops& ops) {
-  const RunPlan& plan = run.plan;
+  const RankPlan& plan = run.plan.part;
   const Config& config = run.config();
   const RunSpeed& speed = run.speed;
   const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;

@@ -26,7 +26,8 @@ struct PlannedNodes {
 };
 
 struct RunForecast {
-  RunPlan plan;  ///< of the rank that needs most memory
+  LoadedConfig loaded;  ///< its batch and mesh are resolved
+  RankPlan plan;        ///< of the rank that needs most memory
   PlannedNodes on;
   ModelSize model;
   StepLayout layout;
