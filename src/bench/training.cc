@@ -22,14 +22,14 @@ MeasuredModel::MeasuredModel(const RankPlan& plan, Ops& operators)
 MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const RankPlan& plan, int64_t samples,
                                    double learning_rate, std::unique_ptr<StepBatches> batches)
     : rank_(rank),
-      session_(session_options(plan), model.table, model.state, model.ops, rank),
+      session_(Session::make(session_options(plan), model.table, model.state, model.ops, rank)),
       batches_(std::move(batches)),
-      step_(session_, *batches_, 1),
+      step_(*session_, *batches_, 1),
       samples_(samples),
       learning_rate_(learning_rate) {}
 
 StepTime MeasuredTraining::run() {
-  Device& device = session_.ops().device();
+  Device& device = session_->ops().device();
   const auto start = Clock::now();
   const Event begin = device.stream().record_time();
   const double waited = rank_.heartbeat->waited_seconds();

@@ -37,7 +37,7 @@ class MeasuredTraining {
 
  private:
   const RankContext& rank_;
-  Session session_;
+  std::unique_ptr<Session> session_;
   std::unique_ptr<StepBatches> batches_;
   TrainStep step_;
   int64_t samples_, consumed_ = 0, steps_ = 0;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,7 +60,8 @@ struct LocalRun {
       : backend(std::move(of)),
         plan(run_plan(rank, config, std::move(resume))),
         run(plan, false),
-        session(session_options(plan.part), run.table, run.state, *backend.ops, rank) {
+        made(Session::make(session_options(plan.part), run.table, run.state, *backend.ops, rank)),
+        session(*made) {
     initialize(run.state, run.table, 5);
     if (plan.resume) {
       load_checkpoint(*plan.resume, run.table, run.state);
@@ -81,7 +83,8 @@ struct LocalRun {
   Backend backend;
   RunPlan plan;
   Run run;
-  Session session;
+  std::unique_ptr<Session> made;
+  Session& session;
   std::optional<Saver> saver;
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <mutex>
 
 #include "model/mesh_layout.h"
@@ -194,7 +195,7 @@ class MeshRank {
     const Layouts& layouts = computer.layouts;
     const MeshShape& mesh = layouts.mesh;
     const auto order = pipeline_order(place().pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
-    session.emplace(
+    session = Session::make(
         SessionOptions{.spec = spec_,
                        .dtype = layouts.dtype,
                        .shape = with_trained({.rows = micro() * kSequence,
@@ -234,7 +235,7 @@ class MeshRank {
   const BatchShape shape;
   const std::vector<uint16_t> tokens = some_tokens();
   const WindowSource windows{tokens, 3};
-  std::optional<Session> session;
+  std::unique_ptr<Session> session;
 
  private:
   static OptimizerOptions options_of(const Layouts& layouts) {

@@ -140,8 +140,7 @@ Loaded load(Recipe& recipe, const RunPlan& plan, const TrainingJob& job, const R
   Loaded loaded;
   loaded.run = std::make_unique<Run>(plan, claim != nullptr, job.backend.ops->device());
   Run& run = *loaded.run;
-  loaded.session =
-      std::make_unique<Session>(session_options(plan.part), run.table, run.state, *job.backend.ops, job.rank);
+  loaded.session = Session::make(session_options(plan.part), run.table, run.state, *job.backend.ops, job.rank);
   together(job.scalars, [&] {
     if (!plan.resume) return recipe.make_weights(run);
     load_checkpoint(*plan.resume, run.table, run.state);

@@ -68,12 +68,14 @@ TEST(PreferenceLoss, IsTheMeanOverPairsOfThePureFunctionOfTheirScores) {
     TrainingState state(table, DType::f32, true);
     initialize(state, table, 5);
     const BatchShape shape{.global = 4, .micro_batches = 2, .sequence = kRow, .ranks = 1, .rank = 0};
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = 4 * kRow, .head_rows = 5, .scored_sequences = 4},
-                     .mesh = {1, 1, 1},
-                     .optimizer = OptimizerOptions()},
-                    table, state, *backend.ops, rank);
+    const std::unique_ptr<Session> made =
+        Session::make({.spec = spec,
+                       .dtype = DType::f32,
+                       .shape = {.rows = 4 * kRow, .head_rows = 5, .scored_sequences = 4},
+                       .mesh = {1, 1, 1},
+                       .optimizer = OptimizerOptions()},
+                      table, state, *backend.ops, rank);
+    Session& session = *made;
     PairBatches recorded(rows, shape, std::nullopt, record_scores(scores));
     (void)evaluate(session, recorded, 5, 4);
     for (const Named<PairLoss>& kind : Names<PairLoss>::kAll) {

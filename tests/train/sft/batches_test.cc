@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "tests/train/sft/chat_training.h"
@@ -107,12 +108,13 @@ double independent_loss(Position position) {
     const ParameterTable table(spec);
     TrainingState state(table, DType::f32, true);
     initialize(state, table, 5);
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = kRow},
-                     .mesh = {1, 1, 1},
-                     .optimizer = OptimizerOptions()},
-                    table, state, *backend.ops, rank);
+    const std::unique_ptr<Session> made = Session::make({.spec = spec,
+                                                         .dtype = DType::f32,
+                                                         .shape = {.rows = kRow},
+                                                         .mesh = {1, 1, 1},
+                                                         .optimizer = OptimizerOptions()},
+                                                        table, state, *backend.ops, rank);
+    Session& session = *made;
     for (size_t one = 0; one < all.size(); ++one) {
       const std::span<const int32_t> codes = all.at(one);
       const auto length = std::ssize(codes);

@@ -128,17 +128,19 @@ inline Outcome train(const Layouts& layouts, bool learns = true) {
                            .ranks = static_cast<int>(mesh.data),
                            .rank = place.data};
     const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = shape.largest_micro() * kRow * (layouts.pairs ? 2 : 1),
-                               .head_rows = 5,
-                               .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
-                               .chunk_slots = slots_of_chunks(order, mesh.chunks),
-                               .sequence_parallel = layouts.sequence_parallel,
-                               .scored_sequences = layouts.pairs ? 2 * shape.largest_micro() : 0},
-                     .mesh = mesh,
-                     .optimizer = options},
-                    table, state, *ops, rank);
+    const std::unique_ptr<Session> made =
+        Session::make({.spec = spec,
+                       .dtype = DType::f32,
+                       .shape = {.rows = shape.largest_micro() * kRow * (layouts.pairs ? 2 : 1),
+                                 .head_rows = 5,
+                                 .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
+                                 .chunk_slots = slots_of_chunks(order, mesh.chunks),
+                                 .sequence_parallel = layouts.sequence_parallel,
+                                 .scored_sequences = layouts.pairs ? 2 * shape.largest_micro() : 0},
+                       .mesh = mesh,
+                       .optimizer = options},
+                      table, state, *ops, rank);
+    Session& session = *made;
     ChatBatches batches(rows, shape, 9), measured(rows, shape, std::nullopt);
     PairSums sums, measured_sums;
     std::optional<PairBatches> pairs, measured_pairs;
