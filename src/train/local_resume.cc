@@ -7,13 +7,15 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
@@ -56,28 +58,31 @@ struct Candidate {
   }
 };
 
-/// "STEP HASH NAME SHARDS n i j k", one line each.
-std::string describe(const std::vector<LocalStep>& steps) {
-  std::string text;
-  for (const LocalStep& step : steps) {
-    text += fmt::format("{} {} {} {} {}", step.step, hex64(step.hash), fs::path(step.path).filename().string(),
-                        step.manifest.shards.size(), step.shards.size());
-    for (const size_t shard : step.shards) text += fmt::format(" {}", shard);
-    text += '\n';
-  }
-  return text;
+/// What a rank tells the others of its host's snapshots.
+std::string record_of(const std::vector<LocalStep>& steps) {
+  Json all = Json::array();
+  for (const LocalStep& step : steps)
+    all.push_back({{"step", step.step},
+                   {"hash", hex64(step.hash)},
+                   {"name", fs::path(step.path).filename().string()},
+                   {"shards", step.manifest.shards.size()},
+                   {"seen", step.shards}});
+  return dump_json(all);
 }
 
 /// Descending; ranks that see the same name and manifest see the same snapshot.
-std::vector<Candidate> merge(const std::vector<std::string>& reported) {
+std::vector<Candidate> merge(const std::vector<std::string>& records) {
   std::map<std::pair<std::string, std::string>, Candidate, std::greater<>> found;
-  for (size_t rank = 0; rank < reported.size(); ++rank) {
-    std::istringstream lines(reported[rank]);
-    Candidate one;
-    for (size_t count = 0; lines >> one.step >> one.hash >> one.name >> one.shards >> count;) {
-      Candidate& known = found.try_emplace({one.name, one.hash}, one).first->second;
-      known.seen.resize(reported.size());
-      for (size_t shard = 0; count > 0 && lines >> shard; --count) known.seen[rank].insert(shard);
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    for (const Json& step : parse_json(records[rank], fmt::format("the local snapshots of rank {}", rank))) {
+      const auto name = step.at("name").get<std::string>(), hash = step.at("hash").get<std::string>();
+      Candidate& known = found[{name, hash}];
+      known.step = step.at("step").get<int64_t>();
+      known.name = name;
+      known.hash = hash;
+      known.shards = step.at("shards").get<size_t>();
+      known.seen.resize(records.size());
+      for (const Json& shard : step.at("seen")) known.seen[rank].insert(shard.get<size_t>());
     }
   }
   std::vector<Candidate> all;
@@ -86,25 +91,26 @@ std::vector<Candidate> merge(const std::vector<std::string>& reported) {
   return all;
 }
 
+/// A snapshot that may be resumed: in the run folder, or on the local disks.
+struct Trial {
+  int64_t step = 0;
+  bool is_shared = false;
+  std::string name, hash;
+};
+
 class BothSides {
  public:
   BothSides(const Config& config, const LocalNote& note, Scalars& scalars)
       : config_(config), note_(note), scalars_(scalars), own_(list_local_steps(note.folder)) {}
 
   std::optional<ResumePlace> find() {
-    candidates_ = merge(scalars_.gather(describe(own_)));
-    // Rank 0's view of the run folder decides.
-    std::string order;
-    together(scalars_, [&] {
-      if (scalars_.rank() == 0) order = order_of_trial();
-    });
-    std::istringstream lines(scalars_.broadcast(order));
+    candidates_ = merge(scalars_.gather(record_of(own_)));
     int64_t shared = 0;
-    for (std::string side, what, hash; lines >> side >> what >> hash;) {
-      if (side == "shared") {
+    for (const Trial& trial : agree_on_trials()) {
+      if (trial.is_shared) {
         ++shared;
-        if (is_good(what)) return ResumePlace{config_.run.dir + "/" + what, nearby(what, hash)};
-      } else if (const auto place = take(candidate(what, hash))) {
+        if (is_good(trial.name)) return ResumePlace{config_.run.dir + "/" + trial.name, nearby(trial.name, trial.hash)};
+      } else if (const auto place = take(candidate(trial.name, trial.hash))) {
         return place;
       }
     }
@@ -122,21 +128,33 @@ class BothSides {
                                  [&](const Candidate& one) { return one.name == name && one.hash == hash; });
   }
 
-  /// "shared step-00000120 HASH" and "local NAME HASH", newest first; for equal steps the run folder's first.
-  std::string order_of_trial() const {
-    std::vector<std::pair<int64_t, std::string>> all;
+  /// Newest first; for equal steps the run folder's first.
+  std::vector<Trial> order_of_trial() const {
+    std::vector<Trial> all;
     for (const int64_t step : steps_in_line(run_dir())) {
       const MappedFile manifest(run_dir() + "/" + step_name(step) + "/manifest.json");
-      all.emplace_back(step, fmt::format("shared {} {}\n", step_name(step), hex64(xxh3(manifest.bytes()))));
+      all.push_back({step, true, step_name(step), hex64(xxh3(manifest.bytes()))});
     }
     for (const Candidate& one : candidates_) {
-      if (was_abandoned(run_dir(), one.step, std::stoull(one.hash, nullptr, 16))) continue;
-      all.emplace_back(one.step, fmt::format("local {} {}\n", one.name, one.hash));
+      if (!was_abandoned(run_dir(), one.step, std::stoull(one.hash, nullptr, 16)))
+        all.push_back({one.step, false, one.name, one.hash});
     }
-    std::ranges::stable_sort(all, std::greater<>(), &std::pair<int64_t, std::string>::first);
-    std::string text;
-    for (const auto& [step, line] : all) text += line;
-    return text;
+    std::ranges::stable_sort(all, std::greater<>(), &Trial::step);
+    return all;
+  }
+
+  /// Rank 0's view of the run folder decides.
+  std::vector<Trial> agree_on_trials() {
+    Json record = Json::array();
+    together(scalars_, [&] {
+      if (scalars_.rank() != 0) return;
+      for (const Trial& one : order_of_trial()) record.push_back({one.step, one.is_shared, one.name, one.hash});
+    });
+    std::vector<Trial> all;
+    for (const Json& one : parse_json(scalars_.broadcast(dump_json(record)), "the snapshots that rank 0 sees"))
+      all.push_back({one.at(0).get<int64_t>(), one.at(1).get<bool>(), one.at(2).get<std::string>(),
+                     one.at(3).get<std::string>()});
+    return all;
   }
 
   bool is_good(const std::string& name) {
@@ -248,15 +266,17 @@ bool is_best(const Manifest& manifest) {
 }
 
 std::optional<LocalNote> agree_on_local_note(const std::string& run_dir, Scalars& scalars) {
-  std::string reported;
+  Json record;
   together(scalars, [&] {
     if (scalars.rank() != 0) return;
-    if (const auto note = read_local_note(run_dir))
-      reported = fmt::format("{} {} {}", note->step, note->copied, note->folder);
+    if (const auto note = read_local_note(run_dir)) record = {note->step, note->copied, note->folder};
   });
-  std::istringstream line(scalars.broadcast(reported));
+  record = parse_json(scalars.broadcast(dump_json(record)), "the note of rank 0");
+  if (record.is_null()) return {};
   LocalNote note;
-  if (!(line >> note.step >> note.copied >> std::ws) || !std::getline(line, note.folder)) return {};
+  note.step = record.at(0).get<int64_t>();
+  note.copied = record.at(1).get<int64_t>();
+  note.folder = record.at(2).get<std::string>();
   return note;
 }
 
