@@ -187,15 +187,7 @@ RunFacts PreferenceTuning::facts_of(const RunPlan& plan) const {
 
 }  // namespace
 
-std::vector<std::string> preference_tuning_defaults() {
-  std::vector<std::string> flags;
-  for (const char* value : {"batch.global=8", "optim.learning-rate=1e-6", "optim.min-learning-rate=0",
-                            "optim.beta2=0.999", "optim.weight-decay=0"}) {
-    flags.emplace_back("--default");
-    flags.emplace_back(value);
-  }
-  return flags;
-}
+std::vector<std::string> preference_tuning_defaults() { return defaults_with_rate("1e-6"); }
 
 std::unique_ptr<Recipe> preference_tuning(LoadedConfig loaded) {
   return std::make_unique<PreferenceTuning>(std::move(loaded));

@@ -131,6 +131,15 @@ DataFileFact fact_of(const std::string& path, const chat::TrainingRows& rows, bo
 
 }  // namespace
 
+std::vector<std::string> defaults_with_rate(const std::string& learning_rate) {
+  std::vector<std::string> flags;
+  for (const std::string& value :
+       {std::string("batch.global=8"), "optim.learning-rate=" + learning_rate, std::string("optim.min-learning-rate=0"),
+        std::string("optim.beta2=0.999"), std::string("optim.weight-decay=0")})
+    flags.insert(flags.end(), {"--default", value});
+  return flags;
+}
+
 void sum_where_counted(Session& session, std::span<double> values) {
   constexpr size_t kPiece = size_t{1} << 20;
   if (!session.counts_loss()) std::ranges::fill(values, 0);

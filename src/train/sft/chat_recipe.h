@@ -80,6 +80,9 @@ class ChatRecipe : public Recipe {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
+/// As chat_tuning_defaults(), with this learning rate.
+std::vector<std::string> defaults_with_rate(const std::string& learning_rate);
+
 /// Collective: values of the ranks that count the loss, summed over them.
 void sum_where_counted(Session& session, std::span<double> values);
 

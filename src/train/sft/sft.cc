@@ -46,15 +46,7 @@ class ChatTuning final : public ChatRecipe {
 
 }  // namespace
 
-std::vector<std::string> chat_tuning_defaults() {
-  std::vector<std::string> flags;
-  for (const char* value : {"batch.global=8", "optim.learning-rate=2e-5", "optim.min-learning-rate=0",
-                            "optim.beta2=0.999", "optim.weight-decay=0"}) {
-    flags.emplace_back("--default");
-    flags.emplace_back(value);
-  }
-  return flags;
-}
+std::vector<std::string> chat_tuning_defaults() { return defaults_with_rate("2e-5"); }
 
 std::unique_ptr<Recipe> chat_tuning(LoadedConfig loaded) { return std::make_unique<ChatTuning>(std::move(loaded)); }
 
