@@ -93,8 +93,16 @@ size_t planned_bytes(const MemoryPlan& memory, PlannedDevices devices) {
   return devices == PlannedDevices::gpus ? memory.on_device() : memory.total();
 }
 
-void require_devices(const LoadedConfig& loaded, const MeshShape& mesh, PlannedDevices devices) {
+/// The mesh of so many ranks, if they can train so. source: where their number comes from.
+MeshShape possible_mesh(const LoadedConfig& loaded, int ranks, int hosts, PlannedDevices devices, const char* source) {
+  const Config& config = loaded.config;
+  const MeshShape mesh = mesh_of(config.mesh, ranks, source);
+  require_hosts(config, mesh, even_hosts(ranks, hosts));
   if (devices == PlannedDevices::gpus) require_layout_on_gpus(loaded, mesh.data);
+  require_mesh(loaded);
+  (void)pipeline_order(0, mesh.pipeline, mesh.chunks,
+                       config.batch.accumulation);  // for steps that cannot be interleaved
+  return mesh;
 }
 
 /// What a rank holds, and its memory.
@@ -143,15 +151,10 @@ PlannedDevices planned_devices(const Config& config) {
 }
 
 std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, PlannedDevices devices) {
-  const Config& config = loaded.config;
-  const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
-  const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
-  require_hosts(config, mesh, host_map);
-  require_devices(loaded, mesh, devices);
-  require_mesh(loaded);
-  pipeline_order(0, mesh.pipeline, mesh.chunks,
-                 config.batch.accumulation);  // throws for a step that cannot be interleaved
-  Config adapted = config;
+  const int on = hosts > 0 ? hosts : ranks;
+  const MeshShape mesh = possible_mesh(loaded, ranks, on, devices, "--ranks");
+  const HostMap host_map = even_hosts(ranks, on);
+  Config adapted = loaded.config;
   const std::optional<Spec> spec = model_of(loaded, adapted.lora);
   if (!spec)
     return fmt::format(
@@ -239,14 +242,9 @@ PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices) {
 }
 
 RankPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
-  const Config& config = loaded.config;
-  const MeshShape mesh = mesh_of(config.mesh, ranks, "--nodes");
+  const MeshShape mesh = possible_mesh(loaded, ranks, hosts, devices, "--nodes");
   const HostMap host_map = even_hosts(ranks, hosts);
-  require_hosts(config, mesh, host_map);
-  require_devices(loaded, mesh, devices);
-  require_mesh(loaded);
-  pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
-  Config adapted = config;
+  Config adapted = loaded.config;
   const PlannedModel model{.spec = with_rows_for(planned_model(loaded, adapted.lora), mesh.tensor), .mesh = mesh};
   const std::unique_ptr<Ops> ops = planned_ops(devices);
   RankPlan largest;

@@ -235,19 +235,14 @@ void compare_data(const RunPlan& plan, Differences& out) {
     if (!same(i))
       out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
   }
+  const auto compare = [&](const char* option, const auto& was, const auto& is) {
+    if (was != is) out.push_back({option, fmt::format("{}", was), fmt::format("{}", is), kFlag, allowed});
+  };
   const DataOptions &masks = then.data, &masks_now = plan.config().data;
-  if (masks.mask_rate != masks_now.mask_rate)
-    out.push_back(
-        {"data.mask-rate", fmt::format("{}", masks.mask_rate), fmt::format("{}", masks_now.mask_rate), kFlag, allowed});
-  if (masks.whole_words != masks_now.whole_words)
-    out.push_back({"data.whole-words", fmt::format("{}", masks.whole_words), fmt::format("{}", masks_now.whole_words),
-                   kFlag, allowed});
-  if (masks.mask_end_of_text != masks_now.mask_end_of_text)
-    out.push_back({"data.mask-end-of-text", fmt::format("{}", masks.mask_end_of_text),
-                   fmt::format("{}", masks_now.mask_end_of_text), kFlag, allowed});
-  if (then.run.seed != plan.config().run.seed && (known || plan.loaded.origins.contains("run.seed")))
-    out.push_back(
-        {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", plan.config().run.seed), kFlag, allowed});
+  compare("data.mask-rate", masks.mask_rate, masks_now.mask_rate);
+  compare("data.whole-words", masks.whole_words, masks_now.whole_words);
+  compare("data.mask-end-of-text", masks.mask_end_of_text, masks_now.mask_end_of_text);
+  if (known || plan.loaded.origins.contains("run.seed")) compare("run.seed", then.run.seed, plan.config().run.seed);
 }
 
 /// What is learned from pairs.
