@@ -144,6 +144,7 @@ const Dialect* common_dialect(const std::vector<SourceFile>& files) {
 /// Of "NAME=VALUE" after --default.
 Setting default_setting(const std::string& text) {
   const size_t equals = text.find('=');
+  require(!text.empty(), ErrorKind::usage, "--default: the value is empty, expected NAME=VALUE");
   require(equals != std::string::npos && equals > 0, ErrorKind::usage, "--default {}: expected NAME=VALUE", text);
   const std::string value = text.substr(equals + 1);
   Setting setting{text.substr(0, equals), resolve_plain(value), value, {"flag --default", 0, kDefaultLayer}, ""};

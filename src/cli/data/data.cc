@@ -196,8 +196,8 @@ int merge(const MergeFlags& flags) {
 
 }  // namespace
 
-int run_data(std::vector<std::string> arguments) {
-  Flags app("trireme data", "Checks, shows, merges and indexes token files.");
+int run_data(CommandLine line) {
+  Flags app(std::move(line), "trireme data", "Checks, shows, merges and indexes token files.");
   IndexFlags index_flags;
   InspectFlags inspect_flags;
   MergeFlags merge_flags;
@@ -211,7 +211,7 @@ int run_data(std::vector<std::string> arguments) {
       .separated_by(',');
   merging.add("--output", merge_flags.output, "prefix of the merged dataset").required();
   add_index(app, index_flags);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   if (verifying.chosen()) return verify(to_verify);
   if (merging.chosen()) return merge(merge_flags);
   return index_flags.prefix.empty() ? inspect_file(inspect_flags) : index(index_flags);

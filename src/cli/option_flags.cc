@@ -1,12 +1,16 @@
-#include "cli/train/config_shape.h"
+#include "cli/option_flags.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/text.h"
 #include "config/dialect.h"
 #include "config/misspelling.h"
 #include "config/schema.h"
@@ -40,6 +44,55 @@ FlagShape shape_of(const Option& option) {
 }
 
 }  // namespace
+
+void CollectedOptions::add(const OptionFlag& flag, const std::string& value) {
+  const size_t sign = value.find('=');
+  require(sign != std::string::npos && sign > 0 && sign + 1 < value.size(), ErrorKind::usage,
+          "{} {}: expected NAME=VALUE", flag.flag, value);
+  auto one = std::ranges::find(collected_, &flag, &Collected::flag);
+  if (one == collected_.end()) one = collected_.insert(one, {.flag = &flag, .text = ""});
+  if (flag.collects == Collects::list) {
+    one->text += (one->text.empty() ? "" : ", ") + value;
+    return;
+  }
+  const std::string name = value.substr(0, sign), text = value.substr(sign + 1);
+  Json object = one->text.empty() ? Json::object() : Json::parse(one->text);
+  require(!object.contains(name), ErrorKind::usage, "{} {}: \"{}\" is given twice", flag.flag, value, name);
+  const Json parsed = Json::parse(text, nullptr, false);
+  object[name] = parsed.is_discarded() ? Json(text) : parsed;
+  one->text = dump_json(object);
+}
+
+std::vector<std::string> CollectedOptions::words() const {
+  std::vector<std::string> words;
+  for (const Collected& one : collected_) words.push_back(fmt::format("--{}={}", one.flag->option, one.text));
+  return words;
+}
+
+FlagShape shape_of(const OptionFlag& flag) {
+  const std::string value = flag.value;
+  const Option& option = *schema().find(flag.option);
+  return {.names = {flag.flag},
+          .help = flag.help,
+          .kind = value.empty()                  ? ValueKind::none
+                  : !option.choices.empty()      ? ValueKind::choice
+                  : value == "N" || value == "X" ? ValueKind::number
+                                                 : ValueKind::text,
+          .choices = option.choices,
+          .repeats = flag.collects != Collects::nothing};
+}
+
+std::string option_names_help() {
+  constexpr size_t kIndent = 4, kWidth = 112;
+  std::string text;
+  for (const FlagGroup& group : option_groups()) {
+    std::string names;
+    for (const FlagShape& flag : group.flags) names += (names.empty() ? "" : " ") + flag.names[0];
+    text += fmt::format("  {}\n{}{}\n", group.heading, std::string(kIndent, ' '),
+                        wrapped(names, kWidth - kIndent, kIndent));
+  }
+  return text;
+}
 
 std::vector<FlagGroup> option_groups(bool (*wanted)(std::string_view name)) {
   std::vector<FlagGroup> groups;
