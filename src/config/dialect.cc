@@ -167,11 +167,9 @@ const DialectKey* Dialect::find(std::string_view key) const {
 DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& settings,
                          const std::vector<Setting>& native)
     : native_(native) {
-  const auto default_of = [&](const DialectKey& key) {
-    const std::string source = fmt::format("default of {}", dialect.name);
-    return Setting{key.name, key.default_value, to_text(key.default_value), {source, 0, kDefaultLayer}, ""};
-  };
-  for (const DialectKey& key : dialect.keys) settings_.push_back(default_of(key));
+  const Origin not_given{fmt::format("default of {}", dialect.name), 0, kDefaultLayer};
+  for (const DialectKey& key : dialect.keys)
+    settings_.push_back({key.name, key.default_value, to_text(key.default_value), not_given, ""});
   for (const Setting& given : settings) {
     if (dialect.one_file_per_key && is_none(given) && knows(dialect, given.key)) continue;
     try {
@@ -184,7 +182,7 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
     const DialectKey& key = dialect.keys[i];
     if (key.values.empty() || lists_word(key.values, to_text(settings_[i].value), '|')) continue;
     object(key.name, key.reason);
-    settings_[i] = default_of(key);
+    settings_[i].value = key.default_value;
   }
 }
 

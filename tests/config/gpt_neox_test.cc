@@ -181,6 +181,8 @@ TEST_F(GptNeox, ReportsAllProblemsOfTheFlagsTogether) {
 }
 
 TEST_F(GptNeox, WhatNeoxHasNoDefaultForMustBeGiven) {
+  EXPECT_ERROR(load_config({}, {"--norm=x"}, "gpt-neox"), ErrorKind::config,
+               "hidden_size is not given, and NeoX has no default for it");
   write_text(folder_ / "b.yml", "{\"num_layers\": 2}");
   EXPECT_ERROR(load_config({folder_ / "b.yml"}, {}), ErrorKind::config,
                "hidden_size is not given, and NeoX has no default for it");
