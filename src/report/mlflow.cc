@@ -128,8 +128,8 @@ class Client {
     set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, kAnswerSeconds);
-    const std::string certificates = variable("SSL_CERT_FILE");
-    set(CURLOPT_CAINFO, (certificates.empty() ? hub::system_certificates() : certificates).c_str());
+    const std::string named = variable("SSL_CERT_FILE"), found = named.empty() ? hub::system_certificates() : named;
+    if (!found.empty()) set(CURLOPT_CAINFO, found.c_str());
     if (const std::string token = variable("MLFLOW_TRACKING_TOKEN"); !token.empty()) {
       set(CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
       set(CURLOPT_XOAUTH2_BEARER, token.c_str());
