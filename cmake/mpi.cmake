@@ -1,5 +1,5 @@
-# Adapters: one library for each ABI of MPI whose header is here, linked with no MPI (src/comm/mpi/adapter.h). The program opens MPI when a starter
-# has started it, so one build serves every MPI. TRIREME_MPI_ABI_INCLUDE names the folder of a header of the standard ABI (MPI 5).
+# Adapters: one library for each ABI of MPI whose header is here, linked with no MPI (src/comm/mpi/adapter.h). The program contains them and opens MPI
+# when a starter has started it, so one build serves every MPI. TRIREME_MPI_ABI_INCLUDE names the folder of a header of the standard ABI (MPI 5).
 set(TRIREME_MPI_ABI_INCLUDE "" CACHE PATH "folder with the mpi_abi.h of MPI's standard ABI; empty: no adapter for it")
 set(TRIREME_MPIS "") # ABIs that have an adapter
 
@@ -10,7 +10,7 @@ function(trireme_mpi_adapter abi)
   target_include_directories(${target} SYSTEM PRIVATE ${ARGN})
   target_compile_definitions(${target} PRIVATE TRIREME_MPI_ABI="${abi}" OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX) # no old C++ bindings
   target_compile_features(${target} PRIVATE cxx_std_20)
-  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/generated/mpi)
   set(TRIREME_MPIS ${TRIREME_MPIS} ${abi} PARENT_SCOPE)
 endfunction()
 
@@ -46,4 +46,21 @@ if(TRIREME_MPI_ABI_INCLUDE)
   trireme_mpi_adapter(abi ${PROJECT_BINARY_DIR}/generated/mpi_abi ${TRIREME_MPI_ABI_INCLUDE})
 endif()
 message(STATUS "adapters for MPI: ${TRIREME_MPIS}")
-set(TRIREME_MPIS ${TRIREME_MPIS} CACHE INTERNAL "ABIs of MPI that have an adapter")
+
+# The bytes of each adapter, and a table of them.
+set(code "#include \"comm/mpi/library.h\"\n")
+set(table "")
+foreach(abi ${TRIREME_MPIS})
+  set(file ${PROJECT_BINARY_DIR}/generated/mpi/libtrireme_mpi_${abi}.so)
+  string(APPEND code "__asm__(\".section .rodata\\n.balign 16\\n.globl trireme_mpi_${abi}\\ntrireme_mpi_${abi}:\\n.incbin \\\"${file}\\\"\\n"
+    ".globl trireme_mpi_${abi}_end\\ntrireme_mpi_${abi}_end:\\n.byte 0\\n.previous\\n\");\nextern \"C\" const char trireme_mpi_${abi}[], trireme_mpi_${abi}_end[];\n")
+  string(APPEND table "{\"${abi}\", {trireme_mpi_${abi}, static_cast<size_t>(trireme_mpi_${abi}_end - trireme_mpi_${abi})}}, ")
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/mpi_adapters.cc CONTENT
+  "${code}namespace trireme::mpi {\nstd::vector<EmbeddedAdapter> embedded_adapters() { return {${table}}; }\n}  // namespace trireme::mpi\n" @ONLY)
+target_sources(trireme_comm PRIVATE ${PROJECT_BINARY_DIR}/generated/mpi_adapters.cc)
+list(TRANSFORM TRIREME_MPIS REPLACE "(.+)" "${PROJECT_BINARY_DIR}/generated/mpi/libtrireme_mpi_\\1.so" OUTPUT_VARIABLE files)
+set_source_files_properties(${PROJECT_BINARY_DIR}/generated/mpi_adapters.cc PROPERTIES OBJECT_DEPENDS "${files}" SKIP_PRECOMPILE_HEADERS ON)
+foreach(abi ${TRIREME_MPIS})
+  add_dependencies(trireme_comm trireme_mpi_${abi})
+endforeach()

@@ -42,9 +42,9 @@ struct Transfer {
 /// Bytes of the file that are missing from the cache.
 uint64_t missing_bytes(const Cache& cache, const RemoteFile& file);
 
-/// Makes blobs/HASH unless it exists: resumes partial downloads, publishes only contents with the right hash. `waiting` is called while another process fetches the same file (FileLock).
-/// Throws Unreachable, NotThere, Error::io (no space: the next call resumes), Error::data if size or hash differ twice
-/// from the announced ones.
+/// Makes blobs/HASH unless it exists: resumes partial downloads, publishes only contents with the right hash. `waiting`
+/// is called while another process fetches the same file (FileLock). Throws Unreachable, NotThere, Error::io (no space:
+/// the next call resumes), Error::data if size or hash differ twice from the announced ones.
 void download(const Transfer& transfer, const std::string& commit, const RemoteFile& file, Meter& meter,
               const std::function<void()>& waiting);
 

@@ -1,5 +1,6 @@
 #pragma once
-// Self-contained pages about a run, and about several that are compared: no scripts, no external files; light or dark like the reader's system.
+// Self-contained pages about a run, and about several that are compared: no scripts, no external files; light or dark
+// like the reader's system.
 
 #include <string>
 #include <string_view>

@@ -224,7 +224,6 @@ void release_op(Object op) {
 constexpr const char* kAbi = TRIREME_MPI_ABI;
 
 const Adapter kAdapter = {
-    .version = Adapter::kVersion,
     .abi = kAbi,
     .in_place = MPI_IN_PLACE,
     .start = start,

@@ -1,8 +1,8 @@
 #pragma once
 // What the program calls of an MPI library: a table of functions and values, so that the program is linked with none.
-// Each ABI has its adapter, a shared library of adapter.cc compiled with that library's <mpi.h> and linked with
-// nothing: the program opens the MPI library first, then the adapter, which finds MPI's functions in it. Plain values
-// only; nothing is thrown across.
+// Each ABI has its adapter, a shared library of adapter.cc compiled with that library's <mpi.h>, linked with
+// nothing and contained in the program, which opens the MPI library first, then the adapter, which finds MPI's
+// functions in it. Plain values only; nothing is thrown across.
 
 #include <cstdint>
 
@@ -19,9 +19,6 @@ using Combine = void (*)(void* in, void* inout, int* length, void* type);
 
 /// Functions return MPI's code, 0 for success, unless they return something else.
 struct Adapter {
-  static constexpr int kVersion = 1;
-
-  int version;
   const char* abi;       ///< "openmpi", "mpich" or "abi"
   const void* in_place;  ///< MPI_IN_PLACE
 

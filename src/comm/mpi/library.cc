@@ -2,10 +2,13 @@
 
 #include <dlfcn.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -35,9 +38,8 @@ const Abi* find_abi(std::string_view name) {
   return found == abis().end() ? nullptr : &*found;
 }
 
-std::string adapter_name(std::string_view abi) { return fmt::format("libtrireme_mpi_{}.so", abi); }
-std::string adapter_path(std::string_view abi, const Machine& machine) {
-  return machine.adapters + "/" + adapter_name(abi);
+bool has_adapter(std::string_view abi, const Machine& machine) {
+  return std::ranges::find(machine.adapters, abi) != machine.adapters.end();
 }
 
 /// The first of an ABI's libraries in the first folder that has one.
@@ -99,11 +101,19 @@ std::string known_libraries() {
 }
 
 std::string names_of_adapters(const Machine& machine) {
-  std::vector<std::string> names;
-  for (const Abi& abi : abis()) {
-    if (machine.exists(adapter_path(abi.name, machine))) names.emplace_back(abi.name);
+  return machine.adapters.empty() ? "none" : fmt::format("{}", fmt::join(machine.adapters, ", "));
+}
+
+/// The file that the dynamic linker reads an adapter from: in memory, for it looks at names only.
+std::string memory_file(const EmbeddedAdapter& adapter) {
+  const int file = memfd_create(adapter.abi.c_str(), MFD_CLOEXEC);
+  require(file >= 0, ErrorKind::io, "cannot make a file in memory for the adapter of MPI: {}", std::strerror(errno));
+  for (size_t done = 0; done < adapter.bytes.size();) {
+    const ssize_t n = write(file, adapter.bytes.data() + done, adapter.bytes.size() - done);
+    require(n > 0, ErrorKind::io, "cannot write the adapter of MPI to memory: {}", std::strerror(errno));
+    done += static_cast<size_t>(n);
   }
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("/proc/self/fd/{}", file);
 }
 
 Library wanted_library(const std::string& wanted, const Machine& machine) {
@@ -112,9 +122,8 @@ Library wanted_library(const std::string& wanted, const Machine& machine) {
   const Abi* abi = find_abi(name);
   require(abi != nullptr, ErrorKind::config, "run.mpi is \"{}\", expected auto, openmpi, mpich, abi or the path of {}",
           wanted, known_libraries());
-  require(machine.exists(adapter_path(abi->name, machine)), ErrorKind::config,
-          "run.mpi {}: this trireme has no adapter for {} ({} in {}); it has {}", wanted, abi->what,
-          adapter_name(abi->name), machine.adapters, names_of_adapters(machine));
+  require(has_adapter(abi->name, machine), ErrorKind::config,
+          "run.mpi {}: this trireme has no adapter for {}; it has {}", wanted, abi->what, names_of_adapters(machine));
   if (is_path) {
     require(machine.exists(wanted), ErrorKind::config, "run.mpi {}: there is no such file", wanted);
     return {std::string(abi->name), wanted, "named by run.mpi"};
@@ -134,7 +143,7 @@ Library find_fitting(const std::vector<std::string_view>& fitting, const std::ve
   std::optional<Library> found;
   for (const std::string_view name : fitting) {
     const std::string path = find_in(folders, *find_abi(name), machine);
-    if (path.empty() || !machine.exists(adapter_path(name, machine))) continue;
+    if (path.empty() || !has_adapter(name, machine)) continue;
     const bool same_place = found && fs::path(found->path).parent_path() == fs::path(path).parent_path();
     require(
         !found || ordered || same_place, ErrorKind::config,
@@ -159,10 +168,7 @@ Machine this_machine() {
                   .adapters = {},
                   .starter = {},
                   .folders = {}};
-  const std::string packaged = (folder.parent_path() / "lib/trireme").string();
-  const bool beside = std::ranges::any_of(
-      abis(), [&](const Abi& abi) { return machine.exists((folder / adapter_name(abi.name)).string()); });
-  machine.adapters = beside ? folder.string() : packaged;
+  for (const EmbeddedAdapter& adapter : embedded_adapters()) machine.adapters.push_back(adapter.abi);
   std::error_code unknown;
   machine.starter = fs::read_symlink(fmt::format("/proc/{}/exe", getppid()), unknown).string();
   const char* path = std::getenv("LD_LIBRARY_PATH");
@@ -205,28 +211,28 @@ Library choose_library(const std::string& wanted, const Launcher& launcher, cons
 std::vector<std::string> usable_abis(const Machine& machine) {
   std::vector<std::string> usable;
   for (const Abi& abi : abis()) {
-    if (machine.exists(adapter_path(abi.name, machine)) && !find_in(machine.folders, abi, machine).empty())
+    if (has_adapter(abi.name, machine) && !find_in(machine.folders, abi, machine).empty())
       usable.emplace_back(abi.name);
   }
   return usable;
 }
 
-void open_library(const Library& library, const Machine& machine) {
+void open_library(const Library& library) {
   if (is_open()) return;
   // MPI's own plug-ins look for its functions among all that is loaded. Neither is ever closed: MPI keeps threads.
   if (dlopen(library.path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
     fail(ErrorKind::config, "the MPI library cannot be opened: {}; name another with --run.mpi or TRIREME_MPI",
          dlerror());
-  const std::string path = adapter_path(library.abi, machine);
-  void* adapter = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::vector<EmbeddedAdapter> adapters = embedded_adapters();
+  const auto own = std::ranges::find(adapters, library.abi, &EmbeddedAdapter::abi);
+  require(own != adapters.end(), ErrorKind::config, "there is no adapter for {}", library.path);
+  void* adapter = dlopen(memory_file(*own).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (adapter == nullptr)
     fail(ErrorKind::config, "{} is not a library of the ABI \"{}\", or is too old: {}", library.path, library.abi,
          dlerror());
   auto* get = reinterpret_cast<GetAdapter*>(dlsym(adapter, kGetAdapter));
-  const Adapter* table = get ? get() : nullptr;
-  require(table && table->version == Adapter::kVersion, ErrorKind::config,
-          "{} is of another version of trireme than this program; install both from one package", path);
-  open_adapter = table;
+  require(get != nullptr, ErrorKind::config, "the adapter of MPI has no {}", kGetAdapter);
+  open_adapter = get();
 }
 
 bool is_open() { return open_adapter != nullptr; }

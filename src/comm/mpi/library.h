@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/launcher.h"
@@ -10,12 +11,19 @@
 
 namespace trireme::mpi {
 
+/// An adapter's bytes in the program.
+struct EmbeddedAdapter {
+  std::string abi;
+  std::string_view bytes;
+};
+std::vector<EmbeddedAdapter> embedded_adapters();  // cmake/mpi.cmake writes it
+
 /// What a machine has; another one in tests.
 struct Machine {
   std::function<bool(const std::string& path)> exists;
-  std::string adapters;              ///< the folder of our adapters
-  std::string starter;               ///< program of this process's parent; empty: unknown
-  std::vector<std::string> folders;  ///< where the loader looks for libraries, in its order
+  std::vector<std::string> adapters;  ///< ABIs of which the program contains an adapter
+  std::string starter;                ///< program of this process's parent; empty: unknown
+  std::vector<std::string> folders;   ///< where the loader looks for libraries, in its order
 };
 Machine this_machine();
 
@@ -36,7 +44,7 @@ Library choose_library(const std::string& wanted, const Launcher& launcher, cons
 std::vector<std::string> usable_abis(const Machine& machine);
 
 /// Opens the library, for ever, and its adapter. Throws Error::config naming the file and the reason.
-void open_library(const Library& library, const Machine& machine);
+void open_library(const Library& library);
 /// Of the opened library. Throws Error::comm if there is none.
 const Adapter& adapter();
 bool is_open();

@@ -47,7 +47,7 @@ std::string open(const std::string& wanted, const Launcher& launcher) {
   const Library library = choose_library(
       wanted, launcher, [](const char* name) { return std::getenv(name); }, machine);
   if (library.abi.empty()) return library.why;
-  open_library(library, machine);
+  open_library(library);
   log::debug("MPI {}, {}", library.path, library.why);
   return {};
 }
