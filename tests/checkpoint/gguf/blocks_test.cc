@@ -1,5 +1,6 @@
 #include "checkpoint/gguf/blocks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
