@@ -5,8 +5,8 @@
 
 blocks: every tensor of every type of file has the bytes that libgguf makes of the f32 file's values: random, constant,
 zero, denormal and huge ones. logits: the next token's log-probabilities in llama.cpp (xllamacpp) of the families in
-tests/golden are those of their cases. tokens: llama.cpp makes the ids of the cases in tests/golden/tokenizers, and of
-random texts, from the tokenizers there. Needs gguf, libgguf, xllamacpp, numpy; exit code 77 without."""
+tests/golden are those of their cases, and the files are read again as the same weights. tokens: llama.cpp makes the same
+ids of 2,000 random texts from the tokenizers in tests/golden/tokenizers. Needs gguf, libgguf, xllamacpp, numpy; exit code 77 without."""
 import contextlib
 import json
 import os
@@ -186,6 +186,10 @@ def check_logits(trireme, folder):
             continue
         files, text = exported(trireme, model, folder / f"{name}-gguf/model", ["f32"])  # llama.cpp looks for "phi3" in the name
         assert ("llama.cpp has no windows" in text) == (name in WINDOWS), text
+        code, text = export(trireme, files["f32"], folder / f"{name}-back")
+        assert code == 0, text
+        before, after = read_safetensors(model / "model.safetensors"), read_safetensors(folder / f"{name}-back/model.safetensors")
+        assert name == "gemma2" or all(np.abs(after[n] - before[n]).max() < 1e-6 for n in after), name  # gemma2: scaled queries
         case, worst = read_safetensors(model / "case.safetensors"), 0
         with llama_cpp(files["f32"]) as server:
             for ids, mask, logits in zip(case["input_ids"], case["attention_mask"], case["logits"]):

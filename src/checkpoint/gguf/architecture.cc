@@ -233,6 +233,12 @@ const GgufArchitecture& gguf_architecture(const Family& family, const Spec& spec
   return *known;
 }
 
+std::vector<const GgufArchitecture*> gguf_architectures() {
+  std::vector<const GgufArchitecture*> all;
+  for (const GgufArchitecture& one : kKnown) all.push_back(&one);
+  return all;
+}
+
 std::vector<NameRule> gguf_names(const Family& family) {
   std::vector<NameRule> names;
   for (const NameRule& rule : family.names) {
@@ -284,11 +290,37 @@ std::vector<GgufExtra> extra_tensors(const GgufArchitecture&, const Spec& spec) 
   return {{"rope_freqs.weight", divisors}};
 }
 
+namespace {
+
+/// Rows of queries and keys in the order of llama.cpp, or back.
+void reorder_rows(const GgufArchitecture& architecture, const Spec& spec, std::string_view name, int64_t row_length,
+                  bool back, std::vector<float>& values) {
+  const bool turns = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight") ||
+                     name.ends_with(".attn_q.bias") || name.ends_with(".attn_k.bias");
+  const auto width = static_cast<size_t>(row_length), rows = static_cast<size_t>(spec.head_dim());
+  if (!architecture.interleaved || !turns || values.size() % (rows * width) != 0) return;
+  std::vector<float> old(rows * width);
+  for (auto head = values.begin(); head != values.end(); head += std::ssize(old)) {
+    std::copy_n(head, old.size(), old.begin());
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t half = row % 2 * (rows / 2) + row / 2;
+      const size_t from = back ? row : half, to = back ? half : row;
+      std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(from * width), width,
+                  head + static_cast<std::ptrdiff_t>(to * width));
+    }
+  }
+}
+
+void add_to_gains(const Spec& spec, std::string_view name, float sign, std::vector<float>& values) {
+  if (spec.norm_offset == 0 || !name.ends_with("norm.weight")) return;
+  for (float& value : values) value += sign * spec.norm_offset;
+}
+
+}  // namespace
+
 void to_gguf_values(const GgufArchitecture& architecture, const Spec& spec, std::string_view name, int64_t row_length,
                     std::vector<float>& values) {
-  if (spec.norm_offset != 0 && name.ends_with("norm.weight")) {
-    for (float& value : values) value += spec.norm_offset;
-  }
+  add_to_gains(spec, name, 1, values);
   // Of queries that are normalised afterwards, the gain.
   const bool normed = spec.query_keys != QueryKeys::plain;
   if (name.ends_with(normed ? ".attn_q_norm.weight" : ".attn_q.weight")) {
@@ -297,19 +329,13 @@ void to_gguf_values(const GgufArchitecture& architecture, const Spec& spec, std:
       for (float& value : values) value *= factor;
     }
   }
-  const bool turns = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight") ||
-                     name.ends_with(".attn_q.bias") || name.ends_with(".attn_k.bias");
-  if (!architecture.interleaved || !turns) return;
-  const auto width = static_cast<size_t>(row_length), head = static_cast<size_t>(spec.head_dim()) * width;
-  std::vector<float> old(head);
-  for (size_t begin = 0; begin < values.size(); begin += head) {
-    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), head, old.begin());
-    for (size_t row = 0; row < head / width; ++row) {
-      const size_t from = row % 2 * (head / width / 2) + row / 2;
-      std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(from * width), width,
-                  values.begin() + static_cast<std::ptrdiff_t>(begin + row * width));
-    }
-  }
+  reorder_rows(architecture, spec, name, row_length, false, values);
+}
+
+void from_gguf_values(const GgufArchitecture& architecture, const Spec& spec, std::string_view name, int64_t row_length,
+                      std::vector<float>& values) {
+  add_to_gains(spec, name, -1, values);
+  reorder_rows(architecture, spec, name, row_length, true, values);
 }
 
 }  // namespace trireme

@@ -24,6 +24,9 @@ struct GgufArchitecture {
 /// Throws Error::config for a family or a model that llama.cpp does not compute, with the reason.
 const GgufArchitecture& gguf_architecture(const Family& family, const Spec& spec);
 
+/// Every one that is known.
+std::vector<const GgufArchitecture*> gguf_architectures();
+
 /// Names and layouts there, "{}" as in the family's.
 std::vector<NameRule> gguf_names(const Family& family);
 
@@ -38,5 +41,8 @@ std::vector<GgufExtra> extra_tensors(const GgufArchitecture& architecture, const
 /// queries with the scale of scores that the file cannot name.
 void to_gguf_values(const GgufArchitecture& architecture, const Spec& spec, std::string_view name, int64_t row_length,
                     std::vector<float>& values);
+/// The inverse, but for the scale of scores, which is part of the queries then.
+void from_gguf_values(const GgufArchitecture& architecture, const Spec& spec, std::string_view name, int64_t row_length,
+                      std::vector<float>& values);
 
 }  // namespace trireme

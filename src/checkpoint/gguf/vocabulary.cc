@@ -9,9 +9,10 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "checkpoint/huggingface/generation_settings.h"
 #include "base/json_fields.h"
+#include "base/log.h"
+#include "checkpoint/gguf/pre_tokenizers.h"
+#include "checkpoint/huggingface/generation_settings.h"
 #include "text/chat/chat_files.h"
 #include "text/tokenizer.h"
 
@@ -23,36 +24,22 @@ constexpr const char *kWhere = "tokenizer.json", *kSpace = "▁";
 /// How tokenizer.ggml.token_type says what a token is.
 enum TokenKind : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-/// How a text is cut before the merges.
-struct PreTokenizerName {
-  const char* name;  ///< in llama.cpp
-  bool ignores_merges;
-  std::vector<std::string> steps;
-};
-
-constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen35 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kO200k =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kDigits = R"(\p{N})";
-
-const std::vector<PreTokenizerName>& known_pre_tokenizers() {
-  static const std::vector<PreTokenizerName> known = {
-      {"gpt-2", false, {kGpt2}},   {"smollm", false, {kDigits, kGpt2}}, {"llama-bpe", true, {kLlama3}},
-      {"dbrx", false, {kLlama3}},  {"qwen2", false, {kQwen2}},          {"qwen35", false, {kQwen35}},
-      {"tekken", true, {kTekken}}, {"gpt-4o", false, {kO200k}},
-  };
-  return known;
+bool has_step(const Json& element, std::string_view type) {
+  if (!element.is_object()) return false;
+  if (element.value("type", "") == type) return true;
+  for (const char* list : {"normalizers", "pretokenizers"}) {
+    if (const auto found = element.find(list); found != element.end() && found->is_array())
+      return std::ranges::any_of(*found, [&](const Json& step) { return has_step(step, type); });
+  }
+  return false;
 }
 
-/// Patterns that cut as one of those above.
+bool has_step(const Json& tokenizer, const char* part, std::string_view type) {
+  const auto found = tokenizer.find(part);
+  return found != tokenizer.end() && has_step(*found, type);
+}
+
+/// Patterns that cut as one of the known ones.
 std::string canonical(const std::string& pattern) {
   std::string one = pattern;
   // cl100k's possessive quantifiers, and groups of one alternative, change no match of these patterns.
@@ -69,9 +56,9 @@ void append_steps(const Json& element, std::vector<std::string>& steps) {
   if (type == "Sequence") {
     for (const Json& step : json_array(element, "pretokenizers", kWhere)) append_steps(step, steps);
   } else if (type == "ByteLevel" && !element.value("add_prefix_space", true)) {
-    if (element.value("use_regex", true)) steps.emplace_back(kGpt2);
+    if (element.value("use_regex", true)) steps.emplace_back(kGpt2Pattern);
   } else if (type == "Digits" && element.value("individual_digits", false)) {
-    steps.emplace_back(kDigits);
+    steps.emplace_back(kDigitPattern);
   } else if (type == "Split" && element.value("behavior", "") == "Isolated" && !element.value("invert", false) &&
              element.contains("pattern") && element["pattern"].contains("Regex")) {
     steps.push_back(canonical(element["pattern"]["Regex"].get<std::string>()));
@@ -92,9 +79,13 @@ std::string pre_tokenizer_name(const Json& tokenizer, bool ignores_merges) {
   std::vector<std::string> steps;
   if (const auto element = tokenizer.find("pre_tokenizer"); element != tokenizer.end()) append_steps(*element, steps);
   const auto& known = known_pre_tokenizers();
+  const bool composes = has_step(tokenizer, "normalizer", "NFC");
+  const PreTokenizerName* found = nullptr;
   for (const PreTokenizerName& one : known) {
-    if (one.steps == steps && one.ignores_merges == ignores_merges) return one.name;
+    const bool cuts_alike = one.steps == steps && one.ignores_merges == ignores_merges;
+    if (cuts_alike && (!found || one.composes == composes)) found = &one;
   }
+  if (found) return found->name;
   const auto nearest = std::ranges::max_element(known, {}, [&](const PreTokenizerName& one) {
     return 2 * shared_prefix(one.steps, steps) + (one.ignores_merges == ignores_merges);
   });
@@ -215,21 +206,6 @@ void add_added_tokens(const Json& tokenizer, TokenList& tokens) {
   }
 }
 
-bool has_step(const Json& element, std::string_view type) {
-  if (!element.is_object()) return false;
-  if (element.value("type", "") == type) return true;
-  for (const char* list : {"normalizers", "pretokenizers"}) {
-    if (const auto found = element.find(list); found != element.end() && found->is_array())
-      return std::ranges::any_of(*found, [&](const Json& step) { return has_step(step, type); });
-  }
-  return false;
-}
-
-bool has_step(const Json& tokenizer, const char* part, std::string_view type) {
-  const auto found = tokenizer.find(part);
-  return found != tokenizer.end() && has_step(*found, type);
-}
-
 /// Metaspace that puts a space before a text; empty: another pre-tokenizer, or none.
 bool has_metaspace(const Json& tokenizer) {
   const auto found = tokenizer.find("pre_tokenizer");
@@ -306,9 +282,12 @@ void add_special_ids(const std::string& tokenizer_json, const Json& model, const
     return found == files.tokens.end() ? std::nullopt : tokens.find(found->second);
   };
   const auto add = [&](const char* key, std::optional<int64_t> id) {
-    if (id) metadata.add(fmt::format("tokenizer.ggml.{}_token_id", key), static_cast<uint32_t>(*id));
+    // Files of models with another vocabulary may name an id that this one does not have.
+    if (id && *id < std::ssize(tokens.texts()))
+      metadata.add(fmt::format("tokenizer.ggml.{}_token_id", key), static_cast<uint32_t>(*id));
   };
   std::vector<int64_t> ends(settings.end.begin(), settings.end.end());
+  std::erase_if(ends, [&](int64_t id) { return id >= std::ssize(tokens.texts()); });
   if (ends.empty()) {
     if (const auto end = tokenizer->end_of_text()) ends.push_back(*end);
   }
