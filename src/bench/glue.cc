@@ -1,6 +1,7 @@
 #include "bench/glue.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -14,7 +15,7 @@
 #include "bench/training.h"
 #include "comm/agreement.h"
 #include "train/glue/data.h"
-#include "train/start/fetch_named.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {
@@ -33,22 +34,20 @@ GlueOptions glue_options(const GlueBenchOptions& o) {
 class FileOrder final : public StepBatches {
  public:
   FileOrder(const EncodedRows& rows, const RowLayout& layout, int64_t batch, const RankContext& rank)
-      : rows_(rows),
-        layout_(layout),
-        packers_(1, RowPacker(layout)),
-        which_(static_cast<size_t>(batch)),
-        rank_(rank.rank()),
-        ranks_(rank.size()) {}
+      : rows_(rows), layout_(layout), which_(static_cast<size_t>(batch)), rank_(rank.rank()), ranks_(rank.size()) {}
 
-  int64_t micro_batches() const override { return 1; }
-  double counted(uint64_t) override { return static_cast<double>(which_.size()); }
-  std::optional<double> counted_globally(uint64_t) const override { return static_cast<double>(all()); }
-  const Batch& fill(uint64_t consumed, int64_t) override {
-    which_ = rows_of(consumed);
-    return packers_[next_++ % packers_.size()].pack(rows_, which_, which_[0]);
+  StepPart part(uint64_t consumed) override {
+    const std::vector<uint32_t> which = rows_of(consumed);
+    return {.consumed = consumed,
+            .samples = static_cast<int64_t>(all()),
+            .slices = {{which[0], std::ssize(which)}},
+            .rows = {batch_rows(rows_, which, layout_)},
+            .counted = static_cast<double>(all())};
   }
-  int64_t rows(uint64_t consumed, int64_t) const override { return batch_rows(rows_, rows_of(consumed), layout_); }
-  void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), RowPacker(layout_)); }
+  const Batch& fill(const StepPart& step, int64_t, size_t slot) override {
+    which_ = rows_of(step.consumed);
+    return builder_of(packers_, slot, layout_).pack(rows_, which_, which_[0]);
+  }
   /// Rows of the last batch.
   const std::vector<uint32_t>& last() const { return which_; }
 
@@ -64,8 +63,7 @@ class FileOrder final : public StepBatches {
 
   const EncodedRows& rows_;
   RowLayout layout_;
-  std::vector<RowPacker> packers_;
-  size_t next_ = 0;  ///< of packers_
+  std::deque<RowPacker> packers_;
   std::vector<uint32_t> which_;
   int rank_, ranks_;
 };
@@ -91,8 +89,8 @@ struct Tuning {
         .micro_sequences = options.batch, .micro_rows = options.batch * longest, .step_rows = options.batch * longest};
     return {model,
             rank,
-            measured_plan(pretrained.spec, {.data = rank.size()}, measured_config(options.dtype), step,
-                          planned(rank, exchange_cores)),
+            plan_rank({.spec = pretrained.spec, .mesh = {.data = rank.size()}}, measured_config(options.dtype), step,
+                      planned(rank, exchange_cores)),
             options.batch * rank.size(),
             2e-5,
             std::move(batches)};
@@ -198,8 +196,8 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
             o.batch, count_text(rank.size(), "rank"), count_text(rows.rows(), "row"), data.train[0].path);
   });
   // Every rank has the whole model, whatever the size of the groups that it is in.
-  const RankPlan whole =
-      measured_plan(model.spec, {.data = 1}, measured_config(o.dtype), {}, {.hosts = rank.hosts.first(1)});
+  const RankPlan whole = plan_rank({.spec = model.spec, .mesh = {.data = 1}}, measured_config(o.dtype), {},
+                                   {.hosts = rank.hosts.first(1)});
   Tuning tuning{o, model, rows, exchange_cores, {whole, ops}};
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());

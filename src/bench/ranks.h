@@ -3,10 +3,13 @@
 // all ranks in different layouts.
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "comm/cpu_account.h"
 #include "comm/rank_context.h"
+#include "comm/scalars.h"
+#include "ops/backend.h"
 
 namespace trireme {
 
@@ -40,5 +43,14 @@ std::vector<RankGroup> growing_groups(int ranks);
 /// collectively over the ranks it is given, the step of group i; it borrows them. Rank 0's result is the one to show.
 std::vector<RanksTime> measure_in_turn(const RankContext& job, const std::vector<RankGroup>& groups, int64_t rounds,
                                        const std::function<MeasuredStep(size_t i, const RankContext&)>& make);
+
+// What each rank of a measurement computes with: its own GPU, or the CPU.
+
+/// Collective. The GPU of each rank, connected with the others', if a GPU is chosen or, with automatic, every rank has
+/// one; else the CPU. Throws Error::usage on all ranks, naming `option`, if GPUs were asked for and a rank has none of
+/// its own.
+/// cudnn: attention by cuDNN, which needs a GPU: else Error::usage.
+Backend backend_of_ranks(DeviceChoice choice, std::string_view option, const RankContext& rank, Scalars& scalars,
+                         bool cudnn = false);
 
 }  // namespace trireme

@@ -5,23 +5,80 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <numbers>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/peer_process.h"
+#include "base/private_folder.h"
 #include "base/rng.h"
-#include "bench/sft_start.h"
 #include "bench/training.h"
+#include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/peft/export.h"
 #include "checkpoint/peft/targets.h"
+#include "checkpoint/safetensors/safetensors.h"
+#include "config/config.h"
 #include "data/chat/training_rows.h"
 #include "model/presets.h"
+#include "model/spec.h"
+#include "model/trained.h"
+#include "optim/training_state.h"
 #include "train/sft/batches.h"
 
 namespace trireme {
 namespace {
+
+// What TRL needs to begin as our measured fine-tuning does: the weights, the adapter, and the conversations as ids.
+
+/// A temporary folder, which goes with the object.
+class SftStart {
+ public:
+  /// The f32 weights of initialize() with this seed as a Hugging Face folder, those of spec's adapters as a folder of
+  /// PEFT, and a safetensors file with the I32 "codes" and the I64 "offsets" of the conversations. trained: of
+  /// the run; lora: of the adapters, if there are any. Throws Error::io, and Error::config for a model that no Hugging
+  /// Face family describes.
+  SftStart(const Spec& spec, uint64_t seed, const Trained& trained, const LoraOptions& lora,
+           const chat::CodedIds& conversations);
+
+  std::string model() const { return folder_.file("model"); }
+  std::string adapter() const { return folder_.file("adapter"); }  ///< exists if the spec has adapters
+  std::string conversations() const { return folder_.file("conversations.safetensors"); }
+
+ private:
+  PrivateFolder folder_{"sft"};
+};
+
+SafetensorsEntry entry(std::string name, std::string dtype, size_t count) {
+  SafetensorsEntry e;
+  e.name = std::move(name);
+  e.dtype = std::move(dtype);
+  e.shape = {static_cast<int64_t>(count)};
+  return e;
+}
+
+SftStart::SftStart(const Spec& spec, uint64_t seed, const Trained& trained, const LoraOptions& lora,
+                   const chat::CodedIds& conversations) {
+  const ParameterTable table(spec, InitScheme::gpt2, {}, trained);
+  TrainingState weights(table, DType::f32, false);
+  initialize(weights, table, seed);
+  export_huggingface(model(), base_of(spec), table, weights, "", DType::f32);
+  if (!spec.adapters.empty()) {
+    std::filesystem::create_directories(adapter());
+    export_adapter(adapter(), table, weights, lora, model(), "");
+  }
+  SafetensorsWriter writer(
+      this->conversations(),
+      {entry("codes", "I32", conversations.codes.size()), entry("offsets", "I64", conversations.offsets.size())}, {});
+  writer.write(0, std::as_bytes(std::span(conversations.codes)));
+  writer.write(1, std::as_bytes(std::span(conversations.offsets)));
+  writer.commit();
+}
 
 constexpr uint64_t kSeed = 1;    // of the conversations; MeasuredModel's weights have the same
 constexpr int64_t kRounds = 2;   // of each setting: ours, then theirs
@@ -81,7 +138,7 @@ struct Measured {
     return {.global = options.batch, .micro_batches = 1, .sequence = options.sequence, .ranks = 1, .rank = 0};
   }
   RankPlan plan() const {
-    return measured_plan(spec, {.data = 1}, config, step_size(shape()), planned(rank, exchange_cores));
+    return plan_rank({.spec = spec, .mesh = {.data = 1}}, config, step_size(shape()), planned(rank, exchange_cores));
   }
 };
 
@@ -95,10 +152,11 @@ class OurSteps {
   /// A step; adds to the sums, and returns its loss.
   double run(SftRate& sums) {
     const auto consumed = static_cast<uint64_t>(consumed_);
-    const double counted = batches_->counted_globally(consumed).value();
-    const auto ids = static_cast<double>(batches_->rows(consumed, 0));
+    const StepPart part = batches_->part(consumed);
+    const double counted = part.counted.value();
+    const auto ids = static_cast<double>(part.rows[0]);
     const StepTime time = training_.run();
-    consumed_ += plan_.at(consumed).count;
+    consumed_ += part.samples;
     log::info("ours      loss {:.4f}  {:.3f} s, {:.0f} ids of which {:.0f} count", time.loss, time.seconds, ids,
               counted);
     sums.seconds += time.seconds;

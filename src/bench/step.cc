@@ -8,24 +8,79 @@
 #include <cmath>
 #include <memory>
 #include <sstream>
+#include <string>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/median.h"
 #include "base/peer_process.h"
+#include "base/private_folder.h"
 #include "base/rng.h"
-#include "bench/peer_start.h"
 #include "bench/training.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "comm/agreement.h"
 #include "data/token_dataset.h"
 #include "model/mesh_layout.h"
+#include "model/parameter_table.h"
 #include "model/pipeline_order.h"
 #include "model/presets.h"
+#include "optim/training_state.h"
 #include "train/machine.h"
 #include "train/peak.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 namespace {
+
+// What another program needs to repeat our exact steps: the first weights, and every step's tokens.
+
+/// A safetensors file in a temporary folder: the f32 weights of initialize() with this seed by the names of
+/// the table, and "tokens" and "targets", I32 [steps, tokens of a step]. The file goes with the object.
+class PeerStart {
+ public:
+  /// batches: of one micro-batch; samples: of a step. Throws Error::io.
+  PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& batches, int64_t steps, int64_t samples);
+  std::string path() const { return folder_.file("start.safetensors"); }
+
+ private:
+  PrivateFolder folder_{"step"};
+};
+
+void append(std::vector<int32_t>& all, ConstView ids) {
+  const auto values = ids.values<int32_t>();
+  all.insert(all.end(), values.begin(), values.end());
+}
+
+SafetensorsEntry entry(std::string name, std::string dtype, const Shape& shape) {
+  SafetensorsEntry e;
+  e.name = std::move(name);
+  e.dtype = std::move(dtype);
+  for (int dim = 0; dim < shape.dims(); ++dim) e.shape.push_back(shape[dim]);
+  return e;
+}
+
+PeerStart::PeerStart(const ParameterTable& table, uint64_t seed, StepBatches& batches, int64_t steps, int64_t samples) {
+  std::vector<int32_t> tokens, targets;
+  for (int64_t step = 0; step < steps; ++step) {
+    const Batch& batch = batches.fill(batches.part(static_cast<uint64_t>(step * samples)), 0);
+    append(tokens, batch.tokens);
+    append(targets, batch.targets);
+  }
+  std::vector<SafetensorsEntry> entries;
+  for (const Parameter& p : table.all()) entries.push_back(entry(p.name, "F32", p.global_shape));
+  const Shape ids{steps, static_cast<int64_t>(tokens.size()) / steps};
+  entries.push_back(entry("tokens", "I32", ids));
+  entries.push_back(entry("targets", "I32", ids));
+  TrainingState weights(table, DType::f32, false);
+  initialize(weights, table, seed);
+  SafetensorsWriter writer(path(), std::move(entries), {});
+  size_t next = 0;
+  for (const Parameter& p : table.all())
+    writer.write(next++, std::as_bytes(view_of(weights.weights(), p).values<float>()));
+  writer.write(next++, std::as_bytes(std::span(tokens)));
+  writer.write(next++, std::as_bytes(std::span(targets)));
+  writer.commit();
+}
 
 size_t peak_rss() {
   rusage usage{};
@@ -76,14 +131,14 @@ RankPlan plan_of(const Measured& of, const RankContext& rank, const MeasuredLayo
   config.model.recompute = of.options.recompute;
   config.optim.shard = of.options.shard;
   config.mesh.sequence = layout.sequence_parallel;
-  return measured_plan(of.spec, layout.mesh, config, step_size(batch_of(of, rank, layout)),
-                       planned(rank, of.exchange_cores));
+  return plan_rank({.spec = of.spec, .mesh = layout.mesh}, config, step_size(batch_of(of, rank, layout)),
+                   planned(rank, of.exchange_cores));
 }
 
 /// One rank has the whole model, whatever the size of the groups that it is in.
 MeasuredModel whole_model(const Measured& of, const RankContext& rank) {
   const Config config = measured_config(of.options.dtype);
-  return {measured_plan(of.spec, {.data = 1}, config, {}, {.hosts = rank.hosts.first(1)}), of.ops};
+  return {plan_rank({.spec = of.spec, .mesh = {.data = 1}}, config, {}, {.hosts = rank.hosts.first(1)}), of.ops};
 }
 
 /// Steps on windows of the tokens; logged by the first rank.
@@ -346,9 +401,8 @@ class OurSteps {
 
 /// Whether the memory is too small for both programs at once.
 bool too_large_together(const Measured& of, const RankContext& rank) {
-  RankPlan plan = plan_of(of, rank, {.mesh = {.data = 1}});
-  plan_memory(plan, of.ops);
-  return pytorch_bytes(of.options, of.spec) + plan.memory.total() > available_memory(1);
+  const MemoryPlan memory = memory_of(plan_of(of, rank, {.mesh = {.data = 1}}), of.ops);
+  return pytorch_bytes(of.options, of.spec) + memory.total() > available_memory(1);
 }
 
 PeerStep measure_pytorch(const Measured& of, const RankContext& rank, const std::string& mode, const std::string& start,

@@ -7,15 +7,6 @@
 
 namespace trireme {
 
-RankPlan measured_plan(const Spec& spec, const MeshShape& mesh, const Config& config, const StepSize& step,
-                       const PlannedRank& rank) {
-  RankPlan plan;
-  plan.spec = spec;
-  plan.mesh = mesh;
-  plan_rank(plan, config, step, rank);
-  return plan;
-}
-
 Config measured_config(DType dtype) {
   Config config;
   config.precision.dtype = dtype;
@@ -31,14 +22,14 @@ MeasuredModel::MeasuredModel(const RankPlan& plan, Ops& operators)
 MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const RankPlan& plan, int64_t samples,
                                    double learning_rate, std::unique_ptr<StepBatches> batches)
     : rank_(rank),
-      session_(plan, model.table, model.state, model.ops, rank),
+      session_(Session::make(session_options(plan), model.table, model.state, model.ops, rank)),
       batches_(std::move(batches)),
-      step_(session_, *batches_, 1),
+      step_(*session_, *batches_, 1),
       samples_(samples),
       learning_rate_(learning_rate) {}
 
 StepTime MeasuredTraining::run() {
-  Device& device = session_.ops().device();
+  Device& device = session_->ops().device();
   const auto start = Clock::now();
   const Event begin = device.stream().record_time();
   const double waited = rank_.heartbeat->waited_seconds();
@@ -47,7 +38,7 @@ StepTime MeasuredTraining::run() {
                                        .update = steps_ + 1,
                                        .learning_rate = learning_rate_,
                                        .most_loss = std::numeric_limits<double>::infinity(),
-                                       .next = static_cast<uint64_t>(consumed_ + samples_)});
+                                       .next = true});
   ++steps_;
   consumed_ += samples_;
   double seconds = seconds_since(start);

@@ -5,15 +5,12 @@
 #include <memory>
 
 #include "bench/ranks.h"
-#include "train/start/rank_plan.h"
+#include "train/plan.h"
 #include "train/step.h"
 
 namespace trireme {
 
-/// The plan of a rank's steps. config: what the measured run would be given; the rest of its options as they are.
-RankPlan measured_plan(const Spec& spec, const MeshShape& mesh, const Config& config, const StepSize& step,
-                       const PlannedRank& rank);
-/// A configuration for measured_plan(): its optimizer is AdamW without weight decay.
+/// A configuration for the plan of measured steps: its optimizer is AdamW without weight decay.
 Config measured_config(DType dtype);
 
 /// Shared by steps over different ranks: the part of a plan's rank, with random weights. Borrows the operators.
@@ -40,7 +37,7 @@ class MeasuredTraining {
 
  private:
   const RankContext& rank_;
-  Session session_;
+  std::unique_ptr<Session> session_;
   std::unique_ptr<StepBatches> batches_;
   TrainStep step_;
   int64_t samples_, consumed_ = 0, steps_ = 0;

@@ -12,12 +12,12 @@ namespace trireme {
 struct Command {
   const char* name;
   const char* help;
-  /// Arguments after the name. Returns the exit code; throws Error for everything that goes wrong.
-  int (*run)(std::vector<std::string> arguments);
-  bool prints_result = false;         ///< its output is its result: if that cannot be written, the command fails
-  bool computes = false;              ///< uses a team of threads
-  CommandShape (*shape)() = nullptr;  ///< its flags, if its parser is not one Flags
-  bool internal = false;              ///< only programs call it
+  /// Declares its flags on a Flags, which reads the words. Returns the exit code; throws Error for everything that goes
+  /// wrong.
+  int (*run)(CommandLine line);
+  bool prints_result = false;  ///< its output is its result: if that cannot be written, the command fails
+  bool computes = false;       ///< uses a team of threads
+  bool internal = false;       ///< only programs call it
 };
 
 std::span<const Command> commands();
@@ -25,44 +25,35 @@ std::span<const Command> commands();
 /// this name; empty if there is none.
 std::string meant_command(const std::string& word);
 
-int run_train(std::vector<std::string> arguments);
-int run_sample(std::vector<std::string> arguments);
-int run_export(std::vector<std::string> arguments);
-int run_checkpoint(std::vector<std::string> arguments);
-int run_prepare(std::vector<std::string> arguments);
-int run_data(std::vector<std::string> arguments);
-int run_tokenizer(std::vector<std::string> arguments);
-int run_config(std::vector<std::string> arguments);
-int run_plan(std::vector<std::string> arguments);
-int run_bench(std::vector<std::string> arguments);
-int run_report(std::vector<std::string> arguments);
-int run_hosts(std::vector<std::string> arguments);
-int run_status(std::vector<std::string> arguments);
-int run_stop(std::vector<std::string> arguments);
-int run_attach(std::vector<std::string> arguments);
-int run_health(std::vector<std::string> arguments);
-int run_launch(std::vector<std::string> arguments);
-int run_slurm(std::vector<std::string> arguments);
-int run_remote_shell_command(std::vector<std::string> arguments);
-int run_node_agent(std::vector<std::string> arguments);
-int run_agent(std::vector<std::string> arguments);
-int run_parity(std::vector<std::string> arguments);
-int run_fetch(std::vector<std::string> arguments);
-int run_device(std::vector<std::string> arguments);
-int run_cluster(std::vector<std::string> arguments);
-int run_glue(std::vector<std::string> arguments);
-int run_sft(std::vector<std::string> arguments);
-int run_dpo(std::vector<std::string> arguments);
-int run_completion(std::vector<std::string> arguments);
-int run_manual(std::vector<std::string> arguments);
-
-CommandShape train_shape();
-CommandShape config_shape();
-CommandShape plan_shape();
-CommandShape bench_shape();
-CommandShape device_shape();
-CommandShape glue_shape();
-CommandShape sft_shape();
-CommandShape dpo_shape();
+int run_train(CommandLine line);
+int run_sample(CommandLine line);
+int run_export(CommandLine line);
+int run_checkpoint(CommandLine line);
+int run_prepare(CommandLine line);
+int run_data(CommandLine line);
+int run_tokenizer(CommandLine line);
+int run_config(CommandLine line);
+int run_plan(CommandLine line);
+int run_bench(CommandLine line);
+int run_report(CommandLine line);
+int run_hosts(CommandLine line);
+int run_status(CommandLine line);
+int run_stop(CommandLine line);
+int run_attach(CommandLine line);
+int run_health(CommandLine line);
+int run_launch(CommandLine line);
+int run_slurm(CommandLine line);
+int run_remote_shell_command(CommandLine line);
+int run_node_agent(CommandLine line);
+int run_agent(CommandLine line);
+int run_parity(CommandLine line);
+int run_fetch(CommandLine line);
+int run_device(CommandLine line);
+int run_cluster(CommandLine line);
+int run_glue(CommandLine line);
+int run_sft(CommandLine line);
+int run_dpo(CommandLine line);
+int run_completion(CommandLine line);
+int run_manual(CommandLine line);
 
 }  // namespace trireme

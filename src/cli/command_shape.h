@@ -2,7 +2,9 @@
 // The flags of a command as data, for shell completions and manual pages.
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -48,7 +50,14 @@ struct CommandShape {
   std::vector<const FlagShape*> named_flags() const;
 };
 
-/// For a usage text: "--name  help" in lines, the help from column 18.
-std::string flag_lines(const std::vector<FlagShape>& flags);
+/// What a command is called with.
+struct CommandLine {
+  CommandLine() = default;
+  CommandLine(std::vector<std::string> after_name) : words(std::move(after_name)) {}
+  CommandLine(std::initializer_list<std::string> after_name) : words(after_name) {}
+
+  std::vector<std::string> words;  ///< after the command's name
+  CommandShape* shape = nullptr;   ///< if set, the command stores here what it declares, and does nothing else
+};
 
 }  // namespace trireme

@@ -190,8 +190,8 @@ void write_trainer_state(const ModelFolder& folder, const std::string& path) {
 
 }  // namespace
 
-int run_export(std::vector<std::string> arguments) {
-  Flags app("trireme export",
+int run_export(CommandLine line) {
+  Flags app(std::move(line), "trireme export",
             "Writes a model as a folder that Hugging Face transformers or GPT-NeoX loads, or for llama.cpp.");
   Wanted wanted;
   std::string model;
@@ -232,7 +232,7 @@ int run_export(std::vector<std::string> arguments) {
           "of a run with adapters: the folder or hub name of the base model that the adapter names; without it the one "
           "that the run started from");
   app.add_switch("--force", force, "export a model although some weights are NaN or infinite");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
 
   for (const char* flag : {"--tensor", "--pipeline"})
     require(wanted.format == "neox" || app.count(flag) == 0, ErrorKind::usage,

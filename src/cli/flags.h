@@ -1,12 +1,13 @@
 #pragma once
-// A subcommand's flags, parsed into variables. The parser's headers are slow to compile, so only flags.cc sees them.
+// The command line of a command: what it takes is declared here once. Words are read, and --help, completions and
+// manual pages are made, from the declarations.
 
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,25 +15,20 @@
 
 #include "base/names.h"
 #include "cli/command_shape.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "cli/option_flags.h"
+#include "config/load.h"
 
 namespace trireme {
 
 /// Throws Error::usage if no file can be written under the name; empty: none is asked for.
 void require_output(const char* flag, const std::string& path);
 
-/// Whether one of the words is --help or -h.
-bool asks_help(const std::vector<std::string>& words);
+struct DeclaredFlag;
 
 /// A declared flag. Its limits chain: flags.add("--batch", batch, "sequences").positive().show_default().
 class Flag {
  public:
-  /// facts: what the shape of the flag gets beside what the parser knows.
-  Flag(CLI::Option* option, FlagShape& facts) : option_(option), facts_(&facts) {}
+  explicit Flag(DeclaredFlag& declared) : declared_(&declared) {}
 
   Flag required() const;
   Flag show_default() const;  ///< shows the variable's current value in --help
@@ -42,26 +38,38 @@ class Flag {
   Flag not_empty() const;    ///< refuses "", usually a shell variable that is not set
   Flag in_range(int64_t lowest, int64_t highest) const;
   Flag between(double lowest, double highest) const;  ///< of numbers with a fraction
+  Flag positive_up_to(double highest) const;
   Flag one_of(std::vector<std::string> values) const;
-  Flag separated_by(char separator) const;  ///< for a list: "a,b" is two values
-  Flag one_value() const;                   ///< for a list: each occurrence takes one value
+  Flag separated_by(char separator) const;      ///< for a list: "a,b" is two values
+  Flag one_value() const;                       ///< for a list: each occurrence takes one value
+  Flag files(const std::string& ending) const;  ///< for a list: takes the words after it that end like this
+  Flag once() const;                            ///< refuses a second occurrence; otherwise its value counts
+  Flag needs(const std::string& what) const;    ///< "a number": for the message about a missing value
   /// May be given without a value, which then means `alone`; --help shows `shown` after the name.
   Flag optional_value(const std::string& alone, const std::string& shown) const;
 
  private:
-  CLI::Option* option_;
-  FlagShape* facts_;
+  /// reason_of: "" or why the value is refused.
+  Flag check(std::function<std::string(const std::string& value)> reason_of) const;
+  Flag number_where(const std::string& expected, std::function<bool(double value)> fits) const;
+
+  DeclaredFlag* declared_;
 };
+
+/// Which options of the configuration --help shows.
+enum class OptionsInHelp : uint8_t { none, names, described };
 
 class Flags {
  public:
-  Flags(const std::string& name, const std::string& purpose);
+  /// name: "trireme train", as messages and --help show it.
+  Flags(CommandLine line, std::string name, std::string purpose);
+  Flags(std::string name, std::string purpose) : Flags(CommandLine(), std::move(name), std::move(purpose)) {}
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
   ~Flags();
 
-  /// Names as in "-c,--config"; without dashes a positional argument. T: string, a number, or a vector or optional of
-  /// them (instantiated in flags.cc).
+  /// Names as in "-c,--config"; without dashes a positional argument. T: string, a number, or an optional or (of
+  /// strings) a vector of them (instantiated in flags.cc).
   template <class T>
   Flag add(const std::string& names, T& value, const std::string& help = "");
   /// One of the names of an enum's values (base/names.h), or of those in `values`; --help shows the current one.
@@ -74,19 +82,46 @@ class Flags {
       for (const Named<E>& known : Names<E>::kAll) allowed.emplace_back(known.name);
     }
     return add_choice(names, std::string(name_of(value)), std::move(allowed), help,
-                      [&value](const std::string& name) { value = *value_named<E>(name); });
+                      [&value](const std::string& given) { value = *value_named<E>(given); });
   }
   /// True if it is given; "--stop,!--no-stop" has a form that makes it false.
   Flag add_switch(const std::string& names, bool& value, const std::string& help = "");
-  /// One of several words that must follow; it lives as long as this object.
+  /// As transformers' flags: True (also true, 1, yes), False, or without a value, which means True. --help shows the
+  /// present value; nullopt: there is none, and None leaves it so.
+  Flag add_truth(const std::string& names, std::optional<bool> present, std::function<void(bool)> set,
+                 const std::string& help);
+  /// One of several words that must follow; it lives as long as this object. It has the footer that was set before.
   Flags& add_action(const std::string& name, const std::string& purpose);
-  void set_footer(const std::string& text);
-  /// For completions: after `--` comes a command of trireme, which the caller takes out before parse().
-  void takes_command() { takes_command_ = true; }
+  /// A command that reads its own words, after its name. It is not listed in --help.
+  void add_command(const std::string& name, std::function<int(CommandLine)> run);
+  /// Also takes files and options of a configuration, which parse() separates, and describes their flags. Errors have
+  /// the form of those in such options: "--nodes is 0, expected ...".
+  void add_configuration(ConfigWords& words, OptionsInHelp help);
+  /// The command's own names of some of these options. What `flags` views stays.
+  void add_option_flags(std::span<const OptionFlag> flags) { option_flags_.push_back(flags); }
+  /// Also takes options of a configuration, and no files: `--group.option VALUE`. wanted: which of them. why_not: the
+  /// reason for which another one is refused.
+  void add_options(std::vector<std::string>& words, bool (*wanted)(std::string_view name),
+                   std::function<std::string(const std::string& name)> why_not);
+  /// Words after "usage: " in --help, which begins with them; further lines are indented.
+  void set_usage(std::string text) { usage_ = std::move(text); }
+  void set_footer(std::string text) { footer_ = std::move(text); }
+  /// After `--` come the words of a command of trireme.
+  void takes_command(std::vector<std::string>& words) {
+    takes_program(words);
+    completes_command_ = true;
+  }
+  /// After `--` come the words of any program.
+  void takes_program(std::vector<std::string>& words) { after_dashes_ = &words; }
 
-  /// In flags '-' equals '_'; spellings of other programs are accepted as config/foreign_options.h says. Help goes to
-  /// standard output and gives exit code 0; a wrong flag throws Error::usage with the parser's reason.
-  std::optional<int> parse(std::vector<std::string> arguments);
+  /// The exit code if the flags need not be read: the declarations or --help were wanted, or add_command()'s command.
+  std::optional<int> answer() const { return answer(line_.words); }
+  /// Reads the words of the command line. The exit code if the command has been answered: help goes to standard output.
+  /// In flags '-' equals '_'; spellings of other programs are accepted as config/foreign_options.h says. Throws
+  /// Error::usage.
+  std::optional<int> parse() { return parse(line_.words); }
+  std::optional<int> parse(std::vector<std::string> words);
+  const std::vector<std::string>& words() const { return line_.words; }
 
   /// What has been declared.
   CommandShape shape() const;
@@ -94,21 +129,35 @@ class Flags {
   /// After parse(): how often the flag was given.
   size_t count(const std::string& name) const;
   /// After parse() of the flags that this action belongs to.
-  bool chosen() const;
+  bool chosen() const { return chosen_; }
 
  private:
-  explicit Flags(CLI::App* action);
-  Flag add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
-                  const std::string& help, const std::function<void(const std::string&)>& set);
+  class Reader;
 
-  std::unique_ptr<CLI::App> owned_;
-  CLI::App* app_;
+  Flag add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
+                  const std::string& help, std::function<void(const std::string&)> set);
+  DeclaredFlag& declare(const std::string& names, const std::string& help);
+  DeclaredFlag* find(std::string_view name);
+  const OptionFlag* find_option_flag(std::string_view name) const;
+  std::optional<int> answer(const std::vector<std::string>& words) const;
+  std::string help() const;
+
+  CommandLine line_;
+  std::string name_, purpose_, usage_, footer_;
+  std::vector<std::unique_ptr<DeclaredFlag>> declared_;
   std::vector<std::unique_ptr<Flags>> actions_;
-  std::map<const CLI::Option*, FlagShape> facts_;  // flags hold references to its elements
-  bool takes_command_ = false;
+  std::vector<std::pair<std::string, std::function<int(CommandLine)>>> commands_;
+  ConfigWords* configuration_ = nullptr;
+  OptionsInHelp options_in_help_ = OptionsInHelp::none;
+  std::vector<std::span<const OptionFlag>> option_flags_;
+  std::vector<std::string>* options_ = nullptr;
+  bool (*wanted_)(std::string_view name) = nullptr;
+  std::function<std::string(const std::string& name)> why_not_;
+  std::vector<std::string>* after_dashes_ = nullptr;
+  bool completes_command_ = false, chosen_ = false;
 };
 
-/// What a command declares: calls it, and ends its parse() there.
-CommandShape shape_of(int (*command)(std::vector<std::string> arguments));
+/// What a command declares.
+CommandShape shape_of(const std::string& name, const std::function<int(CommandLine)>& command);
 
 }  // namespace trireme

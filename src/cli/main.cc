@@ -57,7 +57,7 @@ int run(const std::vector<std::string>& arguments, char** argv) {
   for (const Command& command : commands()) {
     if (arguments[0] != command.name) continue;
     if (command.computes) wait_briefly(argv);
-    const int code = command.run({arguments.begin() + 1, arguments.end()});
+    const int code = command.run(std::vector<std::string>(arguments.begin() + 1, arguments.end()));
     if (command.prints_result) require_printed();
     return code;
   }

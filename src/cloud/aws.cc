@@ -196,52 +196,55 @@ std::string root_device_of(const Cluster& cluster, const std::string& image) {
   return "";
 }
 
+/// The limit of EC2 with this code; empty with the reason if it is unknown.
+std::optional<double> quota_of(const Cluster& cluster, const char* code, std::string& why_unknown) {
+  const CommandEnd end =
+      run_command(aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", code}));
+  why_unknown = end.ok ? "aws returned none" : end.err;
+  const Json answer = end.ok ? parse_json(end.out, "answer of aws service-quotas get-service-quota") : Json();
+  const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
+                     answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
+  return known ? std::optional(answer["Quota"]["Value"].get<double>()) : std::nullopt;
+}
+
 /// Hardware threads of all running machines of the common families together, which AWS limits. Machines outside the
 /// cluster are not counted: this detects limits that the cluster alone exceeds.
 void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
   int64_t needed = 0;
   for (const Node& node : cluster.nodes) {
-    const std::string type = node.is_head() ? type_of_head(cluster.options) : type_of_nodes(cluster.options);
+    const std::string type = type_of(cluster.options, node);
     const NodeType* known = find_node_type(ProviderChoice::aws, type);
     if (known != nullptr && !type.starts_with("hpc")) needed += known->vcpus;
   }
   const char* code = cluster.options.node.spot ? "L-34B43A08" : "L-1216C47A";
-  const CommandEnd end =
-      run_command(aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", code}));
-  if (!end.ok) return log::warning("cannot read the quota of {}: {}", cluster.options.network.region, end.err);
-  const Json answer = parse_json(end.out, "answer of aws service-quotas get-service-quota");
-  const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
-                     answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
-  if (!known) return log::warning("cannot read the quota of {}: aws returned none", cluster.options.network.region);
-  const double limit = answer["Quota"]["Value"].get<double>();
-  if (static_cast<double>(needed) <= limit) return;
+  std::string why_unknown;
+  const std::optional<double> limit = quota_of(cluster, code, why_unknown);
+  if (!limit) return log::warning("cannot read the quota of {}: {}", cluster.options.network.region, why_unknown);
+  if (static_cast<double>(needed) <= *limit) return;
   problems.push_back(
       fmt::format("quota of {}: {} hardware threads are needed, but {:.0f} are allowed; request more from AWS (quota "
                   "{}), or use fewer or smaller machines",
-                  cluster.options.network.region, needed, limit, code));
+                  cluster.options.network.region, needed, *limit, code));
 }
 
 /// Machines with several network cards need one elastic address each (aws_stack.cc); AWS allows five by default.
 void check_addresses(const Cluster& cluster, std::vector<std::string>& problems) {
   int64_t needed = 0;
   for (const Node& node : cluster.nodes) {
-    const std::string type = node.is_head() ? type_of_head(cluster.options) : type_of_nodes(cluster.options);
+    const std::string type = type_of(cluster.options, node);
     const bool is_public = has_public_address(cluster.options, node);
     needed += is_public && uses_fast_network(cluster.options) && network_cards(type) > 1 ? 1 : 0;
   }
   if (needed == 0) return;
   if (needs_nat_gateway(cluster)) ++needed;  // the NAT gateway's
-  const CommandEnd end = run_command(
-      aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", "L-0263D0A3"}));
-  const Json answer = end.ok ? parse_json(end.out, "answer of aws service-quotas get-service-quota") : Json();
-  const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
-                     answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
-  if (!known || static_cast<double>(needed) <= answer["Quota"]["Value"].get<double>()) return;
+  std::string why_unknown;
+  const std::optional<double> limit = quota_of(cluster, "L-0263D0A3", why_unknown);
+  if (!limit || static_cast<double>(needed) <= *limit) return;
   problems.push_back(
       fmt::format("quota of {}: {} elastic addresses are needed, because machines with several network cards get no "
                   "other public address, but {:.0f} are allowed; request more from AWS (quota L-0263D0A3), use fewer "
                   "machines, or set network.fast off",
-                  cluster.options.network.region, needed, answer["Quota"]["Value"].get<double>()));
+                  cluster.options.network.region, needed, *limit));
 }
 
 /// CloudFormation accepts a template of this size; a larger one would need a bucket.
@@ -369,10 +372,7 @@ class Aws final : public Provider {
       for (std::string line; std::getline(lines, line);) {
         if (line.find("BEGIN SSH HOST KEY KEYS") != std::string::npos) inside = true, keys.clear();
         if (line.find("END SSH HOST KEY KEYS") != std::string::npos) inside = false;
-        std::istringstream words(line);
-        std::string type, key;
-        if (inside && (line.starts_with("ssh-") || line.starts_with("ecdsa-")) && words >> type >> key)
-          keys.push_back(type + " " + key);
+        if (const std::string key = inside ? host_key_in(line) : ""; !key.empty()) keys.push_back(key);
       }
     }
     return keys;

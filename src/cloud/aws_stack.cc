@@ -1,9 +1,12 @@
 #include "cloud/aws_stack.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "cloud/aws_resources.h"
 #include "cloud/node_types.h"
-#include "cloud/user_data.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::cloud {
@@ -22,59 +25,32 @@ std::string tag_lines(const Cluster& cluster, const std::string& name, size_t bl
   return indented(lines, blanks);
 }
 
-/// If every machine has a public address, traffic leaves through the internet gateway.
-constexpr const char* kRouteOut =
-    "  RouteOut:\n"
-    "    Type: AWS::EC2::Route\n"
-    "    DependsOn: GatewayOfNetwork\n"
-    "    Properties: {RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}\n";
+/// Resources of both languages. The properties of one without tags are on one line if that is short.
+std::string lines_of(const Cluster& cluster, const std::vector<AwsResource>& resources) {
+  std::string text;
+  for (const AwsResource& one : resources) {
+    if (one.stack.empty()) continue;
+    const size_t blank = one.stack.find(' ');
+    text += fmt::format("  {}:\n    Type: AWS::{}\n", one.stack.substr(0, blank), one.stack.substr(blank + 1));
+    if (!one.stack_attributes.empty()) text += fmt::format("    {}\n", one.stack_attributes);
+    std::vector<std::string> properties;
+    for (const auto& [name, value] : one.properties) {
+      if (!value.stack.empty()) properties.push_back(fmt::format("{}: {}", name, value.stack));
+    }
+    if (!one.tag_name.empty())
+      properties.push_back(fmt::format("{}:\n{}", one.tags, tag_lines(cluster, one.tag_name, 8)));
+    const bool in_lines = !one.tag_name.empty() || properties.size() > 3;
+    if (!in_lines) text += fmt::format("    Properties: {{{}}}\n", fmt::join(properties, ", "));
+    if (in_lines) text += fmt::format("    Properties:\n      {}\n", fmt::join(properties, "\n      "));
+    if (!one.tag_name.empty()) text.pop_back();
+  }
+  return text;
+}
 
-/// If only the head has one, traffic leaves through a NAT gateway in its own subnet. All nodes stay in one subnet, as
-/// the fabric adapter requires, so answers of the head's ssh have a separate route to each of the caller's networks.
-std::string nat_routes(const Cluster& cluster) {
-  const std::string tags = tag_lines(cluster, cluster.name() + "-nat", 8);
-  std::string text = fmt::format(
-      "  RangeOfNat:\n"
-      "    Type: AWS::EC2::VPCCidrBlock\n"
-      "    Properties: {{VpcId: !Ref Network, CidrBlock: {0}}}\n"
-      "  SubnetOfNat:\n"
-      "    Type: AWS::EC2::Subnet\n"
-      "    DependsOn: RangeOfNat\n"
-      "    Properties:\n"
-      "      VpcId: !Ref Network\n"
-      "      CidrBlock: {0}\n"
-      "      AvailabilityZone: !GetAtt Subnet.AvailabilityZone\n"
-      "      Tags:\n{1}"
-      "  RoutesOfNat:\n"
-      "    Type: AWS::EC2::RouteTable\n"
-      "    Properties:\n"
-      "      VpcId: !Ref Network\n"
-      "      Tags:\n{1}"
-      "  RouteOutOfNat:\n"
-      "    Type: AWS::EC2::Route\n"
-      "    DependsOn: GatewayOfNetwork\n"
-      "    Properties: {{RouteTableId: !Ref RoutesOfNat, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}}\n"
-      "  RoutesOfSubnetOfNat:\n"
-      "    Type: AWS::EC2::SubnetRouteTableAssociation\n"
-      "    Properties: {{SubnetId: !Ref SubnetOfNat, RouteTableId: !Ref RoutesOfNat}}\n"
-      "  AddressOfNat:\n"
-      "    Type: AWS::EC2::EIP\n"
-      "    DependsOn: GatewayOfNetwork\n"
-      "    Properties:\n"
-      "      Domain: vpc\n"
-      "      Tags:\n{1}"
-      "  Nat:\n"
-      "    Type: AWS::EC2::NatGateway\n"
-      "    DependsOn: [RouteOutOfNat, RoutesOfSubnetOfNat]\n"
-      "    Properties:\n"
-      "      AllocationId: !GetAtt AddressOfNat.AllocationId\n"
-      "      SubnetId: !Ref SubnetOfNat\n"
-      "      Tags:\n{1}"
-      "  RouteOut:\n"
-      "    Type: AWS::EC2::Route\n"
-      "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, NatGatewayId: !Ref Nat}}\n",
-      kAwsNatRange, tags);
-  for (size_t i = 0; i < cluster.sources.size(); ++i) {
+std::string network(const Cluster& cluster) {
+  const bool nat = needs_nat_gateway(cluster);
+  std::string text = lines_of(cluster, aws_network(cluster)) + lines_of(cluster, aws_way_out(cluster));
+  for (size_t i = 0; nat && i < cluster.sources.size(); ++i) {
     text += fmt::format(
         "  RouteToCaller{}:\n"
         "    Type: AWS::EC2::Route\n"
@@ -82,89 +58,33 @@ std::string nat_routes(const Cluster& cluster) {
         "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: {}, GatewayId: !Ref Gateway}}\n",
         i + 1, cluster.sources[i]);
   }
-  return text;
-}
-
-std::string network(const Cluster& cluster) {
-  const std::string& range = cluster.options.network.range;
-  const std::string tags = tag_lines(cluster, cluster.name(), 8);
   std::string ssh;
   for (const std::string& source : cluster.sources) {
     ssh += fmt::format(
         "        - {{IpProtocol: tcp, FromPort: 22, ToPort: 22, CidrIp: \"{}\", Description: ssh of the caller}}\n",
         source);
   }
-  return fmt::format(
-      "  Network:\n"
-      "    Type: AWS::EC2::VPC\n"
-      "    Properties:\n"
-      "      CidrBlock: {0}\n"
-      "      EnableDnsSupport: true\n"
-      "      EnableDnsHostnames: true\n"
-      "      Tags:\n{1}"
-      "  Gateway:\n"
-      "    Type: AWS::EC2::InternetGateway\n"
-      "    Properties:\n"
-      "      Tags:\n{1}"
-      "  GatewayOfNetwork:\n"
-      "    Type: AWS::EC2::VPCGatewayAttachment\n"
-      "    Properties: {{VpcId: !Ref Network, InternetGatewayId: !Ref Gateway}}\n"
-      "  Routes:\n"
-      "    Type: AWS::EC2::RouteTable\n"
-      "    Properties:\n"
-      "      VpcId: !Ref Network\n"
-      "      Tags:\n{1}"
-      "{4}"
-      "  Subnet:\n"
-      "    Type: AWS::EC2::Subnet\n"
-      "    Properties:\n"
-      "      VpcId: !Ref Network\n"
-      "      CidrBlock: {0}\n"
-      "{3}"
-      "      Tags:\n{1}"
-      "  RoutesOfSubnet:\n"
-      "    Type: AWS::EC2::SubnetRouteTableAssociation\n"
-      "    Properties: {{SubnetId: !Ref Subnet, RouteTableId: !Ref Routes}}\n"
-      "  Firewall:\n"
-      "    Type: AWS::EC2::SecurityGroup\n"
-      "    Properties:\n"
-      "      GroupDescription: ssh from the caller, everything among the nodes\n"
-      "      VpcId: !Ref Network\n"
-      "      SecurityGroupIngress:\n{2}"
-      "      SecurityGroupEgress:\n"
-      "        - {{IpProtocol: \"-1\", CidrIp: 0.0.0.0/0, Description: packages and models}}\n"
-      "      Tags:\n{1}  # The fabric adapter needs a group that is open to itself in both directions.\n"
-      "  FromEachOther:\n"
-      "    Type: AWS::EC2::SecurityGroupIngress\n"
-      "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", SourceSecurityGroupId: !GetAtt "
-      "Firewall.GroupId}}\n"
-      "  ToEachOther:\n"
-      "    Type: AWS::EC2::SecurityGroupEgress\n"
-      "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", DestinationSecurityGroupId: !GetAtt "
-      "Firewall.GroupId}}\n",
-      range, tags, ssh,
-      cluster.pin("zone").empty() ? "" : fmt::format("      AvailabilityZone: {}\n", cluster.pin("zone")),
-      needs_nat_gateway(cluster) ? nat_routes(cluster) : kRouteOut);
-}
-
-std::string storage(const Cluster& cluster) {
-  return fmt::format(
-      "  Storage:\n"
-      "    Type: AWS::EFS::FileSystem\n"
-      "    DeletionPolicy: Delete\n"
-      "    UpdateReplacePolicy: Delete\n"
-      "    Properties:\n"
-      "      Encrypted: true\n"
-      "      ThroughputMode: elastic\n"
-      "      FileSystemTags:\n{}"
-      "  StorageTarget:\n"
-      "    Type: AWS::EFS::MountTarget\n"
-      "    Properties:\n"
-      "      FileSystemId: !Ref Storage\n"
-      "      SubnetId: !Ref Subnet\n"
-      "      IpAddress: {}\n"
-      "      SecurityGroups: [!GetAtt Firewall.GroupId]\n",
-      tag_lines(cluster, cluster.name(), 8), storage_address(cluster.options));
+  return text + lines_of(cluster, aws_subnet(cluster)) +
+         fmt::format(
+             "  Firewall:\n"
+             "    Type: AWS::EC2::SecurityGroup\n"
+             "    Properties:\n"
+             "      GroupDescription: ssh from the caller, everything among the nodes\n"
+             "      VpcId: !Ref Network\n"
+             "      SecurityGroupIngress:\n{0}"
+             "      SecurityGroupEgress:\n"
+             "        - {{IpProtocol: \"-1\", CidrIp: 0.0.0.0/0, Description: packages and models}}\n"
+             "      Tags:\n{1}  # The fabric adapter needs a group that is open to itself in both directions.\n"
+             "  FromEachOther:\n"
+             "    Type: AWS::EC2::SecurityGroupIngress\n"
+             "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", SourceSecurityGroupId: !GetAtt "
+             "Firewall.GroupId}}\n"
+             "  ToEachOther:\n"
+             "    Type: AWS::EC2::SecurityGroupEgress\n"
+             "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", DestinationSecurityGroupId: "
+             "!GetAtt "
+             "Firewall.GroupId}}\n",
+             ssh, tag_lines(cluster, cluster.name(), 8));
 }
 
 /// Network interfaces of a launch template. EC2 gives no public address to a machine that starts with several: these
@@ -227,7 +147,7 @@ std::string card_and_address(const Cluster& cluster, const Node& node) {
 
 std::string machine(const Cluster& cluster, const Node& node) {
   const ClusterOptions& options = cluster.options;
-  const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+  const std::string& type = type_of(options, node);
   const AwsCards network = aws_cards(options, node);
   const std::string tags = tag_lines(cluster, node.name, 8);
   const bool is_public = has_public_address(options, node), own_address = is_public && network.cards > 1;
@@ -289,7 +209,7 @@ std::string aws_root_device(const Cluster& cluster) {
 bool is_placed_on_aws(const std::string& type) { return !type.starts_with("t"); }
 
 AwsCards aws_cards(const ClusterOptions& options, const Node& node) {
-  const std::string type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+  const std::string type = type_of(options, node);
   const NodeType* known = find_node_type(ProviderChoice::aws, type);
   const bool fast =
       uses_fast_network(options) && (known == nullptr ? is_placed_on_aws(type) : known->fast);  // burstable: none
@@ -319,20 +239,10 @@ std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const 
       cluster.name(), by_path ? "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>" : "AWS::EC2::Image::Id", image,
       packed_user_data(cloud_init(cluster, nullptr, shared, end)));
   text += network(cluster);
-  bool any_placed = false;
-  for (const Node& node : cluster.nodes) {
-    any_placed = any_placed || is_placed_on_aws(node.is_head() ? type_of_head(options) : type_of_nodes(options));
-  }
-  if (any_placed) {
-    text +=
-        "  Placement:\n"
-        "    Type: AWS::EC2::PlacementGroup\n"
-        "    Properties:\n"
-        "      Strategy: cluster\n"
-        "      Tags:\n" +
-        tag_lines(cluster, cluster.name(), 8);
-  }
-  if (options.storage.kind == StorageChoice::provider) text += storage(cluster);
+  const bool any_placed =
+      std::ranges::any_of(cluster.nodes, [&](const Node& node) { return is_placed_on_aws(type_of(options, node)); });
+  if (any_placed) text += lines_of(cluster, aws_placement(cluster));
+  if (options.storage.kind == StorageChoice::provider) text += lines_of(cluster, aws_storage(cluster));
   for (const Node& node : cluster.nodes) text += machine(cluster, node);
   return text;
 }

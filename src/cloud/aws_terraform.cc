@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "cloud/aws_resources.h"
 #include "cloud/aws_stack.h"
-#include "cloud/hcl.h"
 #include "cloud/node_types.h"
 #include "cloud/terraform.h"
 
@@ -15,10 +15,36 @@ namespace {
 
 std::string tags_with_name(const std::string& name) { return fmt::format("merge(local.tags, {{ Name = {} }})", name); }
 
-Hcl resource(const Cluster& cluster, const char* type, const char* label) {
-  Hcl block("resource", {type, label});
-  block.set("tags", tags_with_name(hcl_text(cluster.name())));
-  return block;
+/// "cidr_block" of "CidrBlock".
+std::string with_underscores(const std::string& words) {
+  std::string text;
+  for (const char c : words) {
+    const bool begins = c >= 'A' && c <= 'Z';
+    if (begins && !text.empty()) text += '_';
+    text += begins ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return text;
+}
+
+std::vector<Hcl> blocks_of(const Cluster& cluster, const std::vector<AwsResource>& resources) {
+  std::vector<Hcl> blocks;
+  for (const AwsResource& one : resources) {
+    if (one.terraform.empty()) continue;
+    const size_t dot = one.terraform.find('.');
+    Hcl& block = blocks.emplace_back(
+        "resource", std::vector<std::string>{one.terraform.substr(0, dot), one.terraform.substr(dot + 1)});
+    if (!one.tag_name.empty()) block.set("tags", tags_with_name(hcl_text(cluster.name())));
+    if (!one.comment.empty()) block.comment(one.comment);
+    for (const auto& [name, value] : one.properties) block.set(with_underscores(name), value.terraform);
+    if (!one.after.empty()) block.set("depends_on", one.after);
+  }
+  return blocks;
+}
+
+std::string joined(const std::vector<Hcl>& blocks) {
+  std::string text;
+  for (const Hcl& block : blocks) text += (text.empty() ? "" : "\n") + block.str();
+  return text;
 }
 
 std::string versions(const Cluster& cluster) {
@@ -52,8 +78,9 @@ std::string zone(const Cluster& cluster) {
 }
 
 std::string firewall(const Cluster& cluster) {
-  Hcl group = resource(cluster, "aws_security_group", "cluster");
-  group.text("name", aws_stack_name(cluster))
+  Hcl group("resource", {"aws_security_group", "cluster"});
+  group.set("tags", tags_with_name(hcl_text(cluster.name())))
+      .text("name", aws_stack_name(cluster))
       .text("description", "ssh from the caller, everything among the nodes")
       .set("vpc_id", "aws_vpc.cluster.id");
   Hcl ssh("resource", {"aws_vpc_security_group_ingress_rule", "ssh"});
@@ -83,96 +110,27 @@ std::string firewall(const Cluster& cluster) {
          ssh.str() + "\n" + in.str() + "\n" + out.str() + "\n" + internet.str();
 }
 
-/// The gateway is in a subnet for itself, and each of the allowed networks has a route on which the head answers.
-std::string way_out(const Cluster& cluster) {
-  Hcl range("resource", {"aws_vpc_ipv4_cidr_block_association", "nat"});
-  range.set("vpc_id", "aws_vpc.cluster.id").text("cidr_block", kAwsNatRange);
-  Hcl subnet = resource(cluster, "aws_subnet", "nat");
-  subnet.set("vpc_id", "aws_vpc_ipv4_cidr_block_association.nat.vpc_id")
-      .text("cidr_block", kAwsNatRange)
-      .set("availability_zone", "aws_subnet.nodes.availability_zone");
-  Hcl table = resource(cluster, "aws_route_table", "nat");
-  table.set("vpc_id", "aws_vpc.cluster.id");
-  Hcl out("resource", {"aws_route", "nat"});
-  out.set("route_table_id", "aws_route_table.nat.id")
-      .text("destination_cidr_block", "0.0.0.0/0")
-      .set("gateway_id", "aws_internet_gateway.cluster.id");
-  Hcl joined("resource", {"aws_route_table_association", "nat"});
-  joined.set("subnet_id", "aws_subnet.nat.id").set("route_table_id", "aws_route_table.nat.id");
-  Hcl address = resource(cluster, "aws_eip", "nat");
-  address.text("domain", "vpc").set("depends_on", "[aws_internet_gateway.cluster]");
-  Hcl gateway = resource(cluster, "aws_nat_gateway", "cluster");
-  gateway.set("allocation_id", "aws_eip.nat.id")
-      .set("subnet_id", "aws_subnet.nat.id")
-      .set("depends_on", "[aws_route.nat, aws_route_table_association.nat]");
-  Hcl route("resource", {"aws_route", "out"});
-  route.set("route_table_id", "aws_route_table.nodes.id")
-      .text("destination_cidr_block", "0.0.0.0/0")
-      .set("nat_gateway_id", "aws_nat_gateway.cluster.id");
-  Hcl answers("resource", {"aws_route", "caller"});
-  answers.set("for_each", "toset(var.allowed_sources)")
-      .set("route_table_id", "aws_route_table.nodes.id")
-      .set("destination_cidr_block", "each.key")
-      .set("gateway_id", "aws_internet_gateway.cluster.id");
-  std::string text;
-  for (const Hcl& block : {range, subnet, table, out, joined, address, gateway, route}) text += block.str() + "\n";
-  return text + "# Replies of the head's ssh leave through the gateway that has its address.\n" + answers.str();
-}
-
 std::string network(const Cluster& cluster) {
-  const ClusterOptions& options = cluster.options;
-  Hcl vpc = resource(cluster, "aws_vpc", "cluster");
-  vpc.comment(
-         "checkov:skip=CKV2_AWS_11: flow logs cost money and the cluster has one user; add aws_flow_log if you keep "
-         "them")
-      .text("cidr_block", options.network.range)
-      .flag("enable_dns_support", true)
-      .flag("enable_dns_hostnames", true);
-  Hcl closed("resource", {"aws_default_security_group", "closed"});
-  closed.comment("The default group of the network is not used: it allows no traffic.")
-      .set("vpc_id", "aws_vpc.cluster.id");
-  Hcl gateway = resource(cluster, "aws_internet_gateway", "cluster");
-  gateway.set("vpc_id", "aws_vpc.cluster.id");
-  Hcl table = resource(cluster, "aws_route_table", "nodes");
-  table.set("vpc_id", "aws_vpc.cluster.id");
-  Hcl subnet = resource(cluster, "aws_subnet", "nodes");
-  subnet.set("vpc_id", "aws_vpc.cluster.id")
-      .text("cidr_block", options.network.range)
-      .set("availability_zone", "local.zone");
+  std::vector<Hcl> subnet = blocks_of(cluster, aws_subnet(cluster));
   Hcl cycle("lifecycle"), condition("precondition");
   condition.set("condition", "contains(local.zones, local.zone)")
       .text("error_message", "No zone of the region, or not the one named, offers all sizes of the cluster.");
   cycle.comment("The zone stays as it was chosen while the cluster exists.")
       .set("ignore_changes", "[availability_zone]")
       .block(condition);
-  subnet.block(cycle);
-  Hcl joined("resource", {"aws_route_table_association", "nodes"});
-  joined.set("subnet_id", "aws_subnet.nodes.id").set("route_table_id", "aws_route_table.nodes.id");
-  std::string text = terraform_tags(cluster) + "\n" + zone(cluster) + "\n";
-  for (const Hcl& block : {vpc, closed, gateway, table, subnet, joined}) text += block.str() + "\n";
+  subnet.front().block(cycle);
+  std::string text = terraform_tags(cluster) + "\n" + zone(cluster) + "\n" +
+                     joined(blocks_of(cluster, aws_network(cluster))) + "\n" + joined(subnet) + "\n" +
+                     joined(blocks_of(cluster, aws_way_out(cluster))) + "\n";
   if (needs_nat_gateway(cluster)) {
-    text += way_out(cluster);
-  } else {
-    Hcl out("resource", {"aws_route", "out"});
-    out.set("route_table_id", "aws_route_table.nodes.id")
-        .text("destination_cidr_block", "0.0.0.0/0")
+    Hcl answers("resource", {"aws_route", "caller"});
+    answers.set("for_each", "toset(var.allowed_sources)")
+        .set("route_table_id", "aws_route_table.nodes.id")
+        .set("destination_cidr_block", "each.key")
         .set("gateway_id", "aws_internet_gateway.cluster.id");
-    text += out.str();
+    text += "# Replies of the head's ssh leave through the gateway that has its address.\n" + answers.str() + "\n";
   }
-  return text + "\n" + firewall(cluster);
-}
-
-std::string storage(const Cluster& cluster) {
-  Hcl system = resource(cluster, "aws_efs_file_system", "shared");
-  system.comment("checkov:skip=CKV_AWS_184: encrypted with the account's key of EFS; a key of your own costs money")
-      .flag("encrypted", true)
-      .text("throughput_mode", "elastic");
-  Hcl target("resource", {"aws_efs_mount_target", "shared"});
-  target.set("file_system_id", "aws_efs_file_system.shared.id")
-      .set("subnet_id", "aws_subnet.nodes.id")
-      .text("ip_address", storage_address(cluster.options))
-      .set("security_groups", "[aws_security_group.cluster.id]");
-  return "\n" + system.str() + "\n" + target.str();
+  return text + firewall(cluster);
 }
 
 /// EC2 gives no public address to a machine that starts with several cards: it has a first card and an address made
@@ -245,7 +203,7 @@ std::string nodes(const Cluster& cluster) {
       std::ranges::any_of(cluster.nodes, [&](const Node& node) { return has_own_card(options, node); });
   std::string text = terraform_nodes(cluster, [&](const Node& node) {
     const AwsCards network = aws_cards(options, node);
-    const std::string type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+    const std::string type = type_of(options, node);
     HclMembers members = {{"efa", network.fast ? "true" : "false"},
                           {"cards", std::to_string(network.cards)},
                           {"placed", is_placed_on_aws(type) ? "true" : "false"}};
@@ -257,9 +215,8 @@ std::string nodes(const Cluster& cluster) {
   const bool by_path = image.starts_with('/');
   if (by_path) text += Hcl("data", {"aws_ssm_parameter", "image"}).text("name", image).str() + "\n";
 
-  Hcl placement = resource(cluster, "aws_placement_group", "cluster");
-  placement.text("name", aws_stack_name(cluster)).text("strategy", "cluster");
-  text += placement.str() + "\n" + (any_own_card ? own_cards() : "") + launch(any_own_card) + "\n";
+  text += joined(blocks_of(cluster, aws_placement(cluster))) + "\n" + (any_own_card ? own_cards() : "") +
+          launch(any_own_card) + "\n";
 
   Hcl machine("resource", {"aws_instance", "node"});
   machine.comment("checkov:skip=CKV_AWS_126: detailed monitoring costs money; trireme health watches the nodes")
@@ -323,12 +280,13 @@ std::vector<PlanFile> aws_terraform(const Cluster& cluster) {
   const auto provider = provider_of(ProviderChoice::aws);
   const std::string document = cloud_init(cluster, nullptr, provider->shared_folder(cluster), provider->end(cluster));
   const bool shares = cluster.options.storage.kind == StorageChoice::provider;
-  return {{"versions.tf", versions(cluster), false},
-          {"variables.tf", terraform_sources(cluster), false},
-          {"network.tf", network(cluster) + (shares ? storage(cluster) : ""), false},
-          {"nodes.tf", nodes(cluster), false},
-          {"outputs.tf", outputs(cluster), false},
-          {"cloud-init/node.yaml", document, false}};
+  return {
+      {"versions.tf", versions(cluster), false},
+      {"variables.tf", terraform_sources(cluster), false},
+      {"network.tf", network(cluster) + (shares ? "\n" + joined(blocks_of(cluster, aws_storage(cluster))) : ""), false},
+      {"nodes.tf", nodes(cluster), false},
+      {"outputs.tf", outputs(cluster), false},
+      {"cloud-init/node.yaml", document, false}};
 }
 
 }  // namespace trireme::cloud

@@ -10,8 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cloud/azure_checks.h"
-#include "cloud/azure_steps.h"
+#include "cloud/azure.h"
 #include "cloud/command_line.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
@@ -73,8 +72,7 @@ std::string describe_no_capacity(const Cluster& cluster, const Node& node, const
   const bool spot = options.node.spot && !node.is_head();
   return fmt::format(
       "Azure currently has no free {}{} in {}; run the same command later, or choose another region or size{} ({})",
-      spot ? "spot " : "", node.is_head() ? type_of_head(options) : type_of_nodes(options), options.network.region,
-      spot ? ", or node.spot off" : "", reason);
+      spot ? "spot " : "", type_of(options, node), options.network.region, spot ? ", or node.spot off" : "", reason);
 }
 
 /// Why the machine of a node is missing: from its instance view, otherwise the error of `az vm wait`.
@@ -217,10 +215,7 @@ class Azure final : public Provider {
     for (const Json& part : answer["value"]) {
       std::istringstream lines(text_in(part, "message"));
       for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        std::string type, key;
-        if ((line.starts_with("ssh-") || line.starts_with("ecdsa-")) && words >> type >> key)
-          keys.push_back(type + " " + key);
+        if (const std::string key = host_key_in(line); !key.empty()) keys.push_back(key);
       }
     }
     return keys;

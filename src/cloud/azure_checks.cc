@@ -1,4 +1,4 @@
-#include "cloud/azure_checks.h"
+#include "cloud/azure.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "cloud/azure_steps.h"
 #include "cloud/command_line.h"
 #include "cloud/node_types.h"
 
@@ -130,7 +129,7 @@ void check_azure(const Cluster& cluster) {
   std::map<std::pair<std::string, bool>, int64_t> machines;  // by size, and whether spot
   for (const Node& node : cluster.nodes) {
     if (there.contains(node.name)) continue;
-    const std::string type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+    const std::string type = type_of(options, node);
     ++machines[{type, options.node.spot && !node.is_head()}];
   }
   for (const auto& [kind, count] : machines) check_size(cluster, kind.first, kind.second, count, needed, problems);

@@ -1,4 +1,4 @@
-#include "cloud/azure_steps.h"
+#include "cloud/azure.h"
 
 #include <fmt/format.h>
 
@@ -12,89 +12,85 @@ using Words = std::vector<std::string>;
 
 void append(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
+/// "az" with the action, the group and a name.
+Words call(const Cluster& cluster, const Words& action, const std::string& name, const Words& more) {
+  Words words = {"az"};
+  append(words, action);
+  append(words, {"--resource-group", azure_group(cluster), "--name", name});
+  append(words, more);
+  return words;
+}
+
 Words with_tags(const Cluster& cluster, Words words) {
   words.emplace_back("--tags");
   for (const auto& [key, value] : tags_of(cluster)) words.push_back(key + "=" + value);
   return words;
 }
 
-/// "az" with the action, the group and a name.
-Words call(const Cluster& cluster, const Words& action, const std::string& name) {
-  Words words = {"az"};
-  append(words, action);
-  append(words, {"--resource-group", azure_group(cluster), "--name", name});
-  return words;
+/// Creates a resource in the cluster's region, with its tags; `type` without "Microsoft.".
+AzureStep created(const Cluster& cluster, const std::string& what, const char* type, const Words& action,
+                  const std::string& name, const Words& more) {
+  Words words = call(cluster, action, name, {"--location", cluster.options.network.region});
+  append(words, more);
+  return {what, with_tags(cluster, words), std::string("Microsoft.") + type, name};
+}
+
+AzureStep public_address(const Cluster& cluster, const std::string& of, const std::string& name) {
+  return created(cluster, "address of " + of, "Network/publicIPAddresses", {"network", "public-ip", "create"}, name,
+                 {"--sku", "Standard", "--allocation-method", "Static", "--version", "IPv4"});
 }
 
 void add_network(const Cluster& cluster, std::vector<AzureStep>& steps) {
-  const ClusterOptions& options = cluster.options;
-  const std::string &name = cluster.name(), &region = options.network.region;
-  Words words = call(cluster, {"network", "nsg", "create"}, name + "-nsg");
-  append(words, {"--location", region});
-  steps.push_back(
-      {"the firewall", with_tags(cluster, words), "Microsoft.Network/networkSecurityGroups", name + "-nsg", ""});
-
-  words = call(cluster, {"network", "nsg", "rule", "create"}, "ssh");
-  append(words, {"--nsg-name", name + "-nsg", "--priority", "1000", "--direction", "Inbound", "--access", "Allow",
-                 "--protocol", "Tcp", "--destination-port-ranges", "22", "--source-address-prefixes"});
+  const std::string &name = cluster.name(), &range = cluster.options.network.range;
+  steps.push_back(created(cluster, "the firewall", "Network/networkSecurityGroups", {"network", "nsg", "create"},
+                          name + "-nsg", {}));
+  Words words = call(cluster, {"network", "nsg", "rule", "create"}, "ssh",
+                     {"--nsg-name", name + "-nsg", "--priority", "1000", "--direction", "Inbound", "--access", "Allow",
+                      "--protocol", "Tcp", "--destination-port-ranges", "22", "--source-address-prefixes"});
   append(words, cluster.sources);
-  steps.push_back({"ssh from the caller's addresses only", words, "", "", ""});
+  steps.push_back({"ssh from the caller's addresses only", words});
+  steps.push_back(created(cluster, "the network", "Network/virtualNetworks", {"network", "vnet", "create"},
+                          name + "-vnet",
+                          {"--address-prefixes", range, "--subnet-name", "nodes", "--subnet-prefixes", range,
+                           "--network-security-group", name + "-nsg"}));
+}
 
-  words = call(cluster, {"network", "vnet", "create"}, name + "-vnet");
-  append(words, {"--location", region, "--address-prefixes", options.network.range, "--subnet-name", "nodes",
-                 "--subnet-prefixes", options.network.range, "--network-security-group", name + "-nsg"});
-  steps.push_back({"the network", with_tags(cluster, words), "Microsoft.Network/virtualNetworks", name + "-vnet", ""});
+AzureStep change_subnet(const Cluster& cluster, const std::string& what, const std::string& option,
+                        const std::string& value) {
+  return {what, call(cluster, {"network", "vnet", "subnet", "update"}, "nodes",
+                     {"--vnet-name", cluster.name() + "-vnet", option, value})};
 }
 
 /// Machines without a public address get packages and models through it; only the head is reachable from outside.
 void add_way_out(const Cluster& cluster, std::vector<AzureStep>& steps) {
-  const std::string &name = cluster.name(), &region = cluster.options.network.region;
-  Words words = call(cluster, {"network", "public-ip", "create"}, azure_nat_address(cluster));
-  append(words, {"--location", region, "--sku", "Standard", "--allocation-method", "Static", "--version", "IPv4"});
-  steps.push_back({"address of the NAT gateway", with_tags(cluster, words), "Microsoft.Network/publicIPAddresses",
-                   azure_nat_address(cluster), ""});
-
-  words = call(cluster, {"network", "nat", "gateway", "create"}, name + "-nat");
-  append(words, {"--location", region, "--public-ip-addresses", azure_nat_address(cluster), "--idle-timeout", "10"});
-  steps.push_back({"the NAT gateway", with_tags(cluster, words), "Microsoft.Network/natGateways", name + "-nat", ""});
-
-  words = call(cluster, {"network", "vnet", "subnet", "update"}, "nodes");
-  append(words, {"--vnet-name", name + "-vnet", "--nat-gateway", name + "-nat"});
-  steps.push_back({"the nodes' route to the internet through it", words, "", "", ""});
+  const std::string nat = cluster.name() + "-nat", address = azure_nat_address(cluster);
+  steps.push_back(public_address(cluster, "the NAT gateway", address));
+  steps.push_back(created(cluster, "the NAT gateway", "Network/natGateways", {"network", "nat", "gateway", "create"},
+                          nat, {"--public-ip-addresses", address, "--idle-timeout", "10"}));
+  steps.push_back(change_subnet(cluster, "the nodes' route to the internet through it", "--nat-gateway", nat));
 }
 
 void add_storage(const Cluster& cluster, std::vector<AzureStep>& steps) {
-  const std::string &name = cluster.name(), account = azure_account(cluster);
-  Words words = call(cluster, {"network", "vnet", "subnet", "update"}, "nodes");
-  append(words, {"--vnet-name", name + "-vnet", "--service-endpoints", "Microsoft.Storage"});
-  steps.push_back({"a route from the network to the storage", words, "", "", ""});
-
-  words = call(cluster, {"storage", "account", "create"}, account);
-  append(words,
-         {"--location", cluster.options.network.region, "--kind", "FileStorage", "--sku", "Premium_LRS", "--https-only",
-          "false", "--default-action", "Deny", "--vnet-name", name + "-vnet", "--subnet", "nodes"});
-  steps.push_back({"storage that only the nodes can reach (NFS has no https)", with_tags(cluster, words),
-                   "Microsoft.Storage/storageAccounts", account, ""});
-
-  words = call(cluster, {"storage", "share-rm", "create"}, "cluster");
-  append(words, {"--storage-account", account, "--enabled-protocols", "NFS", "--root-squash", "NoRootSquash", "--quota",
-                 std::to_string(cluster.options.storage.gb)});
-  steps.push_back({"the shared folder", words, "", "", ""});
+  const std::string account = azure_account(cluster);
+  steps.push_back(
+      change_subnet(cluster, "a route from the network to the storage", "--service-endpoints", "Microsoft.Storage"));
+  steps.push_back(created(cluster, "storage that only the nodes can reach (NFS has no https)",
+                          "Storage/storageAccounts", {"storage", "account", "create"}, account,
+                          {"--kind", "FileStorage", "--sku", "Premium_LRS", "--https-only", "false", "--default-action",
+                           "Deny", "--vnet-name", cluster.name() + "-vnet", "--subnet", "nodes"}));
+  steps.push_back(
+      {"the shared folder", call(cluster, {"storage", "share-rm", "create"}, "cluster",
+                                 {"--storage-account", account, "--enabled-protocols", "NFS", "--root-squash",
+                                  "NoRootSquash", "--quota", std::to_string(cluster.options.storage.gb)})});
 }
 
-/// Every region has two for managed disks, and only some have three, which is the default of other tools.
-constexpr const char* kFaultDomains = "2";
-
-void add_placement(const Cluster& cluster, std::vector<AzureStep>& steps) {
-  const bool fast = uses_fast_network(cluster.options);
-  const std::string name = cluster.name() + (fast ? "-set" : "-near");
-  Words words = call(cluster, fast ? Words{"vm", "availability-set", "create"} : Words{"ppg", "create"}, name);
-  append(words, {"--location", cluster.options.network.region});
-  append(words, fast ? Words{"--platform-fault-domain-count", kFaultDomains} : Words{"--type", "Standard"});
-  steps.push_back({fast ? "one InfiniBand network for all: an availability set" : "machines near each other",
-                   with_tags(cluster, words),
-                   fast ? "Microsoft.Compute/availabilitySets" : "Microsoft.Compute/proximityPlacementGroups", name,
-                   ""});
+AzureStep placement(const Cluster& cluster) {
+  if (uses_fast_network(cluster.options))
+    return created(cluster, "one InfiniBand network for all: an availability set", "Compute/availabilitySets",
+                   {"vm", "availability-set", "create"}, cluster.name() + "-set",
+                   {"--platform-fault-domain-count", kAzureFaultDomains});
+  return created(cluster, "machines near each other", "Compute/proximityPlacementGroups", {"ppg", "create"},
+                 cluster.name() + "-near", {"--type", "Standard"});
 }
 
 bool ends_by_itself(const Cluster& cluster) { return cluster.options.cluster.lifetime_hours > 0; }
@@ -116,58 +112,32 @@ std::string azure_nat_address(const Cluster& cluster) { return cluster.name() + 
 
 std::string azure_account(const Cluster& cluster) { return "trireme" + cluster.run; }
 
+bool is_small_on_azure(const std::string& size) {
+  const NodeType* known = find_node_type(ProviderChoice::azure, size);
+  return known != nullptr && known->vcpus < 4;
+}
+
 std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node, const std::string& folder) {
   const ClusterOptions& options = cluster.options;
-  const std::string &region = options.network.region, &name = cluster.name();
-  const bool fast = uses_fast_network(options);
+  const std::string &name = cluster.name(), &type = type_of(options, node);
   std::vector<AzureStep> steps;
-
   const bool is_public = has_public_address(options, node);
-  Words words;
-  if (is_public) {
-    words = call(cluster, {"network", "public-ip", "create"}, node.name + "-ip");
-    append(words, {"--location", region, "--sku", "Standard", "--allocation-method", "Static", "--version", "IPv4"});
-    steps.push_back({"address of " + node.name, with_tags(cluster, words), "Microsoft.Network/publicIPAddresses",
-                     node.name + "-ip", ""});
-  }
+  if (is_public) steps.push_back(public_address(cluster, node.name, node.name + "-ip"));
 
-  const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
-  const NodeType* known = find_node_type(ProviderChoice::azure, type);
-  const bool small = known != nullptr && known->vcpus < 4;  // accelerated networking needs at least four
-  words = call(cluster, {"network", "nic", "create"}, node.name + "-nic");
-  append(words, {"--location", region, "--vnet-name", name + "-vnet", "--subnet", "nodes", "--private-ip-address",
-                 node.address});
+  Words words = {"--vnet-name", name + "-vnet", "--subnet", "nodes", "--private-ip-address", node.address};
   if (is_public) append(words, {"--public-ip-address", node.name + "-ip"});
-  append(words, {"--accelerated-networking", small ? "false" : "true"});
-  steps.push_back({"network card of " + node.name, with_tags(cluster, words), "Microsoft.Network/networkInterfaces",
-                   node.name + "-nic", ""});
+  append(words, {"--accelerated-networking", is_small_on_azure(type) ? "false" : "true"});
+  steps.push_back(created(cluster, "network card of " + node.name, "Network/networkInterfaces",
+                          {"network", "nic", "create"}, node.name + "-nic", words));
 
-  words = call(cluster, {"vm", "create"}, node.name);
-  append(words, {"--location",
-                 region,
-                 "--size",
-                 type,
-                 "--image",
-                 cluster.pin("image").empty() ? azure_image(options) : cluster.pin("image"),
-                 "--nics",
-                 node.name + "-nic",
-                 "--admin-username",
-                 options.access.user,
-                 "--authentication-type",
-                 "ssh",
-                 "--ssh-key-values",
-                 folder + "key.pub",
-                 "--custom-data",
-                 folder + "cloud-init/node.yaml",
-                 "--os-disk-name",
-                 node.name + "-os",
-                 "--os-disk-size-gb",
-                 std::to_string(options.node.disk_gb),
-                 "--os-disk-delete-option",
-                 "Delete",
-                 "--nic-delete-option",
-                 "Delete"});
-  append(words, fast ? Words{"--availability-set", name + "-set"} : Words{"--ppg", name + "-near"});
+  const std::string image = cluster.pin("image").empty() ? azure_image(options) : cluster.pin("image");
+  words = {"--size", type, "--image", image, "--nics", node.name + "-nic"};
+  append(words, {"--admin-username", options.access.user, "--authentication-type", "ssh"});
+  append(words, {"--ssh-key-values", folder + "key.pub", "--custom-data", folder + "cloud-init/node.yaml"});
+  append(words, {"--os-disk-name", node.name + "-os", "--os-disk-size-gb", std::to_string(options.node.disk_gb)});
+  append(words, {"--os-disk-delete-option", "Delete", "--nic-delete-option", "Delete"});
+  append(words,
+         uses_fast_network(options) ? Words{"--availability-set", name + "-set"} : Words{"--ppg", name + "-near"});
   if (options.node.spot && !node.is_head())
     append(words, {"--priority", "Spot", "--eviction-policy", "Delete", "--max-price", "-1"});
   if (ends_by_itself(cluster) && node.is_head()) {
@@ -175,8 +145,9 @@ std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node
   } else {
     words.emplace_back("--no-wait");
   }
-  steps.push_back({"machine " + node.name, with_tags(cluster, words), "Microsoft.Compute/virtualMachines", node.name,
-                   "", "", node.is_head() ? "" : node.name});
+  steps.push_back(
+      created(cluster, "machine " + node.name, "Compute/virtualMachines", {"vm", "create"}, node.name, words));
+  if (!node.is_head()) steps.back().machine_of = node.name;
   return steps;
 }
 
@@ -185,27 +156,26 @@ std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& fo
   std::vector<AzureStep> steps;
   if (owns_group(cluster)) {
     const Words words = {"az", "group", "create", "--name", group, "--location", cluster.options.network.region};
-    steps.push_back({"a resource group for the cluster", with_tags(cluster, words), "", "", ""});
+    steps.push_back({"a resource group for the cluster", with_tags(cluster, words)});
   }
   if (ends_by_itself(cluster)) {
     steps.push_back({"what the head may delete at the end of its lifetime: only this group",
-                     {"az", "group", "show", "--name", group, "--query", "id", "--output", "tsv"},
-                     "",
-                     "",
-                     "GROUP_ID"});
+                     {"az", "group", "show", "--name", group, "--query", "id", "--output", "tsv"}});
+    steps.back().captures = "GROUP_ID";
   }
   add_network(cluster, steps);
   if (needs_nat_gateway(cluster)) add_way_out(cluster, steps);
   if (cluster.options.storage.kind == StorageChoice::provider) add_storage(cluster, steps);
-  add_placement(cluster, steps);
+  steps.push_back(placement(cluster));
   for (const Node& node : cluster.nodes) {
     for (AzureStep& step : azure_node_steps(cluster, node, folder)) steps.push_back(std::move(step));
   }
   for (const Node& node : cluster.nodes) {
-    Words words = call(cluster, {"vm", "wait"}, node.name);
-    append(words, {"--created", "--interval", "15", "--timeout",
-                   fmt::format("{:.0f}", cluster.options.node.wait_minutes * 60)});
-    steps.push_back({"waiting for " + node.name + "", words, "", "", "", node.name});
+    steps.push_back(
+        {"waiting for " + node.name, call(cluster, {"vm", "wait"}, node.name,
+                                          {"--created", "--interval", "15", "--timeout",
+                                           fmt::format("{:.0f}", cluster.options.node.wait_minutes * 60)})});
+    steps.back().waits_for = node.name;
   }
   return steps;
 }

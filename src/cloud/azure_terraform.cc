@@ -7,23 +7,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cloud/azure_steps.h"
-#include "cloud/hcl.h"
+#include "cloud/azure.h"
 #include "cloud/node_types.h"
 #include "cloud/terraform.h"
 
 namespace trireme::cloud {
 namespace {
-
-/// A resource of the cluster in its group and region, with its tags.
-Hcl resource(const Cluster& cluster, const char* type, const char* label, const std::string& name) {
-  Hcl block("resource", {type, label});
-  block.text("name", name)
-      .set("resource_group_name", azure_group_terraform(cluster, "name"))
-      .set("location", "local.region")
-      .set("tags", "local.tags");
-  return block;
-}
 
 std::string group(const Cluster& cluster) {
   if (!owns_group(cluster))
@@ -34,7 +23,7 @@ std::string group(const Cluster& cluster) {
 }
 
 std::string firewall(const Cluster& cluster) {
-  Hcl block = resource(cluster, "azurerm_network_security_group", "cluster", cluster.name() + "-nsg");
+  Hcl block = azure_resource_terraform(cluster, "azurerm_network_security_group", "cluster", cluster.name() + "-nsg");
   Hcl rule("security_rule");
   rule.text("name", "ssh")
       .set("priority", "1000")
@@ -49,9 +38,9 @@ std::string firewall(const Cluster& cluster) {
 }
 
 std::string way_out(const Cluster& cluster) {
-  Hcl address = resource(cluster, "azurerm_public_ip", "nat", azure_nat_address(cluster));
+  Hcl address = azure_resource_terraform(cluster, "azurerm_public_ip", "nat", azure_nat_address(cluster));
   address.text("allocation_method", "Static").text("sku", "Standard");
-  Hcl gateway = resource(cluster, "azurerm_nat_gateway", "cluster", cluster.name() + "-nat");
+  Hcl gateway = azure_resource_terraform(cluster, "azurerm_nat_gateway", "cluster", cluster.name() + "-nat");
   gateway.text("sku_name", "Standard").set("idle_timeout_in_minutes", "10");
   Hcl own("resource", {"azurerm_nat_gateway_public_ip_association", "cluster"});
   own.set("nat_gateway_id", "azurerm_nat_gateway.cluster.id").set("public_ip_address_id", "azurerm_public_ip.nat.id");
@@ -67,7 +56,7 @@ std::string way_out(const Cluster& cluster) {
 }
 
 std::string storage(const Cluster& cluster) {
-  Hcl account = resource(cluster, "azurerm_storage_account", "shared", azure_account(cluster));
+  Hcl account = azure_resource_terraform(cluster, "azurerm_storage_account", "shared", azure_account(cluster));
   account.comment("checkov:skip=CKV2_AZURE_1: encrypted with Microsoft's key; a key of your own needs a key vault")
       .comment("checkov:skip=CKV2_AZURE_33: the subnet reaches it through its service endpoint")
       .comment("checkov:skip=CKV_AZURE_59: only the subnet reaches it, by the rule below")
@@ -103,12 +92,6 @@ bool has_premium_disks(const std::string& size) {
   return letters != std::string::npos && size.substr(letters, end - letters).find('s') != std::string::npos;
 }
 
-/// Small sizes have no accelerated networking.
-bool is_small(const std::string& size) {
-  const NodeType* known = find_node_type(ProviderChoice::azure, size);
-  return known != nullptr && known->vcpus < 4;
-}
-
 std::string sizes_where(const ClusterOptions& options, bool (*holds)(const std::string&)) {
   std::vector<std::string> names;
   for (const std::string& size : {type_of_head(options), type_of_nodes(options)}) {
@@ -140,9 +123,11 @@ std::string nodes(const Cluster& cluster) {
   const bool fast = uses_fast_network(options), ends = options.cluster.lifetime_hours > 0;
   std::string text = terraform_nodes(cluster, [](const Node&) { return HclMembers(); }) + "\n";
 
-  Hcl placement = fast ? resource(cluster, "azurerm_availability_set", "cluster", cluster.name() + "-set")
-                       : resource(cluster, "azurerm_proximity_placement_group", "cluster", cluster.name() + "-near");
-  if (fast) placement.set("platform_fault_domain_count", "2");  // the default of 3 is more than some regions have
+  Hcl placement =
+      fast
+          ? azure_resource_terraform(cluster, "azurerm_availability_set", "cluster", cluster.name() + "-set")
+          : azure_resource_terraform(cluster, "azurerm_proximity_placement_group", "cluster", cluster.name() + "-near");
+  if (fast) placement.set("platform_fault_domain_count", kAzureFaultDomains);
   text += fast ? "# One InfiniBand network for all.\n" : "# Machines near each other.\n";
   text += placement.str() + "\n";
 
@@ -164,7 +149,7 @@ std::string nodes(const Cluster& cluster) {
       .set("location", "local.region")
       .set("tags", "local.tags")
       .set("accelerated_networking_enabled",
-           fmt::format("!contains({}, each.value.size)", sizes_where(options, is_small)));
+           fmt::format("!contains({}, each.value.size)", sizes_where(options, is_small_on_azure)));
   Hcl inside("ip_configuration");
   inside.text("name", "ipconfig1")
       .set("subnet_id", "azurerm_subnet.nodes.id")
@@ -194,15 +179,13 @@ std::string nodes(const Cluster& cluster) {
       .set("eviction_policy", "each.value.spot ? \"Delete\" : null")
       .set("max_bid_price", "each.value.spot ? -1 : null")
       .set("tags", "local.tags");
-  Hcl key("admin_ssh_key");
-  key.text("username", options.access.user).set("public_key", "trimspace(file(\"${path.module}/key.pub\"))");
   Hcl disk("os_disk");
   disk.set("name", "\"${each.key}-os\"")
       .text("caching", "ReadWrite")
       .set("storage_account_type", fmt::format("contains({}, each.value.size) ? \"Premium_LRS\" : \"StandardSSD_LRS\"",
                                                sizes_where(options, has_premium_disks)))
       .set("disk_size_gb", std::to_string(options.node.disk_gb));
-  machine.block(key).block(disk);
+  machine.block(azure_key_terraform(cluster)).block(disk);
   add_image(cluster, machine);
   if (ends) {
     Hcl identity("dynamic", {"identity"});
@@ -246,6 +229,21 @@ std::string azure_group_terraform(const Cluster& cluster, const std::string& att
   return (owns_group(cluster) ? "azurerm_resource_group.cluster." : "data.azurerm_resource_group.cluster.") + attribute;
 }
 
+Hcl azure_resource_terraform(const Cluster& cluster, const char* type, const char* label, const std::string& name) {
+  Hcl block("resource", {type, label});
+  block.text("name", name)
+      .set("resource_group_name", azure_group_terraform(cluster, "name"))
+      .set("location", "local.region")
+      .set("tags", "local.tags");
+  return block;
+}
+
+Hcl azure_key_terraform(const Cluster& cluster) {
+  Hcl key("admin_ssh_key");
+  return key.text("username", cluster.options.access.user)
+      .set("public_key", "trimspace(file(\"${path.module}/key.pub\"))");
+}
+
 std::string azure_versions_terraform(const Cluster& cluster, bool storage) {
   Hcl azurerm("required_providers");
   azurerm.set("azurerm", "{\n  source  = \"hashicorp/azurerm\"\n  version = \"~> 4.20\"\n}");
@@ -268,7 +266,7 @@ std::string azure_network_terraform(const Cluster& cluster, bool nat, const std:
   const ClusterOptions& options = cluster.options;
   std::string text = Hcl("locals").text("region", options.network.region).str() + "\n" + terraform_tags(cluster) +
                      "\n" + group(cluster) + "\n# ssh from the allowed addresses only.\n" + firewall(cluster) + "\n";
-  Hcl network = resource(cluster, "azurerm_virtual_network", "cluster", cluster.name() + "-vnet");
+  Hcl network = azure_resource_terraform(cluster, "azurerm_virtual_network", "cluster", cluster.name() + "-vnet");
   network.set("address_space", hcl_texts({options.network.range}));
   Hcl subnet("resource", {"azurerm_subnet", "nodes"});
   subnet.text("name", "nodes")

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
-#include "cloud/azure_steps.h"
+#include "cloud/azure.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
 

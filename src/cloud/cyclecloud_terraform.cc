@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cloud/azure_steps.h"
-#include "cloud/hcl.h"
+#include "cloud/azure.h"
 #include "cloud/node_types.h"
 #include "cloud/terraform.h"
 #include "cluster/subprocess.h"
@@ -17,15 +16,6 @@ namespace {
 
 constexpr const char* kPathCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+~-/";
 constexpr const char* kImage = "azurecyclecloud:azure-cyclecloud:cyclecloud8-gen2";
-
-Hcl resource(const Cluster& cluster, const char* type, const char* label, const std::string& name) {
-  Hcl block("resource", {type, label});
-  block.text("name", name)
-      .set("resource_group_name", azure_group_terraform(cluster, "name"))
-      .set("location", "local.region")
-      .set("tags", "local.tags");
-  return block;
-}
 
 std::string variables(const Cluster& cluster) {
   Hcl size("variable", {"server_size"});
@@ -45,7 +35,7 @@ std::string variables(const Cluster& cluster) {
 
 /// The locker, which has the project: read by the nodes, written by the server and by who runs Terraform.
 std::string locker(const Cluster& cluster, const std::vector<std::string>& files) {
-  Hcl account = resource(cluster, "azurerm_storage_account", "locker", azure_account(cluster));
+  Hcl account = azure_resource_terraform(cluster, "azurerm_storage_account", "locker", azure_account(cluster));
   account.comment("checkov:skip=CKV2_AZURE_1: encrypted with Microsoft's key; a key of your own needs a key vault")
       .comment("checkov:skip=CKV2_AZURE_33: the subnet reaches it through its service endpoint")
       .comment("checkov:skip=CKV_AZURE_59: only the subnet and the allowed addresses reach it, by the rules below")
@@ -165,9 +155,11 @@ std::string container_role(const char* label, const char* name, const char* iden
 std::string identities(const Cluster& cluster) {
   return "# Two identities: the server creates machines and writes projects, the nodes read projects.\n"
          "data \"azurerm_client_config\" \"current\" {}\n\n" +
-         resource(cluster, "azurerm_user_assigned_identity", "server", cluster.name() + "-cyclecloud").str() + "\n" +
-         resource(cluster, "azurerm_user_assigned_identity", "nodes", cluster.name() + "-nodes").str() + "\n" +
-         role(cluster, "machines", azure_group_terraform(cluster, "id"), kMachineActions) + "\n" +
+         azure_resource_terraform(cluster, "azurerm_user_assigned_identity", "server", cluster.name() + "-cyclecloud")
+             .str() +
+         "\n" +
+         azure_resource_terraform(cluster, "azurerm_user_assigned_identity", "nodes", cluster.name() + "-nodes").str() +
+         "\n" + role(cluster, "machines", azure_group_terraform(cluster, "id"), kMachineActions) + "\n" +
          role(cluster, "reads", "\"/subscriptions/${data.azurerm_client_config.current.subscription_id}\"",
               kReadActions) +
          "\n" + container_role("server_writes", "Storage Blob Data Contributor", "server") + "\n" +
@@ -182,9 +174,10 @@ std::string server(const Cluster& cluster) {
                     sku = image.substr(two + 1);
   Hcl terms("resource", {"azurerm_marketplace_agreement", "server"});
   terms.set("count", "var.accept_terms ? 1 : 0").text("publisher", publisher).text("offer", offer).text("plan", sku);
-  Hcl address = resource(cluster, "azurerm_public_ip", "server", cluster.name() + "-cyclecloud-ip");
+  Hcl address = azure_resource_terraform(cluster, "azurerm_public_ip", "server", cluster.name() + "-cyclecloud-ip");
   address.text("allocation_method", "Static").text("sku", "Standard");
-  Hcl card = resource(cluster, "azurerm_network_interface", "server", cluster.name() + "-cyclecloud-nic"),
+  Hcl card =
+          azure_resource_terraform(cluster, "azurerm_network_interface", "server", cluster.name() + "-cyclecloud-nic"),
       inside("ip_configuration");
   inside.text("name", "ipconfig1")
       .set("subnet_id", "azurerm_subnet.nodes.id")
@@ -195,7 +188,8 @@ std::string server(const Cluster& cluster) {
           "checkov:skip=CKV_AZURE_119: the one machine that is reached from outside, by ssh from allowed addresses")
       .block(inside);
 
-  Hcl machine = resource(cluster, "azurerm_linux_virtual_machine", "server", cluster.name() + "-cyclecloud");
+  Hcl machine =
+      azure_resource_terraform(cluster, "azurerm_linux_virtual_machine", "server", cluster.name() + "-cyclecloud");
   machine.set("size", "var.server_size")
       .set("network_interface_ids", "[azurerm_network_interface.server.id]")
       .text("admin_username", options.access.user)
@@ -219,8 +213,7 @@ std::string server(const Cluster& cluster) {
                "  start           = var.start\n"
                "  files           = local.project_files\n"
                "}))");
-  Hcl key("admin_ssh_key"), disk("os_disk"), reference("source_image_reference"), plan("plan"), identity("identity");
-  key.text("username", options.access.user).set("public_key", "trimspace(file(\"${path.module}/key.pub\"))");
+  Hcl disk("os_disk"), reference("source_image_reference"), plan("plan"), identity("identity");
   disk.text("name", cluster.name() + "-cyclecloud-os")
       .text("caching", "ReadWrite")
       .text("storage_account_type", "Premium_LRS")
@@ -232,12 +225,17 @@ std::string server(const Cluster& cluster) {
   Hcl cycle("lifecycle");
   cycle.comment("The server has the state of its clusters: a changed document must not replace it.")
       .set("ignore_changes", "[custom_data, source_image_reference]");
-  machine.block(key).block(disk).block(reference).block(plan).block(identity).block(cycle).set(
-      "depends_on",
-      "[\n  azurerm_marketplace_agreement.server,\n  azurerm_subnet_network_security_group_association.nodes,\n"
-      "  azurerm_subnet_nat_gateway_association.nodes,\n  azurerm_storage_blob.project,\n"
-      "  azurerm_role_assignment.machines,\n  azurerm_role_assignment.reads,\n"
-      "  azurerm_role_assignment.server_writes,\n  azurerm_role_assignment.nodes_read,\n]");
+  machine.block(azure_key_terraform(cluster))
+      .block(disk)
+      .block(reference)
+      .block(plan)
+      .block(identity)
+      .block(cycle)
+      .set("depends_on",
+           "[\n  azurerm_marketplace_agreement.server,\n  azurerm_subnet_network_security_group_association.nodes,\n"
+           "  azurerm_subnet_nat_gateway_association.nodes,\n  azurerm_storage_blob.project,\n"
+           "  azurerm_role_assignment.machines,\n  azurerm_role_assignment.reads,\n"
+           "  azurerm_role_assignment.server_writes,\n  azurerm_role_assignment.nodes_read,\n]");
   return terms.str() + "\n" + address.str() + "\n" + card.str() + "\n" + machine.str();
 }
 

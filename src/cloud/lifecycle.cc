@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cloud/folded.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
 #include "cloud/setup.h"

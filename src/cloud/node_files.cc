@@ -1,6 +1,8 @@
 #include "cloud/node_files.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cassert>
@@ -16,6 +18,23 @@
 namespace trireme::cloud {
 namespace {
 
+std::string gzip(std::string_view text) {
+  constexpr int kGzip = 15 + 16;
+  z_stream stream{};
+  require(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) == Z_OK, ErrorKind::io,
+          "cannot start compression");
+  std::string packed(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  const int end = deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  require(end == Z_STREAM_END, ErrorKind::io, "cannot compress {} bytes", text.size());
+  return packed;
+}
+
 std::string names_and_addresses(const std::vector<Node>& nodes) {
   std::string text;
   for (const Node& node : nodes) text += (text.empty() ? "" : " ") + node.name + "=" + node.address;
@@ -29,6 +48,15 @@ int64_t number_after(const std::string& line, const std::string& key) {
 }
 
 }  // namespace
+
+std::string packed_user_data(std::string_view text) {
+  const std::string packed = gzip(text);
+  std::string base64((packed.size() + 2) / 3 * 4 + 1, '\0');  // EVP_EncodeBlock writes a zero behind it
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(base64.data()),
+                  reinterpret_cast<const unsigned char*>(packed.data()), static_cast<int>(packed.size()));
+  base64.pop_back();
+  return base64;
+}
 
 std::string indented(const std::string& text, size_t blanks) {
   std::istringstream lines(text);

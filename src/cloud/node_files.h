@@ -2,6 +2,7 @@
 // The files of a node: the script that sets it up, its environment, and the cloud-init document with both.
 
 #include <string>
+#include <string_view>
 
 #include "cloud/layout.h"
 
@@ -29,6 +30,10 @@ std::string node_environment(const Cluster& cluster, const Node* node, const Sha
 
 /// A cloud-init document: the user, the script, its environment (node_environment()), and its first run.
 std::string cloud_init(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
+
+/// Base64 of the gzip of the text: EC2 accepts at most 16 KB, and cloud-init unpacks it automatically. The same text
+/// gives the same bytes.
+std::string packed_user_data(std::string_view text);
 
 /// What a machine says of itself to Slurm.
 struct SlurmHardware {

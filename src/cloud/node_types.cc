@@ -68,6 +68,10 @@ std::string type_of_head(const ClusterOptions& options) {
   return has_scheduler(options) ? kSchedulerSize : type_of_nodes(options);
 }
 
+std::string type_of(const ClusterOptions& options, const Node& node) {
+  return node.is_head() ? type_of_head(options) : type_of_nodes(options);
+}
+
 bool uses_fast_network(const ClusterOptions& options) {
   if (options.network.fast != FastNetwork::automatic) return options.network.fast == FastNetwork::on;
   const NodeType* type = find_node_type(options.cluster.provider, type_of_nodes(options));

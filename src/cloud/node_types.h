@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cloud/options.h"
+#include "cloud/layout.h"
 
 namespace trireme::cloud {
 
@@ -35,6 +35,7 @@ const NodeType* find_node_type(ProviderChoice provider, std::string_view name);
 std::string type_of_nodes(const ClusterOptions& options);
 /// node.head-type, or as the others; CycleCloud's scheduler, which does not train, is a small machine by default.
 std::string type_of_head(const ClusterOptions& options);
+std::string type_of(const ClusterOptions& options, const Node& node);
 inline constexpr const char* kSchedulerSize = "Standard_D4s_v5";
 /// Whether a machine beside the nodes is only their scheduler: CycleCloud's.
 bool has_scheduler(const ClusterOptions& options);

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "cloud/secrets.h"
 #include "cloud/validate.h"
 #include "config/collector.h"
 #include "config/yaml_reader.h"

@@ -67,10 +67,9 @@ void write_files(const std::vector<PlanFile>& files, const std::string& folder);
 
 std::unique_ptr<Provider> provider_of(ProviderChoice choice);
 
-// One line per provider, defined in its file.
+// One line per provider that creates machines, defined in its file.
 std::unique_ptr<Provider> make_azure();
 std::unique_ptr<Provider> make_aws();
-std::unique_ptr<Provider> make_hosts();
 
 /// The plan of a CycleCloud cluster: its project, and the commands that upload it to the server.
 std::vector<PlanFile> cyclecloud_plan(const Cluster& cluster);

@@ -21,6 +21,13 @@ std::string reason_in(const std::string& message) {
   return last;
 }
 
+std::string host_key_in(const std::string& line) {
+  std::istringstream words(line);
+  std::string type, key;
+  const bool is_key = (line.starts_with("ssh-") || line.starts_with("ecdsa-")) && words >> type >> key;
+  return is_key ? type + " " + key : "";
+}
+
 bool is_azure_not_found(const std::string& reason) { return has(reason, "NotFound") || has(reason, "not found"); }
 
 bool is_azure_group_not_found(const std::string& reason) { return has(reason, "ResourceGroupNotFound"); }

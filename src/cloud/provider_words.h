@@ -10,6 +10,9 @@ namespace trireme::cloud {
 /// The line of a message with the reason: az repeats the parts of its message after it, aws prints nothing after it.
 std::string reason_in(const std::string& message);
 
+/// "ssh-ed25519 AAAA..." of a line with a host key, which may have a comment; else empty.
+std::string host_key_in(const std::string& line);
+
 bool is_azure_not_found(const std::string& reason);
 bool is_azure_group_not_found(const std::string& reason);
 /// Azure has no machine of a size free.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <sstream>
@@ -9,7 +10,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/time.h"
+#include "cluster/hostlist.h"
 
 namespace trireme::cloud {
 namespace {
@@ -195,6 +198,22 @@ Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Pa
       std::this_thread::sleep_for(kPause);
     }
   });
+}
+
+std::string folded(const std::vector<std::pair<std::string, std::string>>& answers) {
+  constexpr size_t kMostBytes = size_t{1} << 20;  // of an answer
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const auto& [node, text] : answers) {
+    auto group = std::ranges::find(groups, text, [](const auto& one) { return one.first; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {text, {}});
+    group->second.push_back(node);
+  }
+  std::string out;
+  for (const auto& [text, nodes] : groups) {
+    out += fmt::format("---- {} ({}) ----\n{}", compress_hostlist(nodes), nodes.size(), printable(text, kMostBytes));
+    if (!out.ends_with('\n')) out += '\n';
+  }
+  return out;
 }
 
 }  // namespace trireme::cloud

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cloud/layout.h"
@@ -59,5 +60,9 @@ struct Patience {
 /// host key ends the wait. `before` is called before every attempt and may set how the node is reached.
 Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Patience& patience,
                         const std::function<void(Node&)>& before);
+
+/// What nodes answered, safe on a terminal: equal answers once, below a line "---- n[1-3] (3) ----" with the nodes that
+/// gave them, in the order of the first of these.
+std::string folded(const std::vector<std::pair<std::string, std::string>>& answers);
 
 }  // namespace trireme::cloud

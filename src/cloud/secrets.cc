@@ -1,4 +1,4 @@
-#include "cloud/secrets.h"
+#include "cloud/validate.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cloud/hcl.h"
 #include "cloud/node_types.h"
 
 namespace trireme::cloud {
@@ -34,7 +33,7 @@ std::string terraform_nodes(const Cluster& cluster, const std::function<HclMembe
   HclMembers nodes;
   for (const Node& node : cluster.nodes) {
     HclMembers members = {{"address", hcl_text(node.address)},
-                          {"size", hcl_text(node.is_head() ? type_of_head(options) : type_of_nodes(options))},
+                          {"size", hcl_text(type_of(options, node))},
                           {"head", node.is_head() ? "true" : "false"},
                           {"public", has_public_address(options, node) ? "true" : "false"},
                           {"spot", options.node.spot && !node.is_head() ? "true" : "false"}};

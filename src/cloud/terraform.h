@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/names.h"
+#include "cloud/hcl.h"
 #include "cloud/provider.h"
 
 namespace trireme::cloud {
@@ -42,6 +43,10 @@ std::string terraform_nodes(const Cluster& cluster, const std::function<HclMembe
 /// `nat`: whether machines reach the internet through a NAT gateway; endpoints: services that the subnet reaches
 /// directly.
 std::string azure_network_terraform(const Cluster& cluster, bool nat, const std::vector<std::string>& endpoints);
+/// A resource of the cluster in its group and region, with its tags.
+Hcl azure_resource_terraform(const Cluster& cluster, const char* type, const char* label, const std::string& name);
+/// The block of a machine with its user and access.key.
+Hcl azure_key_terraform(const Cluster& cluster);
 /// versions.tf for azurerm. `storage`: whether it writes into storage accounts, with the user's own rights.
 std::string azure_versions_terraform(const Cluster& cluster, bool storage);
 /// Of the cluster's resource group, which is shared or belongs to it: an attribute as an expression.

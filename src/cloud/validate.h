@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cloud/options.h"
 
@@ -10,6 +11,11 @@ namespace trireme::cloud {
 
 /// Throws Error::config naming `path`, the option, the value found and the remedy.
 void validate(const ClusterOptions& options, const std::string& path);
+
+/// Throws Error::config naming file and line, never the secret itself, for a key with the name of a secret (password,
+/// secret, token, ...) and a value, a private key, an access key of AWS, a key or signature of an Azure storage
+/// account, or a bearer token.
+void refuse_secrets(std::string_view text, const std::string& path);
 
 /// Throws Error::config if software.package or software.source cannot be copied to a node. An existing cluster does not
 /// need them, so validate() does not check them. A package without the library for GPUs on machines that have some is a

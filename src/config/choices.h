@@ -163,7 +163,7 @@ struct Names<LossScaleRule> {
 
 /// How gradients of data-parallel ranks are added.
 enum class ReduceOrder : uint8_t {
-  automatic,  ///< hosts or flat (train/start/optim_options.h)
+  automatic,  ///< hosts or flat (train/plan.h)
   flat,       ///< all in rank order
   hosts,      ///< first those of each host
   nccl,       ///< as NCCL does it

@@ -12,8 +12,10 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "config/choices.h"
 #include "config/flag_word.h"
 #include "config/misspelling.h"
+#include "config/word_list.h"
 
 namespace trireme {
 namespace {
@@ -123,6 +125,34 @@ std::vector<Setting> merge_files(const std::vector<Setting>& settings, std::vect
   return merged;
 }
 
+std::vector<DialectKey> dialect_keys(std::span<const DialectRow> rows) {
+  using enum DialectRow::Kind;
+  std::vector<DialectKey> keys;
+  for (const DialectRow& row : rows) {
+    std::string_view rest = row.keys;
+    while (!rest.empty()) {
+      const std::string_view key = rest.substr(0, rest.find("; "));
+      rest.remove_prefix(std::min(key.size() + 2, rest.size()));
+      const size_t equals = key.find('=');
+      const std::string_view written = key.substr(std::min(equals, key.size() - 1) + 1);
+      const Value value = equals == std::string_view::npos ? Value() : resolve_plain(written);
+      const std::string values = row.kind != only ? "" : row.values != nullptr ? row.values : to_text(value);
+      std::string meaning = row.meaning != nullptr ? row.meaning : row.text;
+      if (row.kind == only && row.meaning == nullptr)
+        meaning = fmt::format("{}; {} refused", values,
+                              values == "false"  ? "true is"
+                              : values == "true" ? "false is"
+                                                 : "others are");
+      const KeyRole role = row.kind == no_effect                           ? KeyRole::no_effect
+                           : row.kind == refused || row.kind == not_a_flag ? KeyRole::refused
+                                                                           : KeyRole::mapped;
+      keys.push_back({std::string(key.substr(0, equals)), value, role, row.kind == same ? row.text : "",
+                      std::move(meaning), row.kind == not_a_flag, values, row.text});
+    }
+  }
+  return keys;
+}
+
 const DialectKey* Dialect::find(std::string_view key) const {
   const std::string wanted = canonical(key);
   for (const DialectKey& candidate : keys) {
@@ -137,13 +167,9 @@ const DialectKey* Dialect::find(std::string_view key) const {
 DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& settings,
                          const std::vector<Setting>& native)
     : native_(native) {
-  for (const DialectKey& key : dialect.keys) {
-    settings_.push_back({key.name,
-                         key.default_value,
-                         to_text(key.default_value),
-                         {fmt::format("default of {}", dialect.name), 0, kDefaultLayer},
-                         ""});
-  }
+  const Origin not_given{fmt::format("default of {}", dialect.name), 0, kDefaultLayer};
+  for (const DialectKey& key : dialect.keys)
+    settings_.push_back({key.name, key.default_value, to_text(key.default_value), not_given, ""});
   for (const Setting& given : settings) {
     if (dialect.one_file_per_key && is_none(given) && knows(dialect, given.key)) continue;
     try {
@@ -151,6 +177,12 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
     } catch (const Error& e) {
       objections_.emplace_back(e.what());
     }
+  }
+  for (size_t i = 0; i < dialect.keys.size(); ++i) {
+    const DialectKey& key = dialect.keys[i];
+    if (key.values.empty() || lists_word(key.values, to_text(settings_[i].value), '|')) continue;
+    object(key.name, key.reason);
+    settings_[i].value = key.default_value;
   }
 }
 
@@ -208,23 +240,28 @@ const Setting* DialectView::native(std::string_view option) const {
   return last;
 }
 
-void DialectView::refuse(std::string_view key, const std::string& reason) const {
-  fail(ErrorKind::config, "{} is {}: {}", place(setting(key)), describe(setting(key)), reason);
+void DialectView::object(const std::string& message) const {
+  if (std::ranges::find(objections_, message) == objections_.end()) objections_.push_back(message);
 }
 
 void DialectView::object(std::string_view key, const std::string& reason) const {
   object(fmt::format("{} is {}: {}", place(setting(key)), describe(setting(key)), reason));
+  objected_.push_back(origin(key).text());
 }
 
-void DialectView::at_least(std::string_view key, int64_t minimum) const {
-  if (integer(key) < minimum) refuse(key, fmt::format("the smallest possible value is {}", minimum));
+bool DialectView::objected(const Origin& origin) const {
+  return std::ranges::find(objected_, origin.text()) != objected_.end();
+}
+
+bool DialectView::within(std::string_view key, int64_t minimum, int64_t maximum) const {
+  const int64_t found = integer(key);
+  if (found < minimum) object(key, fmt::format("the smallest possible value is {}", minimum));
+  if (found > maximum) object(key, fmt::format("the largest possible value is {}", maximum));
+  return found >= minimum && found <= maximum;
 }
 
 DeviceChoice device_named(const DialectView& view, std::string_view key) {
-  const std::string& name = view.text(key);
-  if (name == "cpu") return DeviceChoice::cpu;
-  if (name != "cuda" && name != "cuda:0") view.refuse(key, "expected cpu, cuda or cuda:0");
-  return DeviceChoice::cuda;
+  return view.text(key) == "cpu" ? DeviceChoice::cpu : DeviceChoice::cuda;
 }
 
 void set_f16_of_torch(Translation& out, const Origin& origin) {
@@ -232,6 +269,21 @@ void set_f16_of_torch(Translation& out, const Origin& origin) {
   out.set("precision.loss-scale-window", int64_t{2000}, origin);
   out.set("precision.loss-scale-hysteresis", int64_t{1}, origin);
   out.set("precision.loss-scale-min", 0x1p-24, origin);  // GradScaler has none
+}
+
+void set_schedule_of_nanogpt(Translation& out, const DialectView& view, const std::string& group) {
+  const Origin& decay = view.origin(group + "decay_lr");
+  if (!view.flag(group + "decay_lr")) {
+    out.set("optim.schedule", RateCourse::constant, decay);
+    out.set("optim.warmup-steps", int64_t{0}, decay);
+    return;
+  }
+  view.within(group + "lr_decay_iters", 1);
+  out.set("optim.schedule", RateCourse::cosine, decay);
+  for (const auto& [key, option] :
+       {std::pair{"warmup_iters", "optim.warmup-steps"}, std::pair{"lr_decay_iters", "optim.decay-steps"},
+        std::pair{"min_lr", "optim.min-learning-rate"}})
+    out.set(option, view.value(group + key), view.origin(group + key));
 }
 
 void Translation::set(std::string option, Value value, Origin origin) {
@@ -265,26 +317,19 @@ std::optional<int64_t> bare_gpt2_vocabulary(const std::string& data_dir) {
 Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native,
                       std::vector<std::string>* problems) {
   Translation translation;
-  const auto report = [problems](const std::vector<std::string>& objections) {
-    if (problems == nullptr) return require_none(objections);
-    problems->insert(problems->end(), objections.begin(), objections.end());
-  };
   std::vector<std::string> shared;
   std::vector<Setting> own = dialect.one_file_per_key ? merge_files(settings, shared, translation.notes) : settings;
-  if (dialect.prepare) dialect.prepare(own);
+  if (dialect.prepare) dialect.prepare(own, shared);
   const DialectView view(dialect, own, native);
   for (const std::string& objection : shared) view.object(objection);
-  if (!dialect.one_file_per_key && !view.objections().empty()) {  // its values cannot be translated
-    report(view.objections());
-    return translation;
-  }
   translation.notes.insert(translation.notes.end(), view.notes().begin(), view.notes().end());
   std::vector<const Setting*> without_effect;
   for (const DialectKey& key : dialect.keys) {
     const Setting& setting = view.setting(key.name);
     const bool given = view.given(key.name);
     if (key.role == KeyRole::no_effect && given) without_effect.push_back(&setting);
-    if (*key.option && (given || !dialect.one_file_per_key)) translation.set(key.option, setting.value, setting.origin);
+    if (!key.option.empty() && (given || !dialect.one_file_per_key))
+      translation.set(key.option, setting.value, setting.origin);
   }
   if (dialect.one_file_per_key) {
     note_no_effect(without_effect, dialect, translation);
@@ -294,7 +339,9 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
           fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
   }
   dialect.translate(view, translation);
-  report(view.objections());
+  if (problems == nullptr) require_none(view.objections());
+  if (problems != nullptr) problems->insert(problems->end(), view.objections().begin(), view.objections().end());
+  std::erase_if(translation.settings, [&](const Setting& setting) { return view.objected(setting.origin); });
   return translation;
 }
 

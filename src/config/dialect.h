@@ -19,20 +19,40 @@ namespace trireme {
 enum class KeyRole { mapped, no_effect, refused };
 
 struct DialectKey {
-  const char* name;     ///< nesting joined by '.'; GROUP.*: every key in that group
+  std::string name;     ///< nesting joined by '.'; GROUP.*: every key in that group
   Value default_value;  ///< its type is the key's type; nothing: a list
   KeyRole role;
-  const char* option;   ///< native option that takes the value unchanged; "": translate() handles the key
-  const char* meaning;  ///< what Trireme does with the key: for docs/options.md, notes and errors
+  std::string option;   ///< native option that takes the value unchanged; "": translate() handles the key
+  std::string meaning;  ///< what Trireme does with the key: for docs/options.md, notes and errors
   /// refused as a flag only; a file of Dialect::files_are_programs may assign it for a program of another kind.
   bool idle_in_files = false;
+  std::string values;       ///< mapped: the supported values with '|' between; "": all
+  const char* reason = "";  ///< why other values are not supported, and what to do
 };
+
+/// Keys that stand together in a dialect's table and have the same answer.
+struct DialectRow {
+  enum class Kind {
+    same,        ///< text: the native option that takes the value unchanged
+    mapped,      ///< text: the meaning; translate() handles the key
+    only,        ///< mapped for some values; text: why the others are not supported
+    no_effect,   ///< text: why
+    refused,     ///< text: what to do instead
+    not_a_flag,  ///< refused, but idle in files
+  };
+  const char* keys;  ///< "NAME=DEFAULT; NAME=DEFAULT"; a list has no '='
+  Kind kind;
+  const char* text;
+  const char* meaning = nullptr;  ///< same, only: if it is more than the option or the value
+  const char* values = nullptr;   ///< only: the supported values with '|' between; nullptr: the default
+};
+std::vector<DialectKey> dialect_keys(std::span<const DialectRow> rows);
 
 /// The dialect's settings on top of its defaults, and the native settings beside them.
 class DialectView {
  public:
   /// settings: of all files and flags; merge_files() has merged those of files that must not share a key. Calls
-  /// object() for unknown keys, wrong types, refused keys.
+  /// object() for unknown keys, wrong types, refused keys and values.
   DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
   bool given(std::string_view key) const { return setting(key).origin.layer != kDefaultLayer; }
@@ -48,15 +68,15 @@ class DialectView {
   const Setting* native(std::string_view option) const;
   const Setting& setting(std::string_view key) const;
 
-  /// Throws Error::config: "FILE:LINE: KEY is VALUE: REASON", or "--KEY is ...".
-  [[noreturn]] void refuse(std::string_view key, const std::string& reason) const;
-  /// refuse() unless value(key) >= minimum.
-  void at_least(std::string_view key, int64_t minimum) const;
-
-  /// As refuse(), but reported together with all other objections after all keys have been checked.
+  /// "FILE:LINE: KEY is VALUE: REASON", or "--KEY is ...", is reported together with all other objections after all
+  /// keys have been checked; settings that follow from the key are left out then.
   void object(std::string_view key, const std::string& reason) const;
-  void object(const std::string& message) const { objections_.push_back(message); }
+  void object(const std::string& message) const;
+  /// object() unless minimum <= value(key) <= maximum; whether it is.
+  bool within(std::string_view key, int64_t minimum, int64_t maximum = INT64_MAX) const;
   const std::vector<std::string>& objections() const { return objections_; }
+  /// Whether there is an objection to the key that stands there.
+  bool objected(const Origin& origin) const;
   /// Assignments in files that have no effect.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -67,6 +87,7 @@ class DialectView {
   std::vector<Setting> settings_;  // one per key of the dialect
   const std::vector<Setting>& native_;
   mutable std::vector<std::string> objections_;
+  mutable std::vector<std::string> objected_;  // places
   std::vector<std::string> notes_;
 };
 
@@ -83,11 +104,13 @@ struct Translation {
   }
 };
 
-/// run.device of a key with torch's name of a device. Throws Error::config unless that is cpu, cuda or cuda:0.
+/// run.device of a key with torch's name of a device: cpu, cuda or cuda:0.
 DeviceChoice device_named(const DialectView& view, std::string_view key);
 /// Training in f16 with the loss scale of torch's GradScaler: 65536 at first, halved at each overflow, doubled after
 /// 2000 steps without one.
 void set_f16_of_torch(Translation& out, const Origin& origin);
+/// The schedule of nanoGPT's keys decay_lr, warmup_iters, lr_decay_iters and min_lr in this group.
+void set_schedule_of_nanogpt(Translation& out, const DialectView& view, const std::string& group = "");
 
 struct Dialect {
   const char* name;
@@ -104,7 +127,7 @@ struct Dialect {
   /// Names of its keys in other programs, for hints.
   std::span<const Synonym> synonyms = {};
   /// Rewrites the settings before the lookup.
-  void (*prepare)(std::vector<Setting>& settings) = nullptr;
+  void (*prepare)(std::vector<Setting>& settings, std::vector<std::string>& objections) = nullptr;
   /// Files are programs that may assign any name: a name that is not a key, or is a key of another of their programs,
   /// has no effect there either; a note says so. Misspelled keys are still errors.
   bool files_are_programs = false;

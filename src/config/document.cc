@@ -90,7 +90,8 @@ void append_foreign_options(std::string& page) {
       "files, processes and devices, which Trireme determines in other ways.\n\n"
       "| after | flag | what Trireme does |\n|---|---|---|\n";
   for (const ForeignOption& option : foreign_options())
-    page += fmt::format("| {} | {} | {} |\n", table_cell(option.commands), table_cell(option.name), effect_of(option));
+    page += fmt::format("| {} | {} | {} |\n", table_cell(option.commands), table_cell(std::string(option.name)),
+                        effect_of(option));
 }
 
 /// The option that determines this one: overridden_by(), or model.init for a size of a model whose folder has not been

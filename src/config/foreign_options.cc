@@ -10,19 +10,10 @@
 #include "base/text.h"
 #include "config/flag_word.h"
 #include "config/setting.h"
+#include "config/word_list.h"
 
 namespace trireme {
 namespace {
-
-/// Whether a list with '|' between its items contains this one.
-bool lists(std::string_view list, std::string_view item) {
-  while (true) {
-    const size_t end = std::min(list.find('|'), list.size());
-    if (list.substr(0, end) == item) return true;
-    if (end == list.size()) return false;
-    list.remove_prefix(end + 1);
-  }
-}
 
 /// Whether a word after an option is its value: "-1" is a value, "-H" and "--model" are not.
 bool is_value(const std::string& word) {
@@ -48,7 +39,7 @@ bool is_truth(std::string_view word) { return is_no(word) || word == "true" || w
 
 /// Empty if the value is harmless.
 std::string refusal(const ForeignOption& option, const Typed& typed) {
-  if (option.harmless != nullptr && lists(option.harmless, typed.meant)) return {};
+  if (option.harmless != nullptr && lists_word(option.harmless, typed.meant, '|')) return {};
   const std::string shown = typed.value.value_or(option.harmless != nullptr ? "True" : "");
   return fmt::format("{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown, option.text);
 }
@@ -57,13 +48,12 @@ std::string refusal(const ForeignOption& option, const Typed& typed) {
 const ForeignOption* look_up(std::string_view command, std::string_view name, std::string_view value) {
   const ForeignOption* of_any_value = nullptr;
   for (const ForeignOption& option : foreign_options()) {
-    if (!lists(option.commands, command)) continue;
-    const std::string_view theirs = option.name;
-    const size_t equals = theirs.find('=');
-    if (canonical(theirs.substr(0, equals)) != name) continue;
+    if (!lists_word(option.commands, command, '|')) continue;
+    const size_t equals = option.name.find('=');
+    if (canonical(option.name.substr(0, equals)) != name) continue;
     if (equals == std::string_view::npos) {
       of_any_value = &option;
-    } else if (theirs.substr(equals + 1) == value) {
+    } else if (option.name.substr(equals + 1) == value) {
       return &option;
     }
   }
@@ -75,8 +65,8 @@ const ForeignOption* look_up(std::string_view command, std::string_view name, st
 std::vector<std::string> foreign_names(std::string_view command) {
   std::vector<std::string> names;
   for (const ForeignOption& option : foreign_options()) {
-    const std::string_view name = std::string_view(option.name).substr(0, std::string_view(option.name).find('='));
-    if (name.starts_with("--") && lists(option.commands, command)) names.push_back(canonical(name.substr(2)));
+    const std::string_view name = option.name.substr(0, option.name.find('='));
+    if (name.starts_with("--") && lists_word(option.commands, command, '|')) names.push_back(canonical(name.substr(2)));
   }
   return names;
 }
@@ -92,7 +82,7 @@ std::vector<std::string> take_foreign_options(std::string_view command,
   for (size_t i = 0; i < words.size(); ++i) {
     const Typed typed = typed_at(words, i);
     const ForeignOption* option = is_value(words[i]) ? nullptr : look_up(command, typed.name, typed.meant);
-    const bool of_one_value = option != nullptr && std::string_view(option->name).find('=') != std::string_view::npos;
+    const bool of_one_value = option != nullptr && option->name.find('=') != std::string_view::npos;
     if (option == nullptr || (!of_one_value && knows(typed.name))) {
       rest.push_back(words[i]);
       continue;
@@ -118,16 +108,16 @@ std::string foreign_options_help(std::string_view command) {
   std::string ignored, refused;
   size_t column = kWidth;
   for (const ForeignOption& option : foreign_options()) {
-    if (!lists(option.commands, command)) continue;
-    const std::string_view name = option.name;
-    if (option.kind == ForeignOption::Kind::elsewhere) refused += fmt::format("  {:<26} {}\n", name, option.text);
+    if (!lists_word(option.commands, command, '|')) continue;
+    if (option.kind == ForeignOption::Kind::elsewhere)
+      refused += fmt::format("  {:<26} {}\n", option.name, option.text);
     if (option.kind != ForeignOption::Kind::no_effect) continue;
-    if (column + name.size() + 1 > kWidth) {
+    if (column + option.name.size() + 1 > kWidth) {
       ignored += ignored.empty() ? " " : "\n ";
       column = 1;
     }
-    ignored += fmt::format(" {}", name);
-    column += name.size() + 1;
+    ignored += fmt::format(" {}", option.name);
+    column += option.name.size() + 1;
   }
   std::string text;
   if (!ignored.empty()) text += "Accepted without effect here:\n" + ignored + "\n";

@@ -18,8 +18,8 @@ struct ForeignOption {
     no_effect,  ///< text: why it changes neither numbers nor outputs here; may be empty
     elsewhere,  ///< refused; text: what to use instead
   };
-  const char* commands;  ///< words of the commands with '|' between: "launch|hosts", "bench step"
-  const char* name;      ///< with its dashes; "--dtype=float32": of this value only
+  const char* commands;   ///< words of the commands with '|' between: "launch|hosts", "bench step"
+  std::string_view name;  ///< with its dashes; "--dtype=float32": of this value only; in a table several with blanks
   Kind kind;
   const char* text;
   /// elsewhere: accepted values, which change nothing, with '|' between; nullptr: none.
@@ -28,8 +28,8 @@ struct ForeignOption {
 };
 
 std::span<const ForeignOption> foreign_options();
-/// metaseq's part of foreign_options().
-std::span<const ForeignOption> metaseq_options();
+/// metaseq's part of the table.
+std::span<const ForeignOption> metaseq_table();
 
 /// Their names after `command`, without the first dashes.
 std::vector<std::string> foreign_names(std::string_view command);

@@ -60,7 +60,6 @@ class Translator : private NeoxPart {
       if (!is_json(origin) || !is_deepspeed_key(key.name)) neox_files_.insert(origin.source);
     }
     neox_ = !neox_files_.empty();
-    check_limits();
     precision();
     batch();
     optimizer();
@@ -76,14 +75,6 @@ class Translator : private NeoxPart {
  private:
   /// NeoX's own files may also be JSON.
   bool is_deepspeed_file(const Origin& origin) const { return is_json(origin) && !neox_files_.contains(origin.source); }
-
-  void check_limits() {
-    for (const GptNeoxLimit& limit : gpt_neox_limits()) {
-      if (!view_.given(limit.key)) continue;
-      const std::string found = to_text(view_.value(limit.key)), allowed = std::string("|") + limit.values + "|";
-      if (allowed.find("|" + found + "|") == std::string::npos) object(limit.key, limit.reason);
-    }
-  }
 
   /// Keys without which NeoX fails.
   void required() {

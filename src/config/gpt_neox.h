@@ -1,5 +1,5 @@
 #pragma once
-// The keys of dialect gpt-neox, and the keys of which only some values are supported.
+// The keys of dialect gpt-neox, and the translators of its parts.
 
 #include <optional>
 #include <span>
@@ -13,16 +13,9 @@ namespace trireme {
 
 std::span<const DialectKey> gpt_neox_keys();
 
-/// A key of which all other values would change numbers or outputs and are not supported.
-struct GptNeoxLimit {
-  const char* key;
-  const char* values;  ///< the supported values, with '|' between them
-  const char* reason;  ///< why the others are not supported, and what to do
-};
-std::span<const GptNeoxLimit> gpt_neox_limits();
-
-/// The keys that say what a checkpoint of NeoX holds: the model, the batch, the schedule and the seed.
-std::span<const char* const> gpt_neox_saved_keys();
+/// The keys and groups that say what a checkpoint of NeoX holds, with blanks between: the model, the batch, the
+/// schedule and the seed.
+std::string_view gpt_neox_saved_keys();
 
 /// Names of these keys in other programs.
 std::span<const Synonym> gpt_neox_synonyms();
@@ -31,8 +24,8 @@ std::span<const Synonym> gpt_neox_synonyms();
 bool is_deepspeed_key(std::string_view key);
 
 /// Renames the keys in deepspeed_extra_args to those of a ds_config.json, except gradient_clipping: of the two keys of
-/// that name, only this one reaches DeepSpeed. Throws Error::config.
-void take_out_extra_args(std::vector<Setting>& settings);
+/// that name, only this one reaches DeepSpeed.
+void take_out_extra_args(std::vector<Setting>& settings, std::vector<std::string>& objections);
 
 /// A key's list as JSON, its numbers as PyYAML reads them; nothing, with an objection, if it is not a list or is_item()
 /// rejects an item.

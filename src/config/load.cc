@@ -15,6 +15,7 @@
 #include "config/schema.h"
 #include "config/utf8.h"
 #include "config/validate.h"
+#include "config/word_list.h"
 #include "config/yaml_reader.h"
 
 namespace trireme {
@@ -31,53 +32,33 @@ bool is_word_of(const Setting& setting, const Dialect* dialect) {
 }
 
 /// Names of options in other programs.
-constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
-                                 {"wd", "optim.weight-decay"},
-                                 {"grad-clip", "optim.clip"},
-                                 {"max-grad-norm", "optim.clip"},
-                                 {"gradient-clipping", "optim.clip"},
-                                 {"clip-grad", "optim.clip"},
-                                 {"warmup-iters", "optim.warmup-steps"},
-                                 {"lr-decay-iters", "optim.decay-steps"},
-                                 {"min-lr", "optim.min-learning-rate"},
-                                 {"lr-scheduler-type", "optim.schedule"},
-                                 {"max-iters", "run.steps"},
-                                 {"max-steps", "run.steps"},
-                                 {"train-iters", "run.steps"},
-                                 {"num-steps", "run.steps"},
-                                 {"output-dir", "run.dir"},
-                                 {"out-dir", "run.dir"},
-                                 {"save-dir", "run.dir"},
-                                 {"save-interval", "checkpoint.every"},
-                                 {"save-steps", "checkpoint.every"},
-                                 {"save-every", "checkpoint.every"},
-                                 {"checkpoint-factor", "checkpoint.every"},
-                                 {"eval-interval", "evaluation.every"},
-                                 {"eval-steps", "evaluation.every"},
-                                 {"eval-every", "evaluation.every"},
-                                 {"eval-iters", "evaluation.batches"},
-                                 {"log-interval", "log.every"},
-                                 {"logging-steps", "log.every"},
-                                 {"global-batch-size", "batch.global"},
-                                 {"train-batch-size", "batch.global"},
-                                 {"micro-batch-size", "batch.micro"},
-                                 {"gas", "batch.accumulation"},
-                                 {"gradient-accumulation-steps", "batch.accumulation"},
-                                 {"grad-accum", "batch.accumulation"},
-                                 {"seq-length", "batch.sequence"},
-                                 {"block-size", "model.context"},
-                                 {"max-position-embeddings", "model.context"},
-                                 {"n-layer", "model.layers"},
-                                 {"num-layers", "model.layers"},
-                                 {"n-head", "model.heads"},
-                                 {"num-heads", "model.heads"},
-                                 {"num-attention-heads", "model.heads"},
-                                 {"n-embd", "model.width"},
-                                 {"hidden-size", "model.width"},
-                                 {"vocab-size", "model.vocabulary"},
-                                 {"tensor-parallel-size", "mesh.tensor"},
-                                 {"pipeline-parallel-size", "mesh.pipeline"},
-                                 {"sequence-parallel", "mesh.sequence"}};
+constexpr Synonym kSynonyms[] = {
+    {"lr", "optim.learning-rate"},
+    {"wd", "optim.weight-decay"},
+    {"grad-clip max-grad-norm gradient-clipping clip-grad", "optim.clip"},
+    {"warmup-iters", "optim.warmup-steps"},
+    {"lr-decay-iters", "optim.decay-steps"},
+    {"min-lr", "optim.min-learning-rate"},
+    {"lr-scheduler-type", "optim.schedule"},
+    {"max-iters max-steps train-iters num-steps", "run.steps"},
+    {"output-dir out-dir save-dir", "run.dir"},
+    {"save-interval save-steps save-every checkpoint-factor", "checkpoint.every"},
+    {"eval-interval eval-steps eval-every", "evaluation.every"},
+    {"eval-iters", "evaluation.batches"},
+    {"log-interval logging-steps", "log.every"},
+    {"global-batch-size train-batch-size", "batch.global"},
+    {"micro-batch-size", "batch.micro"},
+    {"gas gradient-accumulation-steps grad-accum", "batch.accumulation"},
+    {"seq-length", "batch.sequence"},
+    {"block-size max-position-embeddings", "model.context"},
+    {"n-layer num-layers", "model.layers"},
+    {"n-head num-heads num-attention-heads", "model.heads"},
+    {"n-embd hidden-size", "model.width"},
+    {"vocab-size", "model.vocabulary"},
+    {"tensor-parallel-size", "mesh.tensor"},
+    {"pipeline-parallel-size", "mesh.pipeline"},
+    {"sequence-parallel", "mesh.sequence"},
+};
 
 /// Why an option's name is not one, and what it may have meant.
 std::string describe_unknown(const Setting& setting, const Dialect* dialect) {
@@ -163,6 +144,7 @@ const Dialect* common_dialect(const std::vector<SourceFile>& files) {
 /// Of "NAME=VALUE" after --default.
 Setting default_setting(const std::string& text) {
   const size_t equals = text.find('=');
+  require(!text.empty(), ErrorKind::usage, "--default: the value is empty, expected NAME=VALUE");
   require(equals != std::string::npos && equals > 0, ErrorKind::usage, "--default {}: expected NAME=VALUE", text);
   const std::string value = text.substr(equals + 1);
   Setting setting{text.substr(0, equals), resolve_plain(value), value, {"flag --default", 0, kDefaultLayer}, ""};
@@ -370,14 +352,12 @@ LoadedConfig load_config(const std::vector<std::string>& files, const std::vecto
 }
 
 LoadedConfig load_saved_config(const std::vector<std::string>& files, const std::string& dialect,
-                               std::span<const char* const> keys) {
+                               std::string_view keys) {
   std::vector<Setting> kept;
   for (const std::string& file : files) {
     for (Setting& setting : read_yaml(file, static_cast<int>(&file - files.data()))) {
       const std::string name = canonical(setting.key);
-      const bool wanted = std::ranges::any_of(
-          keys, [&](const char* key) { return name == canonical(key) || name.starts_with(canonical(key) + "."); });
-      if (!wanted) continue;
+      if (!lists_word(canonical(keys), name.substr(0, name.find('.')))) continue;
       std::erase_if(kept, [&](const Setting& before) { return canonical(before.key) == name; });
       kept.push_back(std::move(setting));
     }

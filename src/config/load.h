@@ -3,7 +3,6 @@
 
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,9 +53,9 @@ LoadedConfig load_config(const std::vector<std::string>& files, const std::vecto
                          const std::optional<std::string>& dialect = std::nullopt);
 
 /// Reads files that another program stored with its checkpoint: from YAML in a dialect only the given keys, which
-/// describe what was trained; folders, logging and ranks are ignored. If a key appears twice, the later one wins. No
-/// further validation. Throws Error::config.
+/// describe what was trained (keys and groups with blanks between); folders, logging and ranks are ignored. If a key
+/// appears twice, the later one wins. No further validation. Throws Error::config.
 LoadedConfig load_saved_config(const std::vector<std::string>& files, const std::string& dialect,
-                               std::span<const char* const> keys);
+                               std::string_view keys);
 
 }  // namespace trireme

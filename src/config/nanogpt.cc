@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "base/error.h"
@@ -17,70 +16,63 @@
 namespace trireme {
 namespace {
 
-using enum KeyRole;
+using enum DialectRow::Kind;
 
-constexpr const char* kTracker = "nothing is sent to wandb; metrics are in RUN/metrics.jsonl and RUN/tensorboard";
-
-const DialectKey kKeys[] = {
-    {"out_dir", "out", mapped, "run.dir", "run.dir"},
-    {"eval_interval", int64_t{2000}, mapped, "", "evaluation.every, and checkpoint.every (see always_save_checkpoint)"},
-    {"log_interval", int64_t{1}, mapped, "log.every", "log.every"},
-    {"eval_iters", int64_t{200}, mapped, "",
-     "evaluation.batches: the same number of sequences, rounded up to global batches"},
-    {"eval_only", false, mapped, "evaluation.only", "evaluation.only"},
-    {"always_save_checkpoint", true, mapped, "",
+constexpr DialectRow kRows[] = {
+    {"out_dir=out", same, "run.dir"},
+    {"eval_interval=2000", mapped, "evaluation.every, and checkpoint.every (see always_save_checkpoint)"},
+    {"log_interval=1", same, "log.every"},
+    {"eval_iters=200", mapped, "evaluation.batches: the same number of sequences, rounded up to global batches"},
+    {"eval_only=false", same, "evaluation.only"},
+    {"always_save_checkpoint=true", mapped,
      "True: checkpoint.every = eval_interval; False: 0; the best snapshot is kept in both cases"},
-    {"init_from", "scratch", mapped, "",
+    {"init_from=scratch", only, "expected scratch, resume, gpt2, gpt2-medium, gpt2-large or gpt2-xl",
      "model.init and checkpoint.resume: scratch; resume (from out_dir); gpt2, gpt2-medium, gpt2-large, gpt2-xl (a "
-     "folder of that name in pretrained_dir, otherwise the model on the Hugging Face hub)"},
-    {"pretrained_dir", "models", mapped, "",
+     "folder of that name in pretrained_dir, otherwise the model on the Hugging Face hub)",
+     "scratch|resume|gpt2|gpt2-medium|gpt2-large|gpt2-xl"},
+    {"pretrained_dir=models", mapped,
      "folder with a Hugging Face folder each for gpt2, gpt2-medium, ... of init_from; missing ones are fetched from "
      "the hub"},
-    {"wandb_log", false, no_effect, "", kTracker},
-    {"wandb_project", "owt", no_effect, "", kTracker},
-    {"wandb_entity", "", no_effect, "", kTracker},
-    {"wandb_run_name", "gpt2", no_effect, "", kTracker},
-    {"dataset", "openwebtext", mapped, "", "data.dir = data/DATASET"},
-    {"gradient_accumulation_steps", int64_t{40}, mapped, "",
-     "batch.global = batch_size x this, for any number of ranks"},
-    {"batch_size", int64_t{12}, mapped, "batch.micro", "batch.micro"},
-    {"block_size", int64_t{1024}, mapped, "batch.sequence",
-     "batch.sequence and model.context; a longer model is cropped to it"},
-    {"n_layer", int64_t{12}, mapped, "", "model.layers, if init_from is scratch; resume: must equal the checkpoint's"},
-    {"n_head", int64_t{12}, mapped, "", "model.heads, as n_layer"},
-    {"n_embd", int64_t{768}, mapped, "", "model.width, as n_layer"},
-    {"dropout", 0.0, mapped, "model.dropout", "model.dropout"},
-    {"bias", false, mapped, "", "model.bias, as n_layer (GPT-2 models always have biases)"},
-    {"learning_rate", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
-    {"max_iters", int64_t{600000}, mapped, "run.steps", "run.steps: exactly this number (nanoGPT has one more)"},
-    {"weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
-    {"beta1", 0.9, mapped, "optim.beta1", "optim.beta1"},
-    {"beta2", 0.95, mapped, "optim.beta2", "optim.beta2"},
-    {"betas", {}, refused, "", "set beta1 and beta2"},
-    {"grad_clip", 1.0, mapped, "optim.clip", "optim.clip"},
-    {"decay_lr", true, mapped, "", "optim.schedule: cosine, or constant without warm-up"},
-    {"warmup_iters", int64_t{2000}, mapped, "", "optim.warmup-steps"},
-    {"lr_decay_iters", int64_t{600000}, mapped, "", "optim.decay-steps"},
-    {"min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
-    {"backend", "nccl", no_effect, "", "the build and the launcher determine how ranks communicate"},
-    {"device", "cuda", mapped, "", "run.device: cpu, cuda or cuda:0 (not given: auto)"},
-    {"dtype", "bfloat16", mapped, "",
-     "precision.dtype: float32, bfloat16 or, on GPUs, float16 (not given: f32, in which nanoGPT computes on a CPU)"},
-    {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
-    {"compile_model", true, no_effect, "", "kernels are compiled ahead of time"},
-    {"start", "\n", refused, "", "it belongs to sampling: `trireme sample --model RUN --start TEXT`", true},
-    {"num_samples", int64_t{10}, refused, "", "it belongs to sampling: `trireme sample --model RUN --num-samples N`",
-     true},
-    {"max_new_tokens", int64_t{500}, refused, "",
-     "it belongs to sampling: `trireme sample --model RUN --max-new-tokens N`", true},
-    {"temperature", 0.8, refused, "", "it belongs to sampling: `trireme sample --model RUN --temperature T`", true},
-    {"top_k", int64_t{200}, refused, "", "it belongs to sampling: `trireme sample --model RUN --top-k K`", true},
-    {"seed", int64_t{1337}, mapped, "", "run.seed, if it is given (nanoGPT's train.py always uses 1337)"},
-    {"real_data", true, refused, "", "it belongs to benchmarks: `trireme bench step`, with --data FILE for real tokens",
-     true},
-    {"profile", false, refused, "",
-     "it belongs to benchmarks: `trireme bench step`; `trireme train ... --log.profile 5` times every operator", true},
+    {"wandb_log=false; wandb_project=owt; wandb_entity=; wandb_run_name=gpt2", no_effect,
+     "nothing is sent to wandb; metrics are in RUN/metrics.jsonl and RUN/tensorboard"},
+    {"dataset=openwebtext", mapped, "data.dir = data/DATASET"},
+    {"gradient_accumulation_steps=40", mapped, "batch.global = batch_size x this, for any number of ranks"},
+    {"batch_size=12", same, "batch.micro"},
+    {"block_size=1024", same, "batch.sequence", "batch.sequence and model.context; a longer model is cropped to it"},
+    {"n_layer=12", mapped, "model.layers, if init_from is scratch; resume: must equal the checkpoint's"},
+    {"n_head=12", mapped, "model.heads, as n_layer"},
+    {"n_embd=768", mapped, "model.width, as n_layer"},
+    {"dropout=0.0", same, "model.dropout"},
+    {"bias=false", mapped, "model.bias, as n_layer (GPT-2 models always have biases)"},
+    {"learning_rate=6e-4", same, "optim.learning-rate"},
+    {"max_iters=600000", same, "run.steps", "run.steps: exactly this number (nanoGPT has one more)"},
+    {"weight_decay=0.1", same, "optim.weight-decay"},
+    {"beta1=0.9", same, "optim.beta1"},
+    {"beta2=0.95", same, "optim.beta2"},
+    {"betas", refused, "set beta1 and beta2"},
+    {"grad_clip=1.0", same, "optim.clip"},
+    {"decay_lr=true", mapped, "optim.schedule: cosine, or constant without warm-up"},
+    {"warmup_iters=2000", mapped, "optim.warmup-steps"},
+    {"lr_decay_iters=600000", mapped, "optim.decay-steps"},
+    {"min_lr=6e-5", mapped, "optim.min-learning-rate"},
+    {"backend=nccl", no_effect, "the build and the launcher determine how ranks communicate"},
+    {"device=cuda", only, "expected cpu, cuda or cuda:0", "run.device: cpu, cuda or cuda:0 (not given: auto)",
+     "cpu|cuda|cuda:0"},
+    {"dtype=bfloat16", only, "expected float32, bfloat16 or float16",
+     "precision.dtype: float32, bfloat16 or, on GPUs, float16 (not given: f32, in which nanoGPT computes on a CPU)",
+     "float32|bfloat16|float16"},
+    {"compile=true; compile_model=true", no_effect, "kernels are compiled ahead of time"},
+    {"start=\n", not_a_flag, "it belongs to sampling: `trireme sample --model RUN --start TEXT`"},
+    {"num_samples=10", not_a_flag, "it belongs to sampling: `trireme sample --model RUN --num-samples N`"},
+    {"max_new_tokens=500", not_a_flag, "it belongs to sampling: `trireme sample --model RUN --max-new-tokens N`"},
+    {"temperature=0.8", not_a_flag, "it belongs to sampling: `trireme sample --model RUN --temperature T`"},
+    {"top_k=200", not_a_flag, "it belongs to sampling: `trireme sample --model RUN --top-k K`"},
+    {"seed=1337", mapped, "run.seed, if it is given (nanoGPT's train.py always uses 1337)"},
+    {"real_data=true", not_a_flag, "it belongs to benchmarks: `trireme bench step`, with --data FILE for real tokens"},
+    {"profile=false", not_a_flag,
+     "it belongs to benchmarks: `trireme bench step`; `trireme train ... --log.profile 5` times every operator"},
 };
+const std::vector<DialectKey> kKeys = dialect_keys(kRows);
 
 /// Keys of a new model's sizes.
 constexpr std::pair<const char*, const char*> kSizes[] = {
@@ -92,15 +84,11 @@ bool claims(const std::string& path, const std::vector<Setting>&) {
 
 void translate_pretrained(const DialectView& view, Translation& out) {
   const std::string& name = view.text("init_from");
-  constexpr std::array kNames = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-  if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
-    view.refuse("init_from", "expected scratch, resume, gpt2, gpt2-medium, gpt2-large or gpt2-xl");
-  }
   const std::filesystem::path folder = std::filesystem::path(view.text("pretrained_dir")) / name;
   std::error_code unreadable;
   if (!view.native("model.init") && !hub::looks_like_name(folder.string()) &&
       !std::filesystem::exists(folder / "config.json", unreadable)) {
-    view.refuse(
+    return view.object(
         "init_from",
         fmt::format("{} does not exist; put config.json and model.safetensors of {} there, set --pretrained_dir to the "
                     "folder above it, or remove --pretrained_dir to fetch {} from the Hugging Face hub",
@@ -150,22 +138,18 @@ void translate_device(const DialectView& view, Translation& out) {
   const std::string& dtype = view.text("dtype");
   if (dtype == "float16") {
     if (view.given("device") && device_named(view, "device") == DeviceChoice::cpu)
-      view.refuse("dtype", "training in float16 is not supported on CPUs; set float32 or bfloat16");
+      return view.object("dtype", "training in float16 is not supported on CPUs; set float32 or bfloat16");
     return set_f16_of_torch(out, view.origin("dtype"));
   }
-  if (dtype != "float32" && dtype != "bfloat16") view.refuse("dtype", "expected float32, bfloat16 or float16");
   out.set("precision.dtype", view.given("dtype") && dtype == "bfloat16" ? DType::bf16 : DType::f32,
           view.origin("dtype"));
 }
 
 void translate_batch(const DialectView& view, Translation& out) {
-  for (const char* key : {"batch_size", "gradient_accumulation_steps", "eval_iters", "eval_interval"}) {
-    view.at_least(key, 1);
-  }
   constexpr int64_t kMost = int64_t{1} << 30;  // their product fits 64 bits
-  for (const char* key : {"batch_size", "gradient_accumulation_steps"}) {
-    if (view.integer(key) > kMost) view.refuse(key, fmt::format("the largest possible value is {}", kMost));
-  }
+  bool good = view.within("eval_iters", 1);
+  for (const char* key : {"batch_size", "gradient_accumulation_steps"}) good = view.within(key, 1, kMost) && good;
+  if (!good) return;
   const int64_t accumulation = view.integer("gradient_accumulation_steps");
   if (!view.native("batch.per-rank")) {
     // A run that is resumed keeps its batch unless both numbers are given (train/start/setup.cc).
@@ -180,28 +164,14 @@ void translate_batch(const DialectView& view, Translation& out) {
           view.latest({"eval_iters", "gradient_accumulation_steps"}));
 }
 
-void translate_schedule(const DialectView& view, Translation& out) {
-  if (!view.flag("decay_lr")) {
-    out.set("optim.schedule", RateCourse::constant, view.origin("decay_lr"));
-    out.set("optim.warmup-steps", int64_t{0}, view.origin("decay_lr"));
-    return;
-  }
-  view.at_least("lr_decay_iters", 1);
-  out.set("optim.schedule", RateCourse::cosine, view.origin("decay_lr"));
-  for (const auto& [key, option] :
-       {std::pair{"warmup_iters", "optim.warmup-steps"}, std::pair{"lr_decay_iters", "optim.decay-steps"},
-        std::pair{"min_lr", "optim.min-learning-rate"}}) {
-    out.set(option, view.value(key), view.origin(key));
-  }
-}
-
 void translate(const DialectView& view, Translation& out) {
   translate_start(view, out);
   translate_device(view, out);
   translate_batch(view, out);
-  translate_schedule(view, out);
+  set_schedule_of_nanogpt(out, view);
   out.set("data.dir", (std::filesystem::path("data") / view.text("dataset")).string(), view.origin("dataset"));
   if (view.given("seed")) out.set("run.seed", view.value("seed"), view.origin("seed"));
+  view.within("eval_interval", 1);
   out.set("evaluation.every", view.value("eval_interval"), view.origin("eval_interval"));
   const bool always = view.flag("always_save_checkpoint");
   out.set("checkpoint.every", always ? view.integer("eval_interval") : 0,

@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
-
-#include "base/error.h"
-#include "config/python_arithmetic.h"
-#include "config/python_lookup.h"
 
 namespace trireme {
 namespace {
@@ -15,143 +10,79 @@ namespace {
 using Kind = PythonObject::Kind;
 using TokenKind = PythonToken::Kind;
 
-/// A place in the tokens, and what lies ahead of it.
-class PythonCursor {
- protected:
-  PythonCursor(const std::vector<PythonToken>& tokens, size_t at, const std::string& path)
-      : tokens_(tokens), at_(at), path_(path) {}
+/// Binary operators, those with the lowest precedence first; all belong to their left side first.
+constexpr const char* kOperators[] = {"|", "^", "&", "<< >>", "+ -", "* / // %"};
 
-  const PythonToken& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  bool take(std::string_view word) {
-    if (!peek().is(word)) return false;
-    ++at_;
-    return true;
-  }
-  void expect(std::string_view sign) {
-    if (!take(sign)) fail_here(fmt::format("missing '{}'", sign));
-  }
-  bool ends_expression() const {
-    const TokenKind kind = peek().kind;
-    return kind == TokenKind::newline || kind == TokenKind::end || peek().is(")") || peek().is("]") || peek().is("}") ||
-           peek().is("=") || peek().is(";") || peek().is(":");
-  }
-  [[noreturn]] void fail_here(const std::string& message) const { fail_python(path_, peek().line, message); }
-  /// Place of the `if` of a conditional expression that begins here; the number of tokens without one.
-  size_t find_question() const {
-    int open = 0;
-    for (size_t i = at_; i < tokens_.size(); ++i) {
-      const PythonToken& token = tokens_[i];
-      if (token.is(")") || token.is("]") || token.is("}")) {
-        if (open-- == 0) break;
-      }
-      open += token.is("(") || token.is("[") || token.is("{");
-      if (open > 0) continue;
-      if (token.is("if")) return i;
-      const bool over = token.is(",") || token.is(":") || token.is(";") || token.is("=") || token.is("else") ||
-                        token.is("for") || token.kind == TokenKind::newline;
-      if (over) break;
-    }
-    return tokens_.size();
-  }
-  /// Whether the brackets that are open at this place contain `for`.
-  bool comprehension() const {
-    int open = 0;
-    for (size_t i = at_; i < tokens_.size(); ++i) {
-      if (tokens_[i].is(")") || tokens_[i].is("]") || tokens_[i].is("}")) {
-        if (open-- == 0) return false;
-      }
-      open += tokens_[i].is("(") || tokens_[i].is("[") || tokens_[i].is("{");
-      if (open == 0 && tokens_[i].is("for")) return true;
-    }
-    return false;
-  }
+int precedence(std::string_view sign) {
+  const auto* const level =
+      std::ranges::find_if(kOperators, [&](const char* signs) { return lists_word(signs, sign); });
+  return level == std::end(kOperators) ? -1 : static_cast<int>(level - kOperators);
+}
 
-  const std::vector<PythonToken>& tokens_;
-  size_t at_;
-  const std::string& path_;
-};
-
-/// Operators by their precedence, down to the operands, which primary() reads. While `idle_` is not 0, nothing is
-/// evaluated: this is the branch that is not taken.
-class PythonOperators : protected PythonCursor {
+/// While `idle_` is not 0, nothing is evaluated, and all values are opaque: this is the branch that is not taken.
+class PythonExpression {
  public:
+  PythonExpression(PythonCursor& in, PythonNamespace& names, int depth) : in_(in), names_(names), depth_(depth) {}
+
   PythonObject several() {
     PythonObject first = one();
     if (!peek().is(",")) return first;
     std::vector<PythonObject> items{std::move(first)};
-    while (take(",")) {
-      if (ends_expression()) break;
+    while (take(",") && !peek().ends_line() &&
+           !(peek().kind == TokenKind::sign && lists_word(") ] } = ; :", peek().text)))
       items.push_back(one());
-    }
-    return sequence(std::move(items));
+    return collection(Kind::sequence, std::move(items));
   }
 
   PythonObject one() {
-    const Depth depth(*this);
-    if (peek().is("lambda")) return lambda();
-    const size_t start = at_, question = find_question();
-    if (question == tokens_.size()) return disjunction();
-    if (idle_ > 0) {
-      disjunction();
-      at_ = question + 1;
-      disjunction();
-      expect("else");
-      return one();
-    }
-    at_ = question + 1;  // `a if condition else b`
-    const bool chosen = condition(disjunction());
-    expect("else");
-    if (!chosen) return one();
-    idly([&] { return one(); });
-    const size_t end = std::exchange(at_, start);
-    PythonObject value = disjunction();
-    if (at_ != question) fail_here(fmt::format("found \"{}\" before \"if\"", peek().text));
-    at_ = end;
-    return value;
+    return nested([this] { return peek().is("lambda") ? lambda() : conditional(); });
   }
 
- protected:
-  using PythonCursor::PythonCursor;
-  ~PythonOperators() = default;
+ private:
+  const PythonToken& peek(size_t ahead = 0) const { return in_.peek(ahead); }
+  bool take(std::string_view word) { return in_.take(word); }
 
-  virtual PythonObject primary() = 0;
-
-  struct Depth {
-    explicit Depth(PythonOperators& of) : evaluator(of) {
-      if (++evaluator.depth_ > kMostPythonDepth)
-        evaluator.fail_here(fmt::format("an expression nests deeper than {} levels", kMostPythonDepth));
-    }
-    Depth(const Depth&) = delete;
-    Depth& operator=(const Depth&) = delete;
-    ~Depth() { --evaluator.depth_; }
-    PythonOperators& evaluator;
-  };
-
+  /// The only recursion: signs before an expression use no stack.
   template <class F>
-  PythonObject idly(F evaluate) {
+  PythonObject nested(F evaluate) {
+    constexpr int kMostDepth = 64;
+    require(++depth_ <= kMostDepth, ErrorKind::config, "an expression nests deeper than {} levels", kMostDepth);
+    PythonObject value = evaluate();
+    --depth_;
+    return value;
+  }
+  template <class F>
+  void idly(F evaluate) {
     ++idle_;
     evaluate();
     --idle_;
-    return PythonObject::opaque();
   }
-  /// The result of `evaluate`; adds file and line to its errors.
-  template <class F>
-  PythonObject compute(F evaluate) {
-    if (idle_ > 0) return PythonObject::opaque();
-    try {
-      return evaluate();
-    } catch (const Error& e) {
-      fail_here(e.what());
-    }
+  PythonObject collection(Kind kind, std::vector<PythonObject> items) const {
+    return idle_ > 0 ? PythonObject::opaque() : PythonObject::of_items(kind, std::move(items));
   }
-  bool condition(const PythonObject& object) const {
-    const std::optional<bool> truth = python_truth(object);
-    if (!truth)
-      fail_here("a condition depends on a value that is not known without executing code; write the value instead");
-    return *truth;
+
+  PythonObject lambda() {
+    in_.at = in_.find({":"});
+    in_.expect(":");
+    idly([this] { one(); });
+    return PythonObject::function("a lambda");
   }
-  PythonObject sequence(std::vector<PythonObject> items) {
-    return compute([&] { return PythonObject::of_items(Kind::sequence, std::move(items)); });
+
+  PythonObject conditional() {
+    const size_t start = in_.at, question = in_.find({"if", ",", ":", ";", "=", "else", "for"});
+    if (!in_.tokens[question].is("if")) return disjunction();
+    in_.at = question + 1;  // `a if condition else b`
+    const std::optional<bool> chosen = python_truth(disjunction());
+    require(idle_ > 0 || chosen, ErrorKind::config,
+            "a condition depends on a value that is not known without executing code; write the value instead");
+    in_.expect("else");
+    if (!chosen.value_or(false)) return one();
+    idly([this] { one(); });
+    const size_t end = std::exchange(in_.at, start);
+    PythonObject value = disjunction();
+    require(in_.at == question, ErrorKind::config, "found \"{}\" before \"if\"", peek().text);
+    in_.at = end;
+    return value;
   }
 
   PythonObject disjunction() {
@@ -163,24 +94,21 @@ class PythonOperators : protected PythonCursor {
   PythonObject either(std::string_view word, F side) {
     PythonObject value = side();
     while (take(word)) {
-      const std::optional<bool> truth = idle_ > 0 ? std::nullopt : python_truth(value);
-      if (truth && *truth == (word == "and")) {
+      const std::optional<bool> truth = python_truth(value);
+      if (truth && *truth == (word == "and"))
         value = side();
-      } else {
-        PythonObject other = idly(side);
-        if (!truth) value = std::move(other);
-      }
+      else
+        idly(side);
     }
     return value;
   }
 
   PythonObject negation() {
-    bool negated = false, any = false;
-    while (take("not")) negated = !negated, any = true;
+    int count = 0;
+    while (take("not")) ++count;
     PythonObject value = comparison();
-    if (!any || idle_ > 0) return value;
     const std::optional<bool> truth = python_truth(value);
-    return truth ? PythonObject::of(*truth != negated) : PythonObject::opaque();
+    return count == 0 || !truth ? value : PythonObject::of(*truth == (count % 2 == 0));
   }
 
   std::string comparison_sign() {
@@ -188,338 +116,238 @@ class PythonOperators : protected PythonCursor {
       if (take(sign)) return sign;
     }
     if (take("is")) return take("not") ? "is not" : "is";
-    if (peek().is("not") && peek(1).is("in")) {
-      at_ += 2;
-      return "not in";
-    }
-    return "";
+    if (!peek().is("not") || !peek(1).is("in")) return "";
+    in_.at += 2;
+    return "not in";
   }
 
   PythonObject comparison() {
-    PythonObject left = bits("|");
+    PythonObject left = binary(0);
     std::optional<PythonObject> result;
     for (std::string sign = comparison_sign(); !sign.empty(); sign = comparison_sign()) {
-      PythonObject right = bits("|");
-      PythonObject step = compute([&] { return python_compare(sign, left, right); });
-      const std::optional<bool> before = result ? python_truth(*result) : std::optional(true);
-      if (!result || (before && *before)) result = std::move(step);  // a < b < c
+      PythonObject right = binary(0);
+      PythonObject step = python_compare(sign, left, right);
+      if (!result || python_truth(*result).value_or(false)) result = std::move(step);  // a < b < c
       left = std::move(right);
     }
-    return result ? *result : left;
+    return result.value_or(left);
   }
 
-  /// | ^ & << >> of whole numbers, each with a higher precedence than the one before.
-  PythonObject bits(std::string_view sign) {
-    constexpr std::string_view kSigns[] = {"|", "^", "&", "<<"};
-    const auto* const level = std::ranges::find(kSigns, sign);
-    const auto operand = [&] { return level + 1 == std::end(kSigns) ? sum() : bits(*(level + 1)); };
-    PythonObject value = operand();
+  /// Operators of at least this precedence.
+  PythonObject binary(int lowest) {
+    PythonObject value = factor();
     while (true) {
-      std::string found;
-      if (take(sign)) found = sign;
-      if (found.empty() && sign == "<<" && take(">>")) found = ">>";
-      if (found.empty()) return value;
-      const PythonObject right = operand();
-      value = combine(found, value, right);
-    }
-  }
-
-  PythonObject sum() {
-    return row({"+", "-"}, [this] { return product(); });
-  }
-  PythonObject product() {
-    return row({"*", "/", "//", "%"}, [this] { return factor(); });
-  }
-
-  template <class F>
-  PythonObject row(std::initializer_list<const char*> signs, F operand) {
-    PythonObject value = operand();
-    while (true) {
-      const auto* const sign = std::ranges::find_if(signs, [&](const char* one) { return peek().is(one); });
-      if (sign == signs.end()) return value;
-      ++at_;
-      const PythonObject right = operand();
-      value = combine(*sign, value, right);
+      const std::string_view sign = peek().kind == TokenKind::sign ? peek().text : "";
+      const int level = precedence(sign);
+      if (level < lowest) return value;
+      ++in_.at;
+      const PythonObject right = binary(level + 1);
+      value = python_combine(sign, value, right);
     }
   }
 
   PythonObject factor() {
-    bool negative = false, signed_value = false;
-    while (peek().is("-") || peek().is("+")) {  // a loop, not recursion: signs use no stack
-      negative = negative != peek().is("-");
-      signed_value = true;
-      ++at_;
-    }
-    PythonObject value = power();
-    if (!signed_value) return value;
-    if (!value.is_value()) return PythonObject::opaque();
-    return compute([&] {
-      return PythonObject::of(negative ? python_negate(value.value) : python_combine("+", int64_t{0}, value.value));
-    });
+    bool negative = false, any = false;
+    for (; peek().is("-") || peek().is("+"); ++in_.at, any = true) negative = negative != peek().is("-");
+    const PythonObject value = power();
+    if (!any) return value;
+    const PythonObject zero = PythonObject::of(value.as_whole() ? Value(int64_t{0}) : Value(-0.0));
+    return python_combine(negative ? "-" : "+", zero, value);
   }
 
   PythonObject power() {
     const PythonObject base = primary();
     if (!take("**")) return base;
-    const Depth depth(*this);
-    const PythonObject exponent = factor();
-    return combine("**", base, exponent);
+    const PythonObject exponent = nested([this] { return factor(); });
+    return python_combine("**", base, exponent);
   }
 
-  PythonObject combine(std::string_view sign, const PythonObject& a, const PythonObject& b) {
-    if (!a.is_value() || !b.is_value() || (sign == "%" && a.as_text() != nullptr)) return PythonObject::opaque();
-    return compute([&] { return PythonObject::of(python_combine(sign, a.value, b.value)); });
-  }
-
-  PythonObject lambda() {
-    ++at_;
-    while (!peek().is(":") && !ends_expression()) ++at_;
-    expect(":");
-    idly([&] { return one(); });
-    return PythonObject::function("a lambda");
-  }
-
-  int depth_ = 0, idle_ = 0;
-};
-
-/// Operands: names, literals, brackets, calls and formatted strings.
-class PythonEvaluator final : public PythonOperators {
- public:
-  PythonEvaluator(const std::vector<PythonToken>& tokens, size_t at, PythonScope& scope, const std::string& path)
-      : PythonOperators(tokens, at, path), scope_(scope), lookup_(scope, path) {}
-
-  size_t at() const { return at_; }
-
- private:
-  PythonObject primary() override {
+  PythonObject primary() {
     PythonObject value = atom();
     while (true) {
       if (take(".")) {
-        value = attribute_of(value);
+        require(peek().kind == TokenKind::name, ErrorKind::config, "missing name after '.'");
+        const std::string name(in_.tokens[in_.at++].text);
+        if (idle_ == 0) value = python_attribute(value, name);
       } else if (peek().is("(")) {
         value = call(value);
       } else if (take("[")) {
-        const Depth depth(*this);
-        const bool sliced = slice();
-        const PythonObject index = sliced ? PythonObject::opaque() : several();
-        expect("]");
-        value = sliced ? PythonObject::opaque() : compute([&] { return lookup_.item(value, index); });
+        if (in_.tokens[in_.find({":"})].is(":")) {  // a slice
+          value = skip_brackets("]");
+          continue;
+        }
+        const PythonObject index = several();
+        in_.expect("]");
+        value = python_item(value, index, names_.program.environment);
       } else {
         return value;
       }
     }
   }
 
-  /// Whether there is a ':' between the brackets: then their content is skipped.
-  bool slice() {
-    int open = 0;
-    for (size_t i = at_; i < tokens_.size() && (open > 0 || !tokens_[i].is("]")); ++i) {
-      open += tokens_[i].is("(") || tokens_[i].is("[") || tokens_[i].is("{");
-      open -= tokens_[i].is(")") || tokens_[i].is("]") || tokens_[i].is("}");
-      if (open > 0 || !tokens_[i].is(":")) continue;
-      skip_to("]");
-      return true;
-    }
-    return false;
-  }
-
-  PythonObject attribute_of(const PythonObject& value) {
-    if (peek().kind != TokenKind::name) fail_here("missing name after '.'");
-    const std::string name(tokens_[at_++].text);
-    return idle_ > 0 ? PythonObject::opaque() : lookup_.attribute(value, name, peek().line);
-  }
-
   PythonObject call(const PythonObject& function) {
-    const Depth depth(*this);
-    const PythonToken& place = peek();
-    expect("(");
-    if (comprehension()) {
-      skip_to(")");
-      expect(")");
-      if (idle_ == 0) lookup_.require_harmless(function, place.line);
-      return PythonObject::opaque();
-    }
+    const bool harmless = idle_ > 0 || function.kind == Kind::outside || function.is_opaque();
+    if (!harmless) refuse_call(function.text.empty() ? "this call" : function.text);
+    ++in_.at;
+    if (is_comprehension()) return skip_brackets(")");
     std::vector<PythonObject> arguments;
-    bool plain = true;  // neither a name nor a star before an argument
+    bool plain = function.kind == Kind::outside;  // and neither a name nor a star before an argument
     while (!peek().is(")")) {
-      if (peek().is("*") || peek().is("**")) plain = false, ++at_;
-      if (peek().kind == TokenKind::name && peek(1).is("=")) plain = false, at_ += 2;
+      if (peek().is("*") || peek().is("**")) plain = false, ++in_.at;
+      if (peek().kind == TokenKind::name && peek(1).is("=")) plain = false, in_.at += 2;
       arguments.push_back(one());
       if (!take(",")) break;
     }
-    expect(")");
-    if (idle_ > 0) return PythonObject::opaque();
-    lookup_.require_harmless(function, place.line);
-    if (!plain || function.kind != Kind::outside) return PythonObject::opaque();
-    return compute([&] { return lookup_.call(function, arguments); });
+    in_.expect(")");
+    return plain && idle_ == 0 ? python_call(function, arguments, names_.program.environment) : PythonObject::opaque();
+  }
+
+  [[noreturn]] static void refuse_call(std::string_view function) {
+    fail(ErrorKind::config, "{}() is not supported: calls are not executed; write the result instead", function);
   }
 
   PythonObject atom() {
     const PythonToken& token = peek();
-    if (token.kind == TokenKind::number) {
-      ++at_;
-      return idle_ > 0 ? PythonObject::opaque() : PythonObject::of(python_number(token, path_));
-    }
     if (token.kind == TokenKind::string) return strings();
     if (token.is("(") || token.is("[") || token.is("{")) return bracketed();
-    if (token.kind != TokenKind::name || is_python_keyword(token.text)) {
-      if (token.kind == TokenKind::newline || token.kind == TokenKind::end) fail_here("missing value");
-      fail_here(fmt::format("missing value before \"{}\"", token.text));
-    }
-    ++at_;
-    return idle_ > 0 ? PythonObject::opaque() : lookup_.name(token);
+    require(!token.ends_line(), ErrorKind::config, "missing value");
+    const bool name = token.kind == TokenKind::name && !is_python_keyword(token.text);
+    require(name || token.kind == TokenKind::number, ErrorKind::config, "missing value before \"{}\"", token.text);
+    PythonObject value = idle_ > 0 ? PythonObject::opaque()
+                         : name    ? look_up(std::string(token.text))
+                                   : PythonObject::of(python_number(token.text));
+    ++in_.at;
+    return value;
   }
 
-  /// Skips to the bracket that closes this level; a call that could set names is an error.
-  void skip_to(std::string_view closing) {
-    int open = 0;
-    for (; at_ < tokens_.size() && (open > 0 || !peek().is(closing)); ++at_) {
-      open += peek().is("(") || peek().is("[") || peek().is("{");
-      open -= peek().is(")") || peek().is("]") || peek().is("}");
-      if (idle_ > 0) continue;
-      if (peek().is(":=")) fail_here("\":=\" is not supported; assign the name in a separate line");
-      if (peek().kind != TokenKind::name || !peek(1).is("(")) continue;
-      if (!lookup_.is_harmless(std::string(peek().text), tokens_[at_ - 1].is(".")))
-        fail_here(fmt::format("{}() is not supported: calls are not executed; write the result instead", peek().text));
+  PythonObject look_up(const std::string& name) {
+    if (name == "True" || name == "False") return PythonObject::of(name == "True");
+    if (name == "None") return {};
+    if (const auto found = names_.names.find(name); found != names_.names.end()) {
+      names_.read.insert(name);
+      return found->second;
     }
+    if (is_python_builtin(name)) return PythonObject::outside(name);
+    require(!lists_word("globals locals vars exec eval setattr __import__ dir __builtins__ delattr", name),
+            ErrorKind::config, "{} is not supported: it may set any name", name);
+    fail(ErrorKind::config, "\"{}\" has no value here; assign it first", name);
   }
 
+  bool is_comprehension() const { return in_.tokens[in_.find({"for"})].is("for"); }
+
+  /// Skips the rest of these brackets; a call in them that could set names is an error.
+  PythonObject skip_brackets(std::string_view closing) {
+    for (const size_t end = in_.find({}); in_.at < end; ++in_.at) {
+      const PythonToken& token = peek();
+      require(!token.is(":="), ErrorKind::config, "\":=\" is not supported; assign the name in a separate line");
+      if (token.kind != TokenKind::name || !peek(1).is("(")) continue;
+      const auto found = names_.names.find(std::string(token.text));
+      const bool harmless =
+          found != names_.names.end()
+              ? found->second.kind == Kind::outside
+              : in_.tokens[in_.at - 1].is(".") || is_python_builtin(token.text) || is_python_keyword(token.text);
+      if (!harmless) refuse_call(token.text);
+    }
+    in_.expect(closing);
+    return PythonObject::opaque();
+  }
+
+  /// A list, a dictionary, or an expression or a sequence in parentheses.
   PythonObject bracketed() {
-    const Depth depth(*this);
-    const bool list = peek().is("["), mapping = peek().is("{");
-    const std::string_view closing = list ? "]" : mapping ? "}" : ")";
-    ++at_;
-    if (comprehension()) {
-      skip_to(closing);
-      expect(closing);
-      return PythonObject::opaque();
-    }
-    if (mapping) return dictionary();
-    if (!list && !peek().is(")")) {
+    const std::string_view closing = take("[") ? "]" : take("{") ? "}" : ")";
+    if (closing == ")") ++in_.at;
+    if (is_comprehension()) return skip_brackets(closing);
+    if (closing == ")" && !peek().is(")")) {
       PythonObject value = several();
-      expect(")");
+      in_.expect(")");
       return value;
     }
     std::vector<PythonObject> items;
+    size_t pairs = 0;
     while (!peek().is(closing)) {
-      if (peek().is("*")) fail_here("\"*\" before an item of a list is not supported; write the items");
+      require(!peek().is("*") && !peek().is("**"), ErrorKind::config, "\"*\" {} is not supported; write the items",
+              closing == "]" ? "before an item of a list" : "in a dictionary");
       items.push_back(one());
+      if (closing == "}" && take(":")) items.push_back(one()), ++pairs;
       if (!take(",")) break;
     }
-    expect(closing);
-    return sequence(std::move(items));
-  }
-
-  PythonObject dictionary() {
-    std::vector<PythonObject> items;
-    bool pairs = true;
-    while (!peek().is("}")) {
-      if (take("**") || peek().is("*")) fail_here("\"*\" in a dictionary is not supported; write the items");
-      items.push_back(one());
-      if (take(":")) {
-        items.push_back(one());
-      } else {
-        pairs = false;  // a set
-      }
-      if (!take(",")) break;
-    }
-    expect("}");
-    if (!pairs || idle_ > 0) return PythonObject::opaque();
-    return compute([&] { return PythonObject::of_items(Kind::mapping, std::move(items)); });
+    in_.expect(closing);
+    if (closing == "}" && items.size() != 2 * pairs) return PythonObject::opaque();  // a set
+    return collection(closing == "}" ? Kind::mapping : Kind::sequence, std::move(items));
   }
 
   PythonObject strings() {
     std::string text;
-    bool known = true;
-    for (; peek().kind == TokenKind::string; ++at_) {
-      const PythonToken& token = peek();
-      const std::string_view prefix = token.text.substr(0, token.text.find_first_of("'\""));
+    bool known = idle_ == 0;
+    for (; peek().kind == TokenKind::string; ++in_.at) {
+      const std::string_view token = peek().text, prefix = token.substr(0, token.find_first_of("'\""));
       if (idle_ > 0) continue;
-      if (prefix.find_first_of("bB") != std::string_view::npos) {
+      if (prefix.find_first_of("bB") != std::string_view::npos)
         known = false;
-      } else if (prefix.find_first_of("fF") == std::string_view::npos) {
-        text += python_string(token, path_);
-      } else if (const std::optional<std::string> formatted = format(token)) {
-        text += *formatted;
-      } else {
-        known = false;
-      }
+      else if (prefix.find_first_of("fF") == std::string_view::npos)
+        text += python_string(token);
+      else
+        known = format(python_string(token), text) && known;
     }
-    return known && idle_ == 0 ? PythonObject::of(std::move(text)) : PythonObject::opaque();
+    return known ? PythonObject::of(std::move(text)) : PythonObject::opaque();
   }
 
-  /// The value of f"..."; nothing if a part of it is not known.
-  std::optional<std::string> format(const PythonToken& token) {
-    const std::string body = python_string(token, path_);
-    std::string out;
+  /// Appends the value of f"BODY"; false if a part of it is not known.
+  bool format(const std::string& body, std::string& out) {
     bool known = true;
     for (size_t i = 0; i < body.size(); ++i) {
       const char c = body[i];
-      if ((c == '{' || c == '}') && i + 1 < body.size() && body[i + 1] == c) {
+      if ((c != '{' && c != '}') || (i + 1 < body.size() && body[i + 1] == c)) {
         out += c;
-        ++i;
-      } else if (c == '{') {
-        const size_t end = field_end(body, i + 1, token.line);
-        const auto part = field(body.substr(i + 1, end - i - 1), token.line);
-        known = known && part;
-        out += part.value_or("");
-        i = end;
-      } else if (c == '}') {
-        fail_python(path_, token.line, "unmatched '}' in a formatted string");
-      } else {
-        out += c;
+        i += c == '{' || c == '}' ? 1 : 0;
+        continue;
       }
+      require(c == '{', ErrorKind::config, "unmatched '}}' in a formatted string");
+      const size_t start = i + 1;
+      for (int open = 1; open > 0;) {
+        require(++i < body.size(), ErrorKind::config, "missing '}}' in a formatted string");
+        open += body[i] == '{' ? 1 : body[i] == '}' ? -1 : 0;
+      }
+      const std::optional<std::string> part = field(body.substr(start, i - start));
+      out += part.value_or("");
+      known = known && part;
     }
-    return known ? std::optional(out) : std::nullopt;
-  }
-
-  size_t field_end(const std::string& body, size_t at, int line) const {
-    int open = 0;
-    for (; at < body.size(); ++at) {
-      if (body[at] == '{') ++open;
-      if (body[at] == '}' && open-- == 0) return at;
-    }
-    fail_python(path_, line, "missing '}' in a formatted string");
+    return known;
   }
 
   /// EXPRESSION[:SPEC] of a formatted string.
-  std::optional<std::string> field(const std::string& text, int line) {
-    const Depth depth(*this);
-    const std::vector<PythonToken> tokens = python_tokens(text, path_, line);
-    PythonEvaluator inner(tokens, 0, scope_, path_);
-    inner.depth_ = depth_;
-    const PythonObject value = inner.several();
+  std::optional<std::string> field(const std::string& text) {
+    PythonCursor inner(text, in_.path, peek().line);
+    const PythonObject value = evaluate_python(inner, names_, true, depth_);
     const PythonToken& next = inner.peek();
     std::string spec;
     if (next.is(":")) {
       spec = text.substr(static_cast<size_t>(next.text.data() - text.data()) + 1);
-    } else if (next.kind != TokenKind::newline && next.kind != TokenKind::end) {
-      if (next.is("!") || next.is("=")) return std::nullopt;
-      fail_python(path_, line, fmt::format("found \"{}\" in a formatted string", next.text));
+    } else if (!next.ends_line()) {
+      require(next.is("!") || next.is("="), ErrorKind::config, "found \"{}\" in a formatted string", next.text);
+      return std::nullopt;
     }
     return value.is_value() ? python_format(value.value, spec) : std::nullopt;
   }
 
-  PythonScope& scope_;
-  const PythonLookup lookup_;
+  PythonCursor& in_;
+  PythonNamespace& names_;
+  int depth_, idle_ = 0;
 };
 
 }  // namespace
 
-PythonObject evaluate_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
-                             const std::string& path) {
-  PythonEvaluator evaluator(tokens, at, scope, path);
-  PythonObject value = evaluator.several();
-  at = evaluator.at();
-  return value;
+PythonObject evaluate_python(PythonCursor& in, PythonNamespace& names, bool several, int depth) {
+  try {
+    PythonExpression expression(in, names, depth);
+    return several ? expression.several() : expression.one();
+  } catch (const PythonError&) {
+    throw;
+  } catch (const Error& e) {
+    in.fail_here(e.what());
+  }
 }
 
-PythonObject evaluate_one_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
-                                 const std::string& path) {
-  PythonEvaluator evaluator(tokens, at, scope, path);
-  PythonObject value = evaluator.one();
-  at = evaluator.at();
-  return value;
-}
+bool is_python_operator(std::string_view sign) { return sign == "**" || precedence(sign) >= 0; }
 
 }  // namespace trireme

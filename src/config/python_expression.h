@@ -4,38 +4,40 @@
 // if executing it could set names.
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "config/python_object.h"
 #include "config/python_tokens.h"
+#include "config/python_values.h"
 
 namespace trireme {
 
-/// Where names are looked up.
-struct PythonScope {
-  std::map<std::string, PythonObject> names;
-  std::set<std::string> read;  ///< names that an expression used
-  PythonEnvironment* environment = nullptr;
+/// State that one configuration file shares with all files that it reads.
+struct PythonProgram {
+  std::map<std::string, Value> keys;
+  std::string folder;  ///< of the configuration file
+  int layer = 0;
+  PythonEnvironment environment;
+  std::map<std::string, std::shared_ptr<const PythonModule>> modules;  ///< by path
+  int files = 0, depth = 0;  ///< files run so far, and how deep they are nested
 };
 
-/// Signs before an expression use no stack; everything else may nest this deep.
-constexpr int kMostPythonDepth = 64;
+/// The names of a file and of the files that it runs with exec().
+struct PythonNamespace {
+  PythonProgram& program;
+  std::map<std::string, PythonObject> names;
+  std::set<std::string> read;  ///< names that an expression used
+  std::vector<Setting> settings;
+  bool is_main = false;  ///< it contains nanoGPT's own names
+};
 
-/// One expression, or several separated by commas as a sequence, from tokens[at] on; `at` moves past it.
-/// Throws Error::config with path and line.
-PythonObject evaluate_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
-                             const std::string& path);
-/// One expression without commas around it.
-PythonObject evaluate_one_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
-                                 const std::string& path);
+/// One expression, or `several` separated by commas as a sequence; the cursor moves past it. Expressions may nest 64
+/// levels deep, of which `depth` are in use. Throws PythonError.
+PythonObject evaluate_python(PythonCursor& in, PythonNamespace& names, bool several = true, int depth = 0);
 
-/// The value of a number or of a string without formatted parts.
-Value python_number(const PythonToken& token, const std::string& path);
-std::string python_string(const PythonToken& token, const std::string& path);
-
-/// The rest of the line from this token on, cut to 40 characters, for messages.
-std::string python_rest_of_line(const PythonToken& token, std::string_view text);
+/// Whether the sign is an operator that an assignment can contain, as the + of +=.
+bool is_python_operator(std::string_view sign);
 
 }  // namespace trireme

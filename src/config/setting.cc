@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "config/misspelling.h"
+#include "config/word_list.h"
 
 namespace trireme {
 namespace {
@@ -211,7 +212,7 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
                          std::span<const Synonym> synonyms) {
   const std::string wanted = canonical(key);
   for (const Synonym& synonym : synonyms) {
-    if (canonical(synonym.theirs) == wanted) return synonym.ours;
+    if (lists_word(canonical(synonym.theirs), wanted)) return synonym.ours;
   }
   return nearest_name(key, names);
 }

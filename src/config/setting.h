@@ -53,7 +53,7 @@ std::string to_text(const Value& value);
 /// '_' written as '-': the one spelling in which keys are compared.
 std::string canonical(std::string_view key);
 
-/// A name in another program, and the native one with the same meaning.
+/// Names in other programs, with blanks between, and the native one with the same meaning.
 struct Synonym {
   const char *theirs, *ours;
 };

@@ -6,29 +6,16 @@
 
 #include "base/error.h"
 #include "config/dialect.h"
+#include "config/flag_word.h"
+#include "config/word_list.h"
 #include "config/yaml_reader.h"
 
 namespace trireme {
 namespace {
 
-constexpr const char* kKeys[] = {"text_gen_type",
-                                 "temperature",
-                                 "top_k",
-                                 "top_p",
-                                 "maximum_tokens",
-                                 "num_samples",
-                                 "sample_input_file",
-                                 "sample_output_file",
-                                 "prompt_end",
-                                 "recompute",
-                                 "return_logits",
-                                 "load",
-                                 "save",
-                                 "iteration",
-                                 "seed",
-                                 "tokenizer_type",
-                                 "vocab_file",
-                                 "merge_file"};
+constexpr const char* kKeys =
+    "text_gen_type temperature top_k top_p maximum_tokens num_samples sample_input_file sample_output_file prompt_end "
+    "recompute return_logits load save iteration seed tokenizer_type vocab_file merge_file";
 
 /// Keys of training are removed; keys that NeoX does not know stay, so that they are refused.
 std::vector<Setting> read_settings(const std::vector<std::string>& files) {
@@ -36,8 +23,7 @@ std::vector<Setting> read_settings(const std::vector<std::string>& files) {
   bool any = false;
   for (const std::string& file : files) {
     for (Setting& setting : read_yaml(file, static_cast<int>(&file - files.data()))) {
-      const std::string name = canonical(setting.key);
-      const bool wanted = std::ranges::any_of(kKeys, [&](const char* key) { return canonical(key) == name; });
+      const bool wanted = lists_word(canonical(kKeys), canonical(setting.key));
       any = any || wanted;
       if (wanted || !kGptNeox.find(setting.key)) kept.push_back(std::move(setting));
     }
@@ -56,29 +42,30 @@ double number_of(const DialectView& view, const char* key, double lowest, double
   if (const auto* whole = std::get_if<int64_t>(&value)) number = static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&value)) number = *real;
   if (!(number >= lowest && number <= highest))
-    view.refuse(key, fmt::format("expected a number from {} to {}", lowest, highest));
+    view.object(key, fmt::format("expected a number from {} to {}", lowest, highest));
   return number;
 }
 
 int64_t count_of(const DialectView& view, const char* key, int64_t least) {
   const auto* whole = std::get_if<int64_t>(&view.value(key));
-  if (!whole || *whole < least) view.refuse(key, fmt::format("expected a whole number of at least {}", least));
-  return *whole;
+  if (whole && *whole >= least) return *whole;
+  view.object(key, fmt::format("expected a whole number of at least {}", least));
+  return least;
 }
 
 std::string text_of(const DialectView& view, const char* key) { return to_text(view.value(key)); }
 
 TextGeneration::Kind kind_of(const DialectView& view) {
   const std::string type = text_of(view, "text_gen_type");
-  if (type == "unconditional") return TextGeneration::Kind::unconditional;
   if (type == "input-file") return TextGeneration::Kind::input_file;
   if (type == "interactive") return TextGeneration::Kind::interactive;
-  view.refuse("text_gen_type", "expected unconditional, input-file or interactive");
+  if (type != "unconditional") view.object("text_gen_type", "expected unconditional, input-file or interactive");
+  return TextGeneration::Kind::unconditional;
 }
 
 void note_what_has_no_effect(const DialectView& view, TextGeneration& out) {
   if (view.given("return_logits") && to_text(view.value("return_logits")) == "true")
-    view.refuse("return_logits", "writing logits is not supported; remove it");
+    view.object("return_logits", "writing logits is not supported; remove it");
   if (view.given("recompute"))
     out.notes.push_back(fmt::format("{}: recompute has no effect here: it changes the speed, not the texts",
                                     view.origin("recompute").text()));
@@ -91,7 +78,6 @@ TextGeneration read_text_generation(const std::vector<std::string>& files) {
   std::vector<std::string> shared;
   const DialectView view(kGptNeox, merge_files(read_settings(files), shared, out.notes), {});
   for (const std::string& objection : shared) view.object(objection);
-  require(view.objections().empty(), ErrorKind::config, "{}", fmt::join(view.objections(), "\n"));
   out.kind = kind_of(view);
   out.model = view.given("load") ? text_of(view, "load") : view.given("save") ? text_of(view, "save") : "";
   if (view.given("iteration")) out.iteration = count_of(view, "iteration", 0);
@@ -108,6 +94,7 @@ TextGeneration read_text_generation(const std::vector<std::string>& files) {
   out.samples = count_of(view, "num_samples", 1);
   out.seed = count_of(view, "seed", 0);
   note_what_has_no_effect(view, out);
+  require_none(view.objections());
   return out;
 }
 

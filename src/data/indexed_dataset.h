@@ -5,6 +5,7 @@
 //   offset 0  9 bytes "MMIDIDX\0\0" | u64 version 1 | u8 dtype code | u64 sequences S | u64 documents + 1 D
 //   34        S x i32 length in ids | S x i64 byte offset in .bin | D x i64 sequences before each document, and in all
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -73,5 +74,15 @@ class IndexedDataset {
   std::vector<int64_t> documents_;
   uint64_t tokens_ = 0;
 };
+
+// "969, 30, 1": which documents of an indexed dataset are for training, validation and test.
+
+/// Documents [begin[i], begin[i + 1]) are part i: train, valid, test.
+using PartBorders = std::array<uint64_t, 4>;
+
+/// Up to three shares separated by commas or slashes, missing ones are 0; a single number is training only. Shares are
+/// normalised, their cumulative borders rounded (halves to even) and then all shifted so that the last is `documents`,
+/// as Megatron does. Throws Error::usage for anything else.
+PartBorders part_borders(const std::string& split, uint64_t documents);
 
 }  // namespace trireme

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
-#include "data/data_hash.h"
-#include "data/numpy_legacy_random.h"
+#include "data/numpy_random.h"
+#include "data/token_dataset.h"
 
 namespace trireme {
 namespace {

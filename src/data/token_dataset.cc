@@ -1,8 +1,10 @@
 #include "data/token_dataset.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/token_layout.h"
 
 namespace trireme {
@@ -42,6 +44,23 @@ TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool ve
   vocabulary_ = vocabulary > 0 || !sidecar_ ? vocabulary : sidecar_->vocabulary;
   check_blocks(path, ids, sidecar_,
                {.width = layout.width, .vocabulary = vocabulary, .trust = trust, .all = verify, .before = before});
+}
+
+uint64_t data_hash(std::span<const std::byte> bytes, const std::optional<TokenSidecar>& sidecar,
+                   const BeforeBlock& before) {
+  if (sidecar && sidecar->block_bytes == kSidecarBlockBytes)
+    return xxh3(std::as_bytes(std::span(sidecar->block_hashes)));
+  BlockHasher hasher;
+  for (size_t at = 0; at < bytes.size(); at += kSidecarBlockBytes) {
+    if (before) before();
+    hasher.append(bytes.subspan(at, std::min<size_t>(kSidecarBlockBytes, bytes.size() - at)));
+  }
+  const std::vector<uint64_t> blocks = hasher.finish();
+  return xxh3(std::as_bytes(std::span(blocks)));
+}
+
+uint64_t data_hash(const TokenDataset& dataset, const BeforeBlock& before) {
+  return data_hash(dataset.tokens().bytes(), dataset.sidecar(), before);
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 // Token files opened for training: little-endian ids of 16 or 32 bits, memory mapped, checked at open against the
 // sidecar JSON, which says their width. The content of files without a sidecar is checked first (data/token_layout.h).
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -38,5 +39,11 @@ class TokenDataset {
   std::string format_;
   uint64_t vocabulary_ = 0;
 };
+
+/// Identity of a token file: XXH3-64 over the XXH3-64 of its blocks of kSidecarBlockBytes, in order, little-endian.
+/// Taken from the sidecar if there is one, otherwise the file is read once.
+uint64_t data_hash(std::span<const std::byte> bytes, const std::optional<TokenSidecar>& sidecar,
+                   const BeforeBlock& before = {});
+uint64_t data_hash(const TokenDataset& dataset, const BeforeBlock& before = {});
 
 }  // namespace trireme

@@ -2,15 +2,33 @@
 // Continues token sequences with a model: prefill of the prompt, then one row per token against a key-value cache.
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "generate/sampling.h"
 #include "model/mesh_stage.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
+
+// Chooses the next token: a pure function of logits, options and one random number.
+
+struct SamplingOptions {
+  bool greedy = false;       ///< the largest logit; among equals the lowest id
+  double temperature = 1.0;  ///< logits are divided by it; 0: greedy
+  int64_t top_k = 0;         ///< keep the k largest, ties with the k-th kept; 0: all
+  double top_p = 1.0;  ///< then keep the most probable ones up to this total, including the one that reaches it; 1: all
+  /// Throws Error::usage naming the option and its range.
+  void validate() const;
+};
+
+/// Chooses among logits [vocabulary] with `uniform` in [0, 1). Never chooses minus infinity; at least one logit must be
+/// larger. `order` is the caller's working memory.
+TokenId choose_token(std::span<const float> logits, const SamplingOptions& options, double uniform,
+                     std::vector<uint32_t>& order);
 
 /// Tokens that end a text: none, one or several.
 class StopTokens {

@@ -27,16 +27,6 @@ constexpr int kMostRedirects = 10;
 constexpr double kLongestWait = 300;  // seconds; does not wait longer for a hub
 constexpr size_t kMostText = size_t{64} << 20;
 
-/// Where distributions keep the certificates of authorities; the library only knows the place of its own distribution.
-std::string system_certificates() {
-  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
-    std::error_code unreadable;
-    if (std::filesystem::exists(path, unreadable)) return path;
-  }
-  return "";
-}
-
 /// Whether another attempt may succeed.
 bool is_passing(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
@@ -80,6 +70,23 @@ double backoff(double first, int failures) {
 }
 
 }  // namespace
+
+std::string system_certificates() {
+  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(path, unreadable)) return path;
+  }
+  return "";
+}
+
+void* open_curl() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  void* const curl = curl_easy_init();
+  require(curl != nullptr, ErrorKind::io, "libcurl cannot be started");
+  return curl;
+}
 
 std::string Answer::header(const std::string& name) const {
   const auto found = headers.find(name);
@@ -164,12 +171,8 @@ Http::Http(Settings settings, std::function<void()> alive)
     : settings_(std::move(settings)),
       endpoint_(parse_url(settings_.endpoint)),
       certificates_(settings_.certificates.empty() ? system_certificates() : settings_.certificates),
-      alive_(std::move(alive)) {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  curl_ = curl_easy_init();
-  require(curl_ != nullptr, ErrorKind::io, "libcurl cannot be started");
-}
+      alive_(std::move(alive)),
+      curl_(open_curl()) {}
 
 Http::~Http() { curl_easy_cleanup(curl_); }
 

@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "hub/settings.h"
-#include "hub/url.h"
 
 namespace trireme::hub {
 
@@ -45,6 +44,12 @@ class Receiver {
   /// After a completed attempt: whether the file is complete; if not, another attempt follows.
   virtual bool whole() = 0;
 };
+
+/// A handle of libcurl, which curl_easy_cleanup() ends. Throws Error::io.
+void* open_curl();
+/// Where the distribution keeps the certificates of authorities: the library only knows the place of its own. Empty if
+/// there is none.
+std::string system_certificates();
 
 /// For one thread. Borrows nothing.
 class Http {

@@ -4,10 +4,9 @@
 // columns takes its part of the inputs, and its outputs are summed. Where tensor ranks share the rows between layers
 // (mesh.sequence), the side that is not cut has this rank's rows, the cut one all of them; a layer that is not cut
 // works on this rank's rows, so its gradients are complete once they are summed over the tensor ranks
-// (model/sequence_parallel.h). A frozen parameter has no gradient, and backward computes none. A linear of a block may
+// (model/tensor_group.h). A frozen parameter has no gradient, and backward computes none. A linear of a block may
 // have low-rank adapters, whose outputs are added to its own; the sums may have magnitudes, and then the bias follows.
 
-#include "model/layer_parameter.h"
 #include "model/linear_adapter.h"
 #include "model/pass.h"
 

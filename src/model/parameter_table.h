@@ -4,16 +4,32 @@
 // accesses a parameter by position.
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "model/part.h"
+#include "model/spec.h"
 #include "model/trained.h"
 #include "tensor/box.h"
 
 namespace trireme {
+
+// Which part of a model a process holds. The model is the list {embedding, blocks, head}; a part is a slice of it.
+
+struct ModelPart {
+  static constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+
+  int64_t first_layer = 0, last_layer = kLast;  ///< blocks [first_layer, last_layer); kLast: to the model's last one
+  bool embedding = true;                        ///< holds the embedding; only a part that begins at block 0 does
+  bool head = true;                             ///< holds final norm and head; only a part that ends at the last block
+  bool operator==(const ModelPart&) const = default;
+
+  int64_t layers() const { return last_layer - first_layer; }
+  /// The same with kLast replaced. Throws Error::config naming what does not fit the model.
+  ModelPart of(const Spec& spec) const;
+};
 
 /// Flat arrays: a parameter starts on a 64-byte line, even as bf16.
 inline constexpr int64_t kOffsetMultiple = 32;

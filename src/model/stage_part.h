@@ -51,7 +51,7 @@ class StageWorkspace {
   Arena arena_, scratch_;
   Context context_;
   WorkspaceMemory memory_;
-  int64_t turned_length_ = 0, turned_rows_ = 0;  ///< rotary_length() of the table, and how many of its rows are there
+  int64_t turned_length_ = -1, turned_rows_ = 0;  ///< rotary_length() of the table, -1 at first; how many rows it has
 };
 
 class StagePart {

@@ -1,7 +1,7 @@
 #pragma once
 // Which rank of a group owns which elements of a flat array, and which elements travel together: pure arithmetic, the
 // same on every rank. Gradients are summed at their owners (optim/reducer.h), which hold complete values of the
-// gradient norm and send their elements to all ranks (optim/gatherer.h).
+// gradient norm and send their elements to all ranks (optim/shared_weights.h).
 
 #include <cstdint>
 #include <span>
@@ -10,6 +10,30 @@
 #include "model/parameter_table.h"
 
 namespace trireme {
+
+// The gradient of an embedding is zero in the rows of ids that no rank saw. Ops::pack_rows() packs the other rows, so
+// that only they travel. A map has one bit per row: row i is bit i mod 64 of word i / 64.
+
+namespace touched_rows {
+
+/// Words of a map.
+int64_t map_words(int64_t rows);
+
+/// Places of elements of [rows, width] after the marked rows are packed.
+class Places {
+ public:
+  /// Borrows the map.
+  Places(std::span<const int64_t> map, int64_t width);
+  /// Place of `element` or, if its row is not marked, of the next marked one; monotonic.
+  int64_t of(int64_t element) const;
+
+ private:
+  std::span<const int64_t> map_;
+  int64_t width_;
+  std::vector<int64_t> before_;  ///< marked rows before each word, and in total
+};
+
+}  // namespace touched_rows
 
 /// Adjacent pieces, one per rank: piece r belongs to rank r and may be empty.
 struct Stripe {
@@ -54,7 +78,7 @@ class Ownership {
   std::vector<ParameterRange> owned_by(int rank) const;
   /// Stripes of the elements before `end`.
   std::vector<Stripe> before(int64_t end) const;
-  /// Stripes of the rows that `touched` marks (optim/touched_rows.h), packed at rows.begin; elements keep their owners.
+  /// Stripes of the rows that `touched` marks (touched_rows), packed at rows.begin; elements keep their owners.
   std::vector<Stripe> packed(const SparseRows& rows, std::span<const int64_t> touched) const;
 
  private:

@@ -10,7 +10,7 @@
 #include "comm/heartbeat.h"
 #include "exchange/device_group.h"
 #include "exchange/message_group.h"
-#include "optim/touched_rows.h"
+#include "optim/ownership.h"
 
 namespace trireme {
 namespace {

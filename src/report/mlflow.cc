@@ -1,7 +1,7 @@
 #include "report/sink.h"
 
+#include <curl/curl.h>
 #include <fmt/format.h>
-#include <httplib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "base/web_address.h"
+#include "hub/http.h"
 
 namespace trireme {
 namespace {
@@ -37,7 +38,7 @@ namespace {
 constexpr size_t kMostQueued = 50'000;                             // numbers: hours of a usual run, 5 MB
 constexpr size_t kPerRequest = 1000, kParametersPerRequest = 100;  // the API's limits
 constexpr size_t kMostValueBytes = 500;                            // of a parameter, the least of the API's versions
-constexpr int kConnectSeconds = 5, kAnswerSeconds = 10;
+constexpr long kConnectSeconds = 5, kAnswerSeconds = 10;
 constexpr size_t kMostAnswerBytes = size_t{4} << 20;
 constexpr double kWholeAnswerSeconds = 60;
 constexpr double kMostRetrySeconds = 60;
@@ -65,16 +66,6 @@ std::string cut(std::string text) {
   return text;
 }
 
-std::string percent_encoded(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain =
-        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
-    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
-}
-
 /// A request that failed.
 class Failure : public std::runtime_error {
  public:
@@ -89,68 +80,98 @@ class Failure : public std::runtime_error {
 
 class Client {
  public:
-  explicit Client(const MlflowOptions& options)
-      : address_(parse_http_address(options.url).value()), client_(address_.origin) {
-    client_.set_connection_timeout(kConnectSeconds);
-    client_.set_read_timeout(kAnswerSeconds);
-    client_.set_write_timeout(kAnswerSeconds);
-    client_.set_keep_alive(true);
-    client_.set_tcp_nodelay(true);
-    if (const std::string token = variable("MLFLOW_TRACKING_TOKEN"); !token.empty())
-      client_.set_bearer_token_auth(token.c_str());
-    else if (const std::string user = variable("MLFLOW_TRACKING_USERNAME"); !user.empty())
-      client_.set_basic_auth(user.c_str(), variable("MLFLOW_TRACKING_PASSWORD").c_str());
+  explicit Client(const MlflowOptions& options) : curl_(hub::open_curl()) {
+    const HttpAddress address = parse_http_address(options.url).value();
+    api_ = address.origin + address.path + "/api/2.0/mlflow/";
   }
+  ~Client() { curl_easy_cleanup(curl_); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
 
   /// Throws Failure.
   Json post(const std::string& call, const Json& body) {
-    httplib::Request request;
-    request.method = "POST";
-    request.set_header("Content-Type", "application/json");
-    request.body = dump_json(body);
-    return answer(call, std::move(request));
+    const std::string text = dump_json(body);
+    return answer(call, &text);
   }
-  Json get(const std::string& call) {
-    httplib::Request request;
-    request.method = "GET";
-    return answer(call, std::move(request));
+  Json get(const std::string& call) { return answer(call, nullptr); }
+
+  /// For a place in a URL.
+  std::string escaped(const std::string& text) const {
+    const std::unique_ptr<char, decltype(&curl_free)> out(
+        curl_easy_escape(curl_, text.data(), static_cast<int>(text.size())), &curl_free);
+    return out ? out.get() : "";
   }
 
  private:
-  std::string path() const { return address_.path + "/api/2.0/mlflow/"; }
-
-  Json answer(const std::string& call, httplib::Request request) {
-    const std::string name = call.substr(0, call.find('?'));
-    const auto start = Clock::now();
+  struct Reply {
+    std::chrono::steady_clock::time_point start = Clock::now();
     std::string body;
     bool too_much = false;
-    request.path = path() + call;
-    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-      too_much = body.size() + size > kMostAnswerBytes || seconds_since(start) > kWholeAnswerSeconds;
-      if (!too_much) body.append(data, size);
-      return !too_much;
-    };
-    const httplib::Result result = client_.send(request);
-    if (too_much) {
+  };
+
+  static size_t on_body(char* data, size_t, size_t size, void* to) {
+    Reply& reply = *static_cast<Reply*>(to);
+    reply.too_much = reply.body.size() + size > kMostAnswerBytes || seconds_since(reply.start) > kWholeAnswerSeconds;
+    if (!reply.too_much) reply.body.append(data, size);
+    return reply.too_much ? 0 : size;
+  }
+
+  /// body: of a POST, else nullptr.
+  Json answer(const std::string& call, const std::string* body) {
+    const std::string name = call.substr(0, call.find('?'));
+    const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(curl_, option, value); };
+    curl_easy_reset(curl_);  // keeps the connection
+    set(CURLOPT_URL, (api_ + call).c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_PROXY, "");
+    set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+    set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(CURLOPT_LOW_SPEED_TIME, kAnswerSeconds);
+    const std::string named = variable("SSL_CERT_FILE"), found = named.empty() ? hub::system_certificates() : named;
+    if (!found.empty()) set(CURLOPT_CAINFO, found.c_str());
+    if (const std::string token = variable("MLFLOW_TRACKING_TOKEN"); !token.empty()) {
+      set(CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+      set(CURLOPT_XOAUTH2_BEARER, token.c_str());
+    } else if (const std::string user = variable("MLFLOW_TRACKING_USERNAME"); !user.empty()) {
+      set(CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+      set(CURLOPT_USERNAME, user.c_str());
+      set(CURLOPT_PASSWORD, variable("MLFLOW_TRACKING_PASSWORD").c_str());
+    }
+    if (body != nullptr) {
+      set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body->size()));
+      set(CURLOPT_POSTFIELDS, body->data());
+    }
+    curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
+    headers = curl_slist_append(headers, "Expect:");  // no server here wants to be asked first
+    set(CURLOPT_HTTPHEADER, headers);
+    Reply reply;
+    set(CURLOPT_WRITEFUNCTION, &Client::on_body);
+    set(CURLOPT_WRITEDATA, &reply);
+    const CURLcode code = curl_easy_perform(curl_);
+    curl_slist_free_all(headers);
+    if (reply.too_much) {
       throw Failure(fmt::format("{}: the answer is longer than {} MiB or takes longer than {:.0f} s", name,
                                 kMostAnswerBytes >> 20, kWholeAnswerSeconds),
                     0);
     }
-    if (!result) throw Failure(fmt::format("{}: no answer ({})", name, httplib::to_string(result.error())), 0);
+    if (code != CURLE_OK) throw Failure(fmt::format("{}: no answer ({})", name, curl_easy_strerror(code)), 0);
+    long status = 0;
+    curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
     Json json;
     try {
-      json = parse_json(body, name);
+      json = parse_json(reply.body, name);
     } catch (const Error&) {  // a proxy's page
     }
-    if (result->status == 200) return json;
+    if (status == 200) return json;
     const bool explained = json.is_object() && json.contains("message") && json["message"].is_string();
-    throw Failure(fmt::format("{}: status {}{}", name, result->status,
+    throw Failure(fmt::format("{}: status {}{}", name, status,
                               explained ? ": " + json["message"].get<std::string>().substr(0, 300) : ""),
-                  result->status);
+                  static_cast<int>(status));
   }
 
-  HttpAddress address_;
-  httplib::Client client_;
+  std::string api_;
+  CURL* curl_;
 };
 
 struct Point {
@@ -220,7 +241,7 @@ class Sender {
   std::string experiment_id() {
     const std::string name = queue_->options.experiment;
     try {
-      return client_.get("experiments/get-by-name?experiment_name=" + percent_encoded(name))
+      return client_.get("experiments/get-by-name?experiment_name=" + client_.escaped(name))
           .at("experiment")
           .at("experiment_id")
           .get<std::string>();

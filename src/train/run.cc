@@ -7,16 +7,17 @@
 #include "base/json_text.h"
 #include "config/document.h"
 #include "config/validate.h"
-#include "train/start/facts.h"
-#include "train/start/optim_options.h"
+#include "train/facts.h"
+#include "train/plan.h"
 
 namespace trireme {
 
-Run::Run(const RunPlan& of, RunClaim* folder, Device& device)
+Run::Run(const RunPlan& of, bool writes_folder, Device& device)
     : plan(of),
-      claim(folder),
-      table(plan.table.value()),
-      state(table, plan.dtype, plan.trains, plan.kept, device),
+      writes(writes_folder),
+      table(plan.part.table.value()),
+      data_files(plan.data_files),
+      state(table, plan.part.dtype, plan.part.trains, plan.part.kept, device),
       schedule(schedule_of(plan.config())),
       skips(plan.config().run.dir, plan.config().run.max_skips, loss_scale_options(plan.config().precision)) {
   schedule.warms_from_zero = plan.warms_from_zero;
@@ -30,14 +31,14 @@ void Run::resume(const RunCounters& stored) {
 }
 
 void Run::open_report(const RankContext& rank, RunFacts facts, LossUnit unit) {
-  if (plan.trains) {
+  if (plan.part.trains) {
     const bool has_precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first) != facts.end();
-    if (!has_precision) facts.emplace_back("precision", name_of(plan.dtype));
+    if (!has_precision) facts.emplace_back("precision", name_of(plan.part.dtype));
     const RunFacts more = training_facts(plan, schedule);
     const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
     facts.insert(precision + 1, more.begin(), more.end());
   }
-  reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = claim ? config().run.dir : std::string(),
+  reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = writes ? config().run.dir : std::string(),
                                                         .jsonl = config().log.jsonl,
                                                         .tensorboard = config().log.tensorboard,
                                                         .is_rank0 = rank.rank() == 0,

@@ -10,16 +10,14 @@
 #include "train/gpu_watch.h"
 #include "train/guard/skips.h"
 #include "train/meter.h"
+#include "train/plan.h"
 #include "train/plan_check.h"
-#include "train/start/run_claim.h"
-#include "train/start/run_plan.h"
 
 namespace trireme {
 
 struct Run {
-  /// Allocates the training state, uninitialized. claim: of the run folder; nullptr: nothing is written. Borrows the
-  /// plan.
-  Run(const RunPlan& plan, RunClaim* claim, Device& device = host_device());
+  /// Allocates the training state, uninitialized. writes: into the run folder, which is this job's. Borrows the plan.
+  Run(const RunPlan& plan, bool writes, Device& device = host_device());
 
   /// Takes over what a snapshot says of its run.
   void resume(const RunCounters& stored);
@@ -27,8 +25,9 @@ struct Run {
   void open_report(const RankContext& rank, RunFacts facts, LossUnit unit = LossUnit::token);
 
   const RunPlan& plan;
-  RunClaim* claim;
-  const ParameterTable& table;  ///< the plan's
+  const bool writes;
+  const ParameterTable& table;           ///< the plan's
+  std::vector<DataFileFact> data_files;  ///< the plan's; a task may add some before training: snapshots record them
   TrainingState state;
   RunCounters progress;
   RateSchedule schedule;

@@ -21,7 +21,7 @@
 #include "checkpoint/run_folder/run_steps.h"
 #include "comm/heartbeat.h"
 #include "config/document.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -33,6 +33,7 @@ constexpr double kFirstPause = 1, kLongestPause = 10;  // seconds between attemp
 
 Saver::Saver(const Run& run, Session& session, std::function<void()> check_claim)
     : plan_(run.plan),
+      data_files_(run.data_files),
       check_claim_(std::move(check_claim)),
       scalars_(session.mesh().world()),
       heartbeat_(session.rank().heartbeat),
@@ -86,11 +87,11 @@ void Saver::open_local(const Session& session) {
 }
 
 CheckpointFacts Saver::facts_of(const RunCounters& progress) const {
-  return {.spec = plan_.spec,
+  return {.spec = plan_.part.spec,
           .progress = progress,
           .config_json = dump_json(to_json(plan_.config())),
           .tokenizer_json = plan_.tokenizer_json,
-          .data_files = plan_.data_files,
+          .data_files = data_files_,
           .parameter_hash = {},
           .generation = plan_.generation};
 }

@@ -99,6 +99,7 @@ class Saver {
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;
+  const std::vector<DataFileFact>& data_files_;  ///< the run's
   std::function<void()> check_claim_;
   Scalars scalars_;
   Heartbeat* const heartbeat_;

@@ -30,32 +30,41 @@ std::unique_ptr<Communicator> make_host_group(Communicator& data, const Training
 
 }  // namespace
 
-Session::Session(const SessionOptions& options, const ParameterTable& table, TrainingState& state, Ops& ops,
+Session::Session(const MeshShape& mesh, const ParameterTable& table, TrainingState& state, Ops& ops,
                  const RankContext& rank)
     : table_(table),
       state_(state),
       ops_(ops),
       rank_(rank),
-      mesh_(rank.world, options.mesh),
+      mesh_(rank.world, mesh),
       devices_(mesh_, ops.device()),
-      scalars_(mesh_.world()),
-      host_group_(make_host_group(mesh_.data(), state, options.optimizer, rank.heartbeat)),
-      links_(mesh_.pipeline(), ops, mesh_.shape().chunks, options.dtype, options.shape.own_rows(mesh_.tensor().size()),
-             options.spec.width, options.exchange_cores),
-      shared_weights_(make_shared_weights(options)),
-      stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
-             rank.threads,
-             mesh_.tensor().size() > 1
-                 ? &tensor_.emplace(mesh_.tensor(), ops, tensor_sizes(options.spec, options.dtype, options.shape, ops),
-                                    options.exchange_cores)
-                 : nullptr,
-             &weights()) {
-  if (!options.optimizer || !options.shape.training) return;
-  tied_pair_ = make_tied_pair(mesh_.pipeline(), table);
-  optimizer_.emplace(table, state, ops, mesh_.data(), *options.optimizer, tied_pair_.get(),
-                     state.shares_weights() ? nullptr : state_ranks());
+      scalars_(mesh_.world()) {}
+
+std::unique_ptr<Session> Session::make(const SessionOptions& options, const ParameterTable& table, TrainingState& state,
+                                       Ops& ops, const RankContext& rank) {
+  std::unique_ptr<Session> made(new Session(options.mesh, table, state, ops, rank));
+  Mesh& mesh = made->mesh_;
+  Communicator& tensor = mesh.tensor();
+  made->host_group_ = make_host_group(mesh.data(), state, options.optimizer, rank.heartbeat);
+  made->links_.emplace(mesh.pipeline(), ops, mesh.shape().chunks, options.dtype, options.shape.own_rows(tensor.size()),
+                       options.spec.width, options.exchange_cores);
+  // If the state is sharded, the optimizer's options say which rank owns what.
+  if (state.shares_weights())
+    made->shared_weights_ = std::make_unique<SharedWeights>(
+        state, *made->state_ranks(), state_ownership(table, options.optimizer.value(), mesh.data().size()), ops,
+        options.exchange_cores);
+  if (tensor.size() > 1)
+    made->tensor_.emplace(tensor, ops, tensor_sizes(options.spec, options.dtype, options.shape, ops),
+                          options.exchange_cores);
+  made->stage_.emplace(options.spec, ParameterViews{&table, state.weights(), state.gradients()}, options.dtype,
+                       options.shape, ops, rank.threads, made->tensor_ ? &*made->tensor_ : nullptr, &made->weights());
+  if (!options.optimizer || !options.shape.training) return made;
+  made->tied_pair_ = make_tied_pair(mesh.pipeline(), table);
+  made->optimizer_.emplace(table, state, ops, mesh.data(), *options.optimizer, made->tied_pair_.get(),
+                           state.shares_weights() ? nullptr : made->state_ranks());
   if (options.shape.sequence_parallel)
-    sequence_sums_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
+    made->sequence_sums_.emplace(table, state.gradients(), *made->tensor_, made->stage_->context(), &*made->optimizer_);
+  return made;
 }
 
 void Session::wait_for_ranks() {
@@ -66,14 +75,6 @@ void Session::wait_for_ranks() {
 Communicator* Session::state_ranks() {
   if (!state_.is_sharded()) return nullptr;
   return host_group_ ? host_group_.get() : &mesh_.data();
-}
-
-/// If the state is sharded, the optimizer's options say which rank owns what.
-std::unique_ptr<SharedWeights> Session::make_shared_weights(const SessionOptions& options) {
-  if (!state_.shares_weights()) return nullptr;
-  return std::make_unique<SharedWeights>(state_, *state_ranks(),
-                                         state_ownership(table_, options.optimizer.value(), mesh_.data().size()), ops_,
-                                         options.exchange_cores);
 }
 
 }  // namespace trireme

@@ -10,8 +10,8 @@
 #include "comm/rank_context.h"
 #include "comm/scalars.h"
 #include "exchange/mesh_devices.h"
-#include "model/sequence_parallel.h"
 #include "model/stage.h"
+#include "model/tensor_group.h"
 #include "ops/backend.h"
 #include "optim/optimizer.h"
 #include "optim/shared_weights.h"
@@ -33,12 +33,12 @@ class Session {
  public:
   /// Collective over the rank's world. table, state: of the part of the model that this rank holds
   /// (model/mesh_layout.h). Borrows everything except the options.
-  Session(const SessionOptions& options, const ParameterTable& table, TrainingState& state, Ops& ops,
-          const RankContext& rank);
+  static std::unique_ptr<Session> make(const SessionOptions& options, const ParameterTable& table, TrainingState& state,
+                                       Ops& ops, const RankContext& rank);
 
   Mesh& mesh() { return mesh_; }
   Scalars& scalars() { return scalars_; }  ///< over all ranks, for the main thread
-  Stage& stage() { return stage_; }
+  Stage& stage() { return *stage_; }
   Optimizer& optimizer() { return *optimizer_; }  ///< only in a session that trains
   /// Receives the last micro-batch's gradients from backward: the optimizer, or what completes them for it.
   GradientSink& gradient_sink() { return sequence_sums_ ? static_cast<GradientSink&>(*sequence_sums_) : *optimizer_; }
@@ -50,20 +50,21 @@ class Session {
   TrainingState& state() { return state_; }
   const ParameterTable& table() const { return table_; }
   const RankContext& rank() const { return rank_; }
-  StageLinks& links() { return links_; }
+  StageLinks& links() { return *links_; }
   /// Before the host reads what a device has computed, if a library connects the ranks' devices: returns once all work
   /// issued so far is done. Meanwhile the heartbeat names what it waits for. Throws as wait_watching().
   void wait_for_ranks();
   /// Whether this rank's loss counts: only that of the last stage and tensor rank 0. Likewise, of the ranks that read
   /// the same batch only the first counts it.
-  bool counts_loss() const { return links_.last() && place().tensor == 0; }
+  bool counts_loss() const { return links_->last() && place().tensor == 0; }
   bool counts_batch() const { return place().pipeline == 0 && place().tensor == 0; }
 
  private:
+  /// With its mesh only; make() adds the rest.
+  Session(const MeshShape& mesh, const ParameterTable& table, TrainingState& state, Ops& ops, const RankContext& rank);
   MeshPlace place() const { return mesh_.place(); }
   /// That share the state with this one; nullptr: none.
   Communicator* state_ranks();
-  std::unique_ptr<SharedWeights> make_shared_weights(const SessionOptions& options);
 
   const ParameterTable& table_;
   TrainingState& state_;
@@ -76,10 +77,10 @@ class Session {
   std::unique_ptr<Communicator> tied_pair_;   ///< first and last stage, if both hold a tied matrix
   std::optional<Optimizer> optimizer_;
   std::optional<TensorGroup> tensor_;
-  StageLinks links_;
+  std::optional<StageLinks> links_;
   WeightSource all_weights_;
   std::unique_ptr<SharedWeights> shared_weights_;  ///< if data ranks share weights
-  Stage stage_;
+  std::optional<Stage> stage_;
   std::optional<SequenceParallelSums> sequence_sums_;  ///< with sequence parallelism
 };
 

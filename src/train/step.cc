@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -36,26 +37,20 @@ void add_rows(const Batch& batch, StepRows& sum) {
 }  // namespace
 
 TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean)
-    : session_(session), batches_(batches), seed_(seed), mean_(mean) {
-  const StageLinks& links = session_.links();
-  // Every chunk's forward fills a batch again.
-  batches_.keep(links.chunks() == 1 ? session_.stage().part().slots()
-                                    : forwards_kept(pipeline_order(links.stage(), links.stages(), links.chunks(),
-                                                                   batches_.micro_batches())));
-}
+    : session_(session), batches_(batches), seed_(seed), mean_(mean) {}
 
 StagePart& TrainStep::part_of(const PipelineAction& action) {
   return session_.stage().part(static_cast<size_t>(action.chunk));
 }
 
 void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
-  const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
+  const int64_t m = action.micro_batch, rows = part_.rows[static_cast<size_t>(m)];
   StagePart& part = part_of(action);
   const bool there =
       m == 0 && next_.number > 0 && next_.consumed == start.consumed && part.holds(slot_of(action), next_.number);
   Held own = next_;
   if (!there) {
-    const Batch& batch = batches_.fill(start.consumed, m);
+    const Batch& batch = fill(part_, m);
     if (rows == 0) return part.forward_without_rows();
     own = put(action, batch, start.consumed);
   }
@@ -79,22 +74,28 @@ TrainStep::Held TrainStep::put(const PipelineAction& action, const Batch& batch,
 }
 
 /// While the device computes what was issued. Chunks of a pipeline each take the batch when its turn comes.
-void TrainStep::put_next(uint64_t consumed) {
+void TrainStep::put_next() {
   next_ = {};
   if (session_.links().chunks() > 1) return;
-  const Batch& batch = batches_.fill(consumed, 0);
-  if (batch.rows() > 0) next_ = put({PipelinePass::forward, 0, 0}, batch, consumed);
+  next_part_ = batches_.part(part_.consumed + static_cast<uint64_t>(part_.samples));
+  const Batch& batch = fill(*next_part_, 0);
+  if (batch.rows() > 0) next_ = put({PipelinePass::forward, 0, 0}, batch, next_part_->consumed);
+}
+
+/// Batches of earlier micro-batches that are not yet computed stay valid.
+const Batch& TrainStep::fill(const StepPart& step, int64_t micro_batch) {
+  return batches_.fill(step, micro_batch, filled_++ % slots_);
 }
 
 double TrainStep::mean_of(int64_t micro_batch) const {
   return mean_ == LossMean::tokens ? 1 : divisor(counted_[static_cast<size_t>(micro_batch)]);
 }
 
-void TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
-  const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
+void TrainStep::backward(const PipelineAction& action, float scale) {
+  const int64_t m = action.micro_batch, rows = part_.rows[static_cast<size_t>(m)];
   Optimizer& optimizer = session_.optimizer();
   const Write write = m == 0 ? Write::overwrite : Write::add;
-  const bool each = optimizer.exchanges_every_micro_batch(), exchanged = each || m + 1 == batches_.micro_batches();
+  const bool each = optimizer.exchanges_every_micro_batch(), exchanged = each || m + 1 == part_.micro_batches();
   StageLinks& links = session_.links();
   if (exchanged && action.chunk + 1 == links.chunks())  // the first chunk that completes
     optimizer.begin_exchange(each ? write : Write::overwrite);
@@ -112,12 +113,12 @@ void TrainStep::backward(const PipelineAction& action, const StepStart& start, f
 
 void TrainStep::run_micro_batches(const StepStart& start, float scale) {
   StageLinks& links = session_.links();
-  const int64_t count = batches_.micro_batches();
+  const int64_t count = part_.micro_batches();
   ProgressLog progress("this step");
-  const auto rows = [&](int64_t m) { return session_.own_rows(batches_.rows(start.consumed, m)); };
+  const auto rows = [&](int64_t m) { return session_.own_rows(part_.rows[static_cast<size_t>(m)]); };
   const auto act = [&](const PipelineAction& action) {
     if (action.pass == PipelinePass::forward) return forward(action, start);
-    backward(action, start, scale);
+    backward(action, scale);
     if (action.chunk == 0) progress.report(action.micro_batch + 1, count);
   };
   run_in_order(links, pipeline_order(links.stage(), links.stages(), links.chunks(), count), rows, act);
@@ -125,7 +126,7 @@ void TrainStep::run_micro_batches(const StepStart& start, float scale) {
 
 /// Zeros for what a step computes. They are one array, which the host reads at once.
 void TrainStep::make_results() {
-  const int64_t count = batches_.micro_batches() + session_.optimizer().norm_values();
+  const int64_t count = part_.micro_batches() + session_.optimizer().norm_values();
   const size_t bytes = static_cast<size_t>(count) * sizeof(double);
   Device& device = session_.ops().device();
   if (memory_.capacity() < bytes) {
@@ -144,7 +145,7 @@ std::span<const double> TrainStep::read_results(const StepStart& start) {
   const View read(read_->data(), results_.dtype(), results_.shape());
   stream.copy_later(results_, read);
   const Event there = stream.record();
-  if (start.next) put_next(*start.next);
+  if (start.next) put_next();
   wait_watching(there, *results_.device(), session_.rank().heartbeat);
   return read.values<double>();
 }
@@ -205,27 +206,33 @@ StepResult TrainStep::agree(double loss, std::span<const double> norms, double c
 }
 
 /// The number that the sum of all ranks' losses is divided by.
-double TrainStep::count(uint64_t consumed) {
-  if (mean_ == LossMean::micro_batches) {
-    const int64_t count = batches_.micro_batches();
-    counted_.assign(static_cast<size_t>(count), 0);
-    double own = 0;
-    for (int64_t m = 0; m < count; ++m) own += batches_.rows(consumed, m) > 0 ? 1 : 0;
-    return session_.scalars().sum(session_.counts_batch() ? own : 0);
+double TrainStep::count() {
+  const bool means = mean_ == LossMean::micro_batches;
+  if (means) counted_.assign(part_.rows.size(), 0);
+  if (!means && part_.counted) return *part_.counted;
+  double own = 0;
+  for (int64_t m = 0; m < part_.micro_batches(); ++m) {
+    if (part_.rows[static_cast<size_t>(m)] > 0) own += means ? 1 : loss_terms(batches_.fill(part_, m));
   }
-  const double own = batches_.counted(consumed);
-  const auto all = batches_.counted_globally(consumed);
-  return all ? *all : session_.scalars().sum(session_.counts_batch() ? own : 0);
+  return session_.scalars().sum(session_.counts_batch() ? own : 0);
 }
 
 StepResult TrainStep::run(const StepStart& start) {
   batch_hash_ = 0;
   rows_ = {};
-  const double counted = count(start.consumed);
+  const bool known = next_part_ && next_part_->consumed == start.consumed;
+  part_ = known ? *std::exchange(next_part_, std::nullopt) : batches_.part(start.consumed);
+  const StageLinks& links = session_.links();
+  // Every chunk's forward fills a batch again.
+  slots_ = static_cast<size_t>(
+      links.chunks() == 1
+          ? session_.stage().part().slots()
+          : forwards_kept(pipeline_order(links.stage(), links.stages(), links.chunks(), part_.micro_batches())));
+  const double counted = count();
   make_results();
   run_micro_batches(start, static_cast<float>(start.loss_scale / counted));
   Context& context = session_.stage().context();
-  const int64_t losses = batches_.micro_batches();
+  const int64_t losses = part_.micro_batches();
   session_.optimizer().finish_exchange(context, results_.rows_slice(losses, results_.rows() - losses));
   const std::span<const double> results = read_results(start);
   const auto first_norm = static_cast<size_t>(losses);
@@ -272,15 +279,15 @@ std::optional<double> evaluate(Session& session, StepBatches& batches, int64_t s
   Scalars& scalars = session.scalars();
   double loss = 0, counted = 0;
   ProgressLog progress("evaluation");
-  const int64_t micro_batches = batches.micro_batches();
   for (int64_t step = 0; step < steps; ++step) {
-    const auto first = static_cast<uint64_t>((from + step) * samples);
+    const StepPart part = batches.part(static_cast<uint64_t>((from + step) * samples));
+    const int64_t micro_batches = part.micro_batches();
     for (int64_t m = 0; m < micro_batches; ++m) {
-      if (batches.rows(first, m) == 0) {
+      if (part.rows[static_cast<size_t>(m)] == 0) {
         pass_without_rows(session);
         continue;
       }
-      const Batch& batch = batches.fill(first, m);
+      const Batch& batch = batches.fill(part, m);
       const double terms = loss_terms(batch);
       const bool by_tokens = mean == LossMean::tokens;
       loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(terms));

@@ -8,6 +8,7 @@
 
 #include "config/choices.h"
 #include "model/pipeline_order.h"
+#include "train/guard/skips.h"
 #include "train/plan_check.h"
 #include "train/session.h"
 #include "train/step_batches.h"
@@ -24,21 +25,7 @@ struct StepStart {
   double loss_scale = 1;  ///< the backward pass is that of the loss times this (optim/loss_scale.h)
   bool saved = true;      ///< as this rank knows, the pending snapshot is published or has failed
   bool copied = true;     ///< and copied its part of one on local disks
-  /// Samples consumed when the next step begins, if there is one: its first batch goes to a device during this one.
-  std::optional<uint64_t> next{};
-};
-
-/// The common result of all ranks.
-struct StepResult {
-  double loss = 0;        ///< LossMean over the global batch: nats per token or sequence (regression: squared
-                          ///< error)
-  double norm = 0;        ///< global gradient norm before clipping
-  bool finite = true;     ///< loss and norm are finite
-  bool overflow = false;  ///< not finite in f16: perhaps only because of the loss scale
-  bool skipped = false;   ///< not finite, or a loss above the limit: weights unchanged
-  bool stop = false;      ///< a stop was requested on some rank
-  bool saved = true;      ///< StepStart::saved on every rank
-  bool copied = true;     ///< StepStart::copied on every rank
+  bool next = false;      ///< another step follows: its first batch goes to a device during this one
 };
 
 class TrainStep {
@@ -48,6 +35,8 @@ class TrainStep {
 
   /// Collective over the session's mesh.
   StepResult run(const StepStart& start);
+  /// This rank's part of the last step.
+  const StepPart& part() const { return part_; }
   /// Of the batches that the last step took in.
   const StepRows& rows() const { return rows_; }
 
@@ -58,16 +47,17 @@ class TrainStep {
     uint64_t hash = 0;                  ///< with shares_batch()
     double terms = 0;                   ///< loss_terms(), with LossMean::micro_batches
   };
-  double count(uint64_t consumed);
+  double count();
+  const Batch& fill(const StepPart& step, int64_t micro_batch);
   double mean_of(int64_t micro_batch) const;
   void run_micro_batches(const StepStart& start, float scale);
   void make_results();
   std::span<const double> read_results(const StepStart& start);
   Held put(const PipelineAction& action, const Batch& batch, uint64_t consumed);
-  void put_next(uint64_t consumed);
+  void put_next();
   double sum_of(std::span<const double> losses) const;
   void forward(const PipelineAction& action, const StepStart& start);
-  void backward(const PipelineAction& action, const StepStart& start, float scale);
+  void backward(const PipelineAction& action, float scale);
   StagePart& part_of(const PipelineAction& action);
   int64_t slot_of(const PipelineAction& action) { return action.micro_batch % part_of(action).slots(); }
   bool shares_batch() const;
@@ -81,9 +71,12 @@ class TrainStep {
   Arena memory_;
   View results_;  ///< f64, of the operators' device: this step's losses by micro-batch, then values of the norm
   std::unique_ptr<PinnedMemory> read_;  ///< results_ on the host, where they are on another device
-  Held next_;                           ///< the first one of the next step
-  std::vector<double> counted_;         ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
-  uint64_t batch_hash_ = 0;             ///< hash of the step's tokens and targets
+  StepPart part_;
+  std::optional<StepPart> next_part_;  ///< of the next step, and its first batch
+  Held next_;
+  size_t slots_ = 1, filled_ = 0;  ///< batches that are valid at a time, and that were filled so far
+  std::vector<double> counted_;    ///< with LossMean::micro_batches: what each of this rank's micro-batches counts
+  uint64_t batch_hash_ = 0;        ///< hash of the step's tokens and targets
   StepRows rows_;
 };
 

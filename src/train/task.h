@@ -1,6 +1,10 @@
 #pragma once
-// The interface between the loop and what it trains: pre-training (train/pretraining.cc) and fine-tuning on GLUE
-// (train/glue/finetune.cc) differ in this and in their part of the start (train/start/recipe.h).
+// The interface between the loop and what it trains. A task is values and a few functions: what it takes its batches
+// from, what is measured of it and when, and how it is reported.
+
+#include <functional>
+#include <memory>
+#include <vector>
 
 #include "report/metrics.h"
 #include "train/peak.h"
@@ -15,8 +19,9 @@ namespace trireme {
 struct Work {
   Run& run;
   Session& session;
-  Saver* saver;                 ///< null when only evaluating
-  bool keeps_snapshots = true;  ///< false: not all ranks see the run folder
+  Saver* saver;                   ///< null when only evaluating
+  bool keeps_snapshots = true;    ///< false: not all ranks see the run folder
+  std::function<void()> began{};  ///< called once training has a report; may be empty
 };
 
 /// What to do after a step, beside what the configuration asks for.
@@ -24,42 +29,38 @@ struct Due {
   bool report = false, evaluation = false, snapshot = false;
 };
 
-/// The work of one step over all ranks, for rates.
+/// The work of one step over all ranks, for rates; on average if lengths differ.
 struct StepCost {
   double tokens = 0, flops = 0, samples = 0;
 };
 
-class Task {
- public:
-  virtual ~Task() = default;
-  /// This rank's micro-batches.
-  virtual StepBatches& batches() = 0;
-  /// Samples over all ranks of the step that begins after `consumed`.
-  virtual int64_t step_samples(uint64_t consumed) const = 0;
-  /// Tokens of the first `samples` samples; work of a step, on average if lengths differ.
-  virtual uint64_t tokens(uint64_t samples) const = 0;
-  virtual StepCost step_cost() const = 0;
-  /// Files that are read during the run.
-  virtual const std::vector<DataFileFact>& mapped_files() const = 0;
-  /// The head of the report.
-  virtual RunFacts facts(const Work& work, const PeakRate& peak) const = 0;
+/// Functions that get the work are collective; those that return a bool return false if a stop was requested meanwhile.
+struct Task {
+  std::unique_ptr<StepBatches> batches;  ///< this rank's micro-batches
+  LossUnit unit = LossUnit::token;
+  StepCost cost;
+  std::function<uint64_t(uint64_t samples)> tokens;     ///< of the first `samples` samples
+  std::vector<DataFileFact> mapped_files;               ///< that are read during the run
+  std::function<RunFacts(const PeakRate& peak)> facts;  ///< the head of the report
 
-  virtual LossUnit loss_unit() const { return LossUnit::token; }
-  virtual bool evaluates_first() const = 0;           ///< before step 1
-  virtual bool evaluates_last() const = 0;            ///< after the last step
-  virtual bool saves_first() const { return false; }  ///< a snapshot before the first step
-  virtual bool saves_last() const = 0;                ///< save a snapshot after the last step, unless stopped
-  virtual Due due(const RunCounters& progress) const = 0;
-  /// Collective. False: a stop was requested meanwhile.
-  virtual bool evaluate(Work& work) = 0;
-  /// Collective, after the last evaluation: measures what is measured once at the end. False as above.
-  virtual bool test(Work&) { return true; }
-  /// True: training ends early, here; the same on every rank.
-  virtual bool is_finished() const { return false; }
-  /// Collective, with each report: the task's measures, over the steps since the last call.
-  virtual NamedValues measures(Work&) { return {}; }
-  /// Called after each counted step.
-  virtual void step_done(const StepResult& result) = 0;
+  bool evaluates_first = false;  ///< before step 1
+  bool evaluates_last = false;   ///< after the last step
+  bool saves_first = false;      ///< a snapshot before the first step
+  bool saves_last = true;        ///< a snapshot after the last step, unless stopped
+  std::function<Due(const RunCounters&)> due;
+  std::function<bool(Work&)> evaluate;
+  // Each of these may be empty.
+  std::function<bool(Work&)> test;             ///< after the last evaluation: measures what is measured once at the end
+  std::function<bool()> is_finished;           ///< true: training ends early, here; the same on every rank
+  std::function<NamedValues(Work&)> measures;  ///< with each report, over the steps since the last call
+  std::function<void(const StepResult&)> step_done;  ///< after each counted step
 };
+
+/// By log.every, evaluation.every, checkpoint.every and the plan's extra snapshots.
+Due due_by_options(const RunPlan& plan, const RunCounters& progress);
+
+/// An evaluation of the current weights, whose losses and seconds are known: notes whether it is the best, marks it for
+/// a snapshot, and reports it.
+void record_evaluation(Work& work, EvaluationMetrics metrics);
 
 }  // namespace trireme

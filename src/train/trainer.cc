@@ -21,34 +21,31 @@ constexpr int64_t kMostRollBacks = 3;  // to the same snapshot: then the samples
 
 }  // namespace
 
-Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason)
-    : work_(work),
-      task_(task),
+Trainer::Trainer(Work work, Task task, std::function<std::string()> stop_reason)
+    : work_(std::move(work)),
+      task_(std::move(task)),
       stop_reason_(std::move(stop_reason)),
-      step_(work.session, task.batches(), static_cast<uint64_t>(work.run.config().run.seed),
-            work.run.config().optim.loss_mean),
-      profile_(config().log.profile, work.session.ops().device().stream()),
-      peak_(config().log.peak_tflops * 1e12, work.session.ops(), rank().threads, rank().local_size(),
-            work.run.plan.dtype, scalars()),
+      step_(work_.session, *task_.batches, static_cast<uint64_t>(config().run.seed), config().optim.loss_mean),
+      profile_(config().log.profile, work_.session.ops().device().stream()),
+      peak_(config().log.peak_tflops * 1e12, work_.session.ops(), rank().threads, rank().local_size(),
+            work_.run.plan.part.dtype, scalars()),
       contention_(rank().threads),
-      data_guard_(task.mapped_files()),
-      data_windows_(task.mapped_files(), static_cast<uint64_t>(config().run.seed), rank().size()) {
+      data_guard_(task_.mapped_files),
+      data_windows_(task_.mapped_files, static_cast<uint64_t>(config().run.seed), rank().size()) {
   work_.run.speed.peak_flops = peak_.total() / rank().size();
   work_.run.speed.used_by_others = peak_.used_by_others();
   if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
   open_report();
-  if (work_.run.claim) work_.run.claim->begin();
+  if (work_.began) work_.began();
 }
 
-void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_), task_.loss_unit()); }
+void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(peak_), task_.unit); }
 
 StepResult Trainer::step(double rate) {
   const auto start = Clock::now();
   const double waited = rank().heartbeat->waited_seconds();
   const double limit = spike_limit(progress().losses, config().run.spike_score);
   const bool only_warns = config().run.on_spike == OnSpike::warn;
-  const auto next = progress().samples + static_cast<uint64_t>(task_.step_samples(progress().samples));
-  const bool last = progress().step + 1 >= config().run.steps;
   profile_.begin_step();
   const StepResult result = step_.run({.step = progress().step,
                                        .consumed = progress().samples,
@@ -58,7 +55,7 @@ StepResult Trainer::step(double rate) {
                                        .loss_scale = progress().loss_scale ? progress().loss_scale->scale : 1,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
                                        .copied = work_.saver->copy_idle(),
-                                       .next = last ? std::nullopt : std::optional(next)});
+                                       .next = progress().step + 1 < config().run.steps});
   // A single rank waits for no other, but the scheduler may have used its processor within a call.
   const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
   const double taken = seconds_since(start);
@@ -76,9 +73,9 @@ StepResult Trainer::step(double rate) {
 void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress().samples;
   work_.saver->record_step(progress().step, result);
-  work_.run.skips.account(result, task_.step_samples(first), limit, progress(), scalars());
+  work_.run.skips.account(result, step_.part().samples, limit, progress(), scalars());
   work_.run.meter.add_result(result.loss, result.skipped, result.finite);
-  task_.step_done(result);
+  if (task_.step_done) task_.step_done(result);
   if (result.skipped) return;
   if (result.loss > limit) {
     log::write_once(log::Level::warning,
@@ -108,15 +105,15 @@ void Trainer::report(const StepResult& result, double rate) {
   Metrics metrics;
   metrics.step = progress().step;
   metrics.loss = result.loss;
-  if (task_.loss_unit() == LossUnit::token) metrics.perplexity = std::exp(result.loss);
+  if (task_.unit == LossUnit::token) metrics.perplexity = std::exp(result.loss);
   metrics.learning_rate = rate;
   metrics.gradient_norm = result.norm;
   metrics.samples = progress().samples;
   metrics.tokens = task_.tokens(progress().samples);
   metrics.skipped = progress().skipped;
   if (progress().loss_scale) metrics.loss_scale = progress().loss_scale->scale;
-  metrics.values = task_.measures(work_);
-  const StepCost cost = task_.step_cost();
+  if (task_.measures) metrics.values = task_.measures(work_);
+  const StepCost& cost = task_.cost;
   metrics.flops_per_second = meter.fill(metrics, cost.tokens, cost.samples) * cost.flops;
   metrics.flops_per_device = metrics.flops_per_second / rank().size();
   metrics.mfu = peak_.share(metrics.flops_per_second);
@@ -193,7 +190,7 @@ bool Trainer::evaluate() {
 
 void Trainer::test() {
   const InPhase phase(*rank().heartbeat, Phase::evaluation);
-  (void)task_.test(work_);  // after a stop meanwhile the run is at its end, too
+  if (task_.test) (void)task_.test(work_);  // after a stop meanwhile the run is at its end, too
 }
 
 void Trainer::save() {
@@ -250,7 +247,7 @@ bool Trainer::advance() {
   work_.run.reporter->progress(progress().step, result.loss);
   bool stop = result.stop;
   // The last evaluation comes before the last snapshot, which may be the best one and is written once.
-  const bool last = done() && !stop && task_.evaluates_last();
+  const bool last = done() && !stop && task_.evaluates_last;
   const bool evaluated = !(due.evaluation || last) || evaluate();
   if (due.evaluation) stop = stop || !evaluated;
   if (result.copied) publish_copied();  // before publish_written(), which begins another copy
@@ -271,9 +268,9 @@ void Trainer::end(bool stopped) {
   if (work_.saver->has(progress().step)) work_.saver->require_success();  // it was due, and is the last one
   publish();
   work_.saver->require_success();
-  if (!stopped && task_.evaluates_last()) evaluate();
+  if (!stopped && task_.evaluates_last) evaluate();
   if (!stopped) test();
-  if (progress().step > 0 && (stopped || task_.saves_last() || work_.saver->in_streak())) save();
+  if (progress().step > 0 && (stopped || task_.saves_last || work_.saver->in_streak())) save();
   publish();
   finish_copies();
   if (!stopped) work_.saver->finish(progress());
@@ -283,15 +280,15 @@ void Trainer::end(bool stopped) {
 
 bool Trainer::train() {
   const CpuTimes start = rank().heartbeat->cpu().times();
-  if (progress().step == 0 && task_.evaluates_first()) evaluate();
+  if (progress().step == 0 && task_.evaluates_first) evaluate();
   work_.saver->forget_best();  // the starting weights are not the run's best result
-  if (progress().step == 0 && task_.saves_first()) save();
+  if (progress().step == 0 && task_.saves_first) save();
   if (progress().step > 0 && done())
     log::info("no steps left to train: {} done, {} is {}; raise it to train longer",
               count_text(progress().step, "step"), option_name("run.steps"), config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
-  while (!done() && !stopped && !task_.is_finished()) stopped = advance();
+  while (!done() && !stopped && !(task_.is_finished && task_.is_finished())) stopped = advance();
   if (stopped) {
     const std::string reason = stop_reason_();
     log::info("stop requested{}{}: saving after step {}", reason.empty() ? "" : " by ", reason, progress().step);

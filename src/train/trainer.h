@@ -11,15 +11,17 @@
 #include "train/guard/straggler.h"
 #include "train/peak.h"
 #include "train/profile.h"
+#include "train/step.h"
 #include "train/task.h"
 
 namespace trireme {
 
 class Trainer {
  public:
-  /// Collective: measures the members' peak rate and opens the report. Borrows everything. stop_reason: why a stop was
+  /// Collective: measures the members' peak rate and opens the report. Borrows the run, the session and the
+  /// saver. stop_reason: why a stop was
   /// requested on this rank, or "" if unknown.
-  Trainer(Work work, Task& task, std::function<std::string()> stop_reason);
+  Trainer(Work work, Task task, std::function<std::string()> stop_reason);
 
   /// Trains to the plan's last step, then evaluates and saves as the task asks. False: a stop was requested, and the
   /// steps done are saved. Throws the error that ends a run.
@@ -55,7 +57,7 @@ class Trainer {
   void end(bool stopped);
 
   Work work_;
-  Task& task_;
+  Task task_;
   std::function<std::string()> stop_reason_;
   TrainStep step_;
   StepProfile profile_;

@@ -39,7 +39,7 @@ struct SavedRun {
   }
 };
 
-std::string output_of(int (*command)(std::vector<std::string>), std::vector<std::string> arguments, int code = 0) {
+std::string output_of(int (*command)(CommandLine), std::vector<std::string> arguments, int code = 0) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(command(std::move(arguments)), code);
   return testing::internal::GetCapturedStdout();

@@ -1,4 +1,4 @@
-#include "cloud/folded.h"
+#include "cloud/remote.h"
 
 #include <gtest/gtest.h>
 

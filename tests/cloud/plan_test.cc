@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cloud/node_files.h"
 #include "cloud/provider.h"
-#include "cloud/user_data.h"
 #include "tests/support/paths.h"
 
 namespace trireme::cloud {

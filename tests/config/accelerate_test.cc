@@ -90,5 +90,16 @@ TEST_F(Accelerate, ImpossibleValuesAreRefusedWithTheirLine) {
   EXPECT_ERROR(load(with("num_machines: 3", "num_machine: 3")), ErrorKind::config, "did you mean \"num_machines\"?");
 }
 
+TEST_F(Accelerate, AllProblemsAreReportedTogether) {
+  std::string text = with("LOCAL_MACHINE", "AMAZON_SAGEMAKER") + "deepspeed_config:\n  zero_stage: 2\n";
+  text.replace(text.find("num_machines: 3"), 15, "num_machines: 0");
+  const std::string path = folder_ / "default_config.yaml";
+  EXPECT_ERROR(load(text), ErrorKind::config,
+               "3 settings cannot be used here:\n  " + path +
+                   ":21: deepspeed_config.zero_stage cannot be used here: DeepSpeed's engine is not supported");
+  EXPECT_ERROR(load(text), ErrorKind::config, path + ":12: num_machines is 0: the smallest possible value is 1");
+  EXPECT_ERROR(load(text), ErrorKind::config, "set it to LOCAL_MACHINE");
+}
+
 }  // namespace
 }  // namespace trireme

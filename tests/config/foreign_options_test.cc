@@ -62,6 +62,10 @@ TEST(ForeignOptions, AllProblemsOfACommandLineAreInOneMessage) {
       "3 settings cannot be used here:\n  -H lh is not supported; instead: --hostfile FILE, or --hosts a,b:2 for "
       "the names themselves\n  --tpu is not supported; instead: --np N with --ppn N: ranks take a GPU each if "
       "all hosts have them\n  -wdir /tmp is not supported; instead: `cd FOLDER` before launch");
+  // run_glue's
+  EXPECT_ERROR(taken("glue", {"--fsdp", "full_shard", "--optim=sgd", "--seed", "1"}, {"--seed"}), ErrorKind::config,
+               "2 settings cannot be used here:\n  --fsdp full_shard is not supported; instead: mpirun -n N trireme "
+               "glue\n  --optim sgd is not supported; instead: AdamW");
   // metaseq's flags beside unknown ones, and values of the wrong kind
   EXPECT_ERROR(
       split_words({"--model-size", "125m", "-p", "run1", "--optim.lerning-rate", "1"}), ErrorKind::config,

@@ -171,7 +171,18 @@ TEST_F(GptNeox, ReportsAllObjectionsTogether) {
   }
 }
 
+TEST_F(GptNeox, ReportsAllProblemsOfTheFlagsTogether) {
+  EXPECT_ERROR(load({"--norm=scalenorm", "--te_mha=true", "--deepspeed_extra_args.x=1"}), ErrorKind::config,
+               "3 settings cannot be used here:\n");
+  EXPECT_ERROR(
+      load({"--norm=scalenorm", "--te_mha=true"}), ErrorKind::config,
+      "2 settings cannot be used here:\n  --norm is \"scalenorm\": only layernorm and rmsnorm are supported\n  "
+      "--te_mha is true: layers of TransformerEngine are not supported; remove it");
+}
+
 TEST_F(GptNeox, WhatNeoxHasNoDefaultForMustBeGiven) {
+  EXPECT_ERROR(load_config({}, {"--norm=x"}, "gpt-neox"), ErrorKind::config,
+               "hidden_size is not given, and NeoX has no default for it");
   write_text(folder_ / "b.yml", "{\"num_layers\": 2}");
   EXPECT_ERROR(load_config({folder_ / "b.yml"}, {}), ErrorKind::config,
                "hidden_size is not given, and NeoX has no default for it");
@@ -585,10 +596,10 @@ TEST(YamlReader, KeepsListsAsJson) {
   EXPECT_EQ(settings[0].text, R"([1,0.5,"x","1",[true,null],{"k":2,"3":["b"]}])");
 }
 
-TEST(GptNeoxKeys, EveryLimitIsOfAKeyAndEveryKeyIsExplained) {
-  for (const GptNeoxLimit& limit : gpt_neox_limits()) EXPECT_NE(kGptNeox.find(limit.key), nullptr) << limit.key;
+TEST(GptNeoxKeys, StandOnceAndAreExplainedWithTheirLimits) {
   for (const DialectKey& key : gpt_neox_keys()) {
-    EXPECT_STRNE(key.meaning, "") << key.name;
+    EXPECT_NE(key.meaning, "") << key.name;
+    EXPECT_TRUE(key.values.empty() || *key.reason != '\0') << key.name;
     EXPECT_EQ(kGptNeox.find(key.name), &key) << key.name << " stands twice";
   }
 }

@@ -239,6 +239,17 @@ TEST_F(IntelNanogpt, RefusesWhatCannotBeHonoured) {
   EXPECT_ERROR(load({"trainer_config.batch_size=9999999999"}), ErrorKind::config, "the largest possible value is");
 }
 
+TEST_F(IntelNanogpt, ReportsAllProblemsTogether) {
+  EXPECT_ERROR(
+      load({"trainer_config.mixed_precision=fp16", "trainer_config.device=xpu", "trainer_config.batch_size=0",
+            "trainer_config.model_path=http://a/b.pt"}),
+      ErrorKind::config,
+      "4 settings cannot be used here:\n  trainer_config.device is \"xpu\": expected cpu, cuda or cuda:0\n  "
+      "trainer_config.mixed_precision is \"fp16\": training in fp16 is not supported on CPUs; set bf16 or fp32\n"
+      "  trainer_config.batch_size is 0: the smallest possible value is 1\n  trainer_config.model_path is "
+      "\"http://a/b.pt\": only local and mounted paths are supported; name a folder");
+}
+
 TEST_F(IntelNanogpt, RefusesUnknownKeysAndWrongTypes) {
   EXPECT_ERROR(load({"trainer_config.max_iter=3"}), ErrorKind::config, "did you mean \"trainer_config.max_iters\"?");
   write_text(file_, std::string(kFile) + "  warmup_iter: 3\n");

@@ -228,6 +228,19 @@ TEST(Nanogpt, RefusesWhatCannotBeHonoured) {
   }
 }
 
+TEST(Nanogpt, ReportsAllProblemsTogether) {
+  EXPECT_ERROR(
+      flags({"--device=mps", "--dtype=int8", "--batch_size=0", "--eval_iters=0", "--init_from=bert"}),
+      ErrorKind::config,
+      "5 settings cannot be used here:\n  --init_from is \"bert\": expected scratch, resume, gpt2, gpt2-medium, "
+      "gpt2-large or gpt2-xl\n  --device is \"mps\": expected cpu, cuda or cuda:0\n  --dtype is \"int8\": "
+      "expected float32, bfloat16 or float16\n  --eval_iters is 0: the smallest possible value is 1\n  "
+      "--batch_size is 0: the smallest possible value is 1");
+  EXPECT_ERROR(flags({"--n_layer=x", "--dtype=int8", "--dropout=7"}), ErrorKind::config,
+               "3 settings cannot be used here:\n  --n_layer is \"x\", expected a whole number\n  --dtype is \"int8\": "
+               "expected float32, bfloat16 or float16\n  --dropout is 7");
+}
+
 TEST(Nanogpt, RefusesUnknownKeysAndWrongTypes) {
   const TemporaryFolder folder;
   write_text(folder / "a.py", "n_layer = 4\nn_heads = 4\n");

@@ -142,6 +142,7 @@ TEST(Python, DoesWhatPythonDoes) {  // expected values are those of Python 3.11'
        "b = os.environ['TRIREME_T'] + os.getenv('TRIREME_V', 'w')\n",
        "a=o/b b=qw"},
       {"a = 'cuda' if torch.cuda.is_available() else 'cpu'\n", "a=cpu"},
+      {"if 1: import math; a = math.floor(2.5)\n", "a=2"},
   };
   for (const auto& [program, expected] : cases) {
     SCOPED_TRACE(program);
@@ -151,6 +152,10 @@ TEST(Python, DoesWhatPythonDoes) {  // expected values are those of Python 3.11'
       ADD_FAILURE() << e.what();
     }
   }
+}
+
+TEST(Python, LeavesMethodsOfNoTextOpen) {
+  EXPECT_EQ(read("a = str.upper('x')\nb = 'x'.lower.y()\nc = ' X'.strip().lower()\n"), "a=? b=? c=x");
 }
 
 TEST(Python, NamesTheLineOfWhatItDoesNotRead) {

@@ -1,4 +1,4 @@
-#include "data/masked_source.h"
+#include "data/sample_source.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "data/document_parts.h"
-#include "data/numpy_legacy_random.h"
+#include "data/indexed_dataset.h"
+#include "data/numpy_random.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 

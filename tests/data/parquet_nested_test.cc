@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "data/chat/rows.h"
-#include "data/prepare/parquet_source.h"
+#include "data/prepare/input_parts.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"

@@ -4,8 +4,7 @@
 
 #include <filesystem>
 
-#include "data/parquet/decompress.h"
-#include "data/prepare/parquet_source.h"
+#include "data/prepare/input_parts.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"

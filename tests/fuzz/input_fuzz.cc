@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "base/error.h"
-#include "data/prepare/compressed_source.h"
-#include "data/prepare/json_lines.h"
-#include "data/prepare/tar_reader.h"
+#include "data/prepare/byte_source.h"
+#include "data/prepare/document_chunks.h"
+#include "data/prepare/input_parts.h"
 
 namespace {
 

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "data/document_parts.h"
 #include "data/indexed_dataset.h"
 #include "data/npy_file.h"
 #include "data/token_dataset.h"

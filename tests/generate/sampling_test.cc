@@ -1,4 +1,4 @@
-#include "generate/sampling.h"
+#include "generate/generator.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/file.h"
-#include "hub/url.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 

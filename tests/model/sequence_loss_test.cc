@@ -1,6 +1,6 @@
 // Losses of complete sequences through the head: their gradients by finite differences, whatever the chunks.
 
-#include "model/sequence_loss.h"
+#include "model/pass.h"
 
 #include <gtest/gtest.h>
 

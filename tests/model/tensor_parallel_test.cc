@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/time.h"
-#include "model/sequence_parallel.h"
 #include "model/stage.h"
+#include "model/tensor_group.h"
 #include "ops/profile.h"
 #include "tests/model/model_fixture.h"
 #include "tests/model/spec_cases.h"

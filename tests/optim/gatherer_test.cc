@@ -1,4 +1,4 @@
-#include "optim/gatherer.h"
+#include "optim/shared_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "optim/gradient_norm.h"
+#include "optim/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,6 @@
 
 #include <random>
 
-#include "optim/touched_rows.h"
 #include "tests/support/tiny_model.h"
 
 namespace trireme {

@@ -47,7 +47,7 @@ def mix_key(*words):
 
 
 def epoch_order(seed, epoch, rows):
-    """The shuffle of src/train/epoch_plan.cc."""
+    """The shuffle of src/train/step_batches.cc."""
     order, key = list(range(rows)), mix_key(seed, 3, epoch)
     for draw, i in enumerate(range(rows, 1, -1)):
         w = philox(key, (draw & MASK32, draw >> 32, 0, 0))

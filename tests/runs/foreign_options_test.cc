@@ -28,7 +28,7 @@ std::vector<std::string> words_of(const ForeignOption& option, const std::string
 }
 
 void expect_true(const ForeignOption& option, const std::string& command) {
-  SCOPED_TRACE(command + " " + option.name);
+  SCOPED_TRACE(command + " " + std::string(option.name));
   const Outcome outcome = run(trireme_command(words_of(option, command)));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   if (option.kind == Kind::elsewhere) {

@@ -1,4 +1,4 @@
-#include "train/epoch_plan.h"
+#include "train/step_batches.h"
 
 #include <gtest/gtest.h>
 
@@ -63,16 +63,19 @@ TEST(RowBatches, ShareTheRowsOfAStepAmongAnyNumberOfRanks) {
     double counted = 0;
     for (int rank = 0; rank < 4; ++rank) {
       RowBatches batches(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 1}, 4, rank, 7);
-      counted += batches.counted(consumed);
-      for (int64_t m = 0; m < batches.micro_batches(); ++m) {
-        const auto part = values<int32_t>(batches.fill(consumed, m).tokens);
+      const StepPart step = batches.part(consumed);
+      for (int64_t m = 0; m < step.micro_batches(); ++m) {
+        const Batch& batch = batches.fill(step, m, 0);
+        EXPECT_EQ(batch.rows(), step.rows[static_cast<size_t>(m)]);
+        counted += static_cast<double>(batch.sequences());
+        const auto part = values<int32_t>(batch.tokens);
         together.insert(together.end(), part.begin(), part.end());
       }
     }
     RowBatches one(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 4}, 1, 0, 7);
-    alone = values<int32_t>(one.fill(consumed, 0).tokens);
+    alone = values<int32_t>(one.fill(one.part(consumed), 0, 0).tokens);
     EXPECT_EQ(together, alone) << consumed;
-    EXPECT_EQ(counted, one.counted(consumed));
+    EXPECT_EQ(counted, one.part(consumed).counted);
   }
 }
 
@@ -91,16 +94,16 @@ TEST(RowBatches, AreCutWhereTheTokensAreReached) {
     int64_t count = 0;
     for (int rank = 0; rank < 2; ++rank) {
       RowBatches batches(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 4, .tokens = 9}, 2, rank, 7);
-      batches.counted(consumed);
-      for (int64_t m = 0; m < batches.micro_batches(); ++m, ++count) {
-        const Batch& batch = batches.fill(consumed, m);
+      const StepPart step = batches.part(consumed);
+      for (int64_t m = 0; m < step.micro_batches(); ++m, ++count) {
+        const Batch& batch = batches.fill(step, m, 0);
         EXPECT_TRUE(batch.rows() <= 9 || batch.sequences() == 1) << batch.rows();
         const auto part = values<int32_t>(batch.tokens);
         together.insert(together.end(), part.begin(), part.end());
       }
     }
     RowBatches one(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 7}, 1, 0, 7);
-    EXPECT_EQ(together, values<int32_t>(one.fill(consumed, 0).tokens)) << consumed;
+    EXPECT_EQ(together, values<int32_t>(one.fill(one.part(consumed), 0, 0).tokens)) << consumed;
     EXPECT_GT(count, consumed == 0 ? 2 : 1) << "7 rows have more than 2 x 9 ids";
   }
 }

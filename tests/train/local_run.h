@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,11 +45,10 @@ inline BatchShape run_batch(const RankContext& rank, int64_t micro_batches = 1) 
 
 inline RunPlan run_plan(const RankContext& rank, const Config& config, std::optional<CheckpointFolder> resume = {}) {
   RunPlan plan;
-  plan.spec = tiny_spec();
-  plan.mesh = {.data = rank.size()};
   plan.loaded.config = config;
   plan.resume = std::move(resume);
-  plan_rank(plan, config, step_size(run_batch(rank)), planned(rank));
+  plan.part = plan_rank({.spec = tiny_spec(), .mesh = {.data = rank.size()}}, config, step_size(run_batch(rank)),
+                        planned(rank));
   return plan;
 }
 
@@ -59,14 +59,15 @@ struct LocalRun {
       std::function<void()> check_claim = [] {}, Backend of = make_backend())
       : backend(std::move(of)),
         plan(run_plan(rank, config, std::move(resume))),
-        run(plan, nullptr),
-        session(plan, run.table, run.state, *backend.ops, rank) {
+        run(plan, false),
+        made(Session::make(session_options(plan.part), run.table, run.state, *backend.ops, rank)),
+        session(*made) {
     initialize(run.state, run.table, 5);
     if (plan.resume) {
       load_checkpoint(*plan.resume, run.table, run.state);
       run.resume(plan.resume->facts.progress);
     }
-    if (plan.trains) saver.emplace(run, session, std::move(check_claim));
+    if (plan.part.trains) saver.emplace(run, session, std::move(check_claim));
   }
 
   Work work() { return {run, session, saver ? &*saver : nullptr}; }
@@ -82,7 +83,8 @@ struct LocalRun {
   Backend backend;
   RunPlan plan;
   Run run;
-  Session session;
+  std::unique_ptr<Session> made;
+  Session& session;
   std::optional<Saver> saver;
 };
 

@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 #include <mutex>
 
-#include "data/end_of_text_source.h"
+#include "data/sample_source.h"
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
 #include "tests/support/local_ranks.h"
@@ -64,12 +65,14 @@ Outcome step_of(uint64_t first, int64_t samples, LossMean mean, const MeshShape&
                            .ranks = static_cast<int>(mesh.data),
                            .rank = place.data};
     const auto order = pipeline_order(place.pipeline, mesh.pipeline, 1, shape.micro_batches);
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = kSequence, .head_rows = 4, .slots = slots_of(order, 0)},
-                     .mesh = mesh,
-                     .optimizer = options},
-                    table, state, *backend.ops, rank);
+    const std::unique_ptr<Session> made =
+        Session::make({.spec = spec,
+                       .dtype = DType::f32,
+                       .shape = {.rows = kSequence, .head_rows = 4, .slots = slots_of(order, 0)},
+                       .mesh = mesh,
+                       .optimizer = options},
+                      table, state, *backend.ops, rank);
+    Session& session = *made;
     const EndOfTextSource source(std::make_unique<Text>(first), kEnd);
     SampleBatches batches(source, shape);
     TrainStep step(session, batches, 7, mean);

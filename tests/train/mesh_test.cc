@@ -216,9 +216,10 @@ TEST(MeshStep, ARankWithOtherTokensIsNamedBeforeWeightsChange) {
     initialize(state, table, 5);
     const BatchShape shape{
         .global = 4, .micro_batches = 2, .sequence = kSequence, .ranks = 2, .rank = place_of(mesh, rank.rank()).data};
-    Session session(
+    const std::unique_ptr<Session> made = Session::make(
         {.spec = spec, .shape = {.rows = kSequence, .slots = 2}, .mesh = mesh, .optimizer = OptimizerOptions{}}, table,
         state, *backend.ops, rank);
+    Session& session = *made;
     std::vector<uint16_t> tokens = some_tokens();
     if (rank.rank() == 3) std::rotate(tokens.begin(), tokens.begin() + 1, tokens.end());
     const WindowSource windows(tokens, 3);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <mutex>
 
 #include "model/mesh_layout.h"
@@ -194,7 +195,7 @@ class MeshRank {
     const Layouts& layouts = computer.layouts;
     const MeshShape& mesh = layouts.mesh;
     const auto order = pipeline_order(place().pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
-    session.emplace(
+    session = Session::make(
         SessionOptions{.spec = spec_,
                        .dtype = layouts.dtype,
                        .shape = with_trained({.rows = micro() * kSequence,
@@ -217,14 +218,13 @@ class MeshRank {
   }
   StepResult step(int64_t i) {
     const Layouts& layouts = computer.layouts;
-    const auto consumed = [&](int64_t steps) { return static_cast<uint64_t>(steps * layouts.global); };
     return training_->run({.step = i,
-                           .consumed = consumed(i),
+                           .consumed = static_cast<uint64_t>(i * layouts.global),
                            .update = i + 1,
                            .learning_rate = 1e-2,
                            .most_loss = std::numeric_limits<double>::infinity(),
                            .loss_scale = layouts.loss_scale,
-                           .next = i + 1 < layouts.steps ? std::optional(consumed(i + 1)) : std::nullopt});
+                           .next = i + 1 < layouts.steps});
   }
 
   Place computer;
@@ -235,7 +235,7 @@ class MeshRank {
   const BatchShape shape;
   const std::vector<uint16_t> tokens = some_tokens();
   const WindowSource windows{tokens, 3};
-  std::optional<Session> session;
+  std::unique_ptr<Session> session;
 
  private:
   static OptimizerOptions options_of(const Layouts& layouts) {

@@ -12,8 +12,7 @@
 #include "model/presets.h"
 #include "tests/support/expect_error.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_ranks.h"
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,46 +22,42 @@ inline std::vector<uint16_t> run_tokens() {
 }
 
 /// Windows of some tokens; what the loop does with it is written down.
-class NotedTask : public Task {
+class NotedTask {
  public:
-  explicit NotedTask(const BatchShape& batch) : batch_(batch), windows_(tokens_, 3), batches_(windows_, batch) {
+  explicit NotedTask(const BatchShape& batch) : batch_(batch), windows_(tokens_, 3) {
     const std::string path = folder_ / "data";
     std::ofstream(path) << "some bytes that the loop watches";
     files_ = {{path, 32, "0"}};
   }
 
-  StepBatches& batches() override { return batches_; }
-  int64_t step_samples(uint64_t) const override { return batch_.global; }
-  uint64_t tokens(uint64_t samples) const override { return samples * static_cast<uint64_t>(batch_.sequence); }
-  StepCost step_cost() const override { return {.tokens = 1, .flops = 1, .samples = 1}; }
-  const std::vector<DataFileFact>& mapped_files() const override { return files_; }
-  RunFacts facts(const Work&, const PeakRate&) const override { return {}; }
-  bool evaluates_first() const override { return first; }
-  bool evaluates_last() const override { return last; }
-  bool saves_first() const override { return saves_first_too; }
-  bool saves_last() const override { return saves; }
-  Due due(const RunCounters& progress) const override {
-    const auto on = [&](int64_t every) { return every > 0 && progress.step % every == 0; };
-    return {.report = false, .evaluation = on(evaluate_every), .snapshot = on(save_every)};
-  }
-  bool evaluate(Work& work) override {
-    notes.push_back(fmt::format("evaluate {}", work.run.progress.step));
-    const auto loss = losses.find(work.run.progress.step);
-    if (loss != losses.end() && loss->second < work.run.progress.best_loss) {
-      work.run.progress.best_loss = loss->second;
-      work.saver->mark_best();
-    }
-    return !stop_in_evaluation;
-  }
-  bool test(Work& work) override {
-    notes.push_back(fmt::format("test {}", work.run.progress.step));
-    return true;
-  }
-  bool is_finished() const override { return steps_done >= finish_after; }
-  void step_done(const StepResult& result) override {
-    ++steps_done;
-    step_losses.push_back(result.loss);
-    if (result.skipped) notes.push_back("skipped");
+  /// As the loop takes it; this outlives the loop.
+  operator Task() {  // NOLINT(google-explicit-constructor): a test gives it to a trainer as it is
+    Task task;
+    task.batches = std::make_unique<SampleBatches>(windows_, batch_);
+    task.cost = {.tokens = 1, .flops = 1, .samples = 1};
+    task.tokens = [this](uint64_t samples) { return samples * static_cast<uint64_t>(batch_.sequence); };
+    task.mapped_files = files_;
+    task.facts = [](const PeakRate&) { return RunFacts(); };
+    task.evaluates_first = first;
+    task.evaluates_last = last;
+    task.saves_first = saves_first_too;
+    task.saves_last = saves;
+    task.due = [this](const RunCounters& progress) {
+      const auto on = [&](int64_t every) { return every > 0 && progress.step % every == 0; };
+      return Due{.report = false, .evaluation = on(evaluate_every), .snapshot = on(save_every)};
+    };
+    task.evaluate = [this](Work& work) { return evaluate(work); };
+    task.test = [this](Work& work) {
+      notes.push_back(fmt::format("test {}", work.run.progress.step));
+      return true;
+    };
+    task.is_finished = [this] { return steps_done >= finish_after; };
+    task.step_done = [this](const StepResult& result) {
+      ++steps_done;
+      step_losses.push_back(result.loss);
+      if (result.skipped) notes.push_back("skipped");
+    };
+    return task;
   }
 
   bool first = false, last = false, saves = true, saves_first_too = false, stop_in_evaluation = false;
@@ -70,12 +67,21 @@ class NotedTask : public Task {
   std::vector<std::string> notes;
 
  private:
+  bool evaluate(Work& work) {
+    notes.push_back(fmt::format("evaluate {}", work.run.progress.step));
+    const auto loss = losses.find(work.run.progress.step);
+    if (loss != losses.end() && loss->second < work.run.progress.best_loss) {
+      work.run.progress.best_loss = loss->second;
+      work.saver->mark_best();
+    }
+    return !stop_in_evaluation;
+  }
+
   TemporaryFolder folder_;
   std::vector<DataFileFact> files_;
   BatchShape batch_;
   std::vector<uint16_t> tokens_ = run_tokens();
   WindowSource windows_;
-  SampleBatches batches_;
 };
 
 }  // namespace trireme

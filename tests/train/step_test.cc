@@ -89,12 +89,13 @@ struct OneStep {
           LossMean mean = LossMean::tokens)
       : table(tiny_spec(), InitScheme::gpt2, layout_of(tiny_spec(), mesh, rank.rank())),
         state(table, DType::f32, true),
-        session({.spec = tiny_spec(),
-                 .dtype = DType::f32,
-                 .shape = {.rows = batch.largest_micro() * batch.sequence},
-                 .mesh = mesh,
-                 .optimizer = steady()},
-                table, state, *backend.ops, rank),
+        made(Session::make({.spec = tiny_spec(),
+                            .dtype = DType::f32,
+                            .shape = {.rows = batch.largest_micro() * batch.sequence},
+                            .mesh = mesh,
+                            .optimizer = steady()},
+                           table, state, *backend.ops, rank)),
+        session(*made),
         windows(tokens, data_seed),
         batches(windows, batch),
         step(session, batches, 7, mean) {
@@ -112,7 +113,8 @@ struct OneStep {
   ParameterTable table;
   TrainingState state;
   std::vector<uint16_t> tokens = some_tokens();
-  Session session;
+  std::unique_ptr<Session> made;
+  Session& session;
   WindowSource windows;
   SampleBatches batches;
   TrainStep step;

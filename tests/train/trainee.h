@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -47,12 +48,13 @@ class Trainee {
     const Backend backend = make_backend();
     OptimizerOptions options;
     options.wire = wire_;
-    Session session({.spec = spec_,
-                     .dtype = DType::f32,
-                     .shape = {.rows = micro * kSequence},
-                     .mesh = {.data = rank.size()},
-                     .optimizer = options},
-                    table_, state_, *backend.ops, rank);
+    const std::unique_ptr<Session> made = Session::make({.spec = spec_,
+                                                         .dtype = DType::f32,
+                                                         .shape = {.rows = micro * kSequence},
+                                                         .mesh = {.data = rank.size()},
+                                                         .optimizer = options},
+                                                        table_, state_, *backend.ops, rank);
+    Session& session = *made;
     const WindowSource windows(tokens_, 3);
     SampleBatches batches(windows, {.global = kGlobal,
                                     .micro_batches = kGlobal / rank.size() / micro,

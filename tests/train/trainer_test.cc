@@ -253,21 +253,15 @@ TEST_F(TrainerTest, ASpikeGoesBackToTheLastSnapshotAndLeavesTheSamplesOut) {
     ASSERT_EQ(of.saver->published_step(), 2);
     // One spike: the trend is low for the next step, and the snapshot's counters come back with its weights.
     of.run.progress.losses = low_losses();
-    class Watching : public NotedTask {
-     public:
-      Watching(const BatchShape& batch, const LocalRun& of) : NotedTask(batch), of_(of) {}
-      bool is_finished() const override {
-        if (steps_done == 1) after_spike = of_.weights();
-        return steps_done >= 2;
-      }
-      mutable std::vector<float> after_spike;
-
-     private:
-      const LocalRun& of_;
+    NotedTask noted(run_batch(rank));
+    Task task = noted;
+    std::vector<float> after_spike;
+    task.is_finished = [&] {
+      if (noted.steps_done == 1) after_spike = of.weights();
+      return noted.steps_done >= 2;
     };
-    Watching task(run_batch(rank), of);
-    Trainer(of.work(), task, [] { return ""; }).train();
-    EXPECT_EQ(task.after_spike, saved);
+    Trainer(of.work(), std::move(task), [] { return ""; }).train();
+    EXPECT_EQ(after_spike, saved);
     EXPECT_EQ(of.run.progress.step, 3);
     EXPECT_EQ(of.run.progress.updates, 3);
     EXPECT_EQ(of.run.progress.samples, 4u * kRunBatch) << "the samples of the spike are not seen again";
@@ -317,21 +311,15 @@ TEST_F(TrainerTest, InAStreakASnapshotThatIsDueWaitsForAGoodStep) {
     wanted.run.steps = 5;
     LocalRun of(rank, wanted);
     of.run.progress.losses = low_losses();
-    class Recovering : public NotedTask {
-     public:
-      Recovering(const BatchShape& batch, LossTrend& trend) : NotedTask(batch), trend_(trend) {}
-      void step_done(const StepResult& result) override {
-        NotedTask::step_done(result);
-        if (steps_done == 3) trend_ = {};
-      }
-
-     private:
-      LossTrend& trend_;
+    NotedTask noted(run_batch(rank));
+    noted.save_every = 2;
+    noted.saves = false;
+    Task task = noted;
+    task.step_done = [&, note = task.step_done](const StepResult& result) {
+      note(result);
+      if (noted.steps_done == 3) of.run.progress.losses = {};
     };
-    Recovering task(run_batch(rank), of.run.progress.losses);
-    task.save_every = 2;
-    task.saves = false;
-    EXPECT_TRUE(Trainer(of.work(), task, [] { return ""; }).train());
+    EXPECT_TRUE(Trainer(of.work(), std::move(task), [] { return ""; }).train());
   });
   EXPECT_THAT(steps(), ElementsAre(4)) << "that of step 2 was put off until the fourth step was good";
 }

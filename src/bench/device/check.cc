@@ -15,7 +15,7 @@
 #include "comm/scalars.h"
 #include "model/presets.h"
 #include "ops/gpu_library.h"
-#include "train/start/computer.h"
+#include "train/start/ranks.h"
 
 namespace trireme::device_check {
 namespace {

@@ -60,7 +60,8 @@ class Trained {
  public:
   Trained(const Bench& bench, const Alone& alone, const Spec& spec, DType dtype, Ops& ops, const WindowSource& windows)
       : shape_{.global = bench.sizes.batch, .micro_batches = 1, .sequence = bench.sizes.sequence},
-        plan_(measured_plan(spec, {.data = 1}, measured_config(dtype), step_size(shape_), planned(alone.context))),
+        plan_(plan_rank({.spec = spec, .mesh = {.data = 1}}, measured_config(dtype), step_size(shape_),
+                        planned(alone.context))),
         model_(plan_, ops),
         alone_(alone),
         windows_(windows) {}

@@ -21,11 +21,11 @@
 namespace trireme {
 namespace {
 
-int bench_ops_command(std::vector<std::string> arguments) {
+int bench_ops_command(CommandLine line) {
   OpsBenchOptions options;
   DeviceChoice device = DeviceChoice::automatic;
   int64_t threads = 0;
-  Flags app("trireme bench ops",
+  Flags app(std::move(line), "trireme bench ops",
             "Measures every operator on the shapes of one GPT-2 layer, relative to its ceiling in the same run.");
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   add_device(app, device);
@@ -44,7 +44,7 @@ int bench_ops_command(std::vector<std::string> arguments) {
       "useful on a busy machine. in cache: rate of the operator's arithmetic, measured on rows that stay in the caches "
       "of one thread, times the threads. bound by: memory, products or arithmetic, if the fastest call reaches 0.8 of "
       "it.");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);
   options.threads = compute_threads(threads);
@@ -56,12 +56,12 @@ int bench_ops_command(std::vector<std::string> arguments) {
   return 0;
 }
 
-int bench_generate_command(std::vector<std::string> arguments) {
+int bench_generate_command(CommandLine line) {
   GenerateBenchOptions options;
   DeviceChoice device = DeviceChoice::automatic;
   std::string json;
   int64_t threads = 0;
-  Flags app("trireme bench generate",
+  Flags app(std::move(line), "trireme bench generate",
             "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
   app.add("--preset", options.preset, "named sizes, as in --model.preset (docs/models.md)").show_default();
   app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
@@ -70,7 +70,7 @@ int bench_generate_command(std::vector<std::string> arguments) {
   app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add("--json", json, "also write the result to this file").output_file();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   options.threads = compute_threads(threads);
   const Backend backend = make_backend(device, "--device");
   const DataSheet sheet = backend.device ? data_sheet_of(backend.hardware) : DataSheet();
@@ -148,30 +148,25 @@ void print_benches(std::FILE* out) {
 
 }  // namespace
 
-CommandShape bench_shape() {
-  CommandShape shape{.name = "bench", .purpose = "Measures this machine or, under mpirun, the ranks of a job."};
+int run_bench(CommandLine line) {
+  Flags app(std::move(line), "trireme bench", "Measures this machine or, under mpirun, the ranks of a job.");
   for (const Bench& bench : kBenches) {
-    shape.actions.push_back(shape_of(bench.command.run));
-    shape.actions.back().name = bench.command.name;
+    app.add_command(bench.command.name, [&bench](CommandLine words) {
+      if (!words.shape && is_refused_rank(bench)) return exit_after_report(ErrorKind::mismatch);
+      return bench.command.run(std::move(words));
+    });
   }
-  return shape;
-}
-
-int run_bench(std::vector<std::string> arguments) {
-  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+  const std::string word = app.words().empty() ? "" : app.words()[0];
+  if (word == "--help" || word == "-h") {
     print_benches(stdout);
     return 0;
   }
-  if (arguments.empty()) {
+  if (const auto code = app.answer()) return *code;
+  if (word.empty()) {
     print_benches(stderr);
     return exit_code(ErrorKind::usage);
   }
-  for (const Bench& bench : kBenches) {
-    if (arguments[0] != bench.command.name) continue;
-    if (is_refused_rank(bench)) return exit_after_report(ErrorKind::mismatch);
-    return bench.command.run({arguments.begin() + 1, arguments.end()});
-  }
-  fail(ErrorKind::usage, "unknown benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);
+  fail(ErrorKind::usage, "unknown benchmark \"{}\"; `trireme bench --help` lists them", word);
 }
 
 }  // namespace trireme

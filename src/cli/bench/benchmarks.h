@@ -1,9 +1,6 @@
 #pragma once
 // The benchmarks of `trireme bench`, each with the arguments after its name. Each returns the exit code.
 
-#include <string>
-#include <vector>
-
 #include "cli/flags.h"
 #include "tensor/device.h"
 
@@ -17,14 +14,14 @@ inline void add_device(Flags& app, DeviceChoice& device) {
       "times its work");
 }
 
-int bench_comm_command(std::vector<std::string> arguments);
-int bench_glue_command(std::vector<std::string> arguments);
-int bench_sft_command(std::vector<std::string> arguments);
-int bench_node_command(std::vector<std::string> arguments);
+int bench_comm_command(CommandLine line);
+int bench_glue_command(CommandLine line);
+int bench_sft_command(CommandLine line);
+int bench_node_command(CommandLine line);
 /// Compares the planner's step times with measured runs.
-int bench_plan_command(std::vector<std::string> arguments);
-int bench_step_command(std::vector<std::string> arguments);
+int bench_plan_command(CommandLine line);
+int bench_step_command(CommandLine line);
 /// MB/s of encoding, or of training a vocabulary, also with other libraries in the same run.
-int bench_tokenize_command(std::vector<std::string> arguments);
+int bench_tokenize_command(CommandLine line);
 
 }  // namespace trireme

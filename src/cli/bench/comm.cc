@@ -15,7 +15,7 @@
 #include "bench/comm/device.h"
 #include "bench/comm/run.h"
 #include "bench/goals.h"
-#include "bench/gpus.h"
+#include "bench/ranks.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "ops/gpu_library.h"
@@ -230,17 +230,17 @@ int measure_pairs_with_ranks(int64_t bytes) {
 
 }  // namespace
 
-int bench_comm_command(std::vector<std::string> arguments) {
+int bench_comm_command(CommandLine line) {
   Choices flags;
   RunRequest request;
-  Flags app("trireme bench comm",
+  Flags app(std::move(line), "trireme bench comm",
             "Measures collectives over the ranks of a job, with the options and the table of nccl-tests.");
   app.set_footer(
       "Start it on several ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`. Exit codes: 1: "
       "wrong results, also in a log of --compare, or less than --min-bandwidth; 3: GPUs below their goal "
       "(docs/gpu.md).");
   add_flags(app, flags, request);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();
   if (pairs) {
     require(flags.subjects.size() == 1 && flags.compare.empty() && flags.json.empty(), ErrorKind::usage,

@@ -9,12 +9,12 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "bench/glue.h"
-#include "bench/gpus.h"
+#include "bench/ranks.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
 #include "ops/backend.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {
@@ -101,11 +101,12 @@ int measure(Process& process, const Request& request) {
 
 }  // namespace
 
-int bench_glue_command(std::vector<std::string> arguments) {
+int bench_glue_command(CommandLine line) {
   Request request;
   GlueBenchOptions& options = request.options;
   std::string peer;
-  Flags app("trireme bench glue", "Measures fine-tuning steps on real rows: forward, backward, clip and AdamW.");
+  Flags app(std::move(line), "trireme bench glue",
+            "Measures fine-tuning steps on real rows: forward, backward, clip and AdamW.");
   app.set_footer(
       "Under `mpirun -n N` it compares 1, 2, 4, ... and N ranks, each with --batch rows per step: the speed-up table.");
   app.add("--model", options.model,
@@ -128,7 +129,7 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
   app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
   app.add("--json", request.json, "also write the result to this file").output_file();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   options.pytorch = peer == "pytorch";
   Process process;
   return process.run([&] { return measure(process, request); });

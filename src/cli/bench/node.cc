@@ -46,12 +46,12 @@ Json to_json(const Backend& backend, const NodeBenchResult& r) {
 
 }  // namespace
 
-int bench_node_command(std::vector<std::string> arguments) {
+int bench_node_command(CommandLine command_line) {
   NodeBenchOptions options;
   int64_t threads = 0, disk_mb = options.disk_bytes >> 20;
   std::string json;
   std::optional<int64_t> width;
-  Flags app("trireme bench node",
+  Flags app(std::move(command_line), "trireme bench node",
             "Measures the rates of this node for planning: matrix products of a layer per size and type, memory and "
             "disk bandwidth, cores and instruction set.");
   app.add("--rows", options.rows, "tokens per product").in_range(1, 1 << 20).show_default();
@@ -61,7 +61,7 @@ int bench_node_command(std::vector<std::string> arguments) {
   app.add("--disk", options.folder, "folder whose disk is measured").show_default();
   app.add("--disk-mb", disk_mb, "size of the test file there").in_range(4, 1 << 20).show_default();
   app.add("-J,--json", json, "also write the result to this file").output_file();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   options.disk_bytes = disk_mb << 20;
   if (width) options.widths = {*width};
   options.threads = compute_threads(threads);

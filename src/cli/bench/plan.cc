@@ -63,12 +63,12 @@ void print_rows(const std::vector<MeasuredRun>& runs, const std::vector<bool>& f
 
 }  // namespace
 
-int bench_plan_command(std::vector<std::string> arguments) {
+int bench_plan_command(CommandLine line) {
   std::string path, json, node = "a100-80gb";
   int64_t vocabulary = 51200;
   bool rows = false;
   Flags app(
-      "trireme bench plan",
+      std::move(line), "trireme bench plan",
       "Compares the planner's step times with measured runs: fits at most three numbers on the runs whose number, "
       "from 0, is a multiple of 3, and judges the others.");
   app.add("--runs", path,
@@ -87,7 +87,7 @@ int bench_plan_command(std::vector<std::string> arguments) {
       "model, mean over models. choice_loss: for each model, number of ranks and batch, the measured time of the "
       "layout that the planner ranks first, divided by the best measured time, less 1. Runs of equal layout are judged "
       "together or not at all.");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
 
   const NodeType type = find_node_type(node);
   const MachineRates machine = rates_of(type, std::max<int64_t>(type.gpus, 1));

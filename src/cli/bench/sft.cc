@@ -13,7 +13,7 @@
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {
@@ -119,11 +119,11 @@ int measure(Process& process, const SftBenchOptions& options, int64_t threads, c
 
 }  // namespace
 
-int bench_sft_command(std::vector<std::string> arguments) {
+int bench_sft_command(CommandLine line) {
   SftBenchOptions options;
   std::string json, peer;
   int64_t threads = 0;
-  Flags app("trireme bench sft",
+  Flags app(std::move(line), "trireme bench sft",
             "Measures fine-tuning steps on conversations, of all weights or of adapters, and TRL's if asked for.");
   app.set_footer(
       "The conversations are made up: lengths as in chat data, ids at random. The rate is that of the tokens that "
@@ -152,7 +152,7 @@ int bench_sft_command(std::vector<std::string> arguments) {
   app.add("--python", options.python, "Python interpreter with the peer installed").show_default();
   app.add("--peer-script", options.peer_script, "script that runs the peer").show_default();
   app.add("--json", json, "also write the result to this file").output_file();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   options.trl = peer == "trl";
   require(options.lora.rank > 0 || options.lora.targets.empty(), ErrorKind::usage,
           "--lora-targets {} needs --lora-rank, the rank of the adapters", options.lora.targets);

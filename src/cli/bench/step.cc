@@ -13,14 +13,14 @@
 #include "base/json_text.h"
 #include "bench/data_sheet.h"
 #include "bench/goals.h"
-#include "bench/gpus.h"
+#include "bench/ranks.h"
 #include "bench/step.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
 #include "config/schema.h"
 #include "ops/backend.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {
@@ -244,14 +244,14 @@ int measure_step(Process& process, const StepBenchOptions& options, int64_t thre
 
 }  // namespace
 
-int bench_step_command(std::vector<std::string> arguments) {
+int bench_step_command(CommandLine line) {
   StepBenchOptions options;
   std::string json;
   int64_t threads = 0;
   double peak_tflops = 0, goal = 0;
   bool synthetic = false;
   Flags app(
-      "trireme bench step",
+      std::move(line), "trireme bench step",
       "Measures a complete training step: forward, backward, clip and AdamW, compared with the rate of its GEMMs.");
   app.set_footer(
       "Under `mpirun -n N` or `trireme launch` it compares 1, 2, 4, ... and N ranks, each with --batch sequences per "
@@ -304,7 +304,7 @@ int bench_step_command(std::vector<std::string> arguments) {
           "that docs/gpu.md lists for preset and card in bf16)")
       .positive();
   app.add("--json", json, "also write the result to this file").output_file();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
           "--synthetic means random tokens, but --data {} names a file; remove one of them", options.tokens);
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);

@@ -241,9 +241,9 @@ Json bench_train(const TokenizeBench& flags) {
 
 }  // namespace
 
-int bench_tokenize_command(std::vector<std::string> arguments) {
+int bench_tokenize_command(CommandLine line) {
   TokenizeBench flags;
-  Flags app("trireme bench tokenize",
+  Flags app(std::move(line), "trireme bench tokenize",
             "Measures encoding a text, training a vocabulary or decoding, also with other libraries in the same run.");
   app.add("--tokenizer", flags.tokenizer, "tokenizer, as for `trireme tokenizer encode`");
   add_tokenizer_flags(app, flags.load);
@@ -261,7 +261,7 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
   app.add_switch("--decode", flags.decode, "decode the text's ids instead, on one thread; rates count decoded bytes");
   app.add("--vocab-size", flags.vocabulary_size, "size of the vocabulary").show_default();
   app.add("--json", flags.json, "also write the result to this file").output_file();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
   require(!flags.decode || !flags.train, ErrorKind::usage, "--decode and --train were both given; use one");
   require(!flags.decode || (flags.peers.empty() && flags.threads <= 1), ErrorKind::usage,

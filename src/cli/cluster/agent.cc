@@ -5,15 +5,15 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/version.h"
-#include "cluster/launch/agent_secret.h"
-#include "cluster/launch/agent_server.h"
+#include "cluster/launch/agent_channel.h"
 #include "cluster/launch/remote_shell.h"
 
 namespace trireme {
 
-int run_agent(std::vector<std::string> arguments) {
+int run_agent(CommandLine line) {
   using namespace launch;
-  Flags app("trireme agent", "Runs on a host, so that `trireme launch --agents` can reach it without ssh.");
+  Flags app(std::move(line), "trireme agent",
+            "Runs on a host, so that `trireme launch --agents` can reach it without ssh.");
   app.set_footer(
       "Once:          trireme agent --new-secret secret     then copy the file to every host, mode 0600\n"
       "On every host: trireme agent --secret-file secret    runs in the foreground; TERM stops it and its commands\n"
@@ -29,7 +29,7 @@ int run_agent(std::vector<std::string> arguments) {
   app.add("--port", options.port, "port to listen on; 0: any free port").in_range(0, 65535).show_default();
   app.add("--listen", options.address, "address of this host to listen on; default: all").not_empty();
   app.add("--new-secret", new_secret, "write a random secret to this file, which must not exist, and exit").not_empty();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   if (!new_secret.empty()) {
     write_agent_secret(new_secret);
     log::info("agent: wrote a secret to {}; copy it to every host and to the head node", new_secret);

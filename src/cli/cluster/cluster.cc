@@ -138,8 +138,8 @@ bool ask(const std::string& question) {
 
 }  // namespace
 
-int run_cluster(std::vector<std::string> arguments) {
-  Flags app("trireme cluster", "Creates and manages a cluster for training, described by one file.");
+int run_cluster(CommandLine line) {
+  Flags app(std::move(line), "trireme cluster", "Creates and manages a cluster for training, described by one file.");
   app.set_footer(
       "docs/clouds.md describes all options of the file; docs/cluster-azure.md, -aws.md and -hosts.md start from "
       "scratch.");
@@ -149,8 +149,7 @@ int run_cluster(std::vector<std::string> arguments) {
   int count = 1;
   cloud::PlanFormat format = cloud::PlanFormat::native;
   bool yes = false, as_ssh_config = false, take_over = false, on_all = false;
-  const auto dashes = std::ranges::find(arguments, "--");
-  if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
+  app.takes_program(command);
 
   Flags& init_flags = app.add_action("init", "writes a file for a cluster, with every option explained");
   init_flags.choice("--provider", first.provider, "provider of the machines");
@@ -196,7 +195,7 @@ int run_cluster(std::vector<std::string> arguments) {
   hosts_flags.add_switch("--ssh-config", as_ssh_config, "in the format of ~/.ssh/config");
   const Flags& options_flags = app.add_action("options", "prints the tables of docs/clouds.md: options, node types");
   const Flags& delete_flags = asks(of_file("delete", "deletes everything that belongs to the cluster"));
-  if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
+  if (const auto code = app.parse()) return *code;
   require(command.empty() || ssh_flags.chosen(), ErrorKind::usage,
           "trireme cluster: only ssh accepts a command after --");
 

@@ -6,7 +6,7 @@
 #include "cli/plan_text.h"
 #include "cloud/node_types.h"
 #include "config/load.h"
-#include "train/start/resolve_model.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {

@@ -174,20 +174,13 @@ bool is_usable(const Node& node) {
 
 }  // namespace
 
-CommandShape device_shape() {
-  CommandShape shape = shape_of(run_device);
-  shape.actions.push_back(shape_of(run_device_check));
-  shape.actions.back().name = "check";
-  return shape;
-}
-
-int run_device(std::vector<std::string> arguments) {
-  if (!arguments.empty() && arguments[0] == "check") return run_device_check({arguments.begin() + 1, arguments.end()});
-  require(arguments.empty() || arguments[0].starts_with("-"), ErrorKind::usage,
-          "trireme device: \"{}\" is not an action, the only one is check; name nodes with -f or --hosts",
-          arguments.empty() ? "" : arguments[0]);
-  Flags app("trireme device",
+int run_device(CommandLine line) {
+  Flags app(std::move(line), "trireme device",
             "Shows the GPUs of this node, or of the nodes of a host list, and what keeps them from use");
+  app.add_command("check", run_device_check);
+  require(app.words().empty() || app.words()[0].starts_with("-") || app.words()[0] == "check", ErrorKind::usage,
+          "trireme device: \"{}\" is not an action, the only one is check; name nodes with -f or --hosts",
+          app.words().empty() ? "" : app.words()[0]);
   HostRequest request;
   launch::RemoteOptions remote;
   bool json = false;
@@ -202,7 +195,7 @@ int run_device(std::vector<std::string> arguments) {
       "memory of one or two processors. Exit code 1 where a node has no GPU that this program can use, or one that it "
       "cannot.\n"
       "`trireme device check` checks that a GPU computes what the CPU computes; `trireme device check --help`.");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require_sinfo(app, request);
   complete_remote_options(app, remote);
   if (!names_hosts(request)) {

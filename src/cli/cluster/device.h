@@ -1,10 +1,9 @@
 #pragma once
-#include <string>
-#include <vector>
+#include "cli/command_shape.h"
 
 namespace trireme {
 
 /// `trireme device check`, with the arguments after these words. Returns the exit code.
-int run_device_check(std::vector<std::string> arguments);
+int run_device_check(CommandLine line);
 
 }  // namespace trireme

@@ -15,7 +15,7 @@
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
-#include "train/start/cores.h"
+#include "train/start/ranks.h"
 
 namespace trireme {
 namespace {
@@ -52,11 +52,11 @@ int check(Process& process, const device_check::Options& options, int64_t thread
 
 }  // namespace
 
-int run_device_check(std::vector<std::string> arguments) {
+int run_device_check(CommandLine line) {
   device_check::Options options;
   std::string name;
   int64_t threads = 0;
-  Flags app("trireme device check",
+  Flags app(std::move(line), "trireme device check",
             "Checks in a few minutes whether a GPU computes what this node's CPU computes, and writes a report");
   app.add("--model", options.preset, "preset whose shapes are checked, as in --model.preset (docs/models.md)")
       .show_default();
@@ -87,7 +87,7 @@ int run_device_check(std::vector<std::string> arguments) {
       "  links      NCCL: right sums, and the rate of the links\n"
       "A check is `ok`, `failed`, or `not checked` with the reason. The last line is the verdict.\n"
       "Exit codes: 0: nothing failed; 1: a check failed, or none could run; 2: wrong flags, or no GPU can be used.");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   for (const char* flag : {"--model", "--batch", "--seq", "--steps"})
     require(!options.quick || app.count(flag) == 0, ErrorKind::usage, "--quick has its own sizes; remove it or {}",
             flag);

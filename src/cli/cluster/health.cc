@@ -25,7 +25,7 @@
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cluster/health/detached.h"
+#include "cluster/health/run.h"
 #include "cluster/health/slurm_state.h"
 
 extern char** environ;
@@ -241,8 +241,8 @@ int check_this_node(const HealthOptions& options) {
   return exit_code(report, options.all || is_set(plan, "NHC_CHECK_ALL"));
 }
 
-int run_health(std::vector<std::string> arguments) {
-  Flags app("trireme health", "Checks a node with an NHC configuration file.");
+int run_health(CommandLine line) {
+  Flags app(std::move(line), "trireme health", "Checks a node with an NHC configuration file.");
   app.set_footer(
       "`trireme health gen` prints a configuration file from this node, which it then passes; with -f or --hosts from "
       "several.");
@@ -277,7 +277,7 @@ int run_health(std::vector<std::string> arguments) {
   launch::RemoteOptions remote;
   add_host_flags(app, hosts);
   add_remote_flags(app, remote);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require_sinfo(app, hosts);
   complete_remote_options(app, remote);
   const bool several = names_hosts(hosts);

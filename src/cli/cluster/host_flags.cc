@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cli/version.h"
-#include "cluster/launch/agent_secret.h"
+#include "cluster/launch/agent_channel.h"
 
 namespace trireme {
 

@@ -51,8 +51,9 @@ Json to_json(const HostSet& set, std::span<const Placement> placement) {
 
 }  // namespace
 
-int run_hosts(std::vector<std::string> arguments) {
-  Flags app("trireme hosts", "Shows the hosts that a launch would use, or writes them as a hostfile of another kind.");
+int run_hosts(CommandLine line) {
+  Flags app(std::move(line), "trireme hosts",
+            "Shows the hosts that a launch would use, or writes them as a hostfile of another kind.");
   HostRequest request;
   PlacementRequest wanted;
   std::string form = "table";
@@ -60,7 +61,7 @@ int run_hosts(std::vector<std::string> arguments) {
   app.add("--np", wanted.processes, "total number of processes").positive();
   app.add("--ppn", wanted.per_host, "processes per host").positive();
   app.add("--to", form, "table, json, list, intel, openmpi, deepspeed or slurm (a host list expression)");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require_sinfo(app, request);
 
   const HostSet set = resolve_hosts(request, environment_variable);

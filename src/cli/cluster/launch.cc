@@ -24,8 +24,8 @@ namespace {
 
 using namespace launch;
 
-/// Replaces mpirun's spellings, of Intel MPI and Open MPI, by ours; the words after "--" are the command.
-std::vector<std::string> translate_mpirun(std::vector<std::string>& words, std::vector<std::string>& command) {
+/// Replaces mpirun's spellings, of Intel MPI and Open MPI, by ours.
+std::vector<std::string> translate_mpirun(std::vector<std::string> words) {
   std::vector<std::string> own;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -34,7 +34,7 @@ std::vector<std::string> translate_mpirun(std::vector<std::string>& words, std::
       return words[++i];
     };
     if (word == "--") {
-      command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+      own.insert(own.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
       break;
     }
     if (word == "-n" || word == "-np") {
@@ -75,7 +75,7 @@ std::optional<int> show_help(const LaunchRequest& request) {
   const std::vector<std::string>& words = request.command;
   if (request.any_program || std::none_of(words.begin(), words.end(), asks)) return std::nullopt;
   for (const Command& command : commands()) {
-    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+    if (words[0] == command.name) return command.run(std::vector<std::string>(words.begin() + 1, words.end()));
   }
   return std::nullopt;
 }
@@ -92,15 +92,15 @@ void add_to_training(LaunchRequest& request, const char* flag, const std::vector
 
 }  // namespace
 
-int run_launch(std::vector<std::string> arguments) {
-  Flags app("trireme launch", "Starts ranks on many hosts through mpirun or srun, and supervises them.");
-  app.takes_command();
+int run_launch(CommandLine line) {
+  Flags app(std::move(line), "trireme launch",
+            "Starts ranks on many hosts through mpirun or srun, and supervises them.");
   app.set_footer("After -- comes a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
   LaunchRequest request;
   std::string file;
   bool cpu = false;
   int threads = 0;
-  const std::vector<std::string> own = translate_mpirun(arguments, request.command);
+  app.takes_command(request.command);
   add_host_flags(app, request.hosts);
   app.add("--np", request.placement.processes, "total number of ranks (also -n, -np); default: the slots of the hosts")
       .positive();
@@ -154,7 +154,7 @@ int run_launch(std::vector<std::string> arguments) {
       "be in PATH (docs/cluster.md)");
   app.add("--config-file", file, "file of `trireme config wizard` or `accelerate config`; flags override it")
       .not_empty();
-  if (const auto code = app.parse(own)) return *code;
+  if (const auto code = app.parse(translate_mpirun(app.words()))) return *code;
   require(request.container.find_first_of("'\"\\$") == std::string::npos, ErrorKind::usage,
           "--container {}: quotes, \\ and $ have no meaning there; write words that are separated by blanks",
           request.container);
@@ -204,25 +204,23 @@ int run_launch(std::vector<std::string> arguments) {
   return launch_job(std::move(request), std::move(hosts), std::move(job));
 }
 
-int run_remote_shell_command(std::vector<std::string> arguments) {
-  Flags app("trireme remote-shell", "Called by mpirun instead of ssh; started by `trireme launch`.");
+int run_remote_shell_command(CommandLine line) {
+  Flags app(std::move(line), "trireme remote-shell", "Called by mpirun instead of ssh; started by `trireme launch`.");
   RemoteOptions options;
   std::string ports;
   std::vector<std::string> words;
-  const auto dashes = std::ranges::find(arguments, "--");
-  if (dashes != arguments.end()) words.assign(dashes + 1, arguments.end());
-  arguments.erase(dashes, arguments.end());
+  app.takes_program(words);
   add_remote_flags(app, options);
   app.add("--daemon-mark", options.daemon_mark);
   app.add("--ports", ports);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   complete_remote_options(app, options);
   options.ports = read_ports_word(ports);
   return run_remote_shell(options, words);
 }
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
-int run_node_agent(std::vector<std::string>) {
+int run_node_agent(CommandLine) {
   serve_node(std::cin, std::cout);
   return 0;
 }

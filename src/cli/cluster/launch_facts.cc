@@ -14,20 +14,17 @@
 #include "cli/train/glue_flags.h"
 #include "cli/train/tuning_flags.h"
 #include "config/load.h"
-#include "data/glue/published_rows.h"
+#include "data/glue/reader.h"
 #include "hub/place.h"
 #include "ops/gpu_library.h"
 #include "text/tokenizer.h"
-#include "train/epoch_plan.h"
 #include "train/glue/data.h"
 #include "train/glue/job.h"
 #include "train/start/data_setup.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_model.h"
-#include "train/start/resolve_ranks.h"
-#include "train/start/run_bytes.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
-#include "train/start/runnable.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 
@@ -106,9 +103,8 @@ std::optional<launch::RankMemory> planned_memory_of_glue(GlueOptions options, in
   try {
     const MeshShape mesh = mesh_of(options.config().mesh, ranks, "--np");
     const PlannedDevices devices = on_gpus ? PlannedDevices::gpus : PlannedDevices::cpus;
-    GlueJob job = make_job(options, "", mesh, planned_rank(ranks, hosts, devices));
-    plan_memory(job, *planned_ops(devices));
-    const MemoryPlan& memory = job.memory;
+    const GlueJob job = make_job(options, "", mesh, planned_rank(ranks, hosts, devices));
+    const MemoryPlan memory = memory_of(job.plan.part, *planned_ops(devices));
     launch::RankMemory planned{on_gpus ? memory.on_device() : memory.total(), ""};
     planned.advice = "lower --per-device-train-batch-size or --max-seq-length, or use fewer ranks per host";
     return planned;

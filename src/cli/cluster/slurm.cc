@@ -101,17 +101,15 @@ void make_output_folders(const BatchJob& job) {
 
 }  // namespace
 
-int run_slurm(std::vector<std::string> arguments) {
-  Flags app("trireme slurm", "Writes a Slurm batch script for a command of trireme.");
-  app.takes_command();
+int run_slurm(CommandLine line) {
+  Flags app(std::move(line), "trireme slurm", "Writes a Slurm batch script for a command of trireme.");
   app.set_footer("After -- comes the command: `trireme slurm --nodes 3 --submit -- train config.yaml`.");
   BatchJob job;
   job.program = std::filesystem::read_symlink("/proc/self/exe");
   job.folder = std::filesystem::current_path();
   bool submits = false, no_requeue = false;
   std::string write_to;
-  const auto dashes = std::ranges::find(arguments, "--");
-  if (dashes != arguments.end()) job.command.assign(dashes + 1, arguments.end());
+  app.takes_command(job.command);
   app.add("-J,--job-name", job.name, "name of the job").show_default();
   app.add("-p,--partition", job.partition);
   app.add("-A,--account", job.account);
@@ -160,7 +158,7 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("--env", job.variables, "NAME=VALUE for the job, repeatable").one_value();
   app.add("--write", write_to, "write the script to this file instead of printing it").output_file();
   app.add_switch("--submit", submits, "submit it with sbatch and print the job id");
-  if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
+  if (const auto code = app.parse()) return *code;
   const int gpus = gpus_of(job);
   if (gpus > 0 && app.count("--ntasks-per-node") == 0) job.tasks_per_node = gpus;
   require(gpus == 0 || job.tasks_per_node <= gpus, ErrorKind::usage,

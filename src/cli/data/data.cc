@@ -17,13 +17,12 @@
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
-#include "data/document_parts.h"
 #include "data/file_signature.h"
 #include "data/indexed_dataset.h"
 #include "data/inspection.h"
 #include "data/neox_index.h"
-#include "data/prepare/end_of_text.h"
-#include "data/prepare/indexed_merge.h"
+#include "data/prepare/prepare_megatron.h"
+#include "data/prepare/prepare_outputs.h"
 
 namespace trireme {
 namespace {
@@ -197,8 +196,8 @@ int merge(const MergeFlags& flags) {
 
 }  // namespace
 
-int run_data(std::vector<std::string> arguments) {
-  Flags app("trireme data", "Checks, shows, merges and indexes token files.");
+int run_data(CommandLine line) {
+  Flags app(std::move(line), "trireme data", "Checks, shows, merges and indexes token files.");
   IndexFlags index_flags;
   InspectFlags inspect_flags;
   MergeFlags merge_flags;
@@ -212,7 +211,7 @@ int run_data(std::vector<std::string> arguments) {
       .separated_by(',');
   merging.add("--output", merge_flags.output, "prefix of the merged dataset").required();
   add_index(app, index_flags);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   if (verifying.chosen()) return verify(to_verify);
   if (merging.chosen()) return merge(merge_flags);
   return index_flags.prefix.empty() ? inspect_file(inspect_flags) : index(index_flags);

@@ -39,11 +39,11 @@ hub::Snapshot fetch(const hub::Settings& settings, const hub::Repository& reposi
 
 }  // namespace
 
-int run_fetch(std::vector<std::string> arguments) {
+int run_fetch(CommandLine line) {
   std::string name, revision;
   bool dataset = false;
   std::vector<std::string> patterns;
-  Flags app("trireme fetch",
+  Flags app(std::move(line), "trireme fetch",
             "Downloads a model or a data set of the Hugging Face hub into the cache and prints its folder.");
   app.add("name", name, "NAME or OWNER/NAME, optionally with @REVISION; glue/TASK is one GLUE task").required();
   app.add_switch("--dataset", dataset, "fetch a data set, not a model");
@@ -53,7 +53,7 @@ int run_fetch(std::vector<std::string> arguments) {
           "configuration, tokenizer and weights of a model, safetensors rather than pickles; the texts of a data set)")
       .one_value();
   app.set_footer(kFooter);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   hub::NamedData wanted{hub::Repository{}, {}, {}};
   if (dataset) {
     wanted = hub::named_data(name);

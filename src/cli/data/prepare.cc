@@ -142,10 +142,10 @@ void apply_recipe(const Flags& app, const RecipeFlags& recipe, PrepareOptions& o
 
 }  // namespace
 
-int run_prepare(std::vector<std::string> arguments) {
+int run_prepare(CommandLine line) {
   PrepareOptions options;
   options.threads = default_threads();
-  Flags app("trireme prepare",
+  Flags app(std::move(line), "trireme prepare",
             "Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.");
   app.add("--input", options.inputs,
           "text: .txt, .jsonl and .parquet files, .tar of them, folders, globs, names of data sets on the Hugging Face "
@@ -199,7 +199,7 @@ int run_prepare(std::vector<std::string> arguments) {
       .show_default();
   app.add_switch("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
   app.add("--threads", options.threads, "worker threads").in_range(1, 1024).show_default();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.input_kind = input_kind_from(input_format);
   options.encoding = input_encoding_from(encoding);

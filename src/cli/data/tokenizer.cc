@@ -128,11 +128,11 @@ void run_show_tokenizer(const CodecFlags& flags) {
 
 }  // namespace
 
-int run_tokenizer(std::vector<std::string> arguments) {
+int run_tokenizer(CommandLine line) {
   TrainFlags train;
   CodecFlags encode, decode, show;
   train.text.threads = default_threads();
-  Flags app("trireme tokenizer",
+  Flags app(std::move(line), "trireme tokenizer",
             "Trains tokenizers, converts text to ids and ids to text, shows how text is split and what chat templates "
             "produce.");
   const Flags& trainer = add_train(app, train);
@@ -155,7 +155,7 @@ int run_tokenizer(std::vector<std::string> arguments) {
       "chat", "Shows the text and ids of conversations with a chat template, and which ids are trained on");
   TokenizerChatFlags talk;
   add_tokenizer_chat(talker, talk);
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   if (talker.chosen()) {
     run_tokenizer_chat(talk);
     return 0;

@@ -21,13 +21,14 @@ constexpr double kTurnSeconds = 0.2;
 
 }  // namespace
 
-int run_attach(std::vector<std::string> arguments) {
-  Flags app("trireme attach", "Follows the log of the job of a run folder, until the job ends or Ctrl-C.");
+int run_attach(CommandLine command_line) {
+  Flags app(std::move(command_line), "trireme attach",
+            "Follows the log of the job of a run folder, until the job ends or Ctrl-C.");
   app.set_footer(
       "Ctrl-C ends this command, not the job. When the job ends, its exit code is the exit code of this command.");
   std::string run;
   app.add("RUN", run, "run folder").required();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
 
   const std::atomic<bool>& detach = stop::watch();
   RunContact contact(run);

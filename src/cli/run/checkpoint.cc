@@ -254,8 +254,8 @@ int prune(const std::string& run, int64_t keep) {
 
 }  // namespace
 
-int run_checkpoint(std::vector<std::string> arguments) {
-  Flags app("trireme checkpoint", "Lists, shows, verifies and deletes the checkpoints of a run.");
+int run_checkpoint(CommandLine line) {
+  Flags app(std::move(line), "trireme checkpoint", "Lists, shows, verifies and deletes the checkpoints of a run.");
   std::string path;
   int64_t keep = 0;
   const auto action = [&](const char* name, const char* help, const char* what) -> Flags& {
@@ -272,7 +272,7 @@ int run_checkpoint(std::vector<std::string> arguments) {
       .add("--keep", keep, "number of newest checkpoints to keep")
       .required()
       .positive();
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   path = follow_run_pointer(path);
   if (list_command.chosen()) return list(path);
   if (show_command.chosen()) return show(path);

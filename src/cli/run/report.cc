@@ -141,8 +141,8 @@ void write_comparison(const std::vector<std::string>& runs, const std::string& o
 
 }  // namespace
 
-int run_report(std::vector<std::string> arguments) {
-  Flags app("trireme report",
+int run_report(CommandLine line) {
+  Flags app(std::move(line), "trireme report",
             "Writes one self-contained HTML page about a run: curves, facts and samples; for several runs, a page that "
             "compares them: curves over each other, results, and the options that differ.");
   std::vector<std::string> runs;
@@ -157,7 +157,7 @@ int run_report(std::vector<std::string> arguments) {
       "--samples-before", samples.before,
       "the same prompts by the model before the training, shown above them (default: RUN/samples-before.jsonl if it "
       "exists)");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   require(runs.size() == 1 || !samples.any(), ErrorKind::usage, "--samples belongs to one run, found {} runs",
           runs.size());
   if (runs.size() == 1) {

@@ -74,8 +74,8 @@ Json json_of(const EvaluationMetrics& evaluation) {
 
 }  // namespace
 
-int run_status(std::vector<std::string> arguments) {
-  Flags app("trireme status",
+int run_status(CommandLine line) {
+  Flags app(std::move(line), "trireme status",
             "Shows the state of the job of a run folder, or how it ended; lists all runs of a folder.");
   app.set_footer(
       "Of several folders, or one with runs below it, each run gets a line with its state (as its files say), steps, "
@@ -88,7 +88,7 @@ int run_status(std::vector<std::string> arguments) {
   app.add_switch("--json", json, "one line of JSON: state and everything else that is known");
   app.add("--page", page, "PORT or ADDRESS:PORT: shows the run's curves there in a browser until Ctrl-C");
   app.add("--token", token, "with --page: file whose first line readers must send (?token=TOKEN)");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   const std::string run = folders[0];
   require(page.empty() || folders.size() == 1, ErrorKind::usage, "--page shows one run; found {} folders",
           folders.size());

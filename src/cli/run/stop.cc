@@ -44,8 +44,9 @@ int tell(const std::optional<RunStatus>& status, const std::string& run, double 
 
 }  // namespace
 
-int run_stop(std::vector<std::string> arguments) {
-  Flags app("trireme stop", "Asks the job of a run folder to save a snapshot and stop, and waits for it.");
+int run_stop(CommandLine command_line) {
+  Flags app(std::move(command_line), "trireme stop",
+            "Asks the job of a run folder to save a snapshot and stop, and waits for it.");
   app.set_footer(
       "A job that was stopped like this is not restarted by a launch or requeued by Slurm: start it again to resume "
       "the run. The exit code is 0 when no job is running. Ctrl-C ends only the wait, not the request.");
@@ -53,7 +54,7 @@ int run_stop(std::vector<std::string> arguments) {
   bool now = false;
   app.add("RUN", run, "run folder").required();
   app.add_switch("--now", now, "end it at once without a snapshot: progress since the last snapshot is lost");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
 
   const std::atomic<bool>& interrupted = stop::watch();
   const auto start = Clock::now();

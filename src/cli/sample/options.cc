@@ -158,10 +158,11 @@ std::string trimmed(const std::string& text) {
 
 }  // namespace
 
-std::optional<int> read_sample_options(std::vector<std::string> arguments, SampleOptions& options) {
-  Flags app("trireme sample", "Continues a prompt with a trained model. Text is streamed to standard output.");
+std::optional<int> read_sample_options(CommandLine line, SampleOptions& options) {
+  Flags app(std::move(line), "trireme sample",
+            "Continues a prompt with a trained model. Text is streamed to standard output.");
   declare(app, options);
-  if (const auto code = app.parse(take_sampling_dialects(std::move(arguments)))) return code;
+  if (const auto code = app.parse(take_sampling_dialects(app.words()))) return code;
   for (const char* flag : kFlags) {
     if (app.count(flag) > 0) options.given.insert(flag);
   }

@@ -40,7 +40,7 @@ struct SampleOptions {
 
 /// Reads flags and files into `options`; returns an exit code if there is nothing to do (--help). Throws Error::usage,
 /// Error::config.
-std::optional<int> read_sample_options(std::vector<std::string> arguments, SampleOptions& options);
+std::optional<int> read_sample_options(CommandLine line, SampleOptions& options);
 
 /// The prompts; none with --interactive. Throws Error::usage, Error::io, Error::data.
 std::vector<std::string> read_all_prompts(const SampleOptions& options);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/prepare/encoded_source.h"
+#include "data/prepare/byte_source.h"
 
 namespace trireme {
 

@@ -261,9 +261,9 @@ int sample(Process& process, SampleOptions& options, const std::vector<std::stri
 
 }  // namespace
 
-int run_sample(std::vector<std::string> arguments) {
+int run_sample(CommandLine line) {
   SampleOptions options;
-  if (const auto code = read_sample_options(std::move(arguments), options)) return *code;
+  if (const auto code = read_sample_options(std::move(line), options)) return *code;
   const std::vector<std::string> prompts = read_all_prompts(options);
   Process process;
   return process.run([&] { return sample(process, options, prompts); });

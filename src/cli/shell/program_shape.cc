@@ -8,9 +8,7 @@ namespace trireme {
 std::vector<CommandShape> program_shape() {
   std::vector<CommandShape> shapes;
   for (const Command& command : commands()) {
-    if (command.internal) continue;
-    shapes.push_back(command.shape ? command.shape() : shape_of(command.run));
-    shapes.back().name = command.name;
+    if (!command.internal) shapes.push_back(shape_of(command.name, command.run));
   }
   return shapes;
 }

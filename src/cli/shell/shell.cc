@@ -58,14 +58,14 @@ void write_pages(const std::string& folder) {
 
 }  // namespace
 
-int run_completion(std::vector<std::string> arguments) {
-  Flags app("trireme completion", "Prints the completion of commands, flags and values for a shell.");
+int run_completion(CommandLine line) {
+  Flags app(std::move(line), "trireme completion", "Prints the completion of commands, flags and values for a shell.");
   app.set_footer(
       "Packages install it. By hand: bash: eval \"$(trireme completion bash)\" in ~/.bashrc; zsh: write it to a file "
       "_trireme in a folder of fpath; fish: write it to ~/.config/fish/completions/trireme.fish.");
   std::string shell;
   app.add("SHELL", shell, "bash, zsh or fish").required().one_of({"bash", "zsh", "fish"});
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   const std::vector<CommandShape> shapes = program_shape();
   fmt::print("{}", shell == "bash"  ? bash_completion(shapes)
                    : shell == "zsh" ? zsh_completion(shapes)
@@ -73,13 +73,14 @@ int run_completion(std::vector<std::string> arguments) {
   return 0;
 }
 
-int run_manual(std::vector<std::string> arguments) {
-  Flags app("trireme manual", "Prints the manual page of a command, for man: `trireme manual train | man -l -`.");
+int run_manual(CommandLine line) {
+  Flags app(std::move(line), "trireme manual",
+            "Prints the manual page of a command, for man: `trireme manual train | man -l -`.");
   app.set_footer("Packages install all pages: `man trireme`, `man trireme-train`.");
   std::string command, folder;
   app.add("COMMAND", command, "a command of trireme (default: the page about the program)");
   app.add("--output", folder, "folder for all pages instead of standard output");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
   if (!folder.empty()) {
     require(command.empty(), ErrorKind::usage, "--output writes all pages; remove {}", command);
     write_pages(folder);

@@ -11,34 +11,21 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/plan_text.h"
-#include "cli/train/config_shape.h"
 #include "cli/train/config_wizard.h"
 #include "config/document.h"
-#include "config/flag_word.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_model.h"
-#include "train/start/resolve_ranks.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
-#include "train/start/runnable.h"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: trireme config show FILES... [-d FOLDER] [--key value ...] [--dialect NAME] [--ranks N [--hosts N] "
-    "[--node TYPE]] "
-    "[--verbose]\n"
-    "       trireme config options\n"
-    "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
-    "show     prints the configuration from these files and flags as native YAML, and where each value came "
-    "from;\n"
-    "         --ranks N: also the mesh and the batch for N ranks and what each rank holds, on --hosts N\n         with "
-    "the same number of ranks each (default: one rank per host); --node: also memory, time and\n         cost on nodes "
-    "of this type, as `trireme plan` "
-    "prints them; --verbose: also why keys have no effect\n"
-    "options  prints docs/options.md: every option, and the keys of every dialect\n"
-    "wizard   asks the questions of `accelerate config` and writes a file for `trireme launch --config-file`\n";
+    "trireme config show FILES... [-d FOLDER] [--key value ...] [--dialect NAME] [--ranks N [--hosts N] "
+    "[--node TYPE]] [--verbose]\n"
+    "trireme config options\n"
+    "trireme config wizard [--answer VALUE ...] [--output FILE]";
 
 /// Full nodes for ranks of which each has a GPU; fewer ranks than a node has GPUs are on one.
 int nodes_for(int ranks, const NodeType& type) {
@@ -68,34 +55,32 @@ std::string forecast_comments(const LoadedConfig& loaded, const NodeType& type, 
   return comments;
 }
 
-/// The number after `--ranks` or a similar flag, which is removed from the words; 0: not given.
-int take_number(std::string_view flag, std::vector<std::string>& words) {
-  const std::optional<std::string> text = take_flag({flag}, "a number", words);
-  if (!text) return 0;
-  const Value value = resolve_plain(*text);
-  const auto* number = std::get_if<int64_t>(&value);
-  constexpr int64_t kMost = 1 << 20;
-  require(number && *number >= 1 && *number <= kMost, ErrorKind::usage,
-          "{} is {}, expected a whole number from 1 to {}", flag, *text, kMost);
-  return static_cast<int>(*number);
-}
-
-void show(std::vector<std::string> words) {
-  const int ranks = take_number("--ranks", words);
-  int hosts = take_number("--hosts", words);
-  const std::string node = take_flag({"--node"}, "a type; `trireme plan --node-types` lists them", words).value_or("");
+int config_show(CommandLine line) {
+  Flags app(std::move(line), "trireme config show",
+            "Prints the configuration from files and flags as native YAML, and where each value came from.");
+  ConfigWords words;
+  int ranks = 0, hosts = 0;
+  std::string node;
+  constexpr int kMost = 1 << 20;
+  app.set_usage(kUsage);
+  app.add_configuration(words, OptionsInHelp::none);
+  app.add("--ranks", ranks, "also the mesh and the batch for N ranks, and what each rank holds")
+      .in_range(1, kMost)
+      .needs("a number");
+  app.add("--hosts", hosts, "hosts of the ranks (default: one rank per host)").in_range(1, kMost).needs("a number");
+  app.add("--node", node, "also memory, time and cost on nodes of this type")
+      .needs("a type; `trireme plan --node-types` lists them");
+  if (const auto code = app.parse()) return *code;
   require(node.empty() || ranks > 0, ErrorKind::usage, "--node needs --ranks; add the number of ranks");
   require(hosts == 0 || ranks > 0, ErrorKind::usage, "--hosts needs --ranks; add the number of ranks");
-  require_spelling(words, {"--ranks", "--hosts", "--node"});
-  const ConfigWords split = split_words(words);
-  LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
+  LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   resolve_model(loaded);
   require_mesh(loaded);
   if (ranks > 0) {
     require_layout(loaded);
     resolve_for_ranks(loaded, ranks);
   }
-  if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
+  if (words.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
   std::string table = trained_comment(loaded);
   const NodeType type = node.empty() ? NodeType() : find_node_type(node);
   if (type.gpus > 0 && hosts == 0) hosts = nodes_for(ranks, type);
@@ -103,54 +88,39 @@ void show(std::vector<std::string> words) {
     table += rank_table(loaded, ranks, hosts, type.gpus > 0 ? PlannedDevices::gpus : planned_devices(loaded.config));
   if (!node.empty()) table += forecast_comments(loaded, type, ranks, hosts > 0 ? hosts : ranks);
   fmt::print("{}{}", to_yaml(loaded), table);
+  return 0;
+}
+
+int config_options(CommandLine line) {
+  Flags app(std::move(line), "trireme config options",
+            "Prints docs/options.md: every option, and the keys of every dialect.");
+  app.set_usage(kUsage);
+  if (const auto code = app.parse()) return *code;
+  fmt::print("{}", options_markdown());
+  return 0;
 }
 
 }  // namespace
 
-CommandShape config_shape() {
-  CommandShape show{.name = "show",
-                    .purpose =
-                        "Prints the configuration from files and flags as native YAML, and where each value "
-                        "came from.",
-                    .flags = file_flags(),
-                    .groups = option_groups()};
-  show.flags.push_back({.names = {"--ranks"},
-                        .help = "also the mesh and the batch for N ranks, and what each rank holds",
-                        .kind = ValueKind::number});
-  show.flags.push_back(
-      {.names = {"--hosts"}, .help = "hosts of the ranks (default: one rank per host)", .kind = ValueKind::number});
-  show.flags.push_back({.names = {"--node"}, .help = "also memory, time and cost on nodes of this type"});
-  CommandShape wizard = shape_of(config_wizard);
-  wizard.name = "wizard";
-  return {.name = "config",
-          .purpose = "Prints the configuration from files and flags, or the list of options.",
-          .actions = {
-              std::move(show),
-              {.name = "options", .purpose = "Prints docs/options.md: every option, and the keys of every dialect."},
-              std::move(wizard)}};
-}
-
-int run_config(std::vector<std::string> arguments) {
-  const std::string action = arguments.empty() ? "" : arguments[0];
+int run_config(CommandLine line) {
+  Flags app(std::move(line), "trireme config",
+            "Prints the configuration from files and flags, or the list of options.");
+  app.set_usage(kUsage);
+  app.set_footer(
+      "show     prints the configuration from these files and flags as native YAML, and where each value came from;\n"
+      "         --ranks N: also the mesh and the batch for N ranks and what each rank holds, on --hosts N\n"
+      "         with the same number of ranks each (default: one rank per host); --node: also memory, time and\n"
+      "         cost on nodes of this type, as `trireme plan` prints them; --verbose: also why keys have no effect\n"
+      "options  prints docs/options.md: every option, and the keys of every dialect\n"
+      "wizard   asks the questions of `accelerate config` and writes a file for `trireme launch --config-file`");
+  app.add_command("show", config_show);
+  app.add_command("options", config_options);
+  app.add_command("wizard", config_wizard);
+  const std::string action = app.words().empty() ? "" : app.words()[0];
+  if (action.starts_with("--") && action != "--help") return config_wizard(app.words());  // as `accelerate config`
+  if (const auto code = app.answer()) return *code;
   if (action == "default")  // accelerate's
     fail(ErrorKind::usage, "trireme config default: instead: `trireme config wizard --defaults`");
-  if (action != "wizard" && asks_help(arguments)) {  // the wizard has its own flags
-    fmt::print("{}", kUsage);
-    return 0;
-  }
-  if (action == "show") {
-    show({arguments.begin() + 1, arguments.end()});
-    return 0;
-  }
-  if (action == "options") {
-    require(arguments.size() == 1, ErrorKind::usage, "trireme config options takes no arguments, found \"{}\"",
-            arguments[1]);
-    fmt::print("{}", options_markdown());
-    return 0;
-  }
-  if (action.starts_with("--"))
-    return config_wizard(std::move(arguments));  // as `accelerate config --config_file FILE`
-  if (action == "wizard") return config_wizard({arguments.begin() + 1, arguments.end()});
   fail(ErrorKind::usage, "trireme config {}: expected show, options or wizard; `trireme config --help` explains them",
        action.empty() ? "needs an action" : action);
 }

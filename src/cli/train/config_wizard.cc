@@ -396,8 +396,8 @@ void require_place_for(const std::string& output) {
 
 }  // namespace
 
-int config_wizard(std::vector<std::string> arguments) {
-  Flags app("trireme config wizard",
+int config_wizard(CommandLine line) {
+  Flags app(std::move(line), "trireme config wizard",
             "Asks how ranks are started, as `accelerate config` does, and writes one YAML file.");
   app.set_footer(
       "Every answer can also be given as a flag; the other questions are asked, again after an invalid answer; an "
@@ -410,7 +410,7 @@ int config_wizard(std::vector<std::string> arguments) {
   }
   app.add("-o,--output", output, "file to write, - for standard output").show_default();
   app.add_switch("--defaults", defaults, "ask nothing: questions without a flag get their default answers");
-  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (const auto code = app.parse()) return *code;
 
   if (output != "-") require_place_for(output);
   for (const Question& question : questions()) {  // a wrong flag is reported before anything is asked

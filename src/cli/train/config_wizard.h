@@ -1,10 +1,9 @@
 #pragma once
-#include <string>
-#include <vector>
+#include "cli/command_shape.h"
 
 namespace trireme {
 
 /// trireme config wizard.
-int config_wizard(std::vector<std::string> arguments);
+int config_wizard(CommandLine line);
 
 }  // namespace trireme

@@ -8,10 +8,11 @@
 namespace trireme {
 namespace {
 
-constexpr TuningFlag kFlags[] = {
+constexpr OptionFlag kFlags[] = {
     {"--model", "model.init", "MODEL", "the model to train, also the reference: a folder, a name of the hub, or a run"},
-    {"--data", "data.train", "DATA", "pairs of answers: a file, or a data set of the hub"},
-    {"--validation", "data.validation", "DATA", "pairs for validation, which are not trained on"},
+    {"--data", "data.train", "DATA", "pairs of answers: a file, or a data set of the hub", Collects::nothing, kOneFile},
+    {"--validation", "data.validation", "DATA", "pairs for validation, which are not trained on", Collects::nothing,
+     kOneFile},
     {"--validation-share", "chat.validation-share", "X", "without --validation: this share of the pairs (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
     {"--loss", "dpo.loss", "LOSS", "sigmoid, robust, ipo, hinge or sigmoid-norm (sigmoid)"},
@@ -30,28 +31,23 @@ constexpr TuningFlag kFlags[] = {
     {"--skip-bad-rows", "chat.skip-bad-rows", "", "skip and count rows without a usable pair"},
 };
 
-constexpr const char* kUsage =
-    "usage: trireme dpo --model MODEL --data DATA --output RUN [CONFIG.yaml...] [--option value ...]\n"
-    "       mpirun -n N trireme dpo ...\n\n"
-    "Trains a language model on pairs of answers, of which one is preferred (DPO): the chosen answer becomes more "
-    "likely\n"
-    "than the rejected one, compared with the model that the training starts from. A row has \"chosen\" and "
-    "\"rejected\", as\n"
-    "texts after a \"prompt\", or as messages; --beta is how strongly the model is held to its start. Train on "
-    "conversations\n"
-    "first (`trireme sft`) if the model does not answer yet. The same command resumes a run. The log shows per "
-    "report:\n"
+constexpr const char* kNotes =
+    "A row has \"chosen\" and \"rejected\", as texts after a \"prompt\", or as messages; --beta is how strongly the "
+    "model "
+    "is held\nto its start. Train on conversations first (`trireme sft`) if the model does not answer yet. The log "
+    "shows "
+    "per report:\n"
     "  rewards/margins      mean of beta x (how much more than the start the model prefers the chosen answer): rises\n"
     "  rewards/accuracies   share of pairs with a positive margin: 0.5 is chance\n"
     "  logps/chosen         if it falls much, the chosen answers themselves become unlikely: raise --beta\n"
     "Then:\n"
     "  trireme sample --model RUN --chat --interactive     talks with the result\n"
-    "  trireme export --model RUN --output FOLDER          writes it for transformers, with tokenizer and template\n\n";
+    "  trireme export --model RUN --output FOLDER          writes it for transformers, with tokenizer and template\n";
 
 constexpr const char* kDefaults =
     "batch.global 8, optim.learning-rate 1e-6 (to 0), optim.warmup-steps 3 % of the steps, optim.beta2 0.999,\n"
     "optim.weight-decay 0; run.steps follows from chat.epochs, and evaluation.every and checkpoint.every are an "
-    "epoch.\n\n";
+    "epoch.";
 
 }  // namespace
 
@@ -61,15 +57,12 @@ const TuningCommand kDpoCommand{
         "Trains a language model on pairs of answers, of which one is preferred (DPO): the chosen answer becomes more "
         "likely than the rejected one, compared with the model that the training starts from. The same command resumes "
         "a run.",
-    .usage = kUsage,
+    .notes = kNotes,
     .defaults = kDefaults,
     .flags = kFlags,
     .default_flags = preference_tuning_defaults,
     .recipe = preference_tuning};
 
-CommandShape dpo_shape() { return tuning_shape(kDpoCommand); }
-
-// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
-int run_dpo(std::vector<std::string> arguments) { return run_tuning(kDpoCommand, arguments); }
+int run_dpo(CommandLine line) { return run_tuning(kDpoCommand, std::move(line)); }
 
 }  // namespace trireme

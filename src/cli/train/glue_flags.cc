@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <list>
 #include <nlohmann/json.hpp>
 
 #include "base/count.h"
@@ -18,14 +17,14 @@
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
-#include "cli/train/config_shape.h"
-#include "config/flag_word.h"
+#include "cli/train/recipe_command.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "data/glue/task.h"
-#include "data/prepare/encoded_source.h"
+#include "data/prepare/byte_source.h"
 #include "hub/name.h"
-#include "train/start/runnable.h"
+#include "train/glue/finetune.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {
@@ -64,17 +63,6 @@ bool stays_native(std::string_view name) {
   return name.starts_with("comm.") || name.starts_with("launch.") || name.starts_with("train.") ||
          name.starts_with("precision.loss-scale") || std::ranges::find(kOptions, name) != std::end(kOptions);
 }
-
-bool truth(const std::string& name, const std::string& text) {
-  const std::string word = lower_case(text);
-  if (word == "true" || word == "1" || word == "yes" || word == "y" || word == "t") return true;
-  const bool no = word == "false" || word == "0" || word == "no" || word == "n" || word == "f";
-  require(no, ErrorKind::usage, "--{} is \"{}\", expected True or False", name, text);
-  return false;
-}
-
-constexpr std::pair<const char*, Strategy> kStrategies[] = {
-    {"no", Strategy::no}, {"steps", Strategy::steps}, {"epoch", Strategy::epoch}, {"best", Strategy::best}};
 
 /// transformers' schedules.
 struct Schedule {
@@ -137,22 +125,54 @@ constexpr OptionName kNames[] = {
     {"precision.dtype bf16", "--bf16"},
 };
 
+/// Why a native option cannot be given.
+std::string why_not_native(const std::string& option) {
+  const auto* const own = std::ranges::find(kNames, option, &OptionName::native);
+  return fmt::format("cannot be given to glue: run_glue's arguments determine it; {}",
+                     own == std::end(kNames) ? "`trireme glue --help` lists them" : fmt::format("use {}", own->own));
+}
+
+/// Reads a .json file of arguments as flags.
+std::vector<std::string> from_file(const std::string& path) {
+  std::vector<std::string> words;
+  const Json json = read_json(path);
+  require(json.is_object(), ErrorKind::config, "{}: {}, expected an object of arguments", path, json.type_name());
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
+    require(!value.is_structured(), ErrorKind::config, "{}: \"{}\" is {}, expected text, a number or true or false",
+            path, name, value.type_name());
+    words.push_back(
+        fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : dump_valid_json(value)));
+  }
+  return words;
+}
+
+/// The words, with those of a .json file at their end. Words before it, such as those of launch, win.
+std::vector<std::string> with_file(std::vector<std::string> arguments) {
+  const auto is_whole = [](const std::string& word) {
+    return word.starts_with("--") && word.find('=') != std::string::npos;
+  };
+  if (arguments.empty() || !arguments.back().ends_with(".json") ||
+      !std::all_of(arguments.begin(), arguments.end() - 1, is_whole))
+    return arguments;
+  std::vector<std::string> words = from_file(arguments.back());
+  words.insert(words.end(), arguments.begin(), arguments.end() - 1);
+  return words;
+}
+
+constexpr std::initializer_list<Strategy> kDuringTraining = {Strategy::no, Strategy::steps, Strategy::epoch};
+
 /// The flags of a run and their values.
 class GlueFlags {
  public:
-  GlueFlags();
+  explicit GlueFlags(CommandLine line);
   Flags& flags() { return flags_; }
-  GlueOptions read() const;
+  GlueOptions read();
 
  private:
-  struct Switch {
-    std::string name, text;
-    bool* target;
-  };
   void add_switch(const std::string& name, bool& target, const std::string& help) {
-    switches_.push_back({name, target ? "True" : "False", &target});
-    flags_.add("--" + name, switches_.back().text, help)
-        .optional_value("True", "[True|False]=" + switches_.back().text);
+    flags_.add_truth(
+        "--" + name, target, [&target](bool value) { target = value; }, help);
   }
   void add_word(const std::string& name, std::string& target, const std::string& help) {
     flags_.add("--" + name, target, help);
@@ -161,7 +181,6 @@ class GlueFlags {
   Flag add_number(const std::string& name, T& target, const std::string& help) {
     return flags_.add("--" + name, target, help).show_default();
   }
-  void add_strategy(const std::string& names, EventSchedule& rhythm, const std::string& help);
   void add_model_and_data();
   void add_training();
   void add_rhythm();
@@ -171,29 +190,26 @@ class GlueFlags {
   void take_schedule() const;
   void take_kwargs() const;
   void take_origins() const;
+  void take_native();
   Config& config() const { return options_.loaded.config; }
 
   mutable GlueOptions options_;
   Flags flags_;
-  std::list<Switch> switches_;  // flags hold references to its elements
-  struct Choice {
-    std::string text;
-    Strategy* target;
-  };
-  std::list<Choice> choices_;
-  std::string resume_, revision_, separator_, kwargs_, greater_, schedule_ = kSchedules[0].name;
+  std::vector<std::string> native_;  ///< native options and their values
+  std::string resume_, revision_, separator_, kwargs_, schedule_ = kSchedules[0].name;
   double warmup_ratio_ = 0, warmup_steps_ = 0;
   bool train_ = false, bf16_ = false, fp16_ = false, use_cpu_ = false;
 
   TokenizerFlags tokenizer_;
 };
 
-GlueFlags::GlueFlags()
-    : flags_("trireme glue",
+GlueFlags::GlueFlags(CommandLine line)
+    : flags_(std::move(line), "trireme glue",
              "Fine-tunes BERT, DistilBERT or RoBERTa on a GLUE task or on your own rows, evaluates and predicts. Takes "
              "run_glue's arguments, or a .json file with them. `mpirun -n N trireme glue ...` trains on "
              "N ranks.") {
   config() = glue_configuration();
+  flags_.add_options(native_, stays_native, why_not_native);
   add_model_and_data();
   add_training();
   add_rhythm();
@@ -202,17 +218,6 @@ GlueFlags::GlueFlags()
       "--mesh.sequence,\n"
       "--optim.shard, --run.take-over and others (docs/glue.md) are also accepted.\n" +
       foreign_options_help("glue"));
-}
-
-void GlueFlags::add_strategy(const std::string& names, EventSchedule& rhythm, const std::string& help) {
-  std::vector<std::string> words;
-  const char* now = "";
-  for (const auto& [name, strategy] : kStrategies) {
-    if (strategy != Strategy::best || &rhythm == &options_.saving) words.emplace_back(name);
-    if (strategy == rhythm.strategy) now = name;
-  }
-  choices_.push_back({now, &rhythm.strategy});
-  add_number(names, choices_.back().text, help).one_of(words);
 }
 
 void GlueFlags::add_model_and_data() {
@@ -303,16 +308,17 @@ void GlueFlags::add_training() {
 
 void GlueFlags::add_rhythm() {
   GlueOptions& o = options_;
-  add_strategy("logging-strategy", o.logging, "when to log");
+  flags_.choice("--logging-strategy", o.logging.strategy, "when to log", kDuringTraining);
   add_number("logging-steps", o.logging.steps, "steps between log lines; below 1: this fraction of all steps")
       .positive();
   add_switch("logging-first-step", o.logging_first_step, "also log the first step");
-  add_strategy("evaluation-strategy,--eval-strategy", o.evaluation, "when to evaluate during training");
+  flags_.choice("--evaluation-strategy,--eval-strategy", o.evaluation.strategy, "when to evaluate during training",
+                kDuringTraining);
   add_number("eval-steps", o.evaluation.steps,
              "steps between evaluations; below 1: this fraction of all steps (0: --logging-steps)")
       .not_negative();
-  add_strategy("save-strategy", o.saving,
-               "when to write a checkpoint; best: after each evaluation that is the best so far");
+  flags_.choice("--save-strategy", o.saving.strategy,
+                "when to write a checkpoint; best: after each evaluation that is the best so far");
   add_number("save-steps", o.saving.steps, "steps between checkpoints; below 1: this fraction of all steps").positive();
   add_number("save-total-limit", config().checkpoint.keep,
              "number of newest checkpoints to keep, besides the best one (0: all)")
@@ -322,10 +328,9 @@ void GlueFlags::add_rhythm() {
       "write, evaluate and predict with the model of the best evaluation during training instead of the last model");
   add_word("metric-for-best-model", o.best_metric,
            "metric that determines the best evaluation, with or without eval_ (default: loss)");
-  flags_
-      .add("--greater-is-better", greater_,
-           "a greater value is better (default: unless the metric's name ends in loss)")
-      .optional_value("True", "[True|False]");
+  flags_.add_truth(
+      "--greater-is-better", std::nullopt, [&o](bool value) { o.greater_is_better = value; },
+      "a greater value is better (default: unless the metric's name ends in loss)");
   add_number("early-stopping-patience", o.patience,
              "training ends after this number of consecutive evaluations without improvement (0: off)")
       .not_negative();
@@ -395,7 +400,8 @@ void GlueFlags::take_origins() const {
   if (bf16_ || fp16_) origins["precision.dtype"] = {bf16_ ? "flag --bf16" : "flag --fp16", 0, kFlagLayer};
 }
 
-GlueOptions GlueFlags::read() const {
+GlueOptions GlueFlags::read() {
+  flags_.parse(with_file(flags_.words()));
   take_switches();
   if (!resume_.empty() && lower_case(resume_) != "true" && lower_case(resume_) != "none")
     config().checkpoint.resume = resume_;
@@ -408,20 +414,28 @@ GlueOptions GlueFlags::read() const {
   for (const auto& [name, character] : kSeparators) {
     if (separator_ == name) options_.rows.csv_separator = character;
   }
-  if (!greater_.empty() && lower_case(greater_) != "none")
-    options_.greater_is_better = truth("greater-is-better", greater_);
   take_schedule();
   take_kwargs();
   check(options_);
   take_revision();
   take_origins();
+  take_native();
+  require_runnable(options_.loaded);
   return options_;
 }
 
+void GlueFlags::take_native() {
+  LoadedConfig& loaded = options_.loaded;
+  LoadedConfig given = load_config({}, native_);
+  for (const auto& [name, origin] : given.origins) {
+    const Option& option = *schema().find(name);
+    set(loaded.config, option, get(given.config, option));
+  }
+  given.origins.merge(loaded.origins);
+  loaded.origins = std::move(given.origins);
+}
+
 void GlueFlags::take_switches() const {
-  for (const Switch& s : switches_) *s.target = truth(s.name, s.text);
-  for (const Choice& choice : choices_)
-    *choice.target = std::ranges::find(kStrategies, choice.text, [](const auto& s) { return s.first; })->second;
   config().evaluation.only = !train_;
   require(!bf16_ || !fp16_, ErrorKind::usage, "--bf16 and --fp16 are both given; remove one");
   config().precision.dtype = bf16_ ? DType::bf16 : fp16_ ? DType::f16 : DType::f32;
@@ -512,83 +526,17 @@ void GlueFlags::take_revision() const {
   }
 }
 
-/// Reads a .json file of arguments as flags.
-std::vector<std::string> from_file(const std::string& path) {
-  std::vector<std::string> words;
-  const Json json = read_json(path);
-  require(json.is_object(), ErrorKind::config, "{}: {}, expected an object of arguments", path, json.type_name());
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_null()) continue;
-    require(!value.is_structured(), ErrorKind::config, "{}: \"{}\" is {}, expected text, a number or true or false",
-            path, name, value.type_name());
-    words.push_back(
-        fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : dump_valid_json(value)));
-  }
-  return words;
-}
-
-/// Removes the native options (--group.option) from the words.
-std::vector<std::string> take_native(std::vector<std::string>& words) {
-  std::vector<std::string> native, rest;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const FlagWord flag = flag_word(words[i]);
-    if (!flag.name.starts_with("--") || flag.name.find('.') == std::string::npos) {
-      rest.push_back(words[i]);
-      continue;
-    }
-    const std::string option = flag.name.substr(2);
-    const auto* const own = std::ranges::find(kNames, option, &OptionName::native);
-    require(stays_native(option), ErrorKind::usage,
-            "\"{}\" cannot be given to glue: run_glue's arguments determine it; {}",
-            words[i].substr(0, flag.name.size()),
-            own == std::end(kNames) ? "`trireme glue --help` lists them" : fmt::format("use {}", own->own));
-    native.push_back(words[i]);
-    if (!flag.value && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
-  }
-  words = std::move(rest);
-  return native;
-}
-
 }  // namespace
+
+GlueOptions read_glue_flags(std::vector<std::string> arguments) { return GlueFlags(std::move(arguments)).read(); }
 
 std::span<const OptionName> glue_option_names() { return kNames; }
 
-std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
-  if (!asks_help(arguments)) return std::nullopt;
-  return GlueFlags().flags().parse({"--help"});
-}
-
-CommandShape glue_shape() {
-  CommandShape shape = GlueFlags().flags().shape();
-  shape.name = "glue";
-  shape.groups = option_groups(stays_native);
-  return shape;
-}
-
-GlueOptions read_glue_flags(std::vector<std::string> arguments) {
-  const auto is_whole = [](const std::string& word) {
-    return word.starts_with("--") && word.find('=') != std::string::npos;
-  };
-  // Words before the file, such as those of launch, win.
-  if (!arguments.empty() && arguments.back().ends_with(".json") &&
-      std::all_of(arguments.begin(), arguments.end() - 1, is_whole)) {
-    std::vector<std::string> words = from_file(arguments.back());
-    words.insert(words.end(), arguments.begin(), arguments.end() - 1);
-    arguments = std::move(words);
-  }
-  const std::vector<std::string> native = take_native(arguments);
-  GlueFlags flags;
-  flags.flags().parse(std::move(arguments));
-  GlueOptions options = flags.read();
-  LoadedConfig given = load_config({}, native);
-  for (const auto& [name, origin] : given.origins) {
-    const Option& option = *schema().find(name);
-    set(options.loaded.config, option, get(given.config, option));
-  }
-  given.origins.merge(options.loaded.origins);
-  options.loaded.origins = std::move(given.origins);
-  require_runnable(options.loaded);
-  return options;
+int run_glue(CommandLine line) {
+  GlueFlags flags(std::move(line));
+  if (const auto code = flags.flags().answer()) return *code;
+  set_option_names(kNames);
+  return run_recipe([&] { return fine_tuning(flags.read()); });
 }
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #pragma once
 // run_glue's arguments and their meaning here.
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +17,5 @@ GlueOptions read_glue_flags(std::vector<std::string> arguments);
 
 /// run_glue's names of native options, for set_option_names().
 std::span<const OptionName> glue_option_names();
-
-/// The exit code after --help was requested.
-std::optional<int> print_glue_help(const std::vector<std::string>& arguments);
 
 }  // namespace trireme

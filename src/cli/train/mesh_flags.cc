@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "cli/threads.h"
 #include "comm/scalars.h"
-#include "train/start/cores.h"
-#include "train/start/resolve_ranks.h"
+#include "train/start/ranks.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 

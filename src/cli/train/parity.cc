@@ -39,8 +39,8 @@ void judge(const std::vector<ParityTensor>& tensors, double tolerance, const std
 
 }  // namespace
 
-int run_parity(std::vector<std::string> arguments) {
-  Flags flags("trireme parity",
+int run_parity(CommandLine line) {
+  Flags flags(std::move(line), "trireme parity",
               "Compares logits, loss and every gradient of a model folder with those of another framework "
               "(scripts/make_parity_case.py makes a case). Dropout is off.");
   std::string model, case_file, adapter;
@@ -65,7 +65,7 @@ int run_parity(std::vector<std::string> arguments) {
   flags.add("--threads", threads, "threads of each rank; 0: all cores").in_range(0, 1024);
   MeshFlags mesh_flags;
   mesh_flags.declare(flags);
-  if (const auto code = flags.parse(std::move(arguments))) return *code;
+  if (const auto code = flags.parse()) return *code;
 
   Process process;
   return process.run([&] {

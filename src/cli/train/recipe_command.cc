@@ -18,19 +18,18 @@ log::LineForm line_form(const LogOptions& options) {
 
 }  // namespace
 
-int run_recipe(const std::vector<std::string>& arguments,
-               const std::function<std::unique_ptr<Recipe>(const std::vector<std::string>&)>& read) {
+int run_recipe(const std::function<std::unique_ptr<Recipe>()>& read) {
   stop::install();  // MPI's start-up may take long, and may replace these handlers by its own
   const Launcher launcher = detect_launcher();
   name_this_rank(launcher);
   std::unique_ptr<Recipe> recipe;
-  std::exception_ptr failure;  // of the arguments: reported once, by all ranks together, after MPI has started
+  std::exception_ptr failure;  // of the words: reported once, by all ranks together, after MPI has started
   try {
-    recipe = read(arguments);
+    recipe = read();
   } catch (...) {
     failure = std::current_exception();
   }
-  const Config config = recipe ? recipe->config() : Config();
+  const Config config = recipe ? recipe->options().config : Config();
   log::set_line_form(line_form(config.log));
   Process process(launcher, {config.run.start_timeout, "--run.start-timeout", config.run.mpi});
   return process.run([&] {

@@ -8,10 +8,11 @@
 namespace trireme {
 namespace {
 
-constexpr TuningFlag kFlags[] = {
+constexpr OptionFlag kFlags[] = {
     {"--model", "model.init", "MODEL", "the model to train: a folder, a name of the Hugging Face hub, or a run"},
-    {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub"},
-    {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on"},
+    {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub", Collects::nothing, kOneFile},
+    {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on",
+     Collects::nothing, kOneFile},
     {"--validation-share", "chat.validation-share", "X",
      "without --validation: this share of the conversations (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
@@ -27,20 +28,16 @@ constexpr TuningFlag kFlags[] = {
     {"--skip-bad-rows", "chat.skip-bad-rows", "", "skip and count rows without a usable conversation"},
 };
 
-constexpr const char* kUsage =
-    "usage: trireme sft --model MODEL --data DATA --output RUN [CONFIG.yaml...] [--option value ...]\n"
-    "       mpirun -n N trireme sft ...\n\n"
-    "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The model's\n"
-    "own chat template makes text of them, and the model is trained on what the assistant says. The loss of a step is\n"
-    "the mean over all ids that count in it, for any number of ranks. The same command resumes a run. Then:\n"
+constexpr const char* kNotes =
+    "The loss of a step is the mean over all ids that count in it, for any number of ranks. Then:\n"
     "  trireme sample --model RUN --chat --interactive     talks with the result\n"
     "  trireme export --model RUN --output FOLDER          writes it for transformers, with tokenizer and template\n"
-    "  trireme tokenizer chat --tokenizer MODEL DATA       shows beforehand what the loss will count\n\n";
+    "  trireme tokenizer chat --tokenizer MODEL DATA       shows beforehand what the loss will count\n";
 
 constexpr const char* kDefaults =
     "batch.global 8, optim.learning-rate 2e-5 (to 0), optim.warmup-steps 3 % of the steps, optim.beta2 0.999,\n"
     "optim.weight-decay 0; run.steps follows from chat.epochs, and evaluation.every and checkpoint.every are an "
-    "epoch.\n\n";
+    "epoch.";
 
 }  // namespace
 
@@ -50,15 +47,12 @@ const TuningCommand kSftCommand{
         "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The "
         "model's own chat template makes text of them, and the model is trained on what the assistant says. The same "
         "command resumes a run.",
-    .usage = kUsage,
+    .notes = kNotes,
     .defaults = kDefaults,
     .flags = kFlags,
     .default_flags = chat_tuning_defaults,
     .recipe = chat_tuning};
 
-CommandShape sft_shape() { return tuning_shape(kSftCommand); }
-
-// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
-int run_sft(std::vector<std::string> arguments) { return run_tuning(kSftCommand, arguments); }
+int run_sft(CommandLine line) { return run_tuning(kSftCommand, std::move(line)); }
 
 }  // namespace trireme

@@ -12,16 +12,14 @@
 
 namespace trireme {
 
-/// A flag and the native option that it names.
-struct TuningFlag {
-  const char *flag, *option, *value, *help;
-};
+/// Of OptionFlag::if_twice.
+constexpr const char* kOneFile = "but one file or data set is read; write both into one file";
 
 /// What is particular to a command.
 struct TuningCommand {
   const char *name, *purpose;
-  const char *usage, *defaults;  ///< text of --help before the flags, and of defaults that differ
-  std::span<const TuningFlag> flags;
+  const char *notes, *defaults;  ///< text of --help, also about defaults that differ
+  std::span<const OptionFlag> flags;
   std::vector<std::string> (*default_flags)();  ///< for load_config()
   std::unique_ptr<Recipe> (*recipe)(LoadedConfig loaded);
 };
@@ -34,8 +32,7 @@ struct TuningWords {
 TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::string> words);
 
 /// Prints the help, or trains. Returns the exit code.
-int run_tuning(const TuningCommand& command, const std::vector<std::string>& arguments);
-CommandShape tuning_shape(const TuningCommand& command);
+int run_tuning(const TuningCommand& command, CommandLine line);
 
 extern const TuningCommand kSftCommand, kDpoCommand;
 

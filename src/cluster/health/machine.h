@@ -8,11 +8,26 @@
 #include <string>
 #include <vector>
 
-#include "cluster/health/gpu_copies.h"
 #include "cluster/subprocess.h"
 #include "ops/nvml.h"
 
 namespace trireme::health {
+
+// How fast this node's GPUs copy from and to pinned memory of the host, measured through the GPU library
+// (ops/gpu_library.h).
+
+struct CopySpeed {
+  int gpu = 0;                     ///< its index
+  double to_gpu = 0, to_host = 0;  ///< GB/s (1e9 bytes), by the GPU's clock; 0: not measured
+};
+
+struct MeasuredCopies {
+  std::vector<CopySpeed> gpus = {};
+  std::string why_not = {};  ///< this build cannot measure, or failed to
+};
+
+/// Of the first `gpus` GPUs, one after the other, each from memory of its own NUMA node. Never throws.
+MeasuredCopies measure_copies(int gpus);
 
 struct Space {
   uint64_t total_kb = 0, free_kb = 0, used_kb = 0;  ///< free: for users, as in df

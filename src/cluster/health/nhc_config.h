@@ -9,7 +9,6 @@
 #include "cluster/health/check.h"
 #include "cluster/health/match.h"
 #include "cluster/health/nhc_settings.h"
-#include "cluster/health/shell_words.h"
 
 namespace trireme::health {
 

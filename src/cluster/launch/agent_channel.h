@@ -82,4 +82,32 @@ class AgentChannel {
   FrameReader reader_;
 };
 
+// The secret that the agents of a cluster and the head share.
+
+/// Used if no file is given, for example in a container.
+inline constexpr const char* kAgentSecretVariable = "TRIREME_AGENT_SECRET";
+
+/// The text of `file` without blanks around it, or of kAgentSecretVariable if `file` is empty. Throws Error::config if
+/// it is missing or shorter than 32 characters, or others than the owner can read the file.
+std::string read_agent_secret(const std::string& file);
+
+/// Writes a new random secret into a file that must not exist, mode 0600. Throws Error::io.
+void write_agent_secret(const std::string& file);
+
+// The remote side of `trireme launch --agents`: `trireme agent` waits on a host and runs commands for clients with the
+// secret, as sshd does for clients with a key.
+
+struct AgentOptions {
+  std::string secret;
+  std::string address;  ///< where it listens; empty: on every address
+  int port = 0;         ///< 0: any free one
+  std::string version;  ///< of this program
+};
+
+/// Logs where it listens, then serves until TERM or INT: each connection in a separate process, which runs one command
+/// in a shell, passes the standard streams and the exit code, and ends the command if the connection is lost first.
+/// Background processes of a command run until the agent ends in any way. Returns 0 after all descendants of this
+/// process have ended. Throws Error::comm if it cannot listen.
+int serve_agent(const AgentOptions& options);
+
 }  // namespace trireme::launch

@@ -1,4 +1,4 @@
-#include "cluster/launch/agent_client.h"
+#include "cluster/launch/remote_shell.h"
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -22,7 +22,6 @@
 #include "base/json_text.h"
 #include "base/time.h"
 #include "cluster/launch/agent_channel.h"
-#include "cluster/launch/agent_secret.h"
 
 namespace trireme::launch {
 namespace {

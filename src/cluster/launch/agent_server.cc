@@ -1,5 +1,3 @@
-#include "cluster/launch/agent_server.h"
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,8 +31,6 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "cluster/launch/agent_channel.h"
-#include "cluster/launch/agent_secret.h"
-#include "cluster/process_tree.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::launch {

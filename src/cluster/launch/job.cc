@@ -22,8 +22,6 @@
 #include "cluster/launch/job_view.h"
 #include "cluster/launch/launch_hosts.h"
 #include "cluster/launch/output.h"
-#include "cluster/launch/slurm_restarts.h"
-#include "cluster/launch/status_server.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "comm/launcher.h"

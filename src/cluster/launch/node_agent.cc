@@ -31,8 +31,7 @@
 #include "cluster/launch/node_gpus.h"
 #include "cluster/launch/remote_shell.h"
 #include "cluster/launch/start_probe.h"
-#include "cluster/launch/starter_probe.h"
-#include "cluster/process_tree.h"
+#include "cluster/subprocess.h"
 #include "comm/launcher.h"
 
 namespace trireme::launch {

@@ -1,6 +1,7 @@
 #include "cluster/launch/node_facts.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -25,6 +26,7 @@
 
 #include "base/affinity.h"
 #include "base/cgroup.h"
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -298,6 +300,30 @@ NodeFacts facts_from_json(const Json& document) {
   document.at("hub_cache").get_to(facts.hub_cache);
   document.at("hub_offline").get_to(facts.hub_offline);
   return facts;
+}
+
+MemoryKills read_memory_kills() {
+  const CgroupLimits limits = read_cgroup_limits();
+  return {limits.oom_kills, memory_kills_on_host(), limits.memory_bytes};
+}
+
+Json to_json(const MemoryKills& kills) { return {kills.in_group, kills.on_host, kills.memory_limit}; }
+
+MemoryKills memory_kills_from_json(const Json& document) { return {document.at(0), document.at(1), document.at(2)}; }
+
+std::string describe_memory_kills(const MemoryKills& before, const MemoryKills& after) {
+  constexpr const char* kFix = "lower batch.micro or the ranks on this host";
+  if (after.in_group > before.in_group) {
+    return fmt::format(
+        "out of memory: the kernel killed {} of a control group with a limit of {:.2f} GiB; {}, or raise that limit",
+        count_text(after.in_group - before.in_group, "process"), static_cast<double>(after.memory_limit) / (1 << 30),
+        kFix);
+  }
+  if (after.on_host > before.on_host) {
+    return fmt::format("out of memory: the kernel killed {} on this host during the run; {}",
+                       count_text(after.on_host - before.on_host, "process"), kFix);
+  }
+  return "";
 }
 
 }  // namespace trireme::launch

@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/write_signals.h"
-#include "cluster/launch/agent_client.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"
 #include "cluster/subprocess.h"

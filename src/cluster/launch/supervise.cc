@@ -5,17 +5,25 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <initializer_list>
 #include <optional>
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/stop.h"
 #include "base/time.h"
@@ -23,6 +31,31 @@
 #include "cluster/subprocess.h"
 
 namespace trireme::launch {
+
+StopSignals::StopSignals() {
+  sigemptyset(&set_);
+  for (int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set_, number);
+  sigprocmask(SIG_BLOCK, &set_, &before_);
+  fd_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
+  signal(SIGHUP, SIG_IGN);  // closing a terminal must not end a job
+}
+
+StopSignals::~StopSignals() {
+  close(fd_);
+  sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int StopSignals::next() const {
+  signalfd_siginfo info{};
+  return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+int StopSignals::wait(double seconds) const {
+  pollfd polled{fd_, POLLIN, 0};
+  poll(&polled, 1, static_cast<int>(seconds * 1000));
+  return next();
+}
+
 namespace {
 
 constexpr double kKillAfterSeconds = 5;
@@ -238,6 +271,51 @@ bool may_restart(int code, const AttemptEnd& end) {
   constexpr int kPeerLost = 76, kSignals = 128, kAborted = kSignals + SIGABRT;
   if (code == kAborted && !end.first_error.empty() && !end.lost) return false;
   return code == kPeerLost || code > kSignals;
+}
+
+namespace {
+
+constexpr double kLongestPause = 60, kTakenBackSeconds = 60;  // the second: time for Slurm to end a requeued job
+constexpr int kStopped = 75;
+
+}  // namespace
+
+SlurmRestarts::SlurmRestarts(const std::string& run_folder) {
+  const char* job = environment_variable("SLURM_JOB_ID");
+  if (job == nullptr) return;
+  job_ = job;
+  if (!run_folder.empty()) file_ = fmt::format("{}/slurm-{}.restarts", run_folder, job_);
+}
+
+int SlurmRestarts::losses() const {
+  std::ifstream file(file_);
+  int count = 0;
+  for (std::string line; std::getline(file, line);) count += line == std::to_string(kStopped) ? 0 : 1;
+  return count;
+}
+
+bool SlurmRestarts::may_follow_loss(int most) const { return !file_.empty() && losses() < most; }
+
+void SlurmRestarts::requeue(int code, const StopSignals& signals) const {
+  require(!job_.empty(), ErrorKind::config, "--requeue: this is not a Slurm job");
+  if (code != kStopped) {
+    const double pause = std::min(kLongestPause, std::pow(2.0, losses()));
+    log::warning("launch: code {}: requeueing job {} in {:g} s", code, job_, pause);
+    if (signals.wait(pause) != 0) return;
+  }
+  if (!file_.empty()) std::ofstream(file_, std::ios::app) << code << std::endl;
+  // Logged first: Slurm ends this program, too, when it requeues the job.
+  log::info("launch: requeueing job {}", job_);
+  ProcessRequest request;
+  request.arguments = {"scontrol", "requeue", job_};
+  const ProcessResult result = run_process(request);
+  const bool ended_by_slurm = result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGKILL;
+  require(result.exit_code == 0 || ended_by_slurm, ErrorKind::io, "scontrol requeue {} {}: {}", job_,
+          describe_end(result), result.err);
+  // If we exited before Slurm has requeued the job, the job would end; so wait until Slurm ends us.
+  while (signals.next() != 0) {
+  }
+  signals.wait(kTakenBackSeconds);
 }
 
 }  // namespace trireme::launch

@@ -1,6 +1,7 @@
 #pragma once
 // One attempt of a job: runs the starter as a child, prefixes its output, turns stop signals into a stop request.
 
+#include <csignal>
 #include <functional>
 #include <optional>
 #include <set>
@@ -8,11 +9,30 @@
 #include <string_view>
 
 #include "cluster/launch/starter.h"
-#include "cluster/launch/stop_signals.h"
 #include "comm/control/stop_request.h"
 #include "comm/rank_record.h"
 
 namespace trireme::launch {
+
+// The signals that ask a launch to stop, blocked while it has a job.
+
+/// During its lifetime TERM, INT and USR1 are queued here instead of ending the process; HUP and PIPE are ignored.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  int fd() const { return fd_; }                      ///< readable when a signal is pending
+  const sigset_t& before() const { return before_; }  ///< the signal mask for children
+  int next() const;                                   ///< returns a pending signal; 0: none
+  int wait(double seconds) const;                     ///< waits this long for a signal; 0: none came
+
+ private:
+  sigset_t set_{}, before_{};
+  int fd_ = -1;
+};
 
 struct AttemptEnd {
   int code = 0;                    ///< exit code of the starter; 128 + signal
@@ -72,5 +92,27 @@ std::string describe_absent(const std::vector<Placement>& placement, const std::
 /// Whether an attempt that ended with `code` may be repeated: 76 (a peer was lost) and deaths by signal. Not that of a
 /// rank that named an error and aborted itself, with no rank lost before: it would do so again.
 bool may_restart(int code, const AttemptEnd& end);
+
+// Why a Slurm job was requeued, recorded beside its run: RUN/slurm-JOB.restarts has one line per restart: 75 after a
+// stop with a snapshot, another code after a lost rank, "node" if Slurm requeued the job after losing a node. The
+// scripts of `trireme slurm` (cluster/sbatch.h) read and write it, too.
+
+class SlurmRestarts {
+ public:
+  /// For the current job. run_folder: empty if the command has none.
+  explicit SlurmRestarts(const std::string& run_folder);
+
+  /// Whether the job may be requeued after one more loss, with at most `most` in total; never without a run folder.
+  bool may_follow_loss(int most) const;
+
+  /// Records `code`, waits longer with each loss, and requeues the job, for which Slurm ends this process; returns if
+  /// that does not happen, or on a signal. Throws Error::config outside Slurm, Error::io if Slurm refuses.
+  void requeue(int code, const StopSignals& signals) const;
+
+ private:
+  int losses() const;
+
+  std::string job_, file_;
+};
 
 }  // namespace trireme::launch

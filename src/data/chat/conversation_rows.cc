@@ -9,7 +9,6 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "data/chat/not_json.h"
 #include "data/chat/rows.h"
 #include "text/chat/conversation.h"
 

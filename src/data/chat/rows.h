@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 
@@ -26,5 +27,10 @@ struct RowHandlers {
 /// (as texts), and lists and structures of them; a warning names the others, which are left out. Throws Error::usage
 /// for another ending, Error::io, Error::data.
 void read_rows(const std::string& path, const RowHandlers& handlers);
+
+// What a text that is not JSON seems to be.
+
+/// What helps where `text`, a line or a value, could not be read as JSON: "; ..."; empty: nothing known.
+std::string advice_on_json(std::string_view text);
 
 }  // namespace trireme::chat

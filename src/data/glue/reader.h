@@ -1,11 +1,14 @@
 #pragma once
 // Rows of the GLUE tasks from their original files, and of user data from csv and json files.
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/glue/task.h"
-#include "data/prepare/encoded_source.h"
+#include "data/prepare/byte_source.h"
 
 namespace trireme {
 
@@ -52,5 +55,11 @@ struct CustomData {
 };
 /// Throws Error::io, Error::data with file and row; Error::usage without a training or validation file.
 CustomData read_custom(const CustomFiles& files);
+
+// Numbers of rows in the published files of GLUE.
+
+/// For a set by its name ("mrpc", "mnli-mm"), without rows that lack a field; empty if the file does not exist. Source:
+/// the tables of Wang et al. 2018 and of the files that the authors distribute.
+std::optional<int64_t> published_rows(std::string_view set, GlueSplit split);
 
 }  // namespace trireme

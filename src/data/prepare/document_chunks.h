@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,34 @@ class DocumentChunks {
   uint64_t column_ = 0;      // characters of line_ before rest_
   uint64_t given_ = 0;       // bytes of the part in earlier chunks
   uint64_t characters_ = 0;  // of these, up to the border
+};
+
+// The documents of a chunk of jsonl. A line without one is reported with its number and skipped.
+
+/// Parser of one worker.
+class JsonLines {
+ public:
+  /// `keys`: the fields that hold documents; must be distinct.
+  explicit JsonLines(std::vector<std::string> keys);
+  JsonLines(JsonLines&&) noexcept;
+  ~JsonLines();
+
+  struct Handlers {
+    /// One call per key, in their order; no call for a line that lacks one of them.
+    std::function<void(size_t key, std::string_view text)> document;
+    /// `line`: number in the file.
+    std::function<void(uint64_t line, std::string reason)> fault;
+  };
+  /// Skips blank lines. Texts are valid until the next line.
+  void parse(const DocumentChunk& chunk, const Handlers& handlers);
+
+ private:
+  struct Parser;
+  std::string find_texts(std::string_view line);
+
+  std::vector<std::string> keys_;
+  std::vector<std::optional<std::string_view>> texts_;  // of the current line, by key
+  std::unique_ptr<Parser> parser_;
 };
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "data/prepare/json_lines.h"
+#include "data/prepare/document_chunks.h"
 #include "data/prepare/ordered_pipeline.h"
 #include "data/prepare/progress_bar.h"
 #include "data/prepare/text_border.h"

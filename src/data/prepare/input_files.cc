@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "data/file_signature.h"
 #include "data/prepare/byte_source.h"
-#include "data/prepare/compressed_source.h"
 #include "hub/place.h"
 
 namespace trireme {

@@ -12,6 +12,35 @@
 
 namespace trireme {
 
+// Reads the regular files of a tar archive in order: the old format, ustar, GNU's long names and pax headers.
+
+class TarReader {
+ public:
+  /// `from`: the uncompressed archive; `path` names it in errors.
+  TarReader(std::unique_ptr<ByteSource> from, std::string path);
+
+  /// Goes to the next regular file, skipping the unread rest of the last one; false at the end. Throws Error::data (not
+  /// a tar archive, damaged, truncated).
+  bool next();
+  /// Name of the current file.
+  const std::string& name() const { return name_; }
+  uint64_t size() const { return size_; }
+  /// Reads from the current file; 0 at its end.
+  size_t read(char* to, size_t size);
+  uint64_t consumed() const { return from_->consumed(); }
+
+ private:
+  bool read_block(char* block);
+  void read_exactly(char* to, size_t size);
+  std::string read_body(uint64_t size);
+  void skip_rest();
+
+  std::unique_ptr<ByteSource> from_;
+  std::string path_, name_;
+  uint64_t size_ = 0, left_ = 0, padding_ = 0;
+  bool first_ = true;
+};
+
 class TarReader;
 
 /// A place between two bytes of the input, as numbers: a later run can find it in the same files.
@@ -63,5 +92,12 @@ class InputParts {
   std::shared_ptr<const std::string> name_;
   InputKind kind_ = InputKind::text;
 };
+
+// Columns of a Parquet file as lines of JSON, one object per row, so that later stages need no special case.
+
+/// Strings of `columns`; nulls are omitted from their row. Throws Error::io, Error::data (damaged; a column that is
+/// missing or has no strings; a text longer than `most_bytes`; an unsupported encoding or compression, by its name).
+std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns,
+                                         uint64_t most_bytes = UINT64_MAX);
 
 }  // namespace trireme

@@ -1,38 +1,119 @@
 #include "data/prepare/prepare.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bitset>
+#include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "data/numpy_random.h"
 #include "data/prepare/byte_source.h"
-#include "data/prepare/character_meta.h"
 #include "data/prepare/document_chunks.h"
-#include "data/prepare/document_count.h"
 #include "data/prepare/document_encoder.h"
-#include "data/prepare/end_of_text.h"
-#include "data/prepare/json_lines.h"
 #include "data/prepare/ordered_pipeline.h"
 #include "data/prepare/prepare_outputs.h"
 #include "data/prepare/progress_bar.h"
 #include "data/prepare/spooled_documents.h"
-#include "data/prepare/temporary_copy.h"
 #include "data/prepare/text_border.h"
 #include "data/sidecar.h"
 #include "data/token_ids.h"
 #include "text/files/tokenizer_writer.h"
+#include "text/tokenizer.h"
 #include "text/unicode.h"
 
 namespace trireme {
+
+DocumentSplit split_documents(uint64_t documents, const SplitRule& rule) {
+  require(documents > 0, ErrorKind::data, "the input has no documents");
+  require(rule.val_fraction >= 0 && rule.val_fraction < 1, ErrorKind::usage,
+          "--val-fraction is {}, expected a number from 0 to below 1", rule.val_fraction);
+  const auto val = static_cast<uint64_t>(std::ceil(rule.val_fraction * static_cast<double>(documents)));
+  require(val < documents, ErrorKind::data,
+          "--val-fraction {} of {} leaves none for training; give more documents or --val-fraction 0",
+          rule.val_fraction, count_text(documents, "document"));
+  DocumentSplit split;
+  split.train = NumpyGenerator(rule.seed).permutation(documents);
+  const auto border = split.train.begin() + static_cast<ptrdiff_t>(val);
+  split.val.assign(split.train.begin(), border);
+  split.train.erase(split.train.begin(), border);
+  if (rule.order == DocumentOrder::input) {
+    std::sort(split.train.begin(), split.train.end());
+    std::sort(split.val.begin(), split.val.end());
+  }
+  return split;
+}
+
+std::string describe(const SplitRule& rule) {
+  if (rule.val_fraction == 0) return "all documents in train";
+  return fmt::format(
+      "documents: the first ceil({} x n) of numpy default_rng({}).permutation(n) in val, the rest in train, {}",
+      rule.val_fraction, rule.seed,
+      rule.order == DocumentOrder::input ? "both in input order" : "both in the order of the permutation");
+}
+
 namespace {
+
+// Copies standard input or another pipe to a file, so that it can be read more than once.
+
+class TemporaryCopy {
+ public:
+  /// Copies `source` into a file in the folder, removed with the object. Its name has the number, different for each
+  /// copy, and the source's suffix, which shows the compression. Throws Error::io.
+  TemporaryCopy(const std::string& folder, const std::string& source, size_t number);
+  TemporaryCopy(const TemporaryCopy&) = delete;
+  TemporaryCopy& operator=(const TemporaryCopy&) = delete;
+  ~TemporaryCopy();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+constexpr size_t kBuffer = size_t{1} << 20;
+
+TemporaryCopy::TemporaryCopy(const std::string& folder, const std::string& source, size_t number)
+    : path_(fmt::format("{}/.input-{}-{}-{}", folder, getpid(), number,
+                        std::filesystem::path(source).filename().string())) {
+  const auto from = open_bytes(source);
+  AtomicFile copy(path_);
+  std::vector<char> buffer(kBuffer);
+  while (const size_t n = from->read(buffer.data(), buffer.size())) copy.write(std::string_view(buffer.data(), n));
+  copy.commit();
+}
+
+TemporaryCopy::~TemporaryCopy() { unlink(path_.c_str()); }
+
+/// The content of nanoGPT's meta.pkl for a character vocabulary, as JSON: vocab_size, itos (from "0", "1", ...), stoi.
+std::string character_meta_json(const Tokenizer& tokenizer);
+
+std::string character_meta_json(const Tokenizer& tokenizer) {
+  Json to_text = Json::object(), to_id = Json::object();
+  for (TokenId id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    const std::string text = tokenizer.id_to_token(id);
+    to_text[std::to_string(id)] = text;
+    to_id[text] = id;
+  }
+  const Json meta = {{"vocab_size", tokenizer.vocabulary_size()}, {"itos", to_text}, {"stoi", to_id}};
+  return dump_valid_json(meta, 1) + "\n";
+}
 
 namespace fs = std::filesystem;
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "text/tokenizer.h"
+
 namespace trireme {
 
 class PrepareOutputs {
@@ -23,5 +25,10 @@ class PrepareOutputs {
   std::filesystem::path folder_, making_;
   std::vector<std::string> old_;
 };
+
+/// The id after documents: that of the token `named` or, if that is empty, the tokenizer's own. `path` of the tokenizer
+/// and `purpose` of the id are for the message of the Error::data if it is missing.
+TokenId end_of_text_id(const Tokenizer& tokenizer, const std::string& named, const std::string& path,
+                       const std::string& purpose);
 
 }  // namespace trireme

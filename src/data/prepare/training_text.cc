@@ -3,7 +3,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "data/prepare/json_lines.h"
+#include "data/prepare/document_chunks.h"
 #include "data/prepare/ordered_pipeline.h"
 #include "data/prepare/progress_bar.h"
 

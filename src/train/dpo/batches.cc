@@ -80,32 +80,17 @@ NamedValues PairSums::means() const {
 
 PairBatches::PairBatches(const chat::TrainingRows& pairs, const BatchShape& shape, std::optional<uint64_t> seed,
                          MakeLoss make)
-    : pairs_(pairs),
-      batches_(pairs, shape, seed),
-      plan_{static_cast<int64_t>(pairs.size()), shape.global},
-      make_(std::move(make)) {
-  keep(1);
+    : pairs_(pairs), batches_(pairs, shape, seed), make_(std::move(make)) {}
+
+StepPart PairBatches::part(uint64_t consumed) {
+  StepPart step = batches_.part(consumed);
+  step.counted = static_cast<double>(step.samples);
+  return step;
 }
 
-void PairBatches::keep(int64_t batches) {
-  batches_.keep(batches);
-  kept_.clear();
-  kept_.resize(static_cast<size_t>(batches));
-}
-
-double PairBatches::counted(uint64_t consumed) {
-  double pairs = 0;
-  for (int64_t m = 0; m < micro_batches(); ++m) pairs += static_cast<double>(batches_.samples(consumed, m));
-  return pairs;
-}
-
-std::optional<double> PairBatches::counted_globally(uint64_t consumed) const {
-  return static_cast<double>(plan_.at(consumed).count);
-}
-
-const Batch& PairBatches::fill(uint64_t consumed, int64_t index) {
-  Kept& kept = kept_[next_++ % kept_.size()];
-  kept.batch = batches_.fill(consumed, index);
+const Batch& PairBatches::fill(const StepPart& step, int64_t index, size_t slot) {
+  Kept& kept = builder_of(kept_, slot);
+  kept.batch = batches_.fill(step, index, slot);
   const auto offsets = kept.batch.offsets.values<int32_t>(), counted = kept.batch.counted.values<int32_t>();
   const auto samples = kept.batch.samples.values<int64_t>();
   std::vector<size_t> conversations;

@@ -2,6 +2,7 @@
 // The batches of steps over pairs of answers, with a loss of each answer's log-probability.
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,12 +39,8 @@ class PairBatches final : public StepBatches {
   /// Borrows the rows. shape.global: pairs per step. seed: as ChatBatches.
   PairBatches(const chat::TrainingRows& pairs, const BatchShape& shape, std::optional<uint64_t> seed, MakeLoss make);
 
-  int64_t micro_batches() const override { return batches_.micro_batches(); }
-  double counted(uint64_t consumed) override;
-  std::optional<double> counted_globally(uint64_t consumed) const override;
-  const Batch& fill(uint64_t consumed, int64_t index) override;
-  int64_t rows(uint64_t consumed, int64_t index) const override { return batches_.rows(consumed, index); }
-  void keep(int64_t batches) override;
+  StepPart part(uint64_t consumed) override;
+  const Batch& fill(const StepPart& step, int64_t index, size_t slot) override;
 
  private:
   struct Kept {
@@ -52,10 +49,8 @@ class PairBatches final : public StepBatches {
   };
   const chat::TrainingRows& pairs_;
   ChatBatches batches_;
-  EpochPlan plan_;
   MakeLoss make_;
-  std::vector<Kept> kept_;
-  size_t next_ = 0;  ///< index in kept_
+  std::deque<Kept> kept_;  ///< of each slot
 };
 
 /// The loss of pairs beside a reference. references: log-probability of every conversation; sums: get every pair.

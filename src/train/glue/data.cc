@@ -8,7 +8,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "data/glue/published_rows.h"
+#include "data/glue/reader.h"
 #include "hub/place.h"
 
 namespace trireme {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <memory>
+#include <utility>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -20,7 +22,7 @@
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
 #include "train/glue/row_proof.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -35,48 +37,25 @@ class FineTuning final : public Recipe {
  public:
   explicit FineTuning(GlueOptions given) : options_(std::move(given)), history_(best_rule(options_)) {}
 
-  const Config& config() const override { return options_.config(); }
-  std::string proof() const override;
-  bool shares_folder() const override {
-    return !start_.empty() || !config().checkpoint.local.empty() ||
-           keeps_snapshots(options_, job_.table ? job_.steps : 1);
-  }
+  JobOptions options() const override;
   void look(Scalars& scalars) override;
-  ResumePlace find_start(const TrainingJob& job) override;
-  hub::Named needs(bool is_new) const override;
-  RunPlan& open(const ResumePlace& place, const TrainingJob& job) override;
-  void prove_data(const TrainingJob& job) override { prove_same_rows(job_, job.scalars, job.rank.host); }
+  Resolved resolve(const TrainingJob& job) override;
+  RunPlan open(const Resolved& start, const TrainingJob& job) override;
   void make_weights(Run& run) override;
-  void begin(Work& work) override;
-  bool work(Work& work, const TrainingJob& job) override;
-
-  StepBatches& batches() override { return *batches_; }
-  int64_t step_samples(uint64_t consumed) const override { return job_.epochs.at(consumed).count; }
-  uint64_t tokens(uint64_t samples) const override {
-    return static_cast<uint64_t>(row_length() * static_cast<double>(samples));
-  }
-  StepCost step_cost() const override {
-    const double tokens = row_length() * static_cast<double>(job_.epochs.global);
-    return {.tokens = tokens,
-            .flops = train_flops_per_token(job_.table->whole(), std::llround(row_length())) * tokens,
-            .samples = static_cast<double>(job_.epochs.global)};
-  }
-  const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }
-  RunFacts facts(const Work& work, const PeakRate& peak) const override;
-
-  LossUnit loss_unit() const override { return job_.spec.classes == 1 ? LossUnit::squared_error : LossUnit::row; }
-  bool evaluates_first() const override { return false; }
-  bool evaluates_last() const override { return false; }
-  /// If no rank has the whole model, the trained weights are read from the last snapshot.
-  bool saves_last() const override { return shares_model(); }
-  Due due(const RunCounters& progress) const override;
-  bool evaluate(Work& work) override;
-  bool is_finished() const override { return history_.is_patience_over(); }
-  void step_done(const StepResult& result) override { loss_sum_ += result.loss; }
+  Task begin(Work& work, const TrainingJob& job) override;
+  bool work(Work& work, Task task, const TrainingJob& job) override;
 
  private:
+  /// Metrics of every validation set. False: stopped.
+  bool evaluate(Work& work);
+  Due due(const RunCounters& progress) const;
+  RunFacts facts(const RunPlan& plan, const Backend& backend) const;
+  ResumePlace find_place(const TrainingJob& job) const;
+  bool needs_shared_folder(int64_t steps) const {
+    return !start_.empty() || !config().checkpoint.local.empty() || keeps_snapshots(options_, steps);
+  }
   /// False: stopped.
-  bool train_rows(Work& work, const TrainingJob& job);
+  bool train_rows(Work& work, Task task, const TrainingJob& job);
   /// The evaluation and prediction that follow training. False: stopped.
   bool classify(Work& work);
   /// Rank 0: writes the model and the results of training since this start's first step and sample.
@@ -90,8 +69,10 @@ class FineTuning final : public Recipe {
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options_.most_tokens}; }
   /// No rank has the whole trained weights.
   bool shares_model() const { return trireme::shares_model(options_.config()); }
-  std::string micro_batches() const;
+  LossUnit unit() const { return job_.layout.classes == 1 ? LossUnit::squared_error : LossUnit::row; }
+  std::string micro_batches(int64_t data_ranks) const;
   std::string steps_fact() const;
+  const Config& config() const { return options_.config(); }
   const std::string& folder() const { return config().run.dir; }
   bool due(Strategy strategy, int64_t every, const RunCounters& progress) const;
   double epochs_done(const RunCounters& progress) const {
@@ -108,29 +89,27 @@ class FineTuning final : public Recipe {
 
   GlueOptions options_;
   std::string start_;  ///< the checkpoint that look() found; empty: none
-  GlueJob job_;        ///< by open()
-  const Backend* backend_ = nullptr;
+  GlueJob job_;        ///< by open(), without its plan
   EvaluationHistory history_;
-  std::optional<RowBatches> batches_;         ///< when training
-  const std::vector<DataFileFact> no_files_;  ///< rows are read at the start
   double loss_sum_ = 0;
   int64_t recorded_step_ = -1;
   NamedNumbers evaluation_;  ///< the last one
 };
 
-RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
+RunFacts FineTuning::facts(const RunPlan& plan, const Backend& backend) const {
   const EncodedRows& rows = job_.train[0].rows;
   RunFacts facts{
-      {"model", fmt::format("{}: {:.2f}M parameters, {}", config().model.init,
-                            static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
-                            job_.task.regression() ? "a number to predict" : count_text(job_.spec.classes, "class"))},
+      {"model",
+       fmt::format("{}: {:.2f}M parameters, {}", config().model.init,
+                   static_cast<double>(ParameterTable(plan.part.spec).total()) / 1e6,
+                   job_.task.regression() ? "a number to predict" : count_text(plan.part.spec.classes, "class"))},
       {"rows", fmt::format("{} of {:.1f} tokens on average, at most {}; {}", rows.rows(), row_length(), rows.longest,
                            options_.rows.pad ? fmt::format("padded to {}", job_.layout.length) : "packed")},
       {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
-                            count_text(job_.mesh.data, "rank"), micro_batches())},
+                            count_text(plan.part.mesh.data, "rank"), micro_batches(plan.part.mesh.data))},
       {"steps", steps_fact()}};
-  if (!job_.trained.all()) facts.emplace_back("trained", describe_trained(job_.table->whole()));
-  if (backend_->device) facts.emplace_back("gpu", backend_->hardware);
+  if (!plan.part.trained.all()) facts.emplace_back("trained", describe_trained(plan.part.table->whole()));
+  if (backend.device) facts.emplace_back("gpu", backend.hardware);
   return facts;
 }
 
@@ -140,11 +119,15 @@ std::string FineTuning::steps_fact() const {
   return fmt::format("{}: {} epoch{} of {}", job_.steps, options_.epochs, options_.epochs == 1 ? "" : "s", epoch);
 }
 
-std::string FineTuning::micro_batches() const {
+std::string FineTuning::micro_batches(int64_t data_ranks) const {
   if (options_.most_tokens > 0)
     return fmt::format("micro-batches of at most {} and {}", count_text(config().batch.micro, "row"),
                        count_text(options_.most_tokens, "token"));
-  return fmt::format("{} of at most {}", count_text(batches_->micro_batches(), "micro-batch"), config().batch.micro);
+  return fmt::format(
+      "{} of at most {}",
+      count_text(micro_batches_for(job_.epochs.global, static_cast<int>(data_ranks), config().batch.micro),
+                 "micro-batch"),
+      config().batch.micro);
 }
 
 bool FineTuning::due(Strategy strategy, int64_t every, const RunCounters& progress) const {
@@ -164,6 +147,7 @@ Due FineTuning::due(const RunCounters& progress) const {
 /// Metrics of every validation set; names of the second set (MNLI mismatched) end in "_mm".
 bool FineTuning::evaluate(Work& work) {
   Session& session = work.session;
+  const RankPlan& part = work.run.plan.part;
   NamedNumbers found;
   const auto began = Clock::now();
   if (options_.trains()) found.emplace_back("epoch", epochs_done(work.run.progress));
@@ -171,7 +155,7 @@ bool FineTuning::evaluate(Work& work) {
     const auto start = Clock::now();
     log::info("evaluating {}{}", count_text(set.rows.rows(), "row"), set.name == "None" ? "" : " of " + set.name);
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
-    const auto logits = predict(session, job_.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
+    const auto logits = predict(session, part.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
     if (!logits) return false;
     const int64_t classes = job_.layout.classes;
     const auto add = [&](const std::string& name, Number value) { found.emplace_back("eval_" + name + end, value); };
@@ -182,7 +166,7 @@ bool FineTuning::evaluate(Work& work) {
     add("runtime", seconds);
     add("samples", set.rows.rows());
     add("samples_per_second", static_cast<double>(set.rows.rows()) / seconds);
-    add("steps_per_second", static_cast<double>(micro_batches_for(set.rows.rows(), static_cast<int>(job_.mesh.data),
+    add("steps_per_second", static_cast<double>(micro_batches_for(set.rows.rows(), static_cast<int>(part.mesh.data),
                                                                   options_.evaluation_batch)) /
                                 seconds);
   }
@@ -202,7 +186,7 @@ void FineTuning::record(Work& work, double seconds) {
                             .train_loss = {},
                             .validation_loss = {},
                             .seconds = seconds,
-                            .unit = loss_unit(),
+                            .unit = unit(),
                             .epoch = epoch};
   metrics.best = history_.add(progress.step, epoch, evaluation_);
   for (const auto& [name, value] : evaluation_) {
@@ -263,7 +247,7 @@ void FineTuning::write_training(const Run& run, double seconds, const RunCounter
   numbers.emplace_back("train_samples_per_second", rows / seconds);
   numbers.emplace_back("train_steps_per_second", steps / seconds);
   if (shares_model()) {
-    const ParameterTable whole(job_.spec);
+    const ParameterTable whole(run.plan.part.spec);
     TrainingState weights(whole, DType::f32, false);
     const int64_t step =
         config().checkpoint.best ? history_.best_step().value_or(run.progress.step) : run.progress.step;
@@ -279,7 +263,8 @@ void FineTuning::write_training(const Run& run, double seconds, const RunCounter
 bool FineTuning::predict_test(Work& work) {
   for (const NamedRows& set : job_.test) {
     log::info("predicting {}: {}", count_text(set.rows.rows(), "row"), set.name);
-    const auto logits = predict(work.session, job_.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
+    const auto logits =
+        predict(work.session, work.run.plan.part.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
     if (!logits) return false;
     if (work.session.rank().rank() == 0)
       write_predictions(folder(), set.name, job_.task, decide(*logits, job_.layout.classes));
@@ -287,11 +272,11 @@ bool FineTuning::predict_test(Work& work) {
   return true;
 }
 
-bool FineTuning::train_rows(Work& work, const TrainingJob& job) {
+bool FineTuning::train_rows(Work& work, Task task, const TrainingJob& job) {
   const auto start = Clock::now();
   const RunCounters began = work.run.progress;
   take_history(work);
-  if (!Trainer(work, *this, job.stop_reason).train()) {
+  if (!Trainer(work, std::move(task), job.stop_reason).train()) {
     log::info("stopped after step {}: run the same command to resume", work.run.progress.step);
     return false;
   }
@@ -309,10 +294,12 @@ bool FineTuning::classify(Work& work) {
   return false;
 }
 
-std::string FineTuning::proof() const {
+JobOptions FineTuning::options() const {
   const GlueOptions& o = options_;
-  return fmt::format("{} {} {} {} {} {}", o.rows.task, o.config().data.dir, o.config().data.train,
-                     o.config().batch.micro, o.epochs, o.max_steps);
+  return {.config = config(),
+          .proof = fmt::format("{} {} {} {} {} {}", o.rows.task, config().data.dir, config().data.train,
+                               config().batch.micro, o.epochs, o.max_steps),
+          .shares_folder = needs_shared_folder(1)};
 }
 
 /// Rank 0 looks and broadcasts the result.
@@ -328,7 +315,7 @@ void FineTuning::look(Scalars& scalars) {
 }
 
 /// Finds the snapshot in the output folder, as look() saw it, and on the hosts' local disks.
-ResumePlace FineTuning::find_start(const TrainingJob& job) {
+ResumePlace FineTuning::find_place(const TrainingJob& job) const {
   if (!options_.trains() || options_.resumes_named_checkpoint()) return {start_, {}};
   const std::optional<LocalNote> note = agree_on_local_note(folder(), job.scalars);
   if (!note) return {start_, {}};
@@ -338,44 +325,69 @@ ResumePlace FineTuning::find_start(const TrainingJob& job) {
   return {};
 }
 
-hub::Named FineTuning::needs(bool is_new) const {
+Resolved FineTuning::resolve(const TrainingJob& job) {
+  Resolved start{.place = find_place(job), .needs = {}};
   const bool on_hub = !options_.rows.task.empty() && config().data.dir.empty();
-  return {.model = is_new ? config().model.init : "",  // a resumed run needs nothing but its own folder
-          .tokenizer = is_new ? config().data.tokenizer : "",
-          .glue_task = on_hub ? options_.rows.task : ""};
+  if (on_hub) start.needs.glue_task = options_.rows.task;
+  if (!start.place.path.empty()) return start;  // a resumed run needs nothing but its own folder
+  start.needs.model = config().model.init;
+  start.needs.tokenizer = config().data.tokenizer;
+  return start;
 }
 
-RunPlan& FineTuning::open(const ResumePlace& place, const TrainingJob& job) {
-  if (options_.trains() && config().run.overwrite && !options_.resumes_named_checkpoint() && job.rank.rank() == 0)
-    clear_checkpoints(folder());
-  backend_ = &job.backend;
-  job_ = make_job(options_, place.path, job.mesh, job.planned());
-  if (job_.resume) job_.resume->nearby = place.nearby;
-  return job_;
+RunPlan FineTuning::open(const Resolved& start, const TrainingJob& job) {
+  RunPlan plan;
+  together(job.scalars, [&] {
+    if (options_.trains() && config().run.overwrite && !options_.resumes_named_checkpoint() && job.rank.rank() == 0)
+      clear_checkpoints(folder());
+    job_ = make_job(options_, start.place.path, job.mesh, job.planned());
+    plan = std::move(job_.plan);
+    if (plan.resume) plan.resume->nearby = start.place.nearby;
+    plan.shares_folder = needs_shared_folder(job_.steps);
+  });
+  prove_same_rows(job_, job.scalars, job.rank.host);
+  return plan;
 }
 
 void FineTuning::make_weights(Run& run) {
   const bool head_is_new = load_pretrained(job_.model, run.table, static_cast<uint64_t>(config().run.seed), run.state,
-                                           job_.trains || options_.renew_head);
+                                           run.plan.part.trains || options_.renew_head);
   require_finite(run.state, run.table, config().model.init,
                  "its predictions would be meaningless; name another --model");
-  if (!job_.trains) warn_of_untrained_head(job_.model, head_is_new, job_.task);
+  if (!run.plan.part.trains) warn_of_untrained_head(job_.model, head_is_new, job_.task);
 }
 
-void FineTuning::begin(Work& work) {
+Task FineTuning::begin(Work& work, const TrainingJob& job) {
+  const RunPlan& plan = work.run.plan;
   const RunCounters& progress = work.run.progress;
-  if (job_.resume)
-    log::info("RESUMING from {}: {} and {} are done", job_.resume->path, count_text(progress.step, "step"),
+  if (plan.resume)
+    log::info("RESUMING from {}: {} and {} are done", plan.resume->path, count_text(progress.step, "step"),
               count_text(progress.samples, "row"));
-  if (!job_.trains) return;
-  batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(config().batch.micro),
-                   static_cast<int>(job_.mesh.data), place_of(job_.mesh, work.session.rank().rank()).data,
-                   static_cast<uint64_t>(config().run.seed));
+  Task task;
+  if (!plan.part.trains) return task;
+  const MeshShape& mesh = plan.part.mesh;
+  const double tokens = row_length() * static_cast<double>(job_.epochs.global);
+  task.batches = std::make_unique<RowBatches>(job_.train[0].rows, job_.epochs, job_.layout, limit(config().batch.micro),
+                                              static_cast<int>(mesh.data), place_of(mesh, job.rank.rank()).data,
+                                              static_cast<uint64_t>(config().run.seed));
+  task.unit = unit();
+  task.cost = {.tokens = tokens,
+               .flops = train_flops_per_token(plan.part.table->whole(), std::llround(row_length())) * tokens,
+               .samples = static_cast<double>(job_.epochs.global)};
+  task.tokens = [this](uint64_t samples) { return static_cast<uint64_t>(row_length() * static_cast<double>(samples)); };
+  task.facts = [this, &plan, &job](const PeakRate&) { return facts(plan, job.backend); };
+  task.saves_last = shares_model();  // the trained weights are then read from the last snapshot
+  task.due = [this](const RunCounters& now) { return due(now); };
+  task.evaluate = [this](Work& of) { return evaluate(of); };
+  task.is_finished = [this] { return history_.is_patience_over(); };
+  task.step_done = [this](const StepResult& result) { loss_sum_ += result.loss; };
+  return task;
 }
 
-bool FineTuning::work(Work& work, const TrainingJob& job) {
-  const bool done = (!job_.trains || train_rows(work, job)) && classify(work);
-  if (done && job_.trains && job.rank.rank() == 0) write_card(folder(), options_, evaluation_);
+bool FineTuning::work(Work& work, Task task, const TrainingJob& job) {
+  const bool trains = work.run.plan.part.trains;
+  const bool done = (!trains || train_rows(work, std::move(task), job)) && classify(work);
+  if (done && trains && job.rank.rank() == 0) write_card(folder(), options_, evaluation_);
   return done;
 }
 

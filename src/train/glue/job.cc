@@ -38,10 +38,10 @@ std::string smoothing_of(const std::vector<DataFileFact>& facts) {
 }
 
 /// Refuses a checkpoint of another training.
-void check_same_training(const RunPlan& plan, int ranks) {
+void check_same_training(const RunPlan& plan, const Spec& wanted, int ranks) {
   const CheckpointFacts& facts = plan.resume->facts;
   const Config& then = plan.resumed;
-  Spec spec = plan.spec;
+  Spec spec = wanted;
   spec.vocabulary_rows = facts.spec.vocabulary_rows;
   require(facts.spec == spec, ErrorKind::config,
           "{} holds a different model than --model and the task need: {}; name another --output-dir or add "
@@ -79,14 +79,14 @@ DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
 }
 
 /// The global batch: that of the resumed run, if any.
-int64_t global_batch(const BatchOptions& batch, const RunPlan& plan) {
+int64_t global_batch(const BatchOptions& batch, const RunPlan& plan, int64_t data_ranks) {
   if (plan.resume) return plan.resumed.batch.global;
-  return checked_product({batch.micro, batch.accumulation, plan.mesh.data},
+  return checked_product({batch.micro, batch.accumulation, data_ranks},
                          "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
 }
 
 /// The largest there will be.
-StepSize step_size(const GlueJob& job, const GlueOptions& options) {
+StepSize step_size(const GlueJob& job, const GlueOptions& options, int64_t data_ranks) {
   const int64_t train_batch = options.config().batch.micro;
   const int64_t most_rows = std::max(options.trains() ? train_batch : 0,
                                      job.validation.empty() && job.test.empty() ? 0 : options.evaluation_batch);
@@ -95,26 +95,26 @@ StepSize step_size(const GlueJob& job, const GlueOptions& options) {
                              : std::max({longest(job.train), longest(job.validation), longest(job.test)});
   const bool by_tokens = options.most_tokens > 0;
   return {.micro_batches =
-              options.trains() ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), train_batch) : 1,
+              options.trains() ? micro_batches_for(job.epochs.global, static_cast<int>(data_ranks), train_batch) : 1,
           .varies = by_tokens,
           .micro_sequences = by_tokens ? 1 : most_rows,
           .micro_rows =
               by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : most_rows * length,
-          .step_rows = (job.epochs.global + job.mesh.data - 1) / job.mesh.data * length};
+          .step_rows = (job.epochs.global + data_ranks - 1) / data_ranks * length};
 }
 
 }  // namespace
 
 GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, const PlannedRank& rank) {
   GlueJob job;
-  job.mesh = mesh;
+  RunPlan& plan = job.plan;
   const GlueData data = read_data(options);
   job.task = data.task;
   if (!start.empty()) {
-    job.resume = open_checkpoint(start);
-    job.resumed = resumed_config(*job.resume);
+    plan.resume = open_checkpoint(start);
+    plan.resumed = resumed_config(*plan.resume);
   }
-  job.model = job.resume ? resumed_model(options, data.task, *job.resume) : open_pretrained(options, data.task);
+  job.model = plan.resume ? resumed_model(options, data.task, *plan.resume) : open_pretrained(options, data.task);
   const int64_t wanted = options.config().batch.sequence, most = std::min(wanted, job.model.spec.context);
   if (most < wanted)
     log::info("rows are cut to {}: the model has no more positions (--max-seq-length {})", count_text(most, "id"),
@@ -123,29 +123,29 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.validation = encode_sets(data.validation, job.task, job.model, most);
   job.test = encode_sets(data.test, job.task, job.model, most);
 
-  job.spec = with_rows_for(job.model.spec, mesh.tensor);
-  job.tokenizer_json = job.model.tokenizer->json();
-  job.generation = job.model.generation;
+  const PlannedModel model{.spec = with_rows_for(job.model.spec, mesh.tensor), .mesh = mesh};
+  plan.tokenizer_json = job.model.tokenizer->json();
+  plan.generation = job.model.generation;
   if (options.trains()) {
-    job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
-    if (options.label_smoothing > 0) job.data_files.push_back(smoothing_fact(options.label_smoothing));
-    job.epochs = {job.train[0].rows.rows(), global_batch(options.config().batch, job)};
+    plan.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
+    if (options.label_smoothing > 0) plan.data_files.push_back(smoothing_fact(options.label_smoothing));
+    job.epochs = {job.train[0].rows.rows(), global_batch(options.config().batch, plan, mesh.data)};
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
   }
-  job.loaded = options.loaded;
-  job.warms_from_zero = true;
-  job.loaded.config = config_of(options, job.steps, job.epochs.global);
-  job.loaded.config.batch.sequence = most;
-  if (job.resume) check_same_training(job, static_cast<int>(mesh.data));
+  plan.loaded = options.loaded;
+  plan.warms_from_zero = true;
+  plan.loaded.config = config_of(options, job.steps, job.epochs.global);
+  plan.loaded.config.batch.sequence = most;
+  if (plan.resume) check_same_training(plan, model.spec, static_cast<int>(mesh.data));
   require(options.label_smoothing == 0 || !job.task.regression(), ErrorKind::usage,
           "--label-smoothing-factor is {}, but this task predicts a number and has no classes; remove it",
           options.label_smoothing);
   job.layout = {.length = options.rows.pad ? most : 0,
                 .padding = job.model.padding,
-                .classes = job.spec.classes,
+                .classes = model.spec.classes,
                 .smoothing = options.label_smoothing};
-  plan_rank(job, job.config(), step_size(job, options), rank);
-  if (job.resume) check_same_trained(job, "--model");
+  plan.part = plan_rank(model, plan.config(), step_size(job, options, mesh.data), rank);
+  if (plan.resume) check_same_trained(plan, "--model");
   return job;
 }
 

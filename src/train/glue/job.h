@@ -1,12 +1,13 @@
 #pragma once
-// The plan of a fine-tuning run, made from its options before anything large is allocated.
+// The plan and the examples of a fine-tuning run, made from its options before anything large is allocated.
 
 #include "train/glue/data.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 
-struct GlueJob : RunPlan {
+struct GlueJob {
+  RunPlan plan;  ///< except the memory
   GlueTask task;
   PretrainedModel model;
   std::vector<NamedRows> train, validation, test;

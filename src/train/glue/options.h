@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/names.h"
 #include "config/load.h"
 #include "text/tokenizer.h"
 
@@ -15,6 +16,13 @@ namespace trireme {
 /// When something happens during training.
 /// best: a checkpoint for each evaluation that is the best so far.
 enum class Strategy : uint8_t { no, steps, epoch, best };
+
+template <>
+struct Names<Strategy> {
+  static constexpr Named<Strategy> kAll[] = {
+      {"no", Strategy::no}, {"steps", Strategy::steps}, {"epoch", Strategy::epoch}, {"best", Strategy::best}};
+};
+
 struct EventSchedule {
   Strategy strategy = Strategy::steps;
   double steps = 500;  ///< between two events; below 1: a share of all steps

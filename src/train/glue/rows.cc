@@ -96,54 +96,44 @@ int64_t batch_rows(const EncodedRows& from, std::span<const uint32_t> which, con
 
 RowBatches::RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, const BatchLimit& limit,
                        int ranks, int rank, uint64_t seed)
-    : rows_(rows), plan_(plan), layout_(layout), limit_(limit), ranks_(ranks), rank_(rank), seed_(seed) {
-  keep(1);
-  cut(0);
-}
+    : rows_(rows), plan_(plan), layout_(layout), limit_(limit), ranks_(ranks), rank_(rank), seed_(seed) {}
 
-/// Where this rank's part of the step is cut into micro-batches.
-void RowBatches::cut(uint64_t consumed) {
+std::span<const uint32_t> RowBatches::rows_of(uint64_t consumed, const BatchSlice& slice) {
   const EpochPlan::Step step = plan_.at(consumed);
   if (step.epoch != epoch_) {
     order_ = epoch_order(seed_, step.epoch, plan_.rows);
     epoch_ = step.epoch;
   }
-  consumed_ = consumed;
-  BatchShape shape{.global = step.count, .ranks = ranks_, .rank = rank_};
-  const BatchSlice own = batch_slice(0, shape, 0);
-  cuts_.assign(1, own.first);
+  const uint64_t first = static_cast<uint64_t>(step.first) + slice.first - consumed;
+  return std::span(order_).subspan(first, static_cast<size_t>(slice.count));
+}
+
+StepPart RowBatches::part(uint64_t consumed) {
+  BatchShape shape{.global = plan_.at(consumed).count, .ranks = ranks_, .rank = rank_};
+  StepPart step{.consumed = consumed, .samples = shape.global, .slices = {}, .rows = {}, .counted = {}};
+  step.counted = static_cast<double>(step.samples);
+  const auto add = [&](const BatchSlice& slice) {
+    step.slices.push_back(slice);
+    step.rows.push_back(batch_rows(rows_, rows_of(consumed, slice), layout_));
+  };
   if (limit_.tokens == 0) {
     shape.micro_batches = micro_batches_for(plan_.global, ranks_, limit_.rows);
-    for (int64_t m = 0; m < shape.micro_batches; ++m)
-      cuts_.push_back(cuts_.back() + static_cast<uint64_t>(batch_slice(0, shape, m).count));
-    return;
+    for (int64_t m = 0; m < shape.micro_batches; ++m) add(batch_slice(consumed, shape, m));
+    return step;
   }
-  const auto rows =
-      std::span(order_).subspan(static_cast<size_t>(step.first) + own.first, static_cast<size_t>(own.count));
-  for (size_t done = 0; done < rows.size(); done = cuts_.back() - own.first)
-    cuts_.push_back(cuts_.back() + static_cast<uint64_t>(rows_that_fit(rows_, rows.subspan(done), limit_)));
-  if (rows.empty()) cuts_.push_back(own.first);  // one empty micro-batch, in which the rank exchanges zeros
+  BatchSlice rest = batch_slice(consumed, shape, 0);
+  if (rest.count == 0) add(rest);  // one empty micro-batch, in which the rank exchanges zeros
+  while (rest.count > 0) {
+    const int64_t fit = rows_that_fit(rows_, rows_of(consumed, rest), limit_);
+    add({rest.first, fit});
+    rest = {rest.first + static_cast<uint64_t>(fit), rest.count - fit};
+  }
+  return step;
 }
 
-double RowBatches::counted(uint64_t consumed) {
-  cut(consumed);
-  return static_cast<double>(cuts_.back() - cuts_.front());
-}
-
-std::span<const uint32_t> RowBatches::micro_batch(int64_t index) const {
-  const uint64_t begin = cuts_[static_cast<size_t>(index)], end = cuts_[static_cast<size_t>(index) + 1];
-  return std::span(order_).subspan(static_cast<size_t>(plan_.at(consumed_).first) + begin, end - begin);
-}
-
-const Batch& RowBatches::fill(uint64_t consumed, int64_t index) {
-  if (consumed != consumed_) cut(consumed);
-  RowPacker& packer = packers_[next_++ % packers_.size()];
-  return packer.pack(rows_, micro_batch(index), consumed + cuts_[static_cast<size_t>(index)]);
-}
-
-int64_t RowBatches::rows([[maybe_unused]] uint64_t consumed, int64_t index) const {
-  assert(consumed == consumed_);
-  return batch_rows(rows_, micro_batch(index), layout_);
+const Batch& RowBatches::fill(const StepPart& step, int64_t index, size_t slot) {
+  const BatchSlice& slice = step.slices[static_cast<size_t>(index)];
+  return builder_of(packers_, slot, layout_).pack(rows_, rows_of(step.consumed, slice), slice.first);
 }
 
 }  // namespace trireme

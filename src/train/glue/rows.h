@@ -2,6 +2,7 @@
 // Rows of ids and batches of them: packed, so that no padding is computed, or padded to one length.
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -9,7 +10,6 @@
 #include "model/pass.h"
 #include "model/spec.h"
 #include "text/tokenizer.h"
-#include "train/epoch_plan.h"
 #include "train/step_batches.h"
 
 namespace trireme {
@@ -69,32 +69,22 @@ class RowBatches final : public StepBatches {
   /// Borrows the rows. Without a token limit every step has the same number of micro-batches, cut evenly.
   RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, const BatchLimit& limit,
              int ranks, int rank, uint64_t seed);
-  int64_t micro_batches() const override { return static_cast<int64_t>(cuts_.size()) - 1; }
-  double counted(uint64_t consumed) override;
-  std::optional<double> counted_globally(uint64_t consumed) const override {
-    return static_cast<double>(plan_.at(consumed).count);
-  }
-  const Batch& fill(uint64_t consumed, int64_t index) override;
-  int64_t rows(uint64_t consumed, int64_t index) const override;
-  void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), RowPacker(layout_)); }
+  StepPart part(uint64_t consumed) override;
+  const Batch& fill(const StepPart& step, int64_t index, size_t slot) override;
 
  private:
-  /// State of the step that is cut now.
-  std::span<const uint32_t> micro_batch(int64_t index) const;
-  void cut(uint64_t consumed);
+  /// The numbers of the rows of a part of a step, in the order of its epoch.
+  std::span<const uint32_t> rows_of(uint64_t consumed, const BatchSlice& slice);
 
   const EncodedRows& rows_;
   EpochPlan plan_;
   RowLayout layout_;
-  std::vector<RowPacker> packers_;
-  size_t next_ = 0;  ///< index in packers_
+  std::deque<RowPacker> packers_;
   BatchLimit limit_;
   int ranks_, rank_;
   uint64_t seed_;
   int64_t epoch_ = -1;
   std::vector<uint32_t> order_;  ///< of the rows of epoch_
-  uint64_t consumed_ = 0;        ///< identifies the step that is cut
-  std::vector<uint64_t> cuts_;   ///< where in the step's rows each micro-batch of this rank begins, and the end
 };
 
 }  // namespace trireme

@@ -8,9 +8,22 @@
 
 #include "checkpoint/snapshot/checkpoint.h"
 #include "comm/scalars.h"
-#include "train/step.h"
+#include "optim/loss_scale.h"
 
 namespace trireme {
+
+/// The common result of all ranks in a step.
+struct StepResult {
+  double loss = 0;        ///< LossMean over the global batch: nats per token or sequence (regression: squared
+                          ///< error)
+  double norm = 0;        ///< global gradient norm before clipping
+  bool finite = true;     ///< loss and norm are finite
+  bool overflow = false;  ///< not finite in f16: perhaps only because of the loss scale
+  bool skipped = false;   ///< not finite, or a loss above the limit: weights unchanged
+  bool stop = false;      ///< a stop was requested on some rank
+  bool saved = true;      ///< StepStart::saved on every rank
+  bool copied = true;     ///< StepStart::copied on every rank
+};
 
 class SkipWatch {
  public:

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "train/step.h"
+#include "train/guard/skips.h"
 
 namespace trireme {
 

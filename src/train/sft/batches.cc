@@ -46,62 +46,45 @@ const Batch& ChatPacker::pack(const chat::TrainingRows& from, std::span<const ui
 }
 
 ChatBatches::ChatBatches(const chat::TrainingRows& rows, const BatchShape& shape, std::optional<uint64_t> seed)
-    : rows_(rows), shape_(shape), seed_(seed), plan_{static_cast<int64_t>(rows.size()), shape.global} {
-  keep(1);
-}
+    : rows_(rows), shape_(shape), seed_(seed), plan_{static_cast<int64_t>(rows.size()), shape.global} {}
 
-std::span<const uint32_t> ChatBatches::rows_of(int64_t epoch, uint64_t first, int64_t count) const {
+std::span<const uint32_t> ChatBatches::rows_of(uint64_t consumed, const BatchSlice& slice) {
+  const EpochPlan::Step step = plan_.at(consumed);
   if (!seed_ && order_.empty()) {
     order_.resize(rows_.size());
     std::iota(order_.begin(), order_.end(), 0U);
-  } else if (seed_ && epoch != epoch_) {
-    order_ = epoch_order(*seed_, epoch, plan_.rows);
-    epoch_ = epoch;
+  } else if (seed_ && step.epoch != epoch_) {
+    order_ = epoch_order(*seed_, step.epoch, plan_.rows);
+    epoch_ = step.epoch;
   }
-  return std::span(order_).subspan(first, static_cast<size_t>(count));
+  const uint64_t first = static_cast<uint64_t>(step.first) + slice.first - consumed;
+  return std::span(order_).subspan(first, static_cast<size_t>(slice.count));
 }
 
-std::span<const uint32_t> ChatBatches::micro_batch(uint64_t consumed, int64_t index) const {
-  const EpochPlan::Step step = plan_.at(consumed);
+StepPart ChatBatches::part(uint64_t consumed) {
   BatchShape shape = shape_;
-  shape.global = step.count;
-  const BatchSlice slice = batch_slice(static_cast<uint64_t>(step.first), shape, index);
-  return rows_of(step.epoch, slice.first, slice.count);
-}
-
-double ChatBatches::counted_in(std::span<const uint32_t> rows) const {
-  int64_t counted = 0;
-  for (const uint32_t row : rows) counted += rows_.counted[row];
-  return static_cast<double>(counted);
-}
-
-double ChatBatches::counted(uint64_t consumed) {
-  double counted = 0;
-  for (int64_t m = 0; m < shape_.micro_batches; ++m) counted += counted_in(micro_batch(consumed, m));
-  return counted;
-}
-
-std::optional<double> ChatBatches::counted_globally(uint64_t consumed) const { return counted_in(step_rows(consumed)); }
-
-std::span<const uint32_t> ChatBatches::step_rows(uint64_t consumed) const {
-  const EpochPlan::Step step = plan_.at(consumed);
-  return rows_of(step.epoch, static_cast<uint64_t>(step.first), step.count);
-}
-
-const Batch& ChatBatches::fill(uint64_t consumed, int64_t index) {
-  // Every conversation of every epoch has another number, so that no two of them drop the same.
-  const int64_t first = plan_.at(consumed).epoch * static_cast<int64_t>(rows_.conversations.size());
-  int64_t longest = 0;
-  for (const uint32_t row : step_rows(consumed)) {
-    for (const size_t one : rows_.rows[row]) longest = std::max(longest, std::ssize(rows_.kept(one)));
+  shape.global = plan_.at(consumed).count;
+  StepPart step{.consumed = consumed, .samples = shape.global, .slices = {}, .rows = {}, .counted = {}};
+  for (int64_t m = 0; m < shape.micro_batches; ++m) {
+    step.slices.push_back(batch_slice(consumed, shape, m));
+    int64_t ids = 0;
+    for (const uint32_t row : rows_of(consumed, step.slices.back())) ids += rows_.lengths[row];
+    step.rows.push_back(ids);
   }
-  return packers_[next_++ % packers_.size()].pack(rows_, micro_batch(consumed, index), first, longest);
+  int64_t counted = 0;
+  for (const uint32_t row : rows_of(consumed, {consumed, shape.global})) {
+    counted += rows_.counted[row];
+    for (const size_t one : rows_.rows[row]) step.longest = std::max(step.longest, std::ssize(rows_.kept(one)));
+  }
+  step.counted = static_cast<double>(counted);
+  return step;
 }
 
-int64_t ChatBatches::rows(uint64_t consumed, int64_t index) const {
-  int64_t rows = 0;
-  for (const uint32_t row : micro_batch(consumed, index)) rows += rows_.lengths[row];
-  return rows;
+const Batch& ChatBatches::fill(const StepPart& step, int64_t index, size_t slot) {
+  // Every conversation of every epoch has another number, so that no two of them drop the same.
+  const int64_t first = plan_.at(step.consumed).epoch * static_cast<int64_t>(rows_.conversations.size());
+  return builder_of(packers_, slot)
+      .pack(rows_, rows_of(step.consumed, step.slices[static_cast<size_t>(index)]), first, step.longest);
 }
 
 }  // namespace trireme

@@ -2,13 +2,13 @@
 // The batches of steps over epochs of rows that conversations share.
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "data/chat/training_rows.h"
 #include "data/sampler.h"
-#include "train/epoch_plan.h"
 #include "train/step_batches.h"
 
 namespace trireme {
@@ -36,31 +36,20 @@ class ChatBatches final : public StepBatches {
   /// none: every epoch has them in their order.
   ChatBatches(const chat::TrainingRows& rows, const BatchShape& shape, std::optional<uint64_t> seed);
 
-  int64_t micro_batches() const override { return shape_.micro_batches; }
-  double counted(uint64_t consumed) override;
-  std::optional<double> counted_globally(uint64_t consumed) const override;
-  const Batch& fill(uint64_t consumed, int64_t index) override;
-  int64_t rows(uint64_t consumed, int64_t index) const override;
-  /// Rows of `rows` in a micro-batch.
-  int64_t samples(uint64_t consumed, int64_t index) const { return std::ssize(micro_batch(consumed, index)); }
-  void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), ChatPacker()); }
+  StepPart part(uint64_t consumed) override;
+  const Batch& fill(const StepPart& step, int64_t index, size_t slot) override;
 
  private:
-  /// The numbers of the rows [first, first + count) of an epoch's order.
-  std::span<const uint32_t> rows_of(int64_t epoch, uint64_t first, int64_t count) const;
-  std::span<const uint32_t> micro_batch(uint64_t consumed, int64_t index) const;
-  double counted_in(std::span<const uint32_t> rows) const;
-  /// Rows of every rank's micro-batches of the step.
-  std::span<const uint32_t> step_rows(uint64_t consumed) const;
+  /// The numbers of the rows of a part of a step, in the order of its epoch.
+  std::span<const uint32_t> rows_of(uint64_t consumed, const BatchSlice& slice);
 
   const chat::TrainingRows& rows_;
   BatchShape shape_;
   std::optional<uint64_t> seed_;
   EpochPlan plan_;
-  std::vector<ChatPacker> packers_;
-  size_t next_ = 0;  ///< index in packers_
-  mutable int64_t epoch_ = -1;
-  mutable std::vector<uint32_t> order_;  ///< of the rows of epoch_
+  std::deque<ChatPacker> packers_;
+  int64_t epoch_ = -1;
+  std::vector<uint32_t> order_;  ///< of the rows of epoch_
 };
 
 }  // namespace trireme

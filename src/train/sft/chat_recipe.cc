@@ -18,7 +18,6 @@
 #include "base/log.h"
 #include "base/option_name.h"
 #include "base/time.h"
-#include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
@@ -27,8 +26,8 @@
 #include "hub/place.h"
 #include "model/train_flops.h"
 #include "text/chat/chat_files.h"
+#include "train/facts.h"
 #include "train/sft/turn_ends.h"
-#include "train/start/facts.h"
 #include "train/start/resume.h"
 #include "train/step.h"
 
@@ -122,7 +121,24 @@ void require_conversations(const LoadedConfig& loaded, bool pairs) {
   if (!loaded.config.chat.date.empty()) (void)day(loaded.config.chat.date);
 }
 
+DataFileFact fact_of(const std::string& path, const chat::TrainingRows& rows, bool packs) {
+  const chat::CodedIds& all = rows.conversations;
+  const uint64_t codes = xxh3(std::as_bytes(std::span(all.codes))),
+                 offsets = xxh3(std::as_bytes(std::span(all.offsets)));
+  const uint64_t layout = packs ? 0 : 1;
+  return {path, all.codes.size() * sizeof(int32_t), hex64(codes ^ (3 * offsets) ^ layout)};
+}
+
 }  // namespace
+
+std::vector<std::string> defaults_with_rate(const std::string& learning_rate) {
+  std::vector<std::string> flags;
+  for (const std::string& value :
+       {std::string("batch.global=8"), "optim.learning-rate=" + learning_rate, std::string("optim.min-learning-rate=0"),
+        std::string("optim.beta2=0.999"), std::string("optim.weight-decay=0")})
+    flags.insert(flags.end(), {"--default", value});
+  return flags;
+}
 
 void sum_where_counted(Session& session, std::span<double> values) {
   constexpr size_t kPiece = size_t{1} << 20;
@@ -134,32 +150,7 @@ void sum_where_counted(Session& session, std::span<double> values) {
 ChatRecipe::ChatRecipe(LoadedConfig loaded, bool pairs) : pairs_(pairs) {
   require_conversations(loaded, pairs);
   if (!loaded.given("data.validation")) loaded.config.data.validation = "";  // the default is a token file
-  setup_.of_conversations = true;
-  setup_.loaded = std::move(loaded);
-}
-
-void ChatRecipe::check() {
-  validate(setup_.loaded);
-  for (const std::string& note : setup_.loaded.notes) log::info("{}", note);
-}
-
-uint64_t ChatRecipe::tokens(uint64_t samples) const {
-  return static_cast<uint64_t>(std::llround(row_length() * static_cast<double>(samples)));
-}
-
-StepCost ChatRecipe::step_cost() const {
-  const double rows = static_cast<double>(epochs_.rows) / static_cast<double>(epochs_.steps_per_epoch());
-  const auto sequence = std::llround(row_length() / (pairs_ ? 2 : 1));
-  return {.tokens = row_length() * rows,
-          .flops = train_flops_per_token(setup_.table->whole(), sequence) * row_length() * rows,
-          .samples = rows};
-}
-
-Due ChatRecipe::due(const RunCounters& progress) const {
-  const auto every = [&](int64_t n) { return n > 0 && progress.step % n == 0; };
-  return {.report = progress.step == 1 || every(config().log.every),
-          .evaluation = !validation_.rows.empty() && every(config().evaluation.every),
-          .snapshot = every(config().checkpoint.every) || extra_snapshots_.contains(progress.step)};
+  loaded_ = std::move(loaded);
 }
 
 std::string ChatRecipe::count_rows(uint64_t rows) const { return count_text(rows, pairs_ ? "pair" : "conversation"); }
@@ -168,47 +159,54 @@ int64_t ChatRecipe::validation_steps() const {
   return (std::ssize(validation_.rows) + epochs_.global - 1) / epochs_.global;
 }
 
-ResumePlace ChatRecipe::find_start(const TrainingJob& job) {
+Resolved ChatRecipe::resolve(const TrainingJob& job) {
+  together(job.scalars, [&] {
+    validate(loaded_);
+    for (const std::string& note : loaded_.notes) log::info("{}", note);
+  });
   today_ = job.scalars.broadcast(today());
-  return find_resume(setup_.loaded, job.scalars);
+  Resolved start{.place = find_resume(loaded_, job.scalars), .needs = {}};
+  // A resumed run needs the conversations only.
+  if (start.place.path.empty()) start.needs.model = loaded_.config.model.init;
+  return start;
 }
 
 /// The templates of the model; a file of the user's becomes the template that the run's snapshots have.
-void ChatRecipe::take_template() {
-  ChatOptions& chat = setup_.loaded.config.chat;
-  if (chat.date.empty() && setup_.resume) chat.date = setup_.resumed.chat.date;
+void ChatRecipe::take_template(Opened& opened) {
+  ChatOptions& chat = opened.loaded.config.chat;
+  if (chat.date.empty() && opened.resume) chat.date = opened.resumed.chat.date;
   if (chat.date.empty()) chat.date = today_;
-  const std::string where = setup_.resume ? setup_.resume->path : setup_.init->path;
-  files_ = chat::chat_files_of(kept_tokenizer_files(setup_.generation, where), where);
+  const std::string& where = opened.path();
+  files_ = chat::chat_files_of(kept_tokenizer_files(opened.generation, where), where);
   if (chat.chat_template.empty() || !std::filesystem::is_regular_file(chat.chat_template)) return;
   const chat::TemplateSource own = chat::open_template(files_, chat.chat_template, false);
-  setup_.generation = with_tokenizer_file(setup_.generation, "chat_template.jinja", own.text);
+  opened.generation = with_tokenizer_file(opened.generation, "chat_template.jinja", own.text);
 }
 
-RunPlan& ChatRecipe::open(const ResumePlace& place, const TrainingJob& job) {
-  backend_ = &job.backend;
-  setup_.mesh = job.mesh;
-  open_start_model(setup_, place);
-  const std::string& where = setup_.resume ? setup_.resume->path : setup_.init->path;
-  require(setup_.spec.head == HeadKind::language_model, ErrorKind::config,
-          "{} does not predict the next token; name a language model with --model", where);
-  require(!setup_.tokenizer_json.empty(), ErrorKind::config,
+RunPlan ChatRecipe::open_model_to_train(const ResumePlace& place, const TrainingJob& job) {
+  Opened opened = with_model(open_start(loaded_, job.mesh, place), 0);
+  opened.tokenizer_json = opened.resume ? opened.resume->facts.tokenizer_json : opened.init->tokenizer_json;
+  opened.generation = opened.resume ? opened.resume->facts.generation : opened.init->generation;
+  require(opened.model.spec.head == HeadKind::language_model, ErrorKind::config,
+          "{} does not predict the next token; name a language model with --model", opened.path());
+  require(!opened.tokenizer_json.empty(), ErrorKind::config,
           "{} has no tokenizer.json, so conversations cannot become its ids; copy the tokenizer's files into it",
-          where);
-  take_template();
-  const auto given = [&](const char* option) { return setup_.loaded.given(option); };
+          opened.path());
+  take_template(opened);
+  LoadedConfig& loaded = opened.loaded;
+  const auto given = [&](const char* option) { return loaded.given(option); };
   if (!given("batch.sequence"))
-    setup_.loaded.derive("batch.sequence", std::min(kUsualSequence, setup_.spec.context), "default of this command");
-  if (config().chat.packing && !given("batch.micro") && !given("batch.accumulation"))
-    setup_.loaded.config.batch.micro = 1;  // a full row occupies all cores
-  setup_.batch = resolve_batch(setup_, job.rank.rank());
-  require(setup_.batch.sequence >= 2, ErrorKind::config, "{} is {}, but a row has at least 2 ids; raise it",
-          option_name("batch.sequence"), setup_.batch.sequence);
-  StepSize size = size_of_step();
+    loaded.derive("batch.sequence", std::min(kUsualSequence, opened.model.spec.context), "default of this command");
+  if (loaded.config.chat.packing && !given("batch.micro") && !given("batch.accumulation"))
+    loaded.config.batch.micro = 1;  // a full row occupies all cores
+  const BatchShape batch = resolve_batch(opened, job.rank.rank());
+  require(batch.sequence >= 2, ErrorKind::config, "{} is {}, but a row has at least 2 ids; raise it",
+          option_name("batch.sequence"), batch.sequence);
+  StepSize size = size_of_step(batch);
   size.uneven = true;
-  plan_rank(setup_, config(), size, job.planned());
-  extra_snapshots_ = extra_snapshots(setup_.loaded);
-  return setup_;
+  RunPlan plan = plan_run(std::move(opened), batch, size, job.planned());
+  plan.of_conversations = true;
+  return plan;
 }
 
 /// A file, or those of a data set of the hub.
@@ -236,9 +234,9 @@ std::vector<std::string> ChatRecipe::files_of(const std::string& given, const ch
   return files;
 }
 
-TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, const char* option,
+TokenisedConversations ChatRecipe::tokenise_files(const RunPlan& plan, const std::string& given, const char* option,
                                                   const TrainingJob& job) const {
-  const ChatOptions& chat = config().chat;
+  const ChatOptions& chat = plan.config().chat;
   const auto start = Clock::now();
   ConversationSource source{.files = files_of(given, option, job),
                             .columns = columns_of(chat, pairs_),
@@ -248,8 +246,8 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
                             .loss_on = chat.loss_on,
                             .date = day(chat.date),
                             .cache = ""};
-  if (!config().evaluation.only)
-    source.cache = chat.cache_dir.empty() ? config().run.dir + "/conversations" : chat.cache_dir;
+  if (!plan.config().evaluation.only)
+    source.cache = chat.cache_dir.empty() ? plan.config().run.dir + "/conversations" : chat.cache_dir;
   TokenisedConversations made = tokenise(source, files_, *tokenizer_, job.rank, job.scalars);
   together(job.scalars, [&] {
     require(made.ids.size() > 0, ErrorKind::data, "{} has no usable {}{}", given, pairs_ ? "pair" : "conversation",
@@ -257,7 +255,7 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
                 ? std::string()
                 : fmt::format(": {} skipped; for example {}", count_text(made.skipped, "bad row"), made.first_skipped));
   });
-  together(job.scalars, [&] { require_known_ids(made.ids, *tokenizer_, given); });
+  together(job.scalars, [&] { require_known_ids(plan, made.ids, given); });
   if (job.rank.rank() != 0) return made;
   const size_t each = pairs_ ? 2 : 1;
   if (made.from_cache.empty())
@@ -282,30 +280,21 @@ TokenisedConversations ChatRecipe::tokenise_files(const std::string& given, cons
   return made;
 }
 
-void ChatRecipe::require_known_ids(const chat::CodedIds& ids, const Tokenizer& tokenizer,
-                                   const std::string& given) const {
+void ChatRecipe::require_known_ids(const RunPlan& plan, const chat::CodedIds& ids, const std::string& given) const {
   int32_t largest = 0;
   for (const int32_t code : ids.codes) largest = std::max(largest, chat::id_of(code));
-  require(largest < setup_.spec.vocabulary, ErrorKind::data,
+  require(largest < plan.part.spec.vocabulary, ErrorKind::data,
           "{}: the tokenizer writes id {} (\"{}\"), but the embedding of {} has {} rows: the template or the "
           "conversations use tokens that were added to the tokenizer and not to the model; use the tokenizer that the "
           "model was trained with, or a template without these tokens (--chat-template FILE)",
-          given, largest, tokenizer.id_to_token(static_cast<TokenId>(largest)),
-          setup_.init ? setup_.init->path : setup_.resume->path, setup_.spec.vocabulary);
+          given, largest, tokenizer_->id_to_token(static_cast<TokenId>(largest)), plan.path(),
+          plan.part.spec.vocabulary);
 }
 
-DataFileFact ChatRecipe::fact_of(const std::string& path, const chat::TrainingRows& rows) const {
-  const chat::CodedIds& all = rows.conversations;
-  const uint64_t codes = xxh3(std::as_bytes(std::span(all.codes))),
-                 offsets = xxh3(std::as_bytes(std::span(all.offsets)));
-  const uint64_t layout = config().chat.packing ? 0 : 1;
-  return {path, all.codes.size() * sizeof(int32_t), hex64(codes ^ (3 * offsets) ^ layout)};
-}
-
-void ChatRecipe::plan_steps() {
-  LoadedConfig& loaded = setup_.loaded;
+void ChatRecipe::plan_steps(RunPlan& plan) {
+  LoadedConfig& loaded = plan.loaded;
   const Config& config = loaded.config;
-  epochs_ = {std::ssize(train_.rows), setup_.batch.global};
+  epochs_ = {std::ssize(train_.rows), plan.batch.global};
   const auto given = [&](const char* option) { return loaded.given(option); };
   const int64_t epoch = epochs_.steps_per_epoch();
   if (!given("run.steps"))
@@ -332,8 +321,7 @@ void ChatRecipe::warn_of(const chat::TrainingRows& rows, const char* name) const
     warn(fmt::format("{}: {} left out: the answers are the same in their first {}", name, count_rows(rows.equal), ids));
 }
 
-void ChatRecipe::take_end_of_turns(const chat::CodedIds& conversations) {
-  const std::string& where = setup_.resume ? setup_.resume->path : setup_.init->path;
+void ChatRecipe::take_end_of_turns(RunPlan& plan, const chat::CodedIds& conversations) {
   const std::optional<TokenId> turn = end_of_counted_turns(conversations, *tokenizer_);
   std::vector<TokenId> ends;
   if (turn) ends.push_back(*turn);
@@ -342,32 +330,33 @@ void ChatRecipe::take_end_of_turns(const chat::CodedIds& conversations) {
     const auto id = tokenizer_->token_to_id(named->second);
     if (id && id != turn) ends.push_back(*id);
   }
-  const std::vector<TokenId> before = generation_settings(setup_.generation, where).end;
+  const std::vector<TokenId> before = generation_settings(plan.generation, plan.path()).end;
   std::erase_if(ends, [&](TokenId id) { return std::ranges::find(before, id) != before.end(); });
   if (ends.empty()) return;
-  setup_.generation = with_end_tokens(setup_.generation, ends, tokenizer_->end_of_text());
+  plan.generation = with_end_tokens(plan.generation, ends, tokenizer_->end_of_text());
   std::vector<std::string> names;
   for (const TokenId id : ends) names.push_back(fmt::format("{} ({})", tokenizer_->id_to_token(id), id));
   log::info("texts of this model will also end at {}, {}, in samples and exports", fmt::join(names, " and "),
             turn == ends.front() ? "which ends the turns that are trained on" : "the tokenizer's eos_token");
 }
 
-void ChatRecipe::read_data(const TrainingJob& job) {
-  const DataOptions& data = config().data;
-  const auto seed = static_cast<uint64_t>(config().run.seed);
+void ChatRecipe::read_rows(RunPlan& plan, const TrainingJob& job) {
+  const Config& config = plan.config();
+  const DataOptions& data = config.data;
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const auto sequence = static_cast<size_t>(plan.batch.sequence);
   const bool has_file = !data.validation.empty();
-  together(job.scalars, [&] { tokenizer_ = tokenizer_from_json(setup_.tokenizer_json, "the model's tokenizer.json"); });
-  TokenisedConversations all = tokenise_files(data.train, "--data", job);
-  together(job.scalars, [&] { take_end_of_turns(all.ids); });
-  read_ = data.train;
+  together(job.scalars, [&] { tokenizer_ = tokenizer_from_json(plan.tokenizer_json, "the model's tokenizer.json"); });
+  TokenisedConversations all = tokenise_files(plan, data.train, "--data", job);
+  together(job.scalars, [&] { take_end_of_turns(plan, all.ids); });
   chat::CodedIds measured;
   if (has_file)
-    measured = tokenise_files(data.validation, "--validation", job).ids;
+    measured = tokenise_files(plan, data.validation, "--validation", job).ids;
   else
-    measured = chat::take_share(all.ids, config().chat.validation_share, seed, pairs_ ? 2 : 1);
+    measured = chat::take_share(all.ids, config.chat.validation_share, seed, pairs_ ? 2 : 1);
   together(job.scalars, [&] {
-    train_ = rows_of(std::move(all.ids));
-    validation_ = rows_of(std::move(measured));
+    train_ = rows_of(std::move(all.ids), sequence);
+    validation_ = rows_of(std::move(measured), sequence);
     warn_of(train_, "training");
     warn_of(validation_, "validation");
     require(!train_.rows.empty() || pairs_, ErrorKind::data,
@@ -378,77 +367,88 @@ void ChatRecipe::read_data(const TrainingJob& job) {
             "raise {} (now {})",
             data.train, count_rows(train_.uncounted), count_rows(train_.equal), option_name("batch.sequence"),
             train_.most);
-    setup_.data_files.push_back(fact_of(data.train, train_));
+    plan.data_files.push_back(fact_of(data.train, train_, config.chat.packing));
     if (!validation_.rows.empty())
-      setup_.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_));
-    require(!config().evaluation.only || !validation_.rows.empty(), ErrorKind::config,
+      plan.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_, config.chat.packing));
+    require(!config.evaluation.only || !validation_.rows.empty(), ErrorKind::config,
             "{} is set, but there is no validation data; name --validation FILE or set --validation-share",
-            setup_.loaded.where("evaluation.only"));
-    take_rows(job);
-    plan_steps();
-    if (setup_.resume) check_resume(setup_);
+            plan.loaded.where("evaluation.only"));
+    take_rows(plan, job);
+    plan_steps(plan);
+    if (plan.resume) check_resume(plan);
   });
 }
 
-void ChatRecipe::prove_data(const TrainingJob& job) {
+RunPlan ChatRecipe::open(const Resolved& start, const TrainingJob& job) {
+  RunPlan plan;
+  together(job.scalars, [&] { plan = open_model_to_train(start.place, job); });
+  read_rows(plan, job);
   std::string facts;
-  for (const DataFileFact& file : setup_.data_files)
+  for (const DataFileFact& file : plan.data_files)
     facts += fmt::format("{}: {} bytes of ids with XXH3 {}\n", file.path, file.bytes, file.hash);
   prove_same_text(job.scalars, job.rank.host, facts, "have the same ids of the conversations",
                   "remove chat.cache-dir on that host, and copy the files to it again");
+  return plan;
 }
 
-void ChatRecipe::make_weights(Run& run) {
-  load_model(*setup_.init, setup_.spec, run.table, run.state);
-  require_finite(run.state, run.table, setup_.init->path, "training cannot start from them; name another --model");
-  log::info("starting from the weights of {}", setup_.init->path);
-  note_frozen_row(setup_);
-  fill_adapters(setup_, run.table, run.state);
-}
-
-RunFacts ChatRecipe::chat_facts(const Work& work, const PeakRate& peak, RunFacts own) const {
-  const auto sequence = std::llround(row_length() / (pairs_ ? 2 : 1));
-  RunFacts facts = plan_facts(setup_, work.session.rank(), *backend_, peak, sequence);
+RunFacts ChatRecipe::report_facts(const RunPlan& plan, const TrainingJob& job, const PeakRate& peak) const {
+  RunFacts facts = plan_facts(plan, job.rank, job.backend, peak, sequence_length()), own = facts_of(plan);
   const auto describe = [&](const chat::TrainingRows& rows) {
     const size_t used = pairs_ ? rows.size() : rows.conversations.size() - rows.uncounted;
     return fmt::format("{} with {} ids, {} counted", count_rows(used), rows.ids(), rows.counted_ids());
   };
-  own.insert(own.begin(), {"data", fmt::format("{}: {}{}", read_, describe(train_),
+  own.insert(own.begin(), {"data", fmt::format("{}: {}{}", plan.config().data.train, describe(train_),
                                                validation_.rows.empty() ? std::string(", no validation")
                                                                         : ", validation " + describe(validation_))});
-  own.emplace_back("batch",
-                   fmt::format("{} per step: {} x {} of {}", count_text(epochs_.global, pairs_ ? "pair" : "row"),
-                               count_text(setup_.batch.ranks, "rank"),
-                               count_text(setup_.batch.micro_batches, "micro-batch"), setup_.batch.largest_micro()));
-  own.emplace_back("steps", fmt::format("{}, {} per epoch", config().run.steps, epochs_.steps_per_epoch()));
+  own.emplace_back(
+      "batch", fmt::format("{} per step: {} x {} of {}", count_text(epochs_.global, pairs_ ? "pair" : "row"),
+                           count_text(plan.batch.ranks, "rank"), count_text(plan.batch.micro_batches, "micro-batch"),
+                           plan.batch.largest_micro()));
+  own.emplace_back("steps", fmt::format("{}, {} per epoch", plan.config().run.steps, epochs_.steps_per_epoch()));
   facts.insert(facts.begin() + 1, own.begin(), own.end());  // behind the model
   return facts;
 }
 
-bool ChatRecipe::evaluate(Work& work) {
+bool ChatRecipe::evaluate_rows(Work& work) {
   if (validation_.rows.empty()) return true;
   const auto start = Clock::now();
-  RunCounters& progress = work.run.progress;
+  const RunCounters& progress = work.run.progress;
   NamedValues measures;
   const auto loss = measure(work, measures);
   if (!loss) return false;
-  if (work.saver) work.saver->record_evaluation(*loss, true);
-  const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is finite
-  EvaluationMetrics metrics{.step = progress.step,
-                            .train_loss = {},
-                            .validation_loss = *loss,
-                            .seconds = seconds_since(start),
-                            .best = !exploded && *loss < progress.best_loss,
-                            .unit = loss_unit(),
-                            .epoch = static_cast<double>(progress.samples) / static_cast<double>(epochs_.rows),
-                            .values = std::move(measures)};
-  if (metrics.best) {
-    progress.best_loss = *loss;
-    progress.best_step = progress.step;
-    if (work.saver && config().checkpoint.best) work.saver->mark_best();
-  }
-  work.run.reporter->evaluation(metrics);
+  record_evaluation(work, {.step = progress.step,
+                           .train_loss = {},
+                           .validation_loss = *loss,
+                           .seconds = seconds_since(start),
+                           .unit = pairs_ ? LossUnit::pair : LossUnit::token,
+                           .epoch = static_cast<double>(progress.samples) / static_cast<double>(epochs_.rows),
+                           .values = std::move(measures)});
   return true;
+}
+
+Task ChatRecipe::begin(Work& work, const TrainingJob& job) {
+  const RunPlan& plan = work.run.plan;
+  const double rows = static_cast<double>(epochs_.rows) / static_cast<double>(epochs_.steps_per_epoch());
+  Task task;
+  task.batches = batches_of(work);
+  task.unit = pairs_ ? LossUnit::pair : LossUnit::token;
+  task.cost = {.tokens = row_length() * rows,
+               .flops = train_flops_per_token(plan.part.table->whole(), sequence_length()) * row_length() * rows,
+               .samples = rows};
+  task.tokens = [this](uint64_t samples) {
+    return static_cast<uint64_t>(std::llround(row_length() * static_cast<double>(samples)));
+  };
+  task.facts = [this, &plan, &job](const PeakRate& peak) { return report_facts(plan, job, peak); };
+  task.evaluates_first = task.evaluates_last = !validation_.rows.empty();
+  task.saves_first = plan.extra_snapshots.contains(0);
+  task.due = [this, &plan](const RunCounters& progress) {
+    Due due = due_by_options(plan, progress);
+    due.evaluation = due.evaluation && !validation_.rows.empty();
+    return due;
+  };
+  task.evaluate = [this](Work& of) { return evaluate_rows(of); };
+  task.measures = [this](Work& of) { return measures_of_steps(of); };
+  return task;
 }
 
 }  // namespace trireme

@@ -12,9 +12,8 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "data/end_of_text_source.h"
 #include "data/indexed_source.h"
-#include "data/masked_source.h"
+#include "data/sample_source.h"
 #include "text/files/character_meta.h"
 #include "text/tokenizer.h"
 

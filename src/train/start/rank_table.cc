@@ -1,6 +1,5 @@
 #include "train/start/rank_table.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,24 +7,26 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/peft/targets.h"
+#include "checkpoint/snapshot/checkpoint.h"
+#include "hub/place.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "model/pipeline_order.h"
 #include "model/presets.h"
 #include "ops/backend.h"
 #include "text/tokenizer.h"
+#include "train/facts.h"
+#include "train/plan.h"
 #include "train/start/data_setup.h"
-#include "train/start/facts.h"
-#include "train/start/optim_options.h"
-#include "train/start/resolve_model.h"
-#include "train/start/resolve_ranks.h"
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {
@@ -92,33 +93,34 @@ size_t planned_bytes(const MemoryPlan& memory, PlannedDevices devices) {
   return devices == PlannedDevices::gpus ? memory.on_device() : memory.total();
 }
 
-void require_devices(const LoadedConfig& loaded, const MeshShape& mesh, PlannedDevices devices) {
+/// The mesh of so many ranks, if they can train so. source: where their number comes from.
+MeshShape possible_mesh(const LoadedConfig& loaded, int ranks, int hosts, PlannedDevices devices, const char* source) {
+  const Config& config = loaded.config;
+  const MeshShape mesh = mesh_of(config.mesh, ranks, source);
+  require_hosts(config, mesh, even_hosts(ranks, hosts));
   if (devices == PlannedDevices::gpus) require_layout_on_gpus(loaded, mesh.data);
+  require_mesh(loaded);
+  (void)pipeline_order(0, mesh.pipeline, mesh.chunks,
+                       config.batch.accumulation);  // for steps that cannot be interleaved
+  return mesh;
 }
 
-/// A plan of no rank yet.
-RunPlan unplanned(const LoadedConfig& loaded, const MeshShape& mesh) {
-  RunPlan plan;
-  plan.loaded = loaded;
-  plan.mesh = mesh;
-  return plan;
-}
-
-/// Fills in what a rank holds and its memory.
-void plan_one(RunPlan& plan, int rank, int threads, const HostMap& hosts, const Ops& ops, PlannedDevices devices) {
-  const Config& config = plan.loaded.config;
-  const int64_t sequence = config.batch.sequence == 0 ? plan.spec.context : config.batch.sequence;
-  require(sequence <= plan.spec.context, ErrorKind::config,
+/// What a rank holds, and its memory.
+RankPlan plan_one(const PlannedModel& model, const Config& config, int rank, int threads, const HostMap& hosts,
+                  const Ops& ops, PlannedDevices devices) {
+  const int64_t sequence = config.batch.sequence == 0 ? model.spec.context : config.batch.sequence;
+  require(sequence <= model.spec.context, ErrorKind::config,
           "batch.sequence is {}, but the model has only {} positions; lower it or raise model.context", sequence,
-          plan.spec.context);
-  plan_rank(plan, config,
-            step_size({.global = config.batch.global,
-                       .micro_batches = config.batch.accumulation,
-                       .sequence = sequence,
-                       .ranks = static_cast<int>(plan.mesh.data),
-                       .rank = place_of(plan.mesh, rank).data}),
-            {.rank = rank, .threads = threads, .hosts = hosts, .gpu = devices == PlannedDevices::gpus});
-  plan_memory(plan, ops);
+          model.spec.context);
+  RankPlan plan = plan_rank(model, config,
+                            step_size({.global = config.batch.global,
+                                       .micro_batches = config.batch.accumulation,
+                                       .sequence = sequence,
+                                       .ranks = static_cast<int>(model.mesh.data),
+                                       .rank = place_of(model.mesh, rank).data}),
+                            {.rank = rank, .threads = threads, .hosts = hosts, .gpu = devices == PlannedDevices::gpus});
+  plan.memory = memory_of(plan, ops);
+  return plan;
 }
 
 }  // namespace
@@ -149,25 +151,20 @@ PlannedDevices planned_devices(const Config& config) {
 }
 
 std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, PlannedDevices devices) {
-  const Config& config = loaded.config;
-  const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
-  const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
-  require_hosts(config, mesh, host_map);
-  require_devices(loaded, mesh, devices);
-  require_mesh(loaded);
-  pipeline_order(0, mesh.pipeline, mesh.chunks,
-                 config.batch.accumulation);  // throws for a step that cannot be interleaved
-  RunPlan plan = unplanned(loaded, mesh);
-  const std::optional<Spec> spec = model_of(loaded, plan.loaded.config.lora);
+  const int on = hosts > 0 ? hosts : ranks;
+  const MeshShape mesh = possible_mesh(loaded, ranks, on, devices, "--ranks");
+  const HostMap host_map = even_hosts(ranks, on);
+  Config adapted = loaded.config;
+  const std::optional<Spec> spec = model_of(loaded, adapted.lora);
   if (!spec)
     return fmt::format(
         "# {}: data {} x tensor {} x pipeline {}. Cannot show what each rank holds, because the vocabulary size is "
         "unknown: set model.vocabulary, model.preset, or a data.dir or model.init that exists here.\n",
         count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
-  plan.spec = with_rows_for(*spec, mesh.tensor);
+  const PlannedModel model{.spec = with_rows_for(*spec, mesh.tensor), .mesh = mesh};
   const std::unique_ptr<Ops> ops = planned_ops(devices);
   size_t holds = 41;  // columns, more if the longest text needs them
-  for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
+  for (const Layout& layout : layouts_of_replica(model.spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
       "# {}: data {} x tensor {} x pipeline {}. Memory is {} and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
@@ -181,10 +178,10 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts, Planned
   std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
-    plan_one(plan, rank, 1, host_map, *ops, devices);
+    const RankPlan plan = plan_one(model, adapted, rank, 1, host_map, *ops, devices);
     const MemoryPlan& memory = plan.memory;
     const Layout& held = plan.table->layout();
-    if (rank == 0) exchange = describe_exchange(plan);
+    if (rank == 0) exchange = describe_exchange(adapted, plan);
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };
@@ -244,30 +241,53 @@ PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices) {
           .gpu = devices == PlannedDevices::gpus};
 }
 
-RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
-  const Config& config = loaded.config;
-  const MeshShape mesh = mesh_of(config.mesh, ranks, "--nodes");
+RankPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads, PlannedDevices devices) {
+  const MeshShape mesh = possible_mesh(loaded, ranks, hosts, devices, "--nodes");
   const HostMap host_map = even_hosts(ranks, hosts);
-  require_hosts(config, mesh, host_map);
-  require_devices(loaded, mesh, devices);
-  require_mesh(loaded);
-  pipeline_order(0, mesh.pipeline, mesh.chunks, config.batch.accumulation);  // throws as in rank_table()
-  RunPlan plan = unplanned(loaded, mesh), largest;
+  Config adapted = loaded.config;
+  const PlannedModel model{.spec = with_rows_for(planned_model(loaded, adapted.lora), mesh.tensor), .mesh = mesh};
   const std::unique_ptr<Ops> ops = planned_ops(devices);
-  plan.spec = with_rows_for(planned_model(loaded, plan.loaded.config.lora), mesh.tensor);
+  RankPlan largest;
   // Earlier stages keep more micro-batches: of those with the same number of layers the first needs most, and the last
   // one has the head.
   std::set<int64_t> layers;
   const int stage_ranks = static_cast<int>(mesh.data * mesh.tensor);
   for (int rank = 0; rank < ranks; rank += stage_ranks) {
-    const Layout layout = layout_of(plan.spec, mesh, rank);
+    const Layout layout = layout_of(model.spec, mesh, rank);
     int64_t held = layout.chunks.empty() ? layout.part.layers() : 0;
     for (const ModelPart& chunk : layout.chunks) held += chunk.layers();
     if (!layers.insert(held).second && rank + stage_ranks < ranks) continue;
-    plan_one(plan, rank, threads, host_map, *ops, devices);
-    if (rank == 0 || planned_bytes(plan.memory, devices) > planned_bytes(largest.memory, devices)) largest = plan;
+    RankPlan plan = plan_one(model, adapted, rank, threads, host_map, *ops, devices);
+    if (rank == 0 || planned_bytes(plan.memory, devices) > planned_bytes(largest.memory, devices))
+      largest = std::move(plan);
   }
   return largest;
+}
+
+int64_t snapshot_file_bytes(const LoadedConfig& loaded) {
+  if (loaded.config.evaluation.only) return 0;
+  const std::string& init = loaded.config.model.init;
+  const bool from_scratch = init.empty() || init == "scratch";
+  if (!from_scratch && hub::is_only_a_name(init)) return 0;
+  try {
+    const DataOptions& data = loaded.config.data;
+    std::string model_type;
+    Spec spec;
+    if (from_scratch) {
+      spec = spec_from_options(loaded, vocabulary_of_data(data, find_tokenizer(data)));
+    } else {
+      const ModelFolder folder = open_model(init);
+      spec = with_given_options(folder.spec, loaded);
+      model_type = kept_model_type(folder.generation);
+    }
+    Config config = loaded.config;
+    spec = with_adapters(spec, config.lora, model_type);
+    const std::vector<Layout> whole = {layout_of(spec, {.data = 1}, 0)};
+    return static_cast<int64_t>(CheckpointWriter::snapshot_bytes(
+        ParameterTable(spec, InitScheme::gpt2, {}, trained_of(config, spec)), whole, 0, true));
+  } catch (const Error&) {
+    return 0;  // training will report the error
+  }
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #pragma once
-// What each rank of a mesh holds, for `config show`: nothing is allocated, and the ranks need not exist.
+// What each rank of a mesh holds, and what a run needs on disk, before any rank has started: nothing is allocated, and
+// the ranks need not exist.
 
 #include <cstdint>
 #include <memory>
@@ -7,7 +8,7 @@
 
 #include "config/load.h"
 #include "ops/ops.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
 
 namespace trireme {
 
@@ -48,7 +49,11 @@ PlannedRank planned_rank(int ranks, int hosts, PlannedDevices devices);
 
 /// The plan of the rank that needs most memory: on GPUs, of the GPU. hosts: with the same number of ranks each. Throws
 /// as rank_table() does, and Error::config if the vocabulary is unknown.
-RunPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads,
-                     PlannedDevices devices = PlannedDevices::cpus);
+RankPlan largest_rank(const LoadedConfig& loaded, int ranks, int hosts, int threads,
+                      PlannedDevices devices = PlannedDevices::cpus);
+
+/// Bytes of one snapshot in the run folder; 0: unknown (a model that must be fetched first, data without a known
+/// vocabulary) or no snapshot is written.
+int64_t snapshot_file_bytes(const LoadedConfig& loaded);
 
 }  // namespace trireme

@@ -19,11 +19,13 @@
 #include "checkpoint/snapshot/spec_json.h"
 #include "comm/agreement.h"
 #include "config/document.h"
+#include "config/schema.h"
 #include "hub/place.h"
 #include "model/model_options.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
-#include "train/start/local_resume.h"
+#include "train/local_resume.h"
+#include "train/plan.h"
 
 namespace trireme {
 namespace {
@@ -58,18 +60,18 @@ std::optional<Spec> spec_of_named_model(const std::string& init) {
 
 /// The checkpoint's model with everything that this start's options change: a preset, another folder than that of the
 /// run's first start, single options.
-Spec wanted_model(const Setup& setup) {
-  const Spec& found = setup.resume->facts.spec;
-  const ModelOptions& m = setup.config().model;
+Spec wanted_model(const RunPlan& plan) {
+  const Spec& found = plan.resume->facts.spec;
+  const ModelOptions& m = plan.config().model;
   Spec wanted = found;
   if (!m.preset.empty()) {
     wanted = preset(m.preset).spec;
     wanted.vocabulary = found.vocabulary;
-  } else if (names_a_model(m.init) && m.init != setup.resumed.model.init) {
+  } else if (names_a_model(m.init) && m.init != plan.resumed.model.init) {
     if (const std::optional<Spec> named = spec_of_named_model(m.init)) wanted = *named;
   }
-  wanted = with_given_options(wanted, setup.loaded);
-  if (setup.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
+  wanted = with_given_options(wanted, plan.loaded);
+  if (plan.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
   wanted.vocabulary_rows = found.vocabulary_rows;
   wanted.embedding_dropout = found.embedding_dropout;
   wanted.attention_dropout = found.attention_dropout;
@@ -80,7 +82,7 @@ Spec wanted_model(const Setup& setup) {
 }
 
 /// Each by the option that it comes from.
-void compare_biases(const Setup& setup, const Biases& found, const Biases& wanted, Differences& out) {
+void compare_biases(const RunPlan& plan, const Biases& found, const Biases& wanted, Differences& out) {
   const struct {
     const char* option;
     bool found, wanted;
@@ -92,9 +94,9 @@ void compare_biases(const Setup& setup, const Biases& found, const Biases& wante
   bool reported = false;
   for (const auto& bias : all) {
     if (bias.found == bias.wanted) continue;
-    const bool single = setup.loaded.origins.contains(bias.option);
+    const bool single = plan.loaded.origins.contains(bias.option);
     if (!single && std::exchange(reported, true)) continue;
-    out.push_back({option_of(setup.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
+    out.push_back({option_of(plan.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
                    fmt::format("{}", bias.wanted), nullptr});
   }
 }
@@ -108,11 +110,11 @@ std::string option_of_field(const LoadedConfig& loaded, const std::string& field
   return options["model"].contains(name) ? option_of(loaded, ("model." + name).c_str()) : field;
 }
 
-void compare_adapters(const Setup& setup, Differences& out) {
-  const LoraOptions &then = setup.resumed.lora, &now = setup.config().lora;
+void compare_adapters(const RunPlan& plan, Differences& out) {
+  const LoraOptions &then = plan.resumed.lora, &now = plan.config().lora;
   const auto compare = [&](const char* option, const auto& before, const auto& after) {
     if (before != after)
-      out.push_back({option_of(setup.loaded, option), fmt::format("{}", before), fmt::format("{}", after), nullptr});
+      out.push_back({option_of(plan.loaded, option), fmt::format("{}", before), fmt::format("{}", after), nullptr});
   };
   compare("lora.rank", then.rank, now.rank);
   compare("lora.alpha", then.alpha, now.alpha);
@@ -125,9 +127,9 @@ void compare_adapters(const Setup& setup, Differences& out) {
   compare("lora.adapter", then.adapter, now.adapter);
 }
 
-void compare_models(const Setup& setup, Differences& out) {
-  const Spec& found = setup.resume->facts.spec;
-  const Spec wanted = wanted_model(setup);
+void compare_models(const RunPlan& plan, Differences& out) {
+  const Spec& found = plan.resume->facts.spec;
+  const Spec wanted = wanted_model(plan);
   const bool same_head_width = found.heads == wanted.heads && found.width == wanted.width;
   for (auto& [field, before, now] : spec_differences(found, wanted)) {
     if (field.ends_with("_bias")) continue;
@@ -136,11 +138,11 @@ void compare_models(const Setup& setup, Differences& out) {
       before += fmt::format(" of {} values", found.head_dim());
       now += fmt::format(" of {} values", wanted.head_dim());
     }
-    out.push_back({option_of_field(setup.loaded, field), before, now, nullptr});
+    out.push_back({option_of_field(plan.loaded, field), before, now, nullptr});
   }
-  const std::string &init = setup.config().model.init, &init_then = setup.resumed.model.init;
-  compare_biases(setup, found.biases, wanted.biases, out);
-  compare_adapters(setup, out);
+  const std::string &init = plan.config().model.init, &init_then = plan.resumed.model.init;
+  compare_biases(plan, found.biases, wanted.biases, out);
+  compare_adapters(plan, out);
   if (out.empty() && names_a_model(init) && init != init_then)
     log::info("model.init is {} now and was \"{}\": ignored, because the weights come from the checkpoint", init,
               init_then);
@@ -155,26 +157,26 @@ bool same_tokenizer(const std::string& a, const std::string& b) {
 
 std::string digest(const std::string& text) { return hex64(xxh3(std::as_bytes(std::span(text)))); }
 
-void compare_tokenizers(const Setup& setup, Differences& out) {
-  const std::string& then = setup.resume->facts.tokenizer_json;
-  if (same_tokenizer(then, setup.tokenizer_json)) return;
-  out.push_back({"tokenizer.json", "XXH3 " + digest(then), "XXH3 " + digest(setup.tokenizer_json),
-                 "checkpoint.allow-other-tokenizer", setup.config().checkpoint.allow_other_tokenizer});
+void compare_tokenizers(const RunPlan& plan, Differences& out) {
+  const std::string& then = plan.resume->facts.tokenizer_json;
+  if (same_tokenizer(then, plan.tokenizer_json)) return;
+  out.push_back({"tokenizer.json", "XXH3 " + digest(then), "XXH3 " + digest(plan.tokenizer_json),
+                 "checkpoint.allow-other-tokenizer", plan.config().checkpoint.allow_other_tokenizer});
 }
 
-void compare_batches(const Setup& setup, Differences& out) {
-  const BatchOptions &then = setup.resumed.batch, &now = setup.config().batch;
+void compare_batches(const RunPlan& plan, Differences& out) {
+  const BatchOptions &then = plan.resumed.batch, &now = plan.config().batch;
   const auto compare = [&](const char* name, int64_t before, int64_t after) {
     if (before != after)
-      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", after),
-                     "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
+      out.push_back({option_of(plan.loaded, name), fmt::format("{}", before), fmt::format("{}", after),
+                     "checkpoint.allow-other-batch", plan.config().checkpoint.allow_other_batch});
   };
   // With another number of ranks another batch.per-rank may give the same global batch.
-  if (then.global != setup.batch.global && then.per_rank > 0 && now.per_rank > 0)
+  if (then.global != plan.batch.global && then.per_rank > 0 && now.per_rank > 0)
     compare("batch.per-rank", then.per_rank, now.per_rank);
-  const int64_t sequence = then.sequence > 0 ? then.sequence : setup.resume->facts.spec.context;
-  compare("batch.global", then.global, setup.batch.global);
-  compare("batch.sequence", sequence, setup.batch.sequence);
+  const int64_t sequence = then.sequence > 0 ? then.sequence : plan.resume->facts.spec.context;
+  compare("batch.global", then.global, plan.batch.global);
+  compare("batch.sequence", sequence, plan.batch.sequence);
 }
 
 std::string describe(const std::vector<DataFileFact>& files, size_t i) {
@@ -183,8 +185,8 @@ std::string describe(const std::vector<DataFileFact>& files, size_t i) {
 }
 
 /// Options of conversations by which their ids differ from those before; their hashes would not say which.
-Differences conversation_differences(const Setup& setup) {
-  const Config &then = setup.resumed, &now = setup.config();
+Differences conversation_differences(const RunPlan& plan) {
+  const Config &then = plan.resumed, &now = plan.config();
   Differences out;
   const auto compare = [&](const char* name, const auto& before, const auto& after) {
     const auto shown = [](const auto& value) {
@@ -210,16 +212,16 @@ Differences conversation_differences(const Setup& setup) {
 }
 
 /// Files may move, but their bytes must not change.
-void compare_data(const Setup& setup, Differences& out) {
-  const Config& then = setup.resumed;
-  const auto& before = setup.resume->facts.data_files;
-  const auto& now = setup.data_files;
-  const bool allowed = setup.config().checkpoint.allow_other_data;
+void compare_data(const RunPlan& plan, Differences& out) {
+  const Config& then = plan.resumed;
+  const auto& before = plan.resume->facts.data_files;
+  const auto& now = plan.data_files;
+  const bool allowed = plan.config().checkpoint.allow_other_data;
   constexpr const char* kFlag = "checkpoint.allow-other-data";
-  const bool known = setup.resume->origin == CheckpointOrigin::trireme;
+  const bool known = plan.resume->origin == CheckpointOrigin::trireme;
   if (!known)
-    log::info("{} does not record its training data: the next sample is number {} of data.train", setup.resume->path,
-              setup.resume->facts.progress.samples);
+    log::info("{} does not record its training data: the next sample is number {} of data.train", plan.resume->path,
+              plan.resume->facts.progress.samples);
   const auto same = [&](size_t i) {
     return i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
   };
@@ -227,33 +229,28 @@ void compare_data(const Setup& setup, Differences& out) {
   bool differs = false;
   for (size_t i = 0; i < files; ++i) differs = differs || !same(i);
   Differences options;
-  if (differs && setup.of_conversations) options = conversation_differences(setup);
+  if (differs && plan.of_conversations) options = conversation_differences(plan);
   out.insert(out.end(), options.begin(), options.end());
   for (size_t i = 0; options.empty() && i < files; ++i) {
     if (!same(i))
       out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
   }
-  const DataOptions &masks = then.data, &masks_now = setup.config().data;
-  if (masks.mask_rate != masks_now.mask_rate)
-    out.push_back(
-        {"data.mask-rate", fmt::format("{}", masks.mask_rate), fmt::format("{}", masks_now.mask_rate), kFlag, allowed});
-  if (masks.whole_words != masks_now.whole_words)
-    out.push_back({"data.whole-words", fmt::format("{}", masks.whole_words), fmt::format("{}", masks_now.whole_words),
-                   kFlag, allowed});
-  if (masks.mask_end_of_text != masks_now.mask_end_of_text)
-    out.push_back({"data.mask-end-of-text", fmt::format("{}", masks.mask_end_of_text),
-                   fmt::format("{}", masks_now.mask_end_of_text), kFlag, allowed});
-  if (then.run.seed != setup.config().run.seed && (known || setup.loaded.origins.contains("run.seed")))
-    out.push_back(
-        {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});
+  const auto compare = [&](const char* option, const auto& was, const auto& is) {
+    if (was != is) out.push_back({option, fmt::format("{}", was), fmt::format("{}", is), kFlag, allowed});
+  };
+  const DataOptions &masks = then.data, &masks_now = plan.config().data;
+  compare("data.mask-rate", masks.mask_rate, masks_now.mask_rate);
+  compare("data.whole-words", masks.whole_words, masks_now.whole_words);
+  compare("data.mask-end-of-text", masks.mask_end_of_text, masks_now.mask_end_of_text);
+  if (known || plan.loaded.origins.contains("run.seed")) compare("run.seed", then.run.seed, plan.config().run.seed);
 }
 
 /// What is learned from pairs.
-void compare_pairs(const Setup& setup, Differences& out) {
-  const PairOptions &before = setup.resumed.dpo, &now = setup.config().dpo;
+void compare_pairs(const RunPlan& plan, Differences& out) {
+  const PairOptions &before = plan.resumed.dpo, &now = plan.config().dpo;
   const auto compare = [&](const char* option, const auto& was, const auto& is) {
     if (was != is)
-      out.push_back({option_of(setup.loaded, option), fmt::format("{}", was), fmt::format("{}", is), nullptr, false,
+      out.push_back({option_of(plan.loaded, option), fmt::format("{}", was), fmt::format("{}", is), nullptr, false,
                      "another loss"});
   };
   compare("dpo.loss", name_of(before.loss), name_of(now.loss));
@@ -319,12 +316,12 @@ Config resumed_config(const CheckpointFolder& folder) {
 }
 
 void check_same_trained(const RunPlan& plan, const char* model_option) {
-  if (!plan.trains) return;
+  if (!plan.part.trains) return;
   const Config& then = plan.resumed;
-  const Trained before = trained_of(then, plan.spec);
-  const ParameterTable whole(plan.spec);
+  const Trained before = trained_of(then, plan.part.spec);
+  const ParameterTable whole(plan.part.spec);
   const auto differs = std::ranges::find_if(
-      whole.all(), [&](const Parameter& p) { return before.includes(p.name) != plan.trained.includes(p.name); });
+      whole.all(), [&](const Parameter& p) { return before.includes(p.name) != plan.part.trained.includes(p.name); });
   if (differs == whole.all().end()) return;
   const bool trained = before.includes(differs->name);
   fail(ErrorKind::config,
@@ -335,17 +332,17 @@ void check_same_trained(const RunPlan& plan, const char* model_option) {
        plan.resume->path);
 }
 
-void check_resume(const Setup& setup) {
-  const RunCounters& p = setup.resume->facts.progress;
-  log::info("RESUMING from {}: {} and {} are done{}", setup.resume->path, count_text(p.step, "step"),
+void check_resume(const RunPlan& plan) {
+  const RunCounters& p = plan.resume->facts.progress;
+  log::info("RESUMING from {}: {} and {} are done{}", plan.resume->path, count_text(p.step, "step"),
             count_text(p.samples, "sample"),
             std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
   Differences differences;
-  compare_models(setup, differences);
-  compare_tokenizers(setup, differences);
-  compare_batches(setup, differences);
-  compare_data(setup, differences);
-  compare_pairs(setup, differences);
+  compare_models(plan, differences);
+  compare_tokenizers(plan, differences);
+  compare_batches(plan, differences);
+  compare_data(plan, differences);
+  compare_pairs(plan, differences);
   for (const Difference& d : differences) {
     if (d.allowed)
       log::write_once(log::Level::warning,
@@ -355,8 +352,83 @@ void check_resume(const Setup& setup) {
   require(differences.empty(), ErrorKind::config,
           "{} was trained with other settings than those of this start:\n{}\nuse the same settings, or start a new run "
           "in another run.dir",
-          setup.resume->path, table(differences));
-  check_same_trained(setup, "--model.init");
+          plan.resume->path, table(differences));
+  check_same_trained(plan, "--model.init");
+}
+
+namespace {
+
+/// Whether a resume compares it and refuses a difference, or has its own warning.
+bool is_compared(const Option& option) {
+  constexpr std::string_view kGroups[] = {"data", "dpo", "batch", "train"};
+  if (option.group == "model") return option.name.find("dropout") == std::string::npos;
+  if (option.group == "lora") return option.name != "lora.dropout";
+  return option.name == "run.seed" || std::ranges::find(kGroups, option.group) != std::end(kGroups);
+}
+
+/// -1 of one of the two dropouts that follow model.dropout: the value that they have then, as snapshots record it.
+Value followed(const Config& config, const Option& option) {
+  const Value value = get(config, option);
+  const bool follows = option.name == "model.embedding-dropout" || option.name == "model.attention-dropout";
+  return follows && value == Value(config.model.dropout) ? Value(-1.0) : value;
+}
+
+std::string shown(const Value& value) {
+  const std::string text = to_text(value);
+  return text.empty() ? "nothing" : text;
+}
+
+/// Steps at whose end the rate has fallen; 0: it does not fall.
+int64_t end_of_decay(const Config& config) {
+  return config.optim.schedule == RateCourse::constant || config.optim.schedule == RateCourse::inverse_sqrt
+             ? 0
+             : schedule_of(config).decay_steps;
+}
+
+}  // namespace
+
+std::vector<std::string> changed_options(const LoadedConfig& now, const Config& then) {
+  std::vector<std::string> changes;
+  for (const Option& option : schema().options()) {
+    if (!changes_results(option) || is_compared(option)) continue;
+    const Value before = followed(then, option), after = followed(now.config, option);
+    if (before == after) continue;
+    // What follows from run.steps is said of run.steps.
+    const bool follows = option.name == "optim.decay-steps" && then.optim.decay_steps == then.run.steps &&
+                         now.config.optim.decay_steps == now.config.run.steps;
+    if (follows) continue;
+    const auto origin = now.origins.find(option.name);
+    changes.push_back(fmt::format("{} changes with this start from {} to {} ({})", option_name(option.name),
+                                  shown(before), shown(after),
+                                  origin == now.origins.end() ? "default" : origin->second.text()));
+  }
+  return changes;
+}
+
+std::optional<std::string> changed_decay(const Config& now, const Config& then, int64_t step) {
+  const int64_t end = end_of_decay(now), end_then = end_of_decay(then);
+  if (end == 0 || end_then == 0 || end == end_then) return {};
+  Config kept = now;
+  kept.optim.decay_steps = end_then;
+  const double rate = learning_rate(schedule_of(now), step), rate_kept = learning_rate(schedule_of(kept), step);
+  std::string text =
+      fmt::format("the decay of the learning rate ends at step {} instead of {}, so step {} trains with {:.3g}", end,
+                  end_then, step + 1, rate);
+  text += rate == rate_kept ? "; the rates of later steps change" : fmt::format(" instead of {:.3g}", rate_kept);
+  if (rate > rate_kept && step >= end_then) text += ": a rate that had fallen rises again";
+  if (now.optim.decay_steps == 0)  // it follows run.steps
+    text += fmt::format("; {} {} keeps the snapshot's schedule", option_name("--optim.decay-steps"), end_then);
+  return text;
+}
+
+void warn_of_changes(const RunPlan& plan) {
+  if (!plan.resume || !plan.part.trains || plan.resume->origin != CheckpointOrigin::trireme) return;
+  for (const std::string& change : changed_options(plan.loaded, plan.resumed))
+    log::write_once(log::Level::warning, change);
+  const RunCounters& progress = plan.resume->facts.progress;
+  const bool updates = schedule_of(plan.config()).counts_updates();
+  const int64_t step = updates ? progress.updates : progress.scheduled_steps();
+  if (const auto decay = changed_decay(plan.config(), plan.resumed, step)) log::write_once(log::Level::warning, *decay);
 }
 
 }  // namespace trireme

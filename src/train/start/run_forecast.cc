@@ -11,12 +11,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "model/mesh_layout.h"
 #include "optim/optimizer.h"
 #include "plan/layout_choices.h"
+#include "train/profile.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_ranks.h"
-#include "train/start/runnable.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {
@@ -248,6 +249,7 @@ RunForecast forecast_run(LoadedConfig loaded, const PlannedNodes& on) {
   RunForecast forecast;
   forecast.plan = largest_rank(loaded, static_cast<int>(on.ranks()), static_cast<int>(on.nodes), threads,
                                on.type.gpus > 0 ? PlannedDevices::gpus : PlannedDevices::cpus);
+  forecast.loaded = loaded;
   const Config& config = loaded.config;
   const int64_t sequence = config.batch.sequence == 0 ? forecast.plan.spec.context : config.batch.sequence;
   forecast.on = on;
@@ -291,8 +293,7 @@ SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions option
   for (const ModelPart& part : stages_of(forecast.plan.spec, forecast.plan.mesh))
     options.part_layers.push_back(part.layers());
   return simulate_step(forecast.model, forecast.layout,
-                       rates_for(formats_of(forecast.plan.loaded.config, forecast.on.type.gpus > 0), forecast.on),
-                       options);
+                       rates_for(formats_of(forecast.loaded.config, forecast.on.type.gpus > 0), forecast.on), options);
 }
 
 std::optional<std::vector<int64_t>> nodes_that_share_the_batch(const LoadedConfig& loaded, const PlannedNodes& on) {
@@ -340,6 +341,79 @@ std::vector<RunForecast> best_layouts(const LoadedConfig& loaded, const PlannedN
   std::ranges::stable_sort(best, [&](const RunForecast& a, const RunForecast& b) { return rank(a) < rank(b); });
   best.resize(std::min(count, best.size()));
   return best;
+}
+
+namespace {
+
+constexpr size_t kLeastSteps = 10;
+constexpr double kLeastSeconds = 2;
+
+/// This host as a type of node, from the rates that one of its ranks reaches beside the others.
+NodeType this_host(double flops, double copied, const RankContext& rank, bool gpus) {
+  NodeType type;
+  type.name = "this host";
+  if (gpus) {                        // rates are those of one GPU
+    constexpr double kCopied = 0.9;  // of its bandwidth: pass_shares of trireme_rates()
+    type.gpus = rank.local_size();
+    type.tflops = flops / 1e12;
+    type.product_share = 0.7;  // of one large product: docs/planner.md
+    type.memory_gb_per_s = copied / kCopied / 1e9;
+    type.link_gb_per_s = type.network_gbit_per_s = 1e9;  // unknown: left out of the plan
+    return type;
+  }
+  const auto ranks = static_cast<double>(rank.local_size());
+  type.cores = static_cast<int64_t>(rank.local_size()) * rank.threads;
+  type.tflops = flops * ranks / 1e12;
+  type.product_share = 0.9;  // of one large product: docs/planner.md
+  type.memory_gb_per_s = copied * ranks / 1e9;
+  type.memory_share = 1;
+  type.network_gbit_per_s = 1e9;  // unknown: left out of the plan
+  return type;
+}
+
+/// The sizes of steps that differ, on average.
+void take_rows(const StepRows& rows, ModelSize& model, StepLayout& layout) {
+  const auto micro_batches = std::max<int64_t>(1, std::llround(rows.micro_batches));
+  layout.micro_batch = 1;
+  layout.global_batch = layout.data * micro_batches;
+  model.sequence = std::max<int64_t>(1, std::llround(rows.rows / static_cast<double>(micro_batches)));
+  if (rows.rows == 0) return;
+  model.attended = rows.squares / rows.rows;
+  model.head_rows = rows.counted / rows.rows;
+}
+
+}  // namespace
+
+void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Ops& ops) {
+  const RankPlan& plan = run.plan.part;
+  const Config& config = run.config();
+  const RunSpeed& speed = run.speed;
+  const bool judged = speed.steps.count() >= kLeastSteps && speed.trained_seconds >= kLeastSeconds;
+  if (!scalars.any(judged)) return;
+  const bool gpus = !ops.device().is_host();
+  const double copied = measure_copy_rate(ops, rank.threads);
+  if (rank.rank() != 0) return;
+  const NodeType host = this_host(speed.peak_flops, copied, rank, gpus);
+  const StepRows rows = speed.steps.mean_rows();
+  const bool classifies = plan.spec.head == HeadKind::classifier;
+  const bool differ = plan.step.varies || plan.step.uneven || classifies;
+  StepLayout layout = layout_of_run(config, plan);
+  ModelSize model = size_of_model(plan.spec, plan.step.micro_rows / plan.step.micro_sequences);
+  if (differ) {
+    take_rows(rows, model, layout);
+  } else {
+    layout.global_batch = plan.mesh.data * plan.step.micro_batches * plan.step.micro_sequences;
+  }
+  if (classifies) model.head_rows = 0;  // one row of each sequence, and few classes
+  if (plan.table && plan.table->flat_count() > 0)
+    model.trained = static_cast<double>(plan.table->trained_count()) / static_cast<double>(plan.table->flat_count());
+  const MachineRates rates = trireme_rates(host, rank.local_size(), formats_of(config, plan.rank.gpu));
+  log::info("{}", compare_with_plan(step_time(model, layout, rates),
+                                    {.seconds = differ ? speed.steps.mean_seconds() : speed.steps.seconds(),
+                                     .waiting = differ ? speed.steps.mean_waiting() : speed.steps.waiting(),
+                                     .others = speed.used_by_others,
+                                     .unknown_links = rank.local_size() < rank.size() || (gpus && rank.size() > 1),
+                                     .rows = differ ? rows.rows : 0}));
 }
 
 }  // namespace trireme

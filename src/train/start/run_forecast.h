@@ -1,6 +1,7 @@
 #pragma once
 // What a run of a configuration needs on nodes of a type, before it is started: memory from the trainer's own plan,
-// time from plan/step_time. Nothing is allocated, and the ranks need not exist.
+// time from plan/step_time; nothing is allocated, and the ranks need not exist. At its end: the time of its steps
+// beside that plan.
 
 #include <cstdint>
 #include <optional>
@@ -9,9 +10,11 @@
 
 #include "base/names.h"
 #include "config/load.h"
+#include "ops/ops.h"
 #include "plan/node_type.h"
 #include "plan/simulator.h"
-#include "train/start/run_plan.h"
+#include "train/plan.h"
+#include "train/run.h"
 
 namespace trireme {
 
@@ -23,7 +26,8 @@ struct PlannedNodes {
 };
 
 struct RunForecast {
-  RunPlan plan;  ///< of the rank that needs most memory
+  LoadedConfig loaded;  ///< its batch and mesh are resolved
+  RankPlan plan;        ///< of the rank that needs most memory
   PlannedNodes on;
   ModelSize model;
   StepLayout layout;
@@ -86,5 +90,10 @@ SimulatedStep simulate_run(const RunForecast& forecast, SimulationOptions option
 LoadedConfig with_layout(LoadedConfig loaded, const StepLayout& layout);
 /// Lines of YAML that set this layout.
 std::string layout_yaml(const StepLayout& layout);
+
+/// Collective. Logs compare_with_plan() for the run's steps after measuring the copy rate of all ranks at once. Logs
+/// nothing after fewer than 10 steps or 2 seconds, which say little about the speed. Where the batches of a run differ
+/// in size, plan and measurement are of the mean of the last 101 steps.
+void log_step_plan(const Run& run, const RankContext& rank, Scalars& scalars, Ops& ops);
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 #pragma once
 // The start of every job, step by step: the ranks prove that they belong together, watch each other and bind to their
-// cores; rank 0 claims the run folder; the plan is built, weights are loaded, the recipe runs, the run ends.
+// cores; rank 0 claims the run folder. Then values, each made of the one before: Resolved (where the run begins) ->
+// RunPlan (model and data are open, by way of Opened; what this rank holds is planned) -> Loaded (weights, session and
+// saver) -> Task (what the loop needs) -> RunEnd.
 
 #include <string_view>
 

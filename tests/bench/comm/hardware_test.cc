@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/comm/pairs.h"
 #include "bench/comm/run.h"
 #include "cluster/launch/node_facts.h"
 

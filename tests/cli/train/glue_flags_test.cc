@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/option_name.h"
+#include "cli/command.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -265,7 +266,7 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
 
 TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   testing::internal::CaptureStdout();
-  EXPECT_EQ(print_glue_help({"--help"}), 0);
+  EXPECT_EQ(run_glue({"--help"}), 0);
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_NE(help.find("--bf16 [True|False]=False"), std::string::npos) << help;
   EXPECT_EQ(help.find("TEXT=True"), std::string::npos);

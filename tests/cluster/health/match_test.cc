@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "cluster/health/shell_words.h"
+#include "cluster/health/nhc_settings.h"
 
 namespace trireme::health {
 namespace {

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "cluster/health/detached.h"
 #include "cluster/health/generate.h"
 #include "cluster/health/slurm_state.h"
 #include "tests/cluster/health/fake_node.h"

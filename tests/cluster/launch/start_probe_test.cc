@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cluster/launch/starter_probe.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::launch {

@@ -10,7 +10,7 @@
 #include "cluster/launch/output.h"
 #include "cluster/launch/preflight.h"
 #include "cluster/launch/remote_shell.h"
-#include "cluster/launch/starter_probe.h"
+#include "cluster/launch/start_probe.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "data/chat/packing.h"
+#include "data/chat/training_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,6 @@
 #include "data/glue/table_file.h"
 
 #include "base/file.h"
-#include "data/glue/published_rows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "data/prepare/background_tasks.h"
+#include "data/prepare/growing_file.h"
 
 #include <gtest/gtest.h>
 

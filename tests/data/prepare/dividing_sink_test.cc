@@ -1,4 +1,4 @@
-#include "data/prepare/dividing_sink.h"
+#include "data/prepare/spooled_documents.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/prepare/document_count.h"
+#include "data/prepare/text_border.h"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,8 @@
 #include <functional>
 
 #include "base/file.h"
-#include "data/prepare/compressed_source.h"
+#include "data/prepare/byte_source.h"
 #include "data/prepare/document_chunks.h"
-#include "data/prepare/tar_reader.h"
 #include "tests/support/archives.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

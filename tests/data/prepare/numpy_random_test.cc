@@ -1,9 +1,9 @@
-#include "data/prepare/numpy_random.h"
+#include "data/numpy_random.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/prepare/split.h"
+#include "data/prepare/prepare.h"
 
 namespace trireme {
 namespace {

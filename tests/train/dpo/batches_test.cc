@@ -23,10 +23,9 @@ TEST(PairBatches, HaveAPairsAnswersBehindEachOtherWithTheirCountedRows) {
                         seen = conversations;
                         return record_scores(scores)(std::move(conversations));
                       });
-  EXPECT_EQ(batches.rows(0, 0), 7);
-  EXPECT_EQ(batches.counted(0), 1);
-  EXPECT_EQ(batches.counted_globally(0), 1);
-  const Batch& batch = batches.fill(1, 0);  // the second epoch
+  EXPECT_THAT(batches.part(0).rows, ElementsAre(7));
+  EXPECT_EQ(batches.part(0).counted, 1);
+  const Batch& batch = batches.fill(batches.part(1), 0, 0);  // the second epoch
   EXPECT_THAT(seen, ElementsAre(0U, 1U));
   EXPECT_EQ(loss_terms(batch), 1);
   ASSERT_NE(batch.sequence_loss, nullptr);
@@ -49,8 +48,9 @@ TEST(PairBatches, TakeEveryPairOnceInAnEpoch) {
                           return record_scores({})(std::move(conversations));
                         });
     for (uint64_t first = 0; first < 17; first += 4) {
-      pairs += batches.counted(first);
-      for (int64_t m = 0; m < 2; ++m) (void)batches.fill(first, m);
+      const StepPart step = batches.part(first);
+      if (rank == 0) pairs += step.counted.value();
+      for (int64_t m = 0; m < 2; ++m) (void)batches.fill(step, m, 0);
     }
   }
   EXPECT_EQ(pairs, 17);
@@ -68,12 +68,14 @@ TEST(PreferenceLoss, IsTheMeanOverPairsOfThePureFunctionOfTheirScores) {
     TrainingState state(table, DType::f32, true);
     initialize(state, table, 5);
     const BatchShape shape{.global = 4, .micro_batches = 2, .sequence = kRow, .ranks = 1, .rank = 0};
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = 4 * kRow, .head_rows = 5, .scored_sequences = 4},
-                     .mesh = {1, 1, 1},
-                     .optimizer = OptimizerOptions()},
-                    table, state, *backend.ops, rank);
+    const std::unique_ptr<Session> made =
+        Session::make({.spec = spec,
+                       .dtype = DType::f32,
+                       .shape = {.rows = 4 * kRow, .head_rows = 5, .scored_sequences = 4},
+                       .mesh = {1, 1, 1},
+                       .optimizer = OptimizerOptions()},
+                      table, state, *backend.ops, rank);
+    Session& session = *made;
     PairBatches recorded(rows, shape, std::nullopt, record_scores(scores));
     (void)evaluate(session, recorded, 5, 4);
     for (const Named<PairLoss>& kind : Names<PairLoss>::kAll) {

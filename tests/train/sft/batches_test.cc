@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "tests/train/sft/chat_training.h"
@@ -49,15 +50,15 @@ TEST(ChatBatches, TakeEveryRowOnceInAnEpochAndShareThemOut) {
   for (int rank = 0; rank < 2; ++rank) {
     ChatBatches batches(rows, {.global = 4, .micro_batches = 2, .sequence = kRow, .ranks = 2, .rank = rank}, 9);
     for (int64_t first = 0; first < count; first += 4) {
-      const auto consumed = static_cast<uint64_t>(first);
-      counted += batches.counted(consumed);
-      if (rank == 0) globally += batches.counted_globally(consumed).value();
+      const StepPart step = batches.part(static_cast<uint64_t>(first));
+      if (rank == 0) globally += step.counted.value();
+      ASSERT_EQ(step.micro_batches(), 2);
       for (int64_t m = 0; m < 2; ++m) {
-        const int64_t planned = batches.rows(consumed, m);
-        const Batch& batch = batches.fill(consumed, m);
-        EXPECT_EQ(batch.rows(), planned);
+        const Batch& batch = batches.fill(step, m, 0);
+        counted += counted_rows(batch);
+        EXPECT_EQ(batch.rows(), step.rows[static_cast<size_t>(m)]);
         longest[first].insert(batch.longest);
-        ids += planned;
+        ids += batch.rows();
         for (const int64_t sample : values<int64_t>(batch.samples)) ++seen[sample];
       }
     }
@@ -75,13 +76,26 @@ TEST(ChatBatches, ShuffleEveryEpochAnewAndNumberItsConversationsAnew) {
   const auto count = static_cast<uint64_t>(rows.rows.size());
   const BatchShape all{.global = std::ssize(rows.rows), .micro_batches = 1, .sequence = kRow, .ranks = 1, .rank = 0};
   ChatBatches shuffled(rows, all, 9), plain(rows, all, std::nullopt);
-  const auto first = values<int32_t>(shuffled.fill(0, 0).tokens),
-             second = values<int32_t>(shuffled.fill(count, 0).tokens);
+  const auto fill = [](ChatBatches& of, uint64_t consumed) -> const Batch& { return of.fill(of.part(consumed), 0, 0); };
+  const auto first = values<int32_t>(fill(shuffled, 0).tokens), second = values<int32_t>(fill(shuffled, count).tokens);
   EXPECT_NE(first, second);
-  EXPECT_EQ(values<int32_t>(shuffled.fill(0, 0).tokens), first);
-  EXPECT_EQ(values<int32_t>(plain.fill(0, 0).tokens), values<int32_t>(plain.fill(count, 0).tokens));
-  const auto samples = values<int64_t>(shuffled.fill(count, 0).samples);
+  EXPECT_EQ(values<int32_t>(fill(shuffled, 0).tokens), first);
+  EXPECT_EQ(values<int32_t>(fill(plain, 0).tokens), values<int32_t>(fill(plain, count).tokens));
+  const auto samples = values<int64_t>(fill(shuffled, count).samples);
   EXPECT_EQ(std::ranges::min(samples), std::ssize(rows.conversations.offsets) - 1);
+}
+
+TEST(ChatBatches, KeepABatchUntilItsSlotIsFilledAgain) {
+  const chat::TrainingRows rows = rows_of();
+  ChatBatches batches(rows, {.global = 4, .micro_batches = 2, .sequence = kRow, .ranks = 1, .rank = 0}, 9);
+  const StepPart step = batches.part(0);
+  const Batch& first = batches.fill(step, 0, 0);
+  const auto tokens = values<int32_t>(first.tokens);
+  const Batch& second = batches.fill(step, 1, 1);
+  EXPECT_EQ(values<int32_t>(first.tokens), tokens);
+  EXPECT_NE(values<int32_t>(second.tokens), tokens);
+  EXPECT_EQ(&batches.fill(step, 1, 0), &first);
+  EXPECT_NE(values<int32_t>(first.tokens), tokens);
 }
 
 /// The mean loss over what counts in the loss of all conversations, each alone, from the logits in float64.
@@ -94,12 +108,13 @@ double independent_loss(Position position) {
     const ParameterTable table(spec);
     TrainingState state(table, DType::f32, true);
     initialize(state, table, 5);
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = kRow},
-                     .mesh = {1, 1, 1},
-                     .optimizer = OptimizerOptions()},
-                    table, state, *backend.ops, rank);
+    const std::unique_ptr<Session> made = Session::make({.spec = spec,
+                                                         .dtype = DType::f32,
+                                                         .shape = {.rows = kRow},
+                                                         .mesh = {1, 1, 1},
+                                                         .optimizer = OptimizerOptions()},
+                                                        table, state, *backend.ops, rank);
+    Session& session = *made;
     for (size_t one = 0; one < all.size(); ++one) {
       const std::span<const int32_t> codes = all.at(one);
       const auto length = std::ssize(codes);
@@ -148,7 +163,7 @@ TEST(ChatLoss, OfAStepIsTheMeanOverItsIdsWithEqualWeights) {
   ChatBatches batches(rows, {.global = kGlobal, .micro_batches = 1, .sequence = kRow, .ranks = 1, .rank = 0}, 9);
   double sum = 0, counted = 0;
   for (size_t i = 0; i < got.losses.size() / 2; ++i) {
-    const double count = batches.counted_globally(i * kGlobal).value();
+    const double count = batches.part(i * kGlobal).counted.value();
     sum += count * got.losses[i];
     counted += count;
   }

@@ -68,18 +68,12 @@ inline Spec spec_of(Position position) {
 class AllRows final : public StepBatches {
  public:
   explicit AllRows(StepBatches& batches) : batches_(batches) {}
-  int64_t micro_batches() const override { return batches_.micro_batches(); }
-  double counted(uint64_t consumed) override { return batches_.counted(consumed); }
-  std::optional<double> counted_globally(uint64_t consumed) const override {
-    return batches_.counted_globally(consumed);
-  }
-  const Batch& fill(uint64_t consumed, int64_t index) override {
-    kept_.push_back(batches_.fill(consumed, index));
+  StepPart part(uint64_t consumed) override { return batches_.part(consumed); }
+  const Batch& fill(const StepPart& step, int64_t index, size_t slot) override {
+    kept_.push_back(batches_.fill(step, index, slot));
     kept_.back().counted = kept_.back().counted_targets = {};
     return kept_.back();
   }
-  int64_t rows(uint64_t consumed, int64_t index) const override { return batches_.rows(consumed, index); }
-  void keep(int64_t batches) override { batches_.keep(batches); }
 
  private:
   StepBatches& batches_;
@@ -134,17 +128,19 @@ inline Outcome train(const Layouts& layouts, bool learns = true) {
                            .ranks = static_cast<int>(mesh.data),
                            .rank = place.data};
     const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
-    Session session({.spec = spec,
-                     .dtype = DType::f32,
-                     .shape = {.rows = shape.largest_micro() * kRow * (layouts.pairs ? 2 : 1),
-                               .head_rows = 5,
-                               .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
-                               .chunk_slots = slots_of_chunks(order, mesh.chunks),
-                               .sequence_parallel = layouts.sequence_parallel,
-                               .scored_sequences = layouts.pairs ? 2 * shape.largest_micro() : 0},
-                     .mesh = mesh,
-                     .optimizer = options},
-                    table, state, *ops, rank);
+    const std::unique_ptr<Session> made =
+        Session::make({.spec = spec,
+                       .dtype = DType::f32,
+                       .shape = {.rows = shape.largest_micro() * kRow * (layouts.pairs ? 2 : 1),
+                                 .head_rows = 5,
+                                 .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
+                                 .chunk_slots = slots_of_chunks(order, mesh.chunks),
+                                 .sequence_parallel = layouts.sequence_parallel,
+                                 .scored_sequences = layouts.pairs ? 2 * shape.largest_micro() : 0},
+                       .mesh = mesh,
+                       .optimizer = options},
+                      table, state, *ops, rank);
+    Session& session = *made;
     ChatBatches batches(rows, shape, 9), measured(rows, shape, std::nullopt);
     PairSums sums, measured_sums;
     std::optional<PairBatches> pairs, measured_pairs;

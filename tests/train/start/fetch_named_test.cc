@@ -1,6 +1,6 @@
 // Models by name on several ranks: one of each host fetches, and a fetch that takes long is no hang.
 
-#include "train/start/fetch_named.h"
+#include "train/start/ranks.h"
 
 #include <gmock/gmock.h>
 

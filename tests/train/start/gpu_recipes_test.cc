@@ -11,7 +11,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/test_data.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_ranks.h"
+#include "train/start/resolve.h"
 #include "train/start/run_forecast.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "train/start/resume_changes.h"
+#include "train/start/resume.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

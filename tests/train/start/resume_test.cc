@@ -28,24 +28,24 @@ using ::testing::Not;
 class CheckResume : public testing::Test {
  protected:
   CheckResume() {
-    Config then = setup_.loaded.config;
+    Config then = plan_.loaded.config;
     then.batch = {.global = 32, .sequence = 6};
-    setup_.loaded.config = then;
-    setup_.batch = {.global = 32, .micro_batches = 1, .sequence = 6};
-    setup_.data_files = {{"train.bin", 123, "00000000000000ff"}};
-    setup_.tokenizer_json = R"({"model":{"type":"BPE"}})";
+    plan_.loaded.config = then;
+    plan_.batch = {.global = 32, .micro_batches = 1, .sequence = 6};
+    plan_.data_files = {{"train.bin", 123, "00000000000000ff"}};
+    plan_.tokenizer_json = R"({"model":{"type":"BPE"}})";
     CheckpointFolder folder{.path = "run/step-00000004", .facts = facts_of(small_spec(), 4)};
-    setup_.resume = folder;
-    setup_.resumed = then;
-    setup_.spec = folder.facts.spec;
+    plan_.resume = folder;
+    plan_.resumed = then;
+    plan_.part.spec = folder.facts.spec;
   }
 
-  Config& config() { return setup_.loaded.config; }
+  Config& config() { return plan_.loaded.config; }
   /// As if a flag had said it.
-  void give(const char* option) { setup_.loaded.origins[option] = {.source = "flag --x"}; }
+  void give(const char* option) { plan_.loaded.origins[option] = {.source = "flag --x"}; }
   std::string refusal() {
     try {
-      check_resume(setup_);
+      check_resume(plan_);
     } catch (const Error& error) {
       EXPECT_EQ(static_cast<int>(error.kind()), static_cast<int>(ErrorKind::config));
       return error.what();
@@ -53,12 +53,12 @@ class CheckResume : public testing::Test {
     return {};
   }
 
-  trireme::Setup setup_;
+  RunPlan plan_;
 };
 
 TEST_F(CheckResume, TheSameTrainingIsResumedAndSaysFromWhere) {
   const LogLines lines;
-  setup_.resume->facts.progress.best_loss = 1.5;
+  plan_.resume->facts.progress.best_loss = 1.5;
   EXPECT_EQ(refusal(), "");
   EXPECT_THAT(lines.text(), AllOf(HasSubstr("run/step-00000004: 4 steps and 128 samples"), HasSubstr("1.5000"),
                                   Not(HasSubstr("warning"))));
@@ -76,16 +76,16 @@ TEST_F(CheckResume, AnotherModelIsRefusedForEachOptionThatWasGiven) {
 
 TEST_F(CheckResume, OtherFrozenParametersAreRefused) {
   config().train.freeze = "embedding,block.0";
-  setup_.trained = Trained("", "embedding,block.0");
+  plan_.part.trained = Trained("", "embedding,block.0");
   EXPECT_THAT(refusal(),
               HasSubstr("run/step-00000004 was trained with other frozen parameters: embedding.token.weight "
                         "was trained there and is frozen now (train.only \"\" and train.freeze \"\" there, "
                         "\"\" and \"embedding,block.0\" now); use the same patterns, or start a new run from "
                         "its weights with --model.init run/step-00000004"));
-  setup_.trains = false;
+  plan_.part.trains = false;
   EXPECT_EQ(refusal(), "") << "an evaluation trains nothing";
-  setup_.trains = true;
-  setup_.trained = Trained("", "");
+  plan_.part.trains = true;
+  plan_.part.trained = Trained("", "");
   EXPECT_EQ(refusal(), "") << "patterns may differ if they mean the same";
 }
 
@@ -109,9 +109,9 @@ TEST_F(CheckResume, BiasesAreNamedByTheirOptionOrByTheOneForAll) {
 }
 
 TEST_F(CheckResume, AnotherBatchIsRefusedUnlessAllowed) {
-  setup_.batch.global = 16;
+  plan_.batch.global = 16;
   EXPECT_THAT(refusal(), ContainsRegex("batch.global +32 +16 +--checkpoint.allow-other-batch"));
-  setup_.batch.sequence = 5;
+  plan_.batch.sequence = 5;
   EXPECT_THAT(refusal(), ContainsRegex("batch.sequence +6 +5 +--checkpoint.allow-other-batch"));
   config().checkpoint.allow_other_batch = true;
   const LogLines lines;
@@ -120,21 +120,21 @@ TEST_F(CheckResume, AnotherBatchIsRefusedUnlessAllowed) {
 }
 
 TEST_F(CheckResume, AnotherBatchPerRankCountsOnlyWhereTheGlobalBatchChanges) {
-  setup_.resumed.batch.per_rank = 32;
+  plan_.resumed.batch.per_rank = 32;
   config().batch.per_rank = 16;  // on twice as many ranks
   EXPECT_EQ(refusal(), "");
-  setup_.batch.global = 16;
+  plan_.batch.global = 16;
   EXPECT_THAT(refusal(), ContainsRegex("batch.per-rank +32 +16 +--checkpoint.allow-other-batch"));
 }
 
 TEST_F(CheckResume, DataFilesMayMoveAndMayNotChange) {
-  setup_.data_files[0].path = "elsewhere/train.bin";
+  plan_.data_files[0].path = "elsewhere/train.bin";
   EXPECT_EQ(refusal(), "");
-  setup_.data_files[0].hash = "0000000000000001";
+  plan_.data_files[0].hash = "0000000000000001";
   EXPECT_THAT(refusal(), ContainsRegex("data file 1 +train.bin \\(123 bytes, XXH3 00000000000000ff\\) +elsewhere/"
                                        "train.bin .*--checkpoint.allow-other-data"));
-  setup_.data_files[0].hash = "00000000000000ff";
-  setup_.data_files.push_back({"more.bin", 5, "0000000000000002"});
+  plan_.data_files[0].hash = "00000000000000ff";
+  plan_.data_files.push_back({"more.bin", 5, "0000000000000002"});
   EXPECT_THAT(refusal(), ContainsRegex("data file 2 +none +more.bin"));
   config().checkpoint.allow_other_data = true;
   EXPECT_EQ(refusal(), "");
@@ -152,8 +152,8 @@ TEST_F(CheckResume, SeedAndMasksBelongToTheData) {
 }
 
 TEST_F(CheckResume, ACheckpointOfAnotherProgramKnowsNoData) {
-  setup_.resume->origin = CheckpointOrigin::neox;
-  setup_.data_files[0].hash = "0000000000000001";
+  plan_.resume->origin = CheckpointOrigin::neox;
+  plan_.data_files[0].hash = "0000000000000001";
   config().run.seed = 2;
   EXPECT_EQ(refusal(), "");
   give("run.seed");
@@ -161,15 +161,15 @@ TEST_F(CheckResume, ACheckpointOfAnotherProgramKnowsNoData) {
 }
 
 TEST_F(CheckResume, AnotherTokenizerIsRefusedUnlessAllowedOrUnknown) {
-  setup_.tokenizer_json = "";
+  plan_.tokenizer_json = "";
   EXPECT_EQ(refusal(), "");
   const auto words = [](const char* word) {
     return fmt::format(R"({{"added_tokens":[],"normalizer":null,"pre_tokenizer":null,"post_processor":null,)"
                        R"("decoder":null,"model":{{"type":"WordLevel","vocab":{{"{}":0}},"unk_token":"{}"}}}})",
                        word, word);
   };
-  setup_.resume->facts.tokenizer_json = words("a");
-  setup_.tokenizer_json = words("b");
+  plan_.resume->facts.tokenizer_json = words("a");
+  plan_.tokenizer_json = words("b");
   EXPECT_THAT(refusal(), ContainsRegex("tokenizer.json +XXH3 [0-9a-f]+ +XXH3 [0-9a-f]+ +"
                                        "--checkpoint.allow-other-tokenizer"));
   config().checkpoint.allow_other_tokenizer = true;

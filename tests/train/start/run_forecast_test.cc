@@ -13,7 +13,7 @@
 #include "model/model_options.h"
 #include "tests/support/expect_error.h"
 #include "train/start/rank_table.h"
-#include "train/start/resolve_ranks.h"
+#include "train/start/resolve.h"
 
 namespace trireme {
 namespace {
@@ -211,7 +211,7 @@ TEST(BestLayouts, AreFoundWhateverTheOptionsFix) {
     const std::vector<RunForecast> best = best_layouts(loaded, on_nodes(4, 2), PlanGoal::time, 5);
     EXPECT_FALSE(best.empty()) << fixed[0] << " " << fixed[1];
     for (const RunForecast& one : best) {
-      EXPECT_EQ(one.plan.loaded.config.optim.shard_group, loaded.config.optim.shard_group);
+      EXPECT_EQ(one.loaded.config.optim.shard_group, loaded.config.optim.shard_group);
       EXPECT_TRUE(loaded.config.optim.shard_group == ShardGroup::all || one.layout.shard != ShardChoice::none);
     }
   }
