@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/run_pointer.h"
+#include "checkpoint/gguf/import.h"
 #include "checkpoint/huggingface/folder_kind.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
@@ -55,6 +56,16 @@ ModelFolder open_nanogpt(const std::string& path) {
           .nanogpt = true};
 }
 
+ModelFolder open_gguf(const std::string& path) {
+  GgufModel model = read_gguf_model(path);
+  return {.path = path,
+          .spec = std::move(model.spec),
+          .tokenizer_json = std::move(model.tokenizer_json),
+          .checkpoint = {},
+          .gguf = true,
+          .generation = std::move(model.generation)};
+}
+
 [[noreturn]] void refuse_file(const std::string& path) {
   const MappedFile file(path);
   const std::string format = other_format(file.bytes());
@@ -62,7 +73,8 @@ ModelFolder open_nanogpt(const std::string& path) {
           "{}: format {} is recognised but not supported; convert it to a Hugging Face folder (config.json with "
           "model.safetensors) with the tool that wrote it, and give that folder",
           path, format);
-  fail(ErrorKind::io, "{} is a file; give the folder that contains it and its config.json, or a ckpt.pt of nanoGPT",
+  fail(ErrorKind::io,
+       "{} is a file; give the folder that contains it and its config.json, or a ckpt.pt of nanoGPT, or a .gguf file",
        path);
 }
 
@@ -95,6 +107,7 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
   const hub::Place place = hub::place_of_model(given, alive);
   const std::string& path = place.path;
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
+  if (fs::is_regular_file(path) && path.ends_with(".gguf")) return open_gguf(path);
   require_no_file(path);
   require(fs::exists(path) || fs::is_symlink(path), ErrorKind::io,
           "{} does not exist{}; expected the folder of a model, a run, or a name of the Hugging Face hub", path,
@@ -130,6 +143,8 @@ void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTabl
     load_weights(*folder.checkpoint, table, state);
   } else if (folder.nanogpt) {
     load_nanogpt(folder.path, spec, table, state);
+  } else if (folder.gguf) {
+    load_gguf(folder.path, spec, table, state);
   } else {
     load_huggingface(folder.path, spec, table, state);
   }

@@ -1,6 +1,6 @@
 #pragma once
 // A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder, a checkpoint of GPT-NeoX
-// or of nanoGPT, distinguished by their files.
+// of nanoGPT, or a GGUF file, distinguished by their files.
 
 #include <functional>
 #include <optional>
@@ -11,11 +11,11 @@
 namespace trireme {
 
 struct ModelFolder {
-  std::string path;  ///< the folder that holds the weights; nanoGPT's: the file
+  std::string path;  ///< the folder that holds the weights; nanoGPT's and GGUF: the file
   Spec spec;
   std::string tokenizer_json;                  ///< converted from older files if only those exist; empty: missing
-  std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder or nanoGPT's file
-  bool nanogpt = false;
+  std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder or a file
+  bool nanogpt = false, gguf = false;
   std::string generation = {};  ///< read_generation_files(), of the model that a run began as, too
 };
 

@@ -1,6 +1,7 @@
-// trireme export: a model as a Hugging Face folder or a checkpoint of GPT-NeoX.
+// trireme export: a model as a Hugging Face folder, a checkpoint of GPT-NeoX or files of llama.cpp.
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "checkpoint/finite_weights.h"
+#include "checkpoint/gguf/export.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
@@ -100,12 +102,29 @@ struct Wanted {
   std::string output, format = "huggingface";
   DType dtype = DType::f32;
   int tensor = 1, pipeline = 1;
+  std::vector<std::string> gguf;  ///< types; empty: another format
+  std::string gguf_pre;
 };
+
+/// A file for each type.
+void write_gguf(const Wanted& wanted, const std::string& path, const ModelFolder& folder, const Spec& spec,
+                const ParameterTable& table, const TrainingState& state) {
+  const std::string name = fs::path(wanted.output + "/").lexically_normal().parent_path().filename().string();
+  GgufExport options{.name = name,
+                     .types = {},
+                     .tokenizer_json = folder.tokenizer_json,
+                     .generation = folder.generation,
+                     .pre_tokenizer = wanted.gguf_pre};
+  for (const std::string& type : wanted.gguf) options.types.push_back(*value_named<GgufFileType>(type));
+  export_gguf(path, options, spec, table, state, stop::requested);
+}
 
 void write_model(const Wanted& wanted, const std::string& path, const ModelFolder& folder, const Spec& spec,
                  const ParameterTable& table, const TrainingState& state) {
+  if (wanted.format == "huggingface" && folder.tokenizer_json.empty())
+    log::warning("{} has no tokenizer; the export has none either", folder.path);
+  if (!wanted.gguf.empty()) return write_gguf(wanted, path, folder, spec, table, state);
   if (wanted.format == "huggingface") {
-    if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer; the export has none either", folder.path);
     return export_huggingface(path, spec, table, state, folder.tokenizer_json, wanted.dtype, stop::requested,
                               folder.generation);
   }
@@ -173,7 +192,7 @@ void write_trainer_state(const ModelFolder& folder, const std::string& path) {
 
 int run_export(CommandLine line) {
   Flags app(std::move(line), "trireme export",
-            "Writes a model as a folder that Hugging Face transformers or GPT-NeoX loads.");
+            "Writes a model as a folder that Hugging Face transformers or GPT-NeoX loads, or for llama.cpp.");
   Wanted wanted;
   std::string model;
   std::optional<int64_t> vocabulary;
@@ -193,6 +212,13 @@ int run_export(CommandLine line) {
       .in_range(0, 1 << 10)
       .show_default();
   app.choice("--dtype", wanted.dtype, "type of the written weights", {DType::f32, DType::bf16});
+  std::vector<std::string> types;
+  for (const auto& known : Names<GgufFileType>::kAll) types.emplace_back(known.name);
+  app.add("--gguf", wanted.gguf, "write GGUF files for llama.cpp and ollama: one of each type, NAME-TYPE.gguf")
+      .one_of(types)
+      .separated_by(',');
+  app.add("--gguf-pre", wanted.gguf_pre, "llama.cpp's name of the pre-tokenizer, where it is not recognised")
+      .not_empty();
   app.add("--vocabulary", vocabulary, "write only this number of ids: without the padding of another program")
       .positive();
   std::string adapter, base;
@@ -212,6 +238,11 @@ int run_export(CommandLine line) {
     require(wanted.format == "neox" || app.count(flag) == 0, ErrorKind::usage,
             "{} needs --format neox; a Hugging Face folder is not split", flag);
 
+  for (const char* flag : {"--format", "--dtype"})
+    require(wanted.gguf.empty() || app.count(flag) == 0, ErrorKind::usage,
+            "{} has no effect on GGUF files, whose types --gguf names; remove it", flag);
+  require(!wanted.gguf.empty() || wanted.gguf_pre.empty(), ErrorKind::usage, "--gguf-pre needs --gguf");
+
   require(adapter.empty() || merge, ErrorKind::usage,
           "--adapter needs --merge: an export is a model, into which the adapter is merged");
 
@@ -225,7 +256,7 @@ int run_export(CommandLine line) {
       "--adapter {}: {} is a run with adapters already; export it with --merge first, or merge the adapter into its "
       "base model",
       adapter, folder.path);
-  for (const char* flag : {"--vocabulary", "--format", "--dtype"})
+  for (const char* flag : {"--vocabulary", "--format", "--dtype", "--gguf"})
     require(!writes_adapter || app.count(flag) == 0, ErrorKind::usage,
             "{} has no effect on adapters, which are written as PEFT's, in f32; remove it, or add --merge for a whole "
             "model",
@@ -262,7 +293,7 @@ int run_export(CommandLine line) {
   } else {
     write_model(wanted, partial.path(), folder, spec, table, state);
   }
-  if (wanted.format == "huggingface") write_trainer_state(folder, partial.path());
+  if (wanted.format == "huggingface" && wanted.gguf.empty()) write_trainer_state(folder, partial.path());
   partial.commit();
   const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
   const std::string what = writes_adapter    ? fmt::format("the adapters of {}", folder.path)
@@ -270,7 +301,9 @@ int run_export(CommandLine line) {
                                              : fmt::format("{} with the adapter {}", folder.path, adapter);
   fmt::print("exported {}{} ({}{:.2f} M parameters, {}) to {}\n", what,
              has_adapters && merge ? " with its adapters" : "", step, static_cast<double>(parameters) / 1e6,
-             name_of(writes_adapter ? DType::f32 : wanted.dtype), wanted.output);
+             wanted.gguf.empty() ? std::string(name_of(writes_adapter ? DType::f32 : wanted.dtype))
+                                 : fmt::format("{}", fmt::join(wanted.gguf, ", ")),
+             wanted.output);
   return 0;
 }
 

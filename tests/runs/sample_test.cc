@@ -105,7 +105,9 @@ TEST_F(Sample, AnAdapterGivesTheTextOfTheModelThatItIsMergedInto) {
   expect_refused({"--adapter", path("run")}, 1, "is not an adapter of PEFT: it has no adapter_config.json");
   for (const auto& [flag, message] :
        {std::pair{"--merge", "--merge needs --adapter DIR, the adapter to add to the weights"},
-        {"--adapter=x", "--adapter needs --merge: an export is a model, into which the adapter is merged"}}) {
+        {"--adapter=x", "--adapter needs --merge: an export is a model, into which the adapter is merged"},
+        {"--gguf-pre=x", "--gguf-pre needs --gguf"},
+        {"--gguf=q9", "--gguf: q9 not in {f32,f16,bf16,q8_0,q6_k,q5_k_m,q4_k_m,q4_0}"}}) {
     const Outcome outcome = run(trireme_command({"export", "--model", path("run"), flag, "--output", path("refused")}));
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.output, HasSubstr(message));

@@ -88,9 +88,7 @@ struct OtherWeights {
   const char* to_do;
 };
 constexpr OtherWeights kOthers[] = {
-    {".gguf", "a GGUF file of llama.cpp",
-     "use the model from which it was made, or in Python: AutoModelForCausalLM.from_pretrained(FOLDER, "
-     "gguf_file=NAME).save_pretrained(NEW)"},
+    {".gguf", "a GGUF file of llama.cpp", "use the model from which it was made, or give the path of the file itself"},
     {".h5", "weights of TensorFlow (Keras)",
      "in Python: AutoModel.from_pretrained(FOLDER, from_tf=True).save_pretrained(NEW), with the class of its head"},
     {".ckpt.index", "a checkpoint of TensorFlow 1",

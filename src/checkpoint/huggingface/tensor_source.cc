@@ -140,8 +140,14 @@ std::vector<std::pair<std::string, std::string>> TensorSource::places() const {
   return places;
 }
 
+TensorSource TensorSource::of_tensors(std::vector<SourceTensor> tensors) {
+  TensorSource source;
+  source.others_ = std::move(tensors);
+  return source;
+}
+
 std::vector<SourceTensor> TensorSource::all() const {
-  std::vector<SourceTensor> tensors;
+  std::vector<SourceTensor> tensors = others_;
   for (const SafetensorsFile& file : safe_) {
     for (const SafetensorsEntry& entry : file.entries())
       tensors.push_back({entry.name, entry.dtype, entry.shape, [&file, &entry] { return file.read_f32(entry); }});

@@ -27,6 +27,8 @@ class TensorSource {
   static TensorSource of_safetensors(const std::string& path);
   /// One file of torch.save().
   static TensorSource of_torch_file(const std::string& path);
+  /// Those of another format.
+  static TensorSource of_tensors(std::vector<SourceTensor> tensors);
 
   /// Every tensor, file by file; valid as long as this object.
   std::vector<SourceTensor> all() const;
@@ -42,6 +44,7 @@ class TensorSource {
   std::vector<std::pair<std::string, std::string>> places() const;
   std::vector<SafetensorsFile> safe_;
   std::vector<TorchFile> torch_;
+  std::vector<SourceTensor> others_;
 };
 
 }  // namespace trireme

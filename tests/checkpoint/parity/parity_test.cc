@@ -242,10 +242,10 @@ TEST(Parity, SeesAWrongWeight) {
 
 TEST(Parity, AFileInsteadOfAFolderIsCalledByItsFormat) {
   TemporaryFolder folder;
-  write_text(folder / "model.gguf", "GGUF" + std::string(64, '\0'));
+  write_text(folder / "model.h5", "\x89HDF\r\n\x1a\n" + std::string(64, '\0'));
   const auto ops = make_cpu_ops();
-  EXPECT_ERROR(compare_with_case(folder / "model.gguf", "case", DType::f32, *ops, 1), ErrorKind::data,
-               "format GGUF is recognised but not supported; convert it to a Hugging Face folder");
+  EXPECT_ERROR(compare_with_case(folder / "model.h5", "case", DType::f32, *ops, 1), ErrorKind::data,
+               "format HDF5 is recognised but not supported; convert it to a Hugging Face folder");
 }
 
 TEST(Parity, ACaseOfAnotherModelIsRefused) {
