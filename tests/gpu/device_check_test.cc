@@ -164,14 +164,14 @@ TEST_F(DeviceCheck, RanksCheckTheirLinks) {
     const Variable fault("TRIREME_EXECUTOR_FAULT", "fails 1 1");
     const Outcome lost = gpu_.on_ranks(2, words({"--only", "links"}));
     EXPECT_EQ(lost.code, 1) << lost.output;
-    EXPECT_THAT(lost.output, AllOf(HasSubstr("failed       training's sum over 2 GPUs did not complete within 3 s"),
+    EXPECT_THAT(lost.output, AllOf(HasSubstr("failed       training's sum over 2 GPUs did not complete within 15 s"),
                                    HasSubstr("failed       the twin of NCCL: an error that the test asked for")));
   }
   {
     const Variable fault("TRIREME_EXECUTOR_FAULT", "hangs 1 1");
     const Outcome hangs = gpu_.on_ranks(2, words({"--only", "links"}));
     EXPECT_EQ(hangs.code, 1) << hangs.output;
-    EXPECT_THAT(hangs.output, HasSubstr("failed       training's sum over 2 GPUs did not complete within 3 s"));
+    EXPECT_THAT(hangs.output, HasSubstr("failed       training's sum over 2 GPUs did not complete within 15 s"));
   }
   const Variable one("TRIREME_EXECUTOR_GPUS", "1");
   const Outcome shared = gpu_.on_ranks(2, words());

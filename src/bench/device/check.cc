@@ -42,7 +42,7 @@ Sizes sizes_of(const Options& options) {
 }
 
 constexpr int64_t kQuickSteps = 4;
-constexpr double kQuickLongestSum = 3;
+constexpr double kQuickLongestSum = 15;  // a loaded host may pause for seconds
 constexpr size_t kQuickCopyBytes = size_t{1} << 20;
 
 /// The GPU of this rank, with NCCL if that can be loaded.
