@@ -51,6 +51,30 @@ JsonNode convert(simdjson::dom::element element) {
   return node;
 }
 
+/// Integers of more than 64 bits are numbers of JSON that the parser refuses; tokenizer_config.json has 10^30 where a
+/// model has no limit.
+std::string with_long_integers_as_floats(std::string_view text) {
+  constexpr size_t kLong = 19;  // digits
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    const bool begins_number = !in_string && (c == '-' || (c >= '0' && c <= '9'));
+    const size_t end = begins_number ? std::min(text.find_first_not_of("0123456789", i + 1), text.size())
+                                     : std::min(i + (in_string && c == '\\' ? 2 : 1), text.size());
+    out += text.substr(i, end - i);
+    const char next = end < text.size() ? text[end] : ' ';
+    if (begins_number && end - i >= kLong && next != '.' && next != 'e' && next != 'E') out += ".0";
+    if (c == '"') in_string = !in_string;
+    i = end;
+    if (!begins_number || end >= text.size()) continue;
+    const size_t rest = std::min(text.find_first_not_of("0123456789.eE+-", end), text.size());  // of a float
+    out += text.substr(end, rest - end);
+    i = rest;
+  }
+  return out;
+}
+
 }  // namespace
 
 const JsonNode* JsonNode::find(std::string_view key) const {
@@ -66,7 +90,11 @@ const JsonNode* JsonNode::find(std::string_view key) const {
 JsonNode parse_json_node(std::string_view text, std::string_view where) {
   try {
     simdjson::dom::parser parser;
-    return convert(parser.parse(text.data(), text.size()));
+    simdjson::dom::element root;
+    auto error = parser.parse(text.data(), text.size()).get(root);
+    if (error == simdjson::NUMBER_ERROR) error = parser.parse(with_long_integers_as_floats(text)).get(root);
+    if (error) throw simdjson::simdjson_error(error);
+    return convert(root);
   } catch (const simdjson::simdjson_error& e) {
     fail(ErrorKind::data, "{}: not valid JSON: {}", where, e.what());
   }
