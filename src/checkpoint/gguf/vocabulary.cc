@@ -111,7 +111,7 @@ Frame frame_of(const Tokenizer& tokenizer, const std::vector<int32_t>& kinds) {
   }
   require(!inner.empty(), ErrorKind::data, "{}: no token is one of text", kWhere);
   const std::vector<TokenId> all = tokenizer.encode(text, complete).ids;
-  const auto at = std::ranges::search(all, inner).begin();
+  const auto at = std::search(all.begin(), all.end(), inner.begin(), inner.end());
   const auto before = at - all.begin(), after = std::ssize(all) - before - std::ssize(inner);
   require(before <= 1 && after <= 1 && after >= 0, ErrorKind::config,
           "the tokenizer puts {} before a text and {} behind it; a GGUF file can only name one of each",

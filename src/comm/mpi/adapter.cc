@@ -11,15 +11,15 @@ namespace {
 
 template <class T>
 T from(Object object) {
-  static_assert(sizeof(T) <= sizeof object);
+  static_assert(sizeof(T) <= sizeof object);  // NOLINT(bugprone-sizeof-expression): the handle itself
   T value;
-  std::memcpy(&value, &object, sizeof value);
+  std::memcpy(&value, &object, sizeof value);  // NOLINT(bugprone-sizeof-expression)
   return value;
 }
 template <class T>
 Object to(T value) {
   Object object = 0;
-  std::memcpy(&object, &value, sizeof value);
+  std::memcpy(&object, &value, sizeof value);  // NOLINT(bugprone-sizeof-expression)
   return object;
 }
 
