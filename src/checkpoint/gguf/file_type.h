@@ -34,8 +34,8 @@ struct TensorPlace {
   bool is_head = false;  ///< the matrix that makes the logits, a tied embedding too
 };
 
-/// dims and row length as in GgufTensor::shape. A row that is no multiple of the type's block gets another type: q5_0,
-/// q5_1 and q8_0 instead of q4_k, q5_k and q6_k, f16 where 32 does not divide it either.
+/// dims and row length as in GgufTensor::shape. A row that is not a multiple of the type's block gets another one:
+/// q5_0, q5_1 and q8_0 instead of q4_k, q5_k and q6_k, f16 where 32 does not divide it either.
 BlockType tensor_type(GgufFileType type, const TensorPlace& place, size_t dims, int64_t row_length);
 /// The type before rows are looked at.
 BlockType wanted_type(GgufFileType type, const TensorPlace& place, size_t dims, int64_t row_length);

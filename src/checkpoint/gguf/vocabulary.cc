@@ -50,7 +50,7 @@ std::string canonical(const std::string& pattern) {
   return one;
 }
 
-/// Appends the steps of a pre-tokenizer; a step that is no pattern of llama.cpp's is appended as its JSON.
+/// Appends the steps of a pre-tokenizer; a step that is not one of its patterns is appended as its JSON.
 void append_steps(const Json& element, std::vector<std::string>& steps) {
   const auto type = element.is_object() ? element.value("type", "") : std::string();
   if (type == "Sequence") {
