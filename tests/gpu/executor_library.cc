@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -136,7 +137,11 @@ const char trireme_gpu_interface[] = TRIREME_GPU_INTERFACE;
 void trireme_make_gpu_backend(trireme::Backend& backend, const trireme::GpuOptions& options) {
   using namespace trireme;
   gpu::host::set_seed(5);
-  if (spoiled() == "first-wait") apart_faults.drops = drops_first;
+  if (spoiled() == "first-wait") {
+    apart_faults.drops = drops_first;
+    // So that a stream that does not wait is ahead, also on a loaded host.
+    apart_faults.late_default = std::chrono::milliseconds(20);
+  }
   if (!spoiled().empty()) apart_faults.spoils = spoil;
   const int index = gpu_of_rank(options.local_rank, number_of("TRIREME_EXECUTOR_GPUS", 1));
   auto device = std::make_unique<ApartDevice>();
