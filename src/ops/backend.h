@@ -16,6 +16,7 @@ struct Backend {
   std::string hardware;  ///< "AMD EPYC 9654"; "NVIDIA H100 80GB HBM3, compute capability 9.0, ..."
   std::string gpu{};     ///< its place in the host: two ranks of a host must not have the same one; empty: none
   std::string kernels;   ///< the instruction set in use: "avx512bf16"; "cuda"
+  std::string reason{};  ///< why no faster one: "this CPU has no AMX"
   std::vector<std::string> libraries{};  ///< that compute or connect: "cuBLASLt 130200", "cuDNN 9.19.0", "NCCL 2.28.9"
   bool has_bf16 = false;                 ///< it has instructions for bf16
   bool multiplies_bf16 = false;          ///< bf16 products are made by them; else their operands are widened to f32

@@ -139,6 +139,15 @@ void require_memory(const RankPlan& plan, const RankContext& rank, const Device&
           count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
 }
 
+std::string describe_kernels(const Backend& backend, DType dtype) {
+  const std::string why = backend.reason.empty() ? "" : fmt::format(" ({})", backend.reason);
+  const std::string_view products = dtype != DType::bf16      ? "in f32 by oneDNN"
+                                    : backend.multiplies_bf16 ? "in bf16, added in f32, by oneDNN and this program"
+                                                              : "in f32, because this CPU does not multiply bf16";
+  return fmt::format("{}{}: matrix products {}; attention by this program in blocks, which stores no scores",
+                     backend.kernels, why, products);
+}
+
 RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend& backend, const PeakRate& peak,
                     int64_t sequence) {
   const RankPlan& part = plan.part;
@@ -177,11 +186,12 @@ RunFacts plan_facts(const RunPlan& plan, const RankContext& rank, const Backend&
   if (const std::string sums = describe_sums(plan.config(), part, network ? network->name() : ""); !sums.empty())
     add("sums", sums);
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
-  if (backend.device)
+  if (backend.device) {
     add("gpu", backend.hardware);
-  else
-    add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
-                           count_text(rank.threads, "thread")));
+  } else {
+    add("cpu", fmt::format("{}, {} per rank", backend.hardware, count_text(rank.threads, "thread")));
+    add("kernels", describe_kernels(backend, part.dtype));
+  }
   add("memory", fmt::format("{} planned per rank: {} {}, activations {}, scratch {}{}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(part), gigabytes(memory.state),
                             gigabytes(memory.activations), gigabytes(memory.scratch), of_connections(memory),

@@ -38,7 +38,7 @@ Saver::Saver(const Run& run, Session& session, std::function<void()> check_claim
       scalars_(session.mesh().world()),
       heartbeat_(session.rank().heartbeat),
       writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), heartbeat_, check_claim_) {
-  writer_.require_space(facts_of({}));
+  space_ = writer_.require_space(facts_of({}));
   open_fallback();
   if (plan_.resume) start_from(run.progress.step);
   open_local(session);
@@ -94,6 +94,18 @@ CheckpointFacts Saver::facts_of(const RunCounters& progress) const {
           .data_files = data_files_,
           .parameter_hash = {},
           .generation = plan_.generation};
+}
+
+std::string Saver::describe() const {
+  const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  const CheckpointOptions& options = plan_.config().checkpoint;
+  return fmt::format("{:.1f} MB each: all weights{}, optimizer state; the disk of {} takes {} more; {} kept{}",
+                     megabytes(space_.bytes), plan_.part.spec.adapters.empty() ? "" : " (not the adapters alone)",
+                     plan_.config().run.dir, space_.free / std::max<uint64_t>(space_.bytes, 1),
+                     options.keep == 0   ? "all are"
+                     : options.keep == 1 ? "the newest is"
+                                         : fmt::format("the newest {} are", options.keep),
+                     options.keep != 0 && options.best ? ", beside the best" : "");
 }
 
 void Saver::start_from(int64_t step) {

@@ -24,6 +24,8 @@ class Saver {
   /// folder. Throws CommonError (io), also if the disk has no space for a snapshot.
   Saver(const Run& run, Session& session, std::function<void()> check_claim);
 
+  /// Size and content of a snapshot, and how many the disk can take, for the head of the log of the first rank.
+  std::string describe() const;
   /// The current weights are the best so far: the next snapshot, which is due now, is the best one.
   void mark_best() { best_ = true; }
   void forget_best() { best_ = false; }
@@ -104,6 +106,7 @@ class Saver {
   Scalars scalars_;
   Heartbeat* const heartbeat_;
   CheckpointWriter writer_;
+  SnapshotSpace space_;                 ///< known by the first rank only
   std::optional<SharedCopies> copies_;  ///< with checkpoint.local
   bool best_ = false;                   ///< the best weights are not saved yet
   bool saving_best_ = false;            ///< the snapshot being written has the best weights

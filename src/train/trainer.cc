@@ -39,7 +39,11 @@ Trainer::Trainer(Work work, Task task, std::function<std::string()> stop_reason)
   if (work_.began) work_.began();
 }
 
-void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(peak_), task_.unit); }
+void Trainer::open_report() {
+  RunFacts facts = task_.facts(peak_);
+  if (work_.saver && rank().rank() == 0) facts.emplace_back("snapshots", work_.saver->describe());
+  work_.run.open_report(rank(), std::move(facts), task_.unit);
+}
 
 StepResult Trainer::step(double rate) {
   const auto start = Clock::now();

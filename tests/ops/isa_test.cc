@@ -76,6 +76,24 @@ TEST(Isa, PairsAreSlowOnIntelsCpusButCooperLake) {
   EXPECT_FALSE(has_slow_pairs("AuthenticAMD", 26, 2)) << "Zen 5";
 }
 
+TEST(Isa, WhyNoFasterKernelsRunIsSaid) {
+  CpuFacts cpu;
+  EXPECT_EQ(kernels_reason("", cpu), "this CPU has no AVX2");
+  cpu.avx2 = true;
+  EXPECT_EQ(kernels_reason("", cpu), "this CPU has no AVX-512");
+  EXPECT_EQ(kernels_reason("portable", cpu), "TRIREME_ISA is portable");
+  cpu.avx512 = true;
+  EXPECT_EQ(kernels_reason("", cpu), "this CPU has no AVX512-BF16");
+  cpu.avx512bf16 = true;
+  EXPECT_EQ(kernels_reason("", cpu), "this CPU has no AMX");
+  cpu.slow_pairs = true;
+  EXPECT_EQ(kernels_reason("", cpu), "this CPU has no AMX, and multiplies pairs of bf16 slower than f32");
+  cpu.amx = true;
+  EXPECT_EQ(kernels_reason("", cpu), "");
+  cpu.tiles_off = "the operating system has disabled them";
+  EXPECT_EQ(kernels_reason("", cpu), "this CPU has AMX, but the operating system has disabled them");
+}
+
 TEST(Isa, TheEnvironmentDecides) {
   const char* requested = std::getenv("TRIREME_ISA");
   EXPECT_THAT(cpu_features_text(), testing::StartsWith(std::string(kernels_in_use()) + " in use, CPU has portable"));

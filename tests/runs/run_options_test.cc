@@ -57,6 +57,20 @@ TEST_F(RunOptions, AreAtTheHeadOfTheLogAndInTheRecordsWithTheirOrigin) {
                     HasSubstr("<th>optimizer</th><td>AdamW: betas 0.9 and 0.99")));
 }
 
+TEST_F(RunOptions, ARunSaysFirstWhatItComputesWithWhatItSavesAndHowLongItIs) {
+  const Outcome outcome = trained("run");
+  EXPECT_THAT(outcome.output,
+              ContainsRegex("length     20 steps: 0\\.19[0-9]* times the tokens of the data, 0\\.[0-9]+ per parameter "
+                            "\\(for its cost a new model learns most from about 20\\)\n"));
+  EXPECT_THAT(outcome.output, ContainsRegex("kernels    [a-z0-9-]+( \\([^)]+\\))?: matrix products in f32 by oneDNN; "
+                                            "attention by this program in blocks, which stores no scores\n"));
+  EXPECT_THAT(outcome.output,
+              ContainsRegex("snapshots  0\\.[0-9] MB each: all weights, optimizer state; the disk of .*/run takes "
+                            "[0-9]+ more; the newest 2 are kept, beside the best\n"));
+  const Outcome all = trained("all", {"--checkpoint.keep", "0"});
+  EXPECT_THAT(all.output, HasSubstr(" more; all are kept\n"));
+}
+
 TEST_F(RunOptions, ThatDifferFromTheSnapshotAreWarnedOfOneByOne) {
   trained("run");
   const Outcome same = trained("run");

@@ -142,8 +142,8 @@ void remove_folder(const std::string& run_dir, const std::string& name) {
   require(!error, ErrorKind::io, "cannot remove {}: {}", trash, error.message());
 }
 
-void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
-                 std::string_view advice) {
+SnapshotSpace check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
+                          std::string_view advice) {
   const std::string other_disk = fmt::format("free some space or set {} to another disk", option_name("--run.dir"));
   if (advice.empty()) advice = other_disk;
   struct statvfs info {};
@@ -159,6 +159,7 @@ void check_space(const std::string& folder, const std::string& what, std::span<c
   // File systems that make inodes as needed report 0.
   require(info.f_files == 0 || info.f_favail >= names, ErrorKind::io,
           "{} needs {} files, but the file system has {} inodes free; {}", what, names, info.f_favail, advice);
+  return {blocks * block, free};
 }
 
 }  // namespace trireme

@@ -38,9 +38,14 @@ void replace_folder(const std::string& run_dir, const std::string& from, const s
 /// Renames to .trash-NAME, then removes.
 void remove_folder(const std::string& run_dir, const std::string& name);
 
+/// Of a snapshot, and of the disk for this user.
+struct SnapshotSpace {
+  uint64_t bytes = 0, free = 0;
+};
+
 /// Throws Error::io naming `what`, found and needed when the folder's file system has too few blocks or inodes free for
 /// this user to take new files of these sizes. advice: what to do then; empty: free space or use another disk.
-void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
-                 std::string_view advice = {});
+SnapshotSpace check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
+                          std::string_view advice = {});
 
 }  // namespace trireme

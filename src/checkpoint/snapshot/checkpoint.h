@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "checkpoint/run_folder/run_folder.h"
 #include "comm/communicator.h"
 #include "model/parameter_table.h"
 #include "optim/loss_scale.h"
@@ -85,8 +86,9 @@ class CheckpointWriter {
   /// Waits for the background work: a save that was begun is still published.
   ~CheckpointWriter();
 
-  /// Collective. Throws Error::io on every rank when a checkpoint with these facts does not fit on the disk.
-  void require_space(const CheckpointFacts& facts);
+  /// Collective. Throws Error::io on every rank when a checkpoint with these facts does not fit on the disk. The first
+  /// rank knows the space, the others get zeros.
+  SnapshotSpace require_space(const CheckpointFacts& facts);
   /// Collective where ranks share the optimizer's state, parts of which travel to who stores them. Copies this rank's
   /// slices to host buffers and starts writing; returns at once. The save before must have ended in publish(). local:
   /// a folder on each host's own disk (local_disk.h) that takes the shards in place of the run folder; empty: none.

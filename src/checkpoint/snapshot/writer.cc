@@ -340,10 +340,10 @@ struct CheckpointWriter::Implementation {
     if (!local.empty()) {
       std::vector<uint64_t> here = {sizes[static_cast<size_t>(group.rank())]};
       here.insert(here.end(), sizes.begin() + group.size(), sizes.end());
-      return check_space(local, fmt::format("rank {}'s part of a snapshot in {}", group.rank(), local), here,
-                         "free some space there or set --checkpoint.local to another disk");
+      return void(check_space(local, fmt::format("rank {}'s part of a snapshot in {}", group.rank(), local), here,
+                         "free some space there or set --checkpoint.local to another disk"));
     }
-    if (group.size() == 1) return check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes);
+    if (group.size() == 1) return void(check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes));
     std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
     if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
     const uint64_t all = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
@@ -492,15 +492,17 @@ bool CheckpointWriter::wait(double seconds) const {
   return self.changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return idle(); });
 }
 
-void CheckpointWriter::require_space(const CheckpointFacts& facts) {
+SnapshotSpace CheckpointWriter::require_space(const CheckpointFacts& facts) {
   const Implementation& self = *implementation_;
+  SnapshotSpace space;
   const std::string failure = failure_of([&] {
     if (self.group.rank() != 0) return;
-    check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
+    space = check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
                 file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)));
   });
   Scalars scalars(self.group);
   agree_on_success(scalars, failure);
+  return space;
 }
 
 void CheckpointWriter::prune(int64_t keep) {

@@ -30,6 +30,7 @@ Backend make_backend() {
           .ops = make_cpu_ops(),
           .hardware = cpu_brand_text(),
           .kernels = std::string(kernels_in_use()),
+          .reason = kernels_reason(),
           .has_bf16 = cpu_facts().avx512bf16,
           .multiplies_bf16 = multiplies_bf16()};
 }

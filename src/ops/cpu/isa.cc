@@ -175,6 +175,17 @@ const bool detail::emulates_tiles = requested_isa() == kEmulated;
 
 std::string_view kernels_in_use() { return emulates_tiles() ? kEmulated : name_of(cpu_isa()); }
 
+std::string kernels_reason(std::string_view requested, const CpuFacts& cpu) {
+  if (!requested.empty()) return fmt::format("TRIREME_ISA is {}", requested);
+  if (cpu.amx) return cpu.tiles_off.empty() ? "" : fmt::format("this CPU has AMX, but {}", cpu.tiles_off);
+  if (cpu.slow_pairs && cpu.avx512bf16) return "this CPU has no AMX, and multiplies pairs of bf16 slower than f32";
+  if (cpu.avx512bf16) return "this CPU has no AMX";
+  if (cpu.avx512) return "this CPU has no AVX512-BF16";
+  return cpu.avx2 ? "this CPU has no AVX-512" : "this CPU has no AVX2";
+}
+
+std::string kernels_reason() { return kernels_reason(requested_isa(), cpu_facts()); }
+
 std::string cpu_features_text() {
   return fmt::format("{} in use, CPU has {}", kernels_in_use(), names_up_to(highest_isa(cpu_facts())));
 }

@@ -63,6 +63,10 @@ std::string_view kernels_in_use();
 inline bool multiplies_tiles() { return cpu_isa() == Isa::amx || emulates_tiles(); }
 inline bool multiplies_pairs() { return cpu_isa() == Isa::avx512bf16; }
 
+/// Why these and no faster ones: "this CPU has no AMX"; empty for the fastest that there are. requested: TRIREME_ISA.
+std::string kernels_reason(std::string_view requested, const CpuFacts& cpu);
+std::string kernels_reason();
+
 /// "avx2 in use, CPU has portable, avx2, avx512", for --version.
 std::string cpu_features_text();
 

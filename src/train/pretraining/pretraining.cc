@@ -110,6 +110,16 @@ std::vector<std::string> index_files(const RunData& data) {
   return files;
 }
 
+std::string describe_length(const RunPlan& plan, const RunData& data) {
+  const int64_t steps = plan.config().run.steps;
+  const double tokens = static_cast<double>(plan.batch.global * plan.batch.sequence) * static_cast<double>(steps),
+               own = static_cast<double>(std::max<uint64_t>(data.train->tokens(), 1)),
+               parameters = static_cast<double>(ParameterTable(plan.part.spec).total());
+  return fmt::format("{}: {:.3g} times the tokens of the data, {:.3g} per parameter{}", count_text(steps, "step"),
+                     tokens / own, tokens / parameters,
+                     plan.config().model.init.empty() ? " (for its cost a new model learns most from about 20)" : "");
+}
+
 RunFacts run_facts(const RunPlan& plan, const RunData& data, const TrainingJob& job, const PeakRate& peak) {
   const BatchShape& b = plan.batch;
   RunFacts facts = plan_facts(plan, job.rank, job.backend, peak, b.sequence), own;
@@ -131,6 +141,7 @@ RunFacts run_facts(const RunPlan& plan, const RunData& data, const TrainingJob& 
   add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
                            count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
                            count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
+  if (plan.part.trains) add("length", describe_length(plan, data));
   const auto precision = std::ranges::find(facts, "precision", &RunFacts::value_type::first);
   facts.insert(precision, own.begin(), own.end());
   return facts;
