@@ -14,7 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Of a bare Debian 12 (Priority: required), as far as the scripts call them.
-BARE = ("awk bash sh cat cp cut date dirname env grep head ln ls mkdir mktemp nproc printf readlink rm sed sleep sort tail tee tr wc").split()
+BARE = ("awk bash sh cat cp cut date dirname env grep head ln ls mkdir mktemp nproc printf readlink rm sed sleep sort split tail tee tr wc").split()
 
 
 def write_program(path, text):
