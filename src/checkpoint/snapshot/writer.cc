@@ -341,7 +341,7 @@ struct CheckpointWriter::Implementation {
       std::vector<uint64_t> here = {sizes[static_cast<size_t>(group.rank())]};
       here.insert(here.end(), sizes.begin() + group.size(), sizes.end());
       return void(check_space(local, fmt::format("rank {}'s part of a snapshot in {}", group.rank(), local), here,
-                         "free some space there or set --checkpoint.local to another disk"));
+                              "free some space there or set --checkpoint.local to another disk"));
     }
     if (group.size() == 1) return void(check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes));
     std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
@@ -498,7 +498,7 @@ SnapshotSpace CheckpointWriter::require_space(const CheckpointFacts& facts) {
   const std::string failure = failure_of([&] {
     if (self.group.rank() != 0) return;
     space = check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
-                file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)));
+                        file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)));
   });
   Scalars scalars(self.group);
   agree_on_success(scalars, failure);
