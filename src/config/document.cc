@@ -151,6 +151,23 @@ std::string options_help() {
   return help;
 }
 
+namespace {
+
+/// What nearly every run sets.
+constexpr std::string_view kUsual[] = {
+    "model.init",  "model.preset",        "data.dir",           "data.tokenizer",  "batch.global",
+    "batch.micro", "optim.learning-rate", "optim.warmup-steps", "precision.dtype", "mesh.tensor",
+    "optim.shard", "evaluation.every",    "checkpoint.every",   "run.dir",         "run.steps"};
+
+void append_option(std::string& page, const Option& option) {
+  page += fmt::format("| {} | {} | {} | {} |\n", option.name, table_cell(option.expected()),
+                      default_text(option.default_value), table_cell(option.help));
+}
+
+constexpr const char* kOptionTable = "\n\n| option | values | default | meaning |\n|---|---|---|---|\n";
+
+}  // namespace
+
 std::string options_markdown() {
   std::string page =
       "# Options\n\n"
@@ -160,15 +177,14 @@ std::string options_markdown() {
       "`--optim.learning-rate 3e-4` or `--optim.learning-rate=3e-4`. `-` and `_` are the same; a true/false flag "
       "without a value means true. A later file overrides an earlier one, and flags override files. `trireme config "
       "show FILES... "
-      "[--flags]` prints the result and where each value came from.\n";
+      "[--flags]` prints the result and where each value came from.\n\n"
+      "## The options that nearly every run sets";
+  page += kOptionTable;
+  for (const std::string_view name : kUsual) append_option(page, *schema().find(name));
   for (const OptionGroup& group : schema().groups()) {
-    page += fmt::format("\n## {}: {}\n\n| option | values | default | meaning |\n|---|---|---|---|\n", group.name,
-                        group.help);
-    for (const Option& option : schema().options()) {
-      if (option.group != group.name) continue;
-      page += fmt::format("| {} | {} | {} | {} |\n", option.name, table_cell(option.expected()),
-                          default_text(option.default_value), table_cell(option.help));
-    }
+    page += fmt::format("\n## {}: {}{}", group.name, group.help, kOptionTable);
+    for (const Option& option : schema().options())
+      if (option.group == group.name) append_option(page, option);
   }
   page +=
       "\n# Dialects\n\n"

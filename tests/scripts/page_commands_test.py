@@ -46,6 +46,7 @@ neox() {{ printf '{{"num_layers": %s, "hidden_size": %s, "num_attention_heads": 
 neox 125M.yml 12 768 12; neox 2-7B.yml 32 2560 32; neox 20B.yml 44 6144 64
 echo '{{"data_path": "data/text_document", "save": "checkpoints"}}' > configs/local_setup.yml"""
 SETUP = {
+    "README.md": f"{CORPUS}\n{CHATS}",
     "chat.md": CHATS,
     "checkpoint-format.md": RUN % "RUN",
     "cluster.md": RUN % "RUN" + "\nprintf 'data: {dir: data}\\nrun: {dir: run, steps: 200}\\n' > config.yaml",

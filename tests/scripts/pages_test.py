@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Every test that a page names exists: names change, and a page that names a test promises that something is tested."""
+"""Every test that a page names exists, and every link leads somewhere: names change."""
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -44,7 +45,45 @@ def all_tests():
     return tests, functions
 
 
+def slug(heading):
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading).lower()).replace(" ", "-")
+
+
+def prose(path):
+    """A page without its fenced blocks."""
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", path.read_text())
+
+
+def broken_links(path):
+    for link in re.findall(r"(?<!!)\]\(([^)\s]+)\)", prose(path)):
+        target, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        page = (path.parent / target).resolve() if target else path
+        if not page.exists():
+            yield f"{path.name}: {link}: there is no such file"
+        elif anchor and anchor not in map(slug, re.findall(r"(?m)^#+ (.+)$", prose(page))):
+            yield f"{path.name}: {link}: {page.name} has no such heading"
+
+
 class Pages(unittest.TestCase):
+    def test_every_link_leads_somewhere(self):
+        paths = [path for folder in (".", "docs", "bench", "bench/results", "packaging") for path in (ROOT / folder).glob("*.md")]
+        self.assertGreater(len(paths), 80)
+        self.assertEqual([fault for path in paths for fault in broken_links(path)], [])
+
+    def test_every_record_is_in_the_index_of_results(self):
+        results = ROOT / "bench/results"
+        index = (results / "README.md").read_text()
+        self.assertEqual([path.name for path in results.glob("2*.md") if f"({path.name})" not in index], [])
+
+    def test_a_broken_link_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text("# What `is` here?\n[a](#what-is-here) [b](#else) [c](none.md) [d](https://example.org/x)\n```\n[e](none2.md)\n```\n")
+            self.assertEqual(list(broken_links(page)), ["page.md: #else: page.md has no such heading", "page.md: none.md: there is no such file"])
+
     maxDiff = None
 
     def test_every_test_that_a_page_names_exists(self):
