@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/choices.h"
+#include "config/option_names.h"
 #include "config/tuning_options.h"
 #include "tensor/activation.h"
 #include "tensor/device.h"
@@ -549,6 +550,7 @@ struct Config {
   LogOptions log;
   LaunchOptions launch;
   RunOptions run;
+  OptionNames names;  ///< of options in messages
 
   template <class V>
   void visit(V& v) {

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
-#include "base/option_name.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
@@ -209,6 +208,7 @@ GlueFlags::GlueFlags(CommandLine line)
              "run_glue's arguments, or a .json file with them. `mpirun -n N trireme glue ...` trains on "
              "N ranks.") {
   config() = glue_configuration();
+  config().names = OptionNames({std::begin(kNames), std::end(kNames)});
   flags_.add_options(native_, stays_native, why_not_native);
   add_model_and_data();
   add_training();
@@ -426,7 +426,7 @@ GlueOptions GlueFlags::read() {
 
 void GlueFlags::take_native() {
   LoadedConfig& loaded = options_.loaded;
-  LoadedConfig given = load_config({}, native_);
+  LoadedConfig given = load_config({}, native_, {}, config().names);
   for (const auto& [name, origin] : given.origins) {
     const Option& option = *schema().find(name);
     set(loaded.config, option, get(given.config, option));
@@ -530,12 +530,9 @@ void GlueFlags::take_revision() const {
 
 GlueOptions read_glue_flags(std::vector<std::string> arguments) { return GlueFlags(std::move(arguments)).read(); }
 
-std::span<const OptionName> glue_option_names() { return kNames; }
-
 int run_glue(CommandLine line) {
   GlueFlags flags(std::move(line));
   if (const auto code = flags.flags().answer()) return *code;
-  set_option_names(kNames);
   return run_recipe([&] { return fine_tuning(flags.read()); });
 }
 

@@ -1,11 +1,9 @@
 #pragma once
 // run_glue's arguments and their meaning here.
 
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/option_name.h"
 #include "train/glue/options.h"
 
 namespace trireme {
@@ -14,8 +12,5 @@ namespace trireme {
 /// native options like --comm.wire. Every argument is mapped, accepted without effect (a log line says so), or refused
 /// if it would change results. Throws Error::usage, Error::config, Error::io.
 GlueOptions read_glue_flags(std::vector<std::string> arguments);
-
-/// run_glue's names of native options, for set_option_names().
-std::span<const OptionName> glue_option_names();
 
 }  // namespace trireme

@@ -35,10 +35,11 @@ bool holds_files(const std::string& folder) {
 
 std::string find_start(const GlueOptions& options) {
   const std::string& folder = options.config().run.dir;
-  if (options.resumes_named_checkpoint()) return open_checkpoint(options.config().checkpoint.resume).path;
+  if (options.resumes_named_checkpoint())
+    return open_checkpoint(options.config().checkpoint.resume, options.config().names).path;
   if (options.config().run.overwrite) return {};
   if (read_local_note(folder)) return {};
-  if (const auto found = find_resumable(folder)) return found->path;
+  if (const auto found = find_resumable(folder, options.config().names)) return found->path;
   require(
       !holds_files(folder), ErrorKind::config,
       "{} exists and holds files, but no checkpoint to resume; name another --output-dir or add --overwrite-output-dir",

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "comm/agreement.h"
 
 namespace trireme {
@@ -86,7 +85,7 @@ void SkipWatch::overflow(RunCounters& progress) const {
                   verdict == Overflow::at_minimum ? fmt::format("at the smallest loss scale, {}", scale.scale)
                                                   : fmt::format("in {} in a row, the last at loss scale {}",
                                                                 count_text(scale.in_a_row, "step"), used),
-                  option_name("optim.learning-rate"), option_name("precision.dtype bf16")));
+                  names_("optim.learning-rate"), names_("precision.dtype bf16")));
 }
 
 void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
@@ -97,7 +96,7 @@ void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
       fmt::format("loss or gradients were not finite{} {} in a row, up to step {} (samples {} to {}{}); lower "
                   "{} or resume from an earlier snapshot",
                   spikes ? ", or the loss a spike," : "", count_text(in_a_row, "step"), skips_.back().step,
-                  skips_.front().first_sample, skips_.back().last_sample, where, option_name("optim.learning-rate")));
+                  skips_.front().first_sample, skips_.back().last_sample, where, names_("optim.learning-rate")));
 }
 
 }  // namespace trireme

@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "base/stop.h"
 #include "base/time.h"
 #include "checkpoint/huggingface/generation_settings.h"

@@ -58,8 +58,8 @@ class JobStatusServer {
 class RunClaim {
  public:
   /// Rank 0 takes the lock, writes that the run is running and where its control channel is, and answers from now on.
-  /// interface: comm.interface. Borrows process and peers. Throws Error::locked, Error::io.
-  RunClaim(const RunOptions& run, const std::string& interface, const Process& process, PeerWatch& peers);
+  /// Borrows process and peers. Throws Error::locked, Error::io.
+  RunClaim(const Config& config, const Process& process, PeerWatch& peers);
   /// Throws Error::locked if another job has taken over the folder.
   void check() const;
   /// A stop request that did not come as a signal; nullopt if there is none, and on other ranks than 0.
