@@ -22,6 +22,7 @@
 #include "tests/gpu/plain_attention.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/support/apart_device.h"
+#include "tests/support/apart_ops.h"
 #include "tests/support/socket_network.h"
 
 // Of the environment: TRIREME_EXECUTOR_GPUS: how many GPUs a process sees, default one; TRIREME_EXECUTOR_HIDES: each
