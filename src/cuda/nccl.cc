@@ -92,7 +92,7 @@ class NcclCommunicator {
   /// With `calls` held, as get() and begin_abort().
   bool there() const { return comm_ != nullptr; }
   ncclComm* get() const {
-    require(there(), ErrorKind::comm, "the connection between GPUs was abandoned");
+    require(there(), ErrorKind::comm, "the NCCL communicator was aborted after an earlier error");
     return comm_;
   }
   Result state() const {

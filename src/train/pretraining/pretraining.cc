@@ -42,7 +42,7 @@ void check_masking(const Opened& opened) {
   }
   for (const char* option : {"data.mask-rate", "data.whole-words"})
     require(!opened.loaded.origins.contains(option), ErrorKind::config,
-            "{} is set, but the model predicts the next token and masks none; remove it, or choose a masked language "
+            "{} is set, but the model is causal and uses no masking; remove it, or choose a masked language "
             "model (--model.preset bert-base)",
             opened.loaded.where(option));
 }
