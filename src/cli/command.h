@@ -55,5 +55,8 @@ int run_sft(CommandLine line);
 int run_dpo(CommandLine line);
 int run_completion(CommandLine line);
 int run_manual(CommandLine line);
+/// `trireme device check` and `trireme config wizard`, with the words after these.
+int run_device_check(CommandLine line);
+int config_wizard(CommandLine line);
 
 }  // namespace trireme

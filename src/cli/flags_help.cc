@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/command_shape.h"
 #include "cli/declared_flag.h"
 #include "cli/flags.h"
 #include "config/document.h"
@@ -116,6 +117,17 @@ std::optional<int> Flags::answer(const std::vector<std::string>& words) const {
   if (!(configuration_ || options_ || !commands_.empty()) || !asks_help(words)) return std::nullopt;
   fmt::print("{}", help());
   return 0;
+}
+
+std::vector<const FlagShape*> CommandShape::named_flags() const {
+  std::vector<const FlagShape*> named;
+  for (const FlagShape& flag : flags) {
+    if (!flag.is_positional()) named.push_back(&flag);
+  }
+  for (const FlagGroup& group : groups) {
+    for (const FlagShape& flag : group.flags) named.push_back(&flag);
+  }
+  return named;
 }
 
 }  // namespace trireme

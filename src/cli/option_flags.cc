@@ -1,4 +1,4 @@
-#include "cli/option_flags.h"
+#include "cli/flags.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 // trireme status FOLDER...: all runs below the folders, a line each.
 
-#include "cli/run/run_list.h"
+#include "cli/run/status.h"
 
 #include <fmt/core.h>
 

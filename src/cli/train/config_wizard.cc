@@ -1,6 +1,6 @@
 // trireme config wizard: the questions of `accelerate config` with its defaults; the answers as its YAML.
 
-#include "cli/train/config_wizard.h"
+#include "cli/command.h"
 
 #include <unistd.h>
 

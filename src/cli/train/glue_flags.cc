@@ -1,4 +1,4 @@
-#include "cli/train/glue_flags.h"
+#include "cli/train/tuning_flags.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "cli/run/run_list.h"
+#include "cli/run/status.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

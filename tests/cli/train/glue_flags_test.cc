@@ -1,5 +1,5 @@
 // run_glue's arguments, as its users write them.
-#include "cli/train/glue_flags.h"
+#include "cli/train/tuning_flags.h"
 
 #include <nlohmann/json.hpp>
 

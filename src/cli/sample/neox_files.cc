@@ -1,4 +1,4 @@
-#include "config/text_generation.h"
+#include "cli/sample/words.h"
 
 #include <fmt/format.h>
 
