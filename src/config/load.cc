@@ -12,9 +12,9 @@
 #include "config/foreign_options.h"
 #include "config/python_reader.h"
 #include "config/schema.h"
+#include "config/setting.h"
 #include "config/utf8.h"
 #include "config/validate.h"
-#include "config/word_list.h"
 #include "config/yaml_reader.h"
 
 namespace trireme {
