@@ -10,7 +10,6 @@
 #include "base/median.h"
 #include "base/time.h"
 #include "bench/comm/hardware.h"
-#include "bench/comm/pattern.h"
 #include "bench/comm/traffic.h"
 #include "ops/backend.h"
 
