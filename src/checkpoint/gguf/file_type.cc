@@ -1,4 +1,4 @@
-#include "checkpoint/gguf/file_type.h"
+#include "checkpoint/gguf/export.h"
 
 namespace trireme {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/printable.h"
-#include "checkpoint/run_folder/attempts.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "report/run_log.h"

@@ -11,9 +11,9 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "checkpoint/run_folder/attempts.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "comm/launcher.h"
 #include "report/append_file.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/run_folder/attempts.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "tests/support/temporary_folder.h"
 
