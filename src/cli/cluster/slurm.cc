@@ -13,7 +13,6 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cluster/sbatch.h"
-#include "cluster/slurm_limits.h"
 #include "cluster/subprocess.h"
 
 namespace trireme {

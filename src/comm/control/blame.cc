@@ -1,4 +1,4 @@
-#include "comm/control/blame.h"
+#include "comm/control/liveness.h"
 
 #include <fmt/ranges.h>
 
