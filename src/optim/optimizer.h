@@ -21,7 +21,6 @@
 #include "optim/ownership.h"
 #include "optim/reducer.h"
 #include "optim/shared_weights.h"
-#include "optim/tied_sum.h"
 #include "optim/training_state.h"
 
 namespace trireme {
