@@ -1,6 +1,6 @@
 #pragma once
 // Token files opened for training: little-endian ids of 16 or 32 bits, memory mapped, checked at open against the
-// sidecar JSON, which says their width. The content of files without a sidecar is checked first (data/token_layout.h).
+// sidecar JSON, which says their width. The content of files without a sidecar is checked first.
 
 #include <cstddef>
 #include <cstdint>

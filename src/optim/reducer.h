@@ -83,9 +83,8 @@ class Reducer {
   ExchangeTimes none_;
 };
 
-// Adds the gradients of a matrix that two pipeline stages hold because the head is tied to the embedding. Each stage
-// has summed its own gradient over its data ranks.
-
+/// Adds the gradients of a matrix that two pipeline stages hold because the head is tied to the embedding. Each stage
+/// has summed its own gradient over its data ranks.
 class TiedSum {
  public:
   /// pair: first and last stage. Borrows both.

@@ -62,8 +62,7 @@ struct RunFormats {
 /// The same as Trireme computes with these numbers. Throws Error::config as rates_of().
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);
 
-// A kind of node from what `trireme bench node -J` and `trireme bench comm -J` measured on the machines themselves.
-
+/// A kind of node from what `trireme bench node -J` and `trireme bench comm -J` measured on the machines themselves.
 struct MeasuredMachine {
   NodeType node;         ///< rates as measured: every share is 1
   std::string host;      ///< where the node was measured

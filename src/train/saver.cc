@@ -23,6 +23,7 @@
 #include "train/local_resume.h"
 
 namespace trireme {
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -366,6 +367,20 @@ void Saver::link_best(const std::string& folder) const {
   if (!error) fs::create_directory_symlink(to.lexically_relative(from), temporary, error);
   if (!error) fs::rename(temporary, link, error);
   if (error) log::warning("cannot make the link {} to the best snapshot {}: {}", link, folder, error.message());
+}
+
+void WeightsWatch::record_step(int64_t step, const StepResult& result) {
+  if (result.overflow) return;
+  last_ = !result.finite ? Last::not_finite : result.skipped ? Last::spike : Last::good;
+  if (last_ == Last::good) good_step_ = step;
+}
+
+void WeightsWatch::record_evaluation(double loss) {
+  if (!std::isfinite(loss)) {
+    last_ = Last::not_finite;
+  } else if (last_ == Last::spike) {
+    last_ = Last::good;
+  }
 }
 
 }  // namespace trireme

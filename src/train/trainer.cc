@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "train/guard/healing.h"
-#include "train/guard/spikes.h"
+#include "train/guard/skips.h"
 
 namespace trireme {
 namespace {

@@ -102,9 +102,8 @@ std::string to_text(const std::vector<GradientComparison>& comparisons, const Gr
 /// remedy. Pure.
 std::string copy_verdict(const std::vector<GradientComparison>& comparisons);
 
-// Numbers that every type holds exactly and whose reduction every type holds exactly, so that one wrong element is
-// seen: small integers, a function of (rank, index, seed) with a prime period.
-
+/// Numbers that every type holds exactly and whose reduction every type holds exactly, so that one wrong element is
+/// seen: small integers, a function of (rank, index, seed) with a prime period.
 class Pattern {
  public:
   /// `op`: of a reduction; for one that only moves data any. Throws Error::usage for avg on more than 120 ranks, whose

@@ -13,8 +13,7 @@
 
 namespace trireme {
 
-// A parity case as packed rows, without those that attention_mask excludes.
-
+/// A parity case as packed rows, without those that attention_mask excludes.
 /// Elements of a tensor of any numeric type. Throws Error::data for other types.
 std::vector<double> read_numbers(const SafetensorsFile& file, const SafetensorsEntry& entry);
 

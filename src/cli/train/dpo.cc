@@ -1,6 +1,6 @@
 // trireme dpo: trains a language model on pairs of answers, of which one is preferred.
 
-#include "train/dpo/dpo.h"
+#include "train/start/recipe.h"
 
 #include "cli/command.h"
 #include "cli/train/tuning_flags.h"

@@ -22,7 +22,7 @@
 #include "data/glue/task.h"
 #include "data/prepare/byte_source.h"
 #include "hub/name.h"
-#include "train/glue/finetune.h"
+#include "train/start/recipe.h"
 #include "train/start/resolve.h"
 
 namespace trireme {

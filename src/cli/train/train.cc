@@ -1,4 +1,4 @@
-#include "train/pretraining/pretraining.h"
+#include "train/start/recipe.h"
 
 #include <algorithm>
 #include <iterator>

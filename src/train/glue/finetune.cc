@@ -1,5 +1,3 @@
-#include "train/glue/finetune.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,8 +19,8 @@
 #include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
-#include "train/glue/row_proof.h"
 #include "train/local_resume.h"
+#include "train/start/recipe.h"
 #include "train/trainer.h"
 
 namespace trireme {

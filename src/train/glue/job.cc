@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "checkpoint/snapshot/spec_json.h"
+#include "comm/proof.h"
 #include "model/mesh_layout.h"
 #include "train/glue/output_dir.h"
 #include "train/start/resume.h"
@@ -147,6 +148,40 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   plan.part = plan_rank(model, plan.config(), step_size(job, options, mesh.data), rank);
   if (plan.resume) check_same_trained(plan, "--model");
   return job;
+}
+
+namespace {
+
+constexpr size_t kParts = 64;  // one line each
+
+template <class T>
+uint64_t hash_of(const std::vector<T>& values, size_t begin, size_t end) {
+  return xxh3(std::as_bytes(std::span(values).subspan(begin, end - begin)));
+}
+
+std::string lines_of(const NamedRows& set) {
+  const EncodedRows& rows = set.rows;
+  const size_t count = rows.labels.size(), parts = std::min(kParts, count);
+  std::string lines = fmt::format("{}: {} rows\n", set.path, count);
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t first = count * part / parts, last = count * (part + 1) / parts;
+    const size_t begin = rows.offsets[first], end = rows.offsets[last];
+    lines +=
+        fmt::format("{}: rows {} to {} have {} ids with XXH3 {}, labels with XXH3 {}\n", set.path, first + 1, last,
+                    end - begin, hex64(hash_of(rows.tokens, begin, end)), hex64(hash_of(rows.labels, first, last)));
+  }
+  return lines;
+}
+
+}  // namespace
+
+void prove_same_rows(const GlueJob& job, Scalars& scalars, std::string_view host) {
+  if (scalars.size() == 1) return;
+  std::string text;
+  for (const auto* sets : {&job.train, &job.validation, &job.test}) {
+    for (const NamedRows& set : *sets) text += lines_of(set);
+  }
+  prove_same_text(scalars, host, text, "have the same rows", "copy the files and the tokenizer to that host again");
 }
 
 }  // namespace trireme

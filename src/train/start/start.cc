@@ -1,6 +1,3 @@
-#include "train/start/start.h"
-#include "train/start/run_forecast.h"
-
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -19,6 +16,7 @@
 #include "checkpoint/run_folder/run_control.h"
 #include "comm/agreement.h"
 #include "comm/launcher.h"
+#include "comm/process.h"
 #include "comm/proof.h"
 #include "config/document.h"
 #include "train/facts.h"
@@ -27,9 +25,11 @@
 #include "train/plan.h"
 #include "train/start/live_metrics.h"
 #include "train/start/ranks.h"
+#include "train/start/recipe.h"
 #include "train/start/resolve.h"
 #include "train/start/resume.h"
 #include "train/start/run_claim.h"
+#include "train/start/run_forecast.h"
 #include "train/trainer.h"
 
 namespace trireme {
