@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
 #include "comm/scalars.h"

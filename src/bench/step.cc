@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/peer_process.h"
 #include "base/private_folder.h"
 #include "base/rng.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/count.h"
-#include "base/divisors.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/web_address.h"
 #include "config/schema.h"
 

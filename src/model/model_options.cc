@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/divisors.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "config/schema.h"
 #include "model/presets.h"
 

@@ -16,7 +16,7 @@
 
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.h"
-#include "cuda/place.h"
+#include "cuda/limits.h"
 #include "gpu_interface.h"
 #include "ops/gpu_library.h"
 #include "tests/gpu/plain_attention.h"

@@ -12,7 +12,7 @@
 #include "base/host.h"
 #include "base/time.h"
 #include "cuda/find_library.h"
-#include "cuda/place.h"
+#include "cuda/limits.h"
 #include "tensor/device.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/time.h"
 #include "bench/comm/hardware.h"
 #include "bench/comm/traffic.h"

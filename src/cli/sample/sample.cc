@@ -30,7 +30,7 @@
 #include "ops/backend.h"
 #include "optim/optimizer.h"
 #include "optim/shared_weights.h"
-#include "text/continuation.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 namespace {

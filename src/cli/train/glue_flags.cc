@@ -16,7 +16,6 @@
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
-#include "cli/train/recipe_command.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "data/glue/task.h"

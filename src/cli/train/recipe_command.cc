@@ -1,4 +1,4 @@
-#include "cli/train/recipe_command.h"
+#include "cli/command.h"
 
 #include <exception>
 

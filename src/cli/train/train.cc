@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/train/recipe_command.h"
 #include "config/load.h"
 #include "train/start/resolve.h"
 

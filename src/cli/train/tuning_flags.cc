@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "cli/command.h"
-#include "cli/train/recipe_command.h"
 #include "train/start/resolve.h"
 
 namespace trireme {

@@ -16,7 +16,6 @@
 #include "report/run_log.h"
 #include "train/glue/history.h"
 #include "train/glue/job.h"
-#include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
 #include "train/local_resume.h"

@@ -14,7 +14,6 @@
 #include "checkpoint/run_folder/run_lock.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "comm/control/status_server.h"
-#include "comm/control/stop_request.h"
 #include "comm/process.h"
 #include "config/config.h"
 #include "train/guard/peer_watch.h"
