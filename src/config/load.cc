@@ -7,13 +7,13 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "config/dialect.h"
 #include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/python_reader.h"
 #include "config/schema.h"
 #include "config/setting.h"
-#include "config/utf8.h"
 #include "config/validate.h"
 #include "config/yaml_reader.h"
 
