@@ -35,7 +35,7 @@ struct DeclaredFlag {
   }
 };
 
-/// Of a word such as "true", "0", "Yes", "on", "f".
+/// The meaning of a word such as "true", "0", "Yes", "on", "f".
 std::optional<bool> truth_of(const std::string& text);
 /// The parts that are not empty; of a text without the separator, the text.
 std::vector<std::string> split_value(const std::string& text, char separator);

@@ -140,7 +140,7 @@ const Dialect* common_dialect(const std::vector<SourceFile>& files) {
   return first ? first->dialect : nullptr;
 }
 
-/// Of "NAME=VALUE" after --default.
+/// Reads "NAME=VALUE" after --default.
 Setting default_setting(const std::string& text) {
   const size_t equals = text.find('=');
   require(!text.empty(), ErrorKind::usage, "--default: the value is empty, expected NAME=VALUE");

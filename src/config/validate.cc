@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// Of a list with commas, without blanks.
+/// The items of a list with commas, without blanks.
 std::vector<std::string> items_of(std::string_view list) {
   std::vector<std::string> items;
   while (!list.empty()) {

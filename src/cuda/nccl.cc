@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kAbort{2}, kEnd{10};
 
 class NcclLinks;
 
-/// Of a network.
+/// What the groups of a network share.
 struct Shared {
   Device& device;
   const Library library;

@@ -67,7 +67,7 @@ class Reducer {
   /// incomplete.
   void finish();
 
-  /// Of the last step that has finished.
+  /// The times of the last step that has finished.
   const ExchangeTimes& times() const;
   /// The thread of its groups; nullptr for a group of one.
   std::shared_ptr<ProgressThread> thread() const;

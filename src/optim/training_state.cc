@@ -311,7 +311,7 @@ void TrainingState::read_master(const Parameter& parameter, std::span<float> out
 
 void TrainingState::read_weights(int64_t first, std::span<float> out) const {
   const auto n = static_cast<int64_t>(out.size());
-  // Of a run that begins at element `begin`: f32 values, to their places.
+  // Takes f32 values of a run that begins at element `begin` to their places.
   const auto read_f32 = [&](int64_t begin, ConstView values) {
     reader_->read(values, {}, [&](int64_t at, ConstView piece, ConstView) {
       std::ranges::copy(piece.values<float>(), out.begin() + (begin - first) + at);

@@ -29,7 +29,7 @@ struct NodeType {
   double price_per_hour = 0;                ///< USD; 0: unknown
   std::string price_date{};                 ///< when this was the list price
   std::string source{};                     ///< of the rates
-  // Of a size that `trireme cluster` knows.
+  // What `trireme cluster` knows of the size.
   std::string size{};      ///< the provider's name: "Standard_D32_v5", "c6i.16xlarge"; empty: no such size
   int64_t threads = 0;     ///< hardware threads of the node
   int64_t memory_gib = 0;  ///< of the node

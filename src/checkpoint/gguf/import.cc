@@ -58,7 +58,7 @@ class Keys {
 
 const std::string& architecture_name(const GgufHeader& header) { return header.text("general.architecture"); }
 
-/// Of two families with one architecture, the one that has what the file has.
+/// The one of two families with one architecture that has what the file has.
 std::string model_type_of(const GgufHeader& header) {
   const std::string& name = architecture_name(header);
   if (name == "olmo2") return header.has("olmo2.attention.sliding_window") ? "olmo3" : "olmo2";

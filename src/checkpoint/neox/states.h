@@ -51,7 +51,7 @@ class NeoxOptimizer {
 
   const NeoxState* find(const std::string& name) const;
   int64_t step() const { return step_; }  ///< updates that Adam has made
-  /// Of fp16; 0: none.
+  /// The loss scale of fp16; 0: none.
   const std::optional<LossScale>& loss_scale() const { return loss_scale_; }
 
  private:
@@ -79,9 +79,9 @@ class NeoxStates {
 
   bool empty() const { return optimizers_.empty(); }  ///< the step holds weights only
   int64_t updates() const { return optimizers_.front()->step(); }
-  /// Of a run in fp16.
+  /// The loss scale of a run in fp16.
   const std::optional<LossScale>& loss_scale() const { return optimizers_.front()->loss_scale(); }
-  /// Of a tensor rank's part of a parameter, on whichever stage it is; null if there is none.
+  /// The state of a tensor rank's part of a parameter, on whichever stage it is; null if there is none.
   const NeoxState* find(const NeoxRule& rule, int64_t tensor_rank) const;
 
  private:

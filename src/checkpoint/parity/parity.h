@@ -32,7 +32,7 @@ class ParityCase {
   int64_t sequences() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   /// Tokens, or sequences, whose loss is counted.
   int64_t counted() const { return counted_; }
-  /// Of each row: its place in the case's [B x T].
+  /// The place of each row in the case's [B x T].
   const std::vector<int64_t>& places() const { return places_; }
   int64_t length() const { return length_; }
 

@@ -208,7 +208,7 @@ class PeftAdapter::Merge {
   }
 
  private:
-  /// Of the part of one of our parameters that a rule names.
+  /// A change of the part of one of our parameters that a rule names.
   struct Change {
     const NamedRule* rule;
     std::string path;

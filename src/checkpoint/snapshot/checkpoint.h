@@ -118,7 +118,7 @@ class CheckpointWriter {
   /// seconds from begin() until it was published.
   const std::string& parameter_hash() const;
   double seconds() const;
-  /// Of a save that goes to local disks, which is complete when each host has the manifest. Nothing where a disk did
+  /// Publishes a save on local disks, which is complete when each host has the manifest. Nothing where a disk did
   /// not take its part, which is reported in a warning: nothing of the save is left there, it goes to the run folder
   /// now, and is pending until publish().
   std::optional<LocalSnapshot> publish_local();

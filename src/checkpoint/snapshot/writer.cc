@@ -43,7 +43,7 @@ struct Values {
   int64_t first = 0, count = 0;  ///< from its first one here
 };
 
-/// Of the optimizer's state only those present here.
+/// Copies of the optimizer's state only those present here.
 void copy(const TrainingState& state, const Values& values, float* out) {
   const std::span to(out, static_cast<size_t>(values.count));
   if (values.part == kWeightPart) return state.read_weights(values.parameter->offset + values.first, to);
@@ -207,7 +207,7 @@ struct CheckpointWriter::Implementation {
     buffers = take_buffers(slices(), arena);
   }
 
-  /// Of a slice of a layout like this rank's.
+  /// The values of a slice of a layout like this rank's.
   Values values_of_slice(const Slice& slice) const {
     const Parameter& own = table.find(whole.all()[slice.parameter].name);
     return {slice.part, &own, (slice.box.begin[0] - own.box.begin[0]) * slice.box.row_width(), slice.box.elements()};

@@ -79,7 +79,7 @@ constexpr Schedule kSchedules[] = {{"linear", RateCourse::linear},
                                    {"warmup_stable_decay", RateCourse::stable_decay}};
 constexpr double kPolynomialEnd = 1e-7;
 
-/// Of transformers' decay_type.
+/// The shape of transformers' decay_type.
 DecayShape decay_shape(const Json& type) {
   constexpr std::pair<const char*, DecayShape> kShapes[] = {
       {"cosine", DecayShape::cosine}, {"linear", DecayShape::linear}, {"1-sqrt", DecayShape::sqrt}};

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// Of OptionFlag::if_twice.
+/// The reason for OptionFlag::if_twice.
 constexpr const char* kOneFile = "but one file or data set is read; write both into one file";
 
 /// What is particular to a command.

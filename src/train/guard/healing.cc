@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;  // elements sent at once
 
-/// Of a device through the host, which messages can reach.
+/// Copies a device's values through the host, which messages can reach.
 void copy_from(int source, View flat, Communicator& replicas) {
   std::vector<std::byte> values;
   for (int64_t at = 0; at < flat.count(); at += kPiece) {

@@ -85,7 +85,7 @@ RunData open_data(const RunPlan& plan) {
   return data;
 }
 
-/// Of every file once: the test documents of a split are in files of the list already.
+/// The facts of every file, once: the test documents of a split are in files of the list already.
 std::vector<DataFileFact> files_of(const RunData& data) {
   std::vector<DataFileFact> facts;
   for (const FileSource* source : {data.train.get(), data.validation.get(), data.test.get()}) {
