@@ -77,7 +77,7 @@ uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<co
 }
 
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
-  assert(!state.shares_weights());
+  assert(!state.shards_weights());
   assert(!state.weights().device());
   struct Piece {
     const Parameter* parameter;

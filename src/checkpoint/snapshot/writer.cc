@@ -213,7 +213,7 @@ struct CheckpointWriter::Implementation {
     return {slice.part, &own, (slice.box.begin[0] - own.box.begin[0]) * slice.box.row_width(), slice.box.elements()};
   }
 
-  bool everyone_has_masters() const { return state.remainder().empty() && !state.shares_weights(); }
+  bool everyone_has_masters() const { return state.remainder().empty() && !state.shards_weights(); }
 
   /// For ranks that share the optimizer's state. owned: by rank.
   void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {

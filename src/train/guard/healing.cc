@@ -77,7 +77,7 @@ void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars
 void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
                       const ParameterTable& table, Ops& ops, int64_t step, bool heal) {
   const MeshShape& shape = mesh.shape();
-  if (shape.data == 1 || state.shares_weights()) return;  // no rank holds what another one holds
+  if (shape.data == 1 || state.shards_weights()) return;  // no rank holds what another one holds
   std::vector<int> ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table, ops)), shape);
   if (ranks.empty()) return;
   const bool can = std::ranges::all_of(ranks, [&](int r) { return good_replica(r, ranks, shape).has_value(); });

@@ -63,7 +63,7 @@ void SkipWatch::account(const StepResult& result, int64_t samples, double limit,
   log::write_once(log::Level::warning, fmt::format("step {} skipped: {}; samples {} to {}", progress.step, why, first,
                                                    progress.samples - 1));
   skips_.push_back({progress.step, first, progress.samples - 1, result});
-  if (progress.consecutive_skips >= most_) stop(progress.consecutive_skips, scalars);
+  if (progress.consecutive_skips >= maximum_) stop(progress.consecutive_skips, scalars);
 }
 
 void SkipWatch::overflow(RunCounters& progress) const {

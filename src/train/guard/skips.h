@@ -30,7 +30,7 @@ class SkipWatch {
   /// The run stops after `most` skips in a row. scaling: of a run in f16.
   SkipWatch(std::string run_dir, int64_t most, const std::optional<LossScaleOptions>& scaling = std::nullopt,
             OptionNames names = {})
-      : run_dir_(std::move(run_dir)), most_(most), scaling_(scaling), names_(std::move(names)) {}
+      : run_dir_(std::move(run_dir)), maximum_(most), scaling_(scaling), names_(std::move(names)) {}
 
   /// Collective. Counts a step and its `samples` in `progress`, and warns if it was skipped (limit: a loss above it is
   /// a spike). After too many skips in a row, earlier attempts included, writes RUN/bad-samples.json, an array of
@@ -50,7 +50,7 @@ class SkipWatch {
   void overflow(RunCounters& progress) const;
 
   std::string run_dir_;
-  int64_t most_;
+  int64_t maximum_;
   std::optional<LossScaleOptions> scaling_;
   OptionNames names_;
   std::vector<Skip> skips_;  ///< in a row, of this attempt
